@@ -1,19 +1,36 @@
 # Two commands matter: `make demo` and `make test`. Each installs what it needs into .venv first.
 
-PYTHON ?= python3
-DEFAULT_JAX := 0.10.2
-JAX_VERSIONS ?= 0.6.2 0.8.2 0.10.2
+# Each JAX is pinned with what one Python takes beside it; these pins serve newer Pythons too.
+PINNED_ON_3.11 := 0.6.2 0.8.2 0.10.2
+PINNED_ON_3.12 := 0.11.2
+PINNED_ON_3.13 := 0.12.0.1
+PINNED_ON := 3.11 3.12 3.13
+JAX_VERSIONS ?= $(foreach python,$(PINNED_ON),$(PINNED_ON_$(python)))
+
+# The interpreter is the one given (PYTHON=…), else the newest of those above that is found on PATH or in pyenv.
+GIVEN := $(PYTHON)
+found = $(shell for python in python$(1) "$$(pyenv prefix $(1) 2>/dev/null)/bin/python$(1)"; do \
+  "$$python" -c 'import ensurepip, venv' 2>/dev/null && { echo "$$python"; break; }; done)
+ifeq ($(GIVEN),)
+PYTHON := $(or $(call found,3.13),$(call found,3.12),python3)
+endif
+# Its JAX is the newest that is pinned for it; any other JAX has the Python that it is pinned for, where that is found.
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+DEFAULT_JAX := $(lastword $(or $(PINNED_ON_$(VERSION)),$(PINNED_ON_3.13)))
+pinned_on = $(strip $(foreach python,$(PINNED_ON),$(if $(filter $(1),$(PINNED_ON_$(python))),$(python))))
+python_of = $(or $(GIVEN),$(call found,$(call pinned_on,$(1))),$(PYTHON))
+
 PIP_TOOLS := 7.6.2
 BUILD := 1.6.1
 TWINE := 7.0.0
 XPROF := 2.24.2
 CHECK_JSONSCHEMA := 0.39.0
 ARGS ?=
-SEED ?=
+SEED := $(or $(SEED),$(shell date +%s))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test deployment chart faults test-jax test-jax-versions jax-own-tests lint format benchmark benchmarks-report soak programs untrue accuracy accuracy-peers gpu-check gpu-check-wheels dashboards lint-grafana prove-grafana prove-page docs docs-links package readme requirements trace-peers clean check-python check-prometheus check-compiler
+.PHONY: help demo test coverage deployment chart faults test-jax test-jax-versions jax-own-tests lint format benchmark benchmarks-report soak programs untrue accuracy accuracy-peers gpu-check gpu-check-wheels dashboards lint-grafana prove-grafana prove-page docs docs-links package readme requirements trace-peers clean check-python check-prometheus check-compiler
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -21,13 +38,29 @@ help:  ## this list
 demo: .venv/installed  ## train a small model, observed (ARGS="--seconds 20 --json")
 	.venv/bin/jaxobs demo $(ARGS)
 
+# More than two cores can run at once, because most tests wait for processes that they start.
+WORKERS ?= 4
+PYTEST := -m pytest -n $(WORKERS) --dist worksteal
+
 test: lint check-prometheus check-compiler  ## lint, types, import rules and all tests (ARGS="-k name" for pytest)
-	.venv/bin/python -m pytest $(ARGS)
+	.venv/bin/python $(PYTEST) $(ARGS)
 
-test-jax: .venv-jax-$(JAX)/installed check-prometheus check-compiler  ## the tests on one JAX version: make test-jax JAX=0.6.2
-	.venv-jax-$(JAX)/bin/python -m pytest $(ARGS)
+# Jobs and agents are measured too. What a process had seen that was killed is lost, and so are threads that Python's
+# `threading` does not know.
+coverage: .venv/installed check-prometheus check-compiler  ## the tests, and which lines and branches they reach (ARGS as above)
+	@rm -rf build/coverage && mkdir -p build/coverage
+	.venv/bin/python -m coverage run $(PYTEST) $(ARGS)
+	@.venv/bin/python -m coverage combine --quiet
+	@.venv/bin/python -m coverage report
 
-test-jax-versions:  ## the tests on each JAX version supported
+# What an older JAX can change; `make test` runs the rest, once.
+ROOMS_WITH_JAX := $(addprefix tests/,cost_model end_to_end faults measure plugins probe profiler run_record safety trace \
+  cli/test_run_with_jax.py)
+
+test-jax: .venv-jax-$(JAX)/installed check-prometheus check-compiler  ## the tests that need JAX on one version: make test-jax JAX=0.6.2
+	.venv-jax-$(JAX)/bin/python $(PYTEST) $(or $(TESTS),$(ROOMS_WITH_JAX)) $(ARGS)
+
+test-jax-versions:  ## the tests that need JAX on each version supported
 	set -e; for version in $(JAX_VERSIONS); do \
 	  echo "== JAX $$version"; $(MAKE) --no-print-directory test-jax JAX=$$version; \
 	done
@@ -36,9 +69,11 @@ jax-own-tests: .venv/installed  ## what differs in JAX's own tests with jaxobs: 
 	@[ -n "$(TESTS)" ] || { echo "jaxobs: say where JAX's tests are: make jax-own-tests TESTS=/path/to/a/checkout" >&2; exit 2; }
 	.venv/bin/python -m tests.jax_own.compare $(TESTS) $(ARGS)
 
-faults: .venv/installed check-prometheus check-compiler  ## every fault that a job must not feel, in random order (SEED=number for one again)
-	.venv/bin/python -m pytest -m "" --random-order-bucket=global $(if $(SEED),--random-order-seed=$(SEED)) \
-	  $$(.venv/bin/python -m tests.faults.rows) $(ARGS)
+FAULTS_ENV = $(if $(JAX),.venv-jax-$(JAX),.venv)
+faults: $(FAULTS_ENV)/installed check-prometheus check-compiler  ## every fault that a job must not feel, in random order (SEED=number for one again, JAX=0.6.2)
+	@echo "once more in this order: make faults SEED=$(SEED)$(if $(JAX), JAX=$(JAX))"
+	$(FAULTS_ENV)/bin/python $(PYTEST) -m "" --random-order-bucket=global --random-order-seed=$(SEED) \
+	  --hypothesis-seed=$(SEED) $$($(FAULTS_ENV)/bin/python -m tests.faults.rows) $(ALSO) $(ARGS)
 
 # Built in an order in which the quick ones come first; each is kept, so that only the first time takes long.
 DEPLOYMENT_TOOLS := kubeconform kubernetes-schemas helm collector prometheus jaeger
@@ -89,9 +124,9 @@ benchmarks-report: .venv/installed  ## measure jaxobs beside its peers and write
 soak: .venv/installed  ## a job for 30 minutes with outages and failures at random (ARGS="--minutes 5 --seed 1")
 	.venv/bin/python -m benchmarks.soak $(ARGS)
 
-# With the JAX of $(PYTHON) where jaxobs is installed beside it, as on a machine with a GPU; .venv holds the CPU's.
+# With the JAX of python3 where jaxobs is installed beside it, as on a machine with a GPU; .venv holds the CPU's.
 gpu-check:  ## every figure on this machine's GPU against truths not its own (ARGS="--minutes 8 --only training")
-	@python=$(PYTHON); $$python -c 'import jax, importlib.metadata as m; m.version("jaxobs")' 2>/dev/null \
+	@python=$(or $(GIVEN),python3); $$python -c 'import jax, importlib.metadata as m; m.version("jaxobs")' 2>/dev/null \
 	  || { $(MAKE) --no-print-directory .venv/installed && python=.venv/bin/python; } || exit; \
 	$$python -m benchmarks.gpu_check $(ARGS)
 
@@ -144,23 +179,22 @@ accuracy-peers: .venv/installed  ## the same beside datarax's performance.roofli
 	.venv/bin/python -m benchmarks.accuracy --peers .venv-accuracy-peers/bin/python $(ARGS)
 
 # The hashes must be those of the public index: a mirror or a local folder may hold rebuilt files, so the
-# machine's own pip settings are left out. One resolution on the oldest Python serves the newer ones too.
-requirements: .venv-requirements/installed  ## write requirements/*.txt anew, every version pinned and hashed
-	@.venv-requirements/bin/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and \
-	  "make requirements: pins are resolved on Python 3.11, the oldest supported: PYTHON=python3.11 make requirements")'
-	set -e; for version in $(JAX_VERSIONS); do \
-	  env -u PIP_FIND_LINKS -u PIP_EXTRA_INDEX_URL PIP_CONFIG_FILE=/dev/null \
-	    CUSTOM_COMPILE_COMMAND="make requirements" .venv-requirements/bin/pip-compile --quiet --upgrade \
-	    --extra dev --strip-extras --allow-unsafe --generate-hashes \
-	    --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
-	    --upgrade-package jax==$$version --upgrade-package jaxlib==$$version \
-	    --output-file requirements/jax-$$version.txt pyproject.toml; \
-	done
-	env -u PIP_FIND_LINKS -u PIP_EXTRA_INDEX_URL PIP_CONFIG_FILE=/dev/null \
-	  CUSTOM_COMPILE_COMMAND="make requirements" .venv-requirements/bin/pip-compile --quiet --upgrade \
-	  --extra docs --strip-extras --allow-unsafe --generate-hashes \
-	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
-	  --constraint requirements/jax-$(DEFAULT_JAX).txt --output-file requirements/docs.txt pyproject.toml
+# machine's own pip settings are left out.
+define compile
+env -u PIP_FIND_LINKS -u PIP_EXTRA_INDEX_URL PIP_CONFIG_FILE=/dev/null \
+  CUSTOM_COMPILE_COMMAND="make requirements" .venv-requirements-$(1)/bin/pip-compile --quiet --upgrade \
+  --strip-extras --allow-unsafe --generate-hashes \
+  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(2) pyproject.toml
+endef
+
+requirements: $(JAX_VERSIONS:%=requirements-%)  ## write requirements/*.txt anew, every version pinned and hashed
+	$(call compile,3.11,--extra docs --constraint requirements/jax-$(lastword $(PINNED_ON_3.11)).txt \
+	  --output-file requirements/docs.txt)
+
+requirements-%:
+	@$(MAKE) --no-print-directory .venv-requirements-$(call pinned_on,$*)/installed
+	$(call compile,$(call pinned_on,$*),--extra dev --upgrade-package jax==$* --upgrade-package jaxlib==$* \
+	  --output-file requirements/jax-$*.txt)
 
 clean:  ## remove environments, caches and build outputs
 	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -168,22 +202,23 @@ clean:  ## remove environments, caches and build outputs
 
 # Environments. The stamp is written last, so an install that broke off is taken up again.
 .venv/installed: requirements/jax-$(DEFAULT_JAX).txt pyproject.toml | check-python
-	$(call install,.venv,$<)
+	$(call install,.venv,$<,$(PYTHON))
 
 .venv-jax-%/installed: requirements/jax-%.txt pyproject.toml | check-python
-	$(call install,.venv-jax-$*,$<)
+	$(call install,.venv-jax-$*,$<,$(call python_of,$*))
 
 .venv-docs/installed: requirements/docs.txt pyproject.toml | check-python
-	$(call install,.venv-docs,$<)
+	$(call install,.venv-docs,$<,$(PYTHON))
 
 .venv-package/installed: Makefile | check-python
 	$(PYTHON) -m venv .venv-package
 	.venv-package/bin/python -m pip install --disable-pip-version-check --quiet build==$(BUILD) twine==$(TWINE)
 	@touch $@
 
-.venv-requirements/installed: Makefile | check-python
-	$(PYTHON) -m venv .venv-requirements
-	.venv-requirements/bin/python -m pip install --quiet pip-tools==$(PIP_TOOLS)
+.venv-requirements-%/installed: Makefile
+	@[ -n "$(call found,$*)" ] || { echo "make requirements: no python$* found, for which some pins are resolved" >&2; exit 2; }
+	$(call found,$*) -m venv .venv-requirements-$*
+	.venv-requirements-$*/bin/python -m pip install --quiet pip-tools==$(PIP_TOOLS)
 	@touch $@
 
 .venv-accuracy-peers/installed: benchmarks/accuracy/peers.txt | check-python
@@ -191,22 +226,22 @@ clean:  ## remove environments, caches and build outputs
 	.venv-accuracy-peers/bin/python -m pip install --disable-pip-version-check --quiet -r $<
 	@touch $@
 
-# With jaxobs and jax as in .venv; what does not run with that JAX has an environment with the older one.
-.venv-programs/installed: requirements/programs.txt requirements/jax-$(DEFAULT_JAX).txt pyproject.toml | check-python
-	$(call install,.venv-programs,requirements/jax-$(DEFAULT_JAX).txt)
+# With a JAX that the libraries of others take; what does not run with it has an environment with an older one.
+.venv-programs/installed: requirements/programs.txt requirements/jax-0.10.2.txt pyproject.toml | check-python
+	$(call install,.venv-programs,requirements/jax-0.10.2.txt,$(call python_of,0.10.2))
 	@rm $@
 	.venv-programs/bin/python -m pip install --disable-pip-version-check --quiet -r $<
 	@touch $@
 
 .venv-programs-jax-0.8.2/installed: requirements/programs-jax-0.8.2.txt requirements/jax-0.8.2.txt pyproject.toml | check-python
-	$(call install,.venv-programs-jax-0.8.2,requirements/jax-0.8.2.txt)
+	$(call install,.venv-programs-jax-0.8.2,requirements/jax-0.8.2.txt,$(call python_of,0.8.2))
 	@rm $@
 	.venv-programs-jax-0.8.2/bin/python -m pip install --disable-pip-version-check --quiet -r $<
 	@touch $@
 
 # With jaxobs and jax as in .venv, so that all are timed side by side.
 .venv-benchmark-peers/installed: benchmarks/report/peers.txt requirements/jax-$(DEFAULT_JAX).txt pyproject.toml | check-python
-	$(call install,.venv-benchmark-peers,requirements/jax-$(DEFAULT_JAX).txt)
+	$(call install,.venv-benchmark-peers,requirements/jax-$(DEFAULT_JAX).txt,$(PYTHON))
 	@rm $@
 	.venv-benchmark-peers/bin/python -m pip install --disable-pip-version-check --quiet -r $<
 	@touch $@
@@ -219,11 +254,13 @@ clean:  ## remove environments, caches and build outputs
 
 .venv-xprof/installed: Makefile | check-python
 	$(PYTHON) -m venv .venv-xprof
-	.venv-xprof/bin/python -m pip install --disable-pip-version-check --quiet xprof==$(XPROF) 'pydantic-settings>=2.3'
+	.venv-xprof/bin/python -m pip install --disable-pip-version-check --quiet xprof==$(XPROF)
 	@touch $@
 
+# An environment made by another Python is made anew.
 define install
-$(PYTHON) -m venv $(1)
+[ "$$($(1)/bin/python --version 2>&1)" = "$$($(3) --version 2>&1)" ] || rm -rf $(1)
+$(3) -m venv $(1)
 $(1)/bin/python -m pip install --disable-pip-version-check --quiet --require-hashes -r $(2)
 $(1)/bin/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .
 @touch $(1)/installed

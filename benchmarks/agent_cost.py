@@ -7,6 +7,7 @@ frames of 1 000 events. `python -m benchmarks.agent_cost steady` measures the fi
 import itertools
 import os
 import select
+import socket
 import sys
 import threading
 import time
@@ -45,15 +46,17 @@ class Agent:
 
     def __init__(self, series_limit: int) -> None:
         os.environ["OTEL_EXPORTER_PROMETHEUS_PORT"] = "0"
-        self._pipe, _ = start_agent_process()
+        pipe, _ = start_agent_process()
+        self._pipe = socket.socket(fileno=os.dup(pipe.fileno()))
+        self._pipe.setblocking(True)
+        pipe.close()
         self._frames = wire.Frames()
-        plain = Settings(series_limit=series_limit).model_dump(mode="json")
+        plain = Settings(series_limit=series_limit).to_dict()
         hello = {
             "settings": plain | {"rank_on_host": 0, "in_kubernetes": False},
             "resource": {"service.name": "benchmark", "process.pid": str(os.getpid())},
             "clock": tuple(ClockAnchor.read()),
             "began": now(),
-            "agent": "process",
         }
         self._pipe.sendall(wire.frame(wire.HELLO, hello))
 

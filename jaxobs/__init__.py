@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from jaxobs.instrument import instrument
-from jaxobs.model.cost import Cost
-from jaxobs.model.profile import ProfileResult
-from jaxobs.model.snapshot import Snapshot
-from jaxobs.observer import Observer
 
+TYPE_CHECKING = False  # as `typing` has it, without importing that
 if TYPE_CHECKING:
+    from typing import Any
+
     __version__: str
     from jaxobs.measure.on_demand import cost, roofline
+    from jaxobs.model.cost import Cost
+    from jaxobs.model.profile import ProfileResult
+    from jaxobs.model.snapshot import Snapshot
+    from jaxobs.observer import Observer
     from jaxobs.roofline_model.measured_run import Roofline
 
 __all__ = [
@@ -28,15 +29,26 @@ __all__ = [
 ]
 
 
+_HOMES = {
+    "Cost": "jaxobs.model.cost",
+    "Observer": "jaxobs.observer",
+    "ProfileResult": "jaxobs.model.profile",
+    "Roofline": "jaxobs.roofline_model.measured_run",
+    "Snapshot": "jaxobs.model.snapshot",
+    "cost": "jaxobs.measure.on_demand",
+    "roofline": "jaxobs.measure.on_demand",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """Load on first use what only notebooks and tests need: a training process needs no cost model.
+    """Load on first use: the import of jaxobs alone loads next to nothing, and nothing of the standard library.
 
     The version is read from the installed package's metadata, so that pyproject.toml is the only place that states it.
     """
-    if name in {"Roofline", "cost", "roofline"}:
-        from jaxobs.measure import on_demand as measuring
+    if name in _HOMES:
+        from importlib import import_module
 
-        return getattr(measuring, name)
+        return getattr(import_module(_HOMES[name]), name)
     if name == "__version__":
         from importlib.metadata import version
 

@@ -2,192 +2,194 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
-
-from pydantic import Field, ValidationError, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from typing import Any
 
 from jaxobs.hardware.element_type_names import checked_element_type
+from jaxobs.model.metrics_address import LAST_PORT
 from jaxobs.model.profile import LARGEST_TRACE
-from jaxobs.plugin.discovery import prefixes_of_others
+from jaxobs.plugin.settings import SettingsError, declared, meant, read, setting
+
+__all__ = ["PREFIX", "SETTINGS", "Settings", "SettingsError", "load_settings", "origin", "plain_settings"]
 
 PREFIX = "JAXOBS_"
 
 _HOST_NAME = re.compile(r"\*|(\.?[\w-]+(\.[\w-]+)*\.?)?")  # or nothing: an empty list, or a final comma
 
 
-class SettingsError(ValueError):
-    """A setting has a value that cannot be used; the message names it, its value and what is allowed."""
+def sdk_disabled() -> bool:
+    """Whether `OTEL_SDK_DISABLED` turns OpenTelemetry's SDK off, and with it jaxobs unless JAXOBS_ENABLED is set."""
+    return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
 
 
-class Settings(BaseSettings):
+def _host_names(names: str) -> str:
+    for name in names.split(","):
+        if not _HOST_NAME.fullmatch(name.strip()):
+            raise ValueError(
+                f"{name.strip()!r} is no host name: give names alone, without http:// and without a port"
+            )
+    return names
+
+
+def _element_types(peaks: dict[str, float]) -> dict[str, float]:
+    return {checked_element_type(dtype): rate for dtype, rate in peaks.items()}
+
+
+@dataclass(frozen=True)
+class Settings:
     """Every setting of jaxobs. Each field is the environment variable `JAXOBS_<FIELD>` in upper case."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
-
-    enabled: bool = Field(True, description="false turns every call of jaxobs into a no-op")
-    agent: Literal["process", "inline"] = Field(
-        "process",
-        description="where events are folded and exported: `process`, one beside the job, or `inline`, a thread in it",
+    enabled: bool = setting(
+        True,
+        "false turns every call of jaxobs into a no-op; so does OTEL_SDK_DISABLED=true where this is not set",
     )
-    run: str | None = Field(
+    run: str | None = setting(
         None,
-        description="name of the run, one over all its ranks and restarts "
+        "name of the run, one over all its ranks and restarts "
         "(default: the job's in SLURM or Kubernetes, else the script's)",
     )
-    interval: float = Field(1.0, ge=0.05, le=60, description="seconds between flushes and between snapshots")
-    sample_interval: float = Field(
-        0.5, ge=0.05, le=3600, description="seconds between sampled completions of steps, on average"
+    interval: float = setting(1.0, "seconds between flushes and between snapshots", minimum=0.05, maximum=60)
+    sample_interval: float = setting(
+        0.5, "seconds between sampled completions of steps, on average", minimum=0.05, maximum=3600
     )
-    ring_capacity: int = Field(
-        65_536, ge=16, le=10_000_000, description="events kept while the agent cannot follow"
+    ring_capacity: int = setting(
+        65_536, "events kept while the agent cannot follow", minimum=16, maximum=10_000_000
     )
-    shutdown_timeout: float = Field(
-        5.0,
-        ge=0,
-        le=600,
-        description="most seconds that the end of the job waits for the last snapshot, and for exporters that deliver",
+    shutdown_timeout: float = setting(
+        0.8,
+        "most seconds that the end of the job waits: for an agent that is up and its exporters that deliver, and under "
+        "`jaxobs run` or in `obs.shutdown()` for the last snapshot",
+        minimum=0,
+        maximum=600,
     )
-    watch_jitted: bool = Field(
+    watch_jitted: bool = setting(
         True,
-        description="under `jaxobs run` and `opentelemetry-instrument`, watch every function that the script and its "
+        "under `jaxobs run` and `opentelemetry-instrument`, watch every function that the script and its "
         "libraries jit, and find its loops",
     )
-    summary_directory: Path | None = Field(
+    summary_directory: Path | None = setting(
         None,
-        description="directory in which the last summary is left when the job is killed "
+        "directory in which the last summary is left when the job is killed "
         "(default: the system's temporary directory)",
     )
-    prometheus: bool = Field(
-        True, description="serve /metrics; the address follows OTEL_EXPORTER_PROMETHEUS_HOST/_PORT"
+    prometheus: bool = setting(True, "serve /metrics; false opens no port")
+    metrics_host: str | None = setting(
+        None, "address to serve at (default: OTEL_EXPORTER_PROMETHEUS_HOST, else `localhost`)"
     )
-    metrics_token_file: Path | None = Field(
-        None, description="file with a token that every request to the metrics server must bring (`Bearer`)"
-    )
-    metrics_tls_certificate: Path | None = Field(
-        None, description="file with a certificate chain in PEM form: /metrics is then served over TLS alone"
-    )
-    metrics_tls_key: Path | None = Field(
+    metrics_port: int | None = setting(
         None,
-        description="file with its private key in PEM form (default: it is in the file of the certificate)",
+        "port to serve at, plus the rank on the host; 0 is any free one (default: OTEL_EXPORTER_PROMETHEUS_PORT, else "
+        "9464, or the next one where the job itself serves Prometheus)",
+        minimum=0,
+        maximum=LAST_PORT,
     )
-    metrics_hosts: str | None = Field(
+    metrics_token_file: Path | None = setting(
+        None, "file with a token that every request to the metrics server must bring (`Bearer`)"
+    )
+    metrics_tls_certificate: Path | None = setting(
         None,
-        description="names, separated by commas, under which /metrics is served without a token besides this host's own "
+        "file with a certificate chain in PEM form: /metrics is then served over TLS alone",
+        check=Path.absolute,  # the job's own web server reads it later, and the job may change its directory
+    )
+    metrics_tls_key: Path | None = setting(
+        None, "file with its private key in PEM form (default: it is in the file of the certificate)"
+    )
+    metrics_hosts: str | None = setting(
+        None,
+        "names, separated by commas, under which /metrics is served without a token besides this host's own "
         "(`.example.org`: all below it; `*`: any)",
+        check=_host_names,
     )
-    file_sd_directory: Path | None = Field(
-        None, description="directory for a Prometheus file_sd file while the job runs"
+    file_sd_directory: Path | None = setting(
+        None, "directory for a Prometheus file_sd file while the job runs"
     )
-    jsonl_directory: Path | None = Field(
-        None, description="directory for a file of events, one JSON object a line"
+    jsonl_directory: Path | None = setting(None, "directory for a file of events, one JSON object a line")
+    run_directory: Path | None = setting(
+        None, "directory in which each process leaves a record of its run, for `jaxobs compare`"
     )
-    run_directory: Path | None = Field(
-        None, description="directory in which each process leaves a record of its run, for `jaxobs compare`"
-    )
-    run_interval: float = Field(
+    run_interval: float = setting(
         120.0,
-        ge=1,
-        le=86_400,
-        description="seconds between writes of this record; it is written at the end too",
+        "seconds between writes of this record; it is written at the end too",
+        minimum=1,
+        maximum=86_400,
     )
-    tensorboard_directory: Path | None = Field(
-        None, description="directory for TensorBoard's curves of these figures; needs `jaxobs[tensorboard]`"
+    tensorboard_directory: Path | None = setting(
+        None, "directory for TensorBoard's curves of these figures; needs `jaxobs[tensorboard]`"
     )
-    series_limit: int = Field(
+    series_limit: int = setting(
         2_000,
-        ge=50,
-        le=1_000_000,
-        description="most time series of jaxobs itself; each plugin may have a quarter as many beside them",
+        "most time series of jaxobs itself; each plugin may have a quarter as many beside them",
+        minimum=50,
+        maximum=1_000_000,
     )
-    cache_directory: Path | None = Field(
-        None, description="where calibrated peaks are kept (default: the user's cache)"
+    cache_directory: Path | None = setting(
+        None, "where calibrated peaks are kept (default: the user's cache)"
     )
-    peak_flops: dict[str, float] = Field(
-        default_factory=dict,
-        description='matrix peak FLOP/s of one device by element type, as JSON {"bfloat16": 1e14}',
+    peak_flops: dict[str, float] = setting(
+        {},
+        'matrix peak FLOP/s of one device by element type, as JSON {"bfloat16": 1e14}',
+        check=_element_types,
     )
-    peak_bytes_per_second: float | None = Field(None, gt=0, description="memory bandwidth of one device")
-    tensorfloat32: bool | None = Field(
+    peak_bytes_per_second: float | None = setting(None, "memory bandwidth of one device", above=0)
+    tensorfloat32: bool | None = setting(
         None,
-        description="whether float32 products run as TensorFloat-32: true all, false none (default: as the precision of "
+        "whether float32 products run as TensorFloat-32: true all, false none (default: as the precision of "
         "each product and the device say, which is JAX's default on NVIDIA GPUs since Ampere)",
     )
-    profile_budget_ratio: float = Field(
+    profile_budget_ratio: float = setting(
         0.002,
-        ge=0,
-        le=0.1,
-        description="share of wall time that short profiler windows may cost the job; 0 opens none by itself",
+        "share of wall time that short profiler windows may cost the job; 0 opens none by itself",
+        minimum=0,
+        maximum=0.1,
     )
-    host_lines: bool = Field(
-        True,
-        description="sample the main thread's Python stack, to tell which lines the host spends its time in",
+    host_lines: bool = setting(
+        True, "sample the main thread's Python stack, to tell which lines the host spends its time in"
     )
-    profile_directory: Path | None = Field(
-        None, description="directory in which traces that were asked for are kept, as XProf reads them"
+    profile_directory: Path | None = setting(
+        None, "directory in which traces that were asked for are kept, as XProf reads them"
     )
-    profile_maximum_bytes: int = Field(
+    profile_maximum_bytes: int = setting(
         32 * 2**20,
-        ge=0,
-        le=LARGEST_TRACE,
-        description="larger traces are not read, and windows are kept short of them; at most 64 MiB",
+        "larger traces are not read, and windows are kept short of them; at most 64 MiB",
+        minimum=0,
+        maximum=LARGEST_TRACE,
     )
-    out_of_memory_reports: int = Field(
-        3, ge=0, le=100, description="most reports a process writes when memory runs out; 0 writes none"
+    out_of_memory_reports: int = setting(
+        3, "most reports a process writes when memory runs out; 0 writes none", minimum=0, maximum=100
     )
-    out_of_memory_directory: Path | None = Field(
-        None, description="directory for these reports (default: the system's temporary directory)"
+    out_of_memory_directory: Path | None = setting(
+        None, "directory for these reports (default: the system's temporary directory)"
     )
-    maximum_module_bytes: int = Field(
+    maximum_module_bytes: int = setting(
         64 * 2**20,
-        ge=0,
-        description="larger compiled modules are not decoded, and their cost is absent with a reason",
+        "larger compiled modules are not decoded, and their cost is absent with a reason",
+        minimum=0,
     )
 
-    @field_validator("metrics_tls_certificate")
-    @classmethod
-    def _where_it_is_now(cls, path: Path | None) -> Path | None:
-        # The job's own web server reads it later, and the job may change its directory.
-        return None if path is None else path.absolute()
+    def to_dict(self) -> dict[str, Any]:
+        """The settings as plain data, by name."""
+        return {name: str(value) if isinstance(value, Path) else value for name, value in vars(self).items()}
 
-    @field_validator("metrics_hosts")
-    @classmethod
-    def _host_names(cls, names: str | None) -> str | None:
-        for name in (names or "").split(","):
-            if not _HOST_NAME.fullmatch(name.strip()):
-                raise ValueError(
-                    f"{name.strip()!r} is no host name: give names alone, without http:// and without a port"
-                )
-        return names
 
-    @field_validator("peak_flops")
-    @classmethod
-    def _element_types(cls, peaks: dict[str, float]) -> dict[str, float]:
-        return {checked_element_type(dtype): rate for dtype, rate in peaks.items()}
+SETTINGS = declared(Settings)
+"""What is declared of each setting, by name."""
 
 
 def load_settings(**arguments: Any) -> Settings:
     """Settings of this process. Raises SettingsError naming each wrong setting, its value and what is allowed."""
-    try:
-        return Settings(**{name: value for name, value in arguments.items() if value is not None})
-    except ValidationError as error:
-        raise SettingsError("; ".join(_explain(problem, arguments) for problem in error.errors())) from None
-    except ValueError as error:  # pydantic-settings: a JSON value that does not parse
-        field = re.search(r'field "(\w+)"', str(error))
-        name = PREFIX + field[1].upper() if field else "a setting"
-        value = os.environ.get(name, "its value")
-        raise SettingsError(f"environment variable {name}={value!r} is no JSON: {error.__cause__}") from None
+    if sdk_disabled() and arguments.get("enabled") is None and origin("enabled") != PREFIX + "ENABLED":
+        arguments["enabled"] = False
+    return read(Settings, PREFIX, arguments)
 
 
 def plain_settings(settings: Settings, *, rank_on_host: int, in_kubernetes: bool) -> dict[str, Any]:
     """The settings as plugins and the agent get them: plain data, directories absolute; and where this process is."""
-    plain = settings.model_dump(mode="json")
-    for name, value in settings:
+    plain = settings.to_dict()
+    for name, value in vars(settings).items():
         if isinstance(value, Path):  # relative to the job's directory, which is not the agent's
             plain[name] = str(value.absolute())
     return plain | {"rank_on_host": rank_on_host, "in_kubernetes": in_kubernetes}
@@ -196,7 +198,9 @@ def plain_settings(settings: Settings, *, rank_on_host: int, in_kubernetes: bool
 def origin(name: str) -> str:
     """Where the value of a setting comes from that no argument gives: its environment variable, or `default`."""
     variable = PREFIX + name.upper()
-    return variable if variable in {key.upper() for key in os.environ} else "default"
+    if variable in {key.upper() for key in os.environ}:
+        return variable
+    return "OTEL_SDK_DISABLED" if name == "enabled" and sdk_disabled() else "default"
 
 
 def unknown_settings(environment: Mapping[str, str]) -> dict[str, str]:
@@ -204,28 +208,19 @@ def unknown_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
     Those that begin with the name of somebody else's plugin are left to it (`jaxobs.plugin.settings`).
     """
-    known = [PREFIX + name.upper() for name in Settings.model_fields]
+    known = [PREFIX + name.upper() for name in SETTINGS]
     unknown = sorted(
         name for name in environment if name.upper().startswith(PREFIX) and name.upper() not in known
     )
-    others = prefixes_of_others() if unknown else ()
+    if not unknown:
+        return {}
+    from jaxobs.plugin.discovery import prefixes_of_others  # here: it reads what is installed
+
+    others = prefixes_of_others()
+    names = [name.upper() for name in SETTINGS]
     return {
-        name: f"unknown setting {name}" + (f" (did you mean {PREFIX}{meant.upper()}?)" if meant else "")
+        # Compared without the prefix, which makes all of them alike.
+        name: f"unknown setting {name}" + meant(name.upper().removeprefix(PREFIX), names, PREFIX + "{}")
         for name in unknown
         if not name.upper().startswith(others)
-        for meant in [_closest(name.upper().removeprefix(PREFIX).lower())]
     }
-
-
-def _closest(word: str) -> str | None:
-    """The setting whose name is most similar to `word`. Both lack the prefix, which would make all names similar."""
-    return next(iter(difflib.get_close_matches(word, Settings.model_fields, 1)), None)
-
-
-def _explain(problem: Any, arguments: Mapping[str, Any]) -> str:
-    name = str(problem["loc"][0]) if problem["loc"] else "settings"
-    if problem["type"] == "extra_forbidden":
-        meant = _closest(name)
-        return f"unknown setting {name!r}" + (f" (did you mean {meant!r}?)" if meant else "")
-    place = f"argument {name}" if name in arguments else f"environment variable {PREFIX}{name.upper()}"
-    return f"{place}={problem['input']!r}: {problem['msg'].removeprefix('Value error, ')}"

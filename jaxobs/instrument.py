@@ -1,18 +1,24 @@
-"""`instrument()`: one observer for each process, shared by all callers, and none in a forked child."""
+"""`instrument()`: one observer for each process, shared by all callers, and none in a forked child.
+
+Loaded by every `import jaxobs`, so at its top it imports only modules that Python's own start has imported.
+"""
 
 from __future__ import annotations
 
+import _thread
 import os
-import threading
-from collections.abc import Callable
-from typing import Any
+import sys
 
-from jaxobs.observer import Observer
-from jaxobs.probe.log import warn
-from jaxobs.probe.transport.agent_process import close_in_child
-from jaxobs.probe.watch.registry import renew_lock
+import jaxobs.model.clock  # noqa: F401  # binds the clocks: a test of the job's may replace them before `instrument()`
 
-_lock = threading.RLock()
+TYPE_CHECKING = False  # as `typing` has it, without importing that
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from jaxobs.observer import Observer
+
+_lock = _thread.RLock()
 _observer: Observer | None = None
 _guards_forks = False
 named_settings: set[str] = set()
@@ -28,13 +34,20 @@ def instrument(**settings: Any) -> Observer:
     return _observe(wait_for_backend=False, **settings)
 
 
-def attach(*, tell_address: Callable[[str, str | None], None] | None = None, **settings: Any) -> None:
+def attach(
+    *,
+    tell_address: Callable[[str, str | None], None] | None = None,
+    prepare_summary: Callable[[], None] | None = None,
+    **settings: Any,
+) -> None:
     """For launchers, before the script runs: does not import JAX, and starts nothing until JAX compiles something.
 
     `tell_address` gets the URL of `/metrics` when it is known, and the file in which the last summary is left if the job
-    is killed (None: there is no directory for it), on a thread of jaxobs; it must not raise.
+    is killed (None: there is no directory for it), on a thread of jaxobs; it must not raise. `prepare_summary`: the
+    last snapshot is printed after the end, which therefore waits for it; this loads what prints it.
     """
     observer = _observe(wait_for_backend=True, **settings)
+    observer.prepare_summary = prepare_summary
     if tell_address is not None:
         observer.tell_address(tell_address)
 
@@ -45,37 +58,58 @@ def current() -> Observer | None:
 
 
 def _observe(*, wait_for_backend: bool, **settings: Any) -> Observer:
-    # Not at the top: a process that imports jaxobs without using it (each child of a launcher) must not load pydantic.
+    from jaxobs.probe.signals import HandlersPutOff
+
+    with _lock:
+        before = current()
+        if before is not None and before.has_ended:
+            before.shutdown()  # waits, where an earlier call was interrupted
+        with HandlersPutOff():
+            observer = _begun(before, settings, wait_for_backend=wait_for_backend)
+    observer.await_start()
+    return observer
+
+
+def _begun(before: Observer | None, settings: dict[str, Any], *, wait_for_backend: bool) -> Observer:
+    """The observer that `before` is, or else a new one."""
     from jaxobs.config import load_settings, unknown_settings
+    from jaxobs.observer import Observer
+    from jaxobs.probe.log import warn
 
     global _observer, _guards_forks
     loaded = load_settings(**settings)
-    with _lock:
-        if not _guards_forks:
-            _guards_forks = True
-            os.register_at_fork(after_in_child=_in_forked_child)
-        running = current()
-        if running is None or running.has_ended:
-            for name, line in unknown_settings(os.environ).items():
-                if name not in named_settings:
-                    named_settings.add(name)
-                    warn(line)
-            _observer = running = Observer(loaded, before=running)
-            running.begin(wait_for_backend=wait_for_backend)
-        elif wait_for_backend:
-            running.watch_jitted()  # under a launcher the script called `instrument()` before it imported JAX
-        else:
-            given = [name for name, value in settings.items() if value is not None]
-            other = [name for name in given if getattr(running.settings, name) != getattr(loaded, name)]
-            if other:
-                warn(f"already observing, so these settings are not taken: {', '.join(other)}")
-            running.start()
-        return running
+    if not _guards_forks:
+        _guards_forks = True
+        os.register_at_fork(after_in_child=_in_forked_child)
+    if before is None or before.has_ended:
+        for name, line in unknown_settings(os.environ).items():
+            if name not in named_settings:
+                named_settings.add(name)
+                warn(line)
+        if loaded.enabled and not vars(sys).get("_is_gil_enabled", lambda: True)():
+            if before is None:
+                warn("nothing is observed: Python runs without an interpreter lock; PYTHON_GIL=1 turns it on")
+            loaded = load_settings(**{**settings, "enabled": False})
+        _observer = Observer(loaded, before=before)
+        _observer.begin(wait_for_backend=wait_for_backend)
+        return _observer
+    if wait_for_backend:
+        before.watch_jitted()  # under a launcher the script called `instrument()` before it imported JAX
+    else:
+        given = [name for name, value in settings.items() if value is not None]
+        other = [name for name in given if getattr(before.settings, name) != getattr(loaded, name)]
+        if other:
+            warn(f"already observing, so these settings are not taken: {', '.join(other)}")
+        before.start()
+    return before
 
 
 def _in_forked_child() -> None:
+    from jaxobs.probe.transport.agent_process import close_in_child  # loaded by the parent
+    from jaxobs.probe.watch.registry import renew_lock
+
     global _lock
-    _lock = threading.RLock()  # a thread of the parent, which the child lacks, may have held it
+    _lock = _thread.RLock()  # a thread of the parent, which the child lacks, may have held it
     close_in_child()
     renew_lock()
     if _observer is not None:

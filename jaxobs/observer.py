@@ -3,36 +3,37 @@
 from __future__ import annotations
 
 import atexit
-import functools
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
+from typing import Any, ParamSpec, Self, TypeVar, cast
 
+from jaxobs.config import Settings, plain_settings
 from jaxobs.identity.process import process_age_seconds, read_identity
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, monotonic, now
+from jaxobs.model.metrics_address import loaded_prometheus
 from jaxobs.model.profile import ProfileResult, checked_seconds
 from jaxobs.model.snapshot import Snapshot, absent_snapshot
 from jaxobs.plugin.files import why_not_writable
 from jaxobs.plugin.span_context import application_instance
+from jaxobs.plugin.threads import join_all
 from jaxobs.probe.import_hook import weakly, when_imported
 from jaxobs.probe.log import warn
 from jaxobs.probe.out_of_memory.evidence import Ask
 from jaxobs.probe.out_of_memory.reporter import OutOfMemory
 from jaxobs.probe.side import ProbeSide
+from jaxobs.probe.signals import HandlersPutOff
 from jaxobs.probe.steps.iteration import Amount, Steps
 from jaxobs.probe.steps.marks import PhaseMark, StepMark
 from jaxobs.probe.steps.plain_values import given_timeout
 from jaxobs.probe.transport.agent_messages import AgentMessages
-from jaxobs.probe.transport.agent_process import Connection, start_agent_process, start_agent_thread
+from jaxobs.probe.transport.agent_process import start_agent_process
 from jaxobs.probe.transport.sender import Agents
 from jaxobs.probe.watch.watchable import is_watchable, must_be_callable
-
-if TYPE_CHECKING:
-    from jaxobs.config import Settings
 
 Item = TypeVar("Item")
 Parameters = ParamSpec("Parameters")
@@ -47,8 +48,6 @@ class Observer:
 
     def __init__(self, settings: Settings, *, before: Observer | None) -> None:
         """`before`: the observer that this process had, and that has ended."""
-        from jaxobs.config import plain_settings  # loads pydantic, as making `settings` has done
-
         self.settings = settings
         self._pid = os.getpid()
         self._began = now() - int((process_age_seconds() or 0.0) * NANOSECONDS)
@@ -57,13 +56,15 @@ class Observer:
         self._lock = threading.RLock()
         self._not_jitted: set[str] = set()
         self._started = False
+        self.prepare_summary: Callable[[], None] | None = None
+        """Loads what will print the last snapshot after the end of the job, where a launcher does that."""
         self._ended = not settings.enabled
         plain = self._plain_settings = plain_settings(
             settings, rank_on_host=self._identity.rank_on_host, in_kubernetes=self._identity.in_kubernetes
         )
         earlier = before._side if before is not None else None  # noqa: SLF001  # another of this class
         self._side: ProbeSide = ProbeSide(
-            plain, Agents(self._connect, self._hello, self._messages.heard), warn, earlier
+            plain, Agents(start_agent_process, self._hello, self._messages.heard), warn, earlier
         )
         self._out_of_memory = OutOfMemory(
             plain["out_of_memory_directory"],
@@ -81,7 +82,7 @@ class Observer:
             return
         if wait_for_backend:
             self.watch_jitted()
-            self._side.when_first_compiled = self.start
+            self._side.when_first_compiled = self._compiled_first
         # If JAX is never imported the hook is never called.
         when_imported("jax", weakly(self._jax_is_there))
         if not wait_for_backend:
@@ -196,16 +197,39 @@ class Observer:
         deadline = monotonic() + timeout
         if self._started and not self._ended:
             self._out_of_memory.ending(timeout / 2)
-        self._out_of_memory.stop()
-        with self._lock:
-            if self._ended or os.getpid() != self._pid:
-                self._ended = True
-                return
+        if not self.belongs_here:
             self._ended = True
-        atexit.unregister(self.shutdown)
-        self._side.stop(max(0.0, deadline - monotonic()))
+            return
+        self._end(deadline)
+        self._side.await_end()
+        atexit.unregister(self._at_exit)
         if self._started and self.final_snapshot is None:
             self._messages.final_snapshot = absent_snapshot(f"the agent did not answer within {timeout:g} s")
+
+    def _end(self, deadline: float) -> None:
+        """Begin to end, once."""
+        with self._lock, HandlersPutOff():
+            self._out_of_memory.stop()
+            if not self._ended:
+                self._ended = True
+                self._side.begin_end(deadline)
+
+    def _at_exit(self) -> None:
+        """End before the interpreter does: nothing of ours may then hold an array, or be in a call of JAX's."""
+        with contextlib.suppress(KeyboardInterrupt):  # of one who waits no longer; Python would print it
+            try:
+                # An agent that is still starting gets what was sent by itself: it is waited for only where that will be
+                # shown.
+                began = monotonic()
+                self._side.sender.last_is_wanted = self.prepare_summary is not None
+                if self.prepare_summary is not None:
+                    self.prepare_summary()
+                self.shutdown(round(max(0.0, self.settings.shutdown_timeout - (monotonic() - began)), 1))
+            finally:
+                with HandlersPutOff():
+                    if self.belongs_here:
+                        self._end(monotonic())
+                        join_all()
 
     def __enter__(self) -> Self:
         return self
@@ -215,7 +239,10 @@ class Observer:
 
     def _why_nothing(self) -> str:
         if not self.settings.enabled:
-            return "jaxobs is switched off (JAXOBS_ENABLED)"
+            from jaxobs.config import origin
+
+            by = origin("enabled").replace("default", "the argument enabled")
+            return f"jaxobs is switched off ({by})"
         return "the observer has ended" if self._ended else "nothing has run yet"
 
     @property
@@ -237,33 +264,40 @@ class Observer:
 
     def start(self) -> None:
         """Start the agent and the threads, if that has not been done: `instrument()` does, launchers wait."""
-        with self._lock:
+        with self._lock, HandlersPutOff():
             if self._started or self._ended:
                 return
             self._started = True
-        atexit.register(self.shutdown)
-        try:
-            self._side.start_threads()
-        except BaseException as error:
-            self._ended = True
-            atexit.unregister(self.shutdown)
-            self._side.stop(0.0)
-            if not isinstance(error, OSError | RuntimeError):
-                raise  # it is the user's; the other two mean that there is no file descriptor or no thread
-            warn(f"nothing is observed: {error}")
+            try:
+                self._side.start_threads()
+            except (OSError, RuntimeError) as error:  # there is no file descriptor, or no thread
+                self._ended = True
+                self._side.stop(0.0)
+                warn(f"nothing is observed: {error}")
+                return
+            atexit.register(self._at_exit)
+
+    def await_start(self) -> None:
+        """Wait until nothing of the agent's start is among the job's children any more."""
+        self._side.await_start()
+
+    def _compiled_first(self) -> None:
+        self.start()
+        self.await_start()
 
     def watch_jitted(self) -> None:
         """Watch what anybody jits, unless the settings say otherwise. Before JAX is imported, for launchers."""
         self._side.watches_all = self.settings.watch_jitted
 
     def _jax_is_there(self, _: ModuleType) -> None:
-        if self._ended:
-            return
-        if self._started:
-            # Exit functions run last in, first out: ours must run before JAX's, which clears its backends.
-            atexit.unregister(self.shutdown)
-            atexit.register(self.shutdown)
-        self._side.start_probes()
+        with self._lock, HandlersPutOff():
+            if self._ended:
+                return
+            if self._started:
+                # Exit functions run last in, first out: ours must run before JAX's, which clears its backends.
+                atexit.unregister(self._at_exit)
+                atexit.register(self._at_exit)
+            self._side.start_probes()
 
     def end_in_child(self) -> None:
         """After a fork: what observes the parent does nothing here."""
@@ -275,24 +309,16 @@ class Observer:
     def _begin_profile(self, seconds: float, keep: bool) -> None:
         self._side.sources.begin_profile(seconds, keep)
 
-    def _connect(self) -> Connection:
-        if self.settings.agent == "inline":
-            from jaxobs.agent.main import serve
-
-            return start_agent_thread(functools.partial(serve, inline=True))
-        return start_agent_process()
-
     def _hello(self) -> dict[str, Any]:
         anchor = ClockAnchor.read()
         again = self._side.sender.agents > 1  # the counts of earlier agents are lost with them
         return {
             "name": self._identity.name(),
             "job": self._identity.job,
-            "settings": self._plain_settings,
+            "settings": self._plain_settings | {"job_serves_prometheus": loaded_prometheus()},
             "resource": self._identity.resource(),
             "clock": tuple(anchor),
             "began": self._began,
-            "agent": self.settings.agent,
             "facts": {
                 "counts_begin_seconds": (anchor.monotonic - self._began) / NANOSECONDS if again else None,
                 "counts_begin_seconds_reason": None if again else "no agent was lost",

@@ -9,12 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As in a shell's background job. Processes under test would inherit it, and never hear the Ctrl-C they are sent.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 EXAMPLE_PLUGIN = Path(__file__).parent / "example_plugin"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hypothesis draws the same examples each time, or those of `--hypothesis-seed`, however slow the machine is."""
+    seeded = config.getoption("hypothesis_seed") is not None
+    settings.register_profile("suite", settings.get_profile("ci"), derandomize=not seeded)
+    settings.load_profile("suite")
 
 
 def _system_binary(name: str, package: str) -> Path:
@@ -65,13 +73,16 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
         assert done.returncode == 0, done.stderr
 
     new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "60")
+    signs = ("-x509", "-addext", "keyUsage=critical,digitalSignature,keyCertSign")  # for Python 3.13
     make(
-        "req", "-x509", *new, "-subj", "/CN=an authority", "-keyout", "authority.key", "-out", "authority.pem"
+        "req", *signs, *new, "-subj", "/CN=an authority", "-keyout", "authority.key", "-out", "authority.pem"
     )
-    make("req", "-x509", *new, "-subj", "/CN=other", "-keyout", "other.key", "-out", "other.pem")
+    make("req", *signs, *new, "-subj", "/CN=other", "-keyout", "other.key", "-out", "other.pem")
     make("req", *new[:-2], "-subj", "/CN=localhost", "-keyout", "leaf.key", "-out", "leaf.csr")
-    (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
-    signing = ("-CA", "authority.pem", "-CAkey", "authority.key", "-CAcreateserial", "-extfile", "names")
+    (folder / "leaf.ext").write_text(
+        "subjectAltName=DNS:localhost,IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n"
+    )
+    signing = ("-CA", "authority.pem", "-CAkey", "authority.key", "-CAcreateserial", "-extfile", "leaf.ext")
     make("x509", "-req", "-in", "leaf.csr", *signing, "-days", "60", "-out", "leaf.pem")
     make("ec", "-in", "leaf.key", "-aes128", "-passout", "pass:x", "-out", "locked.key")
     names = ("authority.pem", "leaf.pem", "leaf.key", "other.pem", "other.key", "locked.key")

@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -102,8 +103,28 @@ class Job:
         return Agent(process)
 
     def end(self, timeout: float = 120.0) -> Outcome:
-        stdout, stderr = self.process.communicate(timeout=timeout)
-        return Outcome(self.process.returncode, stdout, stderr)
+        """What it has written since the line that was last read.
+
+        `communicate` would lose what came together with that line, and so is in the buffer of the pipe.
+        """
+        if self.process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.close()
+        pipes = [pipe for pipe in (self.process.stdout, self.process.stderr) if pipe is not None]
+        rest = [""] * len(pipes)
+
+        def read(number: int) -> None:
+            rest[number] = pipes[number].read()
+            pipes[number].close()
+
+        readers = [threading.Thread(target=read, args=(number,), daemon=True) for number in range(len(pipes))]
+        for reader in readers:
+            reader.start()
+        status = self.process.wait(timeout)
+        for reader in readers:
+            reader.join(timeout)
+            assert not reader.is_alive(), "the job has ended, and something else holds its output open"
+        return Outcome(status, rest[0], rest[1])
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ import json
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -109,8 +108,9 @@ def _agents() -> Iterator[psutil.Process]:
 
 
 def _threads() -> list[Path]:
-    ours = [thread.native_id for thread in threading.enumerate() if "jaxobs" in thread.name]
-    return [Path(f"/proc/self/task/{number}/schedstat") for number in ours]
+    from jaxobs.plugin.threads import living
+
+    return [Path(f"/proc/self/task/{thread.native}/schedstat") for thread in living()]
 
 
 def _seconds(threads: list[Path]) -> float:

@@ -1,4 +1,4 @@
-"""Write docs/reference/settings.md from the settings' model: `python docs/generators/generate_settings.py`.
+"""Write docs/reference/settings.md from the settings: `python docs/generators/generate_settings.py`.
 
 With `--check` nothing is written; exit status 1: the page is out of date.
 """  # noqa: INP001  # a script
@@ -11,8 +11,9 @@ from pathlib import Path
 
 from written_file import cell, write_or_compare
 
-from jaxobs.config import PREFIX, Settings
+from jaxobs.config import PREFIX, SETTINGS
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, discover
+from jaxobs.plugin.settings import declared, prefix
 
 PAGE = Path(__file__).parents[1] / "reference" / "settings.md"
 INTRODUCTION = """\
@@ -38,7 +39,9 @@ A plugin's own settings are `JAXOBS_<PLUGIN>_<FIELD>`; `jaxobs plugins` lists th
 | variable | what |
 |---|---|
 | `OTEL_EXPORTER_OTLP_ENDPOINT` | where spans and metrics are pushed over OTLP/HTTP (`http/protobuf`, port 4318 of most collectors; gRPC is not spoken); without it, or one of those for traces and metrics alone, nothing is |
-| `OTEL_EXPORTER_PROMETHEUS_HOST`, `OTEL_EXPORTER_PROMETHEUS_PORT` | address of the metrics server; `localhost` and 9464, plus the rank on the host |
+| `OTEL_EXPORTER_PROMETHEUS_HOST`, `OTEL_EXPORTER_PROMETHEUS_PORT` | address of the metrics server where `JAXOBS_METRICS_HOST` and `_PORT` choose none; `localhost` and 9464, plus the rank on the host |
+| `OTEL_METRICS_EXPORTER` | where it names `prometheus`, the job serves that port itself and jaxobs takes [the next one](../show/metrics_server.md#where-it-listens) |
+| `OTEL_SDK_DISABLED` | `true` turns jaxobs off, unless `JAXOBS_ENABLED` is set |
 | `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` | who the process is; what they say wins over what jaxobs finds out |
 
 Which variables of SLURM, Kubernetes and `mpirun` name the run and the rank is in [deployment](../show/deployment.md#who-is-who).
@@ -48,9 +51,8 @@ Which variables of SLURM, Kubernetes and `mpirun` name the run and the rank is i
 def page() -> str:
     """The whole page."""
     rows = ["| variable | default | what |", "|---|---|---|"]
-    for name, field in Settings.model_fields.items():
-        default = shown(field.get_default(call_default_factory=True))
-        rows.append(f"| `{PREFIX}{name.upper()}` | {default} | {cell(field.description or '')} |")
+    for name, field in SETTINGS.items():
+        rows.append(f"| `{PREFIX}{name.upper()}` | {shown(field.default)} | {cell(field.description)} |")
     return INTRODUCTION + "\n".join(rows) + "\n" + ENDING.format(built_in="\n".join(plugin_rows()))
 
 
@@ -68,10 +70,9 @@ def plugin_rows() -> Iterator[str]:
         for found in discover(group):
             if not found.value.startswith("jaxobs_plugins.") or found.error or found.plugin.settings is None:
                 continue
-            for name, field in type(found.plugin.settings).model_fields.items():
-                default = shown(field.get_default(call_default_factory=True))
-                variable = f"{PREFIX}{found.name}_{name}".upper()
-                rows.append(f"| `{variable}` | {default} | {cell(field.description or '')} |")
+            for name, field in declared(type(found.plugin.settings)).items():
+                variable = prefix(found.name) + name.upper()
+                rows.append(f"| `{variable}` | {shown(field.default)} | {cell(field.description)} |")
     if rows:
         yield from ["", "| variable | default | what |", "|---|---|---|", *rows, ""]
     else:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-COMPONENT_COLOURS: Final = {
-    "compute": "green", "memory": "blue", "communication": "purple", "transfer": "super-light-purple",
-    "input": "orange", "host": "yellow", "compile": "red", "checkpoint": "super-light-blue",
-    "latency": "semi-dark-yellow", "unmodelled": "super-light-red", "unknown": "text",
-}  # fmt: skip
-"""Work of the device in green and blue, what keeps it from work in warm colours."""
+from jaxobs.vocabulary.wall_time import EVERY_COMPONENT
+
+COMPONENT_COLOURS: Final = {each.word: each.dark for each in EVERY_COMPONENT}
+"""As on the page; those for a dark ground, which is Grafana's default and can be told apart on a light one too."""
 
 CATEGORY_COLOURS: Final = {
     "productive": "green", "initialisation": "blue", "compile": "red", "input": "orange",

@@ -122,9 +122,12 @@ class Exporting:
         if type(self._plugin).job_ended is not Exporter.job_ended:
             # On a thread and under a guard of its own, so it neither delays the last flush nor counts as a success.
             guard = Guard(self.guard.source, self.guard.kind, self._log)
-            threading.Thread(
+            thread = threading.Thread(
                 target=guard.call, args=(self._plugin.job_ended,), name="jaxobs-job-ended", daemon=True
-            ).start()
+            )
+            # In the job's own process Python 3.12 starts no thread at the end: the last flush tells it soon enough.
+            with contextlib.suppress(RuntimeError):
+                thread.start()
 
     def finish(self, timeout: float) -> None:
         """Ask the thread to export a last time and end; `join` waits for that."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from jaxobs.flow import wire
+from jaxobs.flow.descriptor import Descriptor
 from jaxobs.flow.waiting import ready
 from jaxobs.flow.wake_up import WakeUp
 from jaxobs.model.clock import monotonic
@@ -38,7 +39,7 @@ class JobPipe:
 
         Returns whether there is something to receive. If there was nothing at once, `idle` is called after the wait.
         """
-        ends = [self._end, self._wake_up.reading]
+        ends: list[socket.socket | Descriptor] = [self._end, self._wake_up.reading]
         readable = ready(ends, [], 0.0)
         if self._end not in readable:
             readable = ready(ends, [], max(0.0, until - monotonic()))

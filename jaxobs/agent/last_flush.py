@@ -15,7 +15,7 @@ from jaxobs.model.clock import monotonic
 SECONDS: Final = 5.0
 """Least seconds that exporters have for their last turn; after them, or the job's longer patience, the agent ends."""
 
-GRACE_SECONDS: Final = 0.5
+GRACE_SECONDS: Final = 0.3
 """Most seconds that the job waits for an exporter that is not known to deliver: the first request of a short job to a
 collector on the same host takes 30 to 100 ms."""
 

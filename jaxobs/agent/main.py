@@ -1,4 +1,4 @@
-"""The agent's entry points: `main` for a process of its own, `serve` for a thread of the job (`agent="inline"`)."""
+"""The agent's process, from its first line to its last."""
 
 from __future__ import annotations
 
@@ -36,6 +36,10 @@ def main(descriptor: int) -> int:
     # The job alone ends the agent, by the end of the pipe; signals sent to a whole container reach both.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    signal.signal(
+        signal.SIGQUIT, signal.SIG_DFL
+    )  # the shell let it be ignored, and the job let all be blocked
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     refuse_jax()
     with contextlib.suppress(OSError):
         os.nice(NICENESS)
@@ -70,7 +74,7 @@ def _lower(autogroup: Path) -> None:
             return
 
 
-def serve(pipe: socket.socket, *, inline: bool = False, started: Callable[[], None] = lambda: None) -> None:
+def serve(pipe: socket.socket, *, started: Callable[[], None] = lambda: None) -> None:
     """Read the greeting, then work until the job ends; `started` is called once the threads of all plugins run."""
     frames = wire.Frames()
     waiting: list[tuple[bytes, Any]] = []
@@ -83,7 +87,7 @@ def serve(pipe: socket.socket, *, inline: bool = False, started: Callable[[], No
     if kind != wire.HELLO:
         raise wire.WireError(f"the first frame is of kind {kind!r}, not a greeting")
     try:
-        service = Service(hello, pipe, inline=inline)
+        service = Service(hello, pipe)
         service.start()
         started()
         service.serve(frames, waiting)

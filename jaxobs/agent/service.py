@@ -47,6 +47,9 @@ third of the caller's timeout: the rest is for the fold and, on a busy machine, 
 LAST_SETTLE_SECONDS = 0.4
 """Most seconds to wait for modules at the end of the job, which waits too: some 50 000 instructions of modules."""
 
+ANSWER_SECONDS = 0.1
+"""Seconds of the job's patience that are left for the last snapshot to reach it."""
+
 LONGEST_PATIENCE = 1.0
 """Most seconds of work with pauses while events keep arriving. Those of one interval must be folded in one; and where
 that is long, the end of the job, with `shutdown_timeout` to go, or a requested snapshot may be waiting behind them."""
@@ -55,13 +58,12 @@ that is long, the end of the job, with `shutdown_timeout` to go, or a requested 
 class Service:
     """One agent for one job. Implements `jaxobs.plugin.protocol.Agent` for its plugins."""
 
-    def __init__(self, hello: Mapping[str, Any], pipe: socket.socket, *, inline: bool) -> None:
+    def __init__(self, hello: Mapping[str, Any], pipe: socket.socket) -> None:
         self.settings: Mapping[str, Any] = hello["settings"]
         self.resource: dict[str, str] = dict(hello["resource"])
         self.clock = ClockAnchor(*hello["clock"])
         self.catalogue = Catalogue(CORE_METRICS)
-        self._inline = inline
-        self._resident = None if inline else ResidentMemory()
+        self._resident = ResidentMemory()
         self._pipe = JobPipe(pipe)
         self._send = self._pipe.send
         self._summary_file = summary_file(self.settings.get("summary_directory"), hello.get("name"))
@@ -71,11 +73,11 @@ class Service:
         self._new_events: list[Event] = []
         self._logged: dict[str, float] = {}
         interval = float(self.settings["interval"])
-        self._slices = Slices(inline=inline, patience=min(interval / 2, LONGEST_PATIENCE))
+        self._slices = Slices(patience=min(interval / 2, LONGEST_PATIENCE))
         self._cycle = Cycle(interval)
         self._analysis = Analysis(self.log, self._pipe.wake)
         self._plugins = load_plugins(self.catalogue, self.settings, self.log, self._arrived.extend)
-        facts = {"jaxobs": importlib.metadata.version("jaxobs"), "agent": hello["agent"]}
+        facts: dict[str, Any] = {"jaxobs": importlib.metadata.version("jaxobs"), "agent": "process"}
         facts |= hello.get("facts", {})
         facts["summary_file"] = self._summary_file
         facts["summary_file_reason"] = None if self._summary_file else "there is no directory to leave one in"
@@ -84,7 +86,7 @@ class Service:
             self.catalogue, self.clock, hello["began"], self.resource, facts, limit, tuple(self._plugins.readings),
             hello.get("job"),
         )  # fmt: skip
-        self.fold.observation.agent_pid = None if inline else os.getpid()
+        self.fold.observation.agent_pid = os.getpid()
 
     def start(self) -> None:
         self._analysis.start()
@@ -95,10 +97,9 @@ class Service:
         if self.fold.observation.address is None:
             # Where nothing is served the job is still told where its summary would be.
             self._send(wire.ADDRESS, (None, self._summary_file))
-        if not self._inline:
-            # The default is 700: steps of seconds, soon released, would be traversed, for 0.24 ms a second (measured).
-            gc.set_threshold(10_000)
-            gc.freeze()  # what is loaded now stays, so no collection needs to traverse it
+        # The default is 700: steps of seconds, soon released, would be traversed, for 0.24 ms a second (measured).
+        gc.set_threshold(10_000)
+        gc.freeze()  # what is loaded now stays, so no collection needs to traverse it
 
     def emit(self, event: Measured | SpanEnded) -> None:
         """Take an event of a plugin, on any thread; it is folded before the next snapshot or sooner."""
@@ -252,8 +253,7 @@ class Service:
         for guard in self._plugins.guards:
             self._slices()
             self.fold.apply_own(guard.report(STUCK_SECONDS))
-        if self._resident is not None:
-            self.fold.observation.agent_measured(process_time(), self._resident.read())
+        self.fold.observation.agent_measured(process_time(), self._resident.read())
         for exporter in self._plugins.exporters:
             self.fold.observation.exporter_dropped(exporter.guard.source, *exporter.dropped())
         self._slices()
@@ -268,6 +268,7 @@ class Service:
 
     def _end(self, patience: float | None) -> None:
         """Flush a last time and stop. `patience`: the most seconds that the job waits; None where it was killed."""
+        until = monotonic() + (patience or 0.0) - ANSWER_SECONDS
         for exporter in self._plugins.exporters:
             exporter.job_ended()
         for collector in self._plugins.collectors:
@@ -283,7 +284,7 @@ class Service:
             leave_summary(self._summary_file, snapshot.served_no_more())
         flush = LastFlush(self._plugins.exporters, patience or 0.0)
         if patience is not None:
-            undelivered = flush.while_the_job_waits(patience)
+            undelivered = flush.while_the_job_waits(max(0.0, until - monotonic()))
             self._send(wire.LAST, (last_document(snapshot.document, undelivered), undelivered))
             self._pipe.end()  # the job waits for this, and need not wait for the rest
         flush.to_the_end()

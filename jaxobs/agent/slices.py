@@ -24,10 +24,6 @@ PAUSE_SECONDS: Final = 0.001
 """Seconds of sleep after each slice, so that a thread takes a third of a core while its pieces of work are short. After
 longer pauses caches are emptier: with 2.5 ms nothing was gained by longer slices."""
 
-INLINE_SLICE_SECONDS: Final = 0.0002
-INLINE_PAUSE_SECONDS: Final = 0.0002
-"""For an agent on a thread of the job, where a step waits for the interpreter lock no longer than a slice."""
-
 
 class Slices:
     """A pacer to call often while working: it sleeps when the slice is used up, unless somebody waits for the result.
@@ -36,9 +32,7 @@ class Slices:
     than a third of a core can do still keeps up.
     """
 
-    def __init__(self, *, inline: bool = False, patience: float = math.inf) -> None:
-        self._slice = INLINE_SLICE_SECONDS if inline else SLICE_SECONDS
-        self._pause = INLINE_PAUSE_SECONDS if inline else PAUSE_SECONDS
+    def __init__(self, *, patience: float = math.inf) -> None:
         self._patience = patience
         self._used_up_at = self._patient_until = 0.0
         self._somebody_waits = False
@@ -51,7 +45,7 @@ class Slices:
     def has_waited(self) -> None:
         """Begin a slice, because the thread has waited for work."""
         started = perf_counter()
-        self._used_up_at = started + self._slice
+        self._used_up_at = started + SLICE_SECONDS
         self._patient_until = started + self._patience
 
     @contextlib.contextmanager
@@ -65,5 +59,5 @@ class Slices:
 
     def _give_way(self) -> None:
         if not self._somebody_waits and perf_counter() < self._patient_until:
-            sleep(self._pause)
-        self._used_up_at = perf_counter() + self._slice
+            sleep(PAUSE_SECONDS)
+        self._used_up_at = perf_counter() + SLICE_SECONDS

@@ -10,7 +10,10 @@ import contextlib
 import errno
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
+
+from jaxobs.vocabulary.text import printable
 
 COMMANDS = ("run", "demo", "check", "plugins", "analyze", "calibrate", "compare", "show", "top")
 
@@ -22,6 +25,26 @@ _USAGE = "usage: jaxobs COMMAND [arguments]; `jaxobs COMMAND --help` tells about
 
 class UsageError(Exception):
     """Input that a command cannot use; the message is one line that says what was wrong and what to do."""
+
+
+def say(speaker: str, message: object) -> None:
+    """One line on standard error, whatever is in the message."""
+    print(printable(f"{speaker}: {message}"), file=sys.stderr)
+
+
+@contextlib.contextmanager
+def using(what: str) -> Iterator[None]:
+    """Raises UsageError for what the wrong types in somebody else's document or trace make the block raise.
+
+    A document is not compared with a schema: each figure in it may be absent, and what is drawn of it is the check.
+    """
+    try:
+        yield
+    except UsageError:
+        raise
+    except Exception as error:  # noqa: BLE001  # which it is depends on the value and on who reads it
+        why = f"{type(error).__name__}: {error}"[:200]  # it may quote what it could not use
+        raise UsageError(f"{what} cannot be shown, as it is not whole: {why}") from None
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,17 +59,17 @@ def main(arguments: list[str] | None = None) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()  # here, where errors can be reported, and not at the interpreter's exit
     except UsageError as error:
-        print(f"{speaker}: {error}", file=sys.stderr)
+        say(speaker, error)
         return 2
     except KeyboardInterrupt:  # in commands that do not handle it themselves
-        print(f"{speaker}: interrupted", file=sys.stderr)
+        say(speaker, "interrupted")
         return INTERRUPTED
     except OSError as error:
         return _not_written(error, speaker)
     except ModuleNotFoundError as error:
         if not error.name or error.name.partition(".")[0] in {"jaxobs", "jaxobs_plugins"}:
             raise
-        print(f"{speaker}: {error}: run `pip install jaxobs`, which brings what it needs", file=sys.stderr)
+        say(speaker, f"{error}: run `pip install jaxobs`, which brings what it needs")
         return 1
     return status
 
@@ -65,17 +88,18 @@ def _answer(command: str, arguments: list[str]) -> int:
 
 
 def _not_written(error: OSError, speaker: str) -> int:
-    """The exit status where the output could not be written. Raises any other error again."""
+    """The exit status where the output could not be written, or 2 for a file that cannot be used."""
     if isinstance(error, BrokenPipeError):  # the reader of a pipe (`jaxobs plugins | head`) has left
         _discard_output()
         return 1
     if error.errno == errno.ENOSPC and error.filename is None:
         _discard_output()
-        print(
-            f"{speaker}: the output could not be written: {error.strerror}; make room there", file=sys.stderr
-        )
+        say(speaker, f"the output could not be written: {error.strerror}; make room there")
         return 1
-    raise error
+    if error.filename is None:
+        raise error
+    say(speaker, f"cannot use {error.filename}: {error.strerror}")
+    return 2
 
 
 def _discard_output() -> None:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from jaxobs.cli import UsageError
+from jaxobs.cli import UsageError, say, using
 from jaxobs.cli.console.parser import Parser
 
 SUMMARY = "show a profiler trace: each operation's time, work, efficiency and source line"
@@ -26,19 +26,25 @@ def run(arguments: list[str]) -> int:
     if options.html is not None:
         from jaxobs.cli.analysis.page import page
 
+        with using(options.path):
+            shown = page(report)
         try:
-            Path(options.html).write_text(page(report), encoding="utf-8")
+            Path(options.html).write_text(shown, encoding="utf-8")
         except OSError as error:
             raise UsageError(f"cannot write {options.html}: {error.strerror or error}") from None
     if options.json:
-        print(json.dumps(report.document, indent=2, allow_nan=False))
+        with using(options.path):
+            shown = json.dumps(report.document, indent=2, allow_nan=False)
+        print(shown)
     elif options.html is not None:
         print(f"wrote {options.html}")
     else:
         from jaxobs.cli.analysis.table import report_text
         from jaxobs.cli.console.terminal import look_of
 
-        print(report_text(report.document, top=options.top, **look_of(sys.stdout)))
+        with using(options.path):
+            shown = report_text(report.document, top=options.top, **look_of(sys.stdout))
+        print(shown)
     return 0
 
 
@@ -74,14 +80,13 @@ def _count(value: str) -> int:
 
 
 def _analyze(path: str, maximum_bytes: int) -> Any:
-    from jaxobs.cli.analysis.peaks import peaks_of
-    from jaxobs.cli.analysis.report import build_report
+    from jaxobs.cli.analysis.report import build_report, peaks_of
     from jaxobs.config import SettingsError, load_settings
     from jaxobs.plugin.custom_calls import load_rules
     from jaxobs.trace import TraceError, read_trace
 
     try:
-        settings = load_settings().model_dump(mode="json")
+        settings = load_settings().to_dict()
         trace = read_trace(Path(path), maximum_bytes=maximum_bytes)
         jaxlibs = {host.name: host.versions.get("jaxlib_version") for host in trace.hosts}
         peaks = {
@@ -90,8 +95,6 @@ def _analyze(path: str, maximum_bytes: int) -> Any:
         }
     except (SettingsError, TraceError, ValueError) as error:
         raise UsageError(str(error)) from None
-    return build_report(path, trace, peaks, load_rules(_say))
-
-
-def _say(problem: str) -> None:
-    print(f"jaxobs analyze: {problem}", file=sys.stderr)
+    rules = load_rules(lambda problem: say("jaxobs analyze", problem))
+    with using(path):
+        return build_report(path, trace, peaks, rules)

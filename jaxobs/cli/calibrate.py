@@ -9,14 +9,18 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from jaxobs.cli import INTERRUPTED, UsageError
+from jaxobs.cli import INTERRUPTED, UsageError, say
 from jaxobs.cli.console.parser import Parser, seconds_up_to
-from jaxobs.hardware.calibration import Calibration
+from jaxobs.hardware.calibration import Calibration, Rate
 from jaxobs.hardware.calibration_file import NoHomeError, cache_directory, save_calibration, write_calibration
+from jaxobs.hardware.peak_sources import peaks_for
+from jaxobs.hardware.peaks import Peak, peak_key
 from jaxobs.plugin.files import why_not_writable
+from jaxobs.report.text_table import TextTable, to_text
+from jaxobs.report.units import ABSENT, amount, byte_size, duration, rough_percent
 
 SUMMARY = "measure this machine's peaks: matrix products, bandwidth by working set, vector rates"
 
@@ -37,22 +41,20 @@ def run(arguments: list[str]) -> int:
     try:
         calibration = _with_progress_bar(options.seconds, quiet=options.quiet)
     except CalibrationFailedError as error:
-        print(f"jaxobs calibrate: {error}", file=sys.stderr)
+        say("jaxobs calibrate", error)
         return 1
     except KeyboardInterrupt:
-        print("jaxobs calibrate: interrupted, nothing was kept", file=sys.stderr)
+        say("jaxobs calibrate", "interrupted, nothing was kept")
         return INTERRUPTED
     path, complaint = _keep(calibration, options.output)
     if options.json:
         print(json.dumps(calibration.to_dict(), indent=1))
     elif not options.quiet:
-        from jaxobs.cli.console.calibration_table import calibration_parts
         from jaxobs.cli.console.terminal import look_of
-        from jaxobs.report.text_table import to_text
 
         print(to_text(calibration_parts(calibration), **look_of(sys.stdout)))
     if complaint:
-        print(f"jaxobs calibrate: {complaint}", file=sys.stderr)
+        say("jaxobs calibrate", complaint)
         return 1
     if not options.quiet:
         print(f"kept in {path}", file=sys.stderr)
@@ -166,3 +168,45 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     if options.output is not None and options.output.is_dir():
         raise UsageError(f"--output {options.output} is a directory: name a file in it")
     return options
+
+
+def calibration_parts(calibration: Calibration) -> Iterator[TextTable | str]:
+    """A calibration as lines and tables."""
+    peaks = peaks_for(calibration.device_kind, calibration.platform)
+    yield (
+        f"{calibration.device_kind} on {calibration.processor}, {calibration.cores} cores, "
+        f"jaxlib {calibration.jaxlib}, measured for {calibration.seconds:.1f} s"
+    )
+    rates = TextTable(("unit", "element type", "rate", "at size", "of datasheet"), left=("element type",))
+    _add(rates, "matrix", calibration.best_matrix(), peaks.matrix, "FLOP/s", "{0} × {0}")
+    _add(rates, "vector", calibration.best_vector(), peaks.vector, "FLOP/s", "{0} elements")
+    special = {"float32": peaks.transcendentals} if peaks.transcendentals else {}
+    _add(rates, "exp", calibration.best_transcendentals(), special, "/s", "{0} elements")
+    yield from ("", rates)
+    yield from (f"{left_out.dtype} {left_out.reason}" for left_out in calibration.left_out)
+    memory = TextTable(("working set", "copy", "triad", "of datasheet"))
+    for point in calibration.bandwidth:
+        bandwidths = (amount(rate, "B/s") for rate in (point.copy, point.triad))
+        memory.add(byte_size(point.working_set_bytes), *bandwidths, _share(point.best, peaks.memory))
+    yield from ("", memory, "")
+    if calibration.latency_seconds is not None:
+        yield f"latency of an empty executable: {duration(calibration.latency_seconds)}"
+    if calibration.disturbed:
+        yield (
+            f"Other processes took {calibration.other_load:.1f} cores meanwhile: these peaks may be too low. "
+            "Calibrate again when the machine is quiet."
+        )
+
+
+def _add(
+    table: TextTable, unit: str, best: Mapping[str, Rate], peaks: Mapping[str, Peak], measure: str, size: str
+) -> None:
+    for dtype, rate in best.items():
+        share = _share(rate.per_second, peaks.get(dtype) or peaks.get(peak_key(dtype)))
+        # Integer work is no FLOP.
+        per = measure.replace("FLOP", "OP") if "int" in dtype else measure
+        table.add(unit, dtype, amount(rate.per_second, per), size.format(rate.size), share)
+
+
+def _share(rate: float, peak: Peak | None) -> str:
+    return rough_percent(rate / peak.value) if peak else ABSENT

@@ -47,7 +47,7 @@ def collect() -> dict[str, Any]:
     from jaxobs.cli.checks.plugins import problems_of, remarks_of, unknown_settings
     from jaxobs.cli.checks.settings import check_settings, directory_problems, usable_settings
     from jaxobs.cli.plugins import describe, find_plugins
-    from jaxobs.config import Settings, plain_settings
+    from jaxobs.config import SETTINGS, plain_settings
     from jaxobs.identity.process import read_identity
 
     settings = check_settings(os.environ)
@@ -62,7 +62,7 @@ def collect() -> dict[str, Any]:
     problems += unused_hardware(present, devices)
     problems += directory_problems(loaded)
     problems += problems_of(plugins)
-    problems += unknown_settings(found, os.environ, Settings.model_fields)
+    problems += unknown_settings(found, os.environ, SETTINGS)
     if not plugins:
         problems.append("no plugin is installed, not even those of jaxobs: run `pip install jaxobs`")
     return {

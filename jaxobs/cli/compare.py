@@ -8,7 +8,7 @@ import math
 import re
 import sys
 
-from jaxobs.cli import UsageError
+from jaxobs.cli import UsageError, say, using
 from jaxobs.cli.console.parser import Parser
 from jaxobs.report.comparison import Comparison
 
@@ -27,14 +27,17 @@ def run(arguments: list[str]) -> int:
     from jaxobs.report.comparison import compare
 
     options = _options(arguments)
-    comparison = compare(read_record(options.before), read_record(options.after))
-    if options.json:
-        print(json.dumps(comparison.to_dict(), indent=2, allow_nan=False))
-    else:
-        from jaxobs.cli.console.terminal import look_of
-        from jaxobs.report.comparison.text import text
+    before, after = read_record(options.before), read_record(options.after)
+    with using(f"what {before.name} and {after.name} differ in"):
+        comparison = compare(before, after)
+        if options.json:
+            shown = json.dumps(comparison.to_dict(), indent=2, allow_nan=False)
+        else:
+            from jaxobs.cli.console.terminal import look_of
+            from jaxobs.report.comparison.text import text
 
-        print(text(comparison, **look_of(sys.stdout)))
+            shown = text(comparison, **look_of(sys.stdout))
+    print(shown)
     allowed = options.fail_if_slower
     return 0 if allowed is None else _judged(comparison, allowed, options.loop)
 
@@ -55,8 +58,7 @@ def _judged(comparison: Comparison, allowed: float, loop: str | None) -> int:
         if time.change and time.verdict == "slower" and time.change.estimate > math.log1p(allowed)
     }
     for name, grew in slower.items():
-        said = f"`{name}` is {percent(grew)} slower: {100 * allowed:g} % are allowed"
-        print(f"jaxobs compare: {said}", file=sys.stderr)
+        say("jaxobs compare", f"`{name}` is {percent(grew)} slower: {100 * allowed:g} % are allowed")
     if slower:
         return SLOWER
     for time in judged:

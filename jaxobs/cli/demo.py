@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxobs.cli import INTERRUPTED, UsageError
+from jaxobs.cli import INTERRUPTED, UsageError, say
 from jaxobs.cli.console.parser import Parser, seconds_up_to
 from jaxobs.model.clock import sleep
 
@@ -40,10 +40,10 @@ def run(arguments: list[str]) -> int:
     except SettingsError as error:
         raise UsageError(str(error)) from None
     except (NoDeviceError, NoTextError) as error:
-        print(f"jaxobs demo: {error}", file=sys.stderr)
+        say("jaxobs demo", error)
         return 1
     except KeyboardInterrupt:
-        print("jaxobs demo: interrupted", file=sys.stderr)
+        say("jaxobs demo", "interrupted")
         return INTERRUPTED
 
 
@@ -51,17 +51,17 @@ def _demonstrate(observer: Observer, options: argparse.Namespace) -> int:
     from jaxobs.cli.console.terminal import look_of
     from jaxobs.cli.demonstration import report
     from jaxobs.cli.demonstration.model import default_size
-    from jaxobs.cli.demonstration.progress import say
+    from jaxobs.cli.demonstration.progress import say as tell
     from jaxobs.cli.demonstration.text import read_text
 
     text = read_text()
     size = default_size()
-    say(report.headline(text, size, options.seconds))
+    tell(report.headline(text, size, options.seconds))
     address = observer.address
     if address is not None:
-        say(report.where_to_look(address))
+        tell(report.where_to_look(address))
     else:
-        say(report.why_nothing_is_served(observer.snapshot().to_dict()))
+        tell(report.why_nothing_is_served(observer.snapshot().to_dict()))
     outcome = _train(observer, text, size, options.seconds)
     holds = options.hold and not outcome.interrupted
     last = observer.snapshot(timeout=5.0)

@@ -8,13 +8,13 @@ through `launch/sitecustomize.py`, which takes back the environment variables th
 
 from __future__ import annotations
 
-import json
+import marshal
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
-from jaxobs.cli import UsageError
+from jaxobs.cli import UsageError, say
 
 SUMMARY = "run a script or module, observed, without a change to it"
 
@@ -39,7 +39,7 @@ def run(arguments: list[str]) -> int:
                 "Python was started with -E, -I or -S and would not let jaxobs in; start it without"
             )
         for line in unknown.values():
-            print(f"jaxobs: {line}", file=sys.stderr)
+            say("jaxobs", line)
         environment = launch_environment(environment, settings, tuple(unknown))
     try:
         command = [sys.executable, *interpreter_options(), *program]
@@ -92,9 +92,6 @@ def _check_settings(settings: dict[str, Any]) -> tuple[bool, dict[str, str]]:
 
     Raises UsageError naming each setting that is wrong.
     """
-    if not settings and not any(name.upper().startswith("JAXOBS_") for name in os.environ):
-        # The defaults, without the 0.3 s that the import of pydantic-settings was measured to take.
-        return True, {}
     from jaxobs.config import SettingsError, load_settings, unknown_settings
 
     try:
@@ -112,7 +109,8 @@ def launch_environment(
     """
     folder = str(Path(__file__).with_name("launch"))
     pythonpath = environment.get("PYTHONPATH")
-    launch = json.dumps({"pythonpath": pythonpath, "settings": settings, "named": named})
+    # Not JSON: Python's start has imported marshal, and the script is to find nothing imported that it would not.
+    launch = marshal.dumps({"pythonpath": pythonpath, "settings": settings, "named": list(named)}).hex()
     path = folder + os.pathsep + pythonpath if pythonpath else folder
     return {**environment, "PYTHONPATH": path, "JAXOBS_LAUNCH": launch}
 

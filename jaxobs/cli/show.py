@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
+from jaxobs.cli import using
 from jaxobs.cli.console.parser import Parser
 
 SUMMARY = "print the summary of a run again, from the record that it left"
@@ -27,7 +28,9 @@ def run(arguments: list[str]) -> int:
     if options.json:
         print(json.dumps(record.content, indent=2, allow_nan=False))
         return 0
+    with using(record.name):
+        shown = render(record.snapshot, **look_of(sys.stdout))
     if record.content.get("state") == "running":
         print(f"{record.name} was written while the job ran; how it ended is not known.")
-    print(render(record.snapshot, **look_of(sys.stdout)))
+    print(shown)
     return 0

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from jaxobs.cli import UsageError
+from jaxobs.cli import UsageError, say
 from jaxobs.cli.console.parser import Parser
 from jaxobs.model.clock import sleep
 
@@ -74,7 +74,7 @@ def _write_once(watch: Watch) -> int:
         print(shown)
     problems = watch.problems()
     for problem in problems[:-1]:
-        print(f"jaxobs top: {problem}", file=sys.stderr)
+        say("jaxobs top", problem)
     if problems:
         raise UsageError(problems[-1])
     return 0

@@ -6,20 +6,25 @@ import selectors
 import socket
 from collections.abc import Sequence
 
+from jaxobs.flow.descriptor import Descriptor
+
+End = socket.socket | Descriptor
+
 _Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
 """Not epoll, which takes a descriptor of its own for each wait."""
 
 
-def ready(
-    reading: Sequence[socket.socket], writing: Sequence[socket.socket], seconds: float
-) -> list[socket.socket]:
+def ready(reading: Sequence[End], writing: Sequence[End], seconds: float) -> list[End]:
     """Wait until a socket of `reading` can be read, one of `writing` written, or the seconds are over.
 
-    Returns those that can be read.
+    Returns those that can be read, and at once those that are closed: reading them tells.
     """
+    closed = [end for end in reading if end.fileno() < 0]
     with _Selector() as selector:
         for end in {*reading, *writing}:
             wanted = selectors.EVENT_READ * (end in reading) | selectors.EVENT_WRITE * (end in writing)
-            selector.register(end, wanted)
-        found = {key.fileobj for key, events in selector.select(seconds) if events & selectors.EVENT_READ}
-        return [end for end in reading if end in found]
+            if end.fileno() >= 0:
+                selector.register(end, wanted)
+        events = selector.select(0.0 if closed else seconds)
+        found = {key.fileobj for key, which in events if which & selectors.EVENT_READ}
+        return [end for end in reading if end in found or end in closed]

@@ -9,7 +9,6 @@ so is marshal suitable: its format differs between versions, and it is not safe 
 from __future__ import annotations
 
 import marshal
-import mmap
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -24,6 +23,7 @@ from jaxobs.model.events import (
     SpanContext,
     StepRows,
 )
+from jaxobs.vocabulary.labels import cut_name
 
 _HEADER = struct.Struct(">cI")
 _NUMBERS: dict[type, int] = {event_type: number for number, event_type in enumerate(EVENT_TYPES)}
@@ -167,6 +167,8 @@ class Frames:
             yield kind, content
 
     def _begin_payload(self, length: int) -> None:
+        import mmap  # here: only the agent receives payloads, and the job loads nothing that JAX has not loaded
+
         # A mapping gets its pages as they are written, so no single call takes the time of allocating all its bytes.
         # Private, because the default, a mapping that processes could share, is ten times as slow to fill (measured).
         whole = mmap.mmap(-1, length, access=mmap.ACCESS_COPY) if length else b""
@@ -193,14 +195,21 @@ def _row(event: Event | StepRows) -> tuple[Any, ...] | StepRows | None:
     number = _NUMBERS.get(type(event))
     if number is None:
         return None
-    if type(event) is Measured and type(event.value) is not float:
+    if type(event) is Measured:
         try:  # a NumPy scalar may be a float, but marshal would encode it as a buffer
-            return (number, event.metric, event.labels, float(event.value), event.time)
+            return (number, event.metric, _labels(event.labels), float(event.value), event.time)
         except (TypeError, ValueError, OverflowError):
             return None
     if type(event[-1]) is SpanContext:
         return (number, *event[:-1], tuple(event[-1]))
     return (number, *event)
+
+
+def _labels(labels: Any) -> Any:
+    """Labels of bounded length; what is no tuple of texts is refused by the agent, which says so."""
+    if type(labels) is not tuple:
+        return labels
+    return tuple([cut_name(label) if type(label) is str else label for label in labels])
 
 
 def _encodable(row: tuple[Any, ...] | StepRows) -> bool:

@@ -11,6 +11,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import stat
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from jaxobs.hardware.calibration import Calibration, CalibrationError
 from jaxobs.hardware.chips import normalised
+from jaxobs.report.document import read_json
 
 _LARGEST_FILE = 4 * 2**20  # bytes; a calibration takes about 10 kB
 
@@ -131,14 +133,17 @@ def write_calibration(calibration: Calibration, path: Path) -> None:
 def read_calibration(path: Path) -> tuple[Calibration | None, str | None]:
     """The calibration in a file, or None and why there is none."""
     try:
-        if path.stat().st_size > _LARGEST_FILE:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):  # a FIFO would be waited for
+            return None, f"{path} is no calibration: not a regular file"
+        if found.st_size > _LARGEST_FILE:
             return None, f"{path} is no calibration: larger than {_LARGEST_FILE} bytes"
-        return Calibration.from_dict(json.loads(path.read_bytes())), None
+        return Calibration.from_dict(read_json(path.read_bytes())), None
     except FileNotFoundError:
         return None, f"no calibration is kept at {path}; run `jaxobs calibrate`"
     except OSError as error:
         return None, f"{path} cannot be read: {error.strerror or error}"
-    except (CalibrationError, ValueError, RecursionError) as error:
+    except (CalibrationError, ValueError) as error:
         return None, f"{path} is no calibration: {error}; run `jaxobs calibrate` to write it anew"
 
 

@@ -102,7 +102,7 @@ def read_identity(
 
 def process_age_seconds() -> float | None:
     """Seconds since this process was started, where the system tells (Linux: /proc), else None."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
+    with contextlib.suppress(Exception):  # also of a guard of the job's that forbids to open files
         # Field 22 counts clock ticks since boot; the name in field 2 may hold spaces, hence the split behind it.
         fields = (
             Path("/proc/self/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
@@ -134,6 +134,6 @@ def _user(environment: Mapping[str, str]) -> str | None:
 
 
 def _read(path: Path) -> str | None:
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(Exception):
         return path.read_text(encoding="utf-8").strip() or None
     return None

@@ -59,7 +59,7 @@ class Lowering(NamedTuple):
 
     `transformation` is empty where the function itself is lowered. Otherwise what `grad` or `vmap` made of it outside
     any `jit` is lowered, and it names the functions TRANSFORMATIONS that are under way, the innermost first. `source`
-    says where the function is defined; `avals` and `names` are those of its arguments.
+    says where the function is defined; `avals` and `names` are those of its arguments, `outputs` counts its results.
     """
 
     jaxpr: Any
@@ -68,6 +68,7 @@ class Lowering(NamedTuple):
     source: str
     avals: tuple[Any, ...]
     names: tuple[str, ...]
+    outputs: int
 
 
 def new_executable(frame: FrameType | None) -> Any:
@@ -178,7 +179,7 @@ def lowering(frame: FrameType | None) -> Lowering | None:
     avals = tuple(jaxpr.in_avals)
     return Lowering(
         jaxpr, tuple(shardings), " of ".join(transformation), str(source.func_src_info), avals,
-        source.safe_arg_names(len(avals)),
+        source.safe_arg_names(len(avals)), len(jaxpr.out_avals),
     )  # fmt: skip
 
 

@@ -16,10 +16,10 @@ FUNCTIONS = frozenset({*PRIMITIVES.values(), "fori_loop", "map", "switch"})
 """Public functions that bind one of those primitives. `associative_scan` does not: it runs operation by operation."""
 
 FILE = "/jax/_src/lax/control_flow/"
-"""Part of the path of the files that define them (0.6.2, 0.8.2 and 0.10.2)."""
+"""Part of the path of the files that define them."""
 
 DISPATCH = "/jax/_src/dispatch.py"
-"""The file whose function `apply_primitive` runs a primitive outside jit (in the same versions)."""
+"""The file whose function `apply_primitive` runs a primitive outside jit."""
 
 FRAMES = 60
 """Most frames searched above the listener of a compile; `scan` is about the twelfth, `map` a few above."""
@@ -49,7 +49,7 @@ def control_flow_outside_jit(primitive: str, frame: FrameType | None) -> str | N
 def plain_parameters(function: Any) -> dict[str, int] | None:
     """The integers and switches that a primitive outside jit is compiled for: `length`, `reverse`, `unroll`, ….
 
-    `function` is what JAX jits to run the primitive, a closure over its parameters (same versions). None for any other.
+    `function` is what JAX jits to run the primitive, a closure over its parameters. None for any other.
     """
     if type(function) is not FunctionType or not function.__code__.co_filename.endswith(DISPATCH):
         return None

@@ -10,7 +10,7 @@ from jaxobs.jax_compat.foreign_objects import is_of, name_of
 from jaxobs.plugin.guard import Suppressed
 
 JITTED = "PjitFunction"
-"""The name of jaxlib's type of what `jax.jit` returns (0.6.2, 0.8.2 and 0.10.2)."""
+"""The name of jaxlib's type of what `jax.jit` returns."""
 
 
 def twin(function: Any) -> Any:
@@ -23,7 +23,7 @@ def twin(function: Any) -> Any:
         return None
     with Suppressed(Exception):
         # jaxlib aborts the process when it copies the jitted form of an object that has no weak references, such as one
-        # with __slots__ (seen on 0.10.2). This line raises TypeError for it; JAX raises too when it is called.
+        # with __slots__ (up to 0.12.0.1). This line raises TypeError for it; JAX raises too when it is called.
         weakref.ref(function.__wrapped__)
         copied = copy.copy(function)
         if type(copied) is type(function) and copied is not function:

@@ -6,6 +6,7 @@ The former need a backend to exist; callers check `backend_exists()` first.
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,11 +59,11 @@ def address_space() -> tuple[int, int] | None:
     None without such a limit, and where the system does not say. A process reserves far more addresses than it uses
     memory, so an allocation may fail at this limit while memory is free.
     """
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
-        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-        if limit != resource.RLIM_INFINITY:
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        # Not by the module `resource`: what the job has not imported may be a module of the user's by that name.
+        limits = Path("/proc/self/limits").read_text(encoding="ascii").split("\n")
+        limit = next(line for line in limits if line.startswith("Max address space")).split()[3]
+        if limit != "unlimited":
             pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-            return pages * resource.getpagesize(), limit
+            return pages * os.sysconf("SC_PAGE_SIZE"), int(limit)
     return None

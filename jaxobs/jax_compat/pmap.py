@@ -1,8 +1,8 @@
 """Finds the user's function behind `jax.pmap`, by private names of JAX.
 
 From 0.8 on `pmap` wraps the user's function in functions of its own, hands them to `jit`, and listeners are given their
-names (`_fun`, before 0.9 `call_wrapped`); 0.6 compiled it apart from `jit`. Seen in 0.6.2, 0.8.2 and 0.10.2. Without
-these names a pmapped function has the name that JAX gives it, and its recompiles have no cause.
+names (`_fun`, before 0.9 `call_wrapped`); 0.6 compiled it apart from `jit`. Without these names a pmapped function has
+the name that JAX gives it, and its recompiles have no cause.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ import sys
 def leave_out(file: str) -> None:
     """Let JAX no longer take frames of this file for the user's, but those around them. JAX must be imported.
 
-    Done by `jax._src.source_info_util.register_exclusion`, seen in 0.6.2 to 0.12.0. Without it JAX's messages name a
-    line of ours in place of the user's.
+    Done by `jax._src.source_info_util.register_exclusion`. Without it JAX's messages name a line of ours in place of the
+    user's.
     """
     register = getattr(sys.modules.get("jax._src.source_info_util"), "register_exclusion", None)
     if callable(register):

@@ -29,8 +29,9 @@ TRACE_SETTINGS = (
     "jax_ragged_dot_use_gpu_pallas_triton_lowering", "jax_raise_on_ppermute_sort_diff", "jax_remat3",
     "jax_remat_barrier_no_cotangents", "jax_remove_size_one_mesh_axis_from_type", "jax_scan3",
     "jax_use_emit_pipeline_primitive", "jax_use_hlo_logistic_lowering", "jax_use_simplified_jaxpr_constants",
+    "jax_accurate_erf_inv", "jax_no_collectives",
 )  # fmt: skip
-"""Settings in the key of JAX's cache of traces: those with `include_in_jit_key` in its `config.py` up to 0.11.2."""
+"""Settings in the key of JAX's cache of traces: those with `include_in_jit_key` in its source up to 0.12.0.1."""
 
 TRACE_CONTEXTS = {
     "compute_on": "compute_on_context_manager",

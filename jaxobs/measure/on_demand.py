@@ -231,5 +231,5 @@ def _time(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, donated
 
 
 def _peaks(device: Any) -> Peaks:
-    settings = load_settings().model_dump(mode="json")
+    settings = load_settings().to_dict()
     return known_peaks(device.device_kind, device.platform, importlib.metadata.version("jaxlib"), settings)

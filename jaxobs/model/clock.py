@@ -5,15 +5,18 @@ process means the same in the agent. Wall-clock time is derived from an anchor, 
 once per process, and only for display.
 
 The clocks are bound here when jaxobs is imported, and all other modules import them from here. A test of the job's that
-replaces `time.monotonic` or `time.sleep` therefore neither sees nor changes calls of ours.
+replaces `time.monotonic` or `time.sleep` therefore neither sees nor changes calls of ours. As every `import jaxobs` loads
+this file, at its top it imports only modules that Python's own start has imported.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from time import monotonic, perf_counter, perf_counter_ns, process_time, sleep, thread_time, thread_time_ns
-from typing import NamedTuple
+
+TYPE_CHECKING = False  # as `typing` has it, without importing that
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 __all__ = [
     "NANOSECONDS", "ClockAnchor", "each_in_seconds", "monotonic", "now", "perf_counter", "perf_counter_ns",
@@ -29,11 +32,15 @@ wall_now = time.time_ns
 """Nanoseconds since the Unix epoch by the host's wall clock, which may jump."""
 
 
-class ClockAnchor(NamedTuple):
+class ClockAnchor:
     """One instant read on both clocks, to turn monotonic times into wall-clock times."""
 
-    monotonic: int
-    wall: int
+    def __init__(self, monotonic: int, wall: int) -> None:
+        self.monotonic = monotonic
+        self.wall = wall
+
+    def __iter__(self) -> Iterator[int]:
+        return iter((self.monotonic, self.wall))
 
     @classmethod
     def read(cls) -> ClockAnchor:

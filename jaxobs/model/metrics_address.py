@@ -1,13 +1,17 @@
-"""The address at which a process serves its metrics and its live page, by the variables of OpenTelemetry."""
+"""The address at which a process serves its metrics and its live page, by its settings and OpenTelemetry's variables."""
 
 from __future__ import annotations
 
 import ipaddress
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-HOST_VARIABLE = "OTEL_EXPORTER_PROMETHEUS_HOST"
-PORT_VARIABLE = "OTEL_EXPORTER_PROMETHEUS_PORT"
+HOST_VARIABLE = "JAXOBS_METRICS_HOST"
+PORT_VARIABLE = "JAXOBS_METRICS_PORT"
+_OTEL_HOST = "OTEL_EXPORTER_PROMETHEUS_HOST"
+_OTEL_PORT = "OTEL_EXPORTER_PROMETHEUS_PORT"
 DEFAULT_HOST = "localhost"  # both defaults: OpenTelemetry's specification of environment variables
 DEFAULT_PORT = 9464
 PORTS_TRIED = 100  # more ranks than any host runs
@@ -39,16 +43,45 @@ class Address:
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
 
-def wanted_address(environment: Mapping[str, str], rank_on_host: int) -> Address:
-    """The address by the OpenTelemetry variables, its port moved up by this process's rank on its host.
+def wanted_address(settings: Mapping[str, Any], environment: Mapping[str, str]) -> Address:
+    """The address that `settings` choose, else that of OpenTelemetry's variables.
 
-    Raises AddressError when the port is not a number from 0 to 65535.
+    The settings that count are `metrics_host`, `metrics_port`, `job_serves_prometheus`, and `rank_on_host`, by which the
+    port is moved up. Where the job itself serves Prometheus, the port of OpenTelemetry's variables is the job's, and
+    ours is the next one. Raises AddressError when the port is not a number from 0 to 65535.
     """
-    host = environment.get(HOST_VARIABLE, "").strip().removeprefix("[").removesuffix("]") or DEFAULT_HOST
-    text = environment.get(PORT_VARIABLE, "").strip() or str(DEFAULT_PORT)
+    chosen = settings.get("metrics_host") or environment.get(_OTEL_HOST, "")
+    host = chosen.strip().removeprefix("[").removesuffix("]") or DEFAULT_HOST
+    own = settings.get("metrics_port")
+    port = _port(PORT_VARIABLE, "" if own is None else str(own))
+    if port is None:
+        port = _port(_OTEL_PORT, environment.get(_OTEL_PORT, ""))
+        port = DEFAULT_PORT if port is None else port
+        port += 1 if port and job_has_port(settings, environment) else 0
+    return Address(host, port + int(settings.get("rank_on_host") or 0) if port else 0)
+
+
+def job_has_port(settings: Mapping[str, Any], environment: Mapping[str, str]) -> bool:
+    """Whether the port of OpenTelemetry's variables is left to the job, whose SDK serves Prometheus itself.
+
+    It does where `OTEL_METRICS_EXPORTER` says so, or where the job has loaded its exporter (`job_serves_prometheus`).
+    """
+    if settings.get("metrics_port") is not None:
+        return False
+    exporters = environment.get("OTEL_METRICS_EXPORTER", "").lower().split(",")
+    return bool(settings.get("job_serves_prometheus")) or "prometheus" in map(str.strip, exporters)
+
+
+def loaded_prometheus() -> bool:
+    """Whether this process has loaded OpenTelemetry's exporter for Prometheus, and so is about to serve."""
+    return "opentelemetry.exporter.prometheus" in sys.modules
+
+
+def _port(variable: str, text: str) -> int | None:
+    """The port in `text`; None where there is none. Raises AddressError."""
+    text = text.strip()
+    if not text:
+        return None
     if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) <= LAST_PORT):
-        raise AddressError(
-            f"{PORT_VARIABLE}={text!r} is not a port: set it to a number from 0 to {LAST_PORT}"
-        )
-    port = int(text)
-    return Address(host, port + rank_on_host if port else 0)
+        raise AddressError(f"{variable}={text!r} is not a port: set it to a number from 0 to {LAST_PORT}")
+    return int(text)

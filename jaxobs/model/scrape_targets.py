@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
+
+from jaxobs.report.document import read_json
 
 RUN_LABEL: Final = "jaxobs_run"
 RANK_LABEL: Final = "jaxobs_rank"
@@ -34,10 +35,7 @@ def read_targets(content: bytes) -> Iterator[ScrapeTarget]:
 
     Raises ValueError where it is no JSON.
     """
-    try:
-        groups = json.loads(content)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+    groups = read_json(content)
     for group in groups if isinstance(groups, list) else ():
         labels = group.get("labels") if isinstance(group, dict) else None
         targets = group.get("targets") if isinstance(group, dict) else None

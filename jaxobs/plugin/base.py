@@ -26,7 +26,7 @@ class Plugin(ABC):  # noqa: B024  # what must be overridden depends on the kind
     """The metrics that it emits as `Measured`; their names begin with a prefix of its own."""
 
     settings: Any = None
-    """Its own settings: an instance of a pydantic model in which every field has a default, or None if there are none.
+    """Its own settings: an instance of a frozen dataclass in which every field has a default, or None if there are none.
 
     When the plugin is loaded an instance takes its place that was read from the environment: the field `limit` of a
     plugin named `example` is `JAXOBS_EXAMPLE_LIMIT` (`jaxobs.plugin.settings`).

@@ -8,6 +8,7 @@ from typing import Any
 
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin.base import Collector, Plugin
+from jaxobs.plugin.settings import problem_of_settings
 
 
 def problem_of_plugin(plugin: Any, base: type[Plugin]) -> str:
@@ -24,12 +25,8 @@ def problem_of_plugin(plugin: Any, base: type[Plugin]) -> str:
     interval: Any = plugin.interval if isinstance(plugin, Collector) else 1.0
     if not isinstance(interval, int | float) or isinstance(interval, bool) or not 0 < interval < math.inf:
         return f"{name}.interval is not a positive number of seconds but {shown(interval)}"
-    if plugin.settings is not None and not _is_pydantic_model(plugin.settings):
-        return (
-            f"{name}.settings is not an instance of a pydantic model but {shown(plugin.settings)}: "
-            "declare a class derived from pydantic.BaseModel, with a default for every field, and set an instance of it"
-        )
-    return ""
+    problem = "" if plugin.settings is None else problem_of_settings(plugin.settings)
+    return f"{name}.settings, {shown(plugin.settings)}: {problem}" if problem else ""
 
 
 def problem_of_rules(rules: Any) -> str:
@@ -38,12 +35,6 @@ def problem_of_rules(rules: Any) -> str:
         return f"an object of type {type(rules).__name__} is no mapping from custom-call target to rule"
     wrong = [target for target, rule in rules.items() if not (isinstance(target, str) and callable(rule))]
     return f"{wrong[0]!r} is no target with a rule that can be called" if wrong else ""
-
-
-def _is_pydantic_model(settings: object) -> bool:
-    # Recognised by its fields, since a plugin without settings must not make the agent load pydantic.
-    fields = getattr(type(settings), "model_fields", None)
-    return not isinstance(settings, type) and isinstance(fields, dict)
 
 
 def shown(value: object) -> str:

@@ -6,7 +6,6 @@ import or a constructor may do anything, and may hang.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
@@ -16,7 +15,8 @@ from jaxobs.model.clock import monotonic
 from jaxobs.plugin.base import Collector, Exporter, Plugin, Probe
 from jaxobs.plugin.conformance import problem_of_plugin, problem_of_rules
 from jaxobs.plugin.guard import described, is_ctrl_c, raised_by_signal_handler
-from jaxobs.plugin.settings import PluginSettingsError, prefix, read_settings
+from jaxobs.plugin.settings import SettingsError, prefix, read_of_plugin
+from jaxobs.plugin.threads import Thread
 
 PROBES = "jaxobs.probes"
 COLLECTORS = "jaxobs.collectors"
@@ -81,8 +81,8 @@ class Announced:
             plugin = loaded if point.group == CUSTOM_CALLS else loaded()
             problem = conformance_problem(point.group, plugin)
             if not problem and isinstance(plugin, Plugin) and plugin.settings is not None:
-                plugin.settings = read_settings(point.name, plugin.settings)
-        except PluginSettingsError as error:
+                plugin.settings = read_of_plugin(point.name, plugin.settings)
+        except SettingsError as error:
             return _failed(point, str(error))
         except BaseException as error:  # a plugin's import may do anything, SystemExit included
             if is_ctrl_c(error) or raised_by_signal_handler(error):
@@ -134,14 +134,14 @@ class _Loading:
     def __init__(self, plugin: Announced) -> None:
         self._plugin = plugin
         self._loaded: Found | None = None
-        self._thread = threading.Thread(target=self._run, name=f"jaxobs-load-{plugin.name}", daemon=True)
+        self._thread: Thread | None = None
         try:
-            self._thread.start()
+            self._thread = Thread(f"load-{plugin.name}", self._run, awaited=False)
         except RuntimeError as error:
             self._loaded = _failed(plugin.point, described(error))
 
     def result(self, timeout: float, patience: float) -> Found:
-        if self._thread.ident is not None:
+        if self._thread is not None:
             self._thread.join(timeout)
         late = f"its import or its constructor has not returned for {patience:g} s"
         return self._loaded or _failed(self._plugin.point, late)

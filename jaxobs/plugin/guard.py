@@ -162,7 +162,7 @@ def described(error: BaseException) -> str:
 
 def is_ctrl_c(error: BaseException) -> bool:
     """Whether an error may be the user's Ctrl-C, which Python raises only on the main thread."""
-    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+    return isinstance(error, KeyboardInterrupt) and threading.get_ident() == threading.main_thread().ident
 
 
 def raised_by_signal_handler(error: BaseException) -> bool:

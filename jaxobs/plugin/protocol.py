@@ -54,10 +54,7 @@ class Job(Protocol):
     def progress(self) -> Progress: ...
 
     def annotate_steps(self, session: object | None) -> None:
-        """Steps carry JAX's step annotation while `session`, a profiler session, is not None.
-
-        Before the first call they do while `jax.profiler` traces.
-        """
+        """Steps carry JAX's step annotation while `session`, a profiler session, is not None."""
 
     def when_imported(self, module: str, action: Callable[[ModuleType], None]) -> None:
         """Call `action(module)` once the job has imported a library, at once if it has; nothing is imported for it.

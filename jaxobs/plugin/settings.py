@@ -1,21 +1,173 @@
-"""Reads the settings that a plugin declares, from environment variables that begin with its name.
+"""Declares and reads settings: those of jaxobs itself (`jaxobs.config`) and those of any plugin, in the same way.
 
-The field `limit` of the plugin `example` is read from `JAXOBS_EXAMPLE_LIMIT`, by the rules of pydantic-settings:
-numbers, booleans and enumerations as text, containers as JSON.
+Settings are a frozen dataclass whose fields have a type and a default; `setting` adds a description and bounds:
+
+    @dataclass(frozen=True)
+    class DiskSettings:
+        directory: Path = Path("/")
+        limit: int = setting(3, "most directories that are looked at", minimum=1)
+
+The field `limit` of the plugin `example` is read from `JAXOBS_EXAMPLE_LIMIT`. A type is bool, int, float, str, Path, a
+Literal of words, `dict[str, …]` or `tuple[…, ...]` of one of them (as JSON), or one of all these or None.
+
+The training process reads settings before the script imports anything, so this needs no library.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import math
+import os
 import re
-from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+import types
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-if TYPE_CHECKING:
-    from pydantic import BaseModel
+from jaxobs.vocabulary.text import MASK, masked
+
+Value = TypeVar("Value")
+Model = TypeVar("Model")
+
+MOST_SHOWN = 200
+"""Characters of a wrong value that a message shows."""
+
+_WORDS = {
+    **dict.fromkeys(("1", "true", "t", "yes", "y", "on"), True),
+    **dict.fromkeys(("0", "false", "f", "no", "n", "off"), False),
+}
 
 
-class PluginSettingsError(ValueError):
-    """A plugin's setting cannot be used; the message names the variable, its value and what is allowed."""
+class SettingsError(ValueError):
+    """A setting has a value that cannot be used; the message names it, its value and what is allowed."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Setting:
+    """What is declared of one setting. `check` returns the value to keep, or raises ValueError saying what is wrong."""
+
+    name: str
+    type: Any
+    default: Any
+    description: str = ""
+    minimum: float | None = None
+    maximum: float | None = None
+    above: float | None = None
+    check: Callable[[Any], Any] | None = None
+
+    @property
+    def allowed(self) -> str:
+        """What its value must be, in words."""
+        bounds = [
+            ("from", self.minimum) if self.maximum is not None else ("of at least", self.minimum),
+            ("to", self.maximum) if self.minimum is not None else ("of at most", self.maximum),
+            ("above", self.above),
+        ]
+        return " ".join(
+            [_kind(self.type), *(f"{word} {bound}" for word, bound in bounds if bound is not None)]
+        )
+
+    def parsed(self, value: object) -> Any:
+        """The value as its type, from text or as Python has it. Raises ValueError saying what is allowed."""
+        try:
+            found = _parsed(self.type, value)
+        except (TypeError, ValueError, LookupError, OverflowError, RecursionError):
+            raise ValueError(f"must be {self.allowed}") from None
+        if isinstance(found, int | float) and not self._is_within_bounds(found):
+            raise ValueError(f"must be {self.allowed}")
+        return found if self.check is None or found is None else self.check(found)
+
+    def _is_within_bounds(self, number: float) -> bool:
+        return (
+            (self.minimum is None or number >= self.minimum)
+            and (self.maximum is None or number <= self.maximum)
+            and (self.above is None or number > self.above)
+        )
+
+
+def setting(
+    default: Value,
+    description: str,
+    *,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    above: float | None = None,
+    check: Callable[[Any], Any] | None = None,
+) -> Value:
+    """A field of settings with its description and bounds; `above` is a bound that is not itself allowed.
+
+    `check` is given a value of the right type within these bounds. It returns the value to keep, or raises ValueError.
+    """
+    declared = {
+        "description": description, "minimum": minimum, "maximum": maximum, "above": above, "check": check,
+    }  # fmt: skip
+    if isinstance(default, dict):  # a default that can be changed is made anew for each instance
+        return cast("Value", dataclasses.field(default_factory=default.copy, metadata=declared))
+    return dataclasses.field(default=default, metadata=declared)
+
+
+def declared(model: type[Any]) -> dict[str, Setting]:
+    """The settings of a dataclass, by name. Raises TypeError for a field without a default, or of another type."""
+    kinds = get_type_hints(model)
+    found = {}
+    for field in dataclasses.fields(model):
+        if field.default_factory is not dataclasses.MISSING:
+            default = field.default_factory()
+        elif field.default is not dataclasses.MISSING:
+            default = field.default
+        else:
+            raise TypeError(f"{field.name} has no default: jaxobs is one line, so every setting needs one")
+        found[field.name] = Setting(field.name, kinds[field.name], default, **field.metadata)
+        _kind(kinds[field.name])
+    return found
+
+
+def problem_of_settings(settings: object) -> str:
+    """Why an object cannot be a plugin's settings, and what to do; empty where it can."""
+    if not dataclasses.is_dataclass(settings) or isinstance(settings, type):
+        return "declare a frozen dataclass with a default for every field, and set an instance of it"
+    try:
+        declared(type(settings))
+    except Exception as error:  # noqa: BLE001  # names in annotations may be anything
+        return str(error)
+    return ""
+
+
+def read(
+    model: type[Model], prefix: str, arguments: Mapping[str, Any], environment: Mapping[str, str] = os.environ
+) -> Model:
+    """An instance of the model: argument > variable > default. None as an argument is one that was not given.
+
+    Raises SettingsError naming each wrong setting, its value and what is allowed.
+    """
+    variables = {
+        name.upper(): name for name in sorted(environment, reverse=True) if name.upper().startswith(prefix)
+    }
+    settings, values = declared(model), {}
+    wrong = [
+        f"unknown setting {name!r}" + meant(name, settings) for name in arguments if name not in settings
+    ]
+    for name, one in settings.items():
+        variable = variables.get(prefix + name.upper())
+        if arguments.get(name) is not None:
+            place, value = f"argument {name}", arguments[name]
+        elif variable is not None:
+            place, value = f"environment variable {variable}", environment[variable]
+        else:
+            continue
+        try:
+            values[name] = one.parsed(value)
+        except ValueError as error:
+            secret = masked(name, "text") == MASK
+            problem = f"{MASK}: must be {one.allowed}" if secret else masked("", f"{_shown(value)}: {error}")
+            wrong.append(f"{place}={problem}" + (f" ({one.description})" if one.description else ""))
+    if wrong:
+        raise SettingsError("; ".join(wrong))
+    try:
+        return model(**values)
+    except ValueError as error:  # its own `__post_init__`
+        raise SettingsError(f"settings {prefix}…: {masked('', str(error))}") from None
 
 
 def prefix(plugin: str) -> str:
@@ -23,59 +175,42 @@ def prefix(plugin: str) -> str:
     return f"JAXOBS_{re.sub(r'[^A-Za-z0-9]', '_', plugin).upper()}_"
 
 
-def read_settings(plugin: str, declared: BaseModel) -> BaseModel:
-    """An instance of the declared model (or a class derived from it) with the values of this process's environment.
+def read_of_plugin(plugin: str, settings: Model) -> Model:
+    """The settings that a plugin has declared, with the values of this process's environment.
 
-    Raises PluginSettingsError for a value that cannot be used, and for a path that is not absolute: the agent has
-    another working directory than the job.
+    Raises SettingsError for a value that cannot be used, and for a path that is not absolute: the agent has another
+    working directory than the job.
     """
-    from pathlib import Path
-
-    from pydantic import ValidationError
-    from pydantic_settings import BaseSettings, SettingsConfigDict
-
-    model = type(declared)
-    config = SettingsConfigDict(env_prefix=prefix(plugin), extra="ignore")
-    reader = type(model.__name__, (BaseSettings, model), {"model_config": config, "__module__": __name__})
-    try:
-        found: BaseModel = reader()
-    except ValidationError as error:
-        raise PluginSettingsError(
-            "; ".join(_explained(plugin, model, each) for each in error.errors())
-        ) from None
-    except ValueError as error:  # pydantic-settings: a JSON value that does not parse
-        field = re.search(r'field "(\w+)"', str(error))
-        variable = _variable(plugin, field[1]) if field else prefix(plugin) + "…"
-        raise PluginSettingsError(f"environment variable {variable} is no JSON: {error.__cause__}") from None
-    for name, value in found:
+    found = read(type(settings), prefix(plugin), {})
+    for name, value in vars(found).items():
         if isinstance(value, Path) and not value.is_absolute():
-            raise PluginSettingsError(
-                f"environment variable {_variable(plugin, name)}={str(value)!r} is no absolute path: "
+            raise SettingsError(
+                f"environment variable {prefix(plugin)}{name.upper()}={str(value)!r} is no absolute path: "
                 "the agent has another working directory than the job"
             )
     return found
 
 
-def variables(plugin: str, declared: BaseModel | None) -> dict[str, str]:
+def variables(plugin: str, settings: object) -> dict[str, str]:
     """The variables of a plugin's own settings, with their descriptions and defaults."""
-    fields = {} if declared is None else type(declared).model_fields
+    fields = {} if settings is None else declared(type(settings))
     return {
-        _variable(plugin, name): " ".join(filter(None, (field.description, f"(default: {field.default!r})")))
-        for name, field in fields.items()
+        prefix(plugin) + name.upper(): " ".join(
+            filter(None, (one.description, f"(default: {one.default!r})"))
+        )
+        for name, one in fields.items()
     }
 
 
 def unknown_variables(
-    declared: Iterable[tuple[str, Any]], environment: Mapping[str, str], settings: Collection[str]
+    of_plugins: Iterable[tuple[str, Any]], environment: Mapping[str, str], settings: Collection[str]
 ) -> list[str]:
     """One line for each variable that begins with a plugin's prefix and is no setting.
 
-    `declared` holds each plugin's name and own settings, `settings` the names of jaxobs's own.
+    `of_plugins` holds each plugin's name and own settings, `settings` the names of jaxobs's own.
     """
-    import difflib  # here: the agent, which loads every plugin, hardly ever needs it
-
     known: dict[str, set[str]] = {}
-    for plugin, own in declared:
+    for plugin, own in of_plugins:
         known.setdefault(prefix(plugin), set()).update(variables(plugin, own))
     core = {f"JAXOBS_{name.upper()}" for name in settings}
     lines = []
@@ -84,20 +219,75 @@ def unknown_variables(
         if of is not None and name.upper() not in known[of] | core:
             # Compared without the prefix, which makes all of them alike.
             fields = [variable.removeprefix(of) for variable in known[of]]
-            meant = difflib.get_close_matches(name.upper().removeprefix(of), fields, 1)
-            lines.append(f"unknown setting {name}" + (f" (did you mean {of}{meant[0]}?)" if meant else ""))
+            lines.append(
+                f"unknown setting {name}" + meant(name.upper().removeprefix(of), fields, f"{of}{{}}")
+            )
     return lines
 
 
-def _variable(plugin: str, field: str) -> str:
-    return prefix(plugin) + field.upper()
+def meant(word: str, known: Iterable[str], form: str = "{!r}") -> str:
+    """` (did you mean …?)` for a mistyped name, empty where nothing is close."""
+    import difflib  # here: it is hardly ever needed
+
+    close = difflib.get_close_matches(word, list(known), 1)
+    return f" (did you mean {form.format(close[0])}?)" if close else ""
 
 
-def _explained(plugin: str, model: type[BaseModel], problem: Any) -> str:
-    field = str(problem["loc"][0]) if problem["loc"] else ""
-    description = getattr(model.model_fields.get(field), "description", None)
-    about = f" ({description})" if description else ""
-    message = str(problem["msg"]).removeprefix("Value error, ")
-    if not field:
-        return f"settings of plugin {plugin}: {message}"
-    return f"environment variable {_variable(plugin, field)}={problem['input']!r}: {message}{about}"
+def _shown(value: object) -> str:
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001  # an argument may be anything
+        text = f"a value of type {type(value).__name__}"
+    return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "…"
+
+
+def _kind(kind: Any, plural: bool = False) -> str:
+    """The type in words. Raises TypeError for one that no setting may have."""
+    names = {
+        bool: ("true or false", "true or false"), int: ("a whole number", "whole numbers"),
+        float: ("a number", "numbers"), str: ("text", "texts"), Path: ("a path", "paths"),
+    }  # fmt: skip
+    origin, parts = get_origin(kind), get_args(kind)
+    if kind in names:
+        return names[kind][plural]
+    if origin in {Union, types.UnionType} and len(parts) == 2 and parts[1] is type(None):
+        return _kind(parts[0], plural)
+    if origin is Literal:
+        return " or ".join(map(repr, parts))
+    if origin is dict and parts[0] is str:
+        return f"a JSON object of {_kind(parts[1], plural=True)}"
+    if origin is tuple and parts[1:] == (...,):
+        return f"a JSON array of {_kind(parts[0], plural=True)}"
+    raise TypeError(
+        f"{kind} is no type of a setting: it may be bool, int, float, str, Path, Literal, dict[str, …] or "
+        "tuple[…, ...] of these, or one of them or None"
+    )
+
+
+def _parsed(kind: Any, value: Any) -> Any:
+    """The value as this type. Where it is none, raises what `Setting.parsed` expects."""
+    origin, parts = get_origin(kind), get_args(kind)
+    found: Any = None
+    if origin in {Union, types.UnionType}:
+        return None if value is None else _parsed(parts[0], value)
+    if origin is Literal:
+        found = parts[parts.index(value)]
+    elif origin in {dict, tuple}:
+        found = _container(origin, parts, json.loads(value) if isinstance(value, str) else value)
+    elif kind in {int, float} and not isinstance(value, bool):
+        number = kind(value)
+        if math.isfinite(number) and (isinstance(value, str) or number == value):
+            found = number
+    elif kind is bool and isinstance(value, str | int):
+        found = _WORDS[str(value).strip().lower()]
+    elif (kind is str and isinstance(value, str)) or (kind is Path and isinstance(value, str | os.PathLike)):
+        found = kind(value)
+    if found is None:
+        raise TypeError
+    return found
+
+
+def _container(origin: Any, parts: tuple[Any, ...], found: Any) -> Any:
+    if origin is dict and isinstance(found, Mapping):
+        return {_parsed(str, name): _parsed(parts[1], one) for name, one in found.items()}
+    return tuple(_parsed(parts[0], one) for one in found) if isinstance(found, list | tuple) else None

@@ -4,24 +4,25 @@ A finder in front of `sys.meta_path` asks the finders behind it where the module
 that one import. Before the module's code runs, the loader is put back, so that `__spec__.loader`,
 `importlib.resources` and `pkgutil.get_data` find what they always found.
 
-`jaxobs run` loads this file before the script, so it imports little, and nothing of the project.
+`jaxobs run` loads this file before the script, so at its top it imports only modules that Python's own start has
+imported, and nothing of the project.
 """
 
 from __future__ import annotations
 
-import logging
+import _thread
 import sys
-import threading
-import weakref
-from collections.abc import Callable, Sequence
-from importlib.machinery import ModuleSpec
-from types import ModuleType
-from typing import Any, cast
+from _frozen_importlib import ModuleSpec  # as `importlib.machinery` has it, without importing that
 
-Action = Callable[[ModuleType], None]
+TYPE_CHECKING = False  # as `typing` has it
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import ModuleType
+    from typing import Any
 
-_LOGGER = logging.getLogger("jaxobs")
-_lock = threading.RLock()  # re-entrant: an action, or a signal handler within, may call `when_imported` again
+    Action = Callable[[ModuleType], None]
+
+_lock = _thread.RLock()  # re-entrant: an action, or a signal handler within, may call `when_imported` again
 _waiting: dict[str, list[Action]] = {}
 
 
@@ -52,7 +53,9 @@ def when_imported(module_name: str, action: Action) -> None:
 
 def weakly(method: Action) -> Action:
     """An action that calls the method while its object lives, and does not keep that object alive."""
-    held = weakref.WeakMethod(method)
+    from weakref import WeakMethod
+
+    held = WeakMethod(method)
 
     def action(module: ModuleType) -> None:
         found = held()
@@ -69,7 +72,9 @@ def _imported(module_name: str, module: ModuleType) -> None:
         try:
             action(module)
         except Exception as error:  # noqa: BLE001  # it would surface in the user's import statement
-            _LOGGER.warning("jaxobs: cannot observe %s: %s: %s", module_name, type(error).__name__, error)
+            import logging
+
+            logging.getLogger("jaxobs").warning("jaxobs: cannot observe %s: %r", module_name, error)
 
 
 class _Finder:
@@ -88,7 +93,8 @@ class _Finder:
             spec = finder.find_spec(fullname, path, target) if hasattr(finder, "find_spec") else None
             if spec is not None:
                 if hasattr(spec.loader, "exec_module"):
-                    spec.loader = cast("Any", _Announcing(spec.loader))
+                    announcing: Any = _Announcing(spec.loader)
+                    spec.loader = announcing
                 return spec
         return None
 

@@ -17,12 +17,13 @@ from jaxobs.model.events import BackendFound, Event
 from jaxobs.model.profile import ProfileResult
 from jaxobs.plugin.guard import Guard
 from jaxobs.plugin.protocol import Progress
+from jaxobs.plugin.threads import LONGEST_CALL, Flag, Thread
 from jaxobs.plugin.wrapping import INTERNAL
 from jaxobs.probe.backend import find_backend
 from jaxobs.probe.import_hook import weakly, when_imported
 from jaxobs.probe.main_thread.sampler import MainThreadSampler
 from jaxobs.probe.sources import Sources
-from jaxobs.probe.steps.annotations import Profiling, annotate_steps, hook_annotations
+from jaxobs.probe.steps.annotations import hook_annotations
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.steps.library_marks import LibraryPhase, on_main_thread
 from jaxobs.probe.steps.loops import Loops
@@ -79,10 +80,7 @@ class ProbeJob:
         )  # fmt: skip
 
     def annotate_steps(self, session: object | None) -> None:
-        profiling = self._side.loops.profiler
-        if not isinstance(profiling, Profiling):
-            profiling = self._side.loops.profiler = Profiling()
-        profiling.profile_session = session
+        self._side.loops.profiler_session = session
 
     def when_imported(self, module: str, action: Callable[[ModuleType], None]) -> None:
         when_imported(module, self._guard.wrap(weakly(action)))
@@ -133,8 +131,9 @@ class ProbeSide:
         self.watching = Watching(self._calls_of)
         self._backend: BackendFound | None = None
         self.tracing = Tracing(self.loops.current)
-        self._threads: list[threading.Thread] = []
-        self._lock = threading.Lock()
+        self._threads: dict[str, Thread] = {}
+        self._deadline = 0.0
+        self._let_go = Flag()
 
     def start_probes(self) -> None:
         """Load the probes and install the hooks. JAX must be imported."""
@@ -149,32 +148,28 @@ class ProbeSide:
                 jitting.call(watch_loops_outside_jit, jax, watch, current),
             ]
         annotations = Guard("annotations", "probe", self._log)
-        annotations.call(annotate_steps, self.loops)
         self._put_back.append(annotations.call(hook_annotations, self.loops, annotations.wrap))
         self.sources.start()
 
     def start_threads(self) -> None:
-        """Start our threads: daemons, which are joined at exit so that none is inside a call of JAX's then.
+        """Start our threads. `begin_end` ends them, also those that were started before an error.
 
         Raises OSError or RuntimeError, and no agent is started then: the sender, which starts it, comes last.
         """
-        with self._lock:
-            if self._threads:
-                return
-            self.sender.open()
-            lives = [("completions", self.completions.run), ("sender", self.sender.run)]
+        self.sender.open()
+        try:
+            self._threads["completions"] = Thread("completions", self._poll)
             if self.host_lines is not None:
-                lives.insert(1, ("host-lines", self.host_lines.run))
-            try:
-                for name, life in lives:
-                    thread = threading.Thread(target=life, name=f"jaxobs-{name}", daemon=True)
-                    thread.start()
-                    self._threads.append(thread)
-            except RuntimeError:
-                self.sender.abandon()
-                raise
-        # So that the process that starts the agent has ended before the job looks at its children.
-        self.sender.begun.wait(START_SECONDS)
+                self._threads["host-lines"] = Thread("host-lines", self.host_lines.run)
+            self._threads["sender"] = Thread("sender", self.sender.run, awaited=False)
+        except RuntimeError:
+            self.sender.abandon()
+            raise
+
+    def await_start(self) -> None:
+        """Wait until the process that starts the agent has ended, so that the job does not find it among its children."""
+        if "sender" in self._threads:
+            self.sender.begun.wait(START_SECONDS)
 
     def steps_ended(self) -> int:
         """How many marked steps have ended; where none is marked, calls of watched functions."""
@@ -199,7 +194,7 @@ class ProbeSide:
         """The main thread's sampler, None if switched off. It knows the loop only if this runs on the main thread."""
         if not settings.get("host_lines"):
             return None
-        on_main = threading.current_thread() is threading.main_thread()
+        on_main = threading.get_ident() == threading.main_thread().ident
         marks = vars(self.loops.current) if on_main else {}  # this thread's part of a `threading.local`
 
         def loop() -> str:
@@ -221,28 +216,61 @@ class ProbeSide:
         return result
 
     def stop(self, timeout: float) -> None:
-        """Unhook, flush, and end the threads, within `timeout` seconds."""
-        deadline = monotonic() + timeout
-        self.watching.end()
-        for put_back in self._put_back:
-            if put_back is not None:
-                put_back()
-        self.sources.stop(timeout)
-        self.completions.stop()
-        self.first_calls.ask()  # the last question: the one call of a training may have ended by now
-        if self.host_lines is not None:
-            self.host_lines.stop()
-        self.sender.finish(max(0.0, deadline - monotonic()))
-        for thread in self._threads:
-            # The sender keeps this deadline by itself; the extra time is for its last log line.
-            thread.join(max(0.0, deadline - monotonic()) + 0.2)
+        """End within `timeout` seconds, but for what must not be left."""
+        self.begin_end(monotonic() + timeout)
+        self.await_end()
+
+    def begin_end(self, deadline: float) -> None:
+        """Begin to unhook, to flush and to end the threads by `deadline`, of `monotonic()`; `await_end` waits for it."""
+        self._deadline = deadline
+        self.completions.stop()  # whose thread does the rest, as no signal handler interrupts it there
+        if "completions" not in self._threads:
+            self._end()
+
+    def await_end(self) -> None:
+        """Wait until all arrays are let go of and every thread that could hold one has ended, however long that takes.
+
+        Then wait for the sender, until the deadline. Returns at once where there was no `begin_end`.
+        """
+        if self.completions.stopped.is_set():
+            self._let_go.wait()
+        if "sender" in self._threads:
+            # The sender keeps the deadline by itself; the extra time is for its last log line.
+            self._threads["sender"].join(self._deadline - monotonic() + 0.2)
+
+    def _poll(self) -> None:
+        try:
+            self.completions.run()
+        finally:
+            self.completions.stopped.wait()  # it is the end's turn only when that has begun
+            self._end()
+
+    def _end(self) -> None:
+        try:
+            self.watching.end()
+            for put_back in self._put_back:
+                if put_back is not None:
+                    put_back()
+            self.sources.stop(self._deadline - monotonic())
+            self.first_calls.ask()  # the last question: the one call of a training may have ended by now
+            for event in self.recorded.last():
+                self.ring.emit(event)
+        finally:
+            for holder in (self.completions, self.first_calls, self.recorded):
+                holder.let_go()
+            if self.host_lines is not None:
+                self.host_lines.stop()
+            if "host-lines" in self._threads:
+                self._threads["host-lines"].join(LONGEST_CALL)
+            self._let_go.set()
+            self.sender.finish(max(0.0, self._deadline - monotonic()))
 
     def forget_in_child(self) -> None:
         """Switch everything off in a forked child, and close its copy of the pipe, which the agent would wait for."""
         self.completions.armed = False
         self.sources.forget_in_child()
         self.sender.abandon()
-        self._threads = []
+        self._threads = {}
         self.ring.close()
         self.loops.emit = self.ring.emit
         self.watching.end()
@@ -255,8 +283,6 @@ class ProbeSide:
         if self.host_lines is not None:
             events += self.host_lines.take()
         events += self.sources.turn()
-        if self.sources.ended:
-            events += self.recorded.ready()
         return events
 
     def _sample(self) -> None:

@@ -1,14 +1,16 @@
 """The probes of this process: loaded, started, sampled once a second and stopped.
 
-One that hangs or fails holds up neither the job nor the others. Plugins of jaxobs itself start and stop on the calling
-thread, so that they run before JAX compiles anything; those of others do so on threads of their own.
+Plugins of jaxobs itself start on the calling thread, so that they run before JAX compiles anything, and share a thread
+for their samples. One of somebody else does everything on a thread of its own: where it hangs or fails it holds up
+neither the job nor the others.
 """
 
 from __future__ import annotations
 
-import threading
+import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from functools import partial
 
 from jaxobs.model.clock import monotonic
 from jaxobs.model.events import SourceReported
@@ -17,10 +19,17 @@ from jaxobs.plugin.base import Probe
 from jaxobs.plugin.discovery import PROBES, Announced, announced
 from jaxobs.plugin.guard import Guard, Suppressed
 from jaxobs.plugin.protocol import Job
-from jaxobs.probe.sampling import STUCK_SECONDS, Sampling
+from jaxobs.plugin.threads import LONGEST_CALL
+from jaxobs.probe.sampling import Turns
 
 STOP_SECONDS = 1.0
 """Most seconds that the end of the job waits for all plugins of others together."""
+
+STUCK_SECONDS = 5.0
+"""Seconds after which a probe that has not returned is reported as not up, until it returns."""
+
+TURN_SECONDS = 0.05
+"""Most seconds to wait for all turns to end, so that their samples go to the agent at once. A turn takes 0.3 ms."""
 
 
 class Source:
@@ -70,8 +79,10 @@ class Sources:
         self.ended = False
         self._job_of = job_of
         self._log = log
+        self._sample = sample
         self._sources: list[Source] = []
-        self._sampling = Sampling(lambda: [sample, *(source.sample for source in self._sources)])
+        self._own: Turns | None = None
+        self._of_others: list[Turns] = []
 
     def __iter__(self) -> Iterator[Source]:
         return iter(self._sources)
@@ -81,20 +92,33 @@ class Sources:
         self._sources = [Source(plugin, self._log) for plugin in announced(PROBES)]
         for source in self._sources:
             if not source.built_in:
-                _on_a_thread(source.begin, self._job_of(source.guard))
+                begin = partial(source.begin, self._job_of(source.guard))
+                try:
+                    turns = Turns("probe", source.sample, first=begin, last=source.end, awaited=False)
+                except RuntimeError as error:
+                    source.guard.fail(error)
+                else:
+                    self._of_others.append(turns)
         for source in self._sources:
             if source.built_in:
                 source.begin(self._job_of(source.guard))
 
     def turn(self) -> Iterable[SourceReported]:
         """Sample all probes, without waiting for one that hangs, and report the state of each."""
+        if self._own is None and not self.ended:
+            with contextlib.suppress(RuntimeError):  # no thread can be started: tried again at the next turn
+                self._own = Turns("sampling", self._sample_own)
+                if self.ended:  # meanwhile
+                    self._own.stop()
         if not self.ended:
-            self._sampling.turn()
+            deadline = monotonic() + TURN_SECONDS
+            for done in [turns.begin() for turns in self._turns()]:
+                done.wait(deadline - monotonic())
         return [source.guard.report(STUCK_SECONDS) for source in self._sources]
 
     @property
     def cpu_seconds(self) -> float:
-        return self._sampling.cpu_seconds
+        return sum(turns.cpu_seconds for turns in self._turns())
 
     def begin_profile(self, seconds: float, keep: bool | str) -> Future[ProfileResult] | str:
         """Ask the probe that takes profiles for a profiler window; otherwise the reason why there is none."""
@@ -109,28 +133,29 @@ class Sources:
         return reason
 
     def stop(self, timeout: float) -> None:
-        """Stop all probes; those of others are waited for at most STOP_SECONDS."""
+        """Stop all probes, and wait for the calls under way: for those of others at most STOP_SECONDS."""
         self.ended = True
         deadline = monotonic() + min(timeout, STOP_SECONDS)
-        self._sampling.stop()
-        threads = [_on_a_thread(source.end) for source in self._sources if not source.built_in]
+        for turns in self._turns():
+            turns.stop()
         for source in self._sources:
             if source.built_in:
                 source.end()
-        for thread in (*threads, self._sampling.thread):
-            if thread is not None:
-                thread.join(max(0.0, deadline - monotonic()))
+        if self._own is not None:
+            self._own.join(LONGEST_CALL)
+        for turns in self._of_others:
+            turns.join(deadline - monotonic())
 
     def forget_in_child(self) -> None:
         """Let no probe run in a forked child: nothing takes its events, and threads of the parent may hold locks."""
         for source in self._sources:
             source.guard.close()
 
+    def _turns(self) -> list[Turns]:
+        return self._of_others if self._own is None else [self._own, *self._of_others]
 
-def _on_a_thread(function: Callable[..., None], *arguments: object) -> threading.Thread | None:
-    thread = threading.Thread(target=function, args=arguments, name="jaxobs-probe", daemon=True)
-    try:
-        thread.start()
-    except RuntimeError:  # no thread can be started
-        return None
-    return thread
+    def _sample_own(self) -> None:
+        self._sample()
+        for source in self._sources:
+            if source.built_in:
+                source.sample()

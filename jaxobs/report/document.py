@@ -1,12 +1,14 @@
-"""Reads from a snapshot's document what several reports need: loops, memory, compile times, main thread lines."""
+"""Reads documents of others, and of a snapshot's what several reports need: loops, memory, compile times, host lines."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from jaxobs.report.units import rough_percent
 from jaxobs.vocabulary.activities import COMPILE, DEVICE, DISPATCH
+from jaxobs.vocabulary.text import printable
 
 Document = Mapping[str, Any]
 
@@ -15,6 +17,59 @@ LEAST_SHARE: Final = 0.02
 
 THE_DEVICES: Final = {DEVICE, DISPATCH, COMPILE}
 """Activities in which the main thread waits for the device, dispatches to it, or compiles."""
+
+
+MAX_DEPTH: Final = 64
+"""Deepest nesting of a document that is read; snapshots and records have ten levels."""
+
+MAX_NUMBER: Final = 1e300
+"""Largest number that is read: above it sums and products of a few figures are no numbers any more."""
+
+
+def read_json(data: bytes) -> Any:
+    """What a JSON document of somebody else says, with printable text alone.
+
+    Raises ValueError, which says what is wrong, for what is no strict JSON: NaN, a key given twice, numbers beyond
+    MAX_NUMBER, and nesting beyond MAX_DEPTH.
+    """
+    try:
+        return _checked(json.loads(data, parse_constant=_refuse, object_pairs_hook=_object), 0)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def printable_document(content: Any) -> Any:
+    """Plain data with printable text alone."""
+    if isinstance(content, str):
+        return printable(content)
+    if isinstance(content, Mapping):
+        return {printable(str(key)): printable_document(value) for key, value in content.items()}
+    return [printable_document(value) for value in content] if isinstance(content, list | tuple) else content
+
+
+def _checked(content: Any, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise ValueError("it is nested too deeply")
+    if isinstance(content, str):
+        return printable(content)
+    if isinstance(content, dict):
+        return {key: _checked(value, depth + 1) for key, value in content.items()}
+    if isinstance(content, list):
+        return [_checked(value, depth + 1) for value in content]
+    if isinstance(content, int | float) and not abs(content) <= MAX_NUMBER:
+        raise ValueError("a number in it is too large")
+    return content
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = {printable(key): value for key, value in pairs}
+    if len(found) < len(pairs):
+        raise ValueError("a key is given twice")
+    return found
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def longest_loops(document: Document) -> list[str]:

@@ -11,7 +11,6 @@ from jaxobs.report.columns import Column
 from jaxobs.report.comparison.finding import Comparison, Row
 from jaxobs.report.comparison.text import INTERVALS, explanations, sentence_of, without_bearing
 from jaxobs.report.drawing import Element, Point, Roof, legend, markup, roofline, shares_bar, tag
-from jaxobs.report.drawing.time_shares import COMPONENTS
 from jaxobs.report.page import opening
 from jaxobs.report.page.compiles import compilations
 from jaxobs.report.page.memory import memory
@@ -20,6 +19,7 @@ from jaxobs.report.page.rooflines import nearness
 from jaxobs.report.page.steps import where_steps_go
 from jaxobs.report.page.view import View
 from jaxobs.report.units import amount, byte_size, duration, percent
+from jaxobs.vocabulary.wall_time import COMPONENTS
 
 _SECTIONS: Final = (
     opening.sentence, opening.figures, opening.absent_figures, opening.advice, where_steps_go, nearness,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar
 
-from jaxobs.report.document import compile_seconds
+from jaxobs.report.document import compile_seconds, read_json
 
 FORMAT: Final = "jaxobs run record"
 VERSION: Final = 1
@@ -73,9 +73,10 @@ def encoded(record: Content) -> bytes:
 def decoded(data: bytes, name: str) -> Record:
     """The record in a file's bytes. Raises RecordError, which says what is wrong, where they hold none."""
     try:
-        content = json.loads(data)
-    except ValueError:
-        raise RecordError(f"{name} is no JSON, so no record of a run") from None
+        content = read_json(data)
+    except ValueError as error:
+        why = "" if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) else f": {error}"
+        raise RecordError(f"{name} is no JSON, so no record of a run{why}") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise RecordError(
             f"{name} is no record of a run: its `format` is not {FORMAT!r}; give a file that a job left in "

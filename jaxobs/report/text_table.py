@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from jaxobs.vocabulary.text import printable
+
 PLAIN_WIDTH = 100
 """Width in columns where there is no terminal: most logs show this many without wrapping."""
 
@@ -35,8 +37,8 @@ class TextTable:
         )
         emphasis = ("\x1b[1m", "\x1b[0m") if bold else ("", "")
         if self.title:
-            yield self.title.join(emphasis)
-        for number, row in enumerate([tuple(self.columns), *self.rows]):
+            yield printable(self.title).join(emphasis)
+        for number, row in enumerate([tuple(map(printable, self.columns)), *self.rows]):
             folded = [_folded(cell, room) for cell, room in zip(row, widths, strict=True)]
             for depth in range(max(map(len, folded))):
                 cells = [cell[depth] if depth < len(cell) else "" for cell in folded]
@@ -45,7 +47,7 @@ class TextTable:
                 )
                 yield line.rstrip().join(emphasis) if number == 0 else line.rstrip()
         if self.caption:
-            yield self.caption
+            yield printable(self.caption)
 
     def _aligned(self, index: int, cell: str, width: int) -> str:
         left = index == 0 or self.columns[index] in self.left
@@ -58,11 +60,6 @@ def to_text(parts: Iterable[TextTable | str], *, width: int = PLAIN_WIDTH, bold:
     for part in parts:
         lines += [printable(part).rstrip()] if isinstance(part, str) else part.lines(width, bold=bold)
     return "\n".join(lines)
-
-
-def printable(text: str) -> str:
-    """The text with line breaks, escape sequences and lone surrogates replaced: names come from the user's program."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 def cut(words: str, width: int) -> str:

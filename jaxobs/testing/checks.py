@@ -119,13 +119,6 @@ def _conforms(group: str, plugin: Plugin) -> None:
             catalogue.declare([metric])
         except ValueError as error:
             raise AssertionError(f"{name}.metrics: {error}") from None
-    if plugin.settings is not None:
-        model = type(plugin.settings)
-        required = [field for field, declaration in model.model_fields.items() if declaration.is_required()]
-        assert not required, (
-            f"{name}.settings: {', '.join(required)} has no default: jaxobs is one line, "
-            "so every setting of a plugin needs one"
-        )
 
 
 def _remarks(plugin: Plugin, settings: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Finds the module of a CPU's operations whose program id comes from another process.
 
 XLA's CPU compiler writes the program id into the compiled code. An executable that was read from JAX's persistent cache
-therefore records operations with the id that it had in the process that compiled it (seen in 0.8.2 and 0.10.2), while
+therefore records operations with the id that it had in the process that compiled it (seen from 0.8.2 to 0.12.0.1), while
 the trace lists its module under its id in this process, where the recorded id may belong to another module. The names
 of the module and of its instructions are the same in both. Where they fit several modules, the operations are assigned
 to none: which one ran must not be guessed.

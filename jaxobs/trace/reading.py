@@ -6,6 +6,7 @@ import mmap
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -58,21 +59,30 @@ def read_trace(
         modules: Serialized HloModuleProto by program id, for those that a serialized XSpace of the same process lacks.
 
     Raises:
-        TraceError: The bytes are no trace, truncated, corrupted or more than `maximum_bytes`, or the path holds none.
+        TraceError: The bytes are no trace, truncated, corrupted or more than `maximum_bytes`, or the path holds none. Of
+            several hosts one that cannot be read is left out, with a note of the first.
     """
     if not isinstance(source, Path):
         given = (stretches or {}, modules or {})
         return Trace((_read_host(memoryview(source), "", maximum_bytes, given=given),))
     hosts = []
     names: set[str] = set()
+    unreadable: list[TraceError] = []
     for path in trace_files(source):
         name = path.name.removesuffix(".xplane.pb")
-        host = _read_file(path, name, maximum_bytes)
-        if host.name in names:  # each host is known by its file where the recorded names are not unique
-            host = _read_file(path, f"{host.name} ({name})", maximum_bytes, renamed=True)
+        try:
+            host = _read_file(path, name, maximum_bytes)
+            if host.name in names:  # each host is known by its file where the recorded names are not unique
+                host = _read_file(path, f"{host.name} ({name})", maximum_bytes, renamed=True)
+        except TraceError as error:
+            unreadable.append(error)
+            continue
         names.add(host.name)
         hosts.append(host)
-    return Trace(tuple(hosts))
+    if not hosts:
+        raise unreadable[0]
+    left_out = tuple(f"left out: {error}" for error in unreadable)
+    return Trace((replace(hosts[0], notes=(*left_out, *hosts[0].notes)), *hosts[1:]))
 
 
 def _read_file(path: Path, name: str, maximum_bytes: int, *, renamed: bool = False) -> HostTrace:

@@ -2,20 +2,135 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
-COMPONENTS: Final = (
-    "compute", "memory", "communication", "transfer", "input", "host", "compile", "checkpoint", "latency",
-    "unmodelled", "unknown",
-)  # fmt: skip
-"""What wall time can be charged to: the components of a step and the bottleneck labels."""
+Use = Literal["busy", "idle", "unknown"]
+"""What the device does meanwhile: work, nothing, or it is not known."""
 
-DEVICE: Final = ("compute", "memory", "communication", "transfer", "latency")
-"""Components that the device's busy time is charged to, where its work is known."""
 
-BUSY: Final = (*DEVICE, "unmodelled")
-IDLE: Final = ("input", "host", "checkpoint")
+class Component(NamedTuple):
+    """What a loop's wall time can be charged to; the largest is the bottleneck, so each word is a label too."""
+
+    word: str
+    use: Use
+    light: str
+    """Its colour on a white ground."""
+    dark: str
+    """Its colour on a dark ground."""
+    happens: str
+    """What happens meanwhile."""
+    remedy: str
+    """What to look at or to do. Links are relative to docs/questions/."""
+
+
+EVERY_COMPONENT: Final = (
+    Component(
+        "compute",
+        "busy",
+        "#0072b2",
+        "#3d94d1",
+        "the device calculates",
+        "the efficiency of its operations: near the roof only less work helps, or a faster element type",
+    ),
+    Component(
+        "memory",
+        "busy",
+        "#e69f00",
+        "#e09a1e",
+        "operations wait for device memory",
+        "operations below the slanted roof: fuse them, use smaller types, larger batches",
+    ),
+    Component(
+        "communication",
+        "busy",
+        "#cc79a7",
+        "#d78fb5",
+        "collectives run and nothing else does",
+        "[which rank lags](rank.md); overlap them with computation",
+    ),
+    Component(
+        "transfer",
+        "busy",
+        "#009e73",
+        "#1fae86",
+        "copies between host and device",
+        "keep data on the device",
+    ),
+    Component(
+        "latency",
+        "busy",
+        "#5f3d7c",
+        "#8f6ab0",
+        "operations are so short that launching them takes longest",
+        "larger batches, `jax.lax.scan` over steps",
+    ),
+    Component(
+        "unmodelled",
+        "busy",
+        "#6e7684",
+        "#79818f",
+        "work whose cost is not known, such as custom calls",
+        "the reason beside the executable; [a rule](../reference/plugins.md#costs-of-custom-calls) tells its cost",
+    ),
+    Component(
+        "unknown",
+        "unknown",
+        "#c9ced8",
+        "#4a5261",
+        "it could not be told",
+        "the reasons in the snapshot: a peak is missing, a function is not watched",
+    ),
+    Component(
+        "input",
+        "idle",
+        "#f0d43a",
+        "#e2d25c",
+        "the loop waits for its iterator",
+        "the host lines: they name the line that loads. Load the next batches on a background thread, use more workers",
+    ),
+    Component(
+        "host",
+        "idle",
+        "#8a5a3c",
+        "#a9765a",
+        "the device is idle while Python runs",
+        "the host lines. Jit more of the step, read losses less often",
+    ),
+    Component(
+        "checkpoint",
+        "idle",
+        "#56b4e9",
+        "#7cc6f0",
+        "the loop waits for a checkpoint",
+        "save asynchronously, or less often",
+    ),
+    Component(
+        "compile",
+        "unknown",
+        "#d55e00",
+        "#e5762e",
+        "functions are compiled, perhaps again and again",
+        "[why it was compiled again](recompilations.md)",
+    ),
+)
+"""All components, in the order in which they are stacked in a chart: what the device does, what is not known, then what
+it waits for. The colours are Okabe and Ito's (jfly.uni-koeln.de/color), made for readers who see few colours, with two
+greys for what is not known; a test holds all of them apart for such readers. Page, terminal, dashboards and the table in
+docs/questions/slow.md are made from these.
+"""
+
+
+COMPONENTS: Final = tuple(component.word for component in EVERY_COMPONENT)
+"""The words alone, as events and documents carry them."""
+
+BUSY: Final = tuple(component.word for component in EVERY_COMPONENT if component.use == "busy")
+"""Components that the device's busy time is charged to."""
+
+IDLE: Final = tuple(component.word for component in EVERY_COMPONENT if component.use == "idle")
 """Components that only idle time of the device is charged to."""
+
+DEVICE: Final = tuple(word for word in BUSY if word != "unmodelled")
+"""Components that the device's busy time is charged to, where its work is known."""
 
 REST: Final = ("host", "unknown")
 """What has the time that nothing else explains: less device time than was thought is more of it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import socket
 import time
 import urllib.request
 from collections.abc import Sequence
@@ -29,16 +30,18 @@ class AgentProcess:
         self._replies: dict[int, Any] = {}
         self._asked = 0
         self._frames = wire.Frames()
-        plain = Settings(**{"interval": 0.1, **settings}).model_dump(mode="json")
+        plain = Settings(**{"interval": 0.1, **settings}).to_dict()
         self.ended = False
-        self.pipe, _ = start_agent_process()
+        pipe, _ = start_agent_process()
+        self.pipe = socket.socket(fileno=os.dup(pipe.fileno()))
+        self.pipe.setblocking(True)
+        pipe.close()
         self.last: tuple[dict[str, Any], dict[str, str]] | None = None
         hello = {
             "settings": plain | {"rank_on_host": 0, "in_kubernetes": False},
             "resource": {"service.name": "job", "service.instance.id": "i", "process.pid": str(os.getpid())},
             "clock": tuple(ClockAnchor.read()),
             "began": now(),
-            "agent": "process",
         }
         self.pipe.sendall(wire.frame(wire.HELLO, hello))
 

@@ -14,7 +14,7 @@ import pytest
 from jaxobs.agent import service, slices
 from jaxobs.agent.main import serve
 from jaxobs.flow import wire
-from jaxobs.model.clock import NANOSECONDS, now
+from jaxobs.model.clock import now
 from jaxobs.model.events import (
     BackendFound,
     Event,
@@ -121,14 +121,14 @@ def test_however_seldom_it_makes_snapshots_it_ends_when_it_is_asked_to(start_age
     assert agent.finish(20.0) < 5.0
 
 
-def agent_on_a_thread(*, inline: bool, interval: float) -> tuple[socket.socket, threading.Thread]:
+def agent_on_a_thread(interval: float) -> tuple[socket.socket, threading.Thread]:
     """The job's end of its pipe, over which it was greeted, and its thread."""
     ours, theirs = socket.socketpair()
-    thread = threading.Thread(target=serve, args=(theirs,), kwargs={"inline": inline})
+    thread = threading.Thread(target=serve, args=(theirs,))
     thread.start()
     hello = {
-        "settings": {"interval": interval, "series_limit": 2000, "prometheus": False, "agent": "inline"},
-        "resource": {"service.name": "job"}, "clock": (0, 0), "began": now(), "agent": "inline",
+        "settings": {"interval": interval, "series_limit": 2000, "prometheus": False},
+        "resource": {"service.name": "job"}, "clock": (0, 0), "began": now(),
     }  # fmt: skip
     ours.sendall(wire.frame(wire.HELLO, hello))
     return ours, thread
@@ -137,41 +137,13 @@ def agent_on_a_thread(*, inline: bool, interval: float) -> tuple[socket.socket, 
 def test_what_was_sent_before_the_end_is_folded_without_many_pauses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(slices, "INLINE_PAUSE_SECONDS", 1.5 * service.LONGEST_PATIENCE)
-    ours, thread = agent_on_a_thread(inline=True, interval=60.0)
+    monkeypatch.setattr(slices, "PAUSE_SECONDS", 1.5 * service.LONGEST_PATIENCE)
+    ours, thread = agent_on_a_thread(interval=60.0)
     time.sleep(0.5)  # it waits for something to do
     ours.sendall(wire.events_frame(steps(1000))[0] + wire.frame(wire.FINISH, 5.0))
     thread.join(15)
     assert not thread.is_alive()
     ours.close()
-
-
-def test_inline_gives_the_same_numbers_and_says_what_it_cannot_know(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same code on a thread: all but the agent's own figures are equal."""
-    monkeypatch.setenv("OTEL_EXPORTER_PROMETHEUS_PORT", "0")
-    events = [backend(), created(1, b"not a module"), FunctionWatched(-1, "f", "x", now()), *steps(300)]
-    documents = []
-    for inline in (True, False):
-        ours, thread = agent_on_a_thread(inline=inline, interval=0.1)
-        ours.sendall(wire.events_frame(events)[0])
-        time.sleep(0.3)
-        ours.sendall(wire.frame(wire.REQUEST, (1, now() + 2 * NANOSECONDS)))
-        frames = wire.Frames()
-        reply = None
-        while reply is None:
-            for kind, body in frames.feed(ours.recv(1 << 20)):
-                reply = body[1] if kind == wire.REPLY else reply
-        documents.append(reply)
-        ours.sendall(wire.frame(wire.FINISH, 2.0))
-        thread.join(10)
-        assert not thread.is_alive()
-        ours.close()
-    inline, process = documents
-    assert inline["loops"] == process["loops"]
-    assert inline["executables"] == process["executables"]
-    assert inline["agent"]["cpu_seconds"]["agent"] is None
-    assert inline["agent"]["resident_bytes"] is None
-    assert unexplained(inline) == []
 
 
 def test_ten_thousand_series_do_not_keep_the_agent_from_receiving(start_agent: Start) -> None:

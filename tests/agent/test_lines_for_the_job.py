@@ -19,9 +19,9 @@ def test_a_line_is_sent_once_a_minute_and_forgotten_then(monkeypatch: pytest.Mon
     job, pipe = socket.socketpair()
     hello = {
         "settings": plain_settings(Settings(), rank_on_host=0, in_kubernetes=False),
-        "resource": {}, "clock": tuple(ClockAnchor.read()), "began": now(), "agent": "inline",
+        "resource": {}, "clock": tuple(ClockAnchor.read()), "began": now(),
     }  # fmt: skip
-    service = Service(hello, pipe, inline=True)
+    service = Service(hello, pipe)
     for minute in range(50):
         monkeypatch.setattr(module, "monotonic", lambda at=60.0 * minute: at)
         service.log("again")

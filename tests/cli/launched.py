@@ -15,10 +15,11 @@ JAXOBS = [sys.executable, "-m", "jaxobs"]
 
 
 def environment(**extra: str) -> dict[str, str]:
-    """This process's environment, without settings of jaxobs, and with this source tree importable."""
+    """This process's environment, without settings of jaxobs, with this source tree importable and any free port."""
     kept = without_settings()
     path = [str(ROOT), str(ROOT / "plugins"), *filter(None, [kept.get("PYTHONPATH")])]
-    return {**kept, "PYTHONPATH": os.pathsep.join(path), "JAX_PLATFORMS": "cpu", **extra}
+    own = {"PYTHONPATH": os.pathsep.join(path), "JAX_PLATFORMS": "cpu", "OTEL_EXPORTER_PROMETHEUS_PORT": "0"}
+    return {**kept, **own, **extra}
 
 
 def outcome(command: list[str], folder: Path, **extra: str) -> Outcome:

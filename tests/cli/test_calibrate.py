@@ -12,7 +12,7 @@ import pytest
 
 import jaxobs.cli.calibrate as command
 from jaxobs.cli import main
-from jaxobs.cli.console.calibration_table import calibration_parts
+from jaxobs.cli.calibrate import calibration_parts
 from jaxobs.hardware.calibration import Bandwidth, Calibration, LeftOut, Rate
 from jaxobs.hardware.calibration_file import load_calibration, read_calibration, this_host
 from jaxobs.hardware.peak_sources import peaks_for

@@ -12,11 +12,12 @@ import pytest
 
 from jaxobs.cli.checks.devices import hardware_present, peak_rows, read_devices, unused_hardware
 from jaxobs.cli.checks.plugins import problems_of, remarks_of
-from jaxobs.cli.checks.settings import MASK, check_settings, mask
+from jaxobs.cli.checks.settings import check_settings
 from jaxobs.hardware.peak_sources import peaks_for
 from jaxobs.plugin.base import Collector, Exporter
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, Found
 from jaxobs.plugin.protocol import Remark
+from jaxobs.vocabulary.text import MASK, masked
 from tests.cli.launched import jaxobs
 
 
@@ -71,12 +72,15 @@ def test_the_text_tells_the_same(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("no_settings")
 def test_a_secret_is_masked_wherever_it_stands() -> None:
     assert (
-        mask("OTEL_EXPORTER_OTLP_ENDPOINT", "https://user:word@host:4318/v1")
-        == f"https://{MASK}@host:4318/v1"
+        masked("OTEL_EXPORTER_OTLP_ENDPOINT", "https://user:word@host:4318/v1?api-key=abc")
+        == f"https://{MASK}@host:4318/v1?{MASK}"
     )
-    assert mask("", "sent to https://user:wo@rd@host/: gone") == f"sent to https://{MASK}@host/: gone"
-    assert mask("JAXOBS_METRICS_TOKEN", "abc") == MASK
-    assert mask("OTEL_SERVICE_NAME", "trainer") == "trainer"
+    assert masked("", "sent to https://user:wo@rd@host/: gone") == f"sent to https://{MASK}@host/: gone"
+    assert masked("JAXOBS_METRICS_TOKEN", "abc") == MASK
+    assert masked("JAXOBS_METRICS_TOKEN_FILE", "/run/token") == "/run/token"
+    assert masked("OTEL_SERVICE_NAME", "trainer") == "trainer"
+    assert masked("OTEL_RESOURCE_ATTRIBUTES", "team=a,api.key=b") == f"team=a,api.key={MASK}"
+    assert masked("", "refused: Authorization: Bearer abc") == f"refused: Authorization: Bearer {MASK}"
     assert check_settings({"OTEL_EXPORTER_OTLP_TRACES_HEADERS": "a=b"})["variables"] == {
         "OTEL_EXPORTER_OTLP_TRACES_HEADERS": MASK
     }
@@ -102,7 +106,7 @@ def test_each_plugin_says_what_it_needs_and_lacks(listener: socket.socket, tmp_p
     assert status == 1
     address, target_file = remarks(checked, "prometheus")
     assert address.startswith(f"! port {port} is taken: metrics would be at http://localhost:")
-    assert address.endswith("; free that port, or set OTEL_EXPORTER_PROMETHEUS_PORT to a free one")
+    assert address.endswith("; free that port, or set JAXOBS_METRICS_PORT to a free one")
     assert target_file == (
         f"! no file_sd file can be written in {under_a_file}: Not a directory ({tmp_path / 'file'}); "
         "set JAXOBS_FILE_SD_DIRECTORY to a writable directory"

@@ -21,7 +21,7 @@ BAD_INPUT = {
     "short option": (["run", "-x", "script.py"], "unknown option -x"),
     "option without value": (["run", "--interval"], "--interval needs a value"),
     "wrong value": (["run", "--interval", "soon", "script.py"], "interval='soon'"),
-    "value out of range": (["run", "--interval=0", "script.py"], "greater than or equal to 0.05"),
+    "value out of range": (["run", "--interval=0", "script.py"], "must be a number from 0.05 to 60"),
     "no JSON": (["run", "--peak-flops", "many", "script.py"], "is not JSON"),
     "check": (["check", "--jsonn"], "did you mean --json?"),
     "plugins": (["plugins", "all"], "unknown argument 'all'"),
@@ -59,10 +59,10 @@ def test_a_python_that_ignores_the_environment_is_told(tmp_path: Path) -> None:
 
 
 def test_the_help_of_run_names_every_setting(tmp_path: Path) -> None:
-    from jaxobs.config import Settings
+    from jaxobs.config import SETTINGS
 
     text = jaxobs("run", "--help", folder=tmp_path).stdout
-    assert [name for name in Settings.model_fields if f"JAXOBS_{name.upper()}\n" not in text + "\n"] == []
+    assert [name for name in SETTINGS if f"JAXOBS_{name.upper()}\n" not in text + "\n"] == []
 
 
 def test_version(tmp_path: Path) -> None:

@@ -90,11 +90,14 @@ def test_styles_are_for_terminals_whose_user_wants_them(
 
 
 def test_a_library_that_is_missing_is_one_line(tmp_path: Path) -> None:
-    missing = "No module named 'pydantic_settings'"
-    raising = f"raise ModuleNotFoundError({missing!r}, name='pydantic_settings')\n"
-    (tmp_path / "pydantic_settings.py").write_text(raising)
-    answered = jaxobs("check", folder=tmp_path, PYTHONPATH=os.pathsep.join([str(tmp_path), PATH]))
+    missing = "No module named 'google.protobuf'"
+    (tmp_path / "google").mkdir()
+    raising = f"raise ModuleNotFoundError({missing!r}, name='google.protobuf')\n"
+    (tmp_path / "google" / "protobuf.py").write_text(raising)
+    answered = jaxobs(
+        "analyze", "a.xplane.pb", folder=tmp_path, PYTHONPATH=os.pathsep.join([str(tmp_path), PATH])
+    )
     assert (answered.status, answered.stdout) == (1, "")
     assert answered.stderr == (
-        f"jaxobs check: {missing}: run `pip install jaxobs`, which brings what it needs\n"
+        f"jaxobs analyze: {missing}: run `pip install jaxobs`, which brings what it needs\n"
     )

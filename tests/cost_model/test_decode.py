@@ -50,7 +50,7 @@ def test_foreign_bytes_are_refused(data):
         module_cost(data)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=400))
 def test_random_bytes_never_raise_anything_else(data):
     _read_or_refuse(data)
@@ -62,7 +62,7 @@ def test_a_truncated_module_is_refused_or_read(serialized, cut):
     _read_or_refuse(serialized[: int(len(serialized) * cut)])
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(data=st.data())
 def test_corrupted_bytes_never_raise_anything_else(serialized, data):
     corrupted = bytearray(serialized)
@@ -74,7 +74,7 @@ def test_corrupted_bytes_never_raise_anything_else(serialized, data):
 _NUMBERS = st.one_of(st.integers(-3, 5), st.sampled_from([2**31, 2**62, -(2**63), 2**63 - 1]))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(data=st.data())
 def test_implausible_fields_never_raise_anything_else(serialized, data):
     message = ModuleMessage.FromString(serialized)

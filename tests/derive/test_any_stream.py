@@ -37,7 +37,7 @@ others: st.SearchStrategy[Other] = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(sound_events | others, max_size=40), st.sampled_from([50, 120, 2_000]))
 def test_counters_never_fall_and_every_snapshot_keeps_its_promises(stream: list[Any], limit: int) -> None:
     fold = new_fold(limit)
@@ -65,7 +65,7 @@ def test_counters_never_fall_and_every_snapshot_keeps_its_promises(stream: list[
     assert sorted(drawn, key=str) == sorted(listed, key=str)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_events_with_anything_in_their_fields_are_refused_and_the_fold_goes_on(data: st.DataObject) -> None:
     anything = st.one_of(

@@ -138,7 +138,7 @@ memory_sampled = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(sound_events | memory_sampled | st.tuples(st.integers(1, 4)), max_size=40))
 def test_whatever_the_events_were(stream: list[Any]) -> None:
     fold = new_fold()

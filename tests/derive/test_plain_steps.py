@@ -116,7 +116,7 @@ def same(one: Any, other: Any, path: str = "") -> None:
         assert one == other, path
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(stretches(), st.booleans())
 def test_many_at_once_say_the_same_as_one_by_one(items: list[Any], twice: bool) -> None:
     singly, together = (folded(copy.deepcopy(items), at_once=at_once) for at_once in (False, True))

@@ -12,7 +12,13 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 @pytest.mark.parametrize(
     "script",
-    ["generate_metrics.py", "generate_advice.py", "generate_settings.py", "generate_command_line.py"],
+    [
+        "generate_components.py",
+        "generate_metrics.py",
+        "generate_advice.py",
+        "generate_settings.py",
+        "generate_command_line.py",
+    ],
 )
 def test_the_tables_are_up_to_date(script: str) -> None:
     command = [sys.executable, str(DOCS / "generators" / script), "--check"]

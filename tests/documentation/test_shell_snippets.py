@@ -1,5 +1,6 @@
 """Every shell snippet of README and docs runs, or stands in a list with its reason and names only what there is."""
 
+import functools
 import os
 import re
 import socket
@@ -130,14 +131,18 @@ def test_the_shell_snippets_of_a_page_run_one_after_the_other(page, folder, sett
         assert done.returncode in allowed, f"{fence}\n{done.stdout}\n{done.stderr}"
 
 
+@functools.cache
+def help_of(command: str) -> str:
+    asked = [sys.executable, "-m", "jaxobs", command, "--help"]
+    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+
+
 @pytest.mark.parametrize("fence", fences("sh"), ids=str)
 def test_a_shell_snippet_is_well_formed_and_names_what_there_is(fence: Fence) -> None:
     subprocess.run(["bash", "-n", "-c", fence.text], check=True)
     for command, rest in COMMAND.findall(fence.text):
         assert command in COMMANDS, f"{fence}: jaxobs {command}"
-        known = subprocess.run(
-            [sys.executable, "-m", "jaxobs", command, "--help"], capture_output=True, text=True, check=True
-        ).stdout
+        known = help_of(command)
         for option in re.findall(r"(?<=\s)--[a-z][\w-]*", rest.partition(" -- ")[0]):
             assert option in known, f"{fence}: {option}"
     makefile = (ROOT / "Makefile").read_text()

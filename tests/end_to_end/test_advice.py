@@ -35,7 +35,7 @@ with jaxobs.instrument() as obs:
     for batch in obs.steps(loader()):
         float(work(batch))
     time.sleep(0.5)
-    say(document=obs.snapshot(5.0).to_dict())
+    say(document=obs.snapshot(60).to_dict())
     wait()
 """
 
@@ -60,7 +60,7 @@ with jaxobs.instrument() as obs:
     for size in obs.steps(range(1, 21)):
         train_on(jnp.ones((8, 8)), jnp.ones((size, 8)))
     time.sleep(0.5)
-    say(document=obs.snapshot(5.0).to_dict())
+    say(document=obs.snapshot(60).to_dict())
     wait()
 """
 
@@ -100,7 +100,7 @@ with jaxobs.instrument() as obs:
         if spent[-1] < 2.5:  # a fast machine
             turns = turns * 3 // 2
     time.sleep(0.5)
-    say(document=obs.snapshot(5.0).to_dict())
+    say(document=obs.snapshot(60).to_dict())
     wait()
 """
 

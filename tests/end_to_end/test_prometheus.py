@@ -16,10 +16,10 @@ PAUSED = f"""
 with jaxobs.instrument() as obs:
     train(obs, {STEPS})
     time.sleep(0.5)
-    say(address=obs.address, document=obs.snapshot(5.0).to_dict(), pid=os.getpid())
+    say(address=obs.address, document=obs.snapshot(60).to_dict(), pid=os.getpid())
     wait()
     train(obs, 100)
-    say(document=obs.snapshot(5.0).to_dict())
+    say(document=obs.snapshot(60).to_dict())
     wait()
 say(ended=True)
 """
@@ -84,6 +84,6 @@ def test_promql_says_the_steps_and_flops_of_the_process_itself(
         assert all(len(labels["trace_id"]) == 32 for labels in found)
 
         assert training.end() == 0
-        wait_for(lambda: not list(targets.glob("*.json")), "the target to be withdrawn", 10)
+        wait_for(lambda: not list(targets.glob("*.json")), "the target to be withdrawn")
     finally:
         server.close()

@@ -199,7 +199,7 @@ ROWS: dict[int, Row] = {
     )),
     46: Row("the token's file hangs when it is opened", (
         "prometheus/test_files_that_hang.py::test_the_page_goes_on_where_the_files_hang",
-        "prometheus/test_followed_credentials.py::test_a_token_that_becomes_a_fifo_is_said_and_the_old_one_stays",
+        "prometheus/test_files_that_hang.py::test_where_the_tokens_file_does_not_answer_at_the_start_nothing_is_served",
     )),
     47: Row("the job ends by SIGTERM, SIGKILL, abort: its last summary"),
     48: Row("the job's tests replace clocks and open"),
@@ -238,12 +238,52 @@ ROWS: dict[int, Row] = {
     59: Row("record() of a traced value", (
         "probe/test_watched_functions_live_as_without.py::test_a_traced_value_is_refused_at_once",
     )),
-    60: Row("a watched function, or what holds one, is pickled and loaded without jaxobs", (
+    60: Row("modules beside the script, of every name that JAX does not load"),
+    61: Row("another version of a library on `sys.path` after the start"),
+    62: Row("requests that are read in two ways, take long or fill memory", (
+        "prometheus/test_hostile_requests.py::test_it_is_answered_once_and_nothing_that_follows_is_served",
+        "prometheus/test_hostile_requests.py::test_many_of_them_at_once_hold_up_no_other",
+        "prometheus/test_negotiation.py::test_a_header_of_a_megabyte_is_read_in_linear_time",
+    )),
+    63: Row("the job serves Prometheus itself, on the port of OpenTelemetry's variables"),
+    64: Row("escape sequences, line ends, marks that reorder or hide, in names and documents of others", (
+        "cli/test_documents_of_others.py::test_no_control_character_of_a_document_reaches_a_terminal",
+        "safety/test_names_of_any_kind.py::test_they_are_cut_in_the_job_and_nothing_in_them_acts",
+    )),
+    65: Row("names of a megabyte, 5 000 recorded names", (
+        "safety/test_names_of_any_kind.py::test_they_are_cut_in_the_job_and_nothing_in_them_acts",
+    )),
+    66: Row("documents, records and traces that are deep, huge or of wrong types, given to a command", (
+        "cli/test_documents_of_others.py::test_any_value_at_any_place_is_shown_right_or_refused_in_a_line",
+        "cli/test_documents_of_others.py::test_a_file_that_is_no_document_is_one_line_and_spoils_no_directory",
+        "cli/test_documents_of_others.py::test_what_is_no_file_or_too_large_is_one_line",
+    )),
+    67: Row("secrets in malformed headers, endpoints and proxies", (
+        "otel/test_environment.py::test_no_secret_is_in_what_is_said",
+        "cli/test_check.py::test_a_secret_is_masked_wherever_it_stands",
+    )),
+    68: Row("a watched function, or what holds one, is pickled and loaded without jaxobs", (
         "probe/test_watched_is_the_function.py::test_a_pickle_is_one_of_the_function_and_loads_where_there_is_no_jaxobs",
     )),
-    61: Row("trees of the user's types count their flattenings; live arrays after the results were dropped", (
+    69: Row("trees of the user's types count their flattenings; live arrays after the results were dropped", (
         "probe/test_watched_is_the_function.py::test_pytrees_of_the_user_are_flattened_as_often_as_without",
         "probe/test_completions.py::test_of_results_that_the_job_drops_one_small_one_is_alive_and_only_until_it_is_done",
+    )),
+    70: Row("the interpreter ends with steps in flight and arrays recorded, watched, polled or sampled"),
+    71: Row("the job joins every thread that it finds; threading.setprofile, settrace, excepthook"),
+    72: Row("sigwait and sigtimedwait; masks set after instrument() and before JAX"),
+    73: Row("Ctrl-C in the launch window, in shutdown() and at the end of the interpreter"),
+    74: Row("the job is a child subreaper and waits for all children; a SIGCHLD handler that knows its children"),
+    75: Row("SIGPIPE has its default action when the agent dies", (
+        "flow/test_descriptor.py::test_sending_to_an_end_that_is_gone_raises_no_signal",
+        "safety/test_the_agent_is_lost.py::test_an_agent_that_is_killed_is_started_again_so_often_and_then_given_up",
+    )),
+    76: Row("socket.socket, socketpair, open raise any Exception for us", (
+        "safety/test_what_cannot_be_had.py::test_where_sockets_or_files_are_forbidden_the_job_goes_on",
+    )),
+    77: Row("descriptors closed under us and used again by the job", (
+        "flow/test_descriptor.py::test_a_number_that_means_something_else_is_not_touched",
+        "safety/test_the_agent_is_lost.py::test_descriptors_that_the_job_closes_and_uses_again_are_its_own",
     )),
 }  # fmt: skip
 

@@ -40,8 +40,8 @@ while True:
     if told and len(ring) == 0:
         break
     assert time.monotonic() < deadline
-obs.snapshot(5.0)
-found = obs.snapshot(5.0)
+obs.snapshot(60)
+found = obs.snapshot(60)
 steps, dropped = found["loops"]["train"]["steps"], found["agent"]["events_dropped"]
 others = dropped - (1_100_000 - steps)  # reports of our threads were among what was dropped
 exact = dropped == ring.dropped() + obs._side.sender._unfolded.lost
@@ -102,7 +102,7 @@ MODEST = """
 import jax
 step = obs.watch(jax.jit(lambda x: x + 1))
 for _ in obs.steps(range(20)): step(1.0)
-obs.snapshot(20.0)
+obs.snapshot(60)
 print("running", flush=True)
 sys.stdin.readline()
 def large(x, number):  # its module takes more to read than an agent has in hand
@@ -117,7 +117,7 @@ sys.stdin.readline()
 for _ in obs.steps(range(20), loop="afterwards"): step(1.0)
 deadline = time.monotonic() + 30
 while "afterwards" not in (obs.snapshot(5.0)["loops"] or {}): assert time.monotonic() < deadline
-print(obs.snapshot(5.0)["loops"]["afterwards"]["steps"])
+print(obs.snapshot(60)["loops"]["afterwards"]["steps"])
 """
 
 
@@ -131,7 +131,7 @@ def test_an_agent_that_runs_out_of_memory_costs_the_job_nothing(start: Callable[
     resource.prlimit(agent.process.pid, resource.RLIMIT_AS, (held, held))
     job.say("train")
     job.wait_for("trained")
-    assert agent.is_gone_within(20.0), "the limit was none"
+    assert agent.is_gone_within(60), "the limit was none"
     job.say("go on")
     outcome = job.end()
     assert (outcome.status, outcome.stdout) == (0, "20\n"), outcome.stderr
@@ -170,17 +170,16 @@ def counted():  # on a machine that starves the agent events are dropped, and co
     told = obs.snapshot(5.0)
     return told["loops"]["train"]["steps"] + (told["agent"]["events_dropped"] or 0)
 while counted() < turns: assert time.monotonic() < deadline, (counted(), turns)
-loops = obs.snapshot(5.0)["loops"]
+loops = obs.snapshot(60)["loops"]
 print(counted() >= turns >= loops["train"]["steps"], loops["finalizers"]["steps"] > 100, loops["handlers"]["steps"] > 100)
 """
 
 
 @pytest.mark.fault(22)
-@pytest.mark.parametrize("mode", ["process", "inline"])
 def test_scrapes_during_garbage_collection_and_marks_in_finalizers_and_handlers_block_nothing(
-    start: Callable[..., Any], mode: str
+    start: Callable[..., Any],
 ) -> None:
-    job = start(INTERRUPTS, JAXOBS_AGENT=mode, JAXOBS_INTERVAL="0.1")
+    job = start(INTERRUPTS, JAXOBS_INTERVAL="0.1")
     address = job.process.stdout.readline().strip()
     scrapes: list[float] = []
     over = threading.Event()
@@ -201,25 +200,26 @@ def test_scrapes_during_garbage_collection_and_marks_in_finalizers_and_handlers_
         scraper.join()
     outcome = job.end()
     assert (outcome.status, outcome.stdout, outcome.stderr) == (0, "True True True\n", "")
-    assert len(scrapes) > 1  # where the agent is a thread of the job, a pass of the collector holds it too
+    assert len(scrapes) > 1
     assert max(scrapes) < 10.0
 
 
 STARTS = """
 import gc, threading
 import jax, jaxobs
+from jaxobs.plugin.threads import living
 step = jax.jit(lambda x: x + 1)
 def counts():
-    return threading.active_count(), len(os.listdir("/proc/self/fd"))
+    return threading.active_count(), len(living()), len(os.listdir("/proc/self/fd"))
 def resident():
     with open("/proc/self/statm") as file: return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 for turn in range(100):
-    with jaxobs.instrument(agent="inline", interval=0.05, prometheus=False) as obs:
+    with jaxobs.instrument(interval=0.05, prometheus=False) as obs:
         watched = obs.watch(step)
         for _ in obs.steps(range(5)): watched(1.0)
     assert obs.final_snapshot["loops"]["train"]["steps"] == 5
     if turn == 30:
-        time.sleep(1.0)  # the last agent's thread may still be closing
+        time.sleep(1.0)
         gc.collect()
         before, memory = counts(), resident()
 time.sleep(1.0)

@@ -81,7 +81,7 @@ def test_with_an_endpoint_of_any_temper_a_job_ends_within_a_second_and_says_what
         assert int(re.findall(LOST, said[-1])[0]) > 0
         assert all(line.startswith("jaxobs: ") for line in outcome.stderr.splitlines()), outcome.stderr
         assert re.search(rf"otel.*{LOST}", outcome.stdout.replace("\n", " ")), outcome.stdout
-        assert Agent(agents[0]).is_gone_within(20.0)
+        assert Agent(agents[0]).is_gone_within(60)
         extra.append(took - plain)
         if extra[-1] < 1.0:
             return
@@ -98,7 +98,7 @@ step = obs.watch(jax.jit(lambda x: x + 1))
 assert obs.address
 for _ in obs.steps(range(40)):
     step(1.0)
-obs.snapshot(10.0)
+obs.snapshot(60)
 print("training", flush=True)
 for _ in obs.steps(iter(int, 1)):
     step(1.0)
@@ -127,11 +127,11 @@ def test_the_last_summary_of_a_job_that_is_killed_is_left_in_a_file_which_the_lo
     assert outcome.status == -ENDINGS[how]
     file = tmp_path / f"jaxobs-process{job.process.pid}-killed.txt"
     assert f"if the job is killed its last summary is in {file}" in outcome.stderr
-    text = wait_for(file.read_text, str(file), 15)
+    text = wait_for(file.read_text, str(file))
     assert text.startswith("The job ended without a word: it was killed, or ended by os._exit.\n")
     assert "train" in text
     assert file.stat().st_mode & 0o777 == 0o600
-    assert agent.is_gone_within(20.0)
+    assert agent.is_gone_within(60)
 
 
 SNAPSHOTS = """
@@ -142,7 +142,7 @@ for _ in obs.steps(range(5)): pass
 for _ in range(2_000):
     obs.snapshot(0.0005)
 began = time.monotonic()
-print(obs.snapshot(10.0)["loops"]["train"]["steps"], time.monotonic() - began < 4.5)
+print(obs.snapshot(60)["loops"]["train"]["steps"], time.monotonic() - began < 4.5)
 began = time.monotonic()
 obs.shutdown()
 print(time.monotonic() - began < 4.5)

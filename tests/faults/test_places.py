@@ -37,7 +37,7 @@ for _ in obs.steps(range(20)):
 deadline = time.monotonic() + 30
 while (obs.snapshot(5.0)["loops"] or {}).get("train", {}).get("steps") != 20:
     assert time.monotonic() < deadline
-found = obs.snapshot(5.0)
+found = obs.snapshot(60)
 import urllib.request
 assert b'jaxobs_steps_total{loop="train"} 20.0' in urllib.request.urlopen(obs.address).read()
 print([name for name, source in found["sources"].items() if not source["up"] and source["failures"]])
@@ -90,14 +90,14 @@ deadline = time.monotonic() + 30
 steps = 0
 while True:
     for _ in obs.steps(range(200)): steps += 1
-    found = obs.snapshot(5.0)
+    found = obs.snapshot(60)
     if found["sources"] and not found["sources"]["jsonl"]["up"]:
         why = found["sources"]["jsonl"]["reason"]
         break
     assert time.monotonic() < deadline, found["sources"]
 for _ in obs.steps(range(200)): steps += 1
 time.sleep(0.3)
-found = obs.snapshot(5.0)
+found = obs.snapshot(60)
 dropped, up = found["sources"]["jsonl"]["dropped"] > 0, found["sources"]["prometheus"]["up"]
 print(found["loops"]["train"]["steps"] == steps, dropped, up, why)
 """
@@ -124,7 +124,7 @@ import jax
 jax.jit(lambda x: x + 1)(1.0)
 assert obs.address
 for _ in obs.steps(range(5)): pass
-obs.snapshot(10.0)
+obs.snapshot(60)
 print("training", flush=True)
 time.sleep(60)
 """
@@ -161,7 +161,7 @@ def test_links_planted_where_a_job_leaves_files_are_not_followed(
     assert "targets" in address.read_text()
     job.process.kill()
     job.end()
-    assert agent.is_gone_within(20.0)
+    assert agent.is_gone_within(60)
     assert not summary.is_symlink()
     assert summary.read_text().startswith("The job ended without a word")
     assert victim.read_text() == "precious"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,7 +18,7 @@ import jaxobs
 obs = jaxobs.instrument(interval=0.1)
 print(obs.address, flush=True)
 sys.stdin.readline()
-print(obs.snapshot(10.0)["process"]["address"])
+print(obs.snapshot(60)["process"]["address"])
 """
 
 
@@ -45,6 +46,49 @@ def test_where_the_port_is_taken_the_next_one_is_used_and_said_everywhere(
     assert (outcome.status, outcome.stdout) == (0, f"{address}\n")
     assert f"jaxobs: port {port} is taken: metrics are at {address}" in outcome.stderr.splitlines()
     assert f"jaxobs: metrics at {address}" in outcome.stderr
+
+
+SERVES_ITSELF = """
+import socket
+port = int(os.environ["OTEL_EXPORTER_PROMETHEUS_PORT"])
+exec(os.environ.get("BEFORE", ""))
+import jaxobs
+obs = jaxobs.instrument()
+address = obs.address
+if "BEFORE" not in os.environ or "import opentelemetry" in os.environ["BEFORE"]:
+    own = socket.create_server(("", port))
+print(address)
+"""
+
+
+@pytest.mark.fault(63)
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"OTEL_METRICS_EXPORTER": "otlp,prometheus"},
+        {"JAXOBS_METRICS_PORT": "0"},
+        {"BEFORE": "import opentelemetry.exporter.prometheus"},
+        {"BEFORE": "import prometheus_client; prometheus_client.start_http_server(port)"},
+    ],
+    ids=["the variable names it", "ours is chosen", "its exporter is loaded", "its server is there"],
+)
+def test_a_job_that_serves_prometheus_itself_gets_the_port_of_opentelemetrys_variables(
+    run: Callable[..., Any], path_with: Callable[..., str], tmp_path: Path, job: dict[str, str]
+) -> None:
+    exporter = tmp_path / "opentelemetry" / "exporter" / "prometheus"
+    exporter.mkdir(parents=True)
+    (exporter / "__init__.py").touch()  # what its name stands for is installed nowhere here
+    with socket.create_server(("", 0)) as free:
+        port = free.getsockname()[1]
+    outcome = run(
+        SERVES_ITSELF,
+        observed=False,
+        OTEL_EXPORTER_PROMETHEUS_PORT=str(port),
+        PYTHONPATH=path_with(tmp_path),
+        **job,
+    )
+    assert outcome.status == 0, outcome.stderr
+    assert urlsplit(outcome.stdout.strip()).port not in {None, port}
 
 
 @pytest.mark.fault(49)

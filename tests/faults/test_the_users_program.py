@@ -66,7 +66,7 @@ for turn in steps([hows[0]] * 12, **({} if not OBSERVED else {"examples": 2})):
 time.sleep(1.5)  # turns of our threads
 print(json.dumps(asked))
 if OBSERVED:
-    found = obs.snapshot(10.0)
+    found = obs.snapshot(60)
     assert found["loops"]["train"]["steps"] == 12, found["loops"]
     assert all(source["up"] is not False for source in found["sources"].values() if source["kind"] == "probe")
 """
@@ -148,9 +148,9 @@ told(lambda: asyncio.run(cancelled()))
 told(lambda: in_a_step(lambda: sys.exit(7)))
 told(lambda: sound(1.0, 2.0))
 if OBSERVED:
-    found = obs.snapshot(10.0)["loops"]["train"]
+    found = obs.snapshot(60)["loops"]["train"]
     print("counted", found["failed_steps"], found["steps"] > 5, file=sys.stderr)
-    sources = obs.snapshot(10.0)["sources"].items()
+    sources = obs.snapshot(60)["sources"].items()
     print([name for name, source in sources if not source["up"] and source["failures"]], file=sys.stderr)
 sys.exit(4)
 """
@@ -193,7 +193,7 @@ deadline = time.monotonic() + 20
 while "after" not in obs.snapshot(5.0)["functions"]: assert time.monotonic() < deadline
 text = urllib.request.urlopen(obs.address).read().decode()
 print([line for line in text.splitlines() if line.startswith("jaxobs_listener_restored_total ")])
-print(obs.snapshot(5.0)["functions"]["after"]["compilations"], len(heard) > 0)
+print(obs.snapshot(60)["functions"]["after"]["compilations"], len(heard) > 0)
 """
 
 

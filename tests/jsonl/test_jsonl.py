@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -264,13 +263,3 @@ def test_the_file_of_a_killed_process_is_read_line_by_line(tmp_path: Path) -> No
     content = only_file(tmp_path).read_bytes()
     whole = content[: content.rindex(b"\n") + 1]
     assert len([json.loads(line) for line in whole.splitlines()]) >= 1 + 3 * 50
-
-
-def test_ten_thousand_events_take_well_under_a_turn(tmp_path: Path) -> None:
-    exporter = JsonLinesExporter()
-    exporter.start(SilentAgent({"jsonl_directory": str(tmp_path)}))
-    events = batch(*[measured()] * 10_000)
-    started = time.monotonic()
-    exporter.export(events)
-    assert time.monotonic() - started < 1.0  # the agent's default interval
-    exporter.stop(1.0)

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
-import pytest
+import logging
 
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from jaxobs_plugins.otel.connection import Connection
 from jaxobs_plugins.otel.environment import DEFAULT_TIMEOUT, destination, positive_number, sending
 
 HERE = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318/"}
@@ -94,9 +98,17 @@ def test_requests_are_made_as_the_variables_say(
 @pytest.mark.parametrize(
     ("variable", "value", "says"),
     [
-        ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon", "'soon' is no positive number of seconds; 10 is used"),
-        ("OTEL_EXPORTER_OTLP_TIMEOUT", "-1", "'-1' is no positive number"),
-        ("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd", "'zstd' is none of none, gzip, deflate; none is used"),
+        (
+            "OTEL_EXPORTER_OTLP_TIMEOUT",
+            "soon",
+            "OTEL_EXPORTER_OTLP_TIMEOUT is no positive number of seconds; 10 is used",
+        ),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "-1", "TIMEOUT is no positive number"),
+        (
+            "OTEL_EXPORTER_OTLP_COMPRESSION",
+            "zstd",
+            "COMPRESSION is none of none, gzip, deflate; none is used",
+        ),
     ],
 )
 def test_what_cannot_be_used_of_a_request_is_said_and_left_out(variable: str, value: str, says: str) -> None:
@@ -105,3 +117,54 @@ def test_what_cannot_be_used_of_a_request_is_said_and_left_out(variable: str, va
     assert (found.timeout, found.compression) == (DEFAULT_TIMEOUT, "none")
     (line,) = reported
     assert says in line
+
+
+def test_headers_are_read_as_the_specification_has_them() -> None:
+    reported: list[str] = []
+    text = "authorization=Bearer%20abc==, X-Team = a b ,,empty"
+    found = sending("traces", {**HERE, "OTEL_EXPORTER_OTLP_HEADERS": text}, reported.append)
+    assert (found.headers["authorization"], found.headers["x-team"]) == ("Bearer abc==", "a b")
+    assert reported == [
+        "entry 3 of OTEL_EXPORTER_OTLP_HEADERS is no `name=value` of a header; it is not sent"
+    ]
+
+
+SECRET = "s3cr3t"
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"OTEL_EXPORTER_OTLP_HEADERS": f"Authorization: Bearer {SECRET}"},
+        {"OTEL_EXPORTER_OTLP_HEADERS": f"x-api-key={SECRET}%0d%0aevil: 1"},
+        {"OTEL_EXPORTER_OTLP_HEADERS": f"x-api-key=\u2028{SECRET}, {SECRET}"},
+        {"OTEL_EXPORTER_OTLP_HEADERS": f"x-api-key={SECRET}", "OTEL_EXPORTER_OTLP_TIMEOUT": SECRET},
+        {"OTEL_EXPORTER_OTLP_COMPRESSION": SECRET, "OTEL_BSP_SCHEDULE_DELAY": SECRET},
+        {"OTEL_EXPORTER_OTLP_PROTOCOL": SECRET},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://user:{SECRET}@[::1"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://user:1/{SECRET}@127.0.0.1:1"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://user:{SECRET}@127.0.0.1:1/?key={SECRET}"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://user:{SECRET}@no host:1"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{SECRET}@*.invalid"},
+        {"HTTP_PROXY": f"http://user:{SECRET}@127.0.0.1:1"},
+        {"HTTP_PROXY": f"http://user:{SECRET}@[bad"},
+        {"HTTP_PROXY": f"nonsense://user:{SECRET}@"},
+    ],
+)
+def test_no_secret_is_in_what_is_said(
+    variables: dict[str, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nor in what the libraries below log, as the SDK does with a header that it cannot read."""
+    caplog.set_level(logging.INFO)
+    variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"} | variables
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    said: list[str] = []
+    found = destination("traces", variables)
+    said += [found.problem, str(found.endpoint)]
+    positive_number("OTEL_BSP_SCHEDULE_DELAY", 5, variables, said.append)
+    if found.endpoint is not None:
+        connection = Connection(sending("traces", variables, said.append), lambda answer: 0)
+        said.append(connection.post(ExportTraceServiceRequest(), None).reason)
+        connection.close()
+    assert SECRET not in "".join([*said, caplog.text])

@@ -5,10 +5,10 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from jaxobs.model.clock import now
 from jaxobs.model.device_readings import DeviceReading
@@ -86,7 +86,7 @@ COLLECTORS: dict[str, tuple[dict[str, Any], str]] = {
     "metrics that are none": ({"metrics": [VALUE]}, r"Wrong.metrics is not a tuple of Metric but \[Metric"),
     "settings that are no model": (
         {"settings": {"limit": 3}},
-        r"Wrong.settings is not an instance of a pydantic model but \{'limit': 3\} .* declare a class derived from",
+        r"Wrong.settings, \{'limit': 3\} \(of type dict\): declare a frozen dataclass with a default for every field",
     ),
     "a remark that is none": (
         {"check": lambda _, settings: ["all is well"]},
@@ -128,11 +128,12 @@ def test_a_plugin_without_the_base_class_is_told_which_one() -> None:
 
 
 def test_a_setting_without_a_default_is_named() -> None:
-    class Needy(BaseModel):
+    @dataclass(frozen=True)
+    class Needy:
         limit: int
 
     wrong = type("Wrong", (Sound,), {"settings": Needy(limit=3)})
-    with pytest.raises(AssertionError, match=r"Wrong.settings: limit has no default"):
+    with pytest.raises(AssertionError, match=r"Wrong.settings, .*: limit has no default"):
         check_collector(wrong())
 
 

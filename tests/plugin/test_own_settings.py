@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jaxobs.cli.checks.plugins import unknown_settings as unknown_of_plugins
-from jaxobs.config import Settings, unknown_settings
+from jaxobs.config import SETTINGS, unknown_settings
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, Found, discover
 from jaxobs.plugin.settings import unknown_variables
 from jaxobs.testing import check_collector, check_exporter, check_probe
@@ -61,9 +61,9 @@ def test_a_setting_is_read_from_the_variable_of_the_plugin(
             "example",
             "JAXOBS_EXAMPLE_SPAN_GENERATION",
             "3",
-            "='3': Input should be less than or equal to 2 (collections of",
+            "='3': must be a whole number from 0 to 2 (collections of",
         ),
-        ("example", "JAXOBS_EXAMPLE_SPAN_GENERATION", "old", "='old': Input should be a valid integer"),
+        ("example", "JAXOBS_EXAMPLE_SPAN_GENERATION", "old", "='old': must be a whole number from 0 to 2"),
         ("example_disk", "JAXOBS_EXAMPLE_DISK_DIRECTORY", "data", "='data' is no absolute path"),
     ],
 )
@@ -82,12 +82,12 @@ def test_a_variable_that_means_nothing_is_told_with_what_was_meant(installed: An
         "JAXOBS_EXAMPLE_SPAN_GENERATION": "1", "JAXOBS_EXAMPLE_SPAN_GENERATIONS": "1", "JAXOBS_EXAMPLE_REPORT_FILE": "/a",
         "JAXOBS_EXAMPLE_REPORT_COLOUR": "red", "JAXOBS_INTERVAL": "1", "JAXOBS_INTERVALL": "1",
     }  # fmt: skip
-    assert unknown_variables(declared, environment, Settings.model_fields) == [
+    assert unknown_variables(declared, environment, SETTINGS) == [
         "unknown setting JAXOBS_EXAMPLE_REPORT_COLOUR",
         "unknown setting JAXOBS_EXAMPLE_SPAN_GENERATIONS (did you mean JAXOBS_EXAMPLE_SPAN_GENERATION?)",
     ]
     found = [installed(name) for name in GROUPS]
     # As `jaxobs check` tells it.
-    assert len(unknown_of_plugins(found, environment, Settings.model_fields)) == 2
+    assert len(unknown_of_plugins(found, environment, SETTINGS)) == 2
     # What is the plugins' is left to them, and nothing else is.
     assert unknown_settings(environment).keys() == {"JAXOBS_INTERVALL"}

@@ -22,7 +22,7 @@ class Observed:
 
     def __init__(self, **settings: Any) -> None:
         self.log: list[str] = []
-        plain = Settings(**settings).model_dump(mode="json") | {"rank_on_host": 0, "in_kubernetes": False}
+        plain = Settings(**settings).to_dict() | {"rank_on_host": 0, "in_kubernetes": False}
         self.side = ProbeSide(plain, Agents(_no_agent, dict, lambda kind, body: None), self.log.append)
         self.events: list[Any] = []
 

@@ -36,4 +36,3 @@ def test_an_agent_that_ends_while_its_state_is_read_is_not_stopped(monkeypatch: 
         assert not agent.is_stopped()
     finally:
         child.kill()
-        agent.forget()

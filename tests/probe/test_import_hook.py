@@ -117,7 +117,7 @@ def test_an_action_that_raises_is_logged_and_the_import_goes_on(
     with caplog.at_level(logging.WARNING, logger="jaxobs"):
         assert importlib.import_module(name).value == 3
     assert seen == [3]
-    assert caplog.messages == [f"jaxobs: cannot observe {name}: RuntimeError: no luck"]
+    assert caplog.messages == [f"jaxobs: cannot observe {name}: RuntimeError('no luck')"]
 
 
 def test_a_failed_import_raises_as_ever_and_the_next_one_counts(make_module: MakeModule) -> None:

@@ -171,19 +171,13 @@ def test_what_jax_does_not_compile_again_is_no_recompile(name: str, told: dict[s
         "not_again_by_closures_that_live_side_by_side",
         "not_again_by_the_methods_of_two_objects",
         "not_again_by_passes_of_a_gradient",
+        "not_again_by_a_gradient_of_a_gradient",
         "not_again_by_transformations_of_transformations",
     ],
 )
 def test_programs_that_live_side_by_side_are_no_recompiles(name: str, told: dict[str, Any]) -> None:
     assert len(told[name]) > 1
     assert {cause for _, cause, _ in told[name][1:]} == {None}
-
-
-def test_a_gradient_of_a_gradient_is_no_recompile_of_a_known_cause(told: dict[str, Any]) -> None:
-    """JAX 0.8 names two of its four passes alike: one of them is told as compiled again there, for no known cause."""
-    causes = [cause for _, cause, _ in told["not_again_by_a_gradient_of_a_gradient"][1:]]
-    assert len(causes) > 1
-    assert [cause for cause in causes if cause] == (["other"] if jax.__version_info__[:2] == (0, 8) else [])
 
 
 def test_that_a_closure_may_be_another_one_is_said_where_that_is_not_told_apart(told: dict[str, Any]) -> None:

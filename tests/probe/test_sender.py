@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from jaxobs.flow import wire
+from jaxobs.flow.descriptor import Descriptor
 from jaxobs.flow.ring import Ring
 from jaxobs.model.events import Event, FunctionWatched, LoopDeclared, ProbeReported, Recorded
 from jaxobs.probe.transport.agent_process import AgentProcess
@@ -22,17 +23,20 @@ class Played:
         self.pipe = pipe
         self._frames = wire.Frames()
 
-    def read(self) -> list[list[Any]]:
-        """The frames of events that are there now."""
+    def frames(self) -> list[tuple[bytes, Any]]:
+        """The frames that are there now."""
         self.pipe.setblocking(False)
-        found: list[list[Any]] = []
+        found: list[tuple[bytes, Any]] = []
         while True:
             try:
                 piece = self.pipe.recv(1 << 20)
             except BlockingIOError:
                 return found
-            for kind, body in self._frames.feed(piece):
-                found += [list(wire.events_of(body))] if kind == wire.EVENTS else []
+            found += self._frames.feed(piece)
+
+    def read(self) -> list[list[Any]]:
+        """The frames of events that are there now."""
+        return [list(wire.events_of(body)) for kind, body in self.frames() if kind == wire.EVENTS]
 
     def folded(self, frames: int) -> None:
         self.pipe.sendall(wire.frame(wire.FOLDED, frames))
@@ -54,7 +58,7 @@ class Sending:
     def _connect(self) -> Any:
         ours, theirs = socket.socketpair()
         self.agents.append(Played(theirs))
-        return ours, AgentProcess()
+        return Descriptor(ours), AgentProcess()
 
     def flush(self) -> None:
         """A turn sends what is in the ring and a report."""
@@ -138,3 +142,24 @@ def test_a_frame_that_no_pipe_took_is_counted(sending: Sending) -> None:
     sending.agents[0].pipe.close()
     sending.hear()
     assert sending.sender._unfolded.lost == 50_000 - left
+
+
+def test_a_request_during_a_flush_is_sent_after_what_was_emitted_before_it(
+    sending: Sending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drain = sending.ring.drain
+
+    def drain_while_the_job_goes_on(most: int) -> list[Any]:
+        taken = drain(most)
+        monkeypatch.undo()
+        sending.record(1)
+        sending.sender.request(7, 60.0)
+        return taken
+
+    sending.record(1)
+    monkeypatch.setattr(sending.ring, "drain", drain_while_the_job_goes_on)
+    sending.flush()
+    sending.flush()
+    assert [kind for kind, _ in sending.agents[0].frames()] == [
+        wire.HELLO, *[wire.EVENTS] * 4, wire.REQUEST
+    ]  # fmt: skip

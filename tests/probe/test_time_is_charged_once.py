@@ -88,7 +88,7 @@ PROGRAMS = st.recursive(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(PROGRAMS, max_size=6))
 def test_every_nanosecond_inside_a_mark_is_charged_exactly_once(programs: list[Any]) -> None:
     """Loops take what is theirs, phases what is theirs (a checkpoint in a step: the step), however they are nested."""

@@ -39,7 +39,7 @@ def test_a_fault_of_the_profiler_is_its_last(
     original = observed.probe._windows._recorder._session_type
     monkeypatch.setattr(recorder, "record", broken)
     assert observed.ask(0.1).reason == "RuntimeError: CUPTI_ERROR_INVALID_PARAMETER"
-    wait_for(lambda: observed.job.off, "the probe to be switched off", 10)
+    wait_for(lambda: observed.job.off, "the probe to be switched off")
     assert observed.job.off == "RuntimeError: CUPTI_ERROR_INVALID_PARAMETER"
     assert [window.outcome for window in observed.windows()] == ["failed"]
     assert profiler_module().ProfilerSession is original
@@ -57,7 +57,7 @@ def test_a_stop_that_takes_too_long_is_a_fault_too(
     observed.probe.sample()
     (window,) = observed.wait_for(1)
     assert window.outcome == "read"
-    wait_for(lambda: observed.job.off, "the probe to be switched off", 10)
+    wait_for(lambda: observed.job.off, "the probe to be switched off")
     assert "stop() of a window" in observed.job.off
 
 

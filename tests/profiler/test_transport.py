@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 from jaxobs.flow import wire
+from jaxobs.flow.descriptor import Descriptor
 from jaxobs.flow.ring import Ring
 from jaxobs.model.events import LoopEnded, ProfileWindow
 from jaxobs.probe.transport.agent_process import AgentProcess
@@ -16,7 +17,8 @@ from jaxobs.probe.transport.sender import Agents, Sender
 
 
 def test_a_large_trace_reaches_an_agent_that_reads_slowly() -> None:
-    ours, theirs = socket.socketpair()
+    end, theirs = socket.socketpair()
+    ours = Descriptor(end)
     ring = Ring(100)
     sender = Sender(
         ring,

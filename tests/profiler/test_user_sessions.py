@@ -13,6 +13,10 @@ import pytest
 from jaxobs.jax_compat.profiler import profiler_module
 from jaxobs.trace import read_trace
 
+takes_into_memory = pytest.mark.skipif(
+    not hasattr(jax.profiler, "ProfileSession"), reason="sessions of this JAX write their traces themselves"
+)
+
 
 def traces(directory: Path) -> list[Path]:
     return sorted(directory.rglob("*.xplane.pb"))
@@ -148,6 +152,34 @@ def test_a_session_made_by_hand_is_one_for_isinstance_and_its_bytes_are_read(
     xspace = session.stop()
     (window,) = observed.wait_for(1)
     assert (window.kind, window.outcome, window.xspace) == ("user", "read", xspace)
+
+
+@takes_into_memory
+def test_a_trace_that_stays_in_memory_is_the_users_alone(observed: Any, train: Any, tmp_path: Path) -> None:
+    train(observed)
+    with vars(jax.profiler)["ProfileSession"]() as session:  # older versions have no type for it
+        time.sleep(0.01)
+    assert list(session.profile_data.planes)
+    (window,) = observed.wait_for(1)
+    assert (window.kind, window.outcome, window.xspace) == ("user", "failed", None)
+    assert "neither written to a directory nor returned" in window.reason
+    session.export_profile_data(tmp_path)  # whenever they like, if at all
+    assert len(traces(tmp_path)) == 1
+    assert observed.ask(0.03).outcome in ("read", "empty")
+    assert [window.kind for window in observed.windows()] == ["user", "requested"]
+
+
+@takes_into_memory
+def test_a_trace_that_cannot_be_written_is_an_error_of_the_users_and_told_of(
+    observed: Any, train: Any, tmp_path: Path
+) -> None:
+    train(observed)
+    (tmp_path / "file").touch()
+    with pytest.raises(Exception, match="file"), jax.profiler.trace(tmp_path / "file" / "below"):
+        time.sleep(0.01)
+    (window,) = observed.wait_for(1)
+    assert (window.outcome, window.xspace) == ("failed", None)
+    assert observed.ask(0.03).outcome in ("read", "empty")
 
 
 def test_a_session_that_is_dropped_is_over(observed: Any, train: Any) -> None:

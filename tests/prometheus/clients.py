@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from jaxobs.model.metrics import Family, Metric
-from jaxobs_plugins.prometheus.credentials.credentials import Credentials
+from jaxobs_plugins.prometheus.credentials import Credentials
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -31,7 +31,6 @@ def is_closed(client: socket.socket, seconds: float) -> bool:
 
 
 def read_credentials(settings: dict[str, Any]) -> Credentials:
-    credentials = Credentials(settings)
-    credentials.token.refresh()
-    credentials.certificate.refresh()
+    credentials = Credentials(settings, lambda _: None)
+    credentials.read()
     return credentials

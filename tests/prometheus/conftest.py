@@ -14,7 +14,7 @@ from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric
 from jaxobs.model.metrics_address import Address
 from jaxobs.testing import FakeAgent
 from jaxobs_plugins.prometheus.address import listen
-from jaxobs_plugins.prometheus.credentials.credentials import Token
+from jaxobs_plugins.prometheus.credentials import Token
 from jaxobs_plugins.prometheus.pages.metrics import MetricsPage
 from jaxobs_plugins.prometheus.routes import answer
 from jaxobs_plugins.prometheus.server.connection import Limits
@@ -38,12 +38,12 @@ class Running:
     """What a client trusts, where TLS is spoken."""
 
     def get(
-        self, path: str = "/metrics", method: str = "GET", **headers: str
+        self, path: str = "/metrics", method: str = "GET", host: str = "127.0.0.1", **headers: str
     ) -> tuple[int, dict[str, str], bytes]:
         connection = (
-            http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+            http.client.HTTPConnection(host, self.port, timeout=10)
             if self.trusted is None
-            else http.client.HTTPSConnection("127.0.0.1", self.port, timeout=10, context=self.trusted)
+            else http.client.HTTPSConnection(host, self.port, timeout=10, context=self.trusted)
         )
         try:
             connection.request(
@@ -121,9 +121,8 @@ def families() -> tuple[Family, ...]:
     )
 
 
-@pytest.fixture
-def serve() -> Iterator[Callable[..., Running]]:
-    """Starts a server of given families on a free port, and stops it after the test."""
+def _serving() -> Iterator[Callable[..., Running]]:
+    """A function that starts a server of given families on a free port; all are stopped in the end."""
     running: list[Running] = []
 
     def start(
@@ -148,3 +147,7 @@ def serve() -> Iterator[Callable[..., Running]]:
     yield start
     for each in running:
         each.server.stop(5)
+
+
+serve = pytest.fixture(_serving, name="serve")
+module_serve = pytest.fixture(_serving, scope="module", name="module_serve")

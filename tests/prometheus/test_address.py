@@ -1,6 +1,7 @@
 import contextlib
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from jaxobs.model.metrics_address import Address, AddressError, wanted_address
 from jaxobs_plugins.prometheus.address import listen
 
 HOST, PORT = "OTEL_EXPORTER_PROMETHEUS_HOST", "OTEL_EXPORTER_PROMETHEUS_PORT"
+EXPORTER = "OTEL_METRICS_EXPORTER"
 
 
 @pytest.fixture
@@ -32,20 +34,40 @@ def taken() -> Iterator[int]:
 def test_the_address_follows_the_variables_and_the_rank(
     environment: dict[str, str], rank: int, wanted: Address
 ) -> None:
-    assert wanted_address(environment, rank) == wanted
+    assert wanted_address({"rank_on_host": rank}, environment) == wanted
+
+
+@pytest.mark.parametrize(
+    ("settings", "environment", "wanted"),
+    [
+        ({"metrics_port": 8000}, {PORT: "9000"}, Address("localhost", 8000)),
+        ({"metrics_port": 8000, "rank_on_host": 2}, {EXPORTER: "prometheus"}, Address("localhost", 8002)),
+        ({"metrics_port": 0, "rank_on_host": 2}, {PORT: "9000"}, Address("localhost", 0)),
+        ({"metrics_host": "[::1]"}, {HOST: "0.0.0.0", PORT: "9000"}, Address("::1", 9000)),
+        ({}, {EXPORTER: "prometheus"}, Address("localhost", 9465)),
+        ({"rank_on_host": 1}, {EXPORTER: "otlp, Prometheus", PORT: "9000"}, Address("localhost", 9002)),
+        ({"job_serves_prometheus": True}, {PORT: "9000"}, Address("localhost", 9001)),
+        ({"job_serves_prometheus": True}, {PORT: "0"}, Address("localhost", 0)),
+        ({}, {EXPORTER: "prometheus_remote,none"}, Address("localhost", 9464)),
+    ],
+)
+def test_settings_choose_before_the_variables_whose_port_may_be_the_jobs_own(
+    settings: dict[str, Any], environment: dict[str, str], wanted: Address
+) -> None:
+    assert wanted_address(settings, environment) == wanted
 
 
 @given(st.text(max_size=8).filter(lambda text: text.strip() and not text.strip().isdigit()))
 def test_what_is_no_port_is_named_in_one_line(text: str) -> None:
     with pytest.raises(AddressError, match=PORT) as raised:
-        wanted_address({PORT: text}, 0)
+        wanted_address({}, {PORT: text})
     assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("text", ["-1", "65536", "9" * 5000, "٣", "9464.0"])
 def test_a_number_that_is_no_port_is_refused(text: str) -> None:
     with pytest.raises(AddressError, match="from 0 to 65535"):
-        wanted_address({PORT: text}, 0)
+        wanted_address({}, {PORT: text})
 
 
 def test_a_taken_port_moves_to_the_next_free_one(taken: int) -> None:
@@ -68,7 +90,7 @@ def test_ranks_that_start_at_once_get_ports_of_their_own() -> None:
 
 
 def test_in_kubernetes_a_taken_port_is_an_error_that_says_what_to_do(taken: int) -> None:
-    with pytest.raises(AddressError, match=rf"localhost:{taken}: the port is taken.*{PORT}"):
+    with pytest.raises(AddressError, match=rf"localhost:{taken}: the port is taken.*JAXOBS_METRICS_PORT"):
         listen(Address("localhost", taken), may_move=False)
 
 

@@ -8,13 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jaxobs_plugins.prometheus import PrometheusExporter
-from jaxobs_plugins.prometheus.credentials import followed as followed_credentials
-from jaxobs_plugins.prometheus.credentials.certificate import SOON_SECONDS, Validity, server_context, validity
-from jaxobs_plugins.prometheus.credentials.followed import FollowedCredentials
+from jaxobs_plugins.prometheus import credentials as credentials_module
+from jaxobs_plugins.prometheus.credentials import Credentials, certificate_problem, server_context, validity
 
 DAY = 86_400.0
 Make = Callable[..., Path]
@@ -61,8 +58,12 @@ def make(tmp_path: Path, certificates: Any) -> Make:
     return make
 
 
-def validity_of(file: Path, key: Path | None = None) -> Validity:
-    return validity(server_context(str(file), str(key) if key else None), file.read_text())
+def validity_of(file: Path, key: Path | None = None) -> tuple[float, float]:
+    return validity(server_context(file, key), file.read_text())
+
+
+def problem_of(file: Path, now: float) -> str | None:
+    return certificate_problem(server_context(file), file.read_text(), now)
 
 
 @pytest.mark.parametrize("key", [(), ("rsa:2048",)], ids=["P-256", "RSA"])
@@ -75,7 +76,7 @@ def test_its_dates_are_known_whether_it_is_valid_or_not(
     make: Make, begins: float, ends: float, key: tuple[str, ...]
 ) -> None:
     now = int(time.time())
-    assert validity_of(make(now + begins, now + ends, *key)) == Validity(now + begins, now + ends)
+    assert validity_of(make(now + begins, now + ends, *key)) == (now + begins, now + ends)
 
 
 def test_of_a_chain_the_first_certificate_counts(make: Make, certificates: Any, tmp_path: Path) -> None:
@@ -84,45 +85,43 @@ def test_of_a_chain_the_first_certificate_counts(make: Make, certificates: Any, 
     chain = tmp_path / "chain.pem"
     chain.write_bytes(b"".join(file.read_bytes() for file in (certificates.leaf, long_gone)))
     assert validity_of(chain, certificates.key) == validity_of(certificates.leaf, certificates.key)
-    assert validity_of(chain, certificates.key).ends > now
+    assert validity_of(chain, certificates.key)[1] > now
 
 
 def test_through_tls_1_2_too(certificates: Any) -> None:
-    context = server_context(str(certificates.leaf), str(certificates.key))
+    context = server_context(certificates.leaf, certificates.key)
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     text = certificates.leaf.read_text()
     assert validity(context, text) == validity_of(certificates.leaf, certificates.key)
-    assert validity(context, text).ends > time.time()
 
 
 def test_where_it_cannot_be_found_out_the_reason_is_said(make: Make, certificates: Any) -> None:
     now = time.time()
     for_clients = make(now - DAY, now + 30 * DAY, extensions="extendedKeyUsage = clientAuth\n")
-    problem = validity_of(for_clients).problem(now)
+    problem = problem_of(for_clients, now)
     assert problem is not None
     assert problem.startswith("when it expires could not be found out: OpenSSL does not verify it: ")
-    context = server_context(str(certificates.leaf), str(certificates.key))
+    context = server_context(certificates.leaf, certificates.key)
     for text in ("", "-----BEGIN CERTIFICATE-----", certificates.other.read_text()):
-        problem = validity(context, text).problem(now)
+        problem = certificate_problem(context, text, now)
         assert problem is not None
         assert problem.startswith("when it expires could not be found out: ")
         assert "\n" not in problem
 
 
-@given(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9), st.floats(-1e9, 1e9))
-def test_a_problem_is_said_exactly_where_there_is_one(begins: float, ends: float, now: float) -> None:
-    problem = Validity(begins, ends).problem(now)
-    assert (problem is None) is (begins <= now < ends and ends - now >= SOON_SECONDS)
-
-
-def test_the_line_says_when(make: Make) -> None:
-    assert Validity(0, 10 * DAY).problem(3 * DAY) == "it expires on 1970-01-11 00:00 UTC, in 7.0 days"
-    assert Validity(0, 10 * DAY).problem(11 * DAY) == (
-        "it expired on 1970-01-11 00:00 UTC, and clients refuse it"
-    )
-    assert Validity(10 * DAY, 20 * DAY).problem(0) == (
-        "it is not valid before 1970-01-11 00:00 UTC, and clients refuse it until then"
-    )
+@pytest.mark.parametrize(
+    ("now", "problem"),
+    [
+        (-3, "it is not valid before 2001-09-09 01:46 UTC, and clients refuse it until then"),
+        (0, None),
+        (85, None),
+        (86.5, "it expires on 2001-12-18 01:46 UTC, in 13.5 days"),
+        (100, "it expired on 2001-12-18 01:46 UTC, and clients refuse it"),
+    ],
+)
+def test_a_problem_is_said_exactly_where_there_is_one(make: Make, now: float, problem: str | None) -> None:
+    file = make(1e9, 1e9 + 100 * DAY)
+    assert problem_of(file, 1e9 + now * DAY) == problem
 
 
 def test_it_is_said_at_the_start_and_then_now_and_again(
@@ -130,24 +129,22 @@ def test_it_is_said_at_the_start_and_then_now_and_again(
 ) -> None:
     file = make(time.time() - DAY, time.time() + 3 * DAY)
     lines: list[str] = []
-    credentials = FollowedCredentials({"metrics_tls_certificate": file}, lines.append)
-    credentials.read_first()
+    credentials = Credentials({"metrics_tls_certificate": file}, lines.append)
     for _ in range(3):
-        credentials.follow()
+        credentials.read()
     assert len(lines) == 1
     assert lines[0].startswith(f"metrics_tls_certificate: {file}: it expires on ")
     assert "in 3.0 days; a new one in its place" in lines[0]
-    monkeypatch.setattr(followed_credentials, "REMINDER_SECONDS", 0.0)
-    credentials.follow()
-    assert len(lines) == 2
-    file.write_bytes(certificates.leaf.read_bytes() + certificates.key.read_bytes())
-    credentials.follow()
-    credentials.follow()
+    monkeypatch.setattr(credentials_module, "REMINDER_SECONDS", 0.0)
+    credentials.read()
     assert len(lines) == 2
     monkeypatch.undo()
+    file.write_bytes(certificates.leaf.read_bytes() + certificates.key.read_bytes())
+    credentials.read()
+    assert len(lines) == 2
     make(time.time() - 2 * DAY, time.time() - DAY)  # another one in the same file
-    credentials.follow()
-    credentials.follow()
+    credentials.read()
+    credentials.read()
     assert len(lines) == 3
     assert "it expired on" in lines[2]
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs_plugins.prometheus.server.conversation import HEAD_BYTES, Conversation
+from jaxobs_plugins.prometheus.server.conversation import MAX_HEAD_BYTES, Conversation
 from jaxobs_plugins.prometheus.server.messages import BadRequestError, Request, Response
 
 HOST = b"\r\nHost: localhost"
@@ -87,9 +87,14 @@ def test_a_connection_ends_where_the_client_says_so_or_sends_a_body(
         b"GET / HTTP/1.1\r\nno colon" + HOST,
         b"GET / HTTP/1.1\r\nname : a" + HOST,
         b"GET / HTTP/1.1\r\na: b\0c" + HOST,
+        b"GET / HTTP/1.1\r\na:" + b" " * 10_000 + b"\x0b" + HOST,
+        b"GET / HTTP/1.1\r\na: b\r\n c: d" + HOST,
         b"GET http://[ HTTP/1.1" + HOST,
+        b"GET http:///metrics HTTP/1.1" + HOST,
         b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2" + HOST,
+        b"POST / HTTP/1.1\r\nContent-Length: " + b"9" * 5_000 + HOST,
         b"POST / HTTP/1.1\r\nTransfer-Encoding: gzip" + HOST,
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 0" + HOST,
     ],
 )
 def test_what_is_no_request_is_refused_in_one_line(head: bytes) -> None:
@@ -128,7 +133,7 @@ def test_a_line_feed_in_what_follows_the_head_is_not_looked_at() -> None:
 def test_a_head_that_does_not_end_is_refused_before_it_fills_the_memory() -> None:
     conversation = Conversation()
     with pytest.raises(BadRequestError, match="too long"):  # noqa: PT012  # it is told where it becomes too long
-        for _ in range(HEAD_BYTES):
+        for _ in range(MAX_HEAD_BYTES):
             conversation.receive(b"GET / HTTP/1.1\r\nX: " + b"x" * 100)
             assert conversation.next_request() is None
 
@@ -141,7 +146,7 @@ def test_any_bytes_are_requests_or_refused_and_can_be_answered(sent: bytes, at_o
         try:
             while (request := conversation.next_request()) is not None:
                 assert "?" not in request.path
-                assert conversation.answer(OK, request.method)
+                assert conversation.answer(OK)
                 if not conversation.goes_on():
                     return
         except BadRequestError:
@@ -174,6 +179,6 @@ def test_an_answer_says_its_length_and_carries_the_body_but_to_head() -> None:
     conversation.receive(REQUEST.replace(b"GET", b"HEAD"))
     request = conversation.next_request()
     assert request is not None
-    [head] = conversation.answer(OK, request.method)
+    [head] = conversation.answer(OK)
     assert b"Content-Length: 5\r\n" in head
     assert conversation.goes_on()

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from jaxobs.model.metrics import Family
 from jaxobs_plugins.prometheus import PrometheusExporter
-from jaxobs_plugins.prometheus.credentials.credentials import Credentials, Token
-from jaxobs_plugins.prometheus.credentials.files import CredentialsError
+from jaxobs_plugins.prometheus.credentials import Credentials, CredentialsError, Token
 from jaxobs_plugins.prometheus.pages.render import TEXT, render
 from tests.prometheus.clients import read_credentials
+from tests.waiting import wait_for
 
 SECRET = "0af7651916cd43dd8448eb211c80319c"
 
@@ -24,6 +24,11 @@ def token_file(tmp_path: Path) -> Path:
     path = tmp_path / "token"
     path.write_text(SECRET + "\n")  # as `openssl rand -hex 16 >token` leaves it
     return path
+
+
+def admits(credentials: Credentials, secret: str) -> bool:
+    assert credentials.token is not None
+    return credentials.token.admits(f"Bearer {secret}")
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/", "/-/healthy", "/profile", "/nowhere"])
@@ -108,20 +113,6 @@ def test_what_cannot_be_used_is_named_and_nothing_is_served(
         exporter.stop(1)
 
 
-def test_before_they_are_read_there_is_no_token_rather_than_none_needed(
-    token_file: Path, certificates: Any
-) -> None:
-    credentials = Credentials(
-        {"metrics_token_file": token_file, "metrics_tls_certificate": certificates.leaf}
-    )
-    with pytest.raises(CredentialsError, match=r"metrics_token_file: .* has not been read yet"):
-        _ = credentials.token.value
-    with pytest.raises(CredentialsError, match=r"metrics_tls_certificate: .* has not been read yet"):
-        _ = credentials.tls
-    assert Credentials({}).token.value is None
-    assert Credentials({}).tls is None
-
-
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("setting", ["metrics_token_file", "metrics_tls_certificate", "metrics_tls_key"])
 @pytest.mark.parametrize("kind", ["fifo", "directory", "device", "link to a fifo"])
@@ -169,26 +160,38 @@ def test_files_that_were_replaced_are_read_again(token_file: Path, certificates:
     certificate.write_bytes(certificates.leaf.read_bytes() + certificates.key.read_bytes())
     held = read_credentials({"metrics_token_file": token_file, "metrics_tls_certificate": certificate})
     before = held.tls
-    assert held.token.value is not None
-    assert held.token.value.admits(f"Bearer {SECRET}")
-    assert not held.token.refresh()
-    assert not held.certificate.refresh()
+    assert admits(held, SECRET)
+    held.read()
+    assert held.tls is before
     fresh = tmp_path / "fresh"
     fresh.write_text("another")
     fresh.replace(token_file)  # as Kubernetes does it
-    assert held.token.refresh()
-    assert held.token.value.admits("Bearer another")
-    assert not held.token.value.admits(f"Bearer {SECRET}")
-    token_file.unlink()
-    with pytest.raises(CredentialsError):
-        held.token.refresh()
-    assert held.token.value.admits("Bearer another")
-    certificate.write_bytes(certificates.leaf.read_bytes())  # the key is on its way
-    with pytest.raises(CredentialsError):
-        held.certificate.refresh()
-    assert held.tls is before
+    held.read()
+    assert admits(held, "another")
+    assert not admits(held, SECRET)
     certificate.write_bytes(certificates.other.read_bytes() + certificates.other_key.read_bytes())
-    assert held.certificate.refresh()
+    held.read()
+    assert held.tls is not before
+
+
+def test_what_cannot_be_used_leaves_the_old_in_use_and_the_other_is_read(
+    token_file: Path, certificates: Any, tmp_path: Path
+) -> None:
+    certificate = tmp_path / "both.pem"
+    certificate.write_bytes(certificates.leaf.read_bytes() + certificates.key.read_bytes())
+    held = read_credentials({"metrics_token_file": token_file, "metrics_tls_certificate": certificate})
+    before = held.tls
+    token_file.write_text("another")
+    certificate.write_bytes(certificates.leaf.read_bytes())  # the key is on its way
+    with pytest.raises(CredentialsError, match=r"^metrics_tls_certificate: "):
+        held.read()
+    assert admits(held, "another")
+    assert held.tls is before
+    token_file.unlink()
+    certificate.write_bytes(certificates.other.read_bytes() + certificates.other_key.read_bytes())
+    with pytest.raises(CredentialsError, match=r"^metrics_token_file: .* No such file"):
+        held.read()
+    assert admits(held, "another")
     assert held.tls is not before
 
 
@@ -197,7 +200,8 @@ def test_a_file_of_the_same_size_and_age_that_says_something_else_is_read(token_
     age = token_file.stat().st_mtime_ns
     token_file.write_text("f" * len(SECRET) + "\n")
     os.utime(token_file, ns=(age, age))
-    assert held.token.refresh()
+    held.read()
+    assert admits(held, "f" * len(SECRET))
 
 
 def test_a_job_that_replaces_its_token_is_served_on(
@@ -223,10 +227,13 @@ def test_a_job_that_replaces_its_token_is_served_on(
         token_file.write_text("another")
         os.utime(token_file, ns=(1, 1))
         exporter.export(batch())
-        assert (status(SECRET), status("another")) == (401, 200)
+        wait_for(lambda: status("another") == 200, "the new token")
+        assert status(SECRET) == 401
         token_file.write_text("")
         exporter.export(batch())
+        [line] = wait_for(lambda: agent.lines, "a line")
+        assert "does not hold one token" in line
+        assert line.endswith("; what was read before stays in use, and it is tried again")
         assert (status(""), status("another")) == (401, 200)
-        assert [line for line in agent.lines if "does not hold one token" in line]
     finally:
         exporter.stop(5)

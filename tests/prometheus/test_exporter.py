@@ -24,7 +24,8 @@ PORT = "OTEL_EXPORTER_PROMETHEUS_PORT"
 @pytest.fixture(autouse=True)
 def any_port(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PORT, "0")
-    monkeypatch.delenv("OTEL_EXPORTER_PROMETHEUS_HOST", raising=False)
+    for name in ("OTEL_EXPORTER_PROMETHEUS_HOST", "OTEL_METRICS_EXPORTER"):
+        monkeypatch.delenv(name, raising=False)
 
 
 def batch(*families: Family) -> Batch:
@@ -131,7 +132,7 @@ def test_a_target_at_every_address_is_named_by_its_host(
     agent = make_agent(file_sd_directory=str(tmp_path))
     exporter = PrometheusExporter()
     exporter.start(agent)
-    [path] = tmp_path.iterdir()
+    path = wait_for(lambda: next(tmp_path.glob("jaxobs-*.json"), None), "the target file")
     assert json.loads(path.read_text())[0]["targets"][0].startswith("node1:")
     assert agent.addresses[0].startswith("http://localhost:")
     exporter.stop(5)
@@ -146,8 +147,8 @@ def test_where_the_target_file_cannot_be_written_metrics_are_served_all_the_same
     exporter.start(agent)
     exporter.export(batch(steps(1)))
     assert "jaxobs_steps_total" in get(agent.addresses[0])
+    wait_for(lambda: agent.lines, "a line")
     exporter.stop(5)
-    assert agent.lines
     assert all(line.startswith("file_sd: ") and "\n" not in line for line in agent.lines)
 
 

@@ -1,21 +1,22 @@
-"""The exporter where files of its settings do not answer: the page goes on, and nothing is served to too many."""
+"""Files of the settings that do not answer while a job runs, at its start, or when they are checked."""
 
-import contextlib
 import os
 import ssl
-import time
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jaxobs_plugins.prometheus import PrometheusExporter
-from jaxobs_plugins.prometheus.credentials import followed as followed_credentials
-from jaxobs_plugins.prometheus.credentials.files import CredentialsError
+from jaxobs_plugins.prometheus import PrometheusExporter, file_work
+from jaxobs_plugins.prometheus import exporter as exporter_module
+from jaxobs_plugins.prometheus.file_work import FileWork
 from tests.prometheus.dead_mount import DeadMount
 from tests.prometheus.test_exporter import batch, steps
+from tests.waiting import wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -30,54 +31,44 @@ def get(address: str, token: str, tls: ssl.SSLContext | None = None) -> str:
         return str(response.read(), "utf-8")
 
 
-def test_where_the_tokens_file_does_not_answer_at_the_start_nothing_is_served_until_it_does(
-    make_agent: Callable, dead_mount: DeadMount, monkeypatch: pytest.MonkeyPatch
+def test_where_the_tokens_file_does_not_answer_at_the_start_nothing_is_served(
+    make_agent: Callable, dead_mount: DeadMount
 ) -> None:
-    monkeypatch.setattr(followed_credentials, "FIRST_SECONDS", 0.3)
     token = dead_mount.directory / "token"
     token.write_text("a-secret")
     dead_mount.die()
     agent = make_agent(metrics_token_file=str(token))
     exporter = PrometheusExporter()
-    exporter.start(agent)
-    for _ in range(2):
-        with pytest.raises(
-            CredentialsError, match=f"{token}: no answer for .* nothing is served until it can be read"
-        ):
-            exporter.export(batch(steps(1)))
+    raised: list[Exception] = []
+
+    def start() -> None:
+        try:
+            exporter.start(agent)
+        except ValueError as error:
+            raised.append(error)
+
+    starting = threading.Thread(target=start, daemon=True)
+    starting.start()
+    starting.join(0.3)
+    assert starting.is_alive()
+    exporter.job_ended()  # on other threads, and waits for nothing
+    exporter.stop(5)
+    dead_mount.revive()  # by which what hung fails
+    starting.join(10)
+    assert not starting.is_alive()
+    assert "metrics_token_file" in str(raised)
     assert agent.addresses == []
-    dead_mount.revive()
-    deadline = time.monotonic() + 20
-    while not agent.addresses and time.monotonic() < deadline:
-        with contextlib.suppress(CredentialsError):
-            exporter.export(batch(steps(2)))
-        time.sleep(0.05)
-    [address] = agent.addresses
-    with pytest.raises(urllib.error.HTTPError) as refused:
-        get(address, "wrong")
-    refused.value.close()
-    assert refused.value.code == 401
-    assert 'jaxobs_steps_total{loop="train"} 2.0\n' in get(address, "a-secret")
-    exporter.stop(5)
-
-
-def test_where_nothing_was_ever_served_the_end_comes_at_once(
-    make_agent: Callable, dead_mount: DeadMount, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(followed_credentials, "FIRST_SECONDS", 0.3)
-    dead_mount.die()
-    exporter = PrometheusExporter()
-    exporter.start(make_agent(metrics_tls_certificate=str(dead_mount.directory / "certificate.pem")))
-    began = time.monotonic()
-    exporter.job_ended()
-    exporter.stop(5)
-    assert time.monotonic() - began < 1
 
 
 @pytest.mark.parametrize("hangs", ["the files do not answer", "a fifo"])
 def test_the_page_goes_on_where_the_files_hang(
-    make_agent: Callable, dead_mount: DeadMount, certificates: Any, hangs: str
+    make_agent: Callable,
+    dead_mount: DeadMount,
+    certificates: Any,
+    hangs: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(file_work, "NO_ANSWER_SECONDS", 0.5)
     token, certificate = dead_mount.directory / "token", dead_mount.directory / "both.pem"
     token.write_text("a-secret")
     certificate.write_bytes(certificates.leaf.read_bytes() + certificates.key.read_bytes())
@@ -95,10 +86,80 @@ def test_the_page_goes_on_where_the_files_hang(
             os.mkfifo(file)
     else:
         dead_mount.die()
-    began = time.monotonic()
-    for count in range(50):
-        exporter.export(batch(steps(count)))
-    assert time.monotonic() - began < 10  # a second for each that hangs, once
+
+    def line() -> list[str]:
+        exporter.export(batch(steps(1)))
+        return [line for line in agent.lines if line.startswith("metrics_token_file: ")]
+
+    [said] = wait_for(line, "a line about the files")
+    reason = "not a regular file" if hangs == "a fifo" else "has not answered for 0 s"
+    assert reason in said
+    assert said.endswith("; what was read before stays in use, and it is tried again")
+    exporter.export(batch(steps(49)))
     assert 'jaxobs_steps_total{loop="train"} 49.0\n' in get(agent.addresses[0], "a-secret", tls)
+    with pytest.raises(urllib.error.HTTPError, match="401") as refused:
+        get(agent.addresses[0], "another", tls)
+    refused.value.close()
     dead_mount.revive()
+    token.unlink(missing_ok=True)
+    token.write_text("another")
+
+    def status() -> bool:
+        exporter.export(batch(steps(50)))
+        try:
+            return "50.0" in get(agent.addresses[0], "another", tls)
+        except urllib.error.HTTPError as refused:
+            refused.close()
+            return False
+
+    wait_for(status, "the new token to be admitted")
     exporter.stop(5)
+
+
+@pytest.mark.parametrize("setting", ["metrics_token_file", "metrics_tls_certificate", "file_sd_directory"])
+def test_check_does_not_hang_with_the_files(
+    dead_mount: DeadMount, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    monkeypatch.setattr(exporter_module, "CHECK_SECONDS", 0.3)
+    dead_mount.die()
+    found = list(PrometheusExporter().check({setting: str(dead_mount.directory / "file")}))
+    [problem] = [remark.text for remark in found if remark.problem]
+    assert str(dead_mount.directory / "file") in problem
+    assert "no answer for 0 s" in problem
+
+
+def test_work_is_done_by_one_thread_however_often_it_is_asked_for() -> None:
+    entered, leave, done = threading.Event(), threading.Event(), []
+
+    def slow() -> None:
+        entered.set()
+        leave.wait(10)
+        done.append(threading.current_thread())
+
+    work = FileWork(slow, "slow", lambda _: None, "")
+    work.soon()
+    assert entered.wait(10)
+    for _ in range(20):
+        assert not work.done(0.0)
+    thread = work.soon()
+    leave.set()
+    thread.join(10)
+    assert done == [thread, thread]  # what was under way, and once more for all that asked meanwhile
+
+
+def test_a_problem_is_said_once_until_it_is_another_or_over(tmp_path: Path) -> None:
+    lines: list[str] = []
+    problems = iter(["no", "no", "other", "", "other"])
+    done = threading.Semaphore(0)
+
+    def fail() -> None:
+        done.release()
+        if problem := next(problems, ""):
+            raise ValueError(problem)
+
+    work = FileWork(fail, tmp_path, lines.append, "it is tried again")
+    for _ in range(5):
+        work.soon()
+        assert done.acquire(timeout=10)
+    assert work.done(10)
+    assert lines == [f"{problem}; it is tried again" for problem in ("no", "other", "other")]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jaxobs.config import SettingsError, load_settings
 from jaxobs_plugins.prometheus import PrometheusExporter
-from jaxobs_plugins.prometheus.credentials.credentials import Token
+from jaxobs_plugins.prometheus.credentials import Token
 from jaxobs_plugins.prometheus.server.hosts import AllowedHosts, LocalNames
 
 LOCAL = LocalNames(

@@ -29,6 +29,7 @@ PROMETHEUS_3 = (
         ("application/openmetrics-text; version=0.0.1,text/plain;version=0.0.4;q=0.5,*/*;q=0.1", OPENMETRICS),
         ('Application/OpenMetrics-Text;Version="1.0.0";escaping=dots', OPENMETRICS),
         ("application/*", OPENMETRICS),
+        ('application/openmetrics-text;x="a,b;c=\\"";version="1.0.0"', OPENMETRICS),
         (PROMETHEUS_2, OPENMETRICS),
         (PROMETHEUS_3, OPENMETRICS),
     ],
@@ -108,3 +109,12 @@ def test_no_header_is_an_error(header: str) -> None:
 )
 def test_gzip_is_sent_only_where_it_is_accepted(header: str, accepted: bool) -> None:
     assert accepts_gzip(header) is accepted
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("piece", ['"', '"\\', "\\", ",", ";", "=", ' "', "q=0.1;", "a/b;c,", "*/*,"])
+def test_a_header_of_a_megabyte_is_read_in_linear_time(piece: str) -> None:
+    """In quadratic time each would take hours."""
+    header = piece * (1_000_000 // len(piece))
+    assert negotiate(header) in {TEXT, OPENMETRICS}
+    assert accepts_gzip(f"{header}x") is False

@@ -12,8 +12,14 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from prometheus_client.samples import Sample
 
 from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric, Value
-from jaxobs_plugins.prometheus.pages.labels import LABEL_LENGTH, label_name, label_value
-from jaxobs_plugins.prometheus.pages.render import OPENMETRICS, TEXT, render
+from jaxobs_plugins.prometheus.pages.render import (
+    LABEL_LENGTH,
+    OPENMETRICS,
+    TEXT,
+    label_name,
+    label_value,
+    render,
+)
 
 GAUGE = Metric("example_value", "gauge", "A value.", ("name",))
 COUNTER = Metric("example_seconds_total", "counter", "Seconds.", ("name",), "seconds")
@@ -79,13 +85,6 @@ def test_target_info_has_the_resource_under_prometheus_names(resource: dict[str,
         "jax_process_index": "3",
     }  # fmt: skip
     assert b"# TYPE target_info gauge\n" in render((), resource, TEXT)
-
-
-def test_others_can_go_on_between_families(families: tuple[Family, ...]) -> None:
-    pauses: list[None] = []
-    paused = render(families, {}, TEXT, lambda: pauses.append(None))
-    assert len(pauses) == len(families)
-    assert paused == render(families, {}, TEXT)
 
 
 def test_nothing_known_is_an_empty_page() -> None:

@@ -14,12 +14,10 @@ from jaxobs.report.drawing import (
     roofline,
     shares_bar,
     shares_over_time,
-    style,
     tag,
 )
 from jaxobs.report.drawing.axes import LogScale, Scale, bands
-from jaxobs.report.drawing.time_shares import COMPONENTS
-from jaxobs.vocabulary import wall_time
+from jaxobs.vocabulary.wall_time import COMPONENTS, EVERY_COMPONENT
 from tests.report.markup_reading import Read
 
 ROOF = Roof("H100", "float32", 250e9, 18e9)
@@ -84,8 +82,8 @@ def test_every_logarithmic_axis_has_ticks_that_can_be_read(low, decades):
 
 @given(st.floats(-1e12, 1e12), st.floats(1e-6, 1e12), st.sampled_from([1.0, 2.0**20, 2.0**30]))
 def test_every_linear_axis_has_a_few_round_ticks(low, reach, unit):
-    if low + reach == low:
-        return
+    if reach < 1e-12 * abs(low):
+        return  # floats have no room for ticks in between
     axis = Scale(low, low + reach, 0, 100)
     assert len(axis.ticks(unit=unit)) <= 6
 
@@ -200,18 +198,11 @@ def lab(colour: str, eye) -> list[float]:
     return [116 * y - 16, 500 * (x - y), 200 * (y - z)]
 
 
-def test_every_component_has_its_place_in_a_stack():
-    assert sorted(COMPONENTS) == sorted(wall_time.COMPONENTS)
-
-
-@pytest.mark.parametrize("block", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize("ground", ["light", "dark"])
 @pytest.mark.parametrize("eye", SEEN)
-def test_neighbours_of_a_stack_differ_for_every_eye(block, eye):
+def test_neighbours_of_a_stack_differ_for_every_eye(ground, eye):
     """A difference of 10 is plain at a glance (CIE 1976); all pairs differ by as much."""
-    colours = dict(
-        re.findall(r"--(\w+): (#\w{6})", re.findall(r"\.jaxobs \{(.*?)\}", style(), re.DOTALL)[block])
-    )
-    seen = {name: lab(colours[name], SEEN[eye]) for name in COMPONENTS}
+    seen = {each.word: lab(getattr(each, ground), SEEN[eye]) for each in EVERY_COMPONENT}
     near = {
         (one, other): math.dist(seen[one], seen[other])
         for one in COMPONENTS for other in COMPONENTS if one < other and math.dist(seen[one], seen[other]) < 10

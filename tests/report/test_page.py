@@ -143,9 +143,3 @@ def test_a_storm_of_recompiles_is_marked_and_stays_small():
     assert len(marks) == 60
     assert marks[-1][1] == "f0, f1, f2 and 37 more compiled again\n0 s ago"
     assert list(kept.trend().below("memory")) == ["device 0"]
-
-
-def test_between_sections_it_gives_way():
-    paused = []
-    page(View(document()), lambda: paused.append(True))
-    assert len(paused) >= 10

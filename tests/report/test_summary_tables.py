@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from jaxobs.report.summary import render
 from jaxobs.report.summary.tables import LARGEST_EXECUTABLES
-from jaxobs.report.text_table import TextTable, printable
+from jaxobs.report.text_table import TextTable
+from jaxobs.vocabulary.text import printable
 from tests.report.test_summary import DOCUMENT, NO_PEAK, line
 
 

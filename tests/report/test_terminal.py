@@ -5,11 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.sample_document import document, loop, recompilation
-from jaxobs.cli.console.live_view.palette import COLOURS
 from jaxobs.report.columns import Column, sorted_rows
 from jaxobs.report.columns.compilations import newest
-from jaxobs.report.drawing import style
-from jaxobs.report.drawing.time_shares import COMPONENTS
 from jaxobs.report.page.history import History
 from jaxobs.report.page.view import View
 from jaxobs.report.terminal.ranks import LAGS, Observed, columns, lags, rank_rows
@@ -160,11 +157,3 @@ def test_a_compile_has_its_change_where_only_one_can_be_meant():
     assert newest(found)[0]["change"]["new"] == "int32[8,96]"
     found["functions"]["train_step"]["recompilations"] = [change, recompilation(new="int32[8,64]")]
     assert newest(found)[0]["change"] is None
-
-
-def test_components_have_the_colours_of_the_page():
-    dark = style().partition("prefers-color-scheme: dark")[2].partition("color-scheme: dark;")[0]
-    on_the_page = dict(re.findall(r"--([a-z]+): (#[0-9a-f]{6})", dark))
-    ours = {name: colour for name, colour in COLOURS.items() if name != "cache_resident"}
-    assert ours == {name: on_the_page[name] for name in COMPONENTS}
-    assert COLOURS["cache_resident"] == on_the_page["transfer"]

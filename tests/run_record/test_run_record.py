@@ -163,7 +163,7 @@ def final_record(runs: Path) -> Record:
         records = (decoded(path.read_bytes(), path.name) for path in runs.glob("*.json"))
         return next((record for record in records if record.content["state"] == "ended"), None)
 
-    record = wait_for(ended, f"a record of the end in {runs}", 30)
+    record = wait_for(ended, f"a record of the end in {runs}")
     assert record is not None
     return record
 

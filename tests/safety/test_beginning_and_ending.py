@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
+
+from tests.jobs import environment
 
 ANY_ORDER = """
 import gc, logging, pathlib, threading, weakref
 import jaxobs
+from jaxobs.plugin.threads import living
 from jaxobs.instrument import current
 
 def counts():
-    return threading.active_count(), len(os.listdir("/proc/self/fd"))
+    return threading.active_count(), len(living()), len(os.listdir("/proc/self/fd"))
 
 def children():
     mine = pathlib.Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
@@ -90,12 +95,13 @@ def test_in_any_order_and_number_nothing_accumulates(run: Callable[..., Any]) ->
 JAX_COMES_LATER = """
 import jaxobs.instrument, threading, os, sys
 from jaxobs.instrument import attach, current
+from jaxobs.plugin.threads import living
 attach()
 listing = lambda: sorted(os.listdir("/proc/self/fd"))
 before = listing()
 import jax
 assert jax._src.xla_bridge._backends == {}
-assert threading.active_count() == 1 and listing() == before
+assert threading.active_count() == 1 and living() == [] and listing() == before
 ring = current()._side.ring
 pid = os.fork()
 if pid == 0:
@@ -104,15 +110,15 @@ if pid == 0:
     assert ring.emitted() == emitted
     import subprocess
     assert current() is None
-    assert not [thread for thread in threading.enumerate() if "jaxobs" in thread.name]
+    assert living() == []
     os._exit(4)
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 4
 assert not current().has_ended
 jax.config.update("jax_num_cpu_devices", 2)
 assert jax.jit(lambda x: x + 1)(1.0) == 2.0
 assert jax.device_count() == 2
-print(sorted(thread.name for thread in threading.enumerate() if "jaxobs" in thread.name))
-print(current().snapshot()["functions"]["<lambda>"]["compilations"])
+print(sorted(thread.name for thread in living()))
+print(current().snapshot(60)["functions"]["<lambda>"]["compilations"])
 """
 
 
@@ -154,7 +160,7 @@ with obs.step():
     obs.record(last=last)
 jax.block_until_ready(last)
 time.sleep(0.3)
-found = obs.snapshot()["loops"]["train"]
+found = obs.snapshot(60)["loops"]["train"]
 assert found["steps"] == 301, found
 assert found["recorded"]["good"] == 299.0 and found["recorded"]["last"] == 42.0, found["recorded"]
 assert len(found["recorded"]) <= 200
@@ -166,3 +172,21 @@ print("sound")
 def test_whatever_is_recorded_and_however_the_log_is_set_up_the_job_goes_on(run: Callable[..., Any]) -> None:
     outcome = run("import jaxobs" + HOSTILE, observed=False)
     assert (outcome.status, outcome.stdout) == (0, "sound\n"), outcome.stderr
+
+
+def test_the_import_alone_loads_nothing_that_could_be_a_module_of_the_users() -> None:
+    program = (
+        "import sys; before = set(sys.modules); import jaxobs\n"
+        "loaded = {name: module.__spec__ for name, module in sys.modules.items() if name not in before}\n"
+        "print(*sorted(name for name, spec in loaded.items() if spec.origin not in ('frozen', 'built-in')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", program], env=environment(), capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [
+        "__future__",
+        "jaxobs",
+        "jaxobs.instrument",
+        "jaxobs.model",
+        "jaxobs.model.clock",
+    ]

@@ -14,7 +14,7 @@ for number in range(5):
 """
 COUNTED = """
 obs.shutdown(timeout=20)
-agent = obs.snapshot()["agent"]
+agent = obs.snapshot(60)["agent"]
 counts = [agent[f"events_{outcome}"] for outcome in ("accepted", "dropped", "refused")]
 print(agent["events_emitted"] - sum(counts), counts[0] > 300, counts[1] > 0, counts[2])
 """
@@ -30,7 +30,7 @@ def test_none_is_missed_where_the_ring_overflowed_to_the_last(
 ) -> None:
     """The agent is suspended while more is emitted than pipe and ring hold, and goes on only when the job ends."""
     source = f"""{AMOUNTS}
-assert obs.snapshot(timeout=5)["loops"]["train"]["steps"] == 305
+assert obs.snapshot(60)["loops"]["train"]["steps"] == 305
 print("training", flush=True)
 while not os.path.exists(os.environ["STOPPED"]):
     time.sleep(0.01)

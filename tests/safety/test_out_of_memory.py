@@ -255,7 +255,7 @@ def test_jaxobs_run_reports_as_well(observed: bool, tmp_path: Path) -> None:
 def test_the_report_keeps_to_its_time_though_the_agent_is_stopped(tmp_path: Path) -> None:
     source = """
 import psutil, time
-agent = psutil.Process(obs.snapshot()["agent"]["pid"])
+agent = psutil.Process(obs.snapshot(60)["agent"]["pid"])
 agent.suspend()
 began = time.monotonic()
 try: wide(many)

@@ -6,8 +6,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from benchmarks.beside import free_port
 
 TEN_FUNCTIONS = """
@@ -88,10 +86,9 @@ def without_seconds(text: str) -> str:
     return re.sub(r"\d+\.\d+(e-\d+)?( sec|ms| s)", "N", re.sub(r"0x[0-9a-f]+|id=\d+", "ADDRESS", text))
 
 
-@pytest.mark.parametrize("agent", ["process", "inline"])
-def test_compiles_results_output_and_status_are_equal(run: Callable[..., Any], agent: str) -> None:
-    plain = run(TEN_FUNCTIONS, observed=False, JAXOBS_AGENT=agent)
-    observed = run(TEN_FUNCTIONS, JAXOBS_AGENT=agent)
+def test_compiles_results_output_and_status_are_equal(run: Callable[..., Any]) -> None:
+    plain = run(TEN_FUNCTIONS, observed=False)
+    observed = run(TEN_FUNCTIONS)
     assert plain.status == 3
     assert observed.status == 3
     assert observed.stdout == plain.stdout

@@ -12,8 +12,8 @@ import jaxobs
 obs = jaxobs.instrument(prometheus=False)
 for _ in obs.steps(range(5)):
     pass
-assert obs.snapshot(20.0)["loops"]["train"]["steps"] == 5
-agent = obs.snapshot()["agent"]["pid"]
+assert obs.snapshot(60)["loops"]["train"]["steps"] == 5
+agent = obs.snapshot(60)["agent"]["pid"]
 core = min(os.sched_getaffinity(0))
 os.sched_setaffinity(agent, {core})
 os.sched_setscheduler(agent, os.SCHED_IDLE, os.sched_param(0))
@@ -44,7 +44,7 @@ import jaxobs
 obs = jaxobs.instrument(prometheus=False)
 for _ in obs.steps(range(5)):
     pass
-agent = obs.snapshot(20.0)["agent"]["pid"]
+agent = obs.snapshot(60)["agent"]["pid"]
 os.kill(agent, signal.SIGSTOP)
 began = time.monotonic()
 obs.shutdown()

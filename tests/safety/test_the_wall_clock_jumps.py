@@ -29,7 +29,7 @@ for number in obs.steps(range(20)):
 with obs.phase("checkpoint"):
     time.sleep(0.1)
 began = time.monotonic()
-document = obs.snapshot(timeout=10).to_dict()
+document = obs.snapshot(60).to_dict()
 obs.shutdown(timeout=5)
 waited = time.monotonic() - began
 loop = document["loops"]["train"]

@@ -1,45 +1,45 @@
-"""No thread, no process to be had: the job goes on, and nothing of ours stays behind."""
+"""No thread, no process, no interpreter lock to be had: the job goes on, and nothing of ours stays behind."""
 
 from __future__ import annotations
 
 import resource
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jaxobs.probe.transport.agent_process import start_agent_process, start_agent_thread
+from jaxobs.probe.transport.agent_process import start_agent_process
 
 NO_MORE_THREADS = """
-import gc, threading
+import _thread, gc, threading
 import jax
 import jaxobs
+from jaxobs.plugin.threads import living
 
 MOST = {most}
 started = 0
 
-begin = threading.Thread.start
+begin = _thread.start_new_thread
 
-def begin_with_too_large_a_stack(thread):
+def begin_with_too_large_a_stack(*life):
     global started
     started += 1
     if started > MOST:
         threading.stack_size(1 << 46)  # no address space has room for it: the start fails as without memory
-    begin(thread)
+    return begin(*life)
 
 from jax._src import monitoring
 listeners = lambda: [len(monitoring._event_listeners), len(monitoring._event_duration_secs_listeners), len(gc.callbacks)]
-before = threading.active_count(), len(os.listdir("/proc/self/fd")), listeners()
-threading.Thread.start = begin_with_too_large_a_stack
+before = living(), len(os.listdir("/proc/self/fd")), listeners()
+_thread.start_new_thread = begin_with_too_large_a_stack
 obs = jaxobs.instrument()
 for _ in obs.steps(range(3)):
     print(float(jax.jit(lambda x: x + 1)(1.0)))
 assert obs.address is None and obs.snapshot()["loops_reason"] == "the observer has ended"
 obs.shutdown()
-after = threading.active_count(), len(os.listdir("/proc/self/fd")), listeners()
+after = living(), len(os.listdir("/proc/self/fd")), listeners()
 assert after == before, (after, before)
 """
 
@@ -49,6 +49,65 @@ def test_where_a_thread_cannot_be_started_the_job_is_as_without(run: Callable[..
     outcome = run(NO_MORE_THREADS.format(most=most), observed=False)
     assert (outcome.status, outcome.stdout) == (0, "2.0\n2.0\n2.0\n"), outcome.stderr
     assert outcome.stderr.splitlines() == ["jaxobs: nothing is observed: can't start new thread"]
+
+
+NO_INTERPRETER_LOCK = """
+import jax
+import jaxobs
+
+sys._is_gil_enabled = lambda: False  # as Python 3.13 and later say it where it was built or started so
+for _ in range(2):
+    obs = jaxobs.instrument()
+    for _ in obs.steps(range(3)):
+        print(float(jax.jit(lambda x: x + 1)(1.0)))
+assert obs.snapshot()["loops_reason"] == "jaxobs is switched off (JAXOBS_ENABLED)"
+"""
+
+
+def test_without_an_interpreter_lock_nothing_is_observed(run: Callable[..., Any]) -> None:
+    outcome = run(NO_INTERPRETER_LOCK, observed=False)
+    assert (outcome.status, outcome.stdout) == (0, "2.0\n" * 6), outcome.stderr
+    (line,) = outcome.stderr.splitlines()
+    assert line.startswith("jaxobs: nothing is observed: Python runs without an interpreter lock")
+
+
+FORBIDDEN = """
+import builtins, io, signal, socket, subprocess
+import jaxobs, jaxobs.config
+class Forbidden(Exception): pass
+def guard(*_, **__): raise Forbidden("not here")
+def forbid(*places):
+    kept = [(place, name, getattr(place, name)) for place, name in places]
+    for place, name in places: setattr(place, name, guard)
+    return lambda: [setattr(place, name, was) for place, name, was in kept]
+for places in ([(socket, "socket")], [(socket, "socketpair")], [(builtins, "open"), (io, "open"), (os, "open")]):
+    allow = forbid(*places)
+    with jaxobs.instrument() as obs:
+        for _ in obs.steps(range(3)): pass
+        print(obs.address, obs.snapshot(0.1)["loops"])
+    allow()
+with jaxobs.instrument(prometheus=False) as obs:
+    for _ in obs.steps(range(3)): pass
+    agent = obs.snapshot(20.0)["agent"]["pid"]
+    forbid((socket, "socket"), (socket, "socketpair"), (subprocess, "Popen"))
+    os.kill(agent, signal.SIGKILL)
+    while not obs._side.sender.given_up: time.sleep(0.01)
+    for _ in obs.steps(range(3)): pass
+print("over")
+"""
+
+
+def test_where_sockets_or_files_are_forbidden_the_job_goes_on(run: Callable[..., Any]) -> None:
+    """By any exception, before the start or after it: it is said once, and nothing is observed."""
+    outcome = run(FORBIDDEN, observed=False)
+    assert (outcome.status, outcome.stdout) == (0, "None None\n" * 3 + "over\n"), outcome.stderr
+    assert outcome.stderr.splitlines() == [
+        "jaxobs: nothing is observed: no socket can be had: Forbidden: not here",
+        "jaxobs: nothing is observed: no socket can be had: Forbidden: not here",
+        "jaxobs: the agent could not be started: Forbidden: not here; nothing is observed",
+        "jaxobs: the agent is gone; it is started again",
+        "jaxobs: the agent could not be started: Forbidden: not here; nothing is observed",
+    ]
 
 
 MANY_FILES = """
@@ -61,16 +120,15 @@ files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
 obs = jaxobs.instrument(prometheus=False)
 for _ in obs.steps(range(3)):
     pass
-print(obs.snapshot(timeout=20)["loops"]["train"]["steps"])
+print(obs.snapshot(60)["loops"]["train"]["steps"])
 """
 
 
 @pytest.mark.skipif(resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 1200, reason="so few may be open here")
-@pytest.mark.parametrize("agent", ["process", "inline"])
 def test_a_job_with_more_open_files_than_select_takes_is_observed(
-    run: Callable[..., Any], agent: str
+    run: Callable[..., Any],
 ) -> None:
-    outcome = run(MANY_FILES, observed=False, JAXOBS_AGENT=agent)
+    outcome = run(MANY_FILES, observed=False)
     assert (outcome.status, outcome.stdout, outcome.stderr) == (0, "3\n", "")
 
 
@@ -78,13 +136,13 @@ def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-@pytest.mark.parametrize(("path", "error"), [(None, TypeError), ("/nowhere/python", OSError)])
+@pytest.mark.parametrize("path", [None, "/nowhere/python"])
 def test_an_agent_that_cannot_be_started_leaves_no_socket(
-    monkeypatch: pytest.MonkeyPatch, path: Any, error: type[Exception]
+    monkeypatch: pytest.MonkeyPatch, path: str | None
 ) -> None:
     monkeypatch.setattr(sys, "executable", path)
     before = descriptors()
-    with pytest.raises(error):
+    with pytest.raises(OSError, match="there is no Python"):
         start_agent_process()
     assert descriptors() == before
 
@@ -101,16 +159,3 @@ def test_a_frozen_program_is_not_started_again_in_the_place_of_an_agent(
     with pytest.raises(OSError, match="this program is frozen"):
         start_agent_process()
     assert not started.exists()
-
-
-def test_an_agent_on_a_thread_that_cannot_be_started_leaves_no_socket(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def refuse(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    before = descriptors()
-    with pytest.raises(OSError, match="can't start new thread"):
-        start_agent_thread(lambda _: None)
-    assert descriptors() == before

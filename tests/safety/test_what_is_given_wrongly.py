@@ -25,7 +25,7 @@ for batch in obs.steps(range(50), examples=count, tokens=lambda batch: "many"):
     step(x)
 for batch in obs.steps(range(50), loop="second", examples=lambda batch: 7 if batch % 2 else 1 / 0):
     step(x)
-snapshot = obs.snapshot(timeout=5)
+snapshot = obs.snapshot(60)
 loop = snapshot["loops"]["train"]
 print(loop["steps"], loop["failed_steps"], loop["examples"], loop["tokens"])
 print(loop["examples_reason"])

@@ -159,7 +159,7 @@ def test_any_size_can_be_drawn(serve: Callable) -> None:
 
     async def story(app: TopApp, pilot: Any) -> None:
         await until(app, pilot, lambda: "train" in opening(app))
-        for size in ((160, 50), (30, 8), (120, 36), (119, 35), (80, 24), (10, 3), (200, 60)):
+        for size in ((30, 8), (119, 35), (10, 3), (160, 50)):
             await pilot.resize_terminal(*size)
             for key in "12345":
                 await pilot.press(key)

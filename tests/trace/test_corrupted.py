@@ -73,7 +73,7 @@ def test_a_truncated_trace_is_refused(recorded_bytes, cut):
             read_trace(recorded_bytes[:length])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(data=st.data())
 def test_corrupted_bytes_never_raise_anything_else(recorded_bytes, data):
     corrupted = bytearray(recorded_bytes)
@@ -82,7 +82,7 @@ def test_corrupted_bytes_never_raise_anything_else(recorded_bytes, data):
     read_or_refuse(bytes(corrupted))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(data=st.data())
 def test_corrupted_events_never_raise_anything_else(small_trace, data):
     """In a small trace nearly every byte is part of a time, a statistic or a name."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from jaxobs.cli.analysis.columns import (
+from jaxobs.cli.analysis.report import Report
+from jaxobs.cli.analysis.table import (
     DEVICE_FIGURES,
     DEVICE_NAME,
     MODULES,
     OPERATION_FIGURES,
     SCOPES,
     bound_of,
+    notes_of,
     where,
 )
-from jaxobs.cli.analysis.report import Report
-from jaxobs.cli.analysis.table import notes_of
 from jaxobs.report.columns import Column, Row, text
 from jaxobs.report.drawing import Element, Point, legend, markup, roofline, tag
 from jaxobs.report.page.parts import parts_style, table, with_code

@@ -11,15 +11,20 @@ an operation as if it had run alone.
 
 from __future__ import annotations
 
+import dataclasses
+import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from jaxobs.cost_model import HloDecodeError, Rule, module_cost
 from jaxobs.derive.advice import advise_on_trace
-from jaxobs.hardware.peaks import Peaks
+from jaxobs.hardware.known_peaks import known_peaks
+from jaxobs.hardware.peak_sources import peaks_for, user_peaks
+from jaxobs.hardware.peaks import Peak, Peaks
 from jaxobs.model.cost import ModuleCost
-from jaxobs.model.trace import Trace
+from jaxobs.model.trace import DeviceTrace, Trace
+from jaxobs.report.document import printable_document
 from jaxobs.report.drawing import Roof
 from jaxobs.roofline_model.ceiling import roof
 from jaxobs.roofline_model.traced import Operation, ProfiledDevice, ProfiledModule, join
@@ -64,6 +69,7 @@ def build_report(
         ],
     }
     document["advice"] = advise_on_trace(profiled, max((len(host.steps) for host in trace.hosts), default=0))
+    document = printable_document(document)  # names are those of the traced program
     kinds = {device.peaks.device_kind: device.peaks for device in profiled.devices}
     roofs = [
         Roof(kind, *found)
@@ -87,6 +93,8 @@ def _modules_of(trace: Trace, rules: Mapping[str, Rule]) -> Callable[[str, int |
                 known[serialized] = module_cost(serialized, custom_call_rules=rules)
             except HloDecodeError as error:
                 known[serialized] = f"its module cannot be read: {error}"
+            except Exception as error:  # noqa: BLE001  # one module must not end the whole analysis
+                known[serialized] = f"its module cannot be read: {type(error).__name__}: {error}"
         return known[serialized]
 
     return find
@@ -176,3 +184,33 @@ def _host(host: Any) -> dict[str, Any]:
         ],
         "notes": list(host.notes),
     }
+
+
+_MEMORY: Final = (("memory_bandwidth", 1.0), ("peak_hbm_bw_gigabytes_per_second", 1e9))
+_TERAFLOPS: Final = "peak_teraflops_per_second"  # of a TPU, in bfloat16, its matrix unit's type
+_SAID: Final = "the profiler, from the device"
+
+
+def peaks_of(device: DeviceTrace, settings: Mapping[str, Any], jaxlib: str | None) -> Peaks:
+    """The peaks of the device that made a trace. A calibration counts only if the trace was made on this host."""
+    kind = device.kind or f"unknown {device.platform.upper()}"
+    if device.host == socket.gethostname():
+        found = known_peaks(kind, device.platform, jaxlib, settings)
+    else:
+        overrides = user_peaks(settings.get("peak_flops") or {}, settings.get("peak_bytes_per_second"))
+        allowed = settings.get("tensorfloat32")
+        found = peaks_for(kind, device.platform, overrides, tensorfloat32_allowed=allowed)
+    figures = device.capabilities
+    if found.memory is None:
+        bandwidth = next((_number(figures, name, scale) for name, scale in _MEMORY if name in figures), None)
+        if bandwidth:
+            found = dataclasses.replace(found, memory=Peak(bandwidth, "profiler", _SAID))
+    matrix = _number(figures, _TERAFLOPS, 1e12)
+    if matrix and not found.matrix:
+        found = dataclasses.replace(found, matrix={"bfloat16": Peak(matrix, "profiler", _SAID)})
+    return found
+
+
+def _number(figures: Mapping[str, float | str], name: str, scale: float) -> float | None:
+    value = figures.get(name)
+    return value * scale if isinstance(value, float) and 0 < value < float("inf") else None

@@ -54,7 +54,7 @@ def check_devices(report: Mapping[str, Any], settings: Settings) -> dict[str, An
     """The report with `peaks` beside each device, and `problems`."""
     problems = [f"JAX finds no device: {report['error']}"] if report["error"] else []
     directory, not_kept = _where_peaks_are_kept(settings)
-    plain = settings.model_dump(mode="json")
+    plain = settings.to_dict()
     without = plain | {"peak_flops": {}, "peak_bytes_per_second": None}
     devices = []
     for device in report["devices"]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from jaxobs.cli.checks.settings import mask
 from jaxobs.plugin.base import Plugin
 from jaxobs.plugin.discovery import Found
 from jaxobs.plugin.settings import unknown_variables
+from jaxobs.vocabulary.text import masked
 
 
 def remarks_of(found: Found, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -22,7 +22,7 @@ def remarks_of(found: Found, settings: Mapping[str, Any]) -> list[dict[str, Any]
         raise
     except BaseException as error:  # noqa: BLE001  # a plugin may do anything, SystemExit included
         remarks = [(f"its check failed: {type(error).__name__}: {error}", True)]
-    return [{"text": mask("", text), "problem": problem} for text, problem in remarks]
+    return [{"text": masked("", text), "problem": problem} for text, problem in remarks]
 
 
 def unknown_settings(

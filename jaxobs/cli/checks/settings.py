@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,10 +9,7 @@ from typing import Any
 
 from jaxobs.config import Settings, SettingsError, load_settings, origin, unknown_settings
 from jaxobs.plugin.files import why_not_writable
-
-MASK = "••••"
-_SECRET_NAME = re.compile(r"(HEADERS|TOKEN|PASSWORD|SECRET)$")  # OTLP headers carry tokens
-_CREDENTIALS = re.compile(r"(?<=://)[^/\s]*@")  # `user:password@` of a URL
+from jaxobs.vocabulary.text import masked
 
 
 def check_settings(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -23,11 +19,11 @@ def check_settings(environment: Mapping[str, str]) -> dict[str, Any]:
     """
     loaded, unusable = usable_settings()
     settings = {
-        name: {"value": mask(name.upper(), value), "origin": origin(name)}
-        for name, value in loaded.model_dump(mode="json").items()
+        name: {"value": masked(name.upper(), value), "origin": origin(name)}
+        for name, value in loaded.to_dict().items()
     }
     variables = {
-        name: mask(name, value)
+        name: masked(name, value)
         for name, value in sorted(environment.items())
         if name.startswith("OTEL_") and value
     }
@@ -41,7 +37,7 @@ def usable_settings() -> tuple[Settings, list[str]]:
         return load_settings(), []
     except SettingsError as error:
         problem = f"{error}; the defaults are shown, and instrument() would raise"
-        return Settings.model_construct(), [problem]
+        return Settings(), [problem]
 
 
 def directory_problems(settings: Settings) -> list[str]:
@@ -52,12 +48,3 @@ def directory_problems(settings: Settings) -> list[str]:
         return []
     lacking = f"no report could be written to {directory} when memory runs out: {reason}"
     return [f"{lacking}; set JAXOBS_OUT_OF_MEMORY_DIRECTORY to a writable directory"]
-
-
-def mask(name: str, value: Any) -> Any:
-    """The value with a secret, or the credentials in a URL, replaced by MASK."""
-    if not isinstance(value, str):
-        return value
-    if _SECRET_NAME.search(name):
-        return MASK
-    return _CREDENTIALS.sub(f"{MASK}@", value)

@@ -6,16 +6,16 @@ import json
 from typing import Any, get_origin
 
 from jaxobs.cli import UsageError, suggestion
-from jaxobs.config import PREFIX, Settings
+from jaxobs.config import PREFIX, SETTINGS
 
 
 def option_names() -> list[str]:
     """The names of all options, in the order of the settings."""
     names = []
-    for name, field in Settings.model_fields.items():
+    for name, field in SETTINGS.items():
         option = "--" + name.replace("_", "-")
         names.append(option)
-        if field.annotation is bool:
+        if field.type is bool:
             names.append("--no-" + option[2:])
     return names
 
@@ -27,22 +27,22 @@ def read_option(arguments: list[str]) -> tuple[str, Any, list[str]]:
     """
     option, equals, inline = arguments[0].partition("=")
     name = option.removeprefix("--").replace("-", "_")
-    field = Settings.model_fields.get(name)
+    field = SETTINGS.get(name)
     if field is None and not equals and name.startswith("no_"):
-        positive = Settings.model_fields.get(name[3:])
-        if positive is not None and positive.annotation is bool:
+        positive = SETTINGS.get(name[3:])
+        if positive is not None and positive.type is bool:
             return name[3:], False, arguments[1:]
     if field is None:
         raise UsageError(
             f"unknown option {option}{suggestion(option, option_names())}; `--help` lists the options"
         )
-    if field.annotation is bool and not equals:
+    if field.type is bool and not equals:
         return name, True, arguments[1:]
     rest = arguments[1:] if equals else arguments[2:]
     if not equals and len(arguments) < 2:
         raise UsageError(f"option {option} needs a value: {field.description}")
     value = inline if equals else arguments[1]
-    if get_origin(field.annotation) is not dict:
+    if get_origin(field.type) is not dict:
         return name, value, rest
     try:
         return name, json.loads(value), rest
@@ -53,11 +53,10 @@ def read_option(arguments: list[str]) -> tuple[str, Any, list[str]]:
 def options_help() -> str:
     """The help text: one entry for each setting with its option, description, default and environment variable."""
     lines = []
-    for name, field in Settings.model_fields.items():
-        boolean = field.annotation is bool
+    for name, field in SETTINGS.items():
+        boolean = field.type is bool
         option = ("--[no-]" if boolean else "--") + name.replace("_", "-") + ("" if boolean else " VALUE")
-        default = field.get_default(call_default_factory=True)
         lines.append(
-            f"  {option}\n      {field.description}\n      default {default}; also {PREFIX}{name.upper()}"
+            f"  {option}\n      {field.description}\n      default {field.default}; also {PREFIX}{name.upper()}"
         )
     return "\n".join(lines)

@@ -6,7 +6,6 @@ Loaded before the script, so at its top it imports only modules that Python's ow
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import sys
 
@@ -43,17 +42,28 @@ def observe(
 def _attach(settings: dict[str, object]) -> None:
     from jaxobs.instrument import attach
 
-    attach(tell_address=_say_address, **settings)
+    attach(tell_address=_say_address, prepare_summary=_load_renderer, **settings)
+
+
+def _load_renderer() -> None:
+    """Load what renders the summary, while an agent that is still starting has the time to."""
+    try:
+        import jaxobs.cli.console.terminal
+        import jaxobs.report.summary  # noqa: F401
+    except Exception:  # noqa: BLE001, S110  # `_report` meets it again, and says it
+        pass
 
 
 def _say_address(url: str, summary_file: str | None) -> None:
     """Print the address, but only to a terminal: a captured standard error is the script's own until the summary."""
-    with contextlib.suppress(Exception):  # closed, or replaced by something of the script's
+    try:
         if sys.stderr.isatty():
             sys.stderr.write(f"jaxobs: metrics at {url}\n")
             if summary_file is not None:
                 sys.stderr.write(f"jaxobs: if the job is killed its last summary is in {summary_file}\n")
             sys.stderr.flush()
+    except Exception:  # noqa: BLE001, S110  # closed, or replaced by something of the script's
+        pass
 
 
 def _report(launched: int) -> None:
@@ -79,8 +89,10 @@ def _die_as_interrupted() -> None:
     dataclasses or named tuples is imported. Running source text that raises one restores it.
     """
     if issubclass(getattr(sys, "last_type", None) or Exception, KeyboardInterrupt):
-        with contextlib.suppress(KeyboardInterrupt):
+        try:  # noqa: SIM105  # contextlib may not be loaded
             exec("raise KeyboardInterrupt")  # noqa: S102  # only text that is run by `exec` is remembered
+        except KeyboardInterrupt:
+            pass
 
 
 def closing_text() -> str:

@@ -15,7 +15,6 @@ from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule, apply_rule
 from jaxobs.cost_model.element_types.precision import FLOAT32_SOURCES, executed_product
 from jaxobs.cost_model.element_types.rewritten import Rewritten
 from jaxobs.cost_model.element_types.source import SourceTypes
-from jaxobs.cost_model.hlo.element_types import Kind
 from jaxobs.cost_model.hlo.instructions import Computation, Instruction
 from jaxobs.cost_model.hlo.opcodes import (
     ARITHMETIC,
@@ -27,6 +26,7 @@ from jaxobs.cost_model.hlo.opcodes import (
     TRANSCENDENTAL,
 )
 from jaxobs.cost_model.traffic.collectives import add_fused_collective
+from jaxobs.proto.element_types import Kind
 
 
 class Arithmetic:

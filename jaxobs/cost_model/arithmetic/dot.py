@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxobs.cost_model.errors import HloDecodeError
-from jaxobs.cost_model.hlo.element_types import Kind
 from jaxobs.cost_model.hlo.shapes import Shape
+from jaxobs.proto.element_types import Kind
 
 
 def _extent(shape: Shape, dimensions: Sequence[int], what: str) -> int:

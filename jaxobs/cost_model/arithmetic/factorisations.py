@@ -8,9 +8,9 @@ from typing import Final
 
 from jaxobs.cost_model.arithmetic.linear_algebra import cholesky_flops, fourier_flops, triangular_solve_flops
 from jaxobs.cost_model.errors import HloDecodeError
-from jaxobs.cost_model.hlo.element_types import Kind
 from jaxobs.cost_model.hlo.instructions import Instruction
 from jaxobs.cost_model.hlo.shapes import Shape
+from jaxobs.proto.element_types import Kind
 
 
 def _stack(instruction: Instruction) -> tuple[Shape, int, int]:

@@ -11,9 +11,9 @@ from typing import Final
 
 from jaxobs.cost_model.arithmetic import linear_algebra
 from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
-from jaxobs.cost_model.hlo.element_types import Kind
 from jaxobs.cost_model.hlo.shapes import Shape
 from jaxobs.model.cost import Cost
+from jaxobs.proto.element_types import Kind
 
 
 def first_matrix(call: CustomCall) -> tuple[Shape, int, int, int]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from jaxobs.cost_model.hlo.element_types import ElementType, Kind
 from jaxobs.cost_model.hlo.instructions import Computation, Instruction
+from jaxobs.proto.element_types import ElementType, Kind
 
 _LONGEST_WALK: Final = 256
 _ASKED_FOR: Final = b"convert_element_type"

@@ -12,6 +12,7 @@ from jaxobs.cost_model.errors import HloDecodeError
 from jaxobs.cost_model.hlo.instructions import Instruction, Module
 from jaxobs.model.source_files import is_installed
 from jaxobs.proto.hlo import MetadataMessage
+from jaxobs.vocabulary.labels import cut_name
 
 _TRANSFORMATION: Final = re.compile(
     r"(?:vmap|jvp|transpose|linearize|pmap|xmap|shard_map)\((.*)\)\Z", re.DOTALL
@@ -80,7 +81,7 @@ class Provenance:
                 source = f"{str(metadata.source_file, 'utf-8', 'replace')}:{metadata.source_line}"
             scope = self._scopes.get(name)
             if scope is None:
-                scope = self._scopes[name] = scope_of(name)
+                scope = self._scopes[name] = cut_name(scope_of(name))
             known = self.known[serialized] = (name, scope, source)
         return known
 

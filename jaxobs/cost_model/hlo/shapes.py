@@ -9,7 +9,7 @@ from typing import Any, Final
 from google.protobuf.message import DecodeError
 
 from jaxobs.cost_model.errors import HloDecodeError
-from jaxobs.cost_model.hlo.element_types import ELEMENT_TYPES, TUPLE, ElementType, Kind
+from jaxobs.proto.element_types import ELEMENT_TYPES, TUPLE, ElementType, Kind
 from jaxobs.proto.hlo import ShapeMessage
 
 HOST_MEMORY_SPACE: Final = 5

@@ -9,12 +9,12 @@ from jaxobs.derive.executables.executable import Executable
 from jaxobs.derive.executables.kept_operations import KeptOperations
 from jaxobs.derive.executables.profiled import absorb, bind
 from jaxobs.derive.executables.run_ledger import RunLedger
-from jaxobs.derive.memory.view import memory_need
 from jaxobs.derive.metrics.catalogue import executable_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.events import ExecutableCreated, FunctionWatched
+from jaxobs.model.events.compilation import memory_need
 from jaxobs.roofline_model.traced import Operation, Profiled
 from jaxobs.vocabulary.labels import OUTSIDE_JIT, clean_label
 

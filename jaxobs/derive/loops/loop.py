@@ -273,7 +273,9 @@ class Loop:
             unwatched=self._unwatched(), times=self.times,
         )  # fmt: skip
         no_end = self.in_doubt if self.settled.wall <= 0 else not elapsed and used.mfu is not None
-        return Utilization(None, None, NO_END_SEEN) if no_end else used
+        if not no_end:
+            return used
+        return Utilization(None, None, self._executables.why_unseen(self.recent.runs) or NO_END_SEEN)
 
     def ran(self) -> Iterator[Executable]:
         """The executables that ran in the last window, as far as it is visible which ones ran."""

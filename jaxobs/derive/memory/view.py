@@ -120,9 +120,3 @@ def fragmentation(event: MemorySampled) -> tuple[int | None, int | None, int | N
     if largest > free:
         return free, largest, None, "its largest free block is larger than what is free"
     return free, largest, free - largest, ""
-
-
-def memory_need(memory: Mapping[str, int]) -> int:
-    """Bytes of device memory that one run takes by XLA's memory analysis; an aliased output shares its argument's."""
-    kinds = ("argument", "output", "temporary", "code")
-    return sum(memory.get(kind, 0) for kind in kinds) - memory.get("alias", 0)

@@ -8,11 +8,12 @@ from jaxobs.derive.executables.gauges import show_executables
 from jaxobs.derive.executables.view import ExecutableView
 from jaxobs.derive.loops.loop_time import LoopTime
 from jaxobs.derive.loops.view import LoopView, loop_view, show_bottlenecks, show_loop
-from jaxobs.derive.memory.view import PeakExecutable, memory_need
+from jaxobs.derive.memory.view import PeakExecutable
 from jaxobs.derive.process.view import ProcessView, identity_view
 from jaxobs.derive.snapshot.rooms import Rooms
 from jaxobs.derive.snapshot.view import SnapshotView
 from jaxobs.model.clock import NANOSECONDS, seconds
+from jaxobs.model.events.compilation import memory_need
 from jaxobs.model.figure import Figure, figure
 
 

@@ -236,10 +236,9 @@ IMMORTAL = 1 << 29
 
 
 def array_type() -> type | None:
-    """The class of JAX's arrays. None without the private name, and in a Python without an interpreter lock."""
+    """The class of JAX's arrays. None without the private name."""
     array = getattr(sys.modules.get("jax._src.array"), "ArrayImpl", None)
-    free_threaded = not getattr(sys, "_is_gil_enabled", lambda: True)()
-    return array if isinstance(array, type) and not free_threaded else None
+    return array if isinstance(array, type) else None
 
 
 def arrays_alive() -> int | None:

@@ -1,8 +1,8 @@
 """Asks an array whether the device has computed it, without waiting and without crashing the process.
 
 `is_ready()` of an array that the user has deleted (`array.delete()`) crashes the process (seen in JAX 0.6.2, 0.8.2 and
-0.10.2; of a donated one it raises), and another thread may delete the array between a check for that and the call. So
-both are made within one call into C, during which no other thread gets the interpreter lock.
+0.10.2; since 0.11.2, and of a donated one, it raises), and another thread may delete the array between a check for that
+and the call. So both are made within one call into C, during which no other thread gets the interpreter lock.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def is_ready(array: Any) -> bool:
 def raise_its_error(array: Any) -> None:
     """Raise the error of an array whose making has failed; nothing if it is deleted, still being made, or made.
 
-    `block_until_ready()` of a deleted array crashes the process as well, hence one call into C here too. JAX lets go of
+    `block_until_ready()` of a deleted array crashes the same versions, hence one call into C here too. JAX lets go of
     the lock within it, so that a `delete()` in that microsecond may still crash: one in a million tries (0.10.2).
     """
     for _ in map(_AWAIT, filter(_IS_READY, filterfalse(_IS_DELETED, (array,)))):

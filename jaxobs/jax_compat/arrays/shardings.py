@@ -24,7 +24,7 @@ def device_text(device: Any) -> str:
 def explicit_text(sharding: Any) -> str:
     """The sharding that is part of an array's type, in explicit sharding mode; empty in every other mode.
 
-    By `Mesh._any_axis_explicit` (0.8.2 and 0.10.2); without the name every mesh counts as explicit.
+    By `Mesh._any_axis_explicit` (since 0.8); without the name every mesh counts as explicit.
     """
     mesh = getattr(sharding, "mesh", None)
     if mesh is None or mesh.empty or not getattr(mesh, "_any_axis_explicit", True):

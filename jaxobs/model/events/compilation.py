@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from jaxobs.model.events.attributes import Attributes, SpanContext
@@ -79,3 +80,9 @@ class ExecutableCreated(NamedTuple):
     memory: tuple[tuple[str, int], ...]
     devices: int
     definition: str = ""
+
+
+def memory_need(memory: Mapping[str, int]) -> int:
+    """Bytes of device memory that one run takes by XLA's memory analysis; an aliased output shares its argument's."""
+    kinds = ("argument", "output", "temporary", "code")
+    return sum(memory.get(kind, 0) for kind in kinds) - memory.get("alias", 0)

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from jaxobs.flow.descriptor import identity
 from jaxobs.model.clock import monotonic
 
 BEHIND = 1
@@ -20,14 +21,14 @@ class MainThreadClock:
 
     def __init__(self) -> None:
         main = threading.main_thread()
-        self._state = _opened(f"/proc/self/task/{main.native_id}/stat")
-        self._accounts = _opened(f"/proc/self/task/{main.native_id}/schedstat")
+        self._state = _File(f"/proc/self/task/{main.native_id}/stat")
+        self._accounts = _File(f"/proc/self/task/{main.native_id}/schedstat")
         self._processor_time = _processor_time(main.ident)
         self._runnable_before, self._asked = self._runnable(), monotonic()
 
     def is_on_processor(self) -> bool | None:
         """Whether the main thread runs, or would if a processor were free; None where the system does not say."""
-        text = _read(self._state)
+        text = self._state.read()
         # The program's name stands in brackets before the state and may hold any character.
         return text.rpartition(b") ")[2][:1] == b"R" if text else None
 
@@ -44,27 +45,27 @@ class MainThreadClock:
         return (self._runnable_before - before) / (self._asked - asked)
 
     def _runnable(self) -> float | None:
-        text = _read(self._accounts).split()
+        text = self._accounts.read().split()
         return (int(text[0]) + int(text[BEHIND])) / 1e9 if len(text) > BEHIND else None
 
     def close(self) -> None:
         """Close the files. Every later reading is None."""
-        _close(self._state)
-        _close(self._accounts)
-        self._state = self._accounts = self._processor_time = None
+        self._state.close()
+        self._accounts.close()
+        self._processor_time = None
 
 
 class WaitForProcessor:
     """Measures how long the thread that makes it is ready to run but has no processor."""
 
     def __init__(self) -> None:
-        self._file = _opened("/proc/thread-self/schedstat")
+        self._file = _File("/proc/thread-self/schedstat")
         self._before = 0.0
         self.seconds()
 
     def seconds(self) -> float:
         """Seconds of such waiting since the last call; 0 where the system does not say."""
-        text = _read(self._file).split()
+        text = self._file.read().split()
         if len(text) <= BEHIND:
             return 0.0
         before, self._before = self._before, int(text[BEHIND]) / 1e9
@@ -72,8 +73,7 @@ class WaitForProcessor:
 
     def close(self) -> None:
         """Close the file."""
-        _close(self._file)
-        self._file = None
+        self._file.close()
 
 
 def _processor_time(ident: int | None) -> Callable[[], float] | None:
@@ -86,23 +86,26 @@ def _processor_time(ident: int | None) -> Callable[[], float] | None:
     return None
 
 
-def _opened(path: str) -> int | None:
-    try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
+class _File:
+    """An open file of the system's, as long as its number still means it: a job may close what it does not know."""
 
+    def __init__(self, path: str) -> None:
+        self._number = -1
+        with contextlib.suppress(Exception):  # there is none; or a guard of the job's forbids to open files
+            self._number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._identity = identity(self._number)
 
-def _read(file: int | None) -> bytes:
-    if file is None:
-        return b""
-    try:
-        return os.pread(file, 256, 0)
-    except OSError:
-        return b""
-
-
-def _close(file: int | None) -> None:
-    if file is not None:
+    def read(self) -> bytes:
+        """Its text now; empty where there is none."""
         with contextlib.suppress(OSError):
-            os.close(file)
+            if self._is_ours():
+                return os.pread(self._number, 4096, 0)
+        return b""
+
+    def close(self) -> None:
+        if self._is_ours():
+            os.close(self._number)
+        self._number = -1
+
+    def _is_ours(self) -> bool:
+        return self._number >= 0 and identity(self._number) == self._identity

@@ -18,6 +18,7 @@ from types import CodeType, FrameType
 from jaxobs.model.clock import monotonic, now, seconds, thread_time
 from jaxobs.model.events import MainThreadSampled
 from jaxobs.plugin.guard import Guard
+from jaxobs.plugin.threads import Flag
 from jaxobs.probe.main_thread.processor import MainThreadClock, WaitForProcessor
 from jaxobs.probe.main_thread.stack import Place, Stack
 from jaxobs.probe.main_thread.tally import Row, Tally
@@ -74,9 +75,7 @@ class MainThreadSampler:
         self._tally = Tally()
         self._main = threading.main_thread().ident
         self._random = random.Random()  # noqa: S311  # not the job's own, whose numbers must stay as they are
-        # No Event: a timed wait of one costs half as much again.
-        self._ended = threading.Lock()
-        self._ended.acquire()
+        self._ended = Flag()
         self._clock: MainThreadClock | None = None
         self._cost = 0.0002
         self._last = 0
@@ -99,8 +98,7 @@ class MainThreadSampler:
 
     def stop(self) -> None:
         """End after the sample under way; safe twice."""
-        if self._ended.locked():
-            self._ended.release()
+        self._ended.set()
 
     def take(self) -> list[MainThreadSampled]:
         """The samples since the last call, as one event or none."""
@@ -124,8 +122,7 @@ class MainThreadSampler:
         """Sleep. Returns the seconds for which another thread then still held the lock; None after `stop`."""
         waited.seconds()
         due = monotonic() + pause
-        if self._ended.acquire(timeout=pause):
-            self._ended.release()
+        if self._ended.wait(pause):
             return None
         self._delay = late = monotonic() - due
         # While this thread waits for a processor it is not the lock that it waits for.

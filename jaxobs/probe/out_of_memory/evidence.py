@@ -22,6 +22,7 @@ from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs.probe.out_of_memory.exhaustion import Exhaustion
 from jaxobs.probe.out_of_memory.output_sizes import output_sizes
 from jaxobs.probe.out_of_memory.summary import summary_text
+from jaxobs.vocabulary.text import MASK, masked
 
 SNAPSHOT_SECONDS = 2.0
 """Most seconds to wait for the agent's answer: it may have a newly compiled module to read first."""
@@ -239,5 +240,6 @@ def _environment() -> dict[str, str]:
 
 def _masked(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        name: "(not shown)" if value and SECRET.search(name) else value for name, value in settings.items()
+        name: MASK if value and SECRET.search(name) else masked(name, value)
+        for name, value in settings.items()
     }

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 from jaxobs.model.clock import monotonic
 from jaxobs.plugin.files import temporary_directory
+from jaxobs.plugin.threads import Thread
 
 NAMES_TRIED = 10
 """Most names tried for a directory: reports of one second need different ones, and others may have taken them all."""
@@ -41,14 +41,11 @@ def write_report(root: str | None, name: str, files: Mapping[str, bytes], deadli
         except OSError as error:
             outcome.append(error)
 
-    # A disk that hangs must not hold up the error. The thread calls nothing of JAX, so it may still run at exit.
-    thread = threading.Thread(target=write, name="jaxobs-out-of-memory", daemon=True)
     try:
-        thread.start()
-    except RuntimeError:  # no memory for a thread's stack either
+        # A disk that hangs must not hold up the error.
+        Thread("out-of-memory", write, awaited=False).join(deadline - monotonic())
+    except RuntimeError:  # no memory for a thread's stack either, or the interpreter is ending
         write()
-    else:
-        thread.join(max(0.0, deadline - monotonic()))
     if not outcome:
         raise DiskTooSlowError("the disk did not answer in time")
     if isinstance(outcome[0], OSError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from jaxobs.cost_model.hlo.element_types import ELEMENT_TYPES
+from jaxobs.proto.element_types import ELEMENT_TYPES
 from jaxobs.proto.wire_format import LENGTH, VARINT, FieldError, fields, numbers
 
 # Fields of openxla/xla, `xla/service/hlo.proto` and `xla/xla_data.proto`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxobs.derive.memory.view import memory_need
+from jaxobs.model.events.compilation import memory_need
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable
 from jaxobs.report.units import byte_size, count, duration, or_absent
 

@@ -1,7 +1,7 @@
 """Connects our steps with JAX's own step annotations, in both directions.
 
 A script's `StepTraceAnnotation` marks a step of ours, and a step of ours carries an annotation while a profiler session
-is active, so that a trace shows it.
+is active, so that a trace shows it; a probe says when one is.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jaxobs.jax_compat.profiler import profiler_state
 from jaxobs.plugin.wrapping import replace
 from jaxobs.probe.steps.loops import Loops
 from jaxobs.probe.steps.marks import StepMark
@@ -27,6 +26,7 @@ def hook_annotations(
     """
     from jax.profiler import StepTraceAnnotation as Annotation
 
+    loops.annotation = Annotation
     initialise, enter, leave = Annotation.__init__, Annotation.__enter__, Annotation.__exit__
     begin = contained(lambda annotation: _begin(loops, annotation))
     end = contained(_end)
@@ -45,24 +45,6 @@ def hook_annotations(
         return leave(self, *error)
 
     return replace(Annotation, {"__init__": initialised, "__enter__": entered, "__exit__": left})
-
-
-class Profiling:
-    """Stands in for JAX's own profiler state once a probe reports every session, those that it opens itself included.
-
-    The session is a plain attribute, because every step reads it.
-    """
-
-    def __init__(self) -> None:
-        self.profile_session: object | None = None
-
-
-def annotate_steps(loops: Loops) -> None:
-    """Let our steps carry an annotation whenever JAX's profiler is running."""
-    from jax.profiler import StepTraceAnnotation
-
-    loops.profiler = profiler_state()
-    loops.annotation = StepTraceAnnotation
 
 
 def _begin(loops: Loops, annotation: Any) -> None:

@@ -98,7 +98,7 @@ class Steps(Generic[Item]):
 
     def __iter__(self) -> Iterator[Item]:  # hot: calling a function for a part costs as much as the part
         """Yield the items and time the turns. No reference to an item is kept: the user's `del batch` must free it."""
-        loops, current, profiler = self._loops, self._loops.current, self._loops.profiler
+        loops, current = self._loops, self._loops.current
         extend, advance = loops.ring.extend, loops.ring.advance
         count_examples, count_tokens = self._counts
         examples, tokens = self._amounts
@@ -116,7 +116,7 @@ class Steps(Generic[Item]):
                     examples = amount(count_examples, item)
                 if count_tokens is not None:
                     tokens = amount(count_tokens, item)
-                if profiler is not None and profiler.profile_session is not None:
+                if loops.profiler_session is not None:
                     annotation = loops.annotate(name, step.number)
                 handed_on = ready
                 yield (item, item := None)[0]  # type: ignore[assignment]  # never seen as None

@@ -14,7 +14,7 @@ INITIALISATION = "initialisation"
 
 def on_main_thread() -> bool:
     """Whether this is the main thread, which runs the steps: what a library does on others delays none of them."""
-    return threading.current_thread() is threading.main_thread()
+    return threading.get_ident() == threading.main_thread().ident
 
 
 class LibraryPhase:

@@ -127,12 +127,12 @@ class LoopState:
 
 
 class Loops:
-    """What all marks share: the ring, the loops by name, and JAX's profiler state, None until JAX is imported."""
+    """What all marks share: the ring, the loops by name, and whether a profiler session is under way."""
 
     def __init__(self, ring: Ring, unmarked: UnmarkedCalls | None = None) -> None:
         self.current = Current()
         self._unmarked = unmarked
-        self.profiler: Any = None
+        self.profiler_session: object | None = None
         self.annotation: Any = None
         self.failed: Callable[[BaseException | None, str | None], None] = lambda error, function: None
         """Called with an error on its way through, and the watched function that raised it, if any; must not raise."""
@@ -152,7 +152,7 @@ class Loops:
 
     def annotate(self, loop: str, number: int) -> Any:
         """A step annotation of JAX's, entered, while its profiler is running; None otherwise, and on failure."""
-        if self.profiler is None or self.profiler.profile_session is None:
+        if self.profiler_session is None:
             return None
         with Suppressed(Exception):  # a trace without our step is no reason to stop a training run
             annotation = self.annotation(loop, step_num=number)

@@ -13,14 +13,18 @@ from numbers import Real
 from typing import Any
 
 from jaxobs.plugin.guard import Suppressed
+from jaxobs.vocabulary.labels import cut_name
 
 
 def as_name(name: Any) -> str:
-    """A loop's or phase's name as a plain `str`, also where it is a member of a StrEnum."""
+    """The name of a loop, a phase or a recorded value as a plain `str` of bounded length.
+
+    It may be a member of a StrEnum.
+    """
     if type(name) is str:
-        return name
+        return cut_name(name)
     with Suppressed(Exception):  # a wrong name must not stop a training run
-        return str.__str__(name) if isinstance(name, str) else str(name)
+        return cut_name(str.__str__(name) if isinstance(name, str) else str(name))
     return type(name).__name__
 
 

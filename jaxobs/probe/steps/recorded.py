@@ -12,8 +12,12 @@ from jaxobs.model.clock import now
 from jaxobs.model.events import RECORDED_NAMES, Recorded
 from jaxobs.plugin.guard import described
 from jaxobs.probe.steps.loops import Current
+from jaxobs.probe.steps.plain_values import as_name
 
 NUMBERS = (float, int, bool)
+
+MAX_REFUSALS = 20
+"""Names of which it is said that their values cannot be recorded: who has more has seen enough."""
 
 NUMPY = "numpy"
 ARRAYS = ("jaxlib.", NUMPY)
@@ -28,8 +32,10 @@ class RecordedValues:
         self._log = log
         self._newest: dict[tuple[str, str], tuple[int, Any]] = {}
         self._waiting: dict[tuple[str, str], tuple[int, Any]] = {}
-        self._names: set[tuple[str, str]] = set()
+        self._names: dict[tuple[str, str], tuple[str, str]] = {}
+        """Loop and name as they are given, and as they are sent."""
         self._refused: set[str] = set()
+        self._ended = False
         self._lock = threading.Lock()
         self._untraced: set[type[Any]] = set(NUMBERS)
         self._changing: set[type[Any]] = set()
@@ -43,14 +49,18 @@ class RecordedValues:
                 # Kept until the next turn, a tracer would be what JAX reports as leaked; and it has no value.
                 self._refuse(name, "a traced value has no number: record it outside the jitted function")
                 continue
-            key = (loop, name)
-            if key not in self._names:
+            key = self._names.get((loop, name))
+            if key is None:
                 if len(self._names) >= RECORDED_NAMES:
-                    self._refuse(name, f"more than {RECORDED_NAMES} names")
+                    self._refuse(
+                        "", f"only the first {RECORDED_NAMES} names are taken, and {as_name(name)} is none"
+                    )
                     continue
-                self._names.add(key)
+                key = self._names[loop, name] = (loop, as_name(name))
             changing = type(value) in self._changing and value.size == 1  # in place, before it is read
             self._newest[key] = (at, value.copy() if changing else value)
+        if self._ended:  # meanwhile, on another thread
+            self._newest.clear()
 
     def _is_traced(self, value: Any) -> bool:
         if is_tracer(value):
@@ -80,6 +90,19 @@ class RecordedValues:
                     found.append(Recorded(key[0], key[1], number, at))
             return found
 
+    def last(self) -> list[Recorded]:
+        """Take the last values that can be read without waiting, and let go of all others; later ones are not kept."""
+        found = self.ready() + self.ready()  # of each name the one that waits, and the newest after it
+        self.let_go()
+        return found
+
+    def let_go(self) -> None:
+        """Hold no value of the job's any more."""
+        self._ended = True
+        with self._lock:
+            self._newest.clear()
+            self._waiting.clear()
+
     def _read(self, name: str, value: Any) -> tuple[float | None, bool]:
         """The number, None where there is none, and whether the value need not be asked again."""
         try:
@@ -96,7 +119,7 @@ class RecordedValues:
             return None, True
 
     def _refuse(self, name: str, why: str) -> None:
-        """Log why a value is refused, once a name, for RECORDED_NAMES names at most."""
-        if name not in self._refused and len(self._refused) < RECORDED_NAMES:
+        """Log why a value is refused: once a name, and for MAX_REFUSALS names. Without a name it holds for the others."""
+        if name not in self._refused and (len(self._refused) < MAX_REFUSALS or not name):
             self._refused.add(name)
-            self._log(f"record({name}=…): {why}")
+            self._log(f"record({name and as_name(name)}{'=' * bool(name)}…): {why}")

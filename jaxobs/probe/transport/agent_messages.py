@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from jaxobs.flow import wire
 from jaxobs.model.clock import now
 from jaxobs.model.snapshot import Snapshot
+from jaxobs.plugin.threads import Flag, Thread
 from jaxobs.probe.log import inform, warn
 from jaxobs.probe.transport.answers import Answers
 
@@ -21,7 +21,7 @@ class AgentMessages:
         self.final_snapshot: Snapshot | None = None
         self.address: str | None = None
         """The URL of `/metrics`."""
-        self.address_known = threading.Event()
+        self.address_known = Flag()
         """Set once there is an address, or none will come."""
         self._summary_file: str | None = None
         self._begin_profile = begin_profile
@@ -44,12 +44,9 @@ class AgentMessages:
         elif kind == wire.LOG:
             warn(body)
         elif kind == wire.PROFILE:
-            # On a thread, so that a slow plugin does not hold up the sender.
-            profile = threading.Thread(
-                target=self._begin_profile, args=body, name="jaxobs-profile", daemon=True
-            )
             try:
-                profile.start()
+                # On a thread, so that a slow plugin does not hold up the sender.
+                Thread("profile", self._begin_profile, *body, awaited=False)
             except RuntimeError as error:
                 warn(f"the profiler window that was asked for cannot be opened: {error}")
         elif kind == wire.REPLY:

@@ -1,129 +1,118 @@
-"""Starts the agent: a Python process in a session of its own, which inherits one end of a pipe from the job.
+"""Starts the agent: a Python process in a session of its own, which has one end of a pipe from the job.
 
-The agent is no child of the job: the process that the job starts forks the agent and ends at once. So a job that waits
-until it has no children does not wait for the agent, and no zombie is left. (Where the job is the first process of a
-container, every orphan becomes its child, and so does the agent.)
+The agent is no child of the job, and at no time has the job a child that it could find: `clone()` makes a process that
+sends no signal when it ends and that `wait()` does not see, this one has libc's `system()` run a shell, and the shell
+starts the agent in the background. When the shell has ended the agent belongs to the first process of the machine or of
+the container, or to the nearest child subreaper above the job.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import marshal
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+
+from jaxobs.flow.descriptor import Descriptor
+from jaxobs.flow.waiting import ready
+from jaxobs.model.clock import monotonic
 
 FORK_PATIENCE = 2.0
 """Most seconds that a fork in the job waits for a start of the agent to end, which takes some milliseconds."""
 
 STARTER_PATIENCE = 10.0
-"""Seconds to wait for the process that forks the agent. It takes 12 ms on an idle machine with two cores."""
+"""Seconds to wait for the process that forks the agent where `clone()` cannot be used, and for it to read its path."""
 
-FAREWELL_SECONDS = 0.2
-"""Most seconds to wait for an agent's thread after the end of its pipe: it takes milliseconds, or an exporter hangs."""
+_CLONE_VM, _CLONE_VFORK, _WCLONE = 0x100, 0x4000, -0x8000_0000  # clone(2), waitpid(2); the last as a C `int`
+_SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 36, 37  # prctl(2)
+_STACK_BYTES = 1 << 18
+"""More than a thread of musl has; `system()` itself needs some kilobytes."""
+
+_KEPT_VARIABLES = {
+    "PYTHONHOME",
+    "PYTHONUSERBASE",
+    "PYTHONNOUSERSITE",
+    "PYTHONPYCACHEPREFIX",
+    "PYTHONDONTWRITEBYTECODE",
+}
+"""Python's variables that the agent shares with the job: by these it finds what is installed. PYTHONPATH may bring a
+launcher's `sitecustomize`; PYTHONTRACEMALLOC, PYTHONDEVMODE and their kin are meant for the job, and slow."""
 
 _starting = threading.RLock()
 _guards_forks = False
-_pipes: list[socket.socket] = []
+_pipes: list[Descriptor] = []
 """The job's ends of pipes that are open, which a forked child must close."""
 
 
-class Agent:
-    """What the job can learn of its agent, and do to it, without the pipe: nothing, unless it is a process."""
+class AgentProcess:
+    """What the job can learn of its agent, and do to it, without the pipe. When it started guards its number's reuse."""
+
+    def __init__(self) -> None:
+        self._pid = 0
+        self._started = ""
 
     def introduced(self, pid: int) -> None:
         """Take the number of its process, which the agent has sent."""
+        self._pid = pid
+        _, self._started = _state_and_start(pid)
 
     def is_stopped(self) -> bool:
         """Whether it is suspended (SIGSTOP, a debugger), so that it will send nothing."""
-        return False
+        return self._is_in("Tt")
 
-    def kill(self) -> None:
-        """End it at once."""
+    def kill_if_stopped(self) -> None:
+        """End it where it is suspended."""
+        if self.is_stopped():
+            with contextlib.suppress(OSError):
+                os.kill(self._pid, signal.SIGKILL)
 
-    def gone(self, timeout: float) -> None:
-        """Release what is held of the agent, within `timeout` seconds; called when the pipe has ended."""
-
-    def forget(self) -> None:
-        """Release what belongs to the parent; called in a forked child."""
-
-
-class AgentProcess(Agent):
-    """An agent in a process that is no child. A process descriptor (pidfd) guards against reuse of its number."""
-
-    def __init__(self) -> None:
-        self._pid: int | None = None
-        self._held: int | None = None
-
-    def introduced(self, pid: int) -> None:
-        self._pid = pid
-        if hasattr(os, "pidfd_open"):
-            with contextlib.suppress(OSError):  # older than Linux 5.3, or forbidden
-                self._held = os.pidfd_open(pid)
-
-    def is_stopped(self) -> bool:
-        return self._pid is not None and _state(self._pid) in {"T", "t"}
-
-    def kill(self) -> None:
-        if self._pid is None:
-            return
-        with contextlib.suppress(OSError):
-            if self._held is not None:
-                signal.pidfd_send_signal(self._held, signal.SIGKILL)
-            else:
-                os.kill(self._pid, signal.SIGKILL)  # it is there, or the pipe would have ended
-
-    def gone(self, timeout: float) -> None:  # noqa: ARG002  # there is nothing to wait for
-        if self._pid is not None:
-            # It is our child where we are the first process of a container.
+    def gone(self) -> None:
+        """Take note of its end, where it is our child: we are the first process of a container then."""
+        if self._is_in("Z"):
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self._pid, os.WNOHANG)
-        self.forget()
 
-    def forget(self) -> None:
-        held, self._held, self._pid = self._held, None, None
-        if held is not None:
-            os.close(held)
+    def _is_in(self, states: str) -> bool:
+        state, started = _state_and_start(self._pid) if self._started else ("", "")
+        return bool(state) and state in states and started == self._started
 
 
-class AgentThread(Agent):
-    """An agent on a thread of the job."""
-
-    def __init__(self, thread: threading.Thread) -> None:
-        self._thread = thread
-
-    def gone(self, timeout: float) -> None:
-        self._thread.join(min(timeout, FAREWELL_SECONDS))
-
-
-Connection = tuple[socket.socket, Agent]
+Connection = tuple[Descriptor, AgentProcess]
 """The job's end of the pipe, and who is at the other."""
 
 
 def start_agent_process() -> Connection:
-    """Start the agent as a process. Raises OSError on failure, TypeError or ValueError if Python's path is unknown."""
+    """Start the agent. Raises OSError where that fails; or what a guard raises that forbids sockets, files, processes."""
     if getattr(sys, "frozen", False):  # its `sys.executable` is the application
         raise OSError("this program is frozen: it has no Python to start the agent with")
+    if not sys.executable or not os.access(sys.executable, os.X_OK):
+        raise OSError(f"there is no Python at {sys.executable!r}")
     _guard_forks()
-    with _starting:  # a child forked meanwhile would keep both ends of the pipe, and the starter's error pipe
-        ours, theirs = socket.socketpair()
-        _pipes[:] = [*(pipe for pipe in _pipes if pipe.fileno() >= 0), ours]
+    path = marshal.dumps(_import_path())
+    with _starting:  # a child forked meanwhile would keep both ends of the pipe
+        ours, theirs = Descriptor.pair()
         try:
-            starter = _start(theirs)
+            _pipes[:] = [*(pipe for pipe in _pipes if pipe.fileno() >= 0), ours]
+            # For the milliseconds in which the shell starts, what C code of the job starts inherits this end too. With
+            # it the agent still sees the end of the job; only its own end would be seen no earlier than that of both.
+            os.set_inheritable(theirs.fileno(), True)
+            sent = ours.send(path)
+            arguments = [str(theirs.fileno()), f"job={os.getpid()}", str(len(path))]
+            python = [str(Path(sys.executable).absolute()), "-S", "-c"]
+            if not _start_unseen([*python, _ENTRY, *arguments]):
+                _start_by_child([*python, _FORK + _ENTRY, *arguments], theirs.fileno())
         except BaseException:
             ours.close()
             raise
         finally:
             theirs.close()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        if starter.wait(STARTER_PATIENCE):
-            ours.close()
-            raise OSError(f"a Python that was to start it ended with status {starter.returncode}")
+    _write(ours, path[sent:])
     return ours, AgentProcess()
 
 
@@ -133,52 +122,126 @@ def close_in_child() -> None:
         pipe.close()
 
 
-def start_agent_thread(serve: Callable[[socket.socket], None]) -> Connection:
-    """Run the agent on a thread of the job, where a process cannot be started. Raises OSError where no thread can."""
-    ours, theirs = socket.socketpair()
-    thread = threading.Thread(target=serve, args=(theirs,), name="jaxobs-agent", daemon=True)
-    try:
-        thread.start()
-    except RuntimeError as error:
-        ours.close()
-        theirs.close()
-        raise OSError(str(error)) from error
-    return ours, AgentThread(thread)
-
-
+_FORK = "import posix; posix.fork() and posix._exit(0); "
 _ENTRY = (
-    "import posix; posix.fork() and posix._exit(0); posix.setsid(); "
-    "import site, sys; site.main(); sys.path[:] = sys.argv[3:]; "
-    "from jaxobs.agent.main import main; sys.exit(main(int(sys.argv[1])))"
+    "import os, sys; fd, size = int(sys.argv[1]), int(sys.argv[3]); os.set_inheritable(fd, False); "
+    "os.set_blocking(fd, True); os.setsid()\n"
+    "for other in map(int, os.listdir('/dev/fd')):\n"
+    "  if other > 2 and other != fd: os.closerange(other, other + 1)\n"
+    "path = b''\n"
+    "while len(path) < size: path += os.read(fd, size - len(path)) or sys.exit()\n"
+    "import marshal, site; site.main(); sys.path[:] = marshal.loads(path); "
+    "from jaxobs.agent.main import main; sys.exit(main(fd))"
 )
-"""The program of the agent's process. Nothing is imported before the fork, and no site-packages are searched, because
-the job has a child for that long. The second argument names the job's process in a list of processes."""
+"""The program of the agent's process. Its own descriptors are closed before anything else: a caller may wait for the end
+of the job's. It gets its import path by the pipe, as the path may be longer than a command; `job=` is for who looks at a
+list of processes."""
 
 
-def _start(theirs: socket.socket) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-S", "-c", _ENTRY, str(theirs.fileno()), f"job={os.getpid()}", *_import_path()],
+def _start_unseen(command: list[str]) -> bool:
+    """Have `command` run in the background by a process that nobody sees. False where that cannot be done here."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if (
+        not (hasattr(libc, "clone") and hasattr(libc, "prctl") and os.access("/bin/sh", os.X_OK))
+        or _system_runs()
+    ):
+        return False
+    unset = [name for name in os.environ if name.startswith("PYTHON") and name not in _KEPT_VARIABLES]
+    unsetting = f"unset {' '.join(filter(str.isidentifier, unset))}; " if unset else ""
+    script = f"{unsetting}cd /; exec {' '.join(map(_quoted, command))} </dev/null >/dev/null 2>&1 &"
+    stack = ctypes.create_string_buffer(_STACK_BYTES)
+    top = (ctypes.addressof(stack) + _STACK_BYTES) & ~0xF
+    system = ctypes.cast(libc.system, ctypes.c_void_p)
+    line = ctypes.c_char_p(os.fsencode(script))
+    subreaper = ctypes.c_int(0)
+    libc.prctl(_GET_CHILD_SUBREAPER, ctypes.byref(subreaper), 0, 0, 0)
+    # As after vfork(2), this thread stands still until the new process has ended, whose memory is the job's. It must run
+    # no signal handler of the job's, and what it starts begins with the same mask: no Ctrl-C ends the agent.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        if subreaper.value:
+            # The agent would be our child for good. Another orphan of the job's in these milliseconds is missed as well.
+            libc.prctl(_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+        pid = libc.clone(system, ctypes.c_void_p(top), _CLONE_VM | _CLONE_VFORK, line)
+        if pid > 0:
+            with contextlib.suppress(ChildProcessError):  # somebody waits for such children too
+                os.waitpid(pid, _WCLONE)
+    finally:
+        if subreaper.value:
+            libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return bool(pid > 0)
+
+
+def _system_runs() -> bool:
+    """Whether a thread of the job is in `system()`, which lets the job ignore SIGINT and SIGQUIT meanwhile.
+
+    glibc counts who is in it, in memory that the new process shares: the job would go on to ignore them.
+    """
+    try:
+        status = Path("/proc/self/status").read_text("ascii", "replace")
+        ignored = int(status.partition("SigIgn:")[2].split()[0], 16)
+    except Exception:  # noqa: BLE001  # no such file, or a guard of the job's forbids to open it
+        return True
+    return bool(ignored >> signal.SIGQUIT - 1 & 1) and signal.getsignal(signal.SIGQUIT) != signal.SIG_IGN
+
+
+def _start_by_child(command: list[str], descriptor: int) -> None:
+    """Have a child run `command`, which forks: it can be found among the job's children for some milliseconds."""
+    child = subprocess.Popen(
+        command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        pass_fds=[theirs.fileno()],
-        start_new_session=True,  # Ctrl-C at the terminal is the job's
-        cwd="/",  # the job's directory must be free to be removed or unmounted
-        # A launcher's sitecustomize comes by PYTHONPATH and would instrument the agent too.
-        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        pass_fds=[descriptor],
+        cwd="/",
+        env={k: v for k, v in os.environ.items() if not k.startswith("PYTHON") or k in _KEPT_VARIABLES},
     )
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        if child.wait(STARTER_PATIENCE):
+            raise OSError(f"a Python that was to start it ended with status {child.returncode}")
+
+
+def _quoted(word: str) -> str:
+    """A word for the shell, whatever is in it."""
+    return "'" + word.replace("'", "'\\''") + "'"
+
+
+def _write(pipe: Descriptor, piece: bytes) -> None:
+    """Write what the pipe does not hold of the import path, while the agent reads it."""
+    rest, deadline = memoryview(piece), monotonic() + STARTER_PATIENCE
+    while rest:
+        try:
+            rest = rest[pipe.send(rest) :]
+        except BlockingIOError:
+            if monotonic() > deadline:
+                pipe.close()
+                raise OSError("it did not read its import path") from None
+            ready([], [pipe], 0.1)
+        except OSError as error:
+            pipe.close()
+            raise OSError(f"it ended at once ({error})") from None
 
 
 def _import_path() -> list[str]:
-    """The agent's `sys.path`: that of the job with absolute entries, so that the agent finds what the job finds.
+    """The agent's `sys.path`: the interpreter's own folders, then what else the job has, where plugins may be.
 
-    The script's own folder comes last: a `csv.py` beside the script is meant for the script, and not for the agent.
+    Without the script's folder, unless jaxobs itself is there: a `csv.py` beside the script is meant for the script, and
+    a `google.py` would hide a package without an `__init__.py` that is installed. What a job puts on `sys.path` may be
+    another version of what the agent needs, so it comes behind what is installed with jaxobs.
     """
+    import site  # frozen: it cannot be a module of the user's
+
     ours = str(Path(__file__).resolve().parents[3])
     script = getattr(sys.modules.get("__main__"), "__file__", None)
     beside = str(Path(script).resolve().parent) if script else str(Path.cwd())
-    found = [str(Path(entry).resolve()) for entry in sys.path]
-    return list(dict.fromkeys([*(entry for entry in found if entry != beside), ours, beside]))
+    found = [entry for entry in (str(Path(entry).resolve()) for entry in sys.path) if entry != beside]
+    installed = (str(Path(os.__file__).parent), *site.getsitepackages(), site.getusersitepackages())
+    own = [
+        entry for entry in found if entry.startswith(tuple(str(Path(root).resolve()) for root in installed))
+    ]
+    first = [] if ours in own or ours == beside else [ours]
+    return list(dict.fromkeys([*first, *own, *found, ours]))
 
 
 def _guard_forks() -> None:
@@ -194,10 +257,10 @@ def _guard_forks() -> None:
         )
 
 
-def _state(pid: int) -> str:
-    """The letter of a process's state on Linux (proc_pid_stat(5)); empty where it is not known."""
+def _state_and_start(pid: int) -> tuple[str, str]:
+    """The letter of a process's state on Linux, and when it started (proc_pid_stat(5)); empty where that is unknown."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:  # there is no such process, or it ended while it was read
-        return ""
-    return text.rpartition(b")")[2][1:2].decode("ascii", "replace")
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].decode("ascii", "replace").split()
+    except Exception:  # noqa: BLE001  # it has ended; or a guard of the job's forbids to open files
+        return "", ""
+    return (fields[0], fields[19]) if len(fields) > 19 else ("", "")

@@ -36,20 +36,23 @@ class Requests:
         self._values_asked_of = 0
         self._snapshots: deque[tuple[int, int]] = deque()
 
-    def __bool__(self) -> bool:
-        return bool(self._snapshots)
+    def __len__(self) -> int:
+        return len(self._snapshots)
 
     def snapshot(self, number: int, timeout: float) -> None:
         """Ask for a snapshot under this number; the caller waits for it `timeout` seconds."""
         self._snapshots.append((number, now() + int(timeout * NANOSECONDS)))
 
-    def frames(self, agent: int) -> bytes:
-        """Frames for the agent of this number, from 1: requests still waited for, and once one for values if wanted."""
+    def frames(self, agent: int, asked: int) -> bytes:
+        """Frames for the agent of this number, from 1: of the first `asked` requests those that are still waited for.
+
+        And once one for values if these are wanted.
+        """
         frames = []
         if self.values.wanted and self._values_asked_of != agent:
             self._values_asked_of = agent
             frames.append(wire.frame(wire.VALUES, None))
-        while self._snapshots:
+        for _ in range(asked):
             number, until = self._snapshots.popleft()
             if now() < until:
                 frames.append(wire.frame(wire.REQUEST, (number, until)))

@@ -7,25 +7,26 @@ bounded number of times, which is sent what it must know.
 
 from __future__ import annotations
 
-import socket
-import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from jaxobs.flow import wire
+from jaxobs.flow.descriptor import Descriptor
 from jaxobs.flow.ring import Ring
 from jaxobs.flow.waiting import ready
 from jaxobs.flow.wake_up import WakeUp
 from jaxobs.model.clock import monotonic, now, thread_time
 from jaxobs.model.events import Event, ProbeReported
-from jaxobs.probe.transport.agent_process import Agent, Connection
+from jaxobs.plugin.guard import described, raised_by_signal_handler
+from jaxobs.plugin.threads import Flag
+from jaxobs.probe.transport.agent_process import AgentProcess, Connection
 from jaxobs.probe.transport.replay import Retained, Unfolded
 from jaxobs.probe.transport.requests import Requests
 
 RESTARTS = 3
 EVENTS_A_FRAME = 1_000
-CLOSE_SECONDS = 0.5
+CLOSE_SECONDS = 0.3
 """Seconds of the shutdown's time that are reserved for the agent's flush."""
 
 LOOK_SECONDS = 0.2
@@ -36,7 +37,7 @@ class Agents(NamedTuple):
     """The three functions by which the sender deals with agents."""
 
     connect: Callable[[], Connection]
-    """Starts an agent. Raises OSError, TypeError or ValueError where it cannot."""
+    """Starts an agent. Raises OSError where it cannot, and whatever a guard raises that forbids it."""
     greeting: Callable[[], dict[str, Any]]
     """Returns what each agent is sent first."""
     heard: Callable[[bytes, Any], None]
@@ -68,23 +69,33 @@ class Sender:
         self._starts = 0
         self._refused = 0
         self._reports = 0
-        self._socket: socket.socket | None = None
-        self._agent: Agent | None = None
+        self._socket: Descriptor | None = None
+        self._agent: AgentProcess | None = None
+        self._agent_is_up = False
         self._unsent: deque[memoryview] = deque()
         self._frames = wire.Frames()
         self._wake_up: WakeUp | None = None
         self._requests = Requests()
         self.values = self._requests.values
         self._finish: float | None = None
+        self.last_is_wanted = True
+        """Whether the end waits for the last snapshot also where the agent is still starting."""
         self.listeners_restored = 0
         self.given_up = False
         """No agent will answer any more."""
-        self.begun = threading.Event()
+        self.begun = Flag()
         """The first agent was started, or could not be."""
 
     def open(self) -> None:
-        """Prepare for `run`, on the thread that starts it. Raises OSError where no file descriptor is available."""
-        self._wake_up = WakeUp()
+        """Prepare for `run`, on the thread that starts it. Raises OSError where no socket can be had."""
+        try:
+            self._wake_up = WakeUp()
+        except Exception as error:
+            if isinstance(error, OSError) or raised_by_signal_handler(error):
+                raise
+            raise OSError(
+                f"no socket can be had: {described(error)}"
+            ) from error  # a guard of the job's forbids it
 
     def request(self, number: int, timeout: float) -> None:
         """Ask the agent at once for a snapshot, which comes through `heard`; the caller waits `timeout` seconds."""
@@ -110,8 +121,6 @@ class Sender:
         for end in (self._socket, self._wake_up):
             if end is not None:
                 end.close()
-        if self._agent is not None:
-            self._agent.forget()
 
     def run(self) -> None:
         try:
@@ -143,18 +152,16 @@ class Sender:
         self._starts += 1
         self._frames = wire.Frames()
         self._unsent.clear()
+        self._agent_is_up = False
         try:
             self._socket, self._agent = self._agents.connect()
-        except (OSError, TypeError, ValueError) as error:
-            # The last two: a Python that does not know its own path.
+        except Exception as error:  # noqa: BLE001  # of the system, or of a guard that forbids sockets, files, processes
             self._socket = self._agent = None
             self._starts = RESTARTS + 1
-            self._log(
-                f"the agent could not be started: {error}; nothing is observed (JAXOBS_AGENT=inline may work)"
-            )
+            reason = str(error) if isinstance(error, OSError) else described(error)
+            self._log(f"the agent could not be started: {reason}; nothing is observed")
             self._give_up()
             return
-        self._socket.setblocking(False)
         self._unsent.append(memoryview(wire.frame(wire.HELLO, self._agents.greeting())))
         if retained := self.retained.events():
             self._unfolded.handed_over(0)
@@ -167,8 +174,7 @@ class Sender:
         self._socket = None
         self._unfolded.agent_died()
         if self._agent is not None:
-            # An agent on a thread has to end before the interpreter does; one in a process is not waited for.
-            self._agent.gone(0.1 if self._finish is None else max(0.0, self._finish - monotonic()))
+            self._agent.gone()
             self._agent = None
         again = self._starts <= RESTARTS and self._finish is None
         if self._finish is None:
@@ -188,6 +194,9 @@ class Sender:
     def _listen(self, timeout: float) -> None:
         """Sleep until the agent has sent something, a thread wakes this one, or `timeout` is over."""
         assert self._wake_up is not None
+        if self._wake_up.is_lost():  # the job has closed what it did not know
+            self._wake_up.close()
+            self._wake_up = WakeUp()
         wake = self._wake_up.reading
         waited_for = [wake] if self._socket is None else [wake, self._socket]
         readable = ready(waited_for, [], timeout)
@@ -199,7 +208,7 @@ class Sender:
     def _hear(self) -> None:
         assert self._socket is not None
         try:
-            piece = self._socket.recv(1 << 16)
+            piece = self._socket.receive(1 << 16)
         except BlockingIOError:
             return
         except OSError:
@@ -209,6 +218,7 @@ class Sender:
             return
         for kind, body in self._frames.feed(piece):
             if kind == wire.FOLDED:
+                self._agent_is_up = True
                 self._unfolded.folded(body)
             elif kind == wire.STARTED:
                 if self._agent is not None:
@@ -223,6 +233,9 @@ class Sender:
             self._ring.drain()  # no agent will take it, and compiled modules among it are large
             return
         deadline = monotonic() + patience
+        asked = len(
+            self._requests
+        )  # those that come from here on may follow steps that are not drained any more
         for event in self._gather():
             self._ring.emit(event)
         if not self._send(b"", deadline):
@@ -240,7 +253,7 @@ class Sender:
                 return
         self._unfolded.handed_over(1)
         report, _ = wire.events_frame([self._report()])
-        self._send(report + self._requests.frames(self._starts), deadline)
+        self._send(report + self._requests.frames(self._starts, asked), deadline)
 
     def _report(self) -> ProbeReported:
         """The sender's figures. They do not go into the ring: in a full one they would displace an uncounted event."""
@@ -281,14 +294,19 @@ class Sender:
         return self._socket is not None and not unsent
 
     def _close(self, deadline: float) -> None:
-        """Tell the agent that nothing follows, and wait for its last frame and the end of the pipe."""
+        """Tell the agent that nothing follows, and wait for its last frame and the end of the pipe.
+
+        An agent that is still starting finds in the pipe what was sent, and needs nobody to wait.
+        """
         self._flush(max(0.0, deadline - monotonic() - CLOSE_SECONDS))
         if self._socket is not None:
             self._send(wire.frame(wire.FINISH, max(0.1, deadline - monotonic())), deadline)
         while monotonic() < deadline and self._socket is not None and not self._need_not_wait():
+            if not (self._unsent or self._agent_is_up or self.last_is_wanted):
+                break
             self._listen(min(LOOK_SECONDS, max(0.0, deadline - monotonic())))
-        if self._agent is not None and self._agent.is_stopped():
-            self._agent.kill()  # it cannot end by itself, and would stay for ever
+        if self._agent is not None:
+            self._agent.kill_if_stopped()  # it could not end by itself, and would stay for ever
 
     def _need_not_wait(self) -> bool:
         """Whether this is the end and the agent is suspended."""

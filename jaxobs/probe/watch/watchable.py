@@ -8,6 +8,7 @@ from jaxobs.jax_compat.foreign_objects import is_of
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.probe.log import warn
 from jaxobs.probe.watch.signatures import leaves_by_path
+from jaxobs.vocabulary.labels import cut_name
 
 MOST_WRAPPERS = 20
 """Most `__wrapped__` attributes that are followed, more than anybody nests: a proxy object may have one for ever."""
@@ -17,9 +18,8 @@ FLAX_JITTED = "jitted_fn"
 
 
 def name_of(function: Any) -> str:
-    """The name that its executables have."""
-    name: str = getattr(function, "__name__", type(function).__name__)
-    return name
+    """The name that its executables have, of bounded length."""
+    return cut_name(str(getattr(function, "__name__", type(function).__name__)))
 
 
 def is_jitted(function: Any) -> bool:

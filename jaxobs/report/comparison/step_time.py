@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from jaxobs.report.comparison.finding import Cause, Effect, Finding, Row, StepTime
@@ -25,7 +24,7 @@ LEAST_SHOWN: Final = 0.005
 def step_time(loop: str, before: Record, after: Record) -> StepTime:
     """A loop's step time, without compiles and checkpoints, in both runs, and its change."""
     one, other = (_step_seconds(record.part("windows", loop)) for record in (before, after))
-    old, new = (statistics.median(values) if values else None for values in (one, other))
+    old, new = (median(values) if values else None for values in (one, other))
     for record, values in ((before, one), (after, other)):
         if not values:
             return StepTime(loop, old, new, None, f"{record.name} has no step of `{loop}` that was timed")
@@ -63,10 +62,10 @@ def slower_loader(loop: str, before: Record, after: Record) -> Iterator[Finding]
     change = shift(one, other)
     if change is None or not all(steps):
         return
-    least = LEAST_SHARE * max(statistics.median(values) for values in steps)
+    least = LEAST_SHARE * max(median(values) for values in steps)
     if not change.beyond(least):
         return
-    old, new = statistics.median(one), statistics.median(other)
+    old, new = median(one), median(other)
     grew = change.estimate > 0
     words = ("longer", "slower") if grew else ("shorter", "faster")
     yield Finding(
@@ -117,3 +116,9 @@ def component_seconds(columns: Mapping[str, Any]) -> dict[str, float]:
         for name, values in columns.items()
         if name.startswith("component/")
     }
+
+
+def median(values: Sequence[float]) -> float:
+    """The median of at least one value. Not by `statistics`: a notebook's own module may have that name."""
+    ordered = sorted(values)
+    return (ordered[len(ordered) // 2] + ordered[(len(ordered) - 1) // 2]) / 2

@@ -84,7 +84,7 @@ def markup(element: Element, *, with_ids: bool = True) -> str:
     Without ids several copies can stand in one document.
     """
     text = element.written if with_ids else _START_WITH_ID.sub(r"\1", element.written)
-    return text.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 
 def number(value: float) -> str:

@@ -9,12 +9,7 @@ from typing import Final
 from jaxobs.report.drawing.axes import Scale, band, bands, level, level_name, seconds_ago
 from jaxobs.report.drawing.elements import Element, chart, stretched, tag
 from jaxobs.report.units import duration, rough_percent
-
-COMPONENTS: Final = (
-    "compute", "memory", "communication", "transfer", "latency", "unmodelled", "unknown", "input", "host",
-    "checkpoint", "compile",
-)  # fmt: skip
-"""Components from the bottom of a stack up: what the device does, what is not known, then what it waits for."""
+from jaxobs.vocabulary.wall_time import COMPONENTS
 
 _BAR: Final = 34
 _HEIGHT: Final = 200

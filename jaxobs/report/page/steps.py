@@ -10,11 +10,11 @@ from typing import Final
 from jaxobs.report.columns import Column
 from jaxobs.report.document import Document
 from jaxobs.report.drawing import Element, legend, shares_bar, shares_over_time
-from jaxobs.report.drawing.time_shares import COMPONENTS
 from jaxobs.report.page.history import Trend
 from jaxobs.report.page.parts import card, folded, quiet, table
 from jaxobs.report.page.view import View
 from jaxobs.report.units import duration, rough_percent
+from jaxobs.vocabulary.wall_time import COMPONENTS
 
 _RECENT: Final = 30.0
 """Seconds over which the parts of a step are averaged: the window of the bottleneck."""

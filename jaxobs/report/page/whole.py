@@ -32,12 +32,12 @@ _ICON: Final = (
 )
 
 
-def page(view: View, pause: Callable[[], None] | None = None) -> str:
-    """The HTML document. `pause` is called after each section, for a thread that shares the job's interpreter."""
-    return "".join(_pieces(view, pause))
+def page(view: View) -> str:
+    """The HTML document."""
+    return "".join(_pieces(view))
 
 
-def _pieces(view: View, pause: Callable[[], None] | None) -> Iterator[str]:
+def _pieces(view: View) -> Iterator[str]:
     title = tag("title", f"{opening.run_name(view.document)} · jaxobs")
     yield '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -47,8 +47,6 @@ def _pieces(view: View, pause: Callable[[], None] | None) -> Iterator[str]:
         element = section(view)
         if element is not None:
             yield markup(element) + "\n"
-        if pause is not None:
-            pause()
     yield "</main>\n" + markup(_footer()) + "\n"
     yield f"<script>{_script()}</script>\n</body>\n</html>\n"
 

@@ -22,8 +22,9 @@ from jaxobs.report.sentence import CLEAR, main_loop, plain, sentence
 from jaxobs.report.summary import tables
 from jaxobs.report.summary.reasons import Reasons
 from jaxobs.report.summary.tables import NO_VERDICT
-from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, printable, to_text
+from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, to_text
 from jaxobs.report.units import ABSENT, byte_size, count, duration, or_absent, percent, rough_percent
+from jaxobs.vocabulary.text import printable
 
 LARGEST_SHARES: Final = 4
 LEAST_SHARE: Final = 0.005

@@ -16,6 +16,7 @@ import requests
 from google.protobuf.message import DecodeError
 
 from jaxobs.model.clock import monotonic
+from jaxobs.vocabulary.text import MASK, masked
 from jaxobs_plugins.otel.environment import Sending
 from jaxobs_plugins.otel.outcome import Outcome, of_response
 
@@ -64,10 +65,10 @@ class Connection:
             ) as response:
                 answer = _body(response)
                 outcome = of_response(response.status_code, response.reason, response.headers)
-        except (requests.RequestException, OSError, ValueError) as error:
-            return Outcome("retryable", _root_cause(error))
+        except Exception as error:  # noqa: BLE001  # a malformed proxy makes `requests` raise a TypeError, say
+            return Outcome("retryable", self._without_secrets(_root_cause(error)))
         if outcome.verdict != "delivered":
-            return outcome
+            return replace(outcome, reason=self._without_secrets(outcome.reason))
         try:
             return replace(outcome, rejected=self._rejected(answer))
         except DecodeError:  # accepted by something that does not answer in OTLP
@@ -75,6 +76,12 @@ class Connection:
 
     def close(self) -> None:
         self._session.close()
+
+    def _without_secrets(self, reason: str) -> str:
+        """A reason without what the endpoint, a proxy or the headers hold: libraries quote what they refuse."""
+        for secret in self._sending.secrets():
+            reason = reason.replace(secret, MASK)
+        return masked("", reason)
 
 
 def _body(response: requests.Response) -> bytes:

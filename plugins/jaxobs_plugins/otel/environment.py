@@ -8,11 +8,12 @@ https://opentelemetry.io/docs/specs/otel/protocol/exporter/
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 SignalName = Literal["traces", "metrics"]
 PROTOCOL = "http/protobuf"
@@ -20,6 +21,13 @@ PROTOCOL = "http/protobuf"
 
 COMPRESSIONS = ("none", "gzip", "deflate")
 """The specification's two, and `deflate` as in the SDK."""
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
+_HEADER_VALUE = re.compile(r"[\x21-\x7e\x80-\xff]([\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?")
+"""By RFC 9110, 5.1 and 5.5. `requests` quotes what it refuses, so that nothing else may get there."""
+
+OWN_HEADERS = ("content-type", "user-agent", "content-encoding")
+"""Names of the headers that say what is sent, and by whom."""
 
 DEFAULT_TIMEOUT = 10.0
 """Seconds; the specification's default for OTEL_EXPORTER_OTLP_TIMEOUT."""
@@ -51,7 +59,7 @@ def destination(signal: SignalName, environment: Mapping[str, str]) -> Destinati
         return Destination(
             signal,
             None,
-            f"{signal} are not sent: the OTEL_… variables ask for the protocol {protocol!r}, and only "
+            f"{signal} are not sent: the OTEL_… variables ask for {_other(protocol)}, and only "
             f"{PROTOCOL!r} is spoken; set OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL={PROTOCOL} and an "
             "endpoint that takes it (port 4318 in most collectors)",
         )
@@ -78,13 +86,20 @@ class Sending:
     certificate: str | None
     client_certificate: str | tuple[str, str] | None
 
+    def secrets(self) -> list[str]:
+        """What no message may hold, the longest first: values of headers, user, password and query of the URL."""
+        parts = urlsplit(self.url)
+        words = [value for name, value in self.headers.items() if name not in OWN_HEADERS]
+        words += [parts.query, *parts.netloc.rpartition("@")[0].split(":")]
+        words += map(unquote, words.copy())
+        return sorted({word for word in words if len(word) > 2}, key=len, reverse=True)
+
 
 def sending(signal: SignalName, environment: Mapping[str, str], report: Callable[[str], None]) -> Sending:
     """The options of a signal that has an endpoint; a value that cannot be used is reported and ignored.
 
     A timeout is in seconds, as in OpenTelemetry's Python SDK (the specification has milliseconds).
     """
-    from opentelemetry.util.re import parse_env_headers  # late: without an endpoint nothing of it is imported
 
     def of(name: str) -> str:
         return _option(signal, name, environment)[1]
@@ -93,17 +108,40 @@ def sending(signal: SignalName, environment: Mapping[str, str], report: Callable
     compression = of("COMPRESSION").lower() or "none"
     if compression not in COMPRESSIONS:
         report(
-            f"OTEL_EXPORTER_OTLP_COMPRESSION={compression!r} is none of {', '.join(COMPRESSIONS)}; none is used"
+            f"the value of OTEL_EXPORTER_OTLP_COMPRESSION is none of {', '.join(COMPRESSIONS)}; none is used"
         )
         compression = "none"
     headers = {"content-type": "application/x-protobuf", "user-agent": f"jaxobs/{version('jaxobs')}"}
     headers |= {} if compression == "none" else {"content-encoding": compression}
-    headers |= parse_env_headers(of("HEADERS"), liberal=True)
+    headers |= _headers(of("HEADERS"), report)
     certificate, key = of("CLIENT_CERTIFICATE"), of("CLIENT_KEY")
     return Sending(
         url, headers, _timeout(of("TIMEOUT"), report), compression, of("CERTIFICATE") or None,
         (certificate, key) if certificate and key else certificate or None,
     )  # fmt: skip
+
+
+def _headers(text: str, report: Callable[[str], None]) -> dict[str, str]:
+    """The headers of `name=value,…`, percent-decoded. An entry that is no header is reported by its place alone.
+
+    Not read by the SDK, which logs such an entry with all that is in it: most headers here carry tokens.
+    """
+    found = {}
+    for place, entry in enumerate(filter(None, map(str.strip, text.split(","))), 1):
+        name, equals, value = entry.partition("=")
+        name, value = unquote(name).strip().lower(), unquote(value).strip()
+        if equals and _HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(value):
+            found[name] = value
+        else:
+            report(
+                f"entry {place} of OTEL_EXPORTER_OTLP_HEADERS is no `name=value` of a header; it is not sent"
+            )
+    return found
+
+
+def _other(protocol: str) -> str:
+    """A protocol that is not spoken, named where it is one: the variable may hold anything."""
+    return f"the protocol {protocol!r}" if protocol in {"grpc", "http/json"} else "a protocol that is unknown"
 
 
 def _timeout(text: str, report: Callable[[str], None]) -> float:
@@ -113,7 +151,8 @@ def _timeout(text: str, report: Callable[[str], None]) -> float:
         timeout = 0.0
     if not 0 < timeout < math.inf:
         report(
-            f"OTEL_EXPORTER_OTLP_TIMEOUT={text!r} is no positive number of seconds; {DEFAULT_TIMEOUT:g} is used"
+            "the value of OTEL_EXPORTER_OTLP_TIMEOUT is no positive number of seconds; "
+            f"{DEFAULT_TIMEOUT:g} is used"
         )
         return DEFAULT_TIMEOUT
     return timeout
@@ -131,7 +170,7 @@ def positive_number(
     except ValueError:
         number = 0
     if number <= 0:
-        report(f"{name}={text!r} is no positive whole number; {default} is used")
+        report(f"the value of {name} is no positive whole number; {default} is used")
         return default
     return number
 
@@ -159,7 +198,9 @@ def _without_credentials(url: str) -> str | None:
         host, port = parts.hostname, parts.port
     except ValueError:
         return None
-    if parts.scheme not in {"http", "https"} or not host:
+    if (
+        parts.scheme not in {"http", "https"} or not host or "@" in parts.path
+    ):  # a password with a slash in it
         return None
     host = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path}"

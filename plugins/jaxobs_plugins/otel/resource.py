@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 
-from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from jaxobs.vocabulary.labels import valid_text
@@ -16,12 +16,15 @@ WHOLE_NUMBERS = frozenset({"process.pid", "jax.process_index", "jax.process_coun
 
 
 def resource(attributes: Mapping[str, str]) -> Resource:
-    """The resource with these attributes; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take precedence over them."""
+    """The resource with these attributes, among which those of the job's OTEL_… variables are already.
+
+    The SDK's own detector would read these once more, and log what is malformed in them with its value.
+    """
     own: dict[str, str | int] = {
         name: int(value) if name in WHOLE_NUMBERS and value.isdecimal() else valid_text(value)
         for name, value in dict(attributes).items()  # a copy: the agent may add to it meanwhile
     }
-    return Resource(own).merge(OTELResourceDetector().detect())
+    return Resource(own)
 
 
 @cache

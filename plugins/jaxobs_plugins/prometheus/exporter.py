@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxobs.model.clock import monotonic, sleep
-from jaxobs.model.metrics_address import wanted_address
+from jaxobs.model.clock import monotonic
+from jaxobs.model.metrics_address import PORT_VARIABLE, AddressError, job_has_port, wanted_address
 from jaxobs.plugin.base import Delivery, Exporter
+from jaxobs.plugin.files import why_not_writable
 from jaxobs.plugin.protocol import Agent, Batch, Remark
 from jaxobs_plugins.prometheus.address import is_open_to_network, listen
-from jaxobs_plugins.prometheus.checking import remarks
-from jaxobs_plugins.prometheus.credentials.followed import FollowedCredentials, NotYetReadError
-from jaxobs_plugins.prometheus.discovery.announcement import Announcement
-from jaxobs_plugins.prometheus.discovery.neighbours import Neighbours
-from jaxobs_plugins.prometheus.discovery.target_file import TargetFile
+from jaxobs_plugins.prometheus.credentials import Credentials, CredentialsError
+from jaxobs_plugins.prometheus.discovery import Announcement, Neighbours, TargetFile
+from jaxobs_plugins.prometheus.file_work import FileWork
 from jaxobs_plugins.prometheus.pages.live import Live
 from jaxobs_plugins.prometheus.pages.metrics import MetricsPage
 from jaxobs_plugins.prometheus.routes import METRICS_PATH, answer
@@ -29,14 +27,15 @@ from jaxobs_plugins.prometheus.server.server import HttpServer
 if TYPE_CHECKING:
     from jaxobs_plugins.prometheus.server.messages import Request, Response
 
-_PAUSE_SECONDS = 0.0005  # long enough that a thread which waits for the interpreter lock gets it
+CHECK_SECONDS = 5.0
+"""Seconds that `jaxobs check` waits for the files of the settings: half the time after which a plugin counts as stuck."""
 
 
 class PrometheusExporter(Exporter):
     """Serves /metrics. Settings: `prometheus` (false: does nothing), `file_sd_directory`, `agent`, `metrics_…`.
 
-    The address follows `OTEL_EXPORTER_PROMETHEUS_HOST` and `OTEL_EXPORTER_PROMETHEUS_PORT`. The rank on this host is
-    added to the port; where that port is taken, the next free one is used, except in Kubernetes, where it is an error.
+    The address is that of `wanted_address`. Where its port is taken, the next free one is used, except in Kubernetes,
+    where it is an error.
     """
 
     takes_events = False
@@ -48,46 +47,58 @@ class PrometheusExporter(Exporter):
         self._announcement: Announcement | None = None
         self._page = MetricsPage()
         self._live = Live()
-        self._credentials: FollowedCredentials | None = None
+        self._credentials: Credentials | None = None
+        self._reading: FileWork | None = None
         self._hosts: AllowedHosts | None = None
         self._said_misdirected = False
         self._window_until = 0.0
         """The end of the last profiler window asked for, if it began at once, in monotonic seconds."""
 
     def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:
-        return remarks(settings, os.environ)
+        """Remarks from reading the files of the settings and listening at the address for a moment."""
+        if not settings.get("prometheus", True):
+            yield Remark("switched off by the setting prometheus")
+            return
+        yield from _credentials_remarks(settings)
+        yield from _address_remarks(settings)
+        if settings.get("file_sd_directory") is not None:
+            yield from _file_sd_remarks(Path(settings["file_sd_directory"]))
 
     def start(self, agent: Agent) -> None:
-        """Listen and announce the address, at once or as soon as the files of the settings answer.
+        """Read the files of the settings, listen and announce the address.
 
         Raises AddressError or CredentialsError with one line that says what to do, and then serves nothing, so that
-        nobody is served whom the settings exclude.
+        nobody is served whom the settings exclude. Where a file does not answer it waits, and nothing is served either.
         """
         self.takes_batches = bool(agent.settings.get("prometheus", True))
         if not self.takes_batches:
             return
-        self._credentials = FollowedCredentials(agent.settings, agent.log)
+        self._credentials = Credentials(agent.settings, agent.log)
+        self._credentials.read()
         self._page = self._make_page(agent, ())
         self._live = self._make_live(agent)
         self._agent = agent  # set before the server starts, for requests that come at once
         try:
-            with suppress(NotYetReadError):
-                self._serve(agent, self._credentials)
+            self._server = self._serve(agent, self._credentials)
         except BaseException:
             self._agent = None
             raise
+        if self._credentials.named:
+            self._reading = FileWork(
+                self._read_again,
+                self._credentials.named,
+                agent.log,
+                "what was read before stays in use, and it is tried again",
+            )
 
     def export(self, batch: Batch) -> None:
-        """Show this snapshot from now on. Raises CredentialsError while the files of the settings have not answered."""
-        if self._agent is None or self._credentials is None:
+        """Show this snapshot from now on."""
+        if self._agent is None:
             return
         self._page = self._make_page(self._agent, batch.snapshot.families)
         self._live.show(batch.snapshot)
-        if self._server is None:
-            self._serve(self._agent, self._credentials)
-            return
-        self._credentials.follow()
-        self._server.tls = self._credentials.tls
+        if self._reading is not None:
+            self._reading.soon()
         if self._announcement is not None:
             self._announcement.publish(self._agent.resource)
 
@@ -111,10 +122,17 @@ class PrometheusExporter(Exporter):
         if announcement is not None:
             announcement.withdraw(deadline - monotonic())
 
-    def _serve(self, agent: Agent, credentials: FollowedCredentials) -> None:
+    def _read_again(self) -> None:
+        assert self._credentials is not None
+        try:
+            self._credentials.read()
+        finally:
+            if self._server is not None:
+                self._server.tls = self._credentials.tls
+
+    def _serve(self, agent: Agent, credentials: Credentials) -> HttpServer:
         settings = agent.settings
-        credentials.read_first()
-        wanted = wanted_address(os.environ, int(settings.get("rank_on_host") or 0))
+        wanted = wanted_address(settings, os.environ)
         listener, address = listen(wanted, may_move=not settings.get("in_kubernetes", False))
         host = agent.resource.get("host.name") or socket.gethostname()
         allowed = (settings.get("metrics_hosts") or "").split(",")
@@ -123,18 +141,21 @@ class PrometheusExporter(Exporter):
             [*allowed, wanted.host, host],
             from_network=is_open_to_network(listener),
         )
-        self._server = HttpServer(listener, self._answer, agent.log, tls=credentials.tls)
-        self._server.start()
+        server = HttpServer(listener, self._answer, agent.log, tls=credentials.tls)
+        server.start()
         scheme = "http" if credentials.tls is None else "https"
         url = f"{scheme}://{address.netloc()}{METRICS_PATH}"
         agent.announce_address(url)
         if wanted.port not in {0, address.port}:
             agent.log(f"port {wanted.port} is taken: metrics are at {url}")
+        elif job_has_port(settings, os.environ):
+            agent.log(f"the job serves Prometheus itself: metrics of jaxobs are at {url}")
         directory = settings.get("file_sd_directory")
         if directory is not None:
             target = TargetFile(Path(directory), address.netloc(wildcard_host=host), scheme)
             self._announcement = Announcement(target, agent.log)
             self._announcement.publish(agent.resource)
+        return server
 
     def _answer(self, request: Request) -> Response:
         """Answer a request, on the server's thread."""
@@ -164,18 +185,72 @@ class PrometheusExporter(Exporter):
         return None
 
     def _make_page(self, agent: Agent, families: tuple[Any, ...]) -> MetricsPage:
-        return MetricsPage(families, dict(agent.resource), _pause_of(agent))
+        return MetricsPage(families, dict(agent.resource))
 
     def _make_live(self, agent: Agent) -> Live:
         directory = agent.settings.get("file_sd_directory")
         ranks = Neighbours(Path(directory), agent.resource).ranks if directory is not None else tuple
-        return Live(ranks, _pause_of(agent))
+        return Live(ranks)
 
 
-def _pause_of(agent: Agent) -> Callable[[], None] | None:
-    """A function that yields to the training thread, for an inline agent, which shares its interpreter lock."""
-    return _give_way if agent.settings.get("agent") == "inline" else None
+def _credentials_remarks(settings: Mapping[str, Any]) -> Iterator[Remark]:
+    said: list[str] = []
+    try:
+        credentials = Credentials(settings, said.append)
+    except CredentialsError as error:
+        yield Remark(str(error), problem=True)
+        return
+    reading = FileWork(credentials.read, credentials.named, said.append, "nothing would be served")
+    if credentials.named and not reading.done(CHECK_SECONDS):
+        said.append(f"{credentials.named}: no answer for {CHECK_SECONDS:.0f} s")
+    yield from (Remark(line, problem=True) for line in said)
 
 
-def _give_way() -> None:
-    sleep(_PAUSE_SECONDS)
+def _address_remarks(settings: Mapping[str, Any]) -> Iterator[Remark]:
+    try:
+        wanted = wanted_address(settings, os.environ)
+        listener, address = listen(wanted, may_move=not settings.get("in_kubernetes", False))
+    except AddressError as error:
+        yield Remark(str(error), problem=True)
+        return
+    listener.close()
+    url = (
+        f"{'https' if settings.get('metrics_tls_certificate') else 'http'}://{address.netloc()}{METRICS_PATH}"
+    )
+    if not wanted.port:
+        yield Remark(f"metrics would be at any free port of {address.host}")
+    elif address.port != wanted.port:
+        yield Remark(
+            f"port {wanted.port} is taken: metrics would be at {url}; free that port, "
+            f"or set {PORT_VARIABLE} to a free one",
+            problem=True,
+        )
+    else:
+        beside = (
+            ", beside the port of the job's own Prometheus server"
+            if job_has_port(settings, os.environ)
+            else ""
+        )
+        yield Remark(f"metrics would be at {url}{beside}")
+
+
+def _file_sd_remarks(directory: Path) -> Iterator[Remark]:
+    reasons: list[str | None] = []
+    work = FileWork(
+        lambda: reasons.append(_why_not_writable(directory)), directory, reasons.append, "no file is written"
+    )
+    if not work.done(CHECK_SECONDS):
+        reasons.append(f"no answer for {CHECK_SECONDS:.0f} s")
+    for reason in filter(None, reasons):
+        yield Remark(
+            f"no file_sd file can be written in {directory}: {reason}; "
+            "set JAXOBS_FILE_SD_DIRECTORY to a writable directory",
+            problem=True,
+        )
+
+
+def _why_not_writable(directory: Path) -> str | None:
+    """Why no file can be written in `directory`, which is made if only its parent exists; None if one can."""
+    if not os.path.exists(directory.parent):  # noqa: PTH110  # which raises nothing
+        return f"there is no directory {directory.parent}"
+    return why_not_writable(directory)

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import gzip
+import json
+from collections.abc import Callable
 from dataclasses import replace
 from http import HTTPStatus
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, parse_qsl
 
-from jaxobs_plugins.prometheus.credentials.credentials import Token
+from jaxobs.model.profile import checked_seconds
+from jaxobs_plugins.prometheus.credentials import Token
 from jaxobs_plugins.prometheus.pages.live import PAGE_PATH, SNAPSHOT_PATH, Live
 from jaxobs_plugins.prometheus.pages.metrics import MetricsPage
 from jaxobs_plugins.prometheus.pages.negotiation import accepts_gzip, negotiate
-from jaxobs_plugins.prometheus.profile_request import PROFILE_PATH, AskForProfile, answer_profile_request
 from jaxobs_plugins.prometheus.server.hosts import AllowedHosts, refusal
 from jaxobs_plugins.prometheus.server.messages import Request, Response, plain
 
 METRICS_PATH = "/metrics"
 HEALTH_PATH = "/-/healthy"
+PROFILE_PATH = "/profile"
+DEFAULT_PROFILE_SECONDS = 1.0
 
 _COMPRESSION_LEVEL = 1  # as for the metrics: most of the gain, in half the time
+_FLAGS = {"true": True, "1": True, "false": False, "0": False}
+
+AskForProfile = Callable[[float, bool], str | None]
+"""Passes `seconds` and `keep` on to the job without waiting for it. Returns None, or why the job was not asked."""
 
 
 def answer(
@@ -43,7 +51,7 @@ def answer(
     authorization = request.headers.get("authorization", "")
     if token.admits(authorization):
         if request.path == PROFILE_PATH:
-            return answer_profile_request(request, ask)
+            return _answer_profile_request(request, ask)
         return _answer_reader(request, page, live)
     if token.admits_browser(authorization) and request.method in {"GET", "HEAD"}:
         return _answer_reader(request, page, live)
@@ -106,3 +114,48 @@ def _metrics(request: Request, page: MetricsPage) -> Response:
     if compressed:
         headers["Content-Encoding"] = "gzip"
     return Response(HTTPStatus.OK, page.body(content_type, compressed), headers)
+
+
+def _answer_profile_request(request: Request, ask: AskForProfile | None) -> Response:
+    """Ask the job for a window. The status is 202 if it was asked, though it may still skip the window.
+
+    `jaxobs_profile_windows_total` shows what became of it. 400: invalid parameters; 409: not possible at present; 503:
+    the job cannot be asked.
+    """
+    if request.method != "POST":
+        return plain(HTTPStatus.METHOD_NOT_ALLOWED, "use POST", {"Allow": "POST"})
+    try:
+        seconds, keep = _parameters(request)
+    except ValueError as error:
+        return plain(HTTPStatus.BAD_REQUEST, str(error))
+    if ask is None:
+        return plain(HTTPStatus.SERVICE_UNAVAILABLE, "this job cannot be asked for a profiler window")
+    try:
+        refusal = ask(seconds, keep)
+    except Exception as error:  # noqa: BLE001  # the client is told, whatever went wrong
+        text = f"the job could not be asked: {type(error).__name__}: {error}"
+        return plain(HTTPStatus.SERVICE_UNAVAILABLE, " ".join(text.split()))
+    if refusal:
+        return plain(HTTPStatus.CONFLICT, " ".join(refusal.split()))
+    body = json.dumps({"asked": True, "seconds": seconds, "keep": keep}).encode() + b"\n"
+    return Response(HTTPStatus.ACCEPTED, body, {"Content-Type": "application/json"})
+
+
+def _parameters(request: Request) -> tuple[float, bool]:
+    """The seconds and whether to keep the trace. Raises ValueError with a sentence for the client."""
+    if request.has_body:
+        raise ValueError("a body is not read: say it in the address, as in /profile?seconds=2&keep=true")
+    given: dict[str, str] = {}
+    for name, value in parse_qsl(request.query, keep_blank_values=True):
+        if name not in {"seconds", "keep"} or name in given:
+            raise ValueError(f"{name!r} is no parameter, or is there twice: use seconds and keep")
+        given[name] = value
+    return checked_seconds(given.get("seconds", str(DEFAULT_PROFILE_SECONDS))), _flag(
+        given.get("keep", "false")
+    )
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in _FLAGS:
+        raise ValueError(f"keep={text!r} is neither true nor false")
+    return _FLAGS[text.lower()]

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
+from jaxobs.vocabulary.text import masked
+
 PREFIXES: Final = (
     "JAX_",
     "XLA_",
@@ -44,7 +46,7 @@ PLUGINS: Final = ("jax-cuda12-plugin", "jax-cuda13-plugin", "jax-rocm7-plugin", 
 def relevant_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that bear on speed, as the agent inherited them from the job when it was started."""
     return {
-        name: value[:LONGEST]
+        name: str(masked(name, value))[:LONGEST]
         for name, value in sorted(environment.items())
         if name.startswith(PREFIXES) and not any(word in name for word in UNLIKE)
     }

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-
-from pydantic import BaseModel
 
 from jaxobs.model.clock import now
 from jaxobs.model.events import Measured
@@ -16,7 +15,8 @@ from jaxobs.plugin.base import Collector
 FREE = Metric("example_disk_free_bytes", "gauge", "Bytes free on a file system.", ("directory",), "bytes")
 
 
-class DiskSettings(BaseModel):
+@dataclass(frozen=True)
+class DiskSettings:
     """`JAXOBS_EXAMPLE_DISK_DIRECTORY`, since the plugin is named `example_disk`."""
 
     directory: Path = Path("/")

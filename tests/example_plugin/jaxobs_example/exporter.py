@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from pydantic import BaseModel
 
 from jaxobs.plugin.base import Delivery, Exporter
 from jaxobs.plugin.files import write_whole
 from jaxobs.plugin.protocol import Agent, Batch, Remark
 
 
-class ReportSettings(BaseModel):
+@dataclass(frozen=True)
+class ReportSettings:
     """`JAXOBS_EXAMPLE_REPORT_FILE`, since the plugin is named `example_report`."""
 
     file: Path | None = None

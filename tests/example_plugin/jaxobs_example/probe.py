@@ -6,14 +6,14 @@ It knows nothing of jaxobs but the contract in `jaxobs.plugin` and the types in 
 from __future__ import annotations
 
 import gc
-
-from pydantic import BaseModel, Field
+from dataclasses import dataclass
 
 from jaxobs.model.clock import now, seconds
 from jaxobs.model.events import Measured, SpanEnded
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin.base import Probe
 from jaxobs.plugin.protocol import Job
+from jaxobs.plugin.settings import setting
 
 COLLECTIONS = Metric(
     "example_collections_total", "counter", "Garbage collections in the training process.", ("generation",)
@@ -28,11 +28,12 @@ COLLECTION_SECONDS = Metric(
 )
 
 
-class ExampleSettings(BaseModel):
+@dataclass(frozen=True)
+class ExampleSettings:
     """`JAXOBS_EXAMPLE_SPAN_GENERATION`, since the plugin is named `example`."""
 
-    span_generation: int = Field(
-        2, ge=0, le=2, description="collections of this generation and older become a span"
+    span_generation: int = setting(
+        2, "collections of this generation and older become a span", minimum=0, maximum=2
     )
 
 

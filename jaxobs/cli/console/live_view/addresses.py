@@ -12,7 +12,15 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from jaxobs.cli import UsageError
-from jaxobs.model.metrics_address import LAST_PORT, PORTS_TRIED, Address, AddressError, wanted_address
+from jaxobs.model.metrics_address import (
+    HOST_VARIABLE,
+    LAST_PORT,
+    PORT_VARIABLE,
+    PORTS_TRIED,
+    Address,
+    AddressError,
+    wanted_address,
+)
 from jaxobs.model.scrape_targets import MOST_BYTES, ScrapeTarget, read_targets
 from jaxobs.plugin.files import open_regular
 
@@ -85,7 +93,11 @@ def own_targets(environment: Mapping[str, str]) -> list[Target]:
     Raises UsageError where the environment names no usable port.
     """
     try:
-        first = wanted_address(environment, 0)
+        settings = {
+            "metrics_host": environment.get(HOST_VARIABLE),
+            "metrics_port": environment.get(PORT_VARIABLE),
+        }
+        first = wanted_address(settings, environment)
     except AddressError as error:
         raise UsageError(str(error)) from None
     host = "localhost" if first.is_wildcard else first.host

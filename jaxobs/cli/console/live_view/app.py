@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
@@ -13,7 +14,7 @@ from textual.css.query import NoMatches
 from textual.geometry import Size
 from textual.widgets import DataTable, Footer, Static
 
-from jaxobs.cli import UsageError
+from jaxobs.cli import UsageError, using
 from jaxobs.cli.console.live_view.palette import styled
 from jaxobs.cli.console.live_view.panels import (
     CompilesPanel,
@@ -27,6 +28,7 @@ from jaxobs.cli.console.live_view.table import SortedTable
 from jaxobs.cli.console.live_view.watch import Watch, Watched
 from jaxobs.report.terminal.ranks import columns, rank_rows
 from jaxobs.report.terminal.steps import opening
+from jaxobs.vocabulary.text import printable
 
 if TYPE_CHECKING:
     from textual.events import Resize
@@ -100,16 +102,20 @@ class TopApp(App[None]):
         if self._chosen not in ranks:
             self._chosen = ranks[0] if ranks else None
         chosen = self._chosen
+        opened = self.query_one("#opening", Static)
         if chosen is None:
-            self.query_one("#opening", Static).update(self._said or "no rank is known yet")
+            opened.update(Text(printable(self._said or "no rank is known yet")))
             return
-        view = chosen.view(self._loop_name)
-        with self.batch_update():
-            self.query_one("#opening", Static).update(styled(opening(view, chosen.problem)))
-            self._draw_ranks(view.loop)
-            for panel in map(self.query_one, _PANELS.values()):
-                if panel.display:
-                    panel.draw(view)
+        try:
+            with using(f"the snapshot of {chosen.target}"), self.batch_update():
+                view = chosen.view(self._loop_name)
+                opened.update(styled(opening(view, chosen.problem)))
+                self._draw_ranks(view.loop)
+                for panel in map(self.query_one, _PANELS.values()):
+                    if panel.display:
+                        panel.draw(view)
+        except UsageError as error:
+            opened.update(Text(printable(str(error))))
 
     def _draw_ranks(self, loop: str | None) -> None:
         table = self.query_one("#ranks", SortedTable)

@@ -6,7 +6,6 @@ target's server and nowhere else.
 
 from __future__ import annotations
 
-import json
 import ssl
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -17,12 +16,13 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from jaxobs.cli.console.live_view.addresses import Target
+from jaxobs.report.document import read_json
 
 VERSION: Final = 1
 """The version of the answer's format that is supported here."""
 
 TIMEOUT_SECONDS: Final = 5.0
-_MOST_BYTES: Final = 64 << 20
+_MOST_BYTES: Final = 16 << 20
 """Largest answer that is read; that of a job with 300 executables has less than 1 MB."""
 
 
@@ -114,8 +114,8 @@ class SnapshotClient:
             f"{self._target} is no metrics server of jaxobs: its /snapshot is something else"
         )
         try:
-            found = json.loads(body)
-        except (ValueError, RecursionError):
+            found = read_json(body)
+        except ValueError:
             raise stranger from None
         if not isinstance(found, dict) or not isinstance(found.get("version"), int):
             raise stranger

@@ -8,14 +8,11 @@ from typing import Final
 from rich.text import Text
 
 from jaxobs.report.terminal.spans import Line
-from jaxobs.report.text_table import printable
+from jaxobs.vocabulary.wall_time import EVERY_COMPONENT
 
-COLOURS: Final = {
-    "compute": "#3d94d1", "memory": "#e09a1e", "communication": "#d78fb5", "transfer": "#1fae86",
-    "latency": "#8f6ab0", "unmodelled": "#79818f", "unknown": "#4a5261", "input": "#e2d25c", "host": "#a9765a",
-    "checkpoint": "#7cc6f0", "compile": "#e5762e", "cache_resident": "#1fae86",
-}  # fmt: skip
-"""Colours by bottleneck, as on the page's dark theme (jaxobs/report/drawing/chart.css)."""
+COLOURS: Final = {each.word: each.dark for each in EVERY_COMPONENT}
+COLOURS["cache_resident"] = COLOURS["transfer"]
+"""Colours by bottleneck, as on the page's dark theme."""
 
 BAD: Final = "bold #ff8a80"
 
@@ -25,11 +22,11 @@ _STYLES: Final = {
 
 
 def styled(lines: Iterable[Line]) -> Text:
-    """The lines with their colours; names come from the user's program, and are shown as they are."""
+    """The lines with their colours; brackets in names are no markup."""
     text = Text()
     for number, line in enumerate(lines):
         if number:
             text.append("\n")
         for span in line:
-            text.append(printable(span.text), style=_STYLES.get(span.style, ""))
+            text.append(span.text, style=_STYLES.get(span.style, ""))
     return text

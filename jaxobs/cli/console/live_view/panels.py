@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rich.text import Text
 from textual.containers import Vertical, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Static
@@ -70,7 +71,8 @@ class OperationsPanel(SortedTable, Panel):
     def draw(self, view: View) -> None:
         operations = view.document.get("operations") or ()
         reason = view.document.get("operations_reason")
-        self.border_subtitle = f"none: {reason}" if reason and not operations else ""
+        # As a text, in which brackets are no markup of Textual's.
+        self.border_subtitle = Text(f"none: {reason}" if reason and not operations else "")
         self.show_rows(OPERATIONS, operations)
 
 

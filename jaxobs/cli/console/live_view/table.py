@@ -12,7 +12,7 @@ from textual.widgets import DataTable
 from jaxobs.cli.console.live_view.palette import BAD
 from jaxobs.report.columns import Column, Row, sorted_rows, words
 from jaxobs.report.terminal.ranks import GONE, LAGGING
-from jaxobs.report.text_table import cut, printable
+from jaxobs.report.text_table import cut
 
 _SPARE_WIDTH: Final = 4
 """Spare characters that a column may have before it is narrowed, because figures grow and shrink."""
@@ -46,7 +46,7 @@ class SortedTable(DataTable[Text]):
         self._given = (columns, rows)
         by = next((column for column in columns if column.title == self._sorted_by), None)
         self.rows_shown = list(rows) if by is None else sorted_rows(rows, by, descending=self._descending)
-        texts = {column: [printable(words(column, row)) for row in self.rows_shown] for column in columns}
+        texts = {column: [words(column, row) for row in self.rows_shown] for column in columns}
         kept = self._fitting({column: cells for column, cells in texts.items() if any(cells)})
         headings = [self._heading(column) for column in kept]
         cells = list(

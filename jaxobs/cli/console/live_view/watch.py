@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from jaxobs.cli import UsageError
+from jaxobs.cli import UsageError, using
 from jaxobs.cli.console.live_view.addresses import MOST_TARGETS, Target, distinct, is_as_safe, target_of
 from jaxobs.cli.console.live_view.client import (
     Access,
@@ -18,8 +18,10 @@ from jaxobs.cli.console.live_view.client import (
     SnapshotClient,
 )
 from jaxobs.model.clock import monotonic
+from jaxobs.report.columns import plain_table
 from jaxobs.report.page import History, View
-from jaxobs.report.terminal.ranks import Observed
+from jaxobs.report.terminal.ranks import Observed, columns, rank_rows
+from jaxobs.vocabulary.text import printable
 
 _DIRECTORY_SECONDS: Final = 5.0
 """Seconds between searches for new ranks, the same as the agent takes between searches for its neighbours."""
@@ -48,13 +50,17 @@ class Watched:
     """The time at which that snapshot was first seen, in monotonic seconds of our clock."""
 
     def take(self, answer: Answer, now: float) -> None:
+        """Take a snapshot. Raises UsageError, and keeps the one before, where ranks beside it could not be drawn."""
+        if answer.unix_seconds != self.taken:
+            with using(f"the snapshot of {self.target}"):
+                rows = rank_rows([Observed(str(self.target), answer.snapshot)])
+                plain_table(list(columns(rows)), rows)
+                history = History() if self._is_another(answer.snapshot) else self.history
+                history.add(answer.unix_seconds, answer.snapshot)
         self.problem = None
-        if self._is_another(answer.snapshot):
-            self.history = History()
         if answer.unix_seconds != self.taken:
             self.taken, self.seen = answer.unix_seconds, now
-            self.document = dict(answer.snapshot)
-            self.history.add(answer.unix_seconds, self.document)
+            self.document, self.history = dict(answer.snapshot), history
         elif now - self.seen > _OLD_SECONDS:
             self.problem = f"{self.target}: nothing new for {now - self.seen:.0f} s"
 
@@ -67,7 +73,7 @@ class Watched:
     def fail(self, why: str) -> None:
         """Keep the last snapshot, and note why there is no newer one."""
         self.client.close()
-        self.problem = why
+        self.problem = printable(why)  # it may quote what the server has said
 
     @property
     def is_a_wrong_guess(self) -> bool:
@@ -134,14 +140,14 @@ class Watch:
     def _take(self, future: Future[Answer], rank: Watched) -> None:
         try:
             answer = future.result()
+            rank.take(answer, monotonic())
         except NothingListensError as error:
             rank.fail(
                 f"the job has ended, or its agent is lost: {error}" if rank.document else f"{error}: {_ASK}"
             )
-        except NoSnapshotError as error:
+        except (NoSnapshotError, UsageError) as error:
             rank.fail(str(error))
         else:
-            rank.take(answer, monotonic())
             self._admit(list(self._neighbours(rank.target, answer.neighbours)))
             # Not `sort`, which empties the list meanwhile: the view reads it on its own thread.
             self.ranks = sorted(self.ranks, key=_place)

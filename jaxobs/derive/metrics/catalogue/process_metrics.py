@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxobs.model.metrics import Metric
 
 BUILD_INFO = Metric(
-    "jaxobs_build_info", "gauge", "Versions, platform, and where the agent runs (process or inline).",
+    "jaxobs_build_info", "gauge", "Versions and platform; the agent is always a process.",
     ("version", "jax", "jaxlib", "platform", "agent", "address"),
 )  # fmt: skip
 RUN_INFO = Metric(

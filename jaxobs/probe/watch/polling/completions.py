@@ -10,17 +10,18 @@ the mean of the runs between two ends. A function without an output that can be 
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections import Counter, deque
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+from jaxobs.flow.wake_up import Call
 from jaxobs.jax_compat.arrays.readiness import is_ready
 from jaxobs.model.clock import NANOSECONDS, now, seconds, thread_time
 from jaxobs.model.events import ExecutableRan, RunUnderWay, StepCompleted, StepUnseen
 from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
+from jaxobs.plugin.threads import Flag
 from jaxobs.probe.watch.polling.output_leaf import BURST, OutputLeaf
 from jaxobs.probe.watch.polling.samples import Sample, completions_of, is_done, is_kept, is_lost
 
@@ -71,9 +72,8 @@ class Completions:
         self.armed = False
         self._emit = emit
         self._interval = interval
-        self._stop = threading.Event()
-        # No Event: its lock is taken in Python, and stays taken where a signal handler of the user's raises just then.
-        self._arrived: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self.stopped = Flag()
+        self._arrived = Call()
         self._samples: list[Sample] = []
         self._thread_of_samples = 0
         self._wanted = 1
@@ -93,7 +93,7 @@ class Completions:
 
     def wake(self) -> None:
         """Let the polling thread call `without_samples` now."""
-        self._arrived.put(None)
+        self._arrived.make()
 
     def before_call(self) -> bool:
         """Whether this call may be sampled. Called on the training thread, while `armed`.
@@ -163,7 +163,9 @@ class Completions:
             samples.append(sample)
             if sample.run not in self._looked_at:
                 self._wanted = BURST  # seen for the first time: then all of it, which may not come again soon
-        self._arrived.put(None)
+        if self.stopped.is_set():  # meanwhile, on another thread
+            self.let_go()
+        self._arrived.make()
 
     def _lose(self, last: Sample, loop: str, step: int, ended: int) -> None:
         """Note that the call that has returned took the leaf of the sample `last`, before it was seen to be ready."""
@@ -180,7 +182,7 @@ class Completions:
             self._tell_unseen(loop, step, ended)
         if self._passed_by >= MOST_PASSED_BY and not self._samples:
             self.armed = False
-            self._arrived.put(None)
+            self._arrived.make()
 
     def _tell_unseen(self, loop: str, step: int, ended: int) -> None:
         """Report, once a second at most, that nothing shows when the device is done with this step's calls."""
@@ -191,15 +193,20 @@ class Completions:
     def run(self) -> None:
         """Poll in rounds until `stop`; the polling thread's main function."""
         phase = 0.5
-        while not self._stop.wait(2 * phase * self._interval):
+        while not self.stopped.wait(2 * phase * self._interval):
             self._round()
             phase = (phase + GOLDEN_RATIO) % 1.0
             self.cpu_seconds = thread_time()
 
     def stop(self) -> None:
+        """Let `run` come to its end."""
         self.armed = False
-        self._stop.set()
+        self.stopped.set()
         self.wake()
+
+    def let_go(self) -> None:
+        """Hold no array of the job's any more; after the end of `run`."""
+        self._samples = []
 
     def _round(self) -> None:
         burst = self._looked_at[self._latest_run] < FIRST_SAMPLES or self._rounds % EVERY_BURST == 0
@@ -208,8 +215,7 @@ class Completions:
         self._idle, self._unseen, self._passed_by, self._between = True, False, 0, 0
         # Else the first of the calls of a turn would always be the one sampled, where the host waits behind the last.
         self._passing_over = self._rounds % 2 == 1
-        while not self._arrived.empty():  # this thread is its only consumer
-            self._arrived.get()
+        self._arrived.forget()
         self.armed = True
         done: list[Sample] = []
         while len(done) < self._wanted and (sample := self._next(done)) is not None:
@@ -232,28 +238,24 @@ class Completions:
 
     def _next(self, done: list[Sample]) -> Sample | None:
         """Wait for the sample that follows those in `done`. None where the loop pauses, or no output can be polled."""
-        while not self._stop.is_set():
+        while not self.stopped.is_set():
             if len(done) < len(self._samples):
                 if not done:
                     self.without_samples()  # the run that it waits for may have ended just before this call began
                 return self._samples[len(done)]
             if not (done or self.armed):
                 return None
-            try:
-                self._arrived.get(timeout=1.0 if done else self.without_samples())
-            except queue.Empty:
-                if done:
-                    return None  # the samples there are must suffice
+            called = self._arrived.wait(1.0 if done else self.without_samples())
+            if done and not called:
+                return None  # the samples there are must suffice
         return None
 
     def _is_replaced(self, sample: Sample, position: int) -> bool:
         """Whether the sample's leaf was donated to a call that replaces it as the sample at `position`."""
-        while self._samples[position] is sample and not self._stop.is_set():
-            try:
-                self._arrived.get(timeout=1.0)
-            except queue.Empty:
+        while self._samples[position] is sample and not self.stopped.is_set():
+            if not self._arrived.wait(1.0):
                 return False
-        return not self._stop.is_set()
+        return not self.stopped.is_set()
 
     def _await(self, sample: Sample, before: Sample | None) -> bool:
         """Poll until the leaf is ready. False after PATIENCE or `stop`; raises RuntimeError where the leaf died."""
@@ -270,7 +272,7 @@ class Completions:
             max(sample.ended, before.ready) if before is not None and before.ready else sample.ended
         )
         if sample.ready is None and ahead > SHORTEST_POLL:
-            self._stop.wait(ahead)
+            self.stopped.wait(ahead)
         while sample.ready is None:
             asked = now()
             if is_done(sample):
@@ -283,9 +285,9 @@ class Completions:
                 next_report = asked + NANOSECONDS
                 self._emit(RunUnderWay(sample.run, begun, asked))
             waited = seconds(asked - begun)
-            if waited > PATIENCE or self._stop.is_set():
+            if waited > PATIENCE or self.stopped.is_set():
                 return False
-            self._stop.wait(min(LONGEST_POLL, max(SHORTEST_POLL, POLL_SHARE * waited)))
+            self.stopped.wait(min(LONGEST_POLL, max(SHORTEST_POLL, POLL_SHARE * waited)))
         self.latest_ready = sample.ready
         latencies.append(seconds(max(0, sample.ready - begun)))
         return True

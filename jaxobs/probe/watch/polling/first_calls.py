@@ -55,6 +55,7 @@ class FirstCalls:
         self._emit = emit
         self._completions = completions
         self._under_way: FirstCall | None = None
+        self._ended = False
         self._asking = threading.Lock()
         completions.without_samples = self.ask
 
@@ -70,6 +71,8 @@ class FirstCalls:
                 leaf = leaf if type(leaf) is weakref.ref else weakref.ref(leaf)  # the job may drop it
                 self._under_way = FirstCall(leaf, run, compiled, returned, returned, compiled)
                 self._completions.wake()
+                if self._ended:  # meanwhile, on another thread
+                    self._under_way = None
 
     def ask(self) -> float | None:
         """Ask whether the run has ended. Returns the seconds until the next question, None where no run is followed.
@@ -90,6 +93,10 @@ class FirstCalls:
             return None
         finally:
             self._asking.release()
+
+    def let_go(self) -> None:
+        """Follow no run any more, and hold no array of the job's."""
+        self._ended, self._under_way = True, None
 
     def _goes_on(self, call: FirstCall) -> bool:
         asked = now()

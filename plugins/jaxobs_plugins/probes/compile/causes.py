@@ -13,6 +13,7 @@ from jaxobs.model import events as names
 from jaxobs.model.events import Attributes
 from jaxobs.plugin.call_site import CallSite, call_site
 from jaxobs.plugin.guard import Suppressed
+from jaxobs.vocabulary.labels import cut_name
 from jaxobs_plugins.probes.compile.functions import bound_by, definition_of, function_key
 from jaxobs_plugins.probes.compile.history import History, Traced
 from jaxobs_plugins.probes.compile.miss_cause import UNEXPLAINED, Signature
@@ -134,9 +135,9 @@ class Causes:
             known = self._history.lowered(program.jaxpr, traced)
         if known is None:
             # What grad or vmap makes of a function is another program: its first compile is no recompile of the
-            # function. The backward pass is another one still, recognised by its number of arrays.
+            # function. Each pass of a gradient is another one still, recognised by its numbers of arrays and results.
             # The key needs the name as well, because JAX gives its own code as the source of a pmapped function.
-            key = (function, program.source, program.transformation, len(program.avals))
+            key = (function, program.source, program.transformation, len(program.avals), program.outputs)
             known = Traced(key, untraced_signature(program.names, program.avals))
         signature = known.signature
         shardings = shardings_of(program.shardings, len(signature.leaves)) if signature.complete else ()
@@ -168,7 +169,7 @@ class Causes:
         if explanation.cause == "other":
             reason = _why_unknown(noted)
         details = (
-            (names.MISS_ARGUMENT, explanation.argument),
+            (names.MISS_ARGUMENT, explanation.argument and cut_name(explanation.argument)),
             (names.MISS_OLD, explanation.old),
             (names.MISS_NEW, explanation.new),
             (names.MISS_DIFFERENCES, explanation.differences or None),

@@ -36,7 +36,7 @@ from jaxobs.plugin.base import Probe
 from jaxobs.plugin.call_site import call_site
 from jaxobs.plugin.protocol import Job
 from jaxobs.plugin.span_context import current_span_context
-from jaxobs.vocabulary.labels import EAGER
+from jaxobs.vocabulary.labels import EAGER, cut_name
 from jaxobs_plugins.probes.compile.causes import NO_CAUSE, Causes
 from jaxobs_plugins.probes.compile.executable import local_devices_of, memory_of, module_of
 from jaxobs_plugins.probes.compile.phases import PHASES, Phase, ThreadState
@@ -226,8 +226,8 @@ class CompileProbe(Probe):
         call = jax_pmap.call_of_pmap(frame)
         mapped = jax_pmap.mapped_name(call) if call is not None else None
         if mapped is not None:
-            pmapped[inner] = mapped
-            return mapped
+            pmapped[inner] = cut_name(mapped)
+            return pmapped[inner]
         if phase == "trace":
             traced = traced_function(frame)
             module = str(getattr(traced, "__module__", "") or "")
@@ -238,7 +238,7 @@ class CompileProbe(Probe):
             if own is not None:
                 (eager.add if own else eager.discard)(inner)
         # A pmapped function that is compiled ahead of time, or by `jax.grad` outside pmap, still has JAX's name for it.
-        return pmapped.get(inner) or (_eager(inner, frame) if inner in eager else inner or EAGER)
+        return pmapped.get(inner) or (_eager(inner, frame) if inner in eager else cut_name(inner) or EAGER)
 
     def _executable_made(self, executable: Any, function: str, at: int) -> None:
         job, thread = self._job, self._thread

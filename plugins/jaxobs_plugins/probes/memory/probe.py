@@ -1,4 +1,4 @@
-"""The memory probe, which samples once a second on the sender's thread and never on the job's.
+"""The memory probe, which samples once a second on a thread of jaxobs and never on the job's.
 
 It queries the backend that the job has made, and makes none itself. After a backend has failed, nothing of JAX is
 called for a pause that doubles with each failure in a row.

@@ -1,15 +1,11 @@
-"""Reads the memory of the training process: in use, at its peak, and the limit."""
+"""Reads the memory of the training process from Linux's /proc: in use, at its peak, and the limit."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import os
-import resource
-import sys
 from pathlib import Path
-
-import psutil
 
 from jaxobs.model.clock import now
 from jaxobs.model.events import PROCESS_MEMORY, MemorySampled
@@ -22,8 +18,7 @@ FIELDS = ("VmRSS:", "VmHWM:", "RssFile:")
 def process_memory() -> MemorySampled:
     """This process's memory in use, its peak, and the limit; None for each that the system does not provide."""
     status = _status()
-    in_use = status.get("VmRSS") or _resident_elsewhere()
-    peak = status.get("VmHWM") or _peak_elsewhere()
+    in_use, peak = status.get("VmRSS"), status.get("VmHWM")
     # The system updates its peak less often than the amount in use.
     highest = None if in_use is None or peak is None else max(peak, in_use)
     reason = "" if in_use is not None else "the system does not tell it"
@@ -40,17 +35,6 @@ def _status() -> dict[str, int]:
         lines = (line.split() for line in text.split("\n") if line.startswith(FIELDS))
         return {name.removesuffix(":"): int(kibibytes) * 1024 for name, kibibytes, _ in lines}
     return {}
-
-
-def _resident_elsewhere() -> int | None:
-    with contextlib.suppress(psutil.Error, OSError):
-        return int(psutil.Process().memory_info().rss)
-    return None
-
-
-def _peak_elsewhere() -> int | None:
-    """The peak from `getrusage` on macOS. On Linux it survives exec, and so includes the peak of the parent process."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if sys.platform == "darwin" else None
 
 
 @functools.cache

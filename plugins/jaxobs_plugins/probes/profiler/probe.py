@@ -11,7 +11,7 @@ from typing import Any
 
 from jaxobs.jax_compat.backend import backend_exists, jaxlib_version
 from jaxobs.jax_compat.profiler import profiler_module
-from jaxobs.model.clock import monotonic, now
+from jaxobs.model.clock import monotonic
 from jaxobs.model.events import ProfileWindow
 from jaxobs.model.profile import ProfileResult
 from jaxobs.plugin.base import Probe
@@ -59,7 +59,7 @@ class ProfilerProbe(Probe):
             job.switch_off("this version of JAX has no profiler that jaxobs knows")
             return
         self._pid = os.getpid()
-        self._users: dict[int, int] = {}
+        self._users: set[int] = set()
         self._requests: weakref.WeakSet[Request] = weakref.WeakSet()
         self._session_lock = SessionLock()
         self._pace = Pace()
@@ -70,7 +70,7 @@ class ProfilerProbe(Probe):
         self._maximum_bytes = int(job.settings["profile_maximum_bytes"])
         self.reason = why_not_scheduled(job.settings, jaxlib_version())
         self._job = job
-        watcher = Watcher(job.guard(self.coming), job.guard(self.failed), job.guard(self.ended))
+        watcher = Watcher(job.guard(self.coming), job.guard(self.over), job.guard(self.traced))
         self._unhook = watch_sessions(module, watcher)
         job.annotate_steps(None)
         _started.add(self)
@@ -106,22 +106,19 @@ class ProfilerProbe(Probe):
     def coming(self, key: int) -> None:
         """Note that the user's thread is about to make a session, and wait until ours has ended."""
         if self._job is not None and os.getpid() == self._pid:
-            # First: Ctrl-C may come during the wait, and `failed` then takes it back.
-            self._users[key] = now()
+            # First: Ctrl-C may come during the wait, and `over` then takes it back.
+            self._users.add(key)
             self._session_lock.user_comes(USER_PATIENCE)
-            self._users[key] = now()
             self._annotate(None)
 
-    def failed(self, key: int) -> None:
-        if self._users.pop(key, None) is not None:
+    def over(self, key: int) -> None:
+        if key in self._users:
+            self._users.remove(key)
             self._session_lock.user_goes()
             self._annotate(None)
 
-    def ended(self, key: int, xspace: bytes | None, directory: str | None) -> None:
-        start = self._users.get(key)
-        self.failed(key)
-        if self._job is not None and start is not None:
-            trace = UserTrace(start, now(), xspace, directory)
+    def traced(self, trace: UserTrace) -> None:
+        if self._job is not None:
             self._worker.give(lambda: self._tell(window_of(trace, self._maximum_bytes)))
 
     def forget_in_child(self) -> None:

@@ -17,11 +17,6 @@ def why_not_scheduled(settings: Mapping[str, Any], jaxlib: tuple[int, ...]) -> s
     asked = "those that are asked for are made"
     if settings.get("profile_budget_ratio", 1.0) <= 0:
         return f"no profiler windows are scheduled: JAXOBS_PROFILE_BUDGET_RATIO=0; {asked}"
-    if settings.get("agent") == "inline":
-        return (
-            "no profiler windows are scheduled with JAXOBS_AGENT=inline, where reading a trace slows the job down; "
-            f"{asked}"
-        )
     if jaxlib < FIRST_SCHEDULED:
         version = f"jaxlib {'.'.join(map(str, jaxlib))}" if jaxlib else "an unknown version of jaxlib"
         first = ".".join(map(str, FIRST_SCHEDULED))

@@ -1,32 +1,23 @@
 """Watches the user's own profiler sessions: ours ends before one of them begins, and their traces are read afterwards.
 
 `ProfilerSession` in jaxlib's module is replaced by a subclass of itself, which `start_trace`, `trace` and all others
-who look it up there then use. Sessions still pass `isinstance` checks against jaxlib's class.
+who look it up there then use. Sessions still pass `isinstance` checks against jaxlib's class. JAX up to 0.11 has the
+session write its trace as it stops; later ones take it into memory and write it by the module's `export_to_xprof`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jaxobs.jax_compat.profiler import is_to_be_written
 from jaxobs.model.clock import NANOSECONDS, now, seconds, wall_now
 from jaxobs.model.events import ProfileWindow
 from jaxobs.plugin.wrapping import replace
-
-
-class Watcher(NamedTuple):
-    """Functions called for the user's sessions, on the user's threads; none may raise. The number identifies a session.
-
-    `coming`: a session is about to be made; waits until none of ours is under way. `failed`: it could not be made.
-    `ended`: it is over; its trace was returned, or was written below a directory, or neither.
-    """
-
-    coming: Callable[[int], None]
-    failed: Callable[[int], None]
-    ended: Callable[[int, bytes | None, str | None], None]
 
 
 class UserTrace(NamedTuple):
@@ -38,32 +29,76 @@ class UserTrace(NamedTuple):
     directory: str | None
 
 
+class Watcher(NamedTuple):
+    """Functions called for the user's sessions, on the user's threads; none may raise. The number identifies a session.
+
+    `coming`: a session is about to be made; waits until none of ours is under way. `over`: it has ended, or could not
+    be made. `traced`: a session that has ended returned its trace, or wrote it, or neither.
+    """
+
+    coming: Callable[[int], None]
+    over: Callable[[int], None]
+    traced: Callable[[UserTrace], None]
+
+
 def watch_sessions(module: Any, watcher: Watcher) -> Callable[[], None]:
-    """Put the subclass in place. Returns a function that undoes it. Raises if jaxlib's class cannot be subclassed."""
-    return replace(module, {"ProfilerSession": _watched(module.ProfilerSession, watcher)})
+    """Put the replacements in place. Returns what undoes it. Raises if jaxlib's class cannot be subclassed."""
+    sessions = _Sessions(watcher)
+    replacements: dict[str, Any] = {"ProfilerSession": _watched(module.ProfilerSession, sessions)}
+    if hasattr(module, "export_to_xprof"):
+        replacements["export_to_xprof"] = _exporting(module.export_to_xprof, sessions)
+    return replace(module, replacements)
 
 
-def _watched(original: type[Any], watcher: Watcher) -> type[Any]:
-    """A subclass of jaxlib's class that behaves like it and notifies the watcher of its sessions."""
-    under_way: dict[int, weakref.ref[Any]] = {}
+class _Sessions:
+    """The user's sessions that are under way, and the traces that have yet to be written."""
 
-    def over(key: int, xspace: bytes | None = None, directory: str | None = None) -> None:
-        if under_way.pop(key, None) is not None:
-            watcher.ended(key, xspace, directory)
+    def __init__(self, watcher: Watcher) -> None:
+        self.watcher = watcher
+        self._under_way: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self._unwritten: dict[int, UserTrace] = {}  # by the identity of what `export_to_xprof` will be given
+
+    def begin(self, session: Any) -> None:
+        key = id(session)
+        self.watcher.coming(key)
+        # A session that is dropped without `stop()` is over too.
+        self._under_way[key] = weakref.ref(session, lambda _: self.over(key)), now()
+
+    def fail(self, session: Any) -> None:
+        self._under_way.pop(id(session), None)
+        self.watcher.over(id(session))
+
+    def over(
+        self, key: int, xspace: bytes | None = None, directory: str | None = None, data: Any = None
+    ) -> None:
+        """Tell of a session; of one whose trace is `data` and has yet to be written only that it is over."""
+        began = self._under_way.pop(key, None)
+        if began is not None:
+            self.watcher.over(key)
+            trace = UserTrace(began[1], now(), xspace, directory)
+            if data is None:
+                self.watcher.traced(trace)
+            else:
+                self._unwritten[id(data)] = trace
+
+    def written(self, data: Any, directory: str) -> None:
+        trace = self._unwritten.pop(id(data), None)
+        if trace is not None:
+            self.watcher.traced(trace._replace(directory=directory))
+
+
+def _watched(original: type[Any], sessions: _Sessions) -> type[Any]:
+    """A subclass of jaxlib's class that behaves like it and tells of its sessions."""
 
     class ProfilerSession(original):  # type: ignore[misc]  # its base is known at run time only
         __doc__ = original.__doc__
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
-            key = id(self)
-            # A session that is dropped without `stop()` is over too.
-            under_way[key] = weakref.ref(self, lambda _: over(key))
             try:
-                watcher.coming(key)
+                sessions.begin(self)
                 super().__init__(*args, **kwargs)
             except BaseException:
-                under_way.pop(key, None)
-                watcher.failed(key)
+                sessions.fail(self)
                 raise
 
         def stop(self) -> Any:
@@ -72,7 +107,7 @@ def _watched(original: type[Any], watcher: Watcher) -> type[Any]:
                 xspace = super().stop()
                 return xspace
             finally:
-                over(id(self), xspace if type(xspace) is bytes else None)
+                sessions.over(id(self), xspace if type(xspace) is bytes else None)
 
         def stop_and_export(self, directory: str) -> None:
             written = None
@@ -80,17 +115,32 @@ def _watched(original: type[Any], watcher: Watcher) -> type[Any]:
                 super().stop_and_export(directory)
                 written = directory
             finally:
-                over(id(self), directory=written)
+                sessions.over(id(self), directory=written)
 
         def stop_and_get_profile_data(self) -> Any:
+            written, data = is_to_be_written(self), None
             try:
-                return super().stop_and_get_profile_data()
+                data = super().stop_and_get_profile_data()
+                return data
             finally:
-                over(id(self))
+                sessions.over(id(self), data=data if written else None)
 
     ProfilerSession.__name__ = ProfilerSession.__qualname__ = original.__name__
     ProfilerSession.__module__ = original.__module__
     return ProfilerSession
+
+
+def _exporting(original: Any, sessions: _Sessions) -> Any:
+    """The function of jaxlib, which also tells that it has written a session's trace."""
+
+    @functools.wraps(original)
+    def export_to_xprof(profile_data: Any, xprof_dir: str, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(profile_data, xprof_dir, *args, **kwargs)
+        finally:
+            sessions.written(profile_data, xprof_dir)
+
+    return export_to_xprof
 
 
 def window_of(trace: UserTrace, maximum_bytes: int) -> ProfileWindow:
@@ -112,7 +162,7 @@ def _window_of(trace: UserTrace, maximum_bytes: int) -> ProfileWindow:
         elif Path(path).stat().st_size <= maximum_bytes:
             xspace = Path(path).read_bytes()
     elif xspace is None:
-        outcome, reason = "failed", "its trace was not returned as bytes"
+        outcome, reason = "failed", "its trace was neither written to a directory nor returned as bytes"
     size = len(xspace) if xspace is not None else Path(path).stat().st_size if path else 0
     if size > maximum_bytes:
         outcome, xspace = "too_large", None

@@ -35,17 +35,12 @@ links from sending a referrer."""
 class Live:
     """The live page and its snapshot. `show` may be called on another thread than the rest, which is the server's."""
 
-    def __init__(
-        self,
-        ranks: Callable[[], tuple[Rank, ...]] = tuple,
-        pause: Callable[[], None] | None = None,
-    ) -> None:
-        """`ranks`: the processes beside this one, as far as they are known now; `pause`: see `page`."""
+    def __init__(self, ranks: Callable[[], tuple[Rank, ...]] = tuple) -> None:
+        """`ranks`: the processes beside this one, as far as they are known now."""
         self._snapshot = absent_snapshot("the first snapshot is on its way")
         self._taken = wall_now()
         self._history, self._noting = History(), threading.Lock()
         self._ranks = ranks
-        self._pause = pause
         self._drawn: tuple[Snapshot, dict[str | None, bytes]] = (self._snapshot, {})
 
     def show(self, snapshot: Snapshot) -> None:
@@ -85,5 +80,5 @@ class Live:
             with self._noting:
                 trend = self._history.trend()
             view = View(snapshot.document, trend, self._ranks(), chosen)
-            drawn[chosen] = page(view, self._pause).encode()
+            drawn[chosen] = page(view).encode()
         return drawn[chosen]

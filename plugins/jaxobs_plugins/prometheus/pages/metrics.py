@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from jaxobs.model.metrics import Family
 from jaxobs_plugins.prometheus.pages.render import render
@@ -14,15 +14,9 @@ _COMPRESSION_LEVEL = 1  # of 959 kB (10 000 series) it makes 109 kB in 2.7 ms; l
 class MetricsPage:
     """The page /metrics of one snapshot, for use by one thread at a time: the server's."""
 
-    def __init__(
-        self,
-        families: tuple[Family, ...] = (),
-        resource: Mapping[str, str] | None = None,
-        pause: Callable[[], None] | None = None,
-    ) -> None:
+    def __init__(self, families: tuple[Family, ...] = (), resource: Mapping[str, str] | None = None) -> None:
         self._families = families
         self._resource = dict(resource or {})
-        self._pause = pause
         self._bodies: dict[tuple[str, bool], bytes] = {}  # at most four: two formats, plain and compressed
 
     @property
@@ -37,6 +31,6 @@ class MetricsPage:
             self._bodies[key] = (
                 gzip.compress(self.body(content_type, compressed=False), _COMPRESSION_LEVEL, mtime=0)
                 if compressed
-                else render(self._families, self._resource, content_type, self._pause)
+                else render(self._families, self._resource, content_type)
             )
         return self._bodies[key]

@@ -5,7 +5,9 @@ Formats: the Prometheus text format 0.0.4, and OpenMetrics 1.0, which alone carr
 
 from __future__ import annotations
 
+import hashlib
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -23,13 +25,17 @@ from prometheus_client.utils import floatToGoString
 
 from jaxobs.model.metrics import Exemplar as Observed
 from jaxobs.model.metrics import Family, HistogramValue, Metric
-from jaxobs_plugins.prometheus.pages.labels import label_name, label_value, valid_unicode
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric as RenderedFamily
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+LABEL_LENGTH = 256
+"""Characters of a label value. A longer one is of no use on a dashboard."""
+
+_DIGEST_LENGTH = 8  # 32 bits: among 10 000 altered values of one label a collision has a chance of about 1 %
 
 _EXEMPLAR_LENGTH = 128
 """Characters of an exemplar's label names and values together: the limit of OpenMetrics 1.0."""
@@ -44,30 +50,21 @@ _number: Callable[[float], str] = floatToGoString
 Series = tuple[list[str], float | HistogramValue]
 
 
-def render(
-    families: Iterable[Family],
-    resource: Mapping[str, str],
-    content_type: str,
-    pause: Callable[[], None] | None = None,
-) -> bytes:
+def render(families: Iterable[Family], resource: Mapping[str, str], content_type: str) -> bytes:
     """Render `families`, and `target_info` from `resource` (dotted names), as `TEXT` or `OPENMETRICS`.
 
     A series whose value is not a number, or that the format cannot express (a negative counter), is left out.
-    `pause` is called between families, so that a thread that shares its interpreter can yield to others.
     """
-    source = _Source(families, resource, pause)
+    source = _Source(families, resource)
     return _openmetrics(source) if content_type == OPENMETRICS else generate_latest(source)
 
 
 class _Source(Collector):
     """The collector that prometheus_client renders, in place of a registry."""
 
-    def __init__(
-        self, families: Iterable[Family], resource: Mapping[str, str], pause: Callable[[], None] | None
-    ) -> None:
+    def __init__(self, families: Iterable[Family], resource: Mapping[str, str]) -> None:
         self._families = families
         self._resource = resource
-        self._pause = pause
 
     def collect(self) -> Iterator[RenderedFamily]:
         if self._resource:
@@ -77,8 +74,6 @@ class _Source(Collector):
             if series:
                 build = _histogram if family.metric.kind == "histogram" else _counter_or_gauge
                 yield build(family.metric, series)
-            if self._pause is not None:
-                self._pause()
 
 
 def _target_info(resource: Mapping[str, str]) -> RenderedFamily:
@@ -154,3 +149,27 @@ def _exemplar(observed: Observed | None) -> Exemplar | None:
     if sum(len(name) + len(value) for name, value in labels.items()) > _EXEMPLAR_LENGTH:
         return None
     return Exemplar(labels, observed.value, observed.wall_time)
+
+
+def label_value(text: str) -> str:
+    """`text` where it is short and valid Unicode; else cut and repaired, and kept distinct by a digest.
+
+    Lone surrogates (bytes that were not UTF-8) become U+FFFD. Escaping is the renderer's.
+    """
+    if len(text) <= LABEL_LENGTH and (text.isprintable() or valid_unicode(text) == text):
+        return text
+    raw = text.encode("utf-8", "surrogatepass")
+    digest = hashlib.blake2b(raw, digest_size=_DIGEST_LENGTH // 2).hexdigest()
+    kept = valid_unicode(text[: LABEL_LENGTH - _DIGEST_LENGTH - 1])
+    return f"{kept}~{digest}"
+
+
+def label_name(dotted: str) -> str:
+    """An OpenTelemetry attribute name as a Prometheus label name: `service.name` becomes `service_name`."""
+    name = re.sub(r"[^a-zA-Z0-9_]", "_", dotted)
+    return f"_{name}" if name[:1].isdigit() else name
+
+
+def valid_unicode(text: str) -> str:
+    """`text` with U+FFFD in the place of each lone surrogate."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)

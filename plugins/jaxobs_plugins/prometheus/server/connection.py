@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from jaxobs_plugins.prometheus.server.conversation import Conversation
 from jaxobs_plugins.prometheus.server.messages import BadRequestError, Request, Response, plain
-from jaxobs_plugins.prometheus.server.stream import RECEIVE_BYTES, PlainStream, TlsStream
 
-if TYPE_CHECKING:
-    from ssl import SSLContext
+RECEIVE_BYTES = 65_536
+_RECORD_BYTES = 16_384  # the most that a TLS record carries (RFC 8446, section 5.1)
+
+Result = TypeVar("Result")
 
 Answer = Callable[[Request], Response]
 Log = Callable[[str], None]
@@ -48,7 +51,12 @@ class Connection:
     """
 
     def __init__(
-        self, client: socket.socket, answer: Answer, log: Log, limits: Limits, tls: SSLContext | None = None
+        self,
+        client: socket.socket,
+        answer: Answer,
+        log: Log,
+        limits: Limits,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._client = client
         self._stream = PlainStream(client) if tls is None else TlsStream(client, tls)
@@ -63,7 +71,7 @@ class Connection:
             await self._stream.open()
 
     async def receive(self, seconds: float) -> Request | Response | None:
-        """The next request, a response of status 400 if the bytes are no request, or None if the client has closed."""
+        """The next request, the response that refuses what is no request, or None if the client has closed."""
         async with asyncio.timeout(seconds):
             try:
                 while (request := self._conversation.next_request()) is None:
@@ -72,15 +80,12 @@ class Connection:
                         return None
                     self._conversation.receive(data)
             except BadRequestError as error:
-                return plain(HTTPStatus.BAD_REQUEST, str(error))
+                return plain(error.status, str(error))
         return request
 
     async def respond(self, received: Request | Response) -> bool:
         """Answer what was received. Returns whether another request may follow."""
-        if isinstance(received, Response):
-            await self._send(received)
-        else:
-            await self._send(self._answered(received), received.method)
+        await self._send(received if isinstance(received, Response) else self._answered(received))
         return self._conversation.goes_on()
 
     async def refuse(self) -> None:
@@ -92,11 +97,11 @@ class Connection:
 
     async def say_goodbye(self) -> None:
         """Wait a little until the client has closed, because an unread byte would turn our close into a reset."""
-        loop = asyncio.get_running_loop()
+        plain = PlainStream(self._client)
         async with asyncio.timeout(self._limits.goodbye_seconds):
             await self._stream.close_writing()
-            while await loop.sock_recv(self._client, RECEIVE_BYTES):  # noqa: ASYNC110  # there is no event to wait for
-                await asyncio.sleep(0)  # what is there already comes without a turn of the loop
+            while await plain.receive():
+                pass
 
     def close(self) -> None:
         """Close the socket, whatever it was doing."""
@@ -109,7 +114,81 @@ class Connection:
             self._log(f"prometheus: a scrape failed: {type(error).__name__}: {error}")
             return plain(HTTPStatus.INTERNAL_SERVER_ERROR, "the metrics could not be rendered")
 
-    async def _send(self, response: Response, method: str = "GET") -> None:
+    async def _send(self, response: Response) -> None:
         async with asyncio.timeout(self._limits.response_seconds):
-            for piece in self._conversation.answer(response, method):
+            for piece in self._conversation.answer(response):
                 await self._stream.send(piece)
+
+
+class PlainStream:
+    """Bytes to and from a non-blocking socket. Call `open` first and `close_writing` last."""
+
+    def __init__(self, client: socket.socket) -> None:
+        self._client = client
+
+    async def open(self) -> None:
+        """Make the connection ready."""
+
+    async def receive(self) -> bytes:
+        """Wait for bytes from the client and return them; empty at the end. Others always have a turn meanwhile."""
+        await asyncio.sleep(0)  # what is there already comes without a turn of the loop
+        return await asyncio.get_running_loop().sock_recv(self._client, RECEIVE_BYTES)
+
+    async def send(self, data: bytes) -> None:
+        await asyncio.get_running_loop().sock_sendall(self._client, data)
+
+    async def close_writing(self) -> None:
+        """Signal the client that nothing follows."""
+        self._client.shutdown(socket.SHUT_WR)
+
+
+class TlsStream:
+    """Bytes to and from a socket through TLS. Each client has its own handshake: one that stalls delays no other."""
+
+    def __init__(self, client: socket.socket, context: ssl.SSLContext) -> None:
+        self._plain = PlainStream(client)
+        self._from_client, self._to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._from_client, self._to_client, server_side=True)
+
+    async def open(self) -> None:
+        await self._whenever_possible(self._tls.do_handshake)
+
+    async def receive(self) -> bytes:
+        try:
+            return await self._whenever_possible(lambda: self._tls.read(RECEIVE_BYTES))
+        except ssl.SSLZeroReturnError:
+            return b""
+
+    async def send(self, data: bytes) -> None:
+        view = memoryview(data)
+        for begin in range(0, len(data), _RECORD_BYTES):
+            self._tls.write(view[begin : begin + _RECORD_BYTES])
+            await self._flush()
+
+    async def close_writing(self) -> None:
+        with suppress(ssl.SSLWantReadError):  # for the client's goodbye, which need not come
+            self._tls.unwrap()
+        await self._flush()
+        await self._plain.close_writing()
+
+    async def _whenever_possible(self, call: Callable[[], Result]) -> Result:
+        """Repeat `call` until it succeeds, sending the bytes that it writes and awaiting those that it needs."""
+        while True:
+            try:
+                result = call()
+            except ssl.SSLWantReadError:
+                await self._flush()
+            except OSError:
+                await self._flush()  # the alert that tells the client why
+                raise
+            else:
+                await self._flush()
+                return result
+            if data := await self._plain.receive():
+                self._from_client.write(data)
+            else:
+                self._from_client.write_eof()
+
+    async def _flush(self) -> None:
+        if self._to_client.pending:
+            await self._plain.send(self._to_client.read())

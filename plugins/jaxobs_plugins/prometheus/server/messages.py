@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from http import HTTPStatus
-
     import h11
 
 
 class BadRequestError(ValueError):
-    """The bytes received are not the head of an HTTP/1.x request."""
+    """The bytes received are no request that is served; the message is for the client."""
+
+    def __init__(self, message: str, status: int = HTTPStatus.BAD_REQUEST) -> None:
+        super().__init__(message)
+        self.status = HTTPStatus(status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +28,11 @@ class Request:
     headers: dict[str, str]
     host: str = ""
     query: str = ""
-    has_body: bool = False
-    """Whether a body was announced; it is never read."""
+
+    @property
+    def has_body(self) -> bool:
+        """Whether a body was announced; it is never read."""
+        return "transfer-encoding" in self.headers or int(self.headers.get("content-length", "0")) > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,7 @@ def plain(status: HTTPStatus, text: str, headers: dict[str, str] | None = None) 
     )
 
 
-def request_from(event: h11.Request, has_body: bool) -> Request:
+def request_from(event: h11.Request) -> Request:
     """The request that h11 has read. Raises BadRequestError."""
     if not event.http_version.startswith(b"1."):
         raise BadRequestError(f"not HTTP/1.x: HTTP/{event.http_version.decode('latin-1')}")
@@ -53,11 +59,27 @@ def request_from(event: h11.Request, has_body: bool) -> Request:
     for raw_name, raw_value in event.headers:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    text = event.target.decode("latin-1")
-    try:
-        target = urlsplit(text)
-    except ValueError as error:
-        raise BadRequestError(f"not a request target: {text[:80]!r}") from error
+    if "content-length" in headers and "transfer-encoding" in headers:
+        # Whoever goes by the other of the two sees other requests in the bytes that follow (RFC 9112, section 6.1).
+        raise BadRequestError("both Content-Length and Transfer-Encoding")
+    authority, path, query = _target_parts(event.target.decode("latin-1"))
     # An authority in the target takes precedence over the Host header (RFC 9112, section 3.2.2).
-    host = target.netloc or headers.get("host", "")
-    return Request(event.method.decode("latin-1"), target.path, headers, host, target.query, has_body)
+    return Request(event.method.decode("latin-1"), path, headers, authority or headers.get("host", ""), query)
+
+
+def _target_parts(target: str) -> tuple[str, str, str]:
+    """The authority, path and query of a request target. Raises BadRequestError.
+
+    A path that begins with two slashes has no authority: `urlsplit` would find one there, and a web page whose name is
+    refused could ask for `//localhost/metrics`.
+    """
+    if not target.lower().startswith(("http://", "https://")):
+        path, _, query = target.partition("?")
+        return "", path, query
+    try:
+        parts = urlsplit(target)
+    except ValueError as error:
+        raise BadRequestError(f"not a request target: {target[:80]!r}") from error
+    if not parts.netloc:
+        raise BadRequestError(f"no host in the request target {target[:80]!r}")
+    return parts.netloc, parts.path, parts.query

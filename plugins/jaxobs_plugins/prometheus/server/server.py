@@ -14,12 +14,10 @@ import threading
 import weakref
 from collections.abc import Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from ssl import SSLContext
+from typing import Any
 
 from jaxobs_plugins.prometheus.server.connection import Answer, Connection, Limits, Log
-
-if TYPE_CHECKING:
-    from ssl import SSLContext
 
 _RETRY_SECONDS = 0.2  # between attempts to accept while the process has no file descriptor left
 

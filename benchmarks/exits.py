@@ -1,0 +1,141 @@
+"""How jobs end that end with steps in flight: each variant many times, beside what its exit status must be.
+
+    make benchmark NAME=exits
+    .venv/bin/python -m benchmarks.exits [--runs 50] [--only record …] [--parallel 2]
+
+Prints for each variant the version of JAX, the number of runs and how often each exit status came. A negative status is
+a signal: -11 is what a job dies of whose arrays are still held by somebody when the interpreter has ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.beside import without_settings
+
+ROOT = Path(__file__).parents[1]
+
+BEGIN = """
+import atexit, sys, threading, time
+EARLY
+import jax, jax.numpy as jnp
+@jax.jit
+def step(w, x):
+    for _ in range(6):
+        w = w - 1e-6 * (x.T @ jnp.tanh(x @ w))
+    return w, jnp.sum(w)
+w = x = jnp.ones((768, 768)) * 0.01
+def train(step, told=lambda **values: None, turns=lambda items: items, seconds=1.2):
+    global w
+    until = time.monotonic() + seconds
+    for _ in turns(iter(int, 1)):
+        w, loss = step(w, x)  # not waited for: many steps are in flight at the end
+        told(loss=loss)
+        if time.monotonic() > until:
+            break
+import jaxobs
+"""
+
+
+class Variant(NamedTuple):
+    """The end of a script, what comes before `import jax` in it, and the exit status that it has without jaxobs."""
+
+    script: str
+    status: int = 0
+    early: str = ""
+    launched: bool = False
+    """Whether it runs under `jaxobs run`."""
+
+
+VARIANTS: Mapping[str, Variant] = {
+    "record": Variant("with jaxobs.instrument() as obs: train(step, obs.record)"),
+    "record_ten": Variant(
+        "obs = jaxobs.instrument()\n"
+        "train(step, lambda loss: obs.record(**{f'loss{number}': loss + number for number in range(10)}))"
+    ),
+    "watch": Variant("obs = jaxobs.instrument(); train(obs.watch(step))"),
+    "all": Variant(
+        "with jaxobs.instrument() as obs:\n    train(obs.watch(step), obs.record, obs.steps); obs.snapshot()"
+    ),
+    "before_jax": Variant("train(obs.watch(step), obs.record)", early="import jaxobs; obs = jaxobs.instrument()"),
+    "shutdown": Variant(
+        "obs = jaxobs.instrument(); train(obs.watch(step), obs.record); obs.shutdown()\n"
+        "train(obs.watch(step), obs.record, seconds=0.1)"
+    ),
+    "run": Variant("train(step)", launched=True),
+    "raises": Variant(
+        "with jaxobs.instrument() as obs:\n    train(obs.watch(step), obs.record, obs.steps); raise OSError",
+        status=1,
+    ),
+    "sys_exit": Variant("obs = jaxobs.instrument(); train(step, obs.record); sys.exit(3)", status=3),
+    "threads": Variant(
+        "obs = jaxobs.instrument()\n"
+        "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+        "threading.Thread(target=train, args=(obs.watch(step), obs.record)).start()"
+    ),
+    "instrumented_by_a_thread": Variant(
+        "begin = threading.Thread(target=jaxobs.instrument); begin.start(); begin.join()\n"
+        "train(step, jaxobs.instrument().record)"
+    ),
+    "steps_at_exit": Variant(
+        "atexit.register(lambda: train(watched, obs.record, obs.steps, seconds=0.1))\n"
+        "obs = jaxobs.instrument(); watched = obs.watch(step); train(watched, obs.record)"
+    ),
+}  # fmt: skip
+
+
+def status_of(name: str) -> int:
+    """The exit status of one run of a variant; negative where a signal ended it."""
+    variant = VARIANTS[name]
+    script = BEGIN.replace("EARLY", variant.early) + variant.script
+    environment = without_settings() | {
+        "JAX_PLATFORMS": "cpu",
+        "OTEL_EXPORTER_PROMETHEUS_PORT": "0",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "plugins")]),
+    }
+    launcher = ["-m", "jaxobs", "run", "--"] if variant.launched else []
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "script.py")
+        file.write_text(script)
+        return subprocess.run(
+            [sys.executable, *launcher, file],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=120,
+            check=False,
+        ).returncode
+
+
+def main() -> None:
+    """Run what the command line asks for. Exit status 1 where a job had another status than without jaxobs."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=50)
+    parser.add_argument("--only", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    parser.add_argument("--parallel", type=int, default=os.cpu_count())
+    given = parser.parse_args()
+    print(f"{'variant':<26}{'JAX':<12}{'runs':>5}  statuses (how often)")
+    wrong = False
+    with ThreadPoolExecutor(given.parallel) as pool:
+        for name in given.only:
+            statuses = Counter(pool.map(status_of, [name] * given.runs))
+            told = ", ".join(f"{status} ({count})" for status, count in statuses.most_common())
+            print(f"{name:<26}{version('jax'):<12}{given.runs:>5}  {told}", flush=True)
+            wrong |= set(statuses) != {VARIANTS[name].status}
+    sys.exit(wrong)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""The server's token and TLS certificate, from the files that the settings name."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from jaxobs.model.clock import NANOSECONDS, monotonic, wall_now
+from jaxobs.plugin.files import open_regular
+
+TOKEN_FILE = "metrics_token_file"  # noqa: S105  # the setting's name
+CERTIFICATE = "metrics_tls_certificate"
+KEY = "metrics_tls_key"
+MAX_FILE_BYTES = 1 << 20
+"""Largest file that is read. A certificate in PEM form takes some 2 kB, and a chain has a handful."""
+MAX_TOKEN_BYTES = 4096
+"""Longest token, a quarter of the longest head of a request that is read."""
+SOON_SECONDS = 14 * 86_400.0
+"""Time before the end of a certificate from which it is reported: enough notice to renew it by hand, and less than the
+month before the end at which tools renew certificates of 90 days."""
+REMINDER_SECONDS = 86_400.0
+"""Seconds between two log lines about a certificate that expires."""
+
+_TOKEN = re.compile(rb"[A-Za-z0-9\-._~+/]+=*")  # RFC 6750, section 2.1: what may follow `Bearer`
+_BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+_NO_CHECK_TIME = 0x200000  # OpenSSL's X509_V_FLAG_NO_CHECK_TIME (x509_vfy.h), which `ssl` gives no name
+
+
+class CredentialsError(ValueError):
+    """A file of the settings cannot be used; the message says which, why and what to do."""
+
+
+class Token:
+    """A secret that can be compared but not read back."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._digest = hashlib.sha256(secret).digest()
+
+    def admits(self, authorization: str) -> bool:
+        """Whether an `Authorization` header carries the token; compared in constant time."""
+        scheme, _, given = authorization.partition(" ")
+        return self._is(given.strip().encode("latin-1", "replace")) and scheme.lower() == "bearer"
+
+    def admits_browser(self, authorization: str) -> bool:
+        """Whether the header carries the token as a password for any user name (`Basic`, RFC 7617), as browsers do."""
+        scheme, _, given = authorization.partition(" ")
+        try:
+            decoded = base64.b64decode(given.strip(), validate=True)
+        except ValueError:
+            return False
+        return self._is(decoded.partition(b":")[2]) and scheme.lower() == "basic"
+
+    def _is(self, given: bytes) -> bool:
+        return hmac.compare_digest(hashlib.sha256(given).digest(), self._digest)
+
+
+class Credentials:
+    """The `token` and `tls` context last read; None where the settings name none, and before `read` has succeeded."""
+
+    def __init__(self, settings: Mapping[str, Any], log: Callable[[str], None]) -> None:
+        """Reads no file. Raises CredentialsError where the settings contradict each other."""
+        self._paths = {
+            name: Path(settings[name]) for name in (TOKEN_FILE, CERTIFICATE, KEY) if settings.get(name)
+        }
+        if KEY in self._paths and CERTIFICATE not in self._paths:
+            raise CredentialsError(f"the setting {KEY} needs the setting {CERTIFICATE}")
+        self._log = log
+        self.token: Token | None = None
+        self.tls: ssl.SSLContext | None = None
+        self._digest = b""  # of certificate and key, so that the key is not held in memory twice
+        self._reminded = 0.0
+
+    @property
+    def named(self) -> str:
+        """The settings and their files, for messages; empty where there are none."""
+        return ", ".join(f"{name}: {path}" for name, path in self._paths.items())
+
+    def read(self) -> None:
+        """Read the files. Raises CredentialsError; what could be used is then new, and the rest as it was."""
+        problems = []
+        for read in (self._read_token, self._read_certificate):
+            try:
+                read()
+            except CredentialsError as problem:
+                problems.append(str(problem))
+        if problems:
+            raise CredentialsError("; ".join(problems))
+
+    def _read_token(self) -> None:
+        if TOKEN_FILE not in self._paths:
+            return
+        secret = self._content(TOKEN_FILE).strip()
+        if len(secret) > MAX_TOKEN_BYTES or not _TOKEN.fullmatch(secret):
+            raise CredentialsError(
+                f"{TOKEN_FILE}: {self._paths[TOKEN_FILE]} does not hold one token of letters, digits and -._~+/;"
+                " `openssl rand -hex 32` makes one"
+            )
+        self.token = Token(secret)
+
+    def _read_certificate(self) -> None:
+        if CERTIFICATE not in self._paths:
+            return
+        chain = self._content(CERTIFICATE)
+        key = self._content(KEY) if KEY in self._paths else b""
+        digest = hashlib.sha256(chain + b"\0" + key).digest()
+        is_new = digest != self._digest
+        certificate, key_file = self._paths[CERTIFICATE], self._paths.get(KEY)
+        if is_new:
+            try:
+                self.tls = server_context(certificate, key_file)
+            except OSError as error:
+                reason = getattr(error, "reason", None) or error.strerror or error
+                raise CredentialsError(
+                    f"{CERTIFICATE}: {certificate} with the key in {key_file or 'the same file'} cannot be used: "
+                    f"{reason}; both must be PEM, belong together, and have no passphrase"
+                ) from error
+            self._digest = digest
+        if self.tls is not None and (is_new or monotonic() - self._reminded >= REMINDER_SECONDS):
+            self._reminded = monotonic()
+            problem = certificate_problem(
+                self.tls, chain.decode("ascii", "replace"), wall_now() / NANOSECONDS
+            )
+            if problem is not None:
+                self._log(
+                    f"{CERTIFICATE}: {certificate}: {problem}; a new one in its place is read while the job runs"
+                )
+
+    def _content(self, setting: str) -> bytes:
+        path = self._paths[setting]
+        try:
+            with open_regular(path) as file:
+                content = file.read(MAX_FILE_BYTES + 1)
+        except OSError as error:
+            raise CredentialsError(f"{setting}: {path} cannot be read: {error.strerror}") from error
+        if len(content) > MAX_FILE_BYTES:
+            raise CredentialsError(f"{setting}: {path} is larger than {MAX_FILE_BYTES} bytes")
+        return content
+
+
+def server_context(certificate: Path, key: Path | None = None) -> ssl.SSLContext:
+    """A server's TLS context from PEM files. Raises ssl.SSLError or another OSError."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.set_alpn_protocols(["http/1.1"])
+    # Without a password OpenSSL would ask for one at the job's terminal.
+    context.load_cert_chain(certificate, key, password=lambda: b"")
+    return context
+
+
+def certificate_problem(context: ssl.SSLContext, chain: str, now: float) -> str | None:
+    """What is wrong with a server's certificate at `now` (Unix seconds), or will be within two weeks; else None."""
+    try:
+        begins, ends = validity(context, chain)
+    except ValueError as error:
+        return f"when it expires could not be found out: {error}"
+    if now < begins:
+        return f"it is not valid before {_date(begins)}, and clients refuse it until then"
+    if now >= ends:
+        return f"it expired on {_date(ends)}, and clients refuse it"
+    left = ends - now
+    return f"it expires on {_date(ends)}, in {left / 86_400:.1f} days" if left < SOON_SECONDS else None
+
+
+def validity(context: ssl.SSLContext, chain: str) -> tuple[float, float]:
+    """When the certificate of a server's context begins and ends, in Unix seconds. Raises ValueError with the reason.
+
+    It is read with a handshake in memory: the public interface of `ssl` decodes a certificate only for a client that
+    has verified it. That client trusts the first one of the chain, the server's own, whoever signed it.
+    """
+    begin = chain.find(_BEGIN)
+    end = chain.find(_END, begin)
+    if begin < 0 or end < 0:
+        raise ValueError(f"no {_BEGIN} in the file")
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME
+    try:
+        client.load_verify_locations(cadata=chain[begin : end + len(_END)])
+        to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+        asks = client.wrap_bio(to_client, to_server)
+        shows = context.wrap_bio(to_server, to_client, server_side=True)
+        for side in (asks, shows) * 3:  # TLS 1.2 takes each side three times, 1.3 fewer
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+        found = asks.getpeercert() or {}
+        begins, ends = (ssl.cert_time_to_seconds(str(found[name])) for name in ("notBefore", "notAfter"))
+    except ssl.SSLCertVerificationError as error:
+        raise ValueError(f"OpenSSL does not verify it: {error.verify_message}") from error
+    except (OSError, KeyError) as error:
+        raise ValueError(" ".join(str(error).split())) from error
+    return begins, ends
+
+
+def _date(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))

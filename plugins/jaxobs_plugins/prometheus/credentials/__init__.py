@@ -1,1 +1,0 @@
-"""The server's token and TLS certificate, read from files and read again when those change."""

@@ -1,1 +1,0 @@
-"""Discovery by `file_sd` files: this process's own for Prometheus, and those of the other ranks on this host."""

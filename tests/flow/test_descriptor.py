@@ -1,0 +1,62 @@
+"""Sockets of ours in a job that closes what it does not know, and in one that SIGPIPE ends."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jaxobs.flow.descriptor import Descriptor
+from jaxobs.flow.waiting import ready
+
+
+def test_a_number_that_means_something_else_is_not_touched(tmp_path: Path) -> None:
+    ours, theirs = Descriptor.pair()
+    number = ours.fileno()
+    os.close(number)  # as a job does that closes every number
+    somebodys = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    assert somebodys == number, "the system gives the lowest number"
+    assert ours.fileno() == -1
+    assert ready([ours], [ours], 30.0) == [ours]  # at once
+    with pytest.raises(OSError, match="closed"):
+        ours.send(b"x")
+    with pytest.raises(OSError, match="closed"):
+        ours.receive(1)
+    ours.close()
+    del ours
+    gc.collect()
+    assert os.fstat(somebodys).st_size == 0
+    os.close(somebodys)
+    assert theirs.receive(1) == b""
+    theirs.close()
+
+
+SENDS_TO_NOBODY = """
+import signal
+from jaxobs.flow.descriptor import Descriptor
+from jaxobs.flow.wake_up import WakeUp
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+ours, theirs = Descriptor.pair()
+theirs.close()
+try:
+    ours.send(b"x")
+except BrokenPipeError:
+    print("lives")
+wake_up = WakeUp()
+wake_up.reading.close()
+wake_up.ring()
+print("still")
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGPIPE"), reason="no such signal")
+def test_sending_to_an_end_that_is_gone_raises_no_signal() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SENDS_TO_NOBODY], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "lives\nstill\n"), done.stderr
