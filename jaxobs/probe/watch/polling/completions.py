@@ -91,6 +91,15 @@ class Completions:
         self.without_samples: Callable[[], float | None] = lambda: None
         """Called by the polling thread while it has no sample; returns the seconds until it is due again, or None."""
 
+        self.first_call_keeps_output: Callable[[], bool] = lambda: False
+        """Whether an output of a call that compiled is kept: then none of a sampled call is."""
+
+    @property
+    def keeps_output(self) -> bool:
+        """Whether an output of a sampled call is kept until the device is done with it."""
+        samples = self._samples
+        return bool(samples) and is_kept(samples[-1])
+
     def wake(self) -> None:
         """Let the polling thread call `without_samples` now."""
         self._arrived.make()
@@ -118,7 +127,7 @@ class Completions:
             return False
         return True
 
-    def after_call(
+    def after_call(  # noqa: C901  # hot
         self, way: OutputLeaf, result: Any, run: int, loop: str, step: int, started: int, ended: int
     ) -> None:
         """Keep a leaf of this sampled call's result, or disarm if there are enough. Called on the training thread."""
@@ -126,6 +135,9 @@ class Completions:
             leaf = None if way.exhausted else way.take(result)
             if leaf is None:
                 self._pass_by(loop, step, ended)
+                return
+            if self.first_call_keeps_output():
+                self._unseen = True
                 return
             samples, thread = self._samples, threading.get_ident()
             if samples and thread != self._thread_of_samples:

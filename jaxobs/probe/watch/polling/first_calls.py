@@ -35,9 +35,9 @@ short functions are called again, so later runs can be sampled."""
 class FirstCall:
     """A call that compiled, and its run. All times are by `now()`.
 
-    `leaf`: a weak reference to an output, None once the run is not followed any more; `begun`: the end of its compile;
-    `returned`: the end of the call; `not_ready`: when it was last seen to be unfinished; `reported`: when its last
-    `RunUnderWay` was emitted.
+    `leaf`: an output or a weak reference to one, None once the run is not followed any more; `begun`: the end of its
+    compile; `returned`: the end of the call; `not_ready`: when it was last seen to be unfinished; `reported`: when its
+    last `RunUnderWay` was emitted.
     """
 
     leaf: Any
@@ -58,6 +58,7 @@ class FirstCalls:
         self._ended = False
         self._asking = threading.Lock()
         completions.without_samples = self.ask
+        completions.first_call_keeps_output = self._keeps_output
 
     def keep(self, way: OutputLeaf, result: Any, run: int, compiled: int) -> None:
         """Follow this call, unless another is still under way. On the calling thread, when the call has returned."""
@@ -68,11 +69,16 @@ class FirstCalls:
             leaf = way.take(result)
             if leaf is not None and not is_ready(leaf):
                 returned = now()
-                leaf = leaf if type(leaf) is weakref.ref else weakref.ref(leaf)  # the job may drop it
+                if self._completions.keeps_output and type(leaf) is not weakref.ref:
+                    leaf = weakref.ref(leaf)  # one at a time is kept
                 self._under_way = FirstCall(leaf, run, compiled, returned, returned, compiled)
                 self._completions.wake()
                 if self._ended:  # meanwhile, on another thread
                     self._under_way = None
+
+    def _keeps_output(self) -> bool:
+        call = self._under_way
+        return call is not None and call.leaf is not None and type(call.leaf) is not weakref.ref
 
     def ask(self) -> float | None:
         """Ask whether the run has ended. Returns the seconds until the next question, None where no run is followed.
