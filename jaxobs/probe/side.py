@@ -237,6 +237,8 @@ class ProbeSide:
         if "sender" in self._threads:
             # The sender keeps the deadline by itself; the extra time is for its last log line.
             self._threads["sender"].join(self._deadline - monotonic() + 0.2)
+        if "completions" in self._threads:
+            self._threads["completions"].join(1.0)  # it has nothing more to do
 
     def _poll(self) -> None:
         try:

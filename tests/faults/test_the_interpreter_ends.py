@@ -16,6 +16,7 @@ RUNS = 30
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # thirty jobs of three seconds, each longer beside others
 @pytest.mark.fault(70)
 def test_a_job_with_steps_in_flight_ends_with_its_own_status() -> None:
     names = [name for _, name in zip(range(RUNS), list(VARIANTS) * RUNS, strict=False)]
