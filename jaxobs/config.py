@@ -44,7 +44,7 @@ class Settings(BaseSettings):
         65_536, ge=16, le=10_000_000, description="events kept while the agent cannot follow"
     )
     shutdown_timeout: float = Field(
-        0.8,
+        0.6,
         ge=0,
         le=600,
         description="most seconds that the end of the job waits: for an agent that is up and its exporters that deliver, "
