@@ -191,9 +191,12 @@ class Observer:
         """
         return self._side.sender.values.get()
 
-    def shutdown(self, timeout: float | None = None) -> None:
-        """End observing within `timeout` seconds (default: the setting `shutdown_timeout`), whatever exporters do."""
-        timeout = given_timeout("shutdown", self.settings.shutdown_timeout if timeout is None else timeout)
+    def shutdown(self, timeout: float = 5.0) -> None:
+        """End observing within `timeout` seconds, whatever exporters do.
+
+        The end of a `with` block and of the job wait no longer than the setting `shutdown_timeout`.
+        """
+        timeout = given_timeout("shutdown", timeout)
         deadline = monotonic() + timeout
         if self._started and not self._ended:
             self._out_of_memory.ending(timeout / 2)
@@ -235,7 +238,7 @@ class Observer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.shutdown()
+        self.shutdown(self.settings.shutdown_timeout)
 
     def _why_nothing(self) -> str:
         if not self.settings.enabled:

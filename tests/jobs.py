@@ -31,6 +31,7 @@ if OBSERVED:
 def environment(**extra: str) -> dict[str, str]:
     path = os.pathsep.join([str(ROOT), str(ROOT / "plugins")])
     own = {"PYTHONPATH": path, "JAX_PLATFORMS": "cpu", "OTEL_EXPORTER_PROMETHEUS_PORT": "0"}
+    own["JAXOBS_SHUTDOWN_TIMEOUT"] = "20"  # on a busy machine an agent needs more than the default to start
     return {**without_settings(), **own, **extra}
 
 

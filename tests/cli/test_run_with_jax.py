@@ -45,6 +45,9 @@ OBSERVES_ITSELF = "import jaxobs; jaxobs.instrument()"
 
 ONLY_IMPORTS = "import jax; print(jax.__version__)"
 
+PATIENT = {"OTEL_EXPORTER_PROMETHEUS_PORT": "0", "JAXOBS_SHUTDOWN_TIMEOUT": "20"}
+"""For scripts that end while their agent is still starting: a busy machine needs more than the default for it."""
+
 
 INTERRUPTED = """\
 import jax, os, signal, time
@@ -66,7 +69,7 @@ def test_the_script_and_its_jax_are_as_without(tmp_path: Path, source: str) -> N
 
 def test_the_summary_tells_what_was_compiled_also_when_the_script_raised(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(RAISES)
-    observed = jaxobs("run", "script.py", folder=tmp_path, OTEL_EXPORTER_PROMETHEUS_PORT="0")
+    observed = jaxobs("run", "script.py", folder=tmp_path, **PATIENT)
     assert observed.status == 1
     summary = observed.stderr.partition("\njaxobs: ")[2]
     assert re.search(r"^product +1 ", summary, re.MULTILINE), observed.stderr
@@ -81,7 +84,7 @@ def test_a_script_that_begins_to_observe_before_it_imports_jax_has_its_functions
     calls = "for _ in range(2500): product(jax.numpy.ones((64, 64))).block_until_ready()"
     jitted = "product = jax.jit(lambda x: x @ x)"
     (tmp_path / "script.py").write_text(f"{OBSERVES_ITSELF}\nimport jax\n{jitted}\n{calls}\n")
-    observed = jaxobs("run", "script.py", folder=tmp_path, OTEL_EXPORTER_PROMETHEUS_PORT="0")
+    observed = jaxobs("run", "script.py", folder=tmp_path, **PATIENT)
     assert re.search(r"^<lambda> +[0-9a-f]{8} +2,500 ", observed.stderr, re.MULTILINE), observed.stderr
 
 

@@ -22,7 +22,7 @@ spin = "import time\\nwhile time.process_time() < SECONDS: pass"
 taking = subprocess.Popen([sys.executable, "-c", spin])
 time.sleep(0.3)
 began = time.monotonic()
-obs.shutdown()
+obs.shutdown(5.0)
 print(obs.final_snapshot["loops"] is not None, time.monotonic() - began)
 taking.kill()
 taking.wait()
@@ -34,7 +34,7 @@ def test_it_waits_for_a_busy_machine_within_the_time_to_shut_down(run: Callable[
     assert outcome.status == 0, outcome.stderr
     known, took = outcome.stdout.split()
     assert known == "True"
-    assert float(took) < 5.0 + 1.0  # the setting, and what a machine that is busy adds
+    assert float(took) < 5.0 + 1.0  # what was asked for, and what a machine that is busy adds
 
 
 STOPPED_AGENT = """
@@ -58,4 +58,4 @@ print(psutil.pid_exists(agent) and psutil.Process(agent).status() != psutil.STAT
 def test_a_suspended_agent_is_not_waited_for_and_does_not_stay_behind(run: Callable[..., Any]) -> None:
     outcome = run(STOPPED_AGENT, observed=False)
     assert (outcome.status, outcome.stderr) == (0, "")
-    assert outcome.stdout == "the agent did not answer within 5 s True\nFalse\n"
+    assert outcome.stdout == "the agent did not answer within 20 s True\nFalse\n"
