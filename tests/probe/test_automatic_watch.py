@@ -118,13 +118,13 @@ def test_a_training_in_one_call_shows_its_time_and_iterations(tmp_path: Path) ->
         @jax.jit
         def train(w):
             def body(w, _): return jnp.tanh(w @ w) * 1e-3, jnp.sum(w)
-            return jax.lax.scan(body, w, None, length=10_000)
+            return jax.lax.scan(body, w, None, length=20_000)
         w, sums = train(jnp.ones((256, 256)))
         print(float(sums[-1]))
         """,
     )
     text = done.stderr
-    assert "a step of train is one call with 10,000 iterations" in text, text
+    assert "a step of train is one call with 20,000 iterations" in text, text
     assert next(line.split()[1] for line in text.splitlines() if line.startswith("train ")) == "1", text
 
 
