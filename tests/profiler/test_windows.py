@@ -149,9 +149,9 @@ def test_modules_travel_with_the_first_window_after_a_compile_and_with_what_is_k
 ) -> None:
     train(observed)
     for keep in (False, False, str(tmp_path)):
-        observed.ask(0.05, keep)
+        observed.ask(0.3, keep)  # in which a step ends on a loaded machine too
     observed.job.compiled += 1
-    observed.ask(0.05)
+    observed.ask(0.3)
     traces = [read_trace(window.xspace) for window in observed.windows()]
     assert [bool(trace.hosts[0].modules) for trace in traces] == [True, False, True, True]
 
