@@ -32,7 +32,7 @@ USERS = (*SOURCES, "grafana", "docs", "benchmarks", "tests/example_plugin")
 
 JAX_ROOM = "jaxobs/jax_compat/"
 PRIVATE_MODULE = re.compile(r"\bjax\._src\b|\bjaxlib\.(_jax|xla_extension)\b|/_src/")
-PRIVATE_NAME = re.compile(r"_[a-zA-Z]\w*")
+PRIVATE_NAME = re.compile(r"_(?!fields$)[a-zA-Z]\w*")  # `_fields` is how a named tuple is told
 CALLED_BY_TEXTUAL = (
     "compose", "on_mount", "on_resize", "on_data_table_*", "action_*", "BINDINGS", "CSS_PATH",
     "ENABLE_COMMAND_PALETTE", "animation_level", "border_title", "border_subtitle",
