@@ -45,7 +45,7 @@ class Settings:
 
     enabled: bool = setting(
         True,
-        "false turns every call of jaxobs into a no-op; so does OTEL_SDK_DISABLED=true where this is not set",
+        "false turns every call of jaxobs into a no-op, and so does OTEL_SDK_DISABLED=true where this is not set",
     )
     run: str | None = setting(
         None,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import _thread
 import os
-import sys
 
 import jaxobs.model.clock  # noqa: F401  # binds the clocks: a test of the job's may replace them before `instrument()`
 
@@ -73,7 +72,7 @@ def _observe(*, wait_for_backend: bool, **settings: Any) -> Observer:
 def _begun(before: Observer | None, settings: dict[str, Any], *, wait_for_backend: bool) -> Observer:
     """The observer that `before` is, or else a new one."""
     from jaxobs.config import load_settings, unknown_settings
-    from jaxobs.observer import Observer
+    from jaxobs.observer import Observer, why_not_here
     from jaxobs.probe.log import warn
 
     global _observer, _guards_forks
@@ -86,9 +85,9 @@ def _begun(before: Observer | None, settings: dict[str, Any], *, wait_for_backen
             if name not in named_settings:
                 named_settings.add(name)
                 warn(line)
-        if loaded.enabled and not vars(sys).get("_is_gil_enabled", lambda: True)():
+        if loaded.enabled and (reason := why_not_here()):
             if before is None:
-                warn("nothing is observed: Python runs without an interpreter lock; PYTHON_GIL=1 turns it on")
+                warn(f"nothing is observed: {reason}")
             loaded = load_settings(**{**settings, "enabled": False})
         _observer = Observer(loaded, before=before)
         _observer.begin(wait_for_backend=wait_for_backend)

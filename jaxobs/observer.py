@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
@@ -41,6 +42,12 @@ Result = TypeVar("Result")
 
 ADDRESS_SECONDS = 5.0
 """How long `address` waits for an agent that has just been started (its imports take about half a second)."""
+
+
+def why_not_here() -> str:
+    """Why nothing can be observed in this Python, and what to do; empty where it can."""
+    has_lock = vars(sys).get("_is_gil_enabled", lambda: True)()
+    return "" if has_lock else "Python runs without an interpreter lock; PYTHON_GIL=1 turns it on"
 
 
 class Observer:
@@ -241,6 +248,8 @@ class Observer:
         self.shutdown(self.settings.shutdown_timeout)
 
     def _why_nothing(self) -> str:
+        if reason := why_not_here():
+            return reason
         if not self.settings.enabled:
             from jaxobs.config import origin
 

@@ -22,8 +22,13 @@ Patch = dict[str, list[tuple[str, str]]]
 
 LABEL: Patch = {
     "jaxobs/vocabulary/wall_time.py": [
-        ('"checkpoint", "latency",\n', '"checkpoint", "latency", "movement",\n'),
-        ('"transfer", "latency")', '"transfer", "latency", "movement")'),
+        (
+            '    Component(\n        "unmodelled",',
+            (
+                '    Component("movement", "busy", "#444444", "#bbbbbb", "data is moved", "move less of it"),\n'
+                '    Component(\n        "unmodelled",'
+            ),
+        ),
     ],
     "jaxobs/roofline_model/operation_work.py": [
         (

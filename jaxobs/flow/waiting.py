@@ -5,10 +5,12 @@ from __future__ import annotations
 import selectors
 import socket
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from jaxobs.flow.descriptor import Descriptor
 
-End = socket.socket | Descriptor
+if TYPE_CHECKING:  # `socket.socket` may be anything at run time: a test of the job's may forbid it
+    End = socket.socket | Descriptor
 
 _Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
 """Not epoll, which takes a descriptor of its own for each wait."""

@@ -81,7 +81,7 @@ print(held in [os.readlink(proc + "fd/" + number) for number in os.listdir(proc 
 """
 
 
-@pytest.mark.fault(38, 64)
+@pytest.mark.fault(38, 74)
 @pytest.mark.parametrize("odd", [False, True])
 def test_no_handler_and_no_wait_of_the_job_finds_a_child_of_ours_at_any_time(
     run: Callable[..., Any], tmp_path: Path, odd: bool

@@ -39,7 +39,8 @@ def test_a_short_calibration_measures_every_kind_and_survives_as_plain_data() ->
     found = calibrate(0.5, lambda fraction, title: seen.append((fraction, title)), chosen)
     assert Calibration.from_dict(found.to_dict()) == found
     assert found.matrix[0].size == 256, "larger ones are left out where they take too long"
-    assert [point.working_set_bytes for point in found.bandwidth] == [2**16, 2**18]
+    sizes = [point.working_set_bytes for point in found.bandwidth]
+    assert sizes == [2**16, 2**18][: len(sizes)] != [], "here too, on a busy machine"
     assert found.vector
     assert found.transcendentals
     assert found.latency_seconds is not None

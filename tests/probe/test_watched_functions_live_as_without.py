@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import logging
+import os
 import re
 import subprocess
 import sys
@@ -178,8 +179,9 @@ for _ in range(3):
 
 def test_an_observer_in_the_same_process_knows_what_was_compiled_before_it() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", AGAIN], capture_output=True, text=True, timeout=120, check=False
-    )
+        [sys.executable, "-c", AGAIN], capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "JAXOBS_SHUTDOWN_TIMEOUT": "60"},
+    )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "[(False, 75), (True, 25)]\n" * 3), done.stderr
 
 

@@ -204,7 +204,10 @@ while obs._side.sender.agents < 2 or turns < 100:
     talk()
     for file in files: file.write(b"x")
     turns += 1
-pid = os.fork()
+import warnings
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # Python 3.12 and later warn of a fork beside threads
+    pid = os.fork()
 if pid == 0:
     talk()  # nothing of it was closed in the child
     os._exit(0)

@@ -58,4 +58,4 @@ print(psutil.pid_exists(agent) and psutil.Process(agent).status() != psutil.STAT
 def test_a_suspended_agent_is_not_waited_for_and_does_not_stay_behind(run: Callable[..., Any]) -> None:
     outcome = run(STOPPED_AGENT, observed=False)
     assert (outcome.status, outcome.stderr) == (0, "")
-    assert outcome.stdout == "the agent did not answer within 20 s True\nFalse\n"
+    assert outcome.stdout == "the agent did not answer within 5 s True\nFalse\n"
