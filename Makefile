@@ -74,7 +74,7 @@ faults: WORKERS = 0
 FAULTS_ENV = $(if $(JAX),.venv-jax-$(JAX),.venv)
 faults: $(FAULTS_ENV)/installed check-prometheus check-compiler  ## every fault that a job must not feel, in random order (SEED=number for one again, JAX=0.6.2)
 	@echo "once more in this order: make faults SEED=$(SEED)$(if $(JAX), JAX=$(JAX))"
-	$(FAULTS_ENV)/bin/python $(PYTEST) -m "" --random-order-bucket=global --random-order-seed=$(SEED) \
+	$(FAULTS_ENV)/bin/python $(PYTEST) -m "" --random-order-bucket=module --random-order-seed=$(SEED) \
 	  --hypothesis-seed=$(SEED) $$($(FAULTS_ENV)/bin/python -m tests.faults.rows) $(ALSO) $(ARGS)
 
 # Built in an order in which the quick ones come first; each is kept, so that only the first time takes long.

@@ -60,6 +60,7 @@ class Training:
                 env={
                     **without_settings(), "JAX_PLATFORMS": "cpu", "OTEL_EXPORTER_PROMETHEUS_PORT": "0",
                     "JAXOBS_INTERVAL": "0.2",
+                    "JAXOBS_SHUTDOWN_TIMEOUT": "20",  # on a busy machine an agent needs more than the default
                     **environment, "PYTHONPATH": path,
                 },
             )  # fmt: skip

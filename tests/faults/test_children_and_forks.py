@@ -164,6 +164,7 @@ forking.join()
 inherited = b""
 while inherited.count(b"\\n") < 50:
     inherited += os.read(report, 65536)
+while obs.address is None: time.sleep(0.01)  # on a busy machine an agent needs long to start
 print(json.dumps([obs.address, children, sorted(set(inherited.decode().split("\\n")))]), flush=True)
 print("running", flush=True)
 while True:
