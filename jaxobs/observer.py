@@ -44,6 +44,10 @@ ADDRESS_SECONDS = 5.0
 """How long `address` waits for an agent that has just been started (its imports take about half a second)."""
 
 
+SHUTDOWN_SECONDS = 5.0
+"""Most seconds for which a call of `shutdown()` waits: for the last snapshot, and for exporters that deliver."""
+
+
 def why_not_here() -> str:
     """Why nothing can be observed in this Python, and what to do; empty where it can."""
     has_lock = vars(sys).get("_is_gil_enabled", lambda: True)()
@@ -198,12 +202,12 @@ class Observer:
         """
         return self._side.sender.values.get()
 
-    def shutdown(self, timeout: float = 5.0) -> None:
-        """End observing within `timeout` seconds, whatever exporters do.
+    def shutdown(self, timeout: float | None = None) -> None:
+        """End observing within `timeout` seconds (default: SHUTDOWN_SECONDS), whatever exporters do.
 
         The end of a `with` block and of the job wait no longer than the setting `shutdown_timeout`.
         """
-        timeout = given_timeout("shutdown", timeout)
+        timeout = given_timeout("shutdown", SHUTDOWN_SECONDS if timeout is None else timeout)
         deadline = monotonic() + timeout
         if self._started and not self._ended:
             self._out_of_memory.ending(timeout / 2)
@@ -240,6 +244,15 @@ class Observer:
                     if self.belongs_here:
                         self._end(monotonic())
                         join_all()
+
+    def __copy__(self) -> Self:
+        return self  # one observes a process
+
+    def __deepcopy__(self, _: object) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Callable[[], Observer], tuple[()]]:
+        return _unpickled, ()
 
     def __enter__(self) -> Self:
         return self
@@ -336,3 +349,10 @@ class Observer:
                 "counts_begin_seconds_reason": None if again else "no agent was lost",
             },
         }
+
+
+def _unpickled() -> Observer:
+    """What a pickled observer is where it is loaded: one that observes nothing."""
+    from jaxobs.config import load_settings
+
+    return Observer(load_settings(enabled=False), before=None)

@@ -21,12 +21,8 @@ class Descriptor:
 
     def __init__(self, end: socket.socket) -> None:
         """Take the socket over: `end` is empty afterwards."""
-        family, kind, protocol, numbers = end.family, end.type, end.proto, [end.detach()]
-        while numbers[-1] < 3:  # a job without standard streams; what it starts has them
-            numbers.append(os.dup(numbers[-1]))
-        for low in numbers[:-1]:
-            os.close(low)
-        self._socket = _Kept(family, kind, protocol, fileno=numbers[-1])
+        family, kind, protocol = end.family, end.type, end.proto
+        self._socket = _Kept(family, kind, protocol, fileno=above_streams(end.detach()))
         self._socket.setblocking(False)
         self._identity = identity(self._socket.fileno())
 
@@ -68,6 +64,19 @@ def identity(number: int) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def above_streams(number: int) -> int:
+    """The descriptor under a number above those of the standard streams, which a job may have closed.
+
+    What it opens next, or starts, would take ours for its own stream.
+    """
+    numbers = [number]
+    while numbers[-1] < 3:
+        numbers.append(os.dup(numbers[-1]))
+    for low in numbers[:-1]:
+        os.close(low)
+    return numbers[-1]
 
 
 class _Kept(_socket.socket):  # and not `socket.socket`, in whose place a job's tests may have put a guard

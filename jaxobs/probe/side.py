@@ -248,6 +248,7 @@ class ProbeSide:
             self._end()
 
     def _end(self) -> None:
+        self.loops.over = True
         try:
             self.watching.end()
             for put_back in self._put_back:

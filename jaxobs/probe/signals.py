@@ -7,22 +7,28 @@ later, where its exception reaches the user.
 
 from __future__ import annotations
 
+import ctypes
 import signal
 import sys
 import threading
 from types import FrameType
 from typing import Any
 
+_LIBC = ctypes.CDLL(None)
+_ADDRESS_BYTES = ctypes.sizeof(ctypes.c_void_p)
+_set_handler, _handler_of = signal.signal, signal.getsignal  # a test of the job's may replace them
+
 
 class HandlersPutOff:
     """A context in which no signal handler of the user's runs; at its end each runs for which a signal came.
 
-    It acts on the main thread, on which Python runs all handlers. Contexts may be nested.
+    It acts on the main thread, on which Python runs all handlers. Contexts may be nested. A handler in C, which Python
+    does not know of, stays, and so do the flags that `signal.siginterrupt()` sets.
     """
 
     def __init__(self) -> None:
+        self._taken: dict[int, tuple[Any, Any]] = {}
         self._handlers: dict[int, Any] = {}
-        self._taken: list[int] = []
         self._came: list[int] = []
 
     def __enter__(self) -> None:
@@ -30,20 +36,24 @@ class HandlersPutOff:
             return
         try:
             for number in signal.valid_signals():
-                handler = signal.getsignal(number)
-                if callable(handler):  # not the system's default, nor a handler in C
-                    self._handlers[number] = handler
-                    self._taken.append(number)
-                    signal.signal(number, self._note)
+                handler = _handler_of(number)
+                if callable(handler):  # not the system's default
+                    before = _action(number)
+                    self._taken[number] = (handler, before)
+                    _set_handler(number, self._note)
+                    if before[:_ADDRESS_BYTES] == _action(number)[:_ADDRESS_BYTES]:
+                        self._handlers[number] = handler
+                    else:  # C code has put its own in the place of Python's
+                        self._put_back(number)
         except ValueError:  # an interpreter inside another program, which has no signals
             self._taken.clear()
         except BaseException:
-            self._put_back()
+            self._put_back(*self._taken)
             raise
 
     def __exit__(self, *_: object) -> None:
         try:
-            self._put_back()
+            self._put_back(*self._taken)
         finally:
             self._run()
 
@@ -51,19 +61,34 @@ class HandlersPutOff:
         if number not in self._came:
             self._came.append(number)
 
-    def _put_back(self) -> None:
-        try:
-            while self._taken:
-                signal.signal(self._taken[-1], self._handlers[self._taken[-1]])
-                self._taken.pop()
-        except BaseException:  # of a handler that is back already
-            self._put_back()
-            raise
+    def _put_back(self, *numbers: int) -> None:
+        raised: BaseException | None = None
+        for number in numbers:
+            handler, before = self._taken[number]
+            for _ in range(1 + len(numbers)):  # each that is back already may raise before this one is
+                try:
+                    _set_handler(number, handler)
+                    _LIBC.sigaction(number, before, None)
+                    break
+                except BaseException as error:  # noqa: BLE001  # the user's; raised at the end
+                    raised = error
+            del self._taken[number]
+        if raised is not None:
+            raise raised
 
     def _run(self) -> None:
         while self._came:
             number = self._came.pop(0)
+            handler = self._handlers.get(number)
             try:
-                self._handlers[number](number, sys._getframe())  # noqa: SLF001  # documented
+                if handler is not None:
+                    handler(number, sys._getframe())  # noqa: SLF001  # documented
             finally:  # it may raise, and others came too
                 self._run()
+
+
+def _action(number: int) -> Any:
+    """What the system does on a signal: a `struct sigaction` (sigaction(2)), which begins with the handler's address."""
+    action = ctypes.create_string_buffer(256)  # more than it has on any system
+    _LIBC.sigaction(number, None, action)
+    return action

@@ -29,18 +29,22 @@ def rings(number, frame):
 
 signal.signal(signal.SIGALRM, rings)
 delays = random.Random(os.environ["SEED"])
+
+def turns():
+    for turn in steps(iter(int, 1)):
+        step(x).block_until_ready()
+        batch = [{"k": [number]} for number in range(20)]  # as a data loader makes
+        if OBSERVED:
+            obs.record(turn=turn)
+            with obs.phase("evaluation"):
+                step(x)
+        if raised > caught:  # one was lost
+            break
+
 while raised < 10_000 and raised == caught:
     try:
         signal.setitimer(signal.ITIMER_REAL, delays.uniform(1e-5, 6e-4))
-        for turn in steps(iter(int, 1)):
-            step(x).block_until_ready()
-            batch = [{"k": [number]} for number in range(20)]  # as a data loader makes
-            if OBSERVED:
-                obs.record(turn=turn)
-                with obs.phase("evaluation"):
-                    step(x)
-            if raised > caught:  # one was lost
-                break
+        turns()  # in Python 3.13 a jump at the end of a `for` is in no `try` around it
     except AlarmError:
         caught += 1
 print("raised", raised, "caught", caught)
@@ -71,6 +75,41 @@ def test_of_ten_thousand_exceptions_of_a_signal_handler_none_is_lost(
         "afterwards 50 failed 0",
         "train True True",
     ]
+
+
+AS_BEFORE = """
+import copy, ctypes, faulthandler, os, pickle, signal, sys
+os.close(0)
+faulthandler.register(signal.SIGINT, file=open(os.devnull, "w"))  # in C: for Python it has its default handler
+signal.signal(signal.SIGUSR2, lambda *_: None)
+signal.siginterrupt(signal.SIGUSR2, False)
+def action(number):
+    found = ctypes.create_string_buffer(256)
+    ctypes.CDLL(None).sigaction(number, None, found)
+    return found.raw
+before = {number: action(number) for number in signal.valid_signals()}
+import jax, jaxobs
+class Trainer: pass
+trainer = Trainer()
+trainer.obs = jaxobs.instrument()
+trainer.batches = iter(trainer.obs.steps(range(9)))  # in a cycle, and never exhausted
+trainer.itself = trainer
+next(trainer.batches)
+jax.jit(lambda x: x + 1)(1.0)
+print(trainer.obs.snapshot(60)["agent"]["pid"] > 0)
+os.kill(os.getpid(), signal.SIGINT)
+print({number for number in before if action(number) != before[number]})
+print(os.path.exists("/proc/self/fd/0"), copy.deepcopy([trainer.obs]) == [trainer.obs])
+print(pickle.loads(pickle.dumps(trainer.obs)).has_ended)
+"""
+
+
+@pytest.mark.fault(72, 77)
+def test_handlers_flags_streams_and_objects_of_the_job_are_as_before(start: Callable[..., Any]) -> None:
+    """Also handlers that Python does not know of, and an iterator of ours that the interpreter's end finds half used."""
+    outcome = start(AS_BEFORE, observed=False, **{"PYTHON\u00c4": "a name that no shell takes"}).end()
+    assert (outcome.status, outcome.stderr) == (0, "")
+    assert outcome.stdout.splitlines() == ["True", "set()", "False True", "True"]
 
 
 ENDS_SOON = """

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from jaxobs.flow.descriptor import identity
+from jaxobs.flow.descriptor import above_streams, identity
 from jaxobs.model.clock import monotonic
 
 BEHIND = 1
@@ -92,7 +92,7 @@ class _File:
     def __init__(self, path: str) -> None:
         self._number = -1
         with contextlib.suppress(Exception):  # there is none; or a guard of the job's forbids to open files
-            self._number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._number = above_streams(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         self._identity = identity(self._number)
 
     def read(self) -> bytes:

@@ -45,6 +45,8 @@ class Entry:
         under way. The turn counts if it ran a watched function, and as failed if one raised in it.
         """
         loops, state, step = self.loops, self.state, self.step
+        if loops.over:  # perhaps the interpreter ends, and modules are empty already
+            return
         left = LoopEnded(state.name, now(), 0)
         try:
             if annotation is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from jaxobs.flow.ring import Ring
 from jaxobs.model.clock import now
@@ -140,7 +140,12 @@ class Loops:
         self.ring = ring
         self.checkpoints: list[object] = []
         """Marks of the phases `checkpoint` that are under way, on all threads."""
+        self.over = False
+        """Whether the observer has ended: nothing is told any more."""
         self._loops: dict[str, LoopState] = {}
+
+    def __deepcopy__(self, _: object) -> Self:
+        return self  # a copied trainer that holds marks is in the same process
 
     def state(self, name: str) -> LoopState:
         if self._unmarked is not None:

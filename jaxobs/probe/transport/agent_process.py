@@ -147,8 +147,10 @@ def _start_unseen(command: list[str]) -> bool:
     ):
         return False
     unset = [name for name in os.environ if name.startswith("PYTHON") and name not in _KEPT_VARIABLES]
-    unsetting = f"unset {' '.join(filter(str.isidentifier, unset))}; " if unset else ""
-    script = f"{unsetting}cd /; exec {' '.join(map(_quoted, command))} </dev/null >/dev/null 2>&1 &"
+    known = [name for name in unset if name.isascii() and name.isidentifier()]  # others no shell can unset
+    unsetting = f"unset {' '.join(known)}; " if known else ""
+    quoted = " ".join(map(_quoted, command))
+    script = f"exec </dev/null >/dev/null 2>&1; {unsetting}cd /; exec {quoted} &"
     stack = ctypes.create_string_buffer(_STACK_BYTES)
     top = (ctypes.addressof(stack) + _STACK_BYTES) & ~0xF
     system = ctypes.cast(libc.system, ctypes.c_void_p)
