@@ -60,7 +60,7 @@ class Settings:
         65_536, "events kept while the agent cannot follow", minimum=16, maximum=10_000_000
     )
     shutdown_timeout: float = setting(
-        0.6,
+        0.8,
         "most seconds that the end of the job, or of `with jaxobs.instrument()`, waits: for an agent that is up and its "
         "exporters that deliver, and for the last snapshot where it will be shown",
         minimum=0,

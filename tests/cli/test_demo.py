@@ -96,8 +96,14 @@ def test_a_run_is_seen_whole_and_scraped_alike(tmp_path: Path) -> None:
     assert evaluation["steps"] == demo["evaluations"] * training.EVALUATION_BATCHES
     assert demo["loss"]["last"] < demo["loss"]["first"]
     assert demo["held_out_loss"]["last"] < demo["held_out_loss"]["first"]
-    assert 0 < train["mfu"] < train["hfu"] < 1
-    assert train["tokens_per_second"] == pytest.approx(train["steps_per_second"] * demo["tokens_per_step"])
+    rate = train["steps_per_second"]
+    if rate is None:  # on a busy machine perhaps no run was seen to end in these seconds
+        assert train["steps_per_second_reason"]
+        assert train["mfu_reason"]
+        assert train["mfu"] is train["hfu"] is None
+    else:
+        assert 0 < train["mfu"] < train["hfu"] < 1
+        assert train["tokens_per_second"] == pytest.approx(rate * demo["tokens_per_step"])
     function = document["functions"]["train_step"]
     assert function["compilations"] == 2
     (again,) = function["recompilations"]

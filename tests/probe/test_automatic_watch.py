@@ -20,7 +20,8 @@ def under_jaxobs(tmp_path: Path, script: str) -> subprocess.CompletedProcess[str
     file = tmp_path / "script.py"
     file.write_text(textwrap.dedent(script), encoding="utf-8")
     command = [sys.executable, "-m", "jaxobs", "run", "--", str(file)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    patient = {**os.environ, "JAXOBS_SHUTDOWN_TIMEOUT": "60"}  # the summary comes on a busy machine too
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=patient)
 
 
 def test_a_loop_that_nobody_marked_is_found_with_its_evaluation(tmp_path: Path) -> None:
