@@ -213,24 +213,24 @@ def counts():
     return threading.active_count(), len(living()), len(os.listdir("/proc/self/fd"))
 def resident():
     with open("/proc/self/statm") as file: return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
-for turn in range(100):
+for turn in range(40):
     with jaxobs.instrument(interval=0.05, prometheus=False) as obs:
         watched = obs.watch(step)
         for _ in obs.steps(range(5)): watched(1.0)
     assert obs.final_snapshot["loops"]["train"]["steps"] == 5
-    if turn == 30:
+    if turn == 10:
         time.sleep(1.0)
         gc.collect()
         before, memory = counts(), resident()
 time.sleep(1.0)
 gc.collect()
-print(counts() == before, resident() - memory < 10, (counts(), before, resident() - memory))
+print(counts() == before, resident() - memory < 5, (counts(), before, resident() - memory))
 """
 
 
 @pytest.mark.slow
 @pytest.mark.fault(37)
-def test_a_hundred_starts_and_stops_leave_nothing_behind(start: Callable[..., Any]) -> None:
+def test_forty_starts_and_stops_leave_nothing_behind(start: Callable[..., Any]) -> None:
     outcome = start(STARTS, observed=False).end(170)
     assert (outcome.status, outcome.stderr) == (0, "")
     assert outcome.stdout.startswith("True True "), outcome.stdout

@@ -39,7 +39,9 @@ while (obs.snapshot(5.0)["loops"] or {}).get("train", {}).get("steps") != 20:
     assert time.monotonic() < deadline
 found = obs.snapshot(60)
 import urllib.request
-assert b'jaxobs_steps_total{loop="train"} 20.0' in urllib.request.urlopen(obs.address).read()
+while b'jaxobs_steps_total{loop="train"} 20.0' not in urllib.request.urlopen(obs.address).read():
+    assert time.monotonic() < deadline  # an exporter shows a snapshot on a thread of its own
+    time.sleep(0.01)
 print([name for name, source in found["sources"].items() if not source["up"] and source["failures"]])
 print(jaxobs.cost(lambda x: x @ x, jax.numpy.ones((8, 8))).matrix_flops)
 """

@@ -28,7 +28,10 @@ def test_a_job_with_steps_in_flight_ends_with_its_own_status() -> None:
 HOLDS = """
 import gc, weakref
 import jax.numpy as jnp
+import jaxobs_plugins
 from jax._src import xla_bridge
+
+OURS = tuple(os.path.dirname(package.__file__) + os.sep for package in (jaxobs, jaxobs_plugins))
 
 def held():
     "Who of jaxobs refers to an array, a device, the client or an executable, through plain containers too."
@@ -42,7 +45,7 @@ def held():
             seen.add(id(referrer))
             if kind.__module__.startswith("jaxobs"):
                 found.add(kind.__qualname__)
-            elif frame is not None and "jaxobs/" in frame.co_filename:
+            elif frame is not None and frame.co_filename.startswith(OURS):
                 found.add(frame.co_qualname)
             elif kind.__name__ in {"dict", "list", "tuple", "set", "cell", "deque", "method", "partial", "generator"}:
                 next_targets.append(referrer)

@@ -191,7 +191,9 @@ for _ in obs_steps(range(5)): after(1.0)
 import urllib.request
 deadline = time.monotonic() + 20
 while "after" not in obs.snapshot(5.0)["functions"]: assert time.monotonic() < deadline
-text = urllib.request.urlopen(obs.address).read().decode()
+while "jaxobs_listener_restored_total 3.0" not in (text := urllib.request.urlopen(obs.address).read().decode()):
+    if time.monotonic() > deadline: break
+    time.sleep(0.01)
 print([line for line in text.splitlines() if line.startswith("jaxobs_listener_restored_total ")])
 print(obs.snapshot(60)["functions"]["after"]["compilations"], len(heard) > 0)
 """

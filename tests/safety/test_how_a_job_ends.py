@@ -181,7 +181,10 @@ print(os.waitstatus_to_exitcode(status))
 time.sleep(0.1)
 print(obs.snapshot(60)["loops"]["train"]["steps"], obs.snapshot(60)["loops"]["train"]["recorded"])
 import urllib.request
-print(b"jaxobs_steps_total" in urllib.request.urlopen(address).read())
+until = time.monotonic() + 60
+while not (shown := b"jaxobs_steps_total" in urllib.request.urlopen(address).read()) and time.monotonic() < until:
+    time.sleep(0.01)  # the page is written once an interval
+print(shown)
 """
 
 

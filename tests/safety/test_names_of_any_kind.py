@@ -37,7 +37,9 @@ with obs.step():
     for number in range(5_000):
         obs.record(**{f"loss at step {number}": 1.0})
 snapshot = obs.snapshot(timeout=30)
-page = urllib.request.urlopen(snapshot["process"]["address"]).read().decode()
+deadline = time.monotonic() + 30
+while "jaxobs_recorded{" not in (page := urllib.request.urlopen(obs.address).read().decode()):
+    assert time.monotonic() < deadline  # an exporter shows a snapshot on a thread of its own
 live = urllib.request.urlopen(snapshot["process"]["address"].removesuffix("metrics")).read()
 print(snapshot.to_json())
 print(json.dumps([len(page), len(live), snapshot.summary(), repr(snapshot)]))
