@@ -155,6 +155,7 @@ class Fold(Rooms):
             events.StepEnded: self._step_ended,
             events.StepCompleted: in_turn(self._step_completed, self.signs.happened, self.under_way.ended),
             events.StepUnseen: self._step_unseen,
+            events.TurnsAsked: self._turns_asked,
             events.LoopDeclared: lambda event: self.loops.named(event.loop).declared(event),
             events.LoopEntered: self.run_time.loop_entered,
             events.LoopEnded: in_turn(
@@ -197,6 +198,11 @@ class Fold(Rooms):
             name, _ = self.loops.inferred.steps_of_calls.get(event.step, (events.UNMARKED, 0))
         if name != events.UNMARKED:
             self.loops.named(name).times.unseen()
+
+    def _turns_asked(self, event: events.TurnsAsked) -> None:
+        name = event.loop or self.loops.inferred.current
+        if name is not None:
+            self.loops.named(name).turns_asked(event)
 
     def _step_completed(self, event: events.StepCompleted) -> None:
         if event.loop == events.UNMARKED:

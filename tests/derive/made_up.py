@@ -39,6 +39,7 @@ from jaxobs.model.events import (
     SpanEnded,
     StepCompleted,
     StepEnded,
+    TurnsAsked,
 )
 from jaxobs.model.metrics import Catalogue, Family, HistogramValue, Metric
 from jaxobs.model.profile import OUTCOMES
@@ -269,6 +270,7 @@ sound_events: st.SearchStrategy[Event] = st.one_of(
     steps_ended(),
     steps_ended(),
     st.builds(StepCompleted, names, st.integers(0, 50), instants, durations),
+    st.builds(TurnsAsked, names, st.integers(0, 9), st.integers(0, 9), instants),
     st.builds(LoopEnded, names, instants, durations) | st.builds(LoopEntered, names, instants),
     st.builds(PhaseEnded, st.sampled_from(["checkpoint", "initialisation", "x"]), st.none() | names, instants,
               instants, durations),

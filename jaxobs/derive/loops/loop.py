@@ -29,7 +29,15 @@ from jaxobs.derive.profiler_windows.parts import StepSpan
 from jaxobs.derive.refusal import is_amount, require
 from jaxobs.derive.steps.plain_steps import NotPlainError, PlainSteps
 from jaxobs.model.clock import NANOSECONDS, each_in_seconds, seconds
-from jaxobs.model.events import RECORDED_NAMES, LoopDeclared, LoopEnded, Recorded, StepCompleted, StepEnded
+from jaxobs.model.events import (
+    RECORDED_NAMES,
+    LoopDeclared,
+    LoopEnded,
+    Recorded,
+    StepCompleted,
+    StepEnded,
+    TurnsAsked,
+)
 from jaxobs.roofline_model.bottleneck import Verdict
 from jaxobs.roofline_model.utilization import Utilization
 from jaxobs.vocabulary.wall_time import COMPONENTS
@@ -71,6 +79,8 @@ class Loop:
         self.profile: LoopProfile | None = None
         self.why_no_profile = ""
         self._compiled_here: set[str] = set()
+        self.asked: Counter[str] = Counter()
+        """Turns at whose end an output was asked for, and those that found it ready."""
         self.stalls = Stalls()
         self.times = StepTimes(name, series, self._runs.spaced)
         self._device_time = LoopDeviceTime(self._runs, lambda: self.times.host_seems_to_wait)
@@ -166,6 +176,10 @@ class Loop:
     def completed(self, event: StepCompleted) -> None:
         self.times.completed(event)
         self._device_time.completed(event)
+
+    def turns_asked(self, event: TurnsAsked) -> None:
+        require(0 <= event.ready <= event.asked, "more turns with a finished output than were asked")
+        self.asked.update(asked=event.asked, ready=event.ready)
 
     def sampled(self, run: int) -> None:
         """A run was timed by polling: if it is one of this loop's, it was at the pace of the slice under way."""

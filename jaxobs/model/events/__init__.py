@@ -49,6 +49,7 @@ from jaxobs.model.events.steps import (
     StepEnded,
     StepRows,
     StepUnseen,
+    TurnsAsked,
     steps_of_rows,
 )
 
@@ -99,6 +100,7 @@ __all__ = [
     "StepEnded",
     "StepRows",
     "StepUnseen",
+    "TurnsAsked",
     "steps_of_rows",
 ]
 
@@ -108,6 +110,7 @@ Event = (
     | StepEnded
     | StepCompleted
     | StepUnseen
+    | TurnsAsked
     | LoopDeclared
     | LoopEntered
     | LoopEnded

@@ -23,7 +23,7 @@ class FunctionCalled(NamedTuple):
 
 
 class ExecutableRan(NamedTuple):
-    """One sampled run: `seconds` of device time, known to within `uncertainty` seconds."""
+    """One clean run, begun on an idle device and polled to its end: `seconds` of device time, to within `uncertainty`."""
 
     run: int
     seconds: float

@@ -65,6 +65,19 @@ class StepUnseen(NamedTuple):
     time: int
 
 
+class TurnsAsked(NamedTuple):
+    """At the end of `asked` turns of a loop since the last such event an output was asked for: `ready` were finished.
+
+    Turns are chosen by count (each nth step), so their share is that of all turns. Where an output was finished the
+    device was idle until the next call. `loop` as in `StepCompleted`.
+    """
+
+    loop: str
+    asked: int
+    ready: int
+    time: int
+
+
 class LoopDeclared(NamedTuple):
     """The user's own count of a loop's work: model FLOPs of one step on all of this process's devices together."""
 
