@@ -1,4 +1,7 @@
-"""`make lint`: limits on files, functions, parameters and docstrings; nothing unused; private names of JAX.
+"""`make lint`: limits on files, functions, parameters and docstrings; nothing unused; private names of JAX; a budget.
+
+The budget holds the sum of the code, so that what is added is paid for by what is deleted. A number of it may be lowered
+by anyone, and raised only in the commit of an issue that asks for more.
 
 Today's exceptions stand in `limits.toml` beside this file. A new one fails, and so does one that is larger than it
 stands there or no longer needed: the list may only shrink. `--shrink` writes it anew without what is no longer needed,
@@ -26,6 +29,9 @@ PARAMETERS = 7
 """Without `self`: more are hard to tell apart where a function is called."""
 
 SOURCES = ("jaxobs", "plugins")
+BUDGET = {"product": (SOURCES, 31_500, 540), "benchmarks": (("benchmarks",), 6_250, 125)}
+"""By part: its folders, the most lines of code in them, and the most files."""
+
 ALL = (*SOURCES, "grafana", "benchmarks", "tests")
 USERS = (*SOURCES, "grafana", "docs", "benchmarks", "tests/example_plugin")
 """Where code is used: what its own tests alone use is unused."""
@@ -120,6 +126,37 @@ def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     taken = function.args
     names = [argument.arg for argument in (*taken.posonlyargs, *taken.args, *taken.kwonlyargs)]
     return len(names) - (names[:1] in (["self"], ["cls"]))
+
+
+def code_lines(text: str) -> int:
+    """Lines without blank ones, comments, imports and docstrings, those that follow an attribute too."""
+    tree = ast.parse(text)
+    left_out: set[int] = set()
+    for node in ast.walk(tree):
+        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if isinstance(node, ast.Import | ast.ImportFrom) or (is_text and isinstance(node.value.value, str)):
+            left_out |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return sum(
+        1
+        for number, line in enumerate(text.splitlines(), 1)
+        if line.strip() and not line.strip().startswith("#") and number not in left_out
+    )
+
+
+def over_budget(root: Path, budget: Mapping[str, tuple[tuple[str, ...], int, int]]) -> list[str]:
+    """What each part has more than its budget."""
+    said = []
+    for part, (folders, max_lines, max_files) in budget.items():
+        counts = [code_lines(text) for _, text in python_files(root, folders)]
+        for count, allowed, unit in (
+            (sum(counts), max_lines, "lines of code"),
+            (len(counts), max_files, "files"),
+        ):
+            if count > allowed:
+                said.append(
+                    f"{part}: {count} {unit}, and its budget in limits.py is {allowed}: make others smaller"
+                )
+    return said
 
 
 def private_jax_names(tree: ast.AST) -> int:
@@ -227,13 +264,13 @@ def as_toml(found: Found) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """1 where something is beyond the limits, or an exception is not needed."""
+    """1 if something is beyond the limits or the budget, or an exception is not needed."""
     found = findings(ROOT, unused_code)
     allowed: dict[str, Any] = tomllib.loads(LIST.read_text("utf-8"))
     if arguments == ["--shrink"]:
         allowed = shrunk(found, allowed)
         LIST.write_text(as_toml(allowed), encoding="utf-8")
-    said = problems(found, allowed)
+    said = [*problems(found, allowed), *over_budget(ROOT, BUDGET)]
     for line in said:
         print(line, file=sys.stderr)
     return 1 if said else 0

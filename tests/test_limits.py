@@ -102,6 +102,22 @@ def test_shrinking_adds_nothing_and_follows_what_was_moved(limits: ModuleType) -
     assert shrunk["parameters"] == {"b.py:f": 9}
 
 
+def test_code_above_the_budget_fails(limits: ModuleType, tree: Path) -> None:
+    folders = ("jaxobs",)
+    lines = sum(limits.code_lines(text) for _, text in limits.python_files(tree, folders))
+    assert limits.over_budget(tree, {"product": (folders, lines, 6)}) == []
+    assert limits.over_budget(tree, {"product": (folders, lines - 1, 5)}) == [
+        f"product: {lines} lines of code, and its budget in limits.py is {lines - 1}: make others smaller",
+        "product: 6 files, and its budget in limits.py is 5: make others smaller",
+    ]
+
+
+def test_only_lines_of_code_are_counted(limits: ModuleType) -> None:
+    code = '"""A module."""\n\nfrom a import (\n    b,\n)\n\nONE = 1  # counted\n"""One."""\n# not counted\n'
+    assert limits.code_lines(code) == 1
+    assert limits.code_lines('def f():\n    """Says\n    what."""\n    return """a\n    text"""\n') == 3
+
+
 def test_the_list_as_it_is_written_is_read_again(limits: ModuleType) -> None:
     import tomllib
 
