@@ -24,7 +24,7 @@ class Program:
     vector_flops: float | None = None
     bytes: float | None = None
     bytes_sent: float | None = None
-    """Over the links by one device, with the factor of the ring algorithms (jaxobs/cost_model/traffic/collectives.py)."""
+    """Over the links by one device, with the factor of the ring algorithms (jaxobs/cost_model/collectives.py)."""
     rematerialized_flops: float = 0.0
     exact: bool = True
     unmodelled: bool = False

@@ -4,7 +4,7 @@ Pure functions from bytes to plain data, which import neither JAX nor XLA.
 """
 
 from jaxobs.cost_model.custom_calls import BUILT_IN_RULES, CustomCall, Rule
-from jaxobs.cost_model.errors import HloDecodeError
+from jaxobs.cost_model.hlo.instructions import HloDecodeError
 from jaxobs.cost_model.module import module_cost
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
 

@@ -1,28 +1,39 @@
-"""Computes the cost of a whole module: the sum of each schedulable instruction's cost times its executions."""
+"""Computes the cost of a whole module: the sum of each schedulable instruction's cost times its executions.
+
+Beside it what else is asked of a module: the element types in which its products run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import isfinite
 from typing import Final
 
 from jaxobs.cost_model.arithmetic.dispatch import Arithmetic
+from jaxobs.cost_model.arithmetic.products import MULTIPLY_ADDS
 from jaxobs.cost_model.arithmetic.tally import Tally
 from jaxobs.cost_model.bounds import Bounds
+from jaxobs.cost_model.collectives import add_collective, kind_of
 from jaxobs.cost_model.custom_calls import BUILT_IN_RULES, Rule
-from jaxobs.cost_model.element_types.rewritten import Rewritten
-from jaxobs.cost_model.errors import HloDecodeError
-from jaxobs.cost_model.hlo.call_graph import callees_first, embedded, executions, scheduled
-from jaxobs.cost_model.hlo.decode import decode
+from jaxobs.cost_model.custom_calls.libraries import PRODUCT_RULES
+from jaxobs.cost_model.custom_calls.protocol import CustomCall
+from jaxobs.cost_model.hlo.decode import callees_first, decode, embedded, executions, scheduled
 from jaxobs.cost_model.hlo.fingerprint import fingerprint
-from jaxobs.cost_model.hlo.instructions import Computation, Instruction, Module
-from jaxobs.cost_model.hlo.opcodes import CONTROL, FREE
+from jaxobs.cost_model.hlo.instructions import (
+    CONTROL,
+    FREE,
+    Computation,
+    HloDecodeError,
+    Instruction,
+    Module,
+    Shape,
+)
 from jaxobs.cost_model.hlo.scopes import Provenance
-from jaxobs.cost_model.traffic.bytes_moved import traffic
-from jaxobs.cost_model.traffic.collectives import add_collective, kind_of
-from jaxobs.cost_model.traffic.donation import donatable_bytes
-from jaxobs.cost_model.traffic.fusions import FusionTraffic
+from jaxobs.cost_model.precision import executed_product
+from jaxobs.cost_model.source_types import Rewritten
+from jaxobs.cost_model.traffic import FusionTraffic, traffic
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
 
 MAIN_LOOP_SHARE: Final = 0.5
@@ -154,3 +165,63 @@ def _main_loop_trips(entry: Computation, least: Mapping[Computation, Tally]) -> 
             ):
                 return trips
     return None
+
+
+def donatable_bytes(module: Module) -> float:
+    """Bytes on one device of the arguments with the element type and dimensions of an output.
+
+    JAX requires these of a donated argument. Each argument and each output counts once, and those already donated do
+    not count. Whether the caller uses the argument again cannot be seen here.
+    """
+    entries = module.message.input_output_alias.entries
+    taken = {entry.parameter_number for entry in entries}
+    filled = {tuple(entry.output_shape_index) for entry in entries}
+    root = module.entry.root.shape
+    outputs = root.parts or (root,)
+    free = Counter(
+        _kind(shape) for index, shape in enumerate(outputs) if not shape.parts and not {(), (index,)} & filled
+    )
+    parameters = Counter(
+        _kind(instruction.shape)
+        for instruction in module.entry.instructions
+        if instruction.opcode == "parameter"
+        and not instruction.shape.parts
+        and instruction.message.parameter_number not in taken
+    )
+    both = free & parameters
+    return float(sum(amount * count for (_, _, amount), count in both.items()))
+
+
+def _kind(shape: Shape) -> tuple[str, tuple[int, ...], float]:
+    return shape.type.name, shape.dimensions, shape.bytes
+
+
+def executed_types(serialized: bytes) -> frozenset[str]:
+    """Element types, as JAX spells them, in which the products of an optimised ``HloModuleProto`` multiply.
+
+    Products of integers count here although they are no FLOPs and in no cost. The types of custom calls without a
+    rule are unknown and left out. Raises ``HloDecodeError``.
+    """
+    module = decode(serialized)
+    return frozenset(
+        name
+        for computation in module.computations
+        for instruction in computation.instructions
+        for name in _types(instruction)
+    )
+
+
+def _types(instruction: Instruction) -> Iterator[str]:
+    if instruction.opcode in MULTIPLY_ADDS:
+        left, right = (instruction.operand(side).shape for side in (0, 1))
+        if left.floating or right.floating:
+            yield executed_product(instruction, left, right).type
+        else:
+            yield max(left.type, right.type, key=lambda type_: type_.bits).name
+    elif instruction.opcode == "custom-call" and instruction.target in BUILT_IN_RULES:
+        call = CustomCall(instruction)
+        cost = BUILT_IN_RULES[instruction.target](call)
+        if cost is not None and cost.executed_matrix_flops_by_type:
+            yield from cost.executed_matrix_flops_by_type
+        elif instruction.target in PRODUCT_RULES and call.operands:
+            yield call.operands[0].type.name

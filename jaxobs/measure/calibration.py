@@ -19,7 +19,7 @@ from itertools import count
 import jax
 import jaxlib.version
 
-from jaxobs.cost_model.element_types.executed import executed_types
+from jaxobs.cost_model.module import executed_types
 from jaxobs.hardware.calibration import Bandwidth, Calibration, LeftOut, Rate
 from jaxobs.hardware.calibration_file import processor_model, usable_cores
 from jaxobs.measure.calibration_programs import Program, programs

@@ -14,7 +14,7 @@ from typing import Any, overload
 
 from jaxobs.config import load_settings
 from jaxobs.cost_model import module_cost
-from jaxobs.cost_model.element_types.precision import FLOAT32_SOURCES
+from jaxobs.cost_model.precision import FLOAT32_SOURCES
 from jaxobs.hardware.element_type_names import checked_element_type
 from jaxobs.hardware.known_peaks import known_peaks
 from jaxobs.hardware.peaks import Peaks

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 
-from jaxobs.cost_model.arithmetic.windows import met_outputs, valid_positions
+from jaxobs.cost_model.arithmetic.products import met_outputs, valid_positions
 
 IMAGE, KERNEL = (2, 6, 12, 10), (8, 3, 3, 2)  # NCHW, OIHW; with two groups, 6 features are 3 in each
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxobs.cost_model import BUILT_IN_RULES, Cost, HloDecodeError, module_cost
-from jaxobs.cost_model.arithmetic.linear_algebra import tridiagonal_solve_flops
+from jaxobs.cost_model.arithmetic.factorisations import tridiagonal_solve_flops
 
 PRODUCT = {
     "dot_dimension_numbers": {"lhs_contracting_dimensions": ["1"], "rhs_contracting_dimensions": ["0"]},

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
-from jaxobs.cost_model.element_types.executed import executed_types
-from jaxobs.cost_model.errors import HloDecodeError
+from jaxobs.cost_model.hlo.instructions import HloDecodeError
+from jaxobs.cost_model.module import executed_types
 
 DOT = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 

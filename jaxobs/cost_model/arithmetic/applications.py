@@ -6,10 +6,9 @@ from collections.abc import Callable
 from math import ceil, log2, prod
 from typing import Final
 
-from jaxobs.cost_model.arithmetic.windows import dimension_positions, met_outputs
-from jaxobs.cost_model.errors import HloDecodeError
-from jaxobs.cost_model.hlo.instructions import Instruction
-from jaxobs.cost_model.traffic.collectives import group_size
+from jaxobs.cost_model.arithmetic.products import dimension_positions, met_outputs
+from jaxobs.cost_model.collectives import group_size
+from jaxobs.cost_model.hlo.instructions import HloDecodeError, Instruction
 
 
 def _reduce(instruction: Instruction) -> float:

@@ -6,17 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar, Final
 
 from jaxobs.cost_model.arithmetic.applications import APPLICATIONS
-from jaxobs.cost_model.arithmetic.dot import multiply_add_flops
 from jaxobs.cost_model.arithmetic.factorisations import FACTORISATIONS, fft_flops
-from jaxobs.cost_model.arithmetic.products import MULTIPLY_ADDS
+from jaxobs.cost_model.arithmetic.products import MULTIPLY_ADDS, multiply_add_flops
 from jaxobs.cost_model.arithmetic.tally import Tally
 from jaxobs.cost_model.bounds import conditional_reason, dynamic_loop_reason
+from jaxobs.cost_model.collectives import add_fused_collective
 from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule, apply_rule
-from jaxobs.cost_model.element_types.precision import FLOAT32_SOURCES, executed_product
-from jaxobs.cost_model.element_types.rewritten import Rewritten
-from jaxobs.cost_model.element_types.source import SourceTypes
-from jaxobs.cost_model.hlo.instructions import Computation, Instruction
-from jaxobs.cost_model.hlo.opcodes import (
+from jaxobs.cost_model.hlo.instructions import (
     ARITHMETIC,
     COMMUNICATION,
     CONTROL,
@@ -24,8 +20,11 @@ from jaxobs.cost_model.hlo.opcodes import (
     MOVEMENT,
     NO_FLOPS,
     TRANSCENDENTAL,
+    Computation,
+    Instruction,
 )
-from jaxobs.cost_model.traffic.collectives import add_fused_collective
+from jaxobs.cost_model.precision import FLOAT32_SOURCES, executed_product
+from jaxobs.cost_model.source_types import Rewritten, SourceTypes
 from jaxobs.proto.element_types import Kind
 
 

@@ -1,13 +1,166 @@
-"""Multiply-adds of the opcodes that are matrix products."""
+"""Multiply-adds of dot products and convolutions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from math import gcd
+from typing import Any, Final
 
-from jaxobs.cost_model.arithmetic.convolution import convolution_multiply_adds
-from jaxobs.cost_model.arithmetic.dot import dot_multiply_adds, ragged_dot_multiply_adds
-from jaxobs.cost_model.hlo.instructions import Instruction
+from jaxobs.cost_model.hlo.instructions import HloDecodeError, Instruction, Shape
+from jaxobs.proto.element_types import Kind
+
+_LONGEST: Final = 1_000_000
+
+
+@lru_cache(maxsize=4096)
+def valid_positions(
+    size: int,
+    output: int,
+    window: int,
+    stride: int,
+    padding_low: int,
+    window_dilation: int,
+    base_dilation: int,
+) -> int:
+    """The number of pairs (output position, window position) that meet an input element, along one dimension.
+
+    Output position ``o`` and window position ``k`` meet the dilated input at
+    ``o * stride + k * window_dilation - padding_low``; an element is there where that lies inside and is a
+    multiple of ``base_dilation``. Counted in closed form along the output for each window position.
+    """
+    stride, window_dilation, base_dilation = stride or 1, window_dilation or 1, base_dilation or 1
+    if size <= 0 or output <= 0 or window <= 0:
+        return 0
+    if min(stride, window_dilation, base_dilation) < 0 or (window > _LONGEST and output > _LONGEST):
+        raise HloDecodeError(f"implausible window: size {window}, stride {stride}, over {size} elements")
+    if window > output:  # the condition is symmetric in the two: run over the shorter
+        return valid_positions(size, window, output, window_dilation, padding_low, stride, base_dilation)
+    last_element = (size - 1) * base_dilation
+    step = base_dilation // gcd(stride, base_dilation)
+    inverse = pow(stride * step // base_dilation, -1, step) if step > 1 else 0
+    total = 0
+    for position in range(window):
+        offset = position * window_dilation - padding_low
+        first = max(0, -(offset // stride))
+        last = min(output - 1, (last_element - offset) // stride)
+        if last < first:
+            continue
+        if base_dilation == 1:
+            total += last - first + 1
+            continue
+        common = base_dilation // step
+        if offset % common:
+            continue
+        residue = (-offset // common * inverse) % step
+        start = first + (residue - first) % step
+        total += (last - start) // step + 1 if last >= start else 0
+    return total
+
+
+def dimension_positions(dimension: Any, size: int, output: int) -> int:
+    """``valid_positions`` of one ``WindowDimension``."""
+    return valid_positions(
+        size,
+        output,
+        dimension.size,
+        dimension.stride,
+        dimension.padding_low,
+        dimension.window_dilation,
+        dimension.base_dilation,
+    )
+
+
+def met_outputs(dimension: Any, size: int, output: int) -> int:
+    """The number of output positions along one dimension whose window meets any real element.
+
+    Exact, from the window's ends, where nothing is dilated, as in reductions; otherwise an upper bound.
+    """
+    if dimension.window_dilation > 1 or dimension.base_dilation > 1 or not dimension.size or not size:
+        return min(output, dimension_positions(dimension, size, output))
+    stride: int = dimension.stride or 1
+    first = max(0, -((dimension.size - 1 - dimension.padding_low) // stride))
+    last = min(output - 1, (size - 1 + dimension.padding_low) // stride)
+    return int(max(0, last - first + 1))
+
+
+def _extent(shape: Shape, dimensions: Sequence[int], what: str) -> int:
+    size = 1
+    for dimension in dimensions:
+        if not 0 <= dimension < len(shape.dimensions):
+            raise HloDecodeError(
+                f"{what} dimension {dimension} of a product is outside {list(shape.dimensions)}"
+            )
+        size *= shape.dimensions[dimension]
+    return size
+
+
+def multiply_add_flops(left: Shape, right: Shape) -> int:
+    """FLOPs of one multiply-add: 2 on real numbers, 8 on complex ones, 4 on a mix; 0 between integers.
+
+    A complex multiplication is 4 real ones and 2 additions, a complex addition is 2.
+    """
+    if not left.floating and not right.floating:
+        return 0
+    complexes = (left.type.kind is Kind.COMPLEX) + (right.type.kind is Kind.COMPLEX)
+    return (2, 4, 8)[complexes]
+
+
+def dot_multiply_adds(left: Shape, right: Shape, numbers: Any) -> float:
+    """Multiply-adds of a dot product with the given ``DotDimensionNumbers``: b m n k."""
+    contracted = _extent(left, numbers.lhs_contracting_dimensions, "contracted")
+    batch = _extent(left, numbers.lhs_batch_dimensions, "batch")
+    shared = contracted * batch
+    if shared == 0:
+        return 0.0
+    return float(left.elements) * right.elements / shared
+
+
+def ragged_dot_multiply_adds(left: Shape, right: Shape, numbers: Any) -> float:
+    """Multiply-adds of a ragged dot product: each ragged row meets one group of the right side.
+
+    With the ragged dimension among the rows, b m k n: the group dimension of the right side counts once.
+    With it contracted, each group's share of it is contracted once: b m k n again, whatever the groups.
+    """
+    dot = numbers.dot_dimension_numbers
+    contracted = _extent(left, dot.lhs_contracting_dimensions, "contracted")
+    groups = _extent(right, numbers.rhs_group_dimensions, "group")
+    if numbers.rhs_group_dimensions:
+        shared = contracted * _extent(left, dot.lhs_batch_dimensions, "batch") * groups
+        return float(left.elements) * right.elements / shared if shared else 0.0
+    return dot_multiply_adds(left, right, dot)
+
+
+def _dimension(shape: Shape, index: int) -> int:
+    if not 0 <= index < len(shape.dimensions):
+        raise HloDecodeError(f"convolution dimension {index} is outside {list(shape.dimensions)}")
+    return shape.dimensions[index]
+
+
+def convolution_multiply_adds(input_: Shape, kernel: Shape, output: Shape, message: Any) -> float:
+    """Multiply-adds of a convolution with the dimension numbers and the window of an instruction's message.
+
+    Output batch × output features × input features of one group × valid window positions of each spatial
+    dimension. The kernel's input feature dimension holds one group's features already. Padding, and the
+    holes of a dilated (transposed) input, are no work.
+    """
+    numbers, window = message.convolution_dimension_numbers, message.window
+    spatial = len(window.dimensions)
+    if not (
+        spatial
+        == len(numbers.input_spatial_dimensions)
+        == len(numbers.output_spatial_dimensions)
+        == len(numbers.kernel_spatial_dimensions)
+    ):
+        raise HloDecodeError("convolution whose window and spatial dimensions differ in number")
+    total = float(_dimension(output, numbers.output_batch_dimension))
+    total *= _dimension(output, numbers.output_feature_dimension)
+    total *= _dimension(kernel, numbers.kernel_input_feature_dimension)
+    for index, dimension in enumerate(window.dimensions):
+        size = _dimension(input_, numbers.input_spatial_dimensions[index])
+        length = _dimension(output, numbers.output_spatial_dimensions[index])
+        total *= dimension_positions(dimension, size, length)
+    return total
 
 
 def _dot(instruction: Instruction) -> float:

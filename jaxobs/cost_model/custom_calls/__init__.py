@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from jaxobs.cost_model.custom_calls import attention, cublas, cudnn, cusolver, kernels, lapack, movement
+from jaxobs.cost_model.custom_calls import attention, kernels, lapack, libraries
 from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
 
 BUILT_IN_RULES: Final[Mapping[str, Rule]] = MappingProxyType(
     {
         **attention.RULES,
-        **cublas.RULES,
-        **cudnn.RULES,
-        **cusolver.RULES,
-        **kernels.RULES,
+        **libraries.PRODUCT_RULES,
+        **libraries.CONVOLUTION_RULES,
+        **libraries.FACTORISATION_RULES,
+        **kernels.KERNEL_RULES,
         **lapack.RULES,
-        **movement.RULES,
+        **kernels.MOVEMENT_RULES,
     }
 )
 """Rules by custom-call target."""

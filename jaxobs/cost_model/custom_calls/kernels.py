@@ -1,9 +1,4 @@
-"""The rule for Pallas kernels, which takes the author's own estimate where it reaches the module.
-
-Only TPU calls carry one (``cost_estimate`` of ``pallas_call``: flops, transcendentals, bytes accessed). It does not
-say which FLOPs are matrix products; all count as such, in the type of the first floating operand. On GPUs neither
-Pallas nor Triton writes one, and these kernels stay unmodelled.
-"""
+"""Rules for Pallas kernels, and for custom calls without floating arithmetic: selection, sorting, padding, placement."""
 
 from __future__ import annotations
 
@@ -11,6 +6,12 @@ from typing import Final
 
 from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
 from jaxobs.model.cost import Cost
+
+# The rule for Pallas kernels, which takes the author's own estimate where it reaches the module.
+#
+# Only TPU calls carry one (``cost_estimate`` of ``pallas_call``: flops, transcendentals, bytes accessed). It
+# does not say which FLOPs are matrix products; all count as such, in the type of the first floating operand.
+# On GPUs neither Pallas nor Triton writes one, and these kernels stay unmodelled.
 
 
 def estimated(call: CustomCall) -> Cost | None:
@@ -29,4 +30,41 @@ def estimated(call: CustomCall) -> Cost | None:
     )
 
 
-RULES: Final[dict[str, Rule]] = {"tpu_custom_call": estimated}
+KERNEL_RULES: Final[dict[str, Rule]] = {"tpu_custom_call": estimated}
+
+
+def nothing(_: CustomCall) -> Cost:
+    """The cost of an annotation, which runs nothing."""
+    return Cost()
+
+
+MOVEMENT_RULES: Final[dict[str, Rule]] = {
+    **dict.fromkeys(
+        (
+            "TopK",
+            "__gpu$TopK",
+            "__cub$DeviceRadixSort",
+            "__cub$DeviceRadixSortUnassignedScratchSize",
+            "PadToStatic",
+            "SliceToDynamic",
+            "cu_threefry2x32_ffi",
+            "cu_lu_pivots_to_permutation",
+            "hip_lu_pivots_to_permutation",
+        ),
+        CustomCall.movement,  # comparisons and integer work are no FLOPs
+    ),
+    **dict.fromkeys(
+        (
+            "AllocateBuffer",
+            "CreateBuffer",
+            "Pin",
+            "Unpin",
+            "Sharding",
+            "SPMDFullToShardShape",
+            "SPMDShardToFullShape",
+            "LayoutConstraint",
+            "annotate_device_placement",
+        ),
+        nothing,
+    ),
+}

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from math import prod
 from typing import Final
 
-from jaxobs.cost_model.arithmetic import linear_algebra
+from jaxobs.cost_model.arithmetic import factorisations
 from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
-from jaxobs.cost_model.hlo.shapes import Shape
+from jaxobs.cost_model.hlo.instructions import Shape
 from jaxobs.model.cost import Cost
 from jaxobs.proto.element_types import Kind
 
@@ -47,7 +47,7 @@ def triangular_solve(call: CustomCall) -> Cost:
     _, batch, rows, _ = first_matrix(call)
     right = call.operands[1]
     columns = right.elements // (batch * rows) if batch * rows else 0
-    return factor_cost(call, batch * linear_algebra.triangular_solve_flops(rows, columns))
+    return factor_cost(call, batch * factorisations.triangular_solve_flops(rows, columns))
 
 
 def householder_product(call: CustomCall) -> Cost:
@@ -57,21 +57,21 @@ def householder_product(call: CustomCall) -> Cost:
         call.operands[1].dimensions[-1] if len(call.operands) > 1 and call.operands[1].dimensions else columns
     )
     return factor_cost(
-        call, batch * linear_algebra.householder_product_flops(rows, columns, min(factors, columns))
+        call, batch * factorisations.householder_product_flops(rows, columns, min(factors, columns))
     )
 
 
 def tridiagonal_solve(call: CustomCall) -> Cost:
     """The cost of tridiagonal systems. Operands: three diagonals (… × n) and the right-hand sides (… × n × k)."""
     *stack, rows, columns = call.operands[3].dimensions
-    return factor_cost(call, prod(stack) * linear_algebra.tridiagonal_solve_flops(rows, columns))
+    return factor_cost(call, prod(stack) * factorisations.tridiagonal_solve_flops(rows, columns))
 
 
-cholesky: Final = factorisation(lambda m, n: linear_algebra.cholesky_flops(m))
-lu: Final = factorisation(linear_algebra.lu_flops)
-qr: Final = factorisation(linear_algebra.qr_flops)
-tridiagonal_reduction: Final = factorisation(lambda m, n: linear_algebra.tridiagonal_reduction_flops(m))
-hessenberg_reduction: Final = factorisation(lambda m, n: linear_algebra.hessenberg_reduction_flops(m))
+cholesky: Final = factorisation(lambda m, n: factorisations.cholesky_flops(m))
+lu: Final = factorisation(factorisations.lu_flops)
+qr: Final = factorisation(factorisations.qr_flops)
+tridiagonal_reduction: Final = factorisation(lambda m, n: factorisations.tridiagonal_reduction_flops(m))
+hessenberg_reduction: Final = factorisation(lambda m, n: factorisations.hessenberg_reduction_flops(m))
 
 _ROUTINES: Final[dict[str, Rule]] = {
     "potrf": cholesky,

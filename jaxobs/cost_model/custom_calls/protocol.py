@@ -10,10 +10,8 @@ from math import inf
 from typing import Any, Final
 
 from jaxobs.cost_model.arithmetic.tally import Tally
-from jaxobs.cost_model.custom_calls.workspaces import workspaces
-from jaxobs.cost_model.element_types.precision import FLOAT32_SOURCES
-from jaxobs.cost_model.hlo.instructions import Instruction
-from jaxobs.cost_model.hlo.shapes import Shape
+from jaxobs.cost_model.hlo.instructions import Instruction, Shape
+from jaxobs.cost_model.precision import FLOAT32_SOURCES
 from jaxobs.model.cost import AMOUNTS_BY_NAME, Cost
 
 _ATTRIBUTE: Final = re.compile(rb"(\w+) = (true|false|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\b")
@@ -136,3 +134,42 @@ def _checked(cost: Any) -> Cost | None:
     if wrong is not None:
         raise ValueError(f"it returned a cost of {wrong}, which is no amount")
     return cost
+
+
+_BYTES: Final = ("int8", "uint8")
+
+# The number of arrays at the end of the result that are scratch, by target or by its prefix: openxla/xla,
+# xla/service/gpu/cublas_cudnn.h and gpu_sort_rewriter.cc. cuSOLVER has a workspace and a status.
+_LAST: Final[dict[str, int]] = {
+    "__cublas$gemm": 1,
+    "__cublas$lt$matmul": 1,
+    "__cublas$lt$matmul$f8": 1,
+    "__cub$DeviceRadixSort": 1,
+    "__cub$DeviceRadixSortUnassignedScratchSize": 1,
+    "__cusolver$cholesky": 2,
+    "te_fused_attn_forward_ffi": 1,
+    "te_fused_attn_backward_ffi": 1,
+}
+_LAST_BY_PREFIX: Final = ("__cudnn$conv", "__cudnn$fmha")
+_ONLY_OF_BYTES: Final = ("__cublas$", "__cub$")
+"""Prefixes of targets that may lack scratch: it is there if the last array of the result is one of bytes."""
+
+
+def workspaces(call: Instruction) -> int:
+    """The number of a custom call's last results that are scratch memory."""
+    target = call.target
+    last = 1 if target.startswith(_LAST_BY_PREFIX) else _LAST.get(target, 0)
+    if not last:
+        return 0
+    results = call.shape.leaves()
+    if len(results) <= last:
+        return 0
+    if target.startswith(_ONLY_OF_BYTES) and results[-1].type.name not in _BYTES:
+        return 0
+    return last
+
+
+def workspace_bytes(call: Instruction) -> float:
+    """The bytes of a custom call's scratch memory."""
+    last = workspaces(call)
+    return float(sum(result.bytes for result in call.shape.leaves()[-last:])) if last else 0.0

@@ -12,8 +12,7 @@ import hashlib
 import re
 from typing import Final
 
-from jaxobs.cost_model.hlo.instructions import Instruction, Module
-from jaxobs.cost_model.hlo.opcodes import CONTROL, ELEMENTWISE, FREE
+from jaxobs.cost_model.hlo.instructions import CONTROL, ELEMENTWISE, FREE, Instruction, Module
 from jaxobs.proto.hlo import InstructionMessage
 
 _DIGITS: Final = 16

@@ -1,12 +1,186 @@
-"""The decoded form of a module: computations of instructions that are linked to their operands."""
+"""The decoded form of a module: computations of instructions linked to their operands, their shapes and opcodes."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from math import prod
 from typing import Any, Final
 
-from jaxobs.cost_model.errors import HloDecodeError
-from jaxobs.cost_model.hlo.shapes import Shape
+from google.protobuf.message import DecodeError
+
+from jaxobs.proto.element_types import ELEMENT_TYPES, TUPLE, ElementType, Kind
+from jaxobs.proto.hlo import ShapeMessage
+
+
+class HloDecodeError(ValueError):
+    """The bytes cannot be read as an HLO module: truncated, corrupted, of another kind, or too large."""
+
+
+HOST_MEMORY_SPACE: Final = 5
+"""Memory space of host buffers in layouts: openxla/xla, ``xla/layout.h``, ``Layout::kHostMemorySpace``."""
+_BUFFER: Final = 34  # a mutable buffer: its value's shape is the one tuple shape
+_LARGEST: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shape:
+    """An array (``parts`` empty) or a tuple of shapes; a token is an array without data."""
+
+    type: ElementType
+    dimensions: tuple[int, ...]
+    elements: int
+    element_bytes: float
+    bytes: float
+    """Bytes in device memory; those kept on the host or on the chip are not counted."""
+    parts: tuple[Shape, ...]
+    dynamic: bool
+
+    @property
+    def floating(self) -> bool:
+        return self.type.kind is Kind.REAL or self.type.kind is Kind.COMPLEX
+
+    def leaves(self) -> tuple[Shape, ...]:
+        """The arrays of this shape, in order."""
+        found, waiting = [], [self]
+        while waiting:
+            shape = waiting.pop()
+            if shape.parts:
+                waiting.extend(reversed(shape.parts))
+            else:
+                found.append(shape)
+        return tuple(found)
+
+
+def _element_bits(type_: ElementType, layout: Any) -> int:
+    # Types under a byte are packed only where the layout says so.
+    return layout.element_size_in_bits or -(-type_.bits // 8) * 8
+
+
+def _in_device_memory(layout: Any) -> bool:
+    # TPU layouts are tiled, and there other memory spaces than 0 are on the chip. GPUs use space 1 for
+    # collective buffers, which is device memory like any other.
+    if layout.memory_space == HOST_MEMORY_SPACE:
+        return False
+    return not (layout.memory_space and layout.tiles)
+
+
+def _read(message: Any) -> Shape:
+    number = message.element_type
+    if number in (TUPLE, _BUFFER):
+        parts = tuple(_read(part) for part in message.tuple_shapes)
+        return Shape(
+            ELEMENT_TYPES[TUPLE],
+            (),
+            sum(part.elements for part in parts),
+            0.0,
+            sum(part.bytes for part in parts),
+            parts,
+            any(part.dynamic for part in parts),
+        )
+    type_ = ELEMENT_TYPES.get(number)
+    if type_ is None:
+        raise HloDecodeError(f"shape with element type {number}, which is none that XLA defines")
+    dimensions = tuple(message.dimensions)
+    if dimensions and min(dimensions) < 0:
+        raise HloDecodeError(f"shape with a negative dimension: {list(dimensions)}")
+    elements = prod(dimensions) if type_.kind is not Kind.NO_DATA else 0
+    if elements > _LARGEST:
+        raise HloDecodeError(f"shape with more than 2**62 elements: {list(dimensions)}")
+    element_bytes = _element_bits(type_, message.layout) / 8
+    if not 0 <= element_bytes <= 64:
+        raise HloDecodeError(f"shape with elements of {element_bytes} bytes")
+    in_memory = elements * element_bytes if _in_device_memory(message.layout) else 0.0
+    dynamic = any(message.is_dynamic_dimension)
+    return Shape(type_, dimensions, elements, element_bytes, in_memory, (), dynamic)
+
+
+class ShapeTable:
+    """Shapes by their serialized form: a module repeats few shapes many times."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Shape] = {}
+
+    def read(self, serialized: bytes) -> Shape:
+        """The shape with this serialized form; raises ``HloDecodeError``."""
+        shape = self._known.get(serialized)
+        if shape is None:
+            try:
+                shape = _read(ShapeMessage.FromString(serialized))
+            except DecodeError as error:
+                raise HloDecodeError(f"a shape cannot be read: {error}") from None
+            self._known[serialized] = shape
+        return shape
+
+
+# Classes of opcodes, and the FLOPs per element of the result for those whose attributes do not matter.
+#
+# Conventions. An addition, subtraction, multiplication, division or remainder of real numbers is 1 FLOP.
+# Complex ones follow from their parts: 2 for an addition, 6 for a product (4 multiplications, 2 additions),
+# 11 for a quotient (a product with the conjugate, the squared magnitude 3, two divisions). A maximum, a clamp
+# or a rounding selects or converts, a negation or magnitude changes a sign bit: no FLOP, as integer, compare,
+# select and convert work is none. An elementary function is one transcendental evaluation, of a complex
+# number two.
+
+
+ARITHMETIC: Final[dict[str, tuple[int, int]]] = {
+    "add": (1, 2),
+    "subtract": (1, 2),
+    "multiply": (1, 6),
+    "divide": (1, 11),
+    "remainder": (1, 1),
+}
+"""By opcode, the FLOPs for each real element and for each complex element."""
+
+TRANSCENDENTAL: Final = frozenset([
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cosh", "cosine", "erf", "exponential",
+    "exponential-minus-one", "log", "log-plus-one", "logistic", "power", "rsqrt", "sine", "sinh", "sqrt", "tan",
+    "tanh",
+])  # fmt: skip
+
+FREE: Final = frozenset([
+    "add-dependency", "after-all", "bitcast", "constant", "domain", "get-tuple-element", "opt-barrier",
+    "optimization-barrier", "parameter", "partition-id", "replica-id", "tuple", "get-dimension-size",
+    "all-gather-done", "all-reduce-done", "async-done", "async-update", "collective-permute-done", "copy-done",
+    "recv-done", "send-done",
+])  # fmt: skip
+"""Opcodes that run nothing themselves; the done half of an asynchronous pair was counted at its start."""
+
+_MOVED_IN_PLACE: Final = frozenset(["bitcast-convert", "copy", "select"])
+MOVEMENT: Final = _MOVED_IN_PLACE | frozenset([
+    "broadcast", "concatenate", "copy-start", "dynamic-reshape", "dynamic-slice", "dynamic-update-slice", "gather",
+    "iota", "pad", "reshape", "reverse", "set-dimension-size", "slice", "transpose", "tuple-select",
+])  # fmt: skip
+"""Opcodes that only move data."""
+
+_COMPARED_AND_ROUNDED: Final = frozenset([
+    "and", "ceil", "clamp", "compare", "complex", "convert", "count-leading-zeros", "floor", "imag",
+    "is-finite", "maximum", "minimum", "negate", "not", "or", "popcnt", "popcount", "real", "reduce-precision",
+    "round-nearest-afz", "round-nearest-even", "shift-left", "shift-right-arithmetic", "shift-right-logical",
+    "sign", "stochastic-convert", "xor",
+])  # fmt: skip
+NO_FLOPS: Final = _COMPARED_AND_ROUNDED | frozenset([
+    "multiply-high", "rng", "rng-bit-generator", "rng-get-and-update-state", "top-k", "topk",
+])  # fmt: skip
+"""Opcodes whose work is no floating arithmetic; random bits are made by integers."""
+
+COMMUNICATION: Final = frozenset([
+    "all-gather", "all-gather-start", "all-to-all", "collective-broadcast", "collective-permute",
+    "collective-permute-start", "ragged-all-to-all", "recv", "send",
+])  # fmt: skip
+"""Opcodes that send data between devices and combine nothing."""
+
+CONTROL: Final = frozenset(["call", "conditional", "while", "async-start"])
+"""Opcodes that run whole computations of schedulable instructions."""
+
+ELEMENTWISE: Final = (
+    TRANSCENDENTAL | frozenset(ARITHMETIC) | _COMPARED_AND_ROUNDED | _MOVED_IN_PLACE | {"abs", "map"}
+)
+"""Opcodes of which each result element needs the element at the same position of every operand."""
+
+CALL_NOTHING: Final = (ELEMENTWISE | FREE | MOVEMENT | {"dot", "convolution"}) - {"map"}
+"""Opcodes that never call a computation, so that decoding need not look."""
+
 
 _TRIP_COUNT: Final = re.compile(rb'"known_trip_count"\s*:\s*\{\s*"n"\s*:\s*"?(\d{1,18})"?')
 _PRODUCT: Final = b"/dot_general"

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
-from jaxobs.cost_model.errors import HloDecodeError
-from jaxobs.cost_model.hlo.instructions import Instruction, Module
+from jaxobs.cost_model.hlo.instructions import HloDecodeError, Instruction, Module
 from jaxobs.model.source_files import is_installed
 from jaxobs.proto.hlo import MetadataMessage
 from jaxobs.vocabulary.labels import cut_name

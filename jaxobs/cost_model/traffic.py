@@ -1,9 +1,8 @@
-"""Counts the bytes that a fusion reads of each of its inputs and writes of its outputs.
+"""Counts the bytes that a schedulable instruction moves to and from device memory.
 
-A pass from the results back to the parameters finds how many elements of each value its users need: an elementwise user
-as many as are needed of itself, a slice or gather those that it takes, a reduction its whole input. Elementwise users
-need the same elements of a value, so the largest need counts; slices may take different ones, so theirs add up. A need
-never exceeds the value.
+These are the bytes that it must move: each distinct operand is read once and each result written once. A slice or a
+gather reads the elements that it takes, and an update in place reads and writes those that it replaces. Tuples,
+bitcasts and the like only rename buffers. A constant counts where it is read.
 """
 
 from __future__ import annotations
@@ -11,10 +10,50 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from jaxobs.cost_model.custom_calls.workspaces import workspace_bytes, workspaces
-from jaxobs.cost_model.hlo.instructions import Computation, Instruction
-from jaxobs.cost_model.hlo.opcodes import ELEMENTWISE
-from jaxobs.cost_model.traffic.buffers import combines, replaced_bytes
+from jaxobs.cost_model.collectives import kind_of, memory_bytes
+from jaxobs.cost_model.custom_calls.protocol import workspace_bytes, workspaces
+from jaxobs.cost_model.hlo.instructions import CONTROL, ELEMENTWISE, FREE, Computation, Instruction
+
+Buffer = tuple[Instruction, int]
+"""The instruction that made a value, and the index in its result (-1: the whole result)."""
+
+_RENAMING: Final = frozenset(("bitcast", "opt-barrier", "optimization-barrier", "add-dependency"))
+
+
+def buffer_of(instruction: Instruction) -> Buffer:
+    """The buffer a value lies in, looking through instructions that only rename it."""
+    while True:
+        opcode, operands = instruction.opcode, instruction.operands
+        if not operands:
+            return instruction, -1
+        if opcode in _RENAMING:
+            instruction = operands[0]
+        elif opcode == "get-tuple-element":
+            source, index = operands[0], instruction.message.tuple_index
+            if source.opcode != "tuple" or not 0 <= index < len(source.operands):
+                return source, index
+            instruction = source.operands[index]
+        else:
+            return instruction, -1
+
+
+def combines(scatter: Instruction) -> bool:
+    """Whether a scatter needs the old value, because its computation does more than return the update."""
+    return not (scatter.called and scatter.called[0].root.opcode == "parameter")
+
+
+def replaced_bytes(target: Instruction, update: Instruction) -> float:
+    """Bytes of the target that an update replaces: no more than it has, however often a scatter meets one element."""
+    return min(target.shape.bytes, update.shape.bytes)
+
+
+# Counts the bytes that a fusion reads of each of its inputs and writes of its outputs.
+#
+# A pass from the results back to the parameters finds how many elements of each value its users need: an
+# elementwise user as many as are needed of itself, a slice or gather those that it takes, a reduction its
+# whole input. Elementwise users need the same elements of a value, so the largest need counts; slices may
+# take different ones, so theirs add up. A need never exceeds the value.
+
 
 _FEW: Final = 16  # constants up to so many elements travel in the instructions themselves
 
@@ -151,7 +190,7 @@ def _updates_in_place(result: Instruction) -> list[Instruction]:
 
 def _pass_on(instruction: Instruction, needed: float, need: _Need) -> None:
     """Add the needs of ``needed`` elements of ``instruction`` to its operands; the whole operands by default."""
-    rule = _RULES.get(instruction.opcode)
+    rule = _NEEDS.get(instruction.opcode)
     if rule is not None:
         rule(instruction, needed, need)
         return
@@ -164,7 +203,7 @@ def _same(instruction: Instruction, needed: float, need: _Need) -> None:
         need.share(operand, needed)
 
 
-def _slice(instruction: Instruction, needed: float, need: _Need) -> None:
+def _need_slice(instruction: Instruction, needed: float, need: _Need) -> None:
     need.take(instruction.operand(0), needed)
     for index in instruction.operands[1:]:
         need.share(index, float(index.shape.elements))
@@ -195,11 +234,81 @@ def _update(instruction: Instruction, needed: float, need: _Need) -> None:
         need.share(operand, float(operand.shape.elements))
 
 
-_RULES: Final[dict[str, Callable[[Instruction, float, _Need], None]]] = {
+_NEEDS: Final[dict[str, Callable[[Instruction, float, _Need], None]]] = {
     **dict.fromkeys(ELEMENTWISE, _same),
     **dict.fromkeys(("bitcast", "reshape", "transpose", "reverse", "broadcast", "pad"), _same),
-    **dict.fromkeys(("slice", "dynamic-slice", "gather"), _slice),
+    **dict.fromkeys(("slice", "dynamic-slice", "gather"), _need_slice),
     **dict.fromkeys(("dynamic-update-slice", "scatter"), _update),
     "reduce": _reduce,
     "concatenate": _concatenate,
+}
+
+
+_ELSEWHERE: Final = FREE | CONTROL | {"custom-call"}
+
+
+def traffic(instruction: Instruction, fusions: FusionTraffic) -> float:
+    """Bytes read and written in device memory by one execution; 0 for opcodes that are counted elsewhere."""
+    opcode = instruction.opcode
+    if opcode == "fusion":
+        return _fusion(instruction, fusions)
+    if opcode in _ELSEWHERE:
+        return 0.0
+    rule = _RULES.get(opcode)
+    if rule is not None:
+        return rule(instruction)
+    if kind_of(opcode) is not None:
+        return memory_bytes(instruction)
+    return _read(instruction.operands) + instruction.shape.bytes
+
+
+def _read(operands: tuple[Instruction, ...]) -> float:
+    if len(operands) == 1:
+        return operands[0].shape.bytes
+    return float(sum({buffer_of(operand): operand.shape.bytes for operand in operands}.values()))
+
+
+def _fusion(instruction: Instruction, fusions: FusionTraffic) -> float:
+    if not instruction.called:
+        return _read(instruction.operands) + instruction.shape.bytes
+    read, written = fusions.of(instruction.called[0])
+    total: dict[Buffer, float] = {}
+    for number, operand in enumerate(instruction.operands):
+        needed = read.get(number)
+        if needed:
+            buffer = buffer_of(operand)
+            total[buffer] = min(operand.shape.bytes, total.get(buffer, 0.0) + needed)
+    return sum(total.values()) + written
+
+
+def _slice(instruction: Instruction) -> float:
+    """Bytes of the elements read, which a gather may take many times, of the result written, and of the indices."""
+    taken = min(instruction.operand(0).shape.bytes, instruction.shape.bytes)
+    return taken + instruction.shape.bytes + _read(instruction.operands[1:])
+
+
+def _update_slice(instruction: Instruction) -> float:
+    return 2 * instruction.operand(1).shape.bytes + _read(instruction.operands[2:])
+
+
+def _scatter(instruction: Instruction) -> float:
+    """Bytes of indices and updates read, and of the elements written, which are read too if they are combined."""
+    arrays = (len(instruction.operands) - 1) // 2
+    targets, updates = instruction.operands[:arrays], instruction.operands[arrays + 1 :]
+    written = sum(map(replaced_bytes, targets, updates)) * (2 if combines(instruction) else 1)
+    return instruction.operand(arrays).shape.bytes + sum(update.shape.bytes for update in updates) + written
+
+
+def _copy_start(instruction: Instruction) -> float:
+    """Bytes read and written; the result lists destination, source and a context. Host memory does not count."""
+    return instruction.operand(0).shape.bytes + instruction.shape.leaves()[0].bytes
+
+
+_RULES: Final[dict[str, Callable[[Instruction], float]]] = {
+    "slice": _slice,
+    "dynamic-slice": _slice,
+    "gather": _slice,
+    "dynamic-update-slice": _update_slice,
+    "scatter": _scatter,
+    "copy-start": _copy_start,
 }

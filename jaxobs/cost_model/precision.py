@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from jaxobs.cost_model.hlo.instructions import Instruction
-from jaxobs.cost_model.hlo.shapes import Shape
+from jaxobs.cost_model.hlo.instructions import Instruction, Shape
 
 # PrecisionConfig.Algorithm of openxla/xla, xla/xla_data.proto: the type of the multiplications, and how many
 # products of that type stand in for one. TF32 is a mode of float32 products, and named as such.

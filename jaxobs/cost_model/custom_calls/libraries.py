@@ -1,0 +1,182 @@
+"""Rules for products, convolutions and factorisations in NVIDIA's and AMD's libraries, and for oneDNN's products."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, Final
+
+from jaxobs.cost_model.arithmetic.factorisations import cholesky_flops
+from jaxobs.cost_model.arithmetic.products import (
+    convolution_multiply_adds,
+    dot_multiply_adds,
+    multiply_add_flops,
+)
+from jaxobs.cost_model.custom_calls import lapack
+from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
+from jaxobs.cost_model.hlo.instructions import Shape
+from jaxobs.cost_model.precision import executed_by_cublas, executed_by_cudnn
+from jaxobs.model.cost import Cost
+
+# Rules for matrix products in cuBLAS and cuBLASLt, in rocBLAS under the same names, and in oneDNN.
+#
+# The configuration is a ``GemmBackendConfig`` as JSON (openxla/xla,
+# ``xla/service/gpu/backend_configs.proto``). Operands are the two sides, then what the epilogue adds; the
+# last array of a tuple result is the workspace.
+
+
+_SIDES: Final = (
+    "lhs_contracting_dimensions",
+    "rhs_contracting_dimensions",
+    "lhs_batch_dimensions",
+    "rhs_batch_dimensions",
+)
+
+
+def dimension_numbers(configuration: Mapping[str, Any]) -> SimpleNamespace:
+    """``DotDimensionNumbers`` from JSON, where integers are strings and empty lists may be absent."""
+    numbers = {side: [int(number) for number in configuration.get(side, ())] for side in _SIDES}
+    return SimpleNamespace(**numbers)
+
+
+def gemm(call: CustomCall) -> Cost | None:
+    """The cost of a product: ``2 b m n k``, and the epilogue's additions and activations for each of its elements."""
+    configuration = call.configuration.get("gemm_backend_config", call.configuration)
+    numbers = configuration.get("dot_dimension_numbers")
+    if numbers is None or len(call.operands) < 2:
+        return None
+    left, right = call.operands[:2]
+    flops = multiply_add_flops(left, right) * dot_multiply_adds(left, right, dimension_numbers(numbers))
+    if not flops:
+        return call.movement()
+    product = call.results[0]
+    epilogue = str(configuration.get("epilogue", "DEFAULT"))
+    additions = ("BIAS" in epilogue) + (float(configuration.get("beta", 0)) != 0)
+    gelu = product.elements if "GELU" in epilogue else 0
+    # The tanh form of GELU: 8 additions and multiplications and one tanh for each element.
+    vector = float(additions * product.elements + 8 * gelu)
+    narrower = min((left, right), key=lambda side: side.type.bits)
+    executed = executed_by_cublas(configuration, narrower.type.part)
+    return call.matrix(
+        flops,
+        of=narrower,
+        executed=executed.type,
+        precision=executed.precision,
+        vector_flops_by_type={product.type.part: vector} if vector else {},
+        transcendentals=float(gelu),
+        bytes=call.memory_bytes(workspaces=call.workspaces),
+    )
+
+
+def onednn_matmul(call: CustomCall) -> Cost | None:
+    """The cost of a oneDNN product, over the left's last dimension and the right's last but one unless transposed."""
+    configuration = call.configuration.get("onednn_matmul_config", {})
+    if len(call.operands) < 2:
+        return None
+    left, right = call.operands[:2]
+    rank = len(left.dimensions)
+    if rank < 2 or len(right.dimensions) != rank:
+        return None
+    batch = list(range(rank - 2))
+    numbers = SimpleNamespace(
+        lhs_contracting_dimensions=[rank - 2 if configuration.get("transpose_a") else rank - 1],
+        rhs_contracting_dimensions=[rank - 1 if configuration.get("transpose_b") else rank - 2],
+        lhs_batch_dimensions=batch,
+        rhs_batch_dimensions=batch,
+    )
+    flops = multiply_add_flops(left, right) * dot_multiply_adds(left, right, numbers)
+    return call.matrix(flops, of=left) if flops else call.movement()
+
+
+PRODUCT_RULES: Final[dict[str, Rule]] = {
+    "__cublas$gemm": gemm,
+    "__cublas$lt$matmul": gemm,
+    "__cublas$lt$matmul$f8": gemm,
+    "__onednn$matmul": onednn_matmul,
+}
+
+
+# Rules for convolutions in cuDNN, and in MIOpen under the same names.
+#
+# Window and dimension numbers are those of the forward convolution, whichever of its three arrays the call
+# computes (openxla/xla, ``xla/service/gpu/cublas_cudnn.h``); its multiply-adds are the same for all three.
+# The result is a tuple that ends with the workspace.
+
+
+def _convolution(call: CustomCall, input_: Shape, kernel: Shape, output: Shape, additions: int = 0) -> Cost:
+    multiply_adds = convolution_multiply_adds(input_, kernel, output, call.instruction.message)
+    flops = multiply_add_flops(*call.operands[:2]) * multiply_adds
+    vector = float(additions * call.results[0].elements)
+    part = call.results[0].type.part
+    floating = next((operand for operand in call.operands if operand.floating), call.results[0])
+    executed = executed_by_cudnn(call.instruction, floating.type.part)
+    return call.matrix(
+        flops,
+        of=floating,
+        precision=executed.precision,
+        bytes=call.memory_bytes(workspaces=call.workspaces),
+        vector_flops_by_type={part: vector} if vector else {},
+    )
+
+
+def forward(call: CustomCall) -> Cost:
+    """The cost of a forward convolution. Operands: input, kernel."""
+    return _convolution(call, call.operands[0], call.operands[1], call.results[0])
+
+
+def with_bias(call: CustomCall) -> Cost:
+    """The cost with additions. Operands: input, kernel, bias, and perhaps a side input; the last two are added."""
+    return _convolution(call, call.operands[0], call.operands[1], call.results[0], len(call.operands) - 2)
+
+
+def backward_input(call: CustomCall) -> Cost:
+    """The cost of the input's gradient. Operands: the output's gradient, kernel."""
+    return _convolution(call, call.results[0], call.operands[1], call.operands[0])
+
+
+def backward_kernel(call: CustomCall) -> Cost:
+    """The cost of the kernel's gradient. Operands: input, the output's gradient."""
+    return _convolution(call, call.operands[0], call.results[0], call.operands[1])
+
+
+CONVOLUTION_RULES: Final[dict[str, Rule]] = {
+    "__cudnn$convForward": forward,
+    "__cudnn$convForwardGraph": forward,
+    "__cudnn$convBiasActivationForward": with_bias,
+    "__cudnn$convBackwardInput": backward_input,
+    "__cudnn$convBackwardFilter": backward_kernel,
+}
+
+
+def xla_cholesky(call: CustomCall) -> Cost:
+    """The cost of XLA's own Cholesky call, whose result is a tuple of factor, workspace and status."""
+    batch, rows = lapack.first_matrix(call)[1:3]
+    return lapack.factor_cost(call, batch * cholesky_flops(rows), workspaces=2)
+
+
+_ROUTINES: Final[dict[str, Rule]] = {
+    "potrf": lapack.cholesky,
+    "getrf": lapack.lu,
+    "getrf_batched": lapack.lu,
+    "geqrf": lapack.qr,
+    "geqrf_batched": lapack.qr,
+    "orgqr": lapack.householder_product,
+    "sytrd": lapack.tridiagonal_reduction,
+    "gtsv2": lapack.tridiagonal_solve,
+    "trsm_batched": lapack.triangular_solve,
+}
+
+FACTORISATION_RULES: Final[dict[str, Rule]] = {
+    **{
+        f"{library}_{routine}{suffix}": rule
+        for library in ("cusolver", "cublas", "cusparse", "hipsolver", "hipblas", "hipsparse")
+        for routine, rule in _ROUTINES.items()
+        for suffix in ("", "_ffi")
+    },
+    "__cusolver$cholesky": xla_cholesky,
+    # XLA's own factorisations, for backends that keep these calls instead of expanding them.
+    "Qr": lapack.qr,
+    "LuDecomposition": lapack.lu,
+    "ProductOfElementaryHouseholderReflectors": lapack.householder_product,
+    "__cublas$triangularSolve": lapack.triangular_solve,
+}
