@@ -46,7 +46,7 @@ from jaxobs.model.profile import OUTCOMES
 from jaxobs.model.snapshot import Snapshot
 from jaxobs.vocabulary.compilation import PHASES
 from jaxobs.vocabulary.wall_time import CATEGORIES
-from jaxobs_plugins.prometheus.pages.render import OPENMETRICS, render
+from jaxobs_plugins.prometheus.render import OPENMETRICS, render
 
 SECOND = NANOSECONDS
 MILLISECOND = SECOND // 1000

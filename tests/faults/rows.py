@@ -98,7 +98,6 @@ ROWS: dict[int, Row] = {
         "prometheus/test_exporter.py::test_in_kubernetes_a_taken_port_fails_the_exporter",
     )),
     19: Row("a fork while being scraped", (
-        "prometheus/test_server.py::test_a_forked_child_holds_no_socket",
         "safety/test_how_a_job_ends.py::test_after_a_fork_nothing_of_ours_runs_in_the_child",
     )),
     20: Row("SIGTERM, SIGKILL", (
@@ -216,7 +215,7 @@ ROWS: dict[int, Row] = {
         "model/test_metrics.py::test_what_is_declared_reaches_a_strict_parser_each_under_its_own_name",
     )),
     54: Row("bare line feeds, what is no HTTP, q=0", (
-        "prometheus/test_conversation.py::test_a_lone_line_feed_or_carriage_return_ends_no_line",
+        "prometheus/test_requests.py::test_what_is_no_request_is_refused_in_one_line",
         "prometheus/test_negotiation.py::test_who_refuses_everything_gets_the_text_format",
     )),
     55: Row("a certificate that expires", (

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from jaxobs.model.metrics import Catalogue, Family, HistogramValue, Kind, Metric, Value, rendered_names
-from jaxobs_plugins.prometheus.pages.render import OPENMETRICS, render
+from jaxobs_plugins.prometheus.render import OPENMETRICS, render
 
 STEMS = (
     "acme_disk",

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from jaxobs.model.metrics import Family, Metric
-from jaxobs_plugins.prometheus.credentials import Credentials
+from jaxobs_plugins.prometheus.access import Credentials
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 

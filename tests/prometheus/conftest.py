@@ -12,14 +12,12 @@ import pytest
 
 from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric
 from jaxobs.model.metrics_address import Address
+from jaxobs.model.snapshot import Snapshot
 from jaxobs.testing import FakeAgent
+from jaxobs_plugins.prometheus.access import AllowedHosts, LocalNames, Token
 from jaxobs_plugins.prometheus.address import listen
-from jaxobs_plugins.prometheus.credentials import Token
-from jaxobs_plugins.prometheus.pages.metrics import MetricsPage
-from jaxobs_plugins.prometheus.routes import answer
-from jaxobs_plugins.prometheus.server.connection import Limits
-from jaxobs_plugins.prometheus.server.hosts import AllowedHosts, LocalNames
-from jaxobs_plugins.prometheus.server.server import HttpServer
+from jaxobs_plugins.prometheus.pages import Pages, answer
+from jaxobs_plugins.prometheus.server import HttpServer, Limits
 from tests.prometheus.dead_mount import DeadMount
 
 RESOURCE = {"service.name": "train", "host.name": "node1", "process.pid": "42", "jaxobs.run": "first",
@@ -33,7 +31,7 @@ class Running:
     server: HttpServer
     port: int
     lines: list[str]
-    page: MetricsPage
+    pages: Pages
     trusted: ssl.SSLContext | None = None
     """What a client trusts, where TLS is spoken."""
 
@@ -136,12 +134,14 @@ def _serving() -> Iterator[Callable[..., Running]]:
     ) -> Running:
         listener, address = listen(Address("localhost", 0), may_move=True)
         lines: list[str] = []
-        page = MetricsPage(families, resource)
+        pages = Pages(resource)
+        if families:
+            pages.show(Snapshot(0, {}, families))
         server = HttpServer(
-            listener, lambda request: answer(request, page, hosts, token, ask), lines.append, limits, tls
+            listener, lambda request: answer(request, pages, hosts, token, ask), lines.append, limits, tls
         )
         server.start()
-        running.append(Running(server, address.port, lines, page))
+        running.append(Running(server, address.port, lines, pages))
         return running[-1]
 
     yield start

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from jaxobs_plugins.prometheus import PrometheusExporter
-from jaxobs_plugins.prometheus import credentials as credentials_module
-from jaxobs_plugins.prometheus.credentials import Credentials, certificate_problem, server_context, validity
+from jaxobs_plugins.prometheus import access as credentials_module
+from jaxobs_plugins.prometheus.access import Credentials, certificate_problem, server_context, validity
 
 DAY = 86_400.0
 Make = Callable[..., Path]

@@ -9,13 +9,12 @@ import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
 from jaxobs.model.metrics_address import Address
 from jaxobs_plugins.prometheus.address import listen
-from jaxobs_plugins.prometheus.server.hosts import AllowedHosts, LocalNames
-from jaxobs_plugins.prometheus.pages.metrics import MetricsPage
-from jaxobs_plugins.prometheus.routes import answer
-from jaxobs_plugins.prometheus.server.server import HttpServer
+from jaxobs_plugins.prometheus.access import AllowedHosts, LocalNames
+from jaxobs_plugins.prometheus.pages import Pages, answer
+from jaxobs_plugins.prometheus.server import HttpServer
 listener, address = listen(Address("localhost", 0), may_move=True)
-page, hosts = MetricsPage(), AllowedHosts(LocalNames(), (), from_network=False)
-server = HttpServer(listener, lambda request: answer(request, page, hosts), lambda line: print(line, flush=True))
+pages, hosts = Pages(), AllowedHosts(LocalNames(), (), from_network=False)
+server = HttpServer(listener, lambda request: answer(request, pages, hosts), lambda line: print(line, flush=True))
 server.start()
 print(address.port, flush=True)
 sys.stdin.read()

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from jaxobs.config import SettingsError, load_settings
 from jaxobs_plugins.prometheus import PrometheusExporter
-from jaxobs_plugins.prometheus.credentials import Token
-from jaxobs_plugins.prometheus.server.hosts import AllowedHosts, LocalNames
+from jaxobs_plugins.prometheus.access import AllowedHosts, LocalNames, Token
 
 LOCAL = LocalNames(
     frozenset({"gpu-17", "gpu-17.cluster.example.com"}), frozenset({"cluster.example.com", "lan"})

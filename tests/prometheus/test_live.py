@@ -18,10 +18,11 @@ from jaxobs.model.snapshot import Snapshot
 from jaxobs.plugin.protocol import Batch
 from jaxobs.report.page import Rank
 from jaxobs_plugins.prometheus import PrometheusExporter
-from jaxobs_plugins.prometheus.credentials import Token
-from jaxobs_plugins.prometheus.discovery import Neighbours, TargetFile, target_group
-from jaxobs_plugins.prometheus.pages.live import Live
-from jaxobs_plugins.prometheus.server.messages import Request
+from jaxobs_plugins.prometheus.access import Token
+from jaxobs_plugins.prometheus.address import Neighbours, TargetFile, target_group
+from jaxobs_plugins.prometheus.pages import Pages, answer
+from jaxobs_plugins.prometheus.server import Request
+from tests.prometheus.conftest import LOOPBACK
 from tests.report.markup_reading import Read
 from tests.waiting import wait_for
 
@@ -32,8 +33,8 @@ def basic(password: str, name: str = "anyone") -> str:
     return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
 
 
-def live(**changed) -> Live:
-    shown = Live()
+def live(**changed) -> Pages:
+    shown = Pages()
     shown.show(Snapshot(10**9, document(**changed)))
     return shown
 
@@ -70,16 +71,17 @@ def test_the_page_and_the_snapshot_are_those_of_the_last_export(
 
 def test_a_page_is_drawn_once_for_each_snapshot_and_loop() -> None:
     shown = live(loops={"train": loop(), "eval": loop()})
-    ask = Request("GET", "/", {})
-    assert shown.page(ask).body is shown.page(ask).body
-    elsewhere = [shown.page(Request("GET", "/", {}, query=f"loop=no{number}")).body for number in range(50)]
+    assert shown.live() is shown.live()
+    elsewhere = [shown.live(f"no{number}") for number in range(50)]
     assert all(body is elsewhere[0] for body in elsewhere)  # what is asked for fills no memory
-    assert shown.page(Request("GET", "/", {}, query="loop=eval")).body is not elsewhere[0]
+    assert shown.live("eval") is not elsewhere[0]
 
 
 def test_no_other_page_can_show_read_or_script_it() -> None:
     shown = live()
-    page, snapshot = shown.page(Request("GET", "/", {})).headers, shown.snapshot().headers
+    page, snapshot = (
+        answer(Request("GET", path, {}), shown, LOOPBACK).headers for path in ("/", "/snapshot")
+    )
     directives = dict(each.strip().split(" ", 1) for each in page["Content-Security-Policy"].split(";"))
     assert directives["default-src"] == "'none'"
     assert directives["frame-ancestors"] == directives["base-uri"] == directives["form-action"] == "'none'"
@@ -166,19 +168,19 @@ def test_a_directory_that_is_not_there_gives_no_links(tmp_path: Path) -> None:
 
 def test_the_page_of_a_large_job_is_small() -> None:
     """Of 300 executables, an hour of history, 2 000 series beside it."""
-    shown = Live()
+    shown = Pages()
     series: dict[tuple[str, ...], float] = {(str(number),): 1.0 for number in range(2000)}
     families = (Family(Metric("jaxobs_steps_total", "counter", "Steps.", ("loop",)), series),)
     found = document(300, 81)
     for second in range(0, 3600, 5):
         loops = {"train": loop(1 + second, compute=1.0 + second)}
         shown.show(Snapshot(second * 10**9, {**found, "loops": loops}, families))
-    assert len(shown.page(Request("GET", "/", {})).body) < 300_000
+    assert len(shown.live()) < 300_000
 
 
 def test_nothing_is_drawn_unless_somebody_looks() -> None:
     """The history of snapshots that nobody looks at takes no more memory than its bound."""
-    shown, found = Live(), document(300, 81)
+    shown, found = Pages(), document(300, 81)
     shown.show(Snapshot(0, found))
     tracemalloc.start()
     for second in range(2000):

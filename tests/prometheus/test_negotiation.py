@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs_plugins.prometheus.pages.negotiation import accepts_gzip, negotiate
-from jaxobs_plugins.prometheus.pages.render import OPENMETRICS, TEXT
+from jaxobs_plugins.prometheus.render import OPENMETRICS, TEXT, accepts_gzip, negotiate
 
 PROMETHEUS_2 = (
     "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"

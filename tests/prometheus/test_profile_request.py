@@ -3,7 +3,7 @@ from collections.abc import Callable
 
 import pytest
 
-from jaxobs_plugins.prometheus.credentials import Token
+from jaxobs_plugins.prometheus.access import Token
 
 SECRET = "a-secret"
 ALLOWED = {"Authorization": f"Bearer {SECRET}"}

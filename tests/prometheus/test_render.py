@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from prometheus_client.samples import Sample
 
 from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric, Value
-from jaxobs_plugins.prometheus.pages.render import (
+from jaxobs_plugins.prometheus.render import (
     LABEL_LENGTH,
     OPENMETRICS,
     TEXT,

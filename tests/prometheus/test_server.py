@@ -1,6 +1,5 @@
 import gzip
 import http.client
-import os
 import socket
 import threading
 import time
@@ -12,9 +11,8 @@ import pytest
 from jaxobs.model.metrics import Family, Metric
 from jaxobs.model.metrics_address import Address
 from jaxobs_plugins.prometheus.address import listen
-from jaxobs_plugins.prometheus.pages.render import OPENMETRICS, TEXT, render
-from jaxobs_plugins.prometheus.server.messages import Request, Response
-from jaxobs_plugins.prometheus.server.server import HttpServer
+from jaxobs_plugins.prometheus.render import OPENMETRICS, TEXT, render
+from jaxobs_plugins.prometheus.server import HttpServer, Request, Response
 from tests.prometheus.clients import GET, is_closed
 
 
@@ -44,9 +42,9 @@ def test_gzip_on_request(serve: Callable, families: tuple[Family, ...]) -> None:
 def test_a_page_is_rendered_once_for_each_format(serve: Callable, families: tuple[Family, ...]) -> None:
     server = serve(families)
     for accept in ("", "application/openmetrics-text"):
-        first = server.page.body(OPENMETRICS if accept else TEXT, compressed=False)
+        first = server.pages.metrics(OPENMETRICS if accept else TEXT)
         assert server.get(Accept=accept)[2] == first
-        assert server.page.body(OPENMETRICS if accept else TEXT, compressed=False) is first
+        assert server.pages.metrics(OPENMETRICS if accept else TEXT) is first
 
 
 @pytest.mark.parametrize(
@@ -147,43 +145,6 @@ def test_a_page_that_cannot_be_rendered_is_500_and_one_line_in_the_log(serve: Ca
     assert server.get()[0] == 500
     assert server.get("/-/healthy")[0] == 200
     assert len(server.lines) == 1
-
-
-@pytest.mark.filterwarnings(
-    "ignore:.*multi-threaded:DeprecationWarning"
-)  # Python 3.12 says so of any such fork
-@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX warns of any fork; this one is the test
-def test_a_forked_child_holds_no_socket(serve: Callable, families: tuple[Family, ...]) -> None:
-    server = serve(families)
-    client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
-
-    def status() -> int:
-        client.request("GET", "/metrics")
-        with client.getresponse() as response:
-            response.read()
-            return response.status
-
-    assert status() == 200
-    ready, hold = os.pipe(), os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(hold[1])
-        os.write(ready[1], b".")
-        os.read(hold[0], 1)  # until the parent has looked
-        os._exit(0)
-    try:
-        os.read(ready[0], 1)
-        assert status() == 200  # what was open when the fork came is served on by the parent
-        assert server.get()[0] == 200
-        server.server.stop(5)
-        assert is_closed(client.sock, 2)  # it would stay open if the child had it too
-        with pytest.raises(ConnectionRefusedError):
-            server.connect()
-    finally:
-        client.close()
-        for descriptor in (*ready, *hold):
-            os.close(descriptor)
-        assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_thousand_scrapes_and_fifty_starts_leave_nothing_behind(

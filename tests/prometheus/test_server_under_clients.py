@@ -1,8 +1,6 @@
 """Clients that are idle, slow, too many, or never leave: none keeps others waiting."""
 
-import asyncio
 import contextlib
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -11,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from jaxobs.model.metrics import Family
-from jaxobs_plugins.prometheus.pages.render import TEXT
-from jaxobs_plugins.prometheus.server.connection import RECEIVE_BYTES, Connection, Limits
+from jaxobs_plugins.prometheus.render import TEXT
+from jaxobs_plugins.prometheus.server import Limits
 from tests.prometheus.clients import GET, is_closed, large_family
 
 
@@ -43,7 +41,7 @@ def test_a_connection_idle_between_requests_is_closed_in_time(serve: Callable) -
 
 def test_a_client_that_does_not_read_is_closed_in_time(serve: Callable) -> None:
     server = serve((large_family(),), limits=Limits(response_seconds=0.3))
-    body = server.page.body(TEXT, compressed=False)
+    body = server.pages.metrics(TEXT)
     with server.connect() as client:
         client.sendall(GET)
         time.sleep(0.6)
@@ -91,7 +89,7 @@ def test_idle_sockets_and_a_slow_reader_do_not_keep_fifty_scrapes_waiting(
 
 def test_over_the_cap_a_client_gets_503_and_later_others_are_served(serve: Callable) -> None:
     server = serve((large_family(),), limits=Limits(connections=3, response_seconds=1))
-    server.page.body(TEXT, compressed=False)
+    server.pages.metrics(TEXT)
     busy = [server.connect() for _ in range(3)]
     for client in busy:
         client.sendall(GET)
@@ -115,34 +113,32 @@ def test_clients_that_have_their_last_answer_and_stay_make_room_for_others(serve
         client.close()
 
 
-def test_who_sends_on_and_on_after_the_last_answer_keeps_nobody_waiting() -> None:
+def test_who_sends_on_and_on_after_the_last_answer_keeps_nobody_waiting(serve: Callable) -> None:
     """Between any two pieces of what is thrown away the others have their turn."""
-    ours, theirs = socket.socketpair()
-    ours.setblocking(False)
-    theirs.setblocking(False)
-    sent = 0
-    with contextlib.suppress(BlockingIOError):
-        while True:
-            sent += theirs.send(bytes(1 << 16))
-    theirs.close()
-    others = 0
+    server, stop = serve(limits=Limits(goodbye_seconds=60)), threading.Event()
+    client = server.connect()
+    client.sendall(b"no request\r\n\r\n")
+    assert client.recv(12) == b"HTTP/1.1 400"
 
-    async def goodbye() -> None:
-        nonlocal others
-        connection = Connection(ours, lambda _: pytest.fail("no request"), lambda _: None, Limits())
-        task = asyncio.get_running_loop().create_task(connection.say_goodbye())
-        while not task.done():
-            others += 1
-            await asyncio.sleep(0)
-        connection.close()
+    def send_on() -> None:
+        with contextlib.suppress(OSError):
+            while not stop.is_set():
+                client.sendall(bytes(1 << 16))
 
-    asyncio.run(goodbye())
-    assert others >= sent // RECEIVE_BYTES > 1
+    sender = threading.Thread(target=send_on)
+    sender.start()
+    try:
+        for _ in range(20):
+            assert server.get("/-/healthy")[0] == 200
+    finally:
+        stop.set()
+        sender.join(30)
+        client.close()
 
 
 def test_refused_clients_that_do_not_leave_are_capped_too(serve: Callable) -> None:
     server = serve((large_family(),), limits=Limits(connections=2, response_seconds=5, goodbye_seconds=5))
-    server.page.body(TEXT, compressed=False)
+    server.pages.metrics(TEXT)
     busy = [server.connect() for _ in range(2)]
     for client in busy:
         client.sendall(GET)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jaxobs_plugins.prometheus import file_work
-from jaxobs_plugins.prometheus.discovery import Announcement, TargetFile, target_group
+from jaxobs_plugins.prometheus.address import Announcement, TargetFile, target_group
 from tests.prometheus.dead_mount import DeadMount
 from tests.waiting import wait_for
 
@@ -116,7 +116,7 @@ def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
 def test_what_a_writer_that_was_killed_leaves_is_removed_by_the_next(tmp_path: Path) -> None:
     program = (
         "import os, sys, pathlib\n"
-        "from jaxobs_plugins.prometheus.discovery import TargetFile\n"
+        "from jaxobs_plugins.prometheus.address import TargetFile\n"
         "pathlib.Path.replace = lambda *_: os._exit(9)\n"
         "TargetFile(pathlib.Path(sys.argv[1]), 'localhost:9464').publish({})\n"
     )

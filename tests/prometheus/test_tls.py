@@ -16,8 +16,8 @@ import pytest
 
 from jaxobs.model.metrics import Family
 from jaxobs_plugins.prometheus import PrometheusExporter
-from jaxobs_plugins.prometheus.pages.render import TEXT, render
-from jaxobs_plugins.prometheus.server.connection import Limits
+from jaxobs_plugins.prometheus.render import TEXT, render
+from jaxobs_plugins.prometheus.server import Limits
 from tests.documentation.fences import fences
 from tests.prometheus.clients import GET, is_closed, large_family, read_credentials
 from tests.prometheus.test_exporter import batch, steps
@@ -69,7 +69,7 @@ def test_what_the_docs_make_with_openssl_is_taken_by_clients_as_strict_as_those_
 
 def test_a_large_page_arrives_whole_and_a_connection_serves_many(serve_tls: Serve) -> None:
     server = serve_tls((large_family(),))
-    expected = server.page.body(TEXT, compressed=False)
+    expected = server.pages.metrics(TEXT)
     assert len(expected) > 10_000_000
     client = http.client.HTTPSConnection("localhost", server.port, timeout=30, context=server.trusted)
     for _ in range(3):
@@ -91,31 +91,6 @@ def test_a_connection_ends_with_a_goodbye(serve_tls: Serve) -> None:
             said += piece
     assert said.startswith(b"HTTP/1.1 200 ")
     assert server.lines == []
-
-
-def test_a_client_that_has_said_goodbye_with_its_request_gets_one_too(serve_tls: Serve) -> None:
-    server = serve_tls()
-    received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
-    speaks = server.trusted.wrap_bio(received, sent, server_hostname="localhost")
-    with server.connect() as client:
-        while True:
-            try:
-                speaks.do_handshake()
-                break
-            except ssl.SSLWantReadError:
-                client.sendall(sent.read())
-                received.write(client.recv(4096))
-        speaks.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        with pytest.raises(ssl.SSLWantReadError):
-            speaks.unwrap()
-        client.sendall(sent.read())  # in one piece
-        while piece := client.recv(4096):
-            received.write(piece)
-    received.write_eof()
-    pieces = iter(lambda: speaks.read(4096), b"")
-    assert next(pieces).startswith(b"HTTP/1.1 200 ")
-    with pytest.raises(ssl.SSLZeroReturnError):
-        list(pieces)
 
 
 def test_who_does_not_speak_tls_learns_nothing(serve_tls: Serve, families: tuple[Family, ...]) -> None:
@@ -171,8 +146,7 @@ def test_rubbish_after_the_handshake_ends_that_connection_alone(serve_tls: Serve
     plain = server.connect()
     client = server.trusted.wrap_socket(plain, server_hostname="localhost", do_handshake_on_connect=True)
     os.write(client.fileno(), b"\x17\x03\x03\x00\x20" + b"x" * 32)  # a record that does not decrypt
-    with pytest.raises(ssl.SSLError):
-        client.recv(100)
+    assert client.recv(100) == b""
     client.close()
     assert server.get()[0] == 200
     assert server.lines == []

@@ -12,9 +12,7 @@ from benchmarks.sample_document import document, loop, recompilation
 from jaxobs.derive.executables.table import LISTED
 from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.snapshot import Snapshot
-from jaxobs_plugins.prometheus.pages.live import PAGE_PATH, SNAPSHOT_PATH, Live
-from jaxobs_plugins.prometheus.pages.metrics import MetricsPage
-from jaxobs_plugins.prometheus.routes import answer
+from jaxobs_plugins.prometheus.pages import PAGE_PATH, SNAPSHOT_PATH, Pages, answer
 
 TURNS = 4_000
 """Snapshots before, a second apart."""
@@ -39,7 +37,7 @@ class LargeJob:
         }
         self._document = document(LISTED, OPERATIONS, functions=functions)
         self._seconds = 0
-        self.live = Live()
+        self.pages = Pages()
         for _ in range(TURNS):
             self.go_on()
 
@@ -48,13 +46,13 @@ class LargeJob:
         self._seconds += 1
         passed = float(self._seconds)
         loops = {"train": loop(100 * self._seconds, compute=0.6 * passed, input=0.4 * passed)}
-        self.live.show(Snapshot(self._seconds * NANOSECONDS, self._document | {"loops": loops}))
+        self.pages.show(Snapshot(self._seconds * NANOSECONDS, self._document | {"loops": loops}))
 
 
 def measure() -> Section:
     """The page and the snapshot, plain and compressed."""
-    job, nothing = LargeJob(), MetricsPage()
-    with serving(lambda request: answer(request, nothing, HOSTS, live=job.live)) as port:
+    job = LargeJob()
+    with serving(lambda request: answer(request, job.pages, HOSTS)) as port:
 
         def ask(path: str, encoding: str) -> tuple[float, float, float]:
             job.go_on()

@@ -16,13 +16,12 @@ from benchmarks.report.results import Cell, Measured, Section, Table
 from benchmarks.report.turns import take_turns
 from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric
 from jaxobs.model.metrics_address import Address
+from jaxobs.model.snapshot import Snapshot
+from jaxobs_plugins.prometheus.access import AllowedHosts, LocalNames
 from jaxobs_plugins.prometheus.address import listen
-from jaxobs_plugins.prometheus.pages.metrics import MetricsPage
-from jaxobs_plugins.prometheus.pages.render import OPENMETRICS, TEXT, render
-from jaxobs_plugins.prometheus.routes import answer
-from jaxobs_plugins.prometheus.server.hosts import AllowedHosts, LocalNames
-from jaxobs_plugins.prometheus.server.messages import Request, Response
-from jaxobs_plugins.prometheus.server.server import HttpServer
+from jaxobs_plugins.prometheus.pages import Pages, answer
+from jaxobs_plugins.prometheus.render import OPENMETRICS, TEXT, render
+from jaxobs_plugins.prometheus.server import HttpServer, Request, Response
 
 SERIES = (1_000, 10_000)
 ROUNDS = 21
@@ -161,13 +160,13 @@ Scrapes = dict[str, Callable[[str], float]]
 @contextlib.contextmanager
 def scraping(families: tuple[Family, ...], registry: Any) -> Iterator[Scrapes]:
     """Both servers, and the seconds of a GET from each."""
-    page = MetricsPage(families, RESOURCE)
+    pages, snapshot = Pages(RESOURCE), Snapshot(0, {}, families)
+    pages.show(snapshot)
     theirs, thread = prometheus_client.start_http_server(0, "127.0.0.1", registry)
-    with serving(lambda request: answer(request, page, HOSTS)) as port:
+    with serving(lambda request: answer(request, pages, HOSTS)) as port:
 
         def of_new_snapshot(encoding: str) -> float:
-            nonlocal page
-            page = MetricsPage(families, RESOURCE)
+            pages.show(snapshot)
             return get(port, encoding)[0]
 
         try:

@@ -1,12 +1,17 @@
-"""Opens a socket that listens at the address where metrics are wanted, or at the next free port."""
+"""Where this process is found: the socket that it listens at, and `file_sd` files, its own and those of other ranks."""
 
 from __future__ import annotations
 
 import errno
 import ipaddress
+import json
+import os
+import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
+from jaxobs.model.clock import monotonic
 from jaxobs.model.metrics_address import (
     HOST_VARIABLE,
     LAST_PORT,
@@ -15,8 +20,30 @@ from jaxobs.model.metrics_address import (
     Address,
     AddressError,
 )
+from jaxobs.model.scrape_targets import (
+    INSTANCE_LABEL,
+    MOST_BYTES,
+    RANK_LABEL,
+    RUN_LABEL,
+    SCHEME_LABEL,
+    ScrapeTarget,
+    read_targets,
+)
+from jaxobs.plugin.files import DRAFT_NAME, open_regular, write_whole
+from jaxobs.report.page import Rank
+from jaxobs_plugins.prometheus.file_work import FileWork
+from jaxobs_plugins.prometheus.render import label_name, label_value
 
 _BACKLOG = 128  # connections the kernel keeps while the server is busy rendering
+LOOK_SECONDS = 5.0
+"""Seconds between looks for other ranks, while somebody looks at the page."""
+MAX_FILES = 64
+"""Most files that are read in one look."""
+
+_META = "__meta_jaxobs_"
+RANK = "jax.process_index"
+INSTANCE = "service.instance.id"
+_KEPT = {RUN_LABEL: "jaxobs.run", RANK_LABEL: RANK}
 
 
 def listen(wanted: Address, may_move: bool) -> tuple[socket.socket, Address]:
@@ -72,3 +99,166 @@ def _explain(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EACCES:
         return f"{failed}: no permission; set {PORT_VARIABLE} to a port above 1023"
     return f"{failed}: {error.strerror}; set {HOST_VARIABLE} and {PORT_VARIABLE}"
+
+
+def target_group(target: str, resource: Mapping[str, str], scheme: str = "http") -> list[dict[str, object]]:
+    """The content of the file: one target (`host:port`) and its labels.
+
+    `jaxobs_run` and `jaxobs_rank` stay on every series, so that successive runs on one port, and ranks that moved to
+    another port, are not joined into one line; no metric but `target_info` has labels of these names. The whole
+    resource is there for relabelling: labels that begin with `__meta_` are dropped unless a rule uses them.
+    `__scheme__` tells Prometheus to use TLS, whatever its scrape job is configured for. `__param_instance` makes it
+    request this process alone: it notices a changed file some seconds late, and would otherwise take the next run on a
+    port for the last one.
+    """
+    kept = {label: resource.get(name, "") for label, name in _KEPT.items()}
+    labels = {label: label_value(value) for label, value in kept.items() if value}
+    labels |= {
+        _META + label_name(name).removeprefix("jaxobs_"): label_value(value)
+        for name, value in sorted(resource.items())
+    }
+    if instance := resource.get(INSTANCE):
+        labels[INSTANCE_LABEL] = instance
+    if scheme != "http":
+        labels[SCHEME_LABEL] = scheme
+    return [{"targets": [target], "labels": labels}]
+
+
+class TargetFile:
+    """The target file of this process, named by host and process, in a directory that others may share."""
+
+    def __init__(self, directory: Path, target: str, scheme: str = "http") -> None:
+        self._directory = directory
+        self._target = target
+        self._scheme = scheme
+        self._written = ""
+        self._host = _host_in_names(socket.gethostname())
+        self.path = directory / f"jaxobs-{self._host}-{os.getpid()}.json"
+
+    def publish(self, resource: Mapping[str, str]) -> None:
+        """Write the file where it is missing or out of date. Raises OSError.
+
+        It may be missing because a process in another container of the same host name, which cannot see this one, took
+        it for a dead process's and removed it.
+        """
+        text = json.dumps(target_group(self._target, resource, self._scheme), indent=2) + "\n"
+        if text == self._written and self.path.is_file() and not self.path.is_symlink():
+            return
+        self._directory.mkdir(exist_ok=True)  # without its parents: a mistyped path must not be created
+        write_whole(self.path, text.encode())  # its draft is not matched by Prometheus's `*.json`
+        self._written = text
+
+    def remove(self) -> None:
+        """Withdraw the target. Raises OSError where the file cannot be removed."""
+        self.path.unlink(missing_ok=True)
+
+    def remove_stale(self) -> list[Path]:
+        """Remove the files that killed processes of this host left behind, and return their paths. Raises OSError."""
+        name = _name_of_host(self._host)
+        stale = []
+        for path in self._directory.iterdir() if self._directory.is_dir() else ():
+            draft = DRAFT_NAME.fullmatch(path.name)
+            match = name.fullmatch(draft["name"] if draft else path.name)
+            if match and not _is_alive(int(match["process"])):
+                path.unlink(missing_ok=True)
+                stale.append(path)
+        return stale
+
+
+class Announcement:
+    """Keeps the target file up to date. Metrics are served even if it cannot be written."""
+
+    def __init__(self, file: TargetFile, log: Callable[[str], None]) -> None:
+        self._file = file
+        self._log = log
+        self._resource: Mapping[str, str] | None = None
+        self._withdrawn = self._cleared = False
+        self._work = FileWork(
+            self._bring_about,
+            file.path.parent,
+            lambda line: log(f"file_sd: {line}"),
+            "Prometheus is not told of this process",
+        )
+
+    def publish(self, resource: Mapping[str, str]) -> None:
+        """Have these attributes written to the file.
+
+        Does nothing until the launcher or JAX has named the rank: it is a label of every series, and adding it later
+        would split each series in two.
+        """
+        if RANK in resource:
+            self._resource = dict(resource)
+            self._work.soon()
+
+    def withdraw(self, timeout: float) -> None:
+        """Have the file removed as soon as its directory answers; wait `timeout` seconds for that."""
+        self._withdrawn = True
+        if self._resource is not None and not self._work.done(timeout):
+            self._log(f"file_sd: {self._file.path}: no answer; remove the file yourself")
+
+    def _bring_about(self) -> None:
+        """Write or remove the file. Raises OSError."""
+        if not self._cleared:
+            self._cleared = True
+            try:
+                self._file.remove_stale()
+            except OSError as error:
+                self._log(f"file_sd: {error}")
+        if self._resource is not None and not self._withdrawn:
+            self._file.publish(self._resource)
+        if self._withdrawn:  # perhaps only since the check above
+            self._file.remove()
+
+
+class Neighbours:
+    """The ranks of this job on this host that have files in a directory."""
+
+    def __init__(self, directory: Path, resource: Mapping[str, str]) -> None:
+        self._directory = directory
+        self._resource = resource
+        self._known: tuple[Rank, ...] = ()
+        self._looked = -LOOK_SECONDS
+        self._work = FileWork(self._look, directory, lambda _: None, "")
+
+    def ranks(self) -> tuple[Rank, ...]:
+        """The ranks found last. Starts another look every few seconds, whose result a later call returns."""
+        if monotonic() - self._looked >= LOOK_SECONDS:
+            self._looked = monotonic()
+            self._work.soon()
+        return self._known
+
+    def _look(self) -> None:
+        name = _name_of_host(_host_in_names(socket.gethostname()))
+        paths = sorted(path for path in self._directory.iterdir() if name.fullmatch(path.name))
+        found: list[ScrapeTarget] = []
+        for path in paths[:MAX_FILES]:
+            try:
+                with open_regular(path) as file:
+                    found += read_targets(file.read(MOST_BYTES))
+            except (OSError, ValueError):  # the file was removed meanwhile, or is not one of ours
+                continue
+        run, own = self._resource.get("jaxobs.run", ""), self._resource.get(INSTANCE, "")
+        self._known = tuple(
+            Rank(f"rank {target.rank}", None if target.instance == own else target.address)
+            for target in sorted(found)
+            if target.run == run
+        )
+
+
+def _name_of_host(host: str) -> re.Pattern[str]:
+    """The names of the target files of a host's processes."""
+    return re.compile(rf"jaxobs-{re.escape(host)}-(?P<process>\d{{1,10}})\.json")
+
+
+def _host_in_names(host: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.-]", "_", host)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass  # another user's
+    return True

@@ -7,25 +7,24 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxobs.model.clock import monotonic
 from jaxobs.model.metrics_address import PORT_VARIABLE, AddressError, job_has_port, wanted_address
 from jaxobs.plugin.base import Delivery, Exporter
 from jaxobs.plugin.files import why_not_writable
 from jaxobs.plugin.protocol import Agent, Batch, Remark
-from jaxobs_plugins.prometheus.address import is_open_to_network, listen
-from jaxobs_plugins.prometheus.credentials import Credentials, CredentialsError
-from jaxobs_plugins.prometheus.discovery import Announcement, Neighbours, TargetFile
+from jaxobs_plugins.prometheus.access import AllowedHosts, Credentials, CredentialsError, LocalNames, refusal
+from jaxobs_plugins.prometheus.address import (
+    Announcement,
+    Neighbours,
+    TargetFile,
+    is_open_to_network,
+    listen,
+)
 from jaxobs_plugins.prometheus.file_work import FileWork
-from jaxobs_plugins.prometheus.pages.live import Live
-from jaxobs_plugins.prometheus.pages.metrics import MetricsPage
-from jaxobs_plugins.prometheus.routes import METRICS_PATH, answer
-from jaxobs_plugins.prometheus.server.hosts import AllowedHosts, LocalNames, refusal
-from jaxobs_plugins.prometheus.server.server import HttpServer
-
-if TYPE_CHECKING:
-    from jaxobs_plugins.prometheus.server.messages import Request, Response
+from jaxobs_plugins.prometheus.pages import METRICS_PATH, Pages, answer
+from jaxobs_plugins.prometheus.server import HttpServer, Request, Response
 
 CHECK_SECONDS = 5.0
 """Seconds that `jaxobs check` waits for the files of the settings: half the time after which a plugin counts as stuck."""
@@ -45,8 +44,7 @@ class PrometheusExporter(Exporter):
         self._agent: Agent | None = None
         self._server: HttpServer | None = None
         self._announcement: Announcement | None = None
-        self._page = MetricsPage()
-        self._live = Live()
+        self._pages = Pages()
         self._credentials: Credentials | None = None
         self._reading: FileWork | None = None
         self._hosts: AllowedHosts | None = None
@@ -75,8 +73,9 @@ class PrometheusExporter(Exporter):
             return
         self._credentials = Credentials(agent.settings, agent.log)
         self._credentials.read()
-        self._page = self._make_page(agent, ())
-        self._live = self._make_live(agent)
+        directory = agent.settings.get("file_sd_directory")
+        ranks = Neighbours(Path(directory), agent.resource).ranks if directory is not None else tuple
+        self._pages = Pages(agent.resource, ranks)
         self._agent = agent  # set before the server starts, for requests that come at once
         try:
             self._server = self._serve(agent, self._credentials)
@@ -95,8 +94,7 @@ class PrometheusExporter(Exporter):
         """Show this snapshot from now on."""
         if self._agent is None:
             return
-        self._page = self._make_page(self._agent, batch.snapshot.families)
-        self._live.show(batch.snapshot)
+        self._pages.show(batch.snapshot, self._agent.resource)
         if self._reading is not None:
             self._reading.soon()
         if self._announcement is not None:
@@ -162,7 +160,7 @@ class PrometheusExporter(Exporter):
         assert self._credentials is not None
         assert self._hosts is not None
         token, ask = self._credentials.token, self._ask_for_profile
-        response = answer(request, self._page, self._hosts, token, ask, self._live)
+        response = answer(request, self._pages, self._hosts, token, ask)
         agent = self._agent
         if response.status == HTTPStatus.MISDIRECTED_REQUEST and agent and not self._said_misdirected:
             # Logged once: scrapers do not show the answer, and strangers may keep asking.
@@ -183,14 +181,6 @@ class PrometheusExporter(Exporter):
         agent.profile(seconds, keep)
         self._window_until = monotonic() + seconds
         return None
-
-    def _make_page(self, agent: Agent, families: tuple[Any, ...]) -> MetricsPage:
-        return MetricsPage(families, dict(agent.resource))
-
-    def _make_live(self, agent: Agent) -> Live:
-        directory = agent.settings.get("file_sd_directory")
-        ranks = Neighbours(Path(directory), agent.resource).ranks if directory is not None else tuple
-        return Live(ranks)
 
 
 def _credentials_remarks(settings: Mapping[str, Any]) -> Iterator[Remark]:

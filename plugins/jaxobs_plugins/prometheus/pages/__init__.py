@@ -1,1 +1,0 @@
-"""Renders a snapshot: its metrics in the formats of Prometheus, the live page, and JSON."""

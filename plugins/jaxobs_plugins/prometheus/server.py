@@ -1,0 +1,379 @@
+"""An HTTP/1.1 server on one thread that bounds what its clients can cost.
+
+All connections share one event loop, so an idle or slow client costs a socket and no thread. Their number is capped:
+the connection that has waited longest without a request is closed for a new one, and where all of them are in the
+middle of a response, the new one gets 503. Each wait for a client has a deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import re
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from http import HTTPStatus
+from ssl import SSLContext
+from urllib.parse import urlsplit
+
+MAX_HEAD_BYTES = 16_384
+"""Longest head of a request. Scrapers send a few hundred bytes; common web servers allow 8 KiB a line."""
+MAX_HEADERS = 100
+"""Most lines of headers: as many as Apache and Python's own server allow."""
+
+_END_OF_HEAD = b"\r\n\r\n"
+_PIECE_BYTES = 65_536  # of a response, between two looks at the client's pace
+_RETRY_SECONDS = 0.2  # between attempts to accept while the process has no file descriptor left
+_NOTHING_LEFT = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105  # RFC 9110, section 5.6.2: no secret
+_REQUEST_LINE = re.compile(rf"({_TOKEN}) ([\x21-\x7e]+) HTTP/(1\.\d)")
+_NAME = re.compile(_TOKEN)
+_LENGTH = re.compile(r"[0-9]{1,18}")
+# RFC 9110, section 5.5: no value has one. Of lone CR and LF a proxy in front might see other lines than we do.
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+class BadRequestError(ValueError):
+    """The bytes received are no request that is served; the message is for the client."""
+
+    def __init__(self, message: str, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request. `path` is without `query`, header names are in lower case, `host` is the name and port it used."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    host: str = ""
+    query: str = ""
+    version: str = "1.1"
+
+    @property
+    def has_body(self) -> bool:
+        """Whether a body was announced; it is never read."""
+        return "transfer-encoding" in self.headers or int(self.headers.get("content-length", "0")) > 0
+
+    @property
+    def may_be_followed(self) -> bool:
+        """Whether another request may follow on its connection; what comes after a body that is not read may not."""
+        closes = "close" in re.split(r"[\s,]+", self.headers.get("connection", "").lower())
+        return self.version != "1.0" and not closes and not self.has_body
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A response. The answer to a HEAD request has the length of `body` but not the body itself."""
+
+    status: HTTPStatus
+    body: bytes
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def head(self, *, closes: bool) -> bytes:
+        """The status line and the headers; `closes` says that the connection ends with this response."""
+        headers = {"Date": formatdate(usegmt=True), **self.headers, "Content-Length": str(len(self.body))}
+        headers |= {"Connection": "close"} if closes else {}
+        lines = [f"HTTP/1.1 {self.status.value} {self.status.phrase}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        return "\r\n".join(lines).encode("latin-1") + _END_OF_HEAD
+
+
+def plain(status: HTTPStatus, text: str, headers: dict[str, str] | None = None) -> Response:
+    """A response of one line of text."""
+    return Response(
+        status, text.encode() + b"\n", {"Content-Type": "text/plain; charset=utf-8", **(headers or {})}
+    )
+
+
+def read_request(head: bytes) -> Request:
+    """The request of a head that ends in an empty line. Raises BadRequestError, also where two could read it differently.
+
+    It takes time linear in the length of the head.
+    """
+    first, *lines = head.removesuffix(_END_OF_HEAD).decode("latin-1").split("\r\n")
+    if len(lines) > MAX_HEADERS:
+        raise BadRequestError(f"more than {MAX_HEADERS} headers", HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+    match = _REQUEST_LINE.fullmatch(first)
+    if match is None:
+        raise BadRequestError("the first line is no request of HTTP/1.0 or HTTP/1.1 that ends in CR LF")
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not _NAME.fullmatch(name):
+            raise BadRequestError("a line of the head is no header, or continues the one before it")
+        if _CONTROL_CHARACTER.search(value):
+            raise BadRequestError("a control character in the head, or a line that does not end in CR LF")
+        name, value = name.lower(), value.strip(" \t")
+        if name == "host" and name in headers:
+            raise BadRequestError("two Host headers")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    method, target, version = match.groups()
+    if version != "1.0" and "host" not in headers:
+        raise BadRequestError("no Host header")
+    _check_length(headers)
+    authority, path, query = _target_parts(target)
+    # An authority in the target takes precedence over the Host header (RFC 9112, section 3.2.2).
+    return Request(method, path, headers, authority or headers.get("host", ""), query, version)
+
+
+def _check_length(headers: dict[str, str]) -> None:
+    length, coding = headers.get("content-length"), headers.get("transfer-encoding")
+    if length is not None and coding is not None:
+        # Whoever goes by the other of the two sees other requests in the bytes that follow (RFC 9112, section 6.1).
+        raise BadRequestError("both Content-Length and Transfer-Encoding")
+    if length is not None and not _LENGTH.fullmatch(length):
+        raise BadRequestError("Content-Length is no number of bytes")
+    if coding is not None and coding.lower() != "chunked":
+        raise BadRequestError("a Transfer-Encoding other than chunked", HTTPStatus.NOT_IMPLEMENTED)
+
+
+def _target_parts(target: str) -> tuple[str, str, str]:
+    """The authority, path and query of a request target. Raises BadRequestError.
+
+    A path that begins with two slashes has no authority: `urlsplit` would find one there, and a web page whose name is
+    refused could ask for `//localhost/metrics`.
+    """
+    if not target.lower().startswith(("http://", "https://")):
+        path, _, query = target.partition("?")
+        return "", path, query
+    try:
+        parts = urlsplit(target)
+    except ValueError as error:
+        raise BadRequestError(f"not a request target: {target[:80]!r}") from error
+    if not parts.netloc:
+        raise BadRequestError(f"no host in the request target {target[:80]!r}")
+    return parts.netloc, parts.path, parts.query
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits on the number of clients, and on the seconds that each may take."""
+
+    connections: int = 64
+    """Most clients that are served; as many again may be being refused. A handful of servers scrape a process."""
+    handshake_seconds: float = 5.0
+    """For TLS: two round trips, and a signature of about a millisecond."""
+    first_request_seconds: float = 5.0
+    """For the first request, which clients have ready when they connect."""
+    next_request_seconds: float = 75.0
+    """For each further request: Prometheus scrapes every minute by default, and keeps its connection meanwhile."""
+    response_seconds: float = 10.0
+    """For sending a response: Prometheus's default scrape timeout, after which nobody waits for the rest."""
+    goodbye_seconds: float = 1.0
+    """For the client to take the last bytes and close: closing earlier could lose them."""
+
+
+class HttpServer:
+    """Serves `answer` at `listener` (which listens already) from `start()` to `stop()`, on one daemon thread.
+
+    `answer` is called on that thread and must not wait; where it raises, the client gets 500 and `log` a line. With
+    `tls`, TLS is all that is spoken.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        answer: Callable[[Request], Response],
+        log: Callable[[str], None],
+        limits: Limits | None = None,
+        tls: SSLContext | None = None,
+    ) -> None:
+        self._listener = listener
+        self._answer = answer
+        self._log = log
+        self._limits = limits or Limits()
+        self.tls = tls
+        """The TLS context for clients that connect from now on; may be replaced at any time."""
+        self._served: set[asyncio.Task[None]] = set()
+        self._refused: set[asyncio.Task[None]] = set()
+        self._waiting: dict[asyncio.Task[None], None] = {}  # tasks without a request, longest first
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopped = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="jaxobs-prometheus", daemon=True)
+
+    def start(self) -> None:
+        self._listener.setblocking(False)
+        self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(lambda _, context: self._log(f"prometheus: {context['message']}"))
+        self._thread.start()
+
+    def stop_listening(self) -> None:
+        """Refuse new clients from now on, even while a page is rendered; who is connected is served to the end."""
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+
+    def stop(self, timeout: float) -> None:
+        """Close the port at once, then the connections; waits for that `timeout` seconds at most."""
+        self.stop_listening()
+        if self._loop is None:
+            self._listener.close()
+            return
+        with suppress(RuntimeError):  # stopped before
+            self._loop.call_soon_threadsafe(self._stopped.set)
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        assert self._loop is not None
+        self._loop.run_until_complete(self._accept())
+        self._listener.close()
+        self._loop.run_until_complete(_end_other_tasks())
+        self._loop.close()
+
+    async def _accept(self) -> None:
+        """Accept clients until it is stopped, one for each turn of the loop: earlier ones are served in between."""
+        loop = asyncio.get_running_loop()
+        while not self._stopped.is_set():
+            await asyncio.sleep(0)
+            try:
+                client, _ = await loop.sock_accept(self._listener)
+            except ConnectionError:  # gone before it was accepted
+                continue
+            except OSError as error:
+                if error.errno not in _NOTHING_LEFT:  # the port has closed
+                    await self._stopped.wait()
+                self._give_up_longest_waiting()
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
+            self._admit(client)
+
+    def _admit(self, client: socket.socket) -> None:
+        if len(self._served) < self._limits.connections or self._give_up_longest_waiting():
+            among, work = self._served, self._serve(client)
+        elif len(self._refused) < self._limits.connections:
+            among, work = self._refused, self._refuse(client)
+        else:
+            client.close()
+            return
+
+        def ended(task: asyncio.Task[None]) -> None:
+            among.discard(task)
+            self._waiting.pop(task, None)
+            client.close()  # here, because a task may be cancelled before it begins
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self._log(f"prometheus: a connection failed: {type(error).__name__}: {error}")
+
+        task = asyncio.get_running_loop().create_task(work)
+        among.add(task)
+        if among is self._served:
+            self._waiting[task] = None
+        task.add_done_callback(ended)
+
+    def _give_up_longest_waiting(self) -> bool:
+        """Close the connection that has waited longest without a request. Returns whether there was one."""
+        task = next(iter(self._waiting), None)
+        if task is None:
+            return False
+        del self._waiting[task]
+        self._served.discard(task)
+        task.cancel()
+        return True
+
+    async def _serve(self, client: socket.socket) -> None:
+        seconds = self._limits.first_request_seconds
+        with suppress(OSError):  # gone, or too slow: TimeoutError is an OSError
+            async with self._connected(client) as (reader, writer):
+                while (received := await _receive(reader, seconds)) is not None:
+                    self._set_waiting(False)
+                    await self._respond(received, writer)
+                    self._set_waiting(True)
+                    if isinstance(received, Response) or not received.may_be_followed:
+                        await self._say_goodbye(reader, writer)
+                        return
+                    seconds = self._limits.next_request_seconds
+                    # One client that sends many requests at once does not keep others waiting.
+                    await asyncio.sleep(0)
+
+    async def _refuse(self, client: socket.socket) -> None:
+        """Answer that there are too many clients, without reading the request."""
+        text, headers = "too many connections; try again later", {"Retry-After": "1"}
+        with suppress(OSError):
+            async with self._connected(client) as (reader, writer):
+                await self._respond(plain(HTTPStatus.SERVICE_UNAVAILABLE, text, headers), writer)
+                await self._say_goodbye(reader, writer)
+
+    @asynccontextmanager
+    async def _connected(
+        self, client: socket.socket
+    ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        """The client's streams, after TLS's handshake if there is one."""
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(MAX_HEAD_BYTES, loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+        async with asyncio.timeout(self._limits.handshake_seconds):
+            transport, _ = await loop.connect_accepted_socket(lambda: protocol, client, ssl=self.tls)
+        transport.set_write_buffer_limits(
+            1
+        )  # so that `drain` waits until all is sent; at 0 TLS would never go on
+        try:
+            yield reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+        finally:
+            transport.abort()
+
+    async def _respond(self, received: Request | Response, writer: asyncio.StreamWriter) -> None:
+        """Send the answer to a request, or the response that refuses what was no request."""
+        if isinstance(received, Response):
+            head, body = received.head(closes=True), received.body
+        else:
+            response = self._answered(received)
+            head = response.head(closes=not received.may_be_followed)
+            body = b"" if received.method == "HEAD" else response.body
+        async with asyncio.timeout(self._limits.response_seconds):
+            writer.write(head)
+            for begin in range(0, len(body), _PIECE_BYTES):
+                writer.write(memoryview(body)[begin : begin + _PIECE_BYTES])
+                await writer.drain()
+            await writer.drain()
+
+    def _answered(self, request: Request) -> Response:
+        try:
+            return self._answer(request)
+        except Exception as error:  # noqa: BLE001  the guard: a defect in rendering must not end the server
+            self._log(f"prometheus: a scrape failed: {type(error).__name__}: {error}")
+            return plain(HTTPStatus.INTERNAL_SERVER_ERROR, "the metrics could not be rendered")
+
+    async def _say_goodbye(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Wait a little until the client has closed, because an unread byte would turn our close into a reset."""
+        async with asyncio.timeout(self._limits.goodbye_seconds):
+            if writer.can_write_eof():
+                writer.write_eof()
+                while await reader.read(_PIECE_BYTES):
+                    pass
+            else:  # TLS, whose transport says goodbye and reads what still comes
+                writer.close()
+                await writer.wait_closed()
+
+    def _set_waiting(self, waiting: bool) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._waiting.pop(task, None)
+        if waiting:
+            self._waiting[task] = None
+
+
+async def _receive(reader: asyncio.StreamReader, seconds: float) -> Request | Response | None:
+    """The next request, the response that refuses what is no request, or None if the client has closed."""
+    async with asyncio.timeout(seconds):
+        try:
+            return read_request(await reader.readuntil(_END_OF_HEAD))
+        except asyncio.IncompleteReadError:
+            return None
+        except asyncio.LimitOverrunError:
+            text = f"the head is longer than {MAX_HEAD_BYTES} bytes"
+            return plain(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text)
+        except BadRequestError as error:
+            return plain(error.status, str(error))
+
+
+async def _end_other_tasks() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
