@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from jaxobs.vocabulary.wall_time import COMPONENTS
+from jaxobs.vocabulary.words import COMPONENTS
 
 FLOPS, BANDWIDTH = 250e9, 18e9
 

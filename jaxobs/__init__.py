@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from jaxobs.measure.on_demand import cost, roofline
     from jaxobs.model.cost import Cost
     from jaxobs.model.profile import ProfileResult
-    from jaxobs.model.snapshot import Snapshot
     from jaxobs.observer import Observer
-    from jaxobs.roofline_model.measured_run import Roofline
+    from jaxobs.report.roofline import Roofline
+    from jaxobs.report.snapshot import Snapshot
 
 __all__ = [
     "Cost",
@@ -33,8 +33,8 @@ _HOMES = {
     "Cost": "jaxobs.model.cost",
     "Observer": "jaxobs.observer",
     "ProfileResult": "jaxobs.model.profile",
-    "Roofline": "jaxobs.roofline_model.measured_run",
-    "Snapshot": "jaxobs.model.snapshot",
+    "Roofline": "jaxobs.report.roofline",
+    "Snapshot": "jaxobs.report.snapshot",
     "cost": "jaxobs.measure.on_demand",
     "roofline": "jaxobs.measure.on_demand",
 }

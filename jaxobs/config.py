@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxobs.hardware.element_type_names import checked_element_type
-from jaxobs.model.metrics_address import LAST_PORT
+from jaxobs.model.addresses import LAST_PORT
 from jaxobs.model.profile import LARGEST_TRACE
 from jaxobs.plugin.settings import SettingsError, declared, meant, read, setting
 

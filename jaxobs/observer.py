@@ -15,10 +15,9 @@ from typing import Any, ParamSpec, Self, TypeVar, cast
 
 from jaxobs.config import Settings, plain_settings
 from jaxobs.identity.process import process_age_seconds, read_identity
+from jaxobs.model.addresses import loaded_prometheus
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, monotonic, now
-from jaxobs.model.metrics_address import loaded_prometheus
 from jaxobs.model.profile import ProfileResult, checked_seconds
-from jaxobs.model.snapshot import Snapshot, absent_snapshot
 from jaxobs.plugin.files import why_not_writable
 from jaxobs.plugin.span_context import application_instance
 from jaxobs.plugin.threads import join_all
@@ -35,6 +34,7 @@ from jaxobs.probe.transport.agent_messages import AgentMessages
 from jaxobs.probe.transport.agent_process import start_agent_process
 from jaxobs.probe.transport.sender import Agents
 from jaxobs.probe.watch.watchable import is_watchable, must_be_callable
+from jaxobs.report.snapshot import Snapshot, absent_snapshot
 
 Item = TypeVar("Item")
 Parameters = ParamSpec("Parameters")

@@ -21,7 +21,7 @@ Patch = dict[str, list[tuple[str, str]]]
 """By file, what is replaced and by what; a file that is replaced from "" is new."""
 
 LABEL: Patch = {
-    "jaxobs/vocabulary/wall_time.py": [
+    "jaxobs/vocabulary/words.py": [
         (
             '    Component(\n        "unmodelled",',
             (

@@ -12,7 +12,7 @@ from written_file import cell, write_or_compare
 
 from jaxobs.derive.advice import CONDITIONS, LEAST_SAVED, MOST
 from jaxobs.derive.advice.of_compiles import REMEDIES
-from jaxobs.report.units import rough_percent
+from jaxobs.vocabulary.units import rough_percent
 
 PAGE = Path(__file__).parents[1] / "reference" / "advice.md"
 INTRODUCTION = f"""\

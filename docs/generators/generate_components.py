@@ -10,10 +10,10 @@ from pathlib import Path
 
 from written_file import write_or_compare
 
-from jaxobs.vocabulary.wall_time import EVERY_COMPONENT
+from jaxobs.vocabulary.words import EVERY_COMPONENT
 
 PAGE = Path(__file__).parents[1] / "questions" / "slow.md"
-BEGIN = "<!-- written by `make docs` from jaxobs/vocabulary/wall_time.py -->\n"
+BEGIN = "<!-- written by `make docs` from jaxobs/vocabulary/words.py -->\n"
 END = "<!-- end -->\n"
 
 

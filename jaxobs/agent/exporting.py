@@ -8,9 +8,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from jaxobs.model.clock import monotonic
-from jaxobs.model.events import Event
-from jaxobs.model.snapshot import Snapshot
-from jaxobs.model.spans import Span
+from jaxobs.model.events import Event, Span
+from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.base import Delivery, Exporter
 from jaxobs.plugin.guard import Guard
 from jaxobs.plugin.protocol import Agent, Batch
@@ -34,7 +33,7 @@ class Exporting:
         self.guard = guard
         self._dropped = 0
         self._export_failed = False
-        self._snapshot: Snapshot | None = None
+        self._snapshot: SnapshotData | None = None
         self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self._spans: deque[Span] = deque(maxlen=SPANS_KEPT)
         self._news = threading.Condition()
@@ -66,7 +65,7 @@ class Exporting:
                 return delivery
         return Delivery()
 
-    def offer(self, snapshot: Snapshot, events: Sequence[Event], spans: Sequence[Span]) -> None:
+    def offer(self, snapshot: SnapshotData, events: Sequence[Event], spans: Sequence[Span]) -> None:
         """Take news without waiting: the snapshot replaces an older one; of events and spans the oldest are lost."""
         if self._idle:
             self.guard.call(lambda: None)  # counts as a success: there is nothing for it to do

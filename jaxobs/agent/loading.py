@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 
 from jaxobs.agent.collecting import Collecting
 from jaxobs.agent.exporting import Exporting
-from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.events import Measured
-from jaxobs.model.metrics import Catalogue
+from jaxobs.model.metrics import Catalogue, DeviceReading
 from jaxobs.plugin.base import Collector
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, Found, discover
 from jaxobs.plugin.guard import Guard

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from jaxobs.flow import wire
 from jaxobs.model.clock import monotonic
-from jaxobs.model.snapshot import Snapshot
+from jaxobs.model.snapshot import SnapshotData
 from jaxobs.report.values import flat_values
 
 SECONDS: Final = 2.0
@@ -26,7 +26,7 @@ class PushedValues:
         """Send values from now on, because the job has asked for them."""
         self._next = monotonic()
 
-    def offer(self, snapshot: Snapshot) -> None:
+    def offer(self, snapshot: SnapshotData) -> None:
         """Send the values of a new snapshot, unless some were sent less than SECONDS ago."""
         if self._next is not None and monotonic() >= self._next:
             self._next = monotonic() + SECONDS

@@ -38,7 +38,7 @@ from jaxobs.model.events import (
     steps_of_rows,
 )
 from jaxobs.model.metrics import Catalogue
-from jaxobs.model.snapshot import Snapshot
+from jaxobs.model.snapshot import SnapshotData
 
 SETTLE_SECONDS = 2.0
 """Most seconds to wait for modules that are being decoded, so that a requested snapshot has their costs. At most a
@@ -245,7 +245,7 @@ class Service:
         except (ValueError, OSError) as error:
             self.log(f"peaks are unknown: {error}")
 
-    def _new_snapshot(self) -> Snapshot:
+    def _new_snapshot(self) -> SnapshotData:
         """Make a new snapshot and offer it to every exporter."""
         self._cycle.begun()
         self._fold_arrivals()

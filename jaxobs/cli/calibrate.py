@@ -20,7 +20,7 @@ from jaxobs.hardware.peak_sources import peaks_for
 from jaxobs.hardware.peaks import Peak, peak_key
 from jaxobs.plugin.files import why_not_writable
 from jaxobs.report.text_table import TextTable, to_text
-from jaxobs.report.units import ABSENT, amount, byte_size, duration, rough_percent
+from jaxobs.vocabulary.units import ABSENT, amount, byte_size, duration, rough_percent
 
 SUMMARY = "measure this machine's peaks: matrix products, bandwidth by working set, vector rates"
 

@@ -13,7 +13,7 @@ from typing import Any
 from jaxobs.cli import installed_version
 from jaxobs.cli.console.parser import Parser
 from jaxobs.report.text_table import TextTable, to_text
-from jaxobs.report.units import ABSENT
+from jaxobs.vocabulary.units import ABSENT
 
 SUMMARY = "show settings, devices, peaks, plugins and addresses, and what needs attention"
 

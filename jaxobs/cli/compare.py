@@ -45,7 +45,7 @@ def run(arguments: list[str]) -> int:
 def _judged(comparison: Comparison, allowed: float, loop: str | None) -> int:
     """The exit status. Raises UsageError where the records do not suffice to judge."""
     from jaxobs.report.comparison.noise import factor
-    from jaxobs.report.units import percent
+    from jaxobs.vocabulary.units import percent
 
     judged = [time for time in comparison.step_times if loop in {None, time.loop}]
     if not judged:

@@ -21,9 +21,9 @@ from jaxobs.hardware.peaks import Peaks
 from jaxobs.model import events
 from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.cost import ModuleCost
-from jaxobs.model.snapshot import Snapshot
+from jaxobs.model.snapshot import SnapshotData
 from jaxobs.roofline_model.traced import Profiled
-from jaxobs.vocabulary.wall_time import CHECKPOINT
+from jaxobs.vocabulary.words import CHECKPOINT
 
 DISTURBED = 0.15
 """Largest share of a sampled run on a CPU in which a compile may run beside it: run times are good to 15 % anyway."""
@@ -137,14 +137,14 @@ class Fold(Rooms):
         attributes = run_attributes(self.resource, self.loops.steps, goodput, by_itself=by_itself)
         self.spans.run_ended(self.began, now, attributes)
 
-    def snapshot(self, now: int) -> Snapshot:
+    def snapshot(self, now: int) -> SnapshotData:
         self._follow(self.loops.inferred.settle(now))
         self.spans.settle(now)
         view = snapshot_view(self, now)
         advice = advise(view)
         show(advice, self.series)
         document, outline = partial(self.writer.document, view, advice), partial(self.writer.outline, view)
-        return Snapshot(now, document, self.series.families(), outline)
+        return SnapshotData(now, document, self.series.families(), outline)
 
     @cached_property
     def _handlers(self) -> dict[type, Callable[[Any], None]]:

@@ -23,7 +23,7 @@ from jaxobs.model.events import (
     SpanContext,
     StepRows,
 )
-from jaxobs.vocabulary.labels import cut_name
+from jaxobs.vocabulary.text import cut_name
 
 _HEADER = struct.Struct(">cI")
 _NUMBERS: dict[type, int] = {event_type: number for number, event_type in enumerate(EVENT_TYPES)}

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from jaxobs.hardware.calibration import Calibration, CalibrationError
 from jaxobs.hardware.chips import normalised
-from jaxobs.report.document import read_json
+from jaxobs.vocabulary.text import read_json
 
 _LARGEST_FILE = 4 * 2**20  # bytes; a calibration takes about 10 kB
 

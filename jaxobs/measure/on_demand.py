@@ -23,9 +23,8 @@ from jaxobs.model.cost import Cost, ModuleCost
 from jaxobs.plugin.custom_calls import load_rules
 from jaxobs.probe.log import warn
 from jaxobs.probe.watch.watched import Watched, state_of
-from jaxobs.roofline_model.bounds import bound_time, total_bound
-from jaxobs.roofline_model.measured_run import Roofline, measured_run
-from jaxobs.roofline_model.utilization import Utilization, model_flops_utilization
+from jaxobs.report.roofline import Roofline, measured_run
+from jaxobs.roofline_model.bounds import Utilization, bound_time, model_flops_utilization, total_bound
 
 WARM_UP = 3
 LEAST_BATCH_SECONDS = 0.005

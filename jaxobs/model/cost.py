@@ -8,11 +8,12 @@ evaluation. Integer, compare, select and convert work is no FLOP.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from html import escape
 from typing import Any, Final
 
-from jaxobs.report.units import amount, byte_size
+from jaxobs.vocabulary.units import amount, byte_size
 
 COLLECTIVES: Final = frozenset((
     "all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute", "ragged-all-to-all", "recv",
@@ -108,11 +109,30 @@ class Cost:
         reasons = [*self.inexact_reasons, *(f"{name} is unmodelled" for name in self.unmodelled)]
         return least + ", ".join(parts) + self._most() + (f"; {'; '.join(reasons)}" if reasons else "")
 
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """The amounts in words: the kind of work, and how much of it."""
+        by_type = {
+            "matrix": self.matrix_flops_by_type,
+            "vector": self.vector_flops_by_type,
+            "rematerialised matrix": self.rematerialized_flops_by_type,
+        }
+        for kind, values in by_type.items():
+            yield from (
+                (f"{kind}, {dtype}", amount(flops, "FLOP")) for dtype, flops in values.items() if flops
+            )
+        if self.transcendentals:
+            yield "transcendentals", amount(self.transcendentals)
+        yield "device memory", byte_size(self.bytes)
+        sent = self.collective_bytes.items()
+        yield from ((f"sent by {kind}", byte_size(size)) for kind, size in sent if size)
+        if self.intensity is not None:
+            yield "intensity", amount(self.intensity, "FLOP/byte")
+
     def _repr_html_(self) -> str:
         """A table, where a notebook shows the object."""
-        from jaxobs.report.notebook import cost_html
-
-        return cost_html(self.to_dict(), str(self))
+        cells = (f"<tr><th>{escape(work)}</th><td>{escape(much)}</td></tr>" for work, much in self.rows())
+        head = "<thead><tr><th>work</th><th>a run</th></tr></thead>"
+        return f"<p>{escape(str(self))}</p><table>{head}<tbody>{''.join(cells)}</tbody></table>"
 
     def _most(self) -> str:
         """In words, how far the upper bound lies above these figures."""

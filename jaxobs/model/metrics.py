@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -167,3 +167,32 @@ class Catalogue:
 
     def __len__(self) -> int:
         return len(self._metrics)
+
+
+Quantity = Literal[
+    "utilization", "clock", "clock_limit", "memory_clock", "memory_clock_limit", "throttled", "slowdown"
+]
+"""Ratios are from 0 to 1, clocks in hertz. `clock` is that of the units that compute, `clock_limit` the device's
+highest. `throttled` is 1 while the reason in its label `reason` holds the clocks down; `slowdown` is the share of the
+device's speed that is taken away, where only that is reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceReading:
+    """A quantity of a device and its metric, a gauge with the label `device`, which is JAX's local ordinal as text.
+
+    Only series whose labels have the values in `where` count; for `throttled`, only those with one of `reasons`,
+    because an idle device is not held down. Raises ValueError where the metric has no such labels.
+    """
+
+    quantity: Quantity
+    metric: Metric
+    where: tuple[tuple[str, str], ...] = ()
+    reasons: Collection[str] = ()
+
+    def __post_init__(self) -> None:
+        needed = {"device", *dict(self.where)} | ({"reason"} if self.quantity == "throttled" else set())
+        if missing := sorted(needed - set(self.metric.labels)):
+            raise ValueError(
+                f"{self.metric.name} tells no {self.quantity}: it lacks labels {', '.join(missing)}"
+            )

@@ -1,38 +1,49 @@
-"""The folded state of the training process at one moment."""
+"""The folded state of the training process at one moment, as plain data, and what several readers ask of it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final, Self
 
-from jaxobs.model.clock import now
 from jaxobs.model.figure import Figure
 from jaxobs.model.metrics import Family
-from jaxobs.report.summary import digest, render
-from jaxobs.report.text_table import PLAIN_WIDTH
+from jaxobs.vocabulary.activities import COMPILE, DEVICE, DISPATCH
+from jaxobs.vocabulary.units import rough_percent
+
+Document = Mapping[str, Any]
+"""A snapshot as plain data. A value that is not known is None and has a sibling `…_reason`."""
+
+DOCUMENT_KEYS: Final = (
+    "process", "loops", "functions", "executables", "operations", "scopes", "devices", "sources", "advice", "agent",
+)  # fmt: skip
+"""The keys of every snapshot's document."""
+
+MIN_SHARE: Final = 0.02
+"""Share below which a main thread line is not shown: with some hundred samples it is known to two to four points."""
+
+DEVICE_ACTIVITIES: Final = frozenset({DEVICE, DISPATCH, COMPILE})
+"""Activities in which the main thread waits for the device, dispatches to it, or compiles."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Snapshot:
-    """What was known at `time` (monotonic nanoseconds).
+class SnapshotData:
+    """What was known at `time` (monotonic nanoseconds): the document, and the metric families for exporters.
 
-    `document` is plain data with the keys `process`, `loops`, `functions`, `executables`, `operations`, `scopes`,
-    `devices`, `sources`, `advice` and `agent`; a value that is not known is None and has a sibling `…_reason`. `families`
-    are the metrics for exporters; a snapshot that came from another process has none. `print(snapshot)` shows a summary.
+    A snapshot that came from another process has no families.
     """
 
     time: int
-    written: Mapping[str, Any] | Callable[[], Mapping[str, Any]]
+    written: Document | Callable[[], Document]
     """The document, or a function that makes it, because most documents are never read."""
     families: tuple[Family, ...] = field(default=(), repr=False)
-    outlined: Callable[[], Mapping[str, Any]] | None = None
-    """A function that makes the outline alone; None where the document exists already."""
+    outlined: Callable[[], Document] | None = None
+    """A function that makes the outline alone; None if the document exists already."""
 
     @property
-    def document(self) -> Mapping[str, Any]:
-        """The snapshot as plain data; made when first requested, on the thread that requests it."""
+    def document(self) -> Document:
+        """The snapshot as plain data with DOCUMENT_KEYS; made when first requested, on the thread that requests it."""
         written = self.written  # read once: another thread may write it meanwhile
         if callable(written):
             written = written()
@@ -40,27 +51,20 @@ class Snapshot:
         return written
 
     @property
-    def outline(self) -> Mapping[str, Any]:
+    def outline(self) -> Document:
         """The parts of the document that are drawn over time: loops, memory, and the recompiles of each function."""
         return self.document if self.outlined is None else self.outlined()
+
+    def to_json(self, indent: int | None = None) -> str:
+        """The document as strict JSON (no NaN or infinity). Raises ValueError if one is in it: that is a defect."""
+        return json.dumps(self.document, indent=indent, allow_nan=False)
 
     def to_dict(self) -> dict[str, Any]:
         """A copy of the document that the caller may change."""
         copied: dict[str, Any] = json.loads(self.to_json())
         return copied
 
-    def to_json(self, indent: int | None = None) -> str:
-        """The document as strict JSON (no NaN or infinity). Raises ValueError if one is in it: that is a defect."""
-        return json.dumps(self.document, indent=indent, allow_nan=False)
-
-    def summary(self, width: int = PLAIN_WIDTH) -> str:
-        """Tables of the loops, the compiled functions and the largest executables, as plain text of `width` columns.
-
-        What is not known is shown as `–`, with the reason below the tables.
-        """
-        return render(self.document, width=width)
-
-    def served_no_more(self) -> Snapshot:
+    def served_no_more(self) -> Self:
         """This snapshot without the address of `/metrics`, for a job that is over."""
         process = self.document.get("process")
         if not process or not process.get("address"):
@@ -68,31 +72,81 @@ class Snapshot:
         over = Figure(None, f"the job is over; metrics were at {process['address']}").under("address")
         return replace(self, written={**self.document, "process": {**process, **over}})
 
-    def __str__(self) -> str:
-        return self.summary()
-
-    def __repr__(self) -> str:
-        return f"<Snapshot {digest(self.document)}; print() shows more, .to_dict() has everything>"
-
-    def _repr_html_(self) -> str:
-        """Pictures and tables, where a notebook shows the object."""
-        from jaxobs.report.notebook import snapshot_html
-
-        return snapshot_html(self.document)
-
     def __getitem__(self, key: str) -> Any:
         return self.document[key]
 
 
-DOCUMENT_KEYS = (
-    "process", "loops", "functions", "executables", "operations", "scopes", "devices", "sources", "advice", "agent",
-)  # fmt: skip
-"""The keys of every snapshot's document."""
-
-
-def absent_snapshot(reason: str) -> Snapshot:
-    """A snapshot in which everything is absent, for one reason."""
+def absent_document(reason: str) -> dict[str, Any]:
+    """A document in which everything is absent, for one reason."""
     document: dict[str, Any] = {}
     for key in DOCUMENT_KEYS:
         document |= Figure(None, reason).under(key)
-    return Snapshot(now(), document)
+    return document
+
+
+def longest_loops(document: Document) -> list[str]:
+    """The names of the loops in a document, the one with the most wall time first."""
+    loops = document.get("loops") or {}
+    return sorted(loops, key=lambda name: -float(loops[name].get("wall_seconds") or 0.0))
+
+
+def devices_with_memory(document: Document) -> list[Document]:
+    """The devices whose memory in use is known."""
+    return [
+        device
+        for device in document.get("devices") or ()
+        if (device.get("memory") or {}).get("in_use_bytes") is not None
+    ]
+
+
+def fullest(devices: list[Document]) -> Document:
+    """The device that has the most memory in use."""
+    return max(devices, key=lambda device: float(device["memory"]["in_use_bytes"]))
+
+
+def executable_size(executable: Document) -> tuple[float, float]:
+    """Sorting key by size: device seconds, else FLOPs."""
+    flops = (executable.get("cost") or {}).get("flops")
+    return float(executable.get("seconds") or 0.0), float(flops or 0.0)
+
+
+def compile_seconds(function: Document) -> float:
+    """Seconds in all phases of a function's compilations, or of a single one; an unknown phase adds nothing."""
+    return sum(seconds or 0.0 for seconds in (function.get("seconds") or {}).values())
+
+
+def all_compile_seconds(document: Document) -> float:
+    """Compile seconds of all functions, including those that the document does not list."""
+    found = sum(map(compile_seconds, (document.get("functions") or {}).values()))
+    return found + (document.get("functions_left_out_seconds") or 0.0)
+
+
+def main_thread_shares(document: Document) -> list[tuple[str, float]]:
+    """The lines that the main thread is at while it does not wait for the device or a compile, the largest share first.
+
+    `document` is that of a loop or of the process, with the rows `host_lines`. Shares are of all sampled time.
+    """
+    shares: dict[str, float] = {}
+    for row in _host_lines(document):
+        if row.get("activity") not in DEVICE_ACTIVITIES:
+            below = row.get("waits_in")
+            name = f"{row.get('line')} ({below})" if below else str(row.get("line"))
+            shares[name] = shares.get(name, 0.0) + float(row.get("share") or 0.0)
+    ranked = sorted(shares.items(), key=lambda pair: -pair[1])
+    return [(name, share) for name, share in ranked if share >= MIN_SHARE]
+
+
+def main_thread_lines(document: Document) -> list[str]:
+    """The main thread's lines with their shares in words, such as `train.py:88 collate 21 %`."""
+    return [f"{name} {rough_percent(share)}" for name, share in main_thread_shares(document)]
+
+
+def waiting_for_device(document: Document) -> float:
+    """Share of all sampled time in which the main thread waited for a device."""
+    rows = _host_lines(document)
+    return sum(float(row.get("share") or 0.0) for row in rows if row.get("activity") == DEVICE)
+
+
+def _host_lines(document: Document) -> list[Document]:
+    rows = document.get("host_lines")
+    return [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list | tuple) else []

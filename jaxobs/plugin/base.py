@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.events import Measured
-from jaxobs.model.metrics import Metric
+from jaxobs.model.metrics import DeviceReading, Metric
 from jaxobs.model.profile import ProfileResult
 from jaxobs.plugin.protocol import Agent, Batch, Job, Remark
 

@@ -7,7 +7,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from jaxobs.model.source_files import is_installed
-from jaxobs.vocabulary.labels import OUTSIDE_JIT
+from jaxobs.vocabulary.text import OUTSIDE_JIT
 
 NOT_THE_USERS = frozenset({"jax", "jaxlib", "jaxobs", "jaxobs_plugins", "flax", "equinox", "haiku", "chex"})
 """Packages whose frames are skipped: JAX, jaxobs, and libraries that wrap `jax.jit` and call it for the user."""

@@ -9,10 +9,9 @@ from types import ModuleType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from jaxobs.model.clock import ClockAnchor
-from jaxobs.model.events import Event, Measured, SpanEnded
+from jaxobs.model.events import Event, Measured, Span, SpanEnded
 from jaxobs.model.metrics import Catalogue
-from jaxobs.model.snapshot import Snapshot
-from jaxobs.model.spans import Span
+from jaxobs.model.snapshot import SnapshotData
 
 Hook = TypeVar("Hook", bound=Callable[..., None])
 
@@ -128,6 +127,6 @@ class Agent(Protocol):
 class Batch:
     """What is new since the exporter's last turn. `events` and `spans` have lost their oldest if it was too slow."""
 
-    snapshot: Snapshot
+    snapshot: SnapshotData
     events: tuple[Event, ...]
     spans: tuple[Span, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from operator import itemgetter
 from typing import Any, Final
@@ -18,8 +18,8 @@ from jaxobs.report.page.parts import pairs, parts_style, quiet, table, with_code
 from jaxobs.report.page.rooflines import nearness
 from jaxobs.report.page.steps import where_steps_go
 from jaxobs.report.page.view import View
-from jaxobs.report.units import amount, byte_size, duration, percent
-from jaxobs.vocabulary.wall_time import COMPONENTS
+from jaxobs.vocabulary.units import amount, duration, percent
+from jaxobs.vocabulary.words import COMPONENTS
 
 _SECTIONS: Final = (
     opening.sentence, opening.figures, opening.absent_figures, opening.advice, where_steps_go, nearness,
@@ -37,13 +37,13 @@ def snapshot_html(document: Mapping[str, Any]) -> str:
     return _shown(*(section(View(document)) for section in _SECTIONS), link)
 
 
-def cost_html(cost: Mapping[str, Any], summary: str) -> str:
-    """A cost (`Cost.to_dict()`) by kind of work and element type; `summary` is what its `str()` says."""
-    return _shown(tag("p", summary), *_amounts(cost))
+def roofline_html(
+    measured: Mapping[str, Any], roofs: Sequence[tuple[str, float, float]], work: Iterable[tuple[str, str]]
+) -> str:
+    """A measured run (`Roofline.to_dict()`) drawn under `roofs`: element type, FLOP/s and bytes/s of each.
 
-
-def roofline_html(measured: Mapping[str, Any], roofs: Sequence[tuple[str, float, float]]) -> str:
-    """A measured run (`Roofline.to_dict()`) drawn under `roofs`: element type, FLOP/s and bytes/s of each."""
+    `work` names each kind of its work, and says how much of it there is.
+    """
     cost, device = measured["cost"], str(measured["device"])
     intensity, rate = cost.get("intensity"), measured.get("achieved_flops_per_second")
     label = str(measured["bottleneck"])
@@ -52,13 +52,16 @@ def roofline_html(measured: Mapping[str, Any], roofs: Sequence[tuple[str, float,
         about = f"{amount(rate, 'FLOP/s')} at {amount(intensity, 'FLOP/byte')}\nlimited by {label}"
         attainable = measured.get("attainable_flops_per_second")
         points.append(Point("this run", "executable", intensity, rate, 0.3, label, about, attainable))
-    amounts, inexact = _amounts(cost)
     return _shown(
         pairs(_figures(measured), class_="figures"),
         roofline([Roof(device, *roof) for roof in roofs], points),
-        amounts,
+        table(
+            _AMOUNTS,
+            [{"work": kind, "amount": much} for kind, much in work],
+            caption="Work of one run on one device",
+        ),
         quiet(measured.get("reason"), measured.get("utilization_reason")),
-        inexact,
+        _why_inexact(cost),
     )
 
 
@@ -114,27 +117,6 @@ def _figures(measured: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield title, amount(rate, "FLOP/s")
     yield "limited by", str(measured["bottleneck"])
     yield "device", str(measured["device"])
-
-
-def _amounts(cost: Mapping[str, Any]) -> tuple[Element | None, Element | None]:
-    """The table of a cost, and why it is not exact."""
-    return table(_AMOUNTS, list(_work(cost)), caption="Work of one run on one device"), _why_inexact(cost)
-
-
-def _work(cost: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    titles = {"matrix": "matrix", "vector": "vector", "rematerialized": "rematerialised matrix"}
-    for key, title in titles.items():
-        for dtype, flops in (cost.get(f"{key}_flops_by_type") or {}).items():
-            if flops:
-                yield {"work": f"{title}, {dtype}", "amount": amount(flops, "FLOP")}
-    if cost.get("transcendentals"):
-        yield {"work": "transcendentals", "amount": amount(cost["transcendentals"])}
-    yield {"work": "device memory", "amount": byte_size(cost.get("bytes") or 0)}
-    for kind, sent in (cost.get("collective_bytes") or {}).items():
-        if sent:
-            yield {"work": f"sent by {kind}", "amount": byte_size(sent)}
-    if cost.get("intensity") is not None:
-        yield {"work": "intensity", "amount": amount(cost["intensity"], "FLOP/byte")}
 
 
 def _why_inexact(cost: Mapping[str, Any]) -> Element | None:

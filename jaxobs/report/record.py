@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar
 
-from jaxobs.report.document import compile_seconds, read_json
+from jaxobs.model.snapshot import compile_seconds
+from jaxobs.vocabulary.text import read_json
 
 FORMAT: Final = "jaxobs run record"
 VERSION: Final = 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from jaxobs.report.document import Document, longest_loops
-from jaxobs.report.units import amount, duration, percent, rough_percent
+from jaxobs.model.snapshot import Document, longest_loops
+from jaxobs.vocabulary.units import amount, duration, percent, rough_percent
 
 CLEAR: Final = 0.1
 """Least confidence of a clear label. Below it the runner-up is as likely, or it rests on a few steps; advice needs as

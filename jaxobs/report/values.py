@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from jaxobs.report.document import all_compile_seconds, longest_loops
+from jaxobs.model.snapshot import all_compile_seconds, longest_loops
 
 PREFIX: Final = "jaxobs/"
 

@@ -6,22 +6,13 @@ multicore architectures", CACM 52(4), 2009, with a ceiling for each unit of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
-from jaxobs.hardware.peaks import Peaks
+from jaxobs.hardware.peaks import Peak, Peaks
 from jaxobs.model.cost import Cost
-from jaxobs.roofline_model.execution_types import executed_flops
-from jaxobs.roofline_model.known_values import (
-    KnownSum,
-    largest,
-    seconds_of,
-    sum_known,
-    typed_seconds,
-    usable,
-    value_of,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,3 +147,172 @@ def efficiency(bound: Bound, measured_seconds: float | None) -> Efficiency:
     return Efficiency(
         value, "faster than the compute peak: that peak is too low, or the time is", bound.limit
     )
+
+
+def executed_flops(cost: Cost, peaks: Peaks) -> dict[str, float]:
+    """Matrix FLOPs by the type in which a device with these peaks multiplies, each pass counted."""
+    compiled = cost.executed_matrix_flops_by_type or cost.matrix_flops_by_type
+    return peaks.types_run_in(compiled, cost.float32_flops_by_precision)
+
+
+def run_on(cost: Cost, peaks: Peaks) -> Cost:
+    """The cost with the types that the device runs its products in, which the module alone does not show."""
+    return replace(cost, executed_matrix_flops_by_type=executed_flops(cost, peaks))
+
+
+CEILING_POINTS: Final = 40
+_LEAST_INTENSITY: Final = 2.0**-7  # FLOP/byte; a copy with one addition for each 16-byte element has 2**-5
+_MOST_INTENSITY: Final = 2.0**14  # FLOP/byte; a product of 16 384-wide float8 matrices has 2**13.4
+
+
+class Roof(NamedTuple):
+    """What work of an element type can attain: the smaller of `flops_per_second` and intensity × `bytes_per_second`."""
+
+    dtype: str
+    flops_per_second: float
+    bytes_per_second: float
+
+
+def roof(peaks: Peaks, dtype: str) -> Roof | None:
+    """The two lines that bound work of an element type; None where the compute or the memory peak is unknown.
+
+    The compute peak is that of the matrix unit, or of the vector units for a type without a matrix peak; for float32 it
+    is the peak of the type that JAX's default precision runs in.
+    """
+    runs_in = next(iter(peaks.types_run_in({dtype: 1.0}, {"default": 1.0})), dtype)
+    peak, memory = peaks.matrix_peak(runs_in) or peaks.vector_peak(dtype), peaks.memory_rate(None)
+    return None if peak is None or memory is None else Roof(dtype, peak.value, memory)
+
+
+def ceiling(peaks: Peaks, dtype: str) -> tuple[tuple[float, float], ...]:
+    """The roof as points (FLOP/byte, attainable FLOP/s) at log-spaced intensities; empty where `roof` gives none."""
+    above = roof(peaks, dtype)
+    if above is None:
+        return ()
+    step = (_MOST_INTENSITY / _LEAST_INTENSITY) ** (1 / (CEILING_POINTS - 1))
+    intensities = [_LEAST_INTENSITY * step**index for index in range(CEILING_POINTS)]
+    return tuple(
+        (intensity, min(intensity * above.bytes_per_second, above.flops_per_second))
+        for intensity in intensities
+    )
+
+
+class Utilization(NamedTuple):
+    """The share of the matrix peak that matrix FLOPs reached: those of the model (MFU), and all that ran (HFU)."""
+
+    mfu: float | None
+    hfu: float | None
+    reason: str | None
+    """Why one of them, or both, are absent."""
+
+
+def model_flops_utilization(
+    cost: Cost, seconds: float | None, peaks: Peaks, model_flops: float | None = None
+) -> Utilization:
+    """MFU and HFU over wall time (PaLM, arXiv:2204.02311, appendix B; HFU counts rematerialised work too).
+
+    The FLOPs of each element type are compared with the peak of that type, as the program asked for it; float32 FLOPs
+    whose precision the program left to the device, with the peak of the type that the device runs them in.
+
+    Args:
+        cost: Work on one device in `seconds`.
+        seconds: Wall time, s.
+        peaks: Of that device.
+        model_flops: The user's own count of FLOPs on one device in `seconds`, for the MFU; shared out
+            over the element types as the counted ones are.
+    """
+    missing: list[str] = []
+    asked = peaks.types_run_in(cost.matrix_flops_by_type, cost.float32_flops_by_precision)
+    rematerialized_flops = peaks.types_run_in(
+        cost.rematerialized_flops_by_type, cost.rematerialized_float32_flops_by_precision
+    )
+    hardware = typed_seconds("matrix", asked, peaks.matrix_peak, missing)
+    rematerialized = typed_seconds("rematerialised matrix", rematerialized_flops, peaks.matrix_peak, missing)
+    wall = usable(seconds)
+    if missing:
+        return Utilization(None, None, "no peak for " + ", ".join(dict.fromkeys(missing)))
+    if not hardware:
+        return Utilization(None, None, "no matrix work was counted")
+    if wall is None:
+        return Utilization(None, None, f"the wall time is no positive number: {seconds} s")
+    model: float | None = hardware - (rematerialized or 0.0)
+    if model_flops is not None:
+        model = hardware * model_flops / cost.matrix_flops if usable(model_flops) else None
+    mfu, hfu = usable(model / wall if model is not None else None), usable(hardware / wall)
+    amount = "the model's matrix work" if model_flops is None else f"the FLOPs given, {model_flops},"
+    reason = None if mfu and hfu else f"{amount} over {wall} s is no positive number"
+    if reason is None and max(mfu or 0.0, hfu or 0.0) > 1:
+        reason = "above 1: the matrix peak is too low (measured while other work ran?), or the time is"
+    return Utilization(mfu, hfu, reason)
+
+
+def typed_seconds(
+    unit: str, amounts: Mapping[str, float], peak_of: Callable[[str], Peak | None], missing: list[str]
+) -> float | None:
+    """The time, s, of amounts of work by element type; a type whose time is not known is noted in `missing`."""
+    parts = [
+        seconds_of(f"{unit} {dtype}", amount, value_of(peak_of(dtype)), missing)
+        for dtype, amount in amounts.items()
+    ]
+    return sum_known(parts)
+
+
+def seconds_of(name: str, amount: float, rate: float | None, missing: list[str]) -> float | None:
+    """The time, s, of an amount of work, 0 for no work; None, with `name` noted in `missing`, where it is not known."""
+    if amount == 0:
+        return 0.0
+    if usable(amount) is None:
+        missing.append(f"{name} (the amount is {amount})")
+        return None
+    if rate is None:
+        missing.append(name)
+        return None
+    return amount / rate
+
+
+def value_of(peak: Peak | None) -> float | None:
+    """The peak's value; None where there is no peak."""
+    return peak.value if peak else None
+
+
+def usable(value: float | None) -> float | None:
+    """The value if it is positive and finite, else None."""
+    return value if value is not None and 0 < value < math.inf else None
+
+
+def largest(parts: Iterable[float | None]) -> float | None:
+    """The largest known part; None where none is known."""
+    return max((part for part in parts if part is not None), default=None)
+
+
+def sum_of_both(one: float | None, other: float | None) -> float | None:
+    """The sum of two amounts; None where either is not known."""
+    return None if one is None or other is None else one + other
+
+
+def sum_known(parts: Iterable[float | None]) -> float | None:
+    """The sum of the known parts; None where there are parts and none is known."""
+    total = KnownSum()
+    for part in parts:
+        total.add(part)
+    return total.value
+
+
+class KnownSum:
+    """A running sum of the known parts: None where there were parts and none was known."""
+
+    __slots__ = ("_known", "_parts", "_total")
+
+    def __init__(self) -> None:
+        self._parts = self._known = 0
+        self._total = 0.0
+
+    def add(self, part: float | None) -> None:
+        self._parts += 1
+        if part is not None:
+            self._known += 1
+            self._total += part
+
+    @property
+    def value(self) -> float | None:
+        return self._total if self._known or not self._parts else None

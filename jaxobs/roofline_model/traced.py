@@ -13,9 +13,7 @@ from dataclasses import dataclass, field
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
 from jaxobs.model.trace import DeviceTrace, Kind, ModuleTime, OperationTime, Trace
-from jaxobs.roofline_model.bounds import Bound, bound_time, total_bound
-from jaxobs.roofline_model.execution_types import run_on
-from jaxobs.roofline_model.known_values import sum_of_both
+from jaxobs.roofline_model.bounds import Bound, bound_time, run_on, sum_of_both, total_bound
 from jaxobs.roofline_model.operation_work import Work, repeated
 
 HIDDEN = (

@@ -7,10 +7,9 @@ from typing import Any
 
 from jaxobs.derive.metrics.catalogue import CORE_METRICS
 from jaxobs.model.clock import monotonic, now
-from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.events import Measured
-from jaxobs.model.metrics import Catalogue
-from jaxobs.model.snapshot import Snapshot
+from jaxobs.model.metrics import Catalogue, DeviceReading
+from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.base import Collector, Delivery, Exporter, Plugin, Probe
 from jaxobs.plugin.conformance import shown
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, conformance_problem
@@ -89,7 +88,7 @@ def check_exporter(exporter: Exporter, settings: Mapping[str, Any] | None = None
     _remarks(exporter, settings or {})
     agent = FakeAgent(settings, exporter.metrics)
     raised(f"{name}.start(agent)", "with these settings it must start", exporter.start, agent)
-    batch = Batch(Snapshot(now(), {}), (), ())
+    batch = Batch(SnapshotData(now(), {}), (), ())
     raised(f"{name}.export(batch)", "a batch may have neither events nor spans", exporter.export, batch)
     delivery: Any = exporter.delivery()
     assert isinstance(delivery, Delivery), (

@@ -24,7 +24,7 @@ from jaxobs.model.metrics import Catalogue
 from jaxobs.plugin.base import Delivery, Exporter
 from jaxobs.plugin.files import writing_remarks
 from jaxobs.plugin.protocol import Agent, Batch, Remark
-from jaxobs.vocabulary.labels import valid_text
+from jaxobs.vocabulary.text import valid_text
 
 FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """Flags that open the file without following a link that somebody planted under its name or waiting for a FIFO."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jaxobs.model.clock import NANOSECONDS, monotonic
-from jaxobs.model.snapshot import Snapshot
+from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.base import Exporter
 from jaxobs.plugin.files import writing_remarks
 from jaxobs.plugin.protocol import Agent, Batch, Remark
@@ -31,7 +31,7 @@ class TensorBoardExporter(Exporter):
     def __init__(self) -> None:
         self._writer: Any = None
         self._agent: Agent | None = None
-        self._newest: Snapshot | None = None
+        self._newest: SnapshotData | None = None
         self._due = 0.0
 
     def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:
@@ -64,7 +64,7 @@ class TensorBoardExporter(Exporter):
         if self._writer is not None:
             self._writer.close()
 
-    def _write(self, snapshot: Snapshot, agent: Agent) -> None:
+    def _write(self, snapshot: SnapshotData, agent: Agent) -> None:
         step = steps_of_main_loop(snapshot.document)
         if not step:
             return  # before a loop there is no step to order the points by

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxobs.agent.exporting import Exporting
 from jaxobs.model.clock import now
 from jaxobs.model.events import Recorded
-from jaxobs.model.snapshot import Snapshot
+from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.base import Exporter
 from jaxobs.plugin.guard import Guard
 from jaxobs.plugin.protocol import Agent, Batch
@@ -34,7 +34,7 @@ def test_an_exporter_that_takes_no_batches_is_not_asked_and_loses_nothing() -> N
     exporting.start(FakeAgent())
     wait_for(lambda: not exporting.takes_events, "its start")
     before = now()
-    exporting.offer(Snapshot(before, {}), [Recorded("train", "loss", 0.5, before)], ())
+    exporting.offer(SnapshotData(before, {}), [Recorded("train", "loss", 0.5, before)], ())
     assert guard.up
     assert guard.last_success is not None
     assert guard.last_success >= before

@@ -206,7 +206,7 @@ def test_a_plugin_that_imports_jax_into_the_agent_is_refused_and_told_why(
 
 READS_ANOTHER_METRIC = """
 from jaxobs.model.clock import now
-from jaxobs.model.device_readings import DeviceReading
+from jaxobs.model.metrics import DeviceReading
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin import base

@@ -22,9 +22,9 @@ from jaxobs.cli.console.live_view.addresses import target_of
 from jaxobs.cli.console.live_view.client import Access, Answer, SnapshotClient
 from jaxobs.cli.console.live_view.once import text
 from jaxobs.cli.console.live_view.watch import Watched
-from jaxobs.report.document import read_json
 from jaxobs.report.terminal.roofline import roofline
 from jaxobs.report.terminal.steps import opening, steps
+from jaxobs.vocabulary.text import read_json
 from tests.jobs import environment
 
 JOB = """

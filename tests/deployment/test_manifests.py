@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jaxobs.model.metrics_address import DEFAULT_PORT
+from jaxobs.model.addresses import DEFAULT_PORT
 from tests.deployment.programs import DEPLOY, ROOT, tool
 
 pytestmark = pytest.mark.deployment

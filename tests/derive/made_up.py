@@ -43,9 +43,8 @@ from jaxobs.model.events import (
 )
 from jaxobs.model.metrics import Catalogue, Family, HistogramValue, Metric
 from jaxobs.model.profile import OUTCOMES
-from jaxobs.model.snapshot import Snapshot
-from jaxobs.vocabulary.compilation import PHASES
-from jaxobs.vocabulary.wall_time import CATEGORIES
+from jaxobs.model.snapshot import SnapshotData
+from jaxobs.vocabulary.words import CATEGORIES, PHASES
 from jaxobs_plugins.prometheus.render import OPENMETRICS, render
 
 SECOND = NANOSECONDS
@@ -137,11 +136,11 @@ def applied(fold: Fold, events: Iterable[Event]) -> Fold:
     return fold
 
 
-def families(snapshot: Snapshot) -> dict[str, Mapping[tuple[str, ...], Any]]:
+def families(snapshot: SnapshotData) -> dict[str, Mapping[tuple[str, ...], Any]]:
     return {family.metric.name: family.series for family in snapshot.families}
 
 
-def counters(snapshot: Snapshot) -> Iterator[tuple[tuple[str, ...], float]]:
+def counters(snapshot: SnapshotData) -> Iterator[tuple[tuple[str, ...], float]]:
     """Every value that may only rise: counters, and of histograms each bucket and the sum."""
     for family in snapshot.families:
         for labels, value in family.series.items():
@@ -178,7 +177,7 @@ MAY_BECOME_UNKNOWN = {"jaxobs_executable_runs_total", "jaxobs_executable_seconds
 """Counters that go when it is no longer seen what they count."""
 
 
-def check(snapshot: Snapshot, before: Mapping[tuple[str, ...], float]) -> dict[tuple[str, ...], float]:
+def check(snapshot: SnapshotData, before: Mapping[tuple[str, ...], float]) -> dict[tuple[str, ...], float]:
     """What holds of every snapshot. `before` are the counters of an earlier one; returns this one's."""
     document = snapshot.to_dict()  # raises where NaN or infinity is in it
     ((_, over_the_pipe),) = wire.Frames().feed(wire.frame(wire.REPLY, dict(snapshot.document)))

@@ -16,7 +16,7 @@ from jaxobs.model.cost import Cost
 from jaxobs.model.events import ExecutableRan, FunctionWatched
 from jaxobs.roofline_model.bottleneck import label_of_busy, of_executable
 from jaxobs.roofline_model.bounds import bound_time
-from jaxobs.vocabulary.wall_time import COMPONENTS
+from jaxobs.vocabulary.words import COMPONENTS
 from tests.derive.made_up import PEAKS, applied, at, backend, created, module, new_fold, step
 
 amounts = st.floats(0.0, 1e6)

@@ -22,7 +22,7 @@ from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile, Part
 from jaxobs.model.events import ExecutableRan, FunctionWatched
 from jaxobs.model.metrics import Catalogue
-from jaxobs.vocabulary.wall_time import COMPONENTS
+from jaxobs.vocabulary.words import COMPONENTS
 from tests.derive.made_up import PEAKS, at, created, module
 
 words = st.sampled_from(

@@ -19,7 +19,7 @@ from jaxobs.model.events import (
     Recorded,
     StepCompleted,
 )
-from jaxobs.model.snapshot import Snapshot
+from jaxobs.model.snapshot import SnapshotData
 from tests.derive.made_up import (
     PEAKS,
     SECOND,
@@ -117,7 +117,7 @@ def shown_of_the_process(document: Mapping[str, Any]) -> Iterator[Shown]:
         yield "jaxobs_process_memory_limit_bytes", (), process["memory"]["limit_bytes"]
 
 
-def disagreements(snapshot: Snapshot) -> dict[tuple[str, tuple[str, ...]], Any]:
+def disagreements(snapshot: SnapshotData) -> dict[tuple[str, tuple[str, ...]], Any]:
     """What the document and the series say, where that is not the same."""
     document, series = snapshot.to_dict(), families(snapshot)
     every = [*shown_of_loops(document), *shown_of_executables(document), *shown_of_the_process(document)]
@@ -153,7 +153,7 @@ def test_whatever_the_events_were(stream: list[Any]) -> None:
     assert disagreements(fold.snapshot(at(300))) == {}
 
 
-def a_job(seconds_per_run: float) -> Snapshot:
+def a_job(seconds_per_run: float) -> SnapshotData:
     """A watched function in a hundred steps of a tenth of a second, and a bit of everything besides."""
     fold = applied(new_fold(), [backend(), created(1), FunctionWatched(-1, "f", "", at(0.5))])
     fold.bind_peaks("example", PEAKS)

@@ -11,9 +11,8 @@ from jaxobs.derive.fold import Fold
 from jaxobs.hardware.peak_sources import peaks_for
 from jaxobs.model.cost import Cost
 from jaxobs.model.events import FunctionWatched
-from jaxobs.roofline_model.bounds import bound_time
-from jaxobs.roofline_model.measured_run import measured_run
-from jaxobs.roofline_model.utilization import model_flops_utilization
+from jaxobs.report.roofline import measured_run
+from jaxobs.roofline_model.bounds import bound_time, model_flops_utilization
 from tests.derive.made_up import applied, at, backend, created, families, module, new_fold, step, unexplained
 
 H200 = "NVIDIA H200"

@@ -18,8 +18,8 @@ from jaxobs.model.events import (
     SourceReported,
     StepRows,
 )  # fmt: skip
-from jaxobs.model.snapshot import Snapshot
-from jaxobs.vocabulary.labels import OTHER
+from jaxobs.model.snapshot import SnapshotData
+from jaxobs.vocabulary.text import OTHER
 from tests.derive.made_up import (
     applied,
     at,
@@ -47,7 +47,7 @@ def calls(run: int, count: int, first: int, start: float) -> StepRows:
     return rows
 
 
-def series_count(snapshot: Snapshot) -> int:
+def series_count(snapshot: SnapshotData) -> int:
     return len(list(counters(snapshot)))
 
 

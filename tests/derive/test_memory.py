@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.memory.usage import CENSUS_KEPT_SECONDS, GROUPS
 from jaxobs.derive.memory.view import fragmentation
-from jaxobs.model.events import PROCESS_MEMORY, LiveArraysCounted, MemorySampled
-from jaxobs.model.events.compilation import memory_need
+from jaxobs.model.events import PROCESS_MEMORY, LiveArraysCounted, MemorySampled, memory_need
 from tests.derive.made_up import (
     BEGAN,
     SECOND,

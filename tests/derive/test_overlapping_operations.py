@@ -12,9 +12,9 @@ from jaxobs.derive.profiler_windows.operations import Operations
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
 from jaxobs.model.figure import plain
 from jaxobs.model.trace import DeviceTrace, HostTrace, Kind, ModuleTime, OperationTime, Trace
+from jaxobs.roofline_model.bounds import model_flops_utilization
 from jaxobs.roofline_model.operation_work import BESIDE_OTHERS, HIDDEN_BEHIND_OTHERS
 from jaxobs.roofline_model.traced import Profiled, join
-from jaxobs.roofline_model.utilization import model_flops_utilization
 from jaxobs.trace.attribution import attribute
 from tests.derive.made_up import PEAKS, new_fold
 

@@ -6,7 +6,7 @@ import pytest
 
 from jaxobs.derive.process.recent import Recent
 from jaxobs.model.events import Compilation
-from jaxobs.vocabulary.labels import EAGER
+from jaxobs.vocabulary.text import EAGER
 
 
 @pytest.mark.parametrize(

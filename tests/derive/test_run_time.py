@@ -19,7 +19,7 @@ from jaxobs.model.events import (
     ProbeReported,
 )
 from jaxobs.model.intervals import Intervals
-from jaxobs.vocabulary.labels import EAGER
+from jaxobs.vocabulary.text import EAGER
 from tests.derive.made_up import (
     BEGAN,
     SECOND,

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.metrics.catalogue import CORE_METRICS
-from jaxobs.model.events import Compilation, Event, PhaseEnded, SpanContext, SpanEnded, StepCompleted
+from jaxobs.model.events import Compilation, Event, PhaseEnded, Span, SpanContext, SpanEnded, StepCompleted
 from jaxobs.model.metrics import Catalogue
-from jaxobs.model.spans import Span
 from tests.derive.made_up import BEGAN, CLOCK, applied, at, compiled, families, new_fold, sound_events, step
 
 APPLICATION = SpanContext(0xA, 0xB, 1)

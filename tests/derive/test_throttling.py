@@ -18,10 +18,9 @@ from jaxobs.derive.devices.throttling import (
 from jaxobs.derive.devices.view import clocks_view
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.metrics.catalogue import CORE_METRICS
-from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.events import ExecutableRan, FunctionWatched, Measured
 from jaxobs.model.figure import Figure
-from jaxobs.model.metrics import Catalogue, Metric
+from jaxobs.model.metrics import Catalogue, DeviceReading, Metric
 from tests.derive.made_up import (
     BEGAN,
     CLOCK,

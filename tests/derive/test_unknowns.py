@@ -16,7 +16,8 @@ from jaxobs.model.events import (
     Recorded,
     SourceReported,
 )
-from jaxobs.model.snapshot import DOCUMENT_KEYS, absent_snapshot
+from jaxobs.model.snapshot import DOCUMENT_KEYS
+from jaxobs.report.snapshot import absent_snapshot
 from tests.derive.made_up import (
     NO_PEAKS,
     PEAKS,

@@ -26,7 +26,7 @@ from jaxobs.model.events import (
     StepEnded,
 )
 from jaxobs.model.metrics import Catalogue, Metric
-from jaxobs.model.snapshot import Snapshot
+from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.protocol import Batch
 from jaxobs.testing import FakeAgent
 from jaxobs_plugins.jsonl import DURATIONS, INSTANTS, JsonLinesExporter, as_line, as_record
@@ -54,7 +54,7 @@ class SilentAgent(FakeAgent):
 
 
 def batch(*events: Event) -> Batch:
-    return Batch(Snapshot(now(), {}), events, ())
+    return Batch(SnapshotData(now(), {}), events, ())
 
 
 def measured(value: float = 1.0, metric: str = "acme_a") -> Measured:
@@ -212,7 +212,7 @@ from types import SimpleNamespace
 from jaxobs.model.clock import ClockAnchor, now
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Catalogue
-from jaxobs.model.snapshot import Snapshot
+from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.protocol import Batch
 from jaxobs.testing import FakeAgent
 from jaxobs_plugins.jsonl import JsonLinesExporter
@@ -225,7 +225,7 @@ exporter = JsonLinesExporter()
 exporter.start(agent)
 def export(count):
     events = tuple(Measured("acme_a", ("x",), 1.0, now()) for _ in range(count))
-    exporter.export(Batch(Snapshot(now(), {{}}), events, ()))
+    exporter.export(Batch(SnapshotData(now(), {{}}), events, ()))
 """
 
 

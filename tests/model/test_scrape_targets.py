@@ -2,7 +2,7 @@
 
 import pytest
 
-from jaxobs.model.scrape_targets import MOST_BYTES, read_targets
+from jaxobs.model.addresses import MOST_BYTES, read_targets
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from jaxobs.model.clock import now
-from jaxobs.model.events import Measured, SpanContext
+from jaxobs.model.events import Measured, Span, SpanContext
 from jaxobs.model.metrics import Family
-from jaxobs.model.snapshot import Snapshot
-from jaxobs.model.spans import Span
+from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.protocol import Batch
 from jaxobs.testing import FakeAgent
 from jaxobs_plugins.otel import DeliveryError, OpenTelemetryExporter
@@ -124,7 +123,7 @@ class Harness:
         self.exporter.start(self.agent)
 
     def export(self, spans: tuple[Span, ...] = (), families: tuple[Family, ...] = ()) -> None:
-        self._guarded(self.exporter.export, Batch(Snapshot(now(), {}, families), (), spans))
+        self._guarded(self.exporter.export, Batch(SnapshotData(now(), {}, families), (), spans))
 
     def stop(self, timeout: float) -> float:
         """Seconds it took."""

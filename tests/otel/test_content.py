@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE
 
-from jaxobs.model.events import SpanContext
+from jaxobs.model.events import Span, SpanContext
 from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric
-from jaxobs.model.spans import Span
 from tests.otel.job import Harness, Receiver, make_span, make_spans
 from tests.waiting import wait_for
 

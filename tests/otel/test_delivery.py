@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from jaxobs.model.clock import now
 from jaxobs.model.metrics import Family, Metric
-from jaxobs.model.snapshot import Snapshot
+from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.guard import FAILURES_IN_A_ROW, Guard
 from jaxobs.plugin.protocol import Batch
 from tests.otel.job import Harness, Receiver, make_spans
@@ -157,7 +157,7 @@ def test_an_endpoint_that_refuses_everything_does_not_get_the_exporter_set_aside
         return len(receiver.requests) > requests
 
     for number in range(2 * FAILURES_IN_A_ROW):
-        guard.call(traced.exporter.export, Batch(Snapshot(now(), {}), (), make_spans(1)))
+        guard.call(traced.exporter.export, Batch(SnapshotData(now(), {}), (), make_spans(1)))
         wait_for(partial(has_more, number), "the request")
         time.sleep(0.05)
     assert guard.failures >= FAILURES_IN_A_ROW - 1

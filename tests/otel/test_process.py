@@ -13,8 +13,8 @@ PROGRAM = """
 import sys
 from types import SimpleNamespace
 from jaxobs.model.clock import ClockAnchor, now
-from jaxobs.model.snapshot import Snapshot
-from jaxobs.model.spans import Span
+from jaxobs.model.snapshot import SnapshotData
+from jaxobs.model.events import Span
 from jaxobs.plugin.protocol import Batch
 from jaxobs_plugins.otel import OpenTelemetryExporter
 
@@ -23,7 +23,7 @@ agent = SimpleNamespace(settings={}, resource={}, clock=ClockAnchor.read(), log=
 exporter = OpenTelemetryExporter()
 exporter.start(agent)
 spans = tuple(Span("s", 1, number, None, now(), now(), ()) for number in range(1, 20))
-for action in (lambda: exporter.export(Batch(Snapshot(now(), {}), (), spans)), lambda: exporter.stop(1.0)):
+for action in (lambda: exporter.export(Batch(SnapshotData(now(), {}), (), spans)), lambda: exporter.stop(1.0)):
     try:
         action()
     except RuntimeError as error:

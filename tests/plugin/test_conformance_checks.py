@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from jaxobs.model.clock import now
-from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.events import Measured
-from jaxobs.model.metrics import Metric
+from jaxobs.model.metrics import DeviceReading, Metric
 from jaxobs.plugin.base import Collector, Exporter, Probe
 from jaxobs.plugin.protocol import Agent, Batch, Job
 from jaxobs.testing import check_collector, check_exporter, check_probe

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from jaxobs.vocabulary.compilation import CAUSES
+from jaxobs.vocabulary.words import CAUSES
 from jaxobs_plugins.probes.compile.miss_cause import (
     ABSENT,
     UNEXPLAINED,

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from jaxobs.model.addresses import Address
 from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric
-from jaxobs.model.metrics_address import Address
-from jaxobs.model.snapshot import Snapshot
+from jaxobs.model.snapshot import SnapshotData
 from jaxobs.testing import FakeAgent
 from jaxobs_plugins.prometheus.access import AllowedHosts, LocalNames, Token
 from jaxobs_plugins.prometheus.address import listen
@@ -136,7 +136,7 @@ def _serving() -> Iterator[Callable[..., Running]]:
         lines: list[str] = []
         pages = Pages(resource)
         if families:
-            pages.show(Snapshot(0, {}, families))
+            pages.show(SnapshotData(0, {}, families))
         server = HttpServer(
             listener, lambda request: answer(request, pages, hosts, token, ask), lines.append, limits, tls
         )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.model.metrics_address import Address, AddressError, wanted_address
+from jaxobs.model.addresses import Address, AddressError, wanted_address
 from jaxobs_plugins.prometheus.address import listen
 
 HOST, PORT = "OTEL_EXPORTER_PROMETHEUS_HOST", "OTEL_EXPORTER_PROMETHEUS_PORT"

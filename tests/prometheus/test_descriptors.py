@@ -7,7 +7,7 @@ import urllib.request
 PROGRAM = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
-from jaxobs.model.metrics_address import Address
+from jaxobs.model.addresses import Address
 from jaxobs_plugins.prometheus.address import listen
 from jaxobs_plugins.prometheus.access import AllowedHosts, LocalNames
 from jaxobs_plugins.prometheus.pages import Pages, answer

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from jaxobs.model.addresses import AddressError
 from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric
-from jaxobs.model.metrics_address import AddressError
-from jaxobs.model.snapshot import Snapshot
+from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.base import Exporter
 from jaxobs.plugin.protocol import Batch
 from jaxobs_plugins.prometheus import PrometheusExporter
@@ -29,7 +29,7 @@ def any_port(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def batch(*families: Family) -> Batch:
-    return Batch(Snapshot(0, {}, families), (), ())
+    return Batch(SnapshotData(0, {}, families), (), ())
 
 
 def steps(count: float) -> Family:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from benchmarks.sample_document import document, loop
 from jaxobs.model.metrics import Family, Metric
-from jaxobs.model.snapshot import Snapshot
+from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.protocol import Batch
 from jaxobs.report.page import Rank
 from jaxobs_plugins.prometheus import PrometheusExporter
@@ -35,7 +35,7 @@ def basic(password: str, name: str = "anyone") -> str:
 
 def live(**changed) -> Pages:
     shown = Pages()
-    shown.show(Snapshot(10**9, document(**changed)))
+    shown.show(SnapshotData(10**9, document(**changed)))
     return shown
 
 
@@ -56,7 +56,7 @@ def test_the_page_and_the_snapshot_are_those_of_the_last_export(
     try:
         for steps in (100, 200):
             found = document(loops={"train": loop(steps, compute=1.6)})
-            exporter.export(Batch(Snapshot(steps * 10**9, found), (), ()))
+            exporter.export(Batch(SnapshotData(steps * 10**9, found), (), ()))
             request = Request("GET", "/", {})
             assert (
                 f"train runs at {steps / 2:g} steps/s" in Read(exporter._answer(request).body.decode()).text
@@ -174,17 +174,17 @@ def test_the_page_of_a_large_job_is_small() -> None:
     found = document(300, 81)
     for second in range(0, 3600, 5):
         loops = {"train": loop(1 + second, compute=1.0 + second)}
-        shown.show(Snapshot(second * 10**9, {**found, "loops": loops}, families))
+        shown.show(SnapshotData(second * 10**9, {**found, "loops": loops}, families))
     assert len(shown.live()) < 300_000
 
 
 def test_nothing_is_drawn_unless_somebody_looks() -> None:
     """The history of snapshots that nobody looks at takes no more memory than its bound."""
     shown, found = Pages(), document(300, 81)
-    shown.show(Snapshot(0, found))
+    shown.show(SnapshotData(0, found))
     tracemalloc.start()
     for second in range(2000):
-        shown.show(Snapshot(second * 10**9, found))
+        shown.show(SnapshotData(second * 10**9, found))
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert held < 1_000_000

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from jaxobs.model.addresses import Address
 from jaxobs.model.metrics import Family, Metric
-from jaxobs.model.metrics_address import Address
 from jaxobs_plugins.prometheus.address import listen
 from jaxobs_plugins.prometheus.render import OPENMETRICS, TEXT, render
 from jaxobs_plugins.prometheus.server import HttpServer, Request, Response

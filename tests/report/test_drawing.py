@@ -17,7 +17,7 @@ from jaxobs.report.drawing import (
     tag,
 )
 from jaxobs.report.drawing.axes import LogScale, Scale, bands
-from jaxobs.vocabulary.wall_time import COMPONENTS, EVERY_COMPONENT
+from jaxobs.vocabulary.words import COMPONENTS, EVERY_COMPONENT
 from tests.report.markup_reading import Read
 
 ROOF = Roof("H100", "float32", 250e9, 18e9)

@@ -6,11 +6,10 @@ import jaxobs
 from benchmarks.sample_document import document
 from jaxobs.hardware.peak_sources import peaks_for
 from jaxobs.model.cost import Cost
-from jaxobs.model.snapshot import Snapshot, absent_snapshot
 from jaxobs.report.comparison import compare
-from jaxobs.roofline_model.bounds import bound_time
-from jaxobs.roofline_model.measured_run import measured_run
-from jaxobs.roofline_model.utilization import Utilization
+from jaxobs.report.roofline import measured_run
+from jaxobs.report.snapshot import Snapshot, absent_snapshot
+from jaxobs.roofline_model.bounds import Utilization, bound_time
 from tests.report.made_up import record, windows
 from tests.report.markup_reading import Read
 

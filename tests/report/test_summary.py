@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.model.snapshot import Snapshot
+from jaxobs.report.snapshot import Snapshot
 from jaxobs.report.summary import render
 
 NO_PEAK = "no peaks are known for this processor"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.report.units import (
+from jaxobs.vocabulary.units import (
     amount,
     byte_size,
     duration,

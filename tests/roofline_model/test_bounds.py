@@ -15,11 +15,11 @@ from jaxobs.model.cost import Cost
 from jaxobs.roofline_model.bounds import (
     Bound,
     bound_time,
+    ceiling,
     efficiency,
+    model_flops_utilization,
     total_bound,
 )
-from jaxobs.roofline_model.ceiling import ceiling
-from jaxobs.roofline_model.utilization import model_flops_utilization
 
 
 def peak(value: float) -> Peak:

@@ -8,10 +8,7 @@ import pytest
 
 from jaxobs.hardware.peak_sources import peaks_for
 from jaxobs.model.cost import Cost
-from jaxobs.roofline_model.bounds import bound_time
-from jaxobs.roofline_model.ceiling import ceiling
-from jaxobs.roofline_model.execution_types import executed_flops, run_on
-from jaxobs.roofline_model.utilization import model_flops_utilization
+from jaxobs.roofline_model.bounds import bound_time, ceiling, executed_flops, model_flops_utilization, run_on
 
 H200 = peaks_for("NVIDIA H200", "gpu")
 TPU = peaks_for("TPU v4", "tpu")

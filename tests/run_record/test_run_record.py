@@ -10,7 +10,7 @@ import pytest
 
 from jaxobs.model.clock import now
 from jaxobs.model.metrics import Family, Kind, Metric
-from jaxobs.model.snapshot import Snapshot
+from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.protocol import Batch
 from jaxobs.report.record import Record, decoded
 from jaxobs.testing import FakeAgent
@@ -37,7 +37,7 @@ for _ in obs.steps(range(10**9), examples=4):
 
 
 def batch() -> Batch:
-    return Batch(Snapshot(now(), content()["snapshot"]), (), ())
+    return Batch(SnapshotData(now(), content()["snapshot"]), (), ())
 
 
 def exporter(directory: Path, interval: float = 1e-9) -> tuple[RunRecordExporter, FakeAgent]:
@@ -68,7 +68,7 @@ def test_a_record_is_written_again_in_its_place_and_once_more_at_the_end(tmp_pat
 def test_nothing_is_written_without_a_directory_nor_before_anything_ran(tmp_path: Path) -> None:
     made, agent = exporter(tmp_path)
     document = {"process": {"platform": None}, "loops": {}}
-    made.export(Batch(Snapshot(now(), document), (), ()))
+    made.export(Batch(SnapshotData(now(), document), (), ()))
     made.stop(1.0)
     silent = RunRecordExporter()
     silent.start(FakeAgent({"run_directory": None}))
@@ -133,7 +133,7 @@ def test_other_load_is_what_was_busy_beside_the_job_and_the_agent() -> None:
             for name, kind, unit, value in measured
         )  # fmt: skip
         document = {"agent": {"cpu_seconds": {"agent": 0.1 * second}}}
-        load.read(Snapshot(second * 10**9, document, families))
+        load.read(SnapshotData(second * 10**9, document, families))
     told = load.to_dict()
     assert told["cpus"] == 8.0
     assert told["other_cpus"] == pytest.approx(8 * 0.5 - 2.0 - 0.1)
@@ -143,7 +143,7 @@ def test_other_load_is_what_was_busy_beside_the_job_and_the_agent() -> None:
 
 def test_no_load_is_told_of_where_the_host_is_not_read() -> None:
     load = HostLoad()
-    load.read(Snapshot(0, {}))
+    load.read(SnapshotData(0, {}))
     assert load.to_dict()["other_cpus"] is None
     assert load.to_dict()["other_cpus_reason"]
 

@@ -8,7 +8,7 @@ from tensorboardX.proto.event_pb2 import Event
 
 import jaxobs_plugins.tensorboard as exporter_module
 from jaxobs.model.clock import now
-from jaxobs.model.snapshot import Snapshot
+from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.protocol import Batch
 from jaxobs.testing import FakeAgent
 from jaxobs_plugins.tensorboard import TensorBoardExporter
@@ -22,7 +22,7 @@ def agent(directory: Path | None) -> FakeAgent:
 
 
 def batch(steps: int, mfu: float | None) -> Batch:
-    return Batch(Snapshot(now(), {"loops": {"train": {"steps": steps, "mfu": mfu}}}), (), ())
+    return Batch(SnapshotData(now(), {"loops": {"train": {"steps": steps, "mfu": mfu}}}), (), ())
 
 
 def points(directory: Path) -> list[tuple[str, int, float]]:

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.beside import free_port
 from jaxobs.model.clock import now
-from jaxobs.model.snapshot import Snapshot
+from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.protocol import Batch
 from jaxobs.testing import FakeAgent
 from jaxobs_plugins.prometheus import PrometheusExporter
@@ -30,7 +30,7 @@ class Served:
     address: str
 
     def show(self, document: Mapping[str, Any]) -> None:
-        self.exporter.export(Batch(Snapshot(now(), document), (), ()))
+        self.exporter.export(Batch(SnapshotData(now(), document), (), ()))
 
     def stop(self) -> None:
         self.exporter.stop(1.0)

@@ -11,7 +11,7 @@ from benchmarks.report.turns import take_turns
 from benchmarks.sample_document import document, loop, recompilation
 from jaxobs.derive.executables.table import LISTED
 from jaxobs.model.clock import NANOSECONDS
-from jaxobs.model.snapshot import Snapshot
+from jaxobs.model.snapshot import SnapshotData
 from jaxobs_plugins.prometheus.pages import PAGE_PATH, SNAPSHOT_PATH, Pages, answer
 
 TURNS = 4_000
@@ -46,7 +46,7 @@ class LargeJob:
         self._seconds += 1
         passed = float(self._seconds)
         loops = {"train": loop(100 * self._seconds, compute=0.6 * passed, input=0.4 * passed)}
-        self.pages.show(Snapshot(self._seconds * NANOSECONDS, self._document | {"loops": loops}))
+        self.pages.show(SnapshotData(self._seconds * NANOSECONDS, self._document | {"loops": loops}))
 
 
 def measure() -> Section:

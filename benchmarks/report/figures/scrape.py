@@ -14,9 +14,9 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from benchmarks.paired import median, paired_ratio
 from benchmarks.report.results import Cell, Measured, Section, Table
 from benchmarks.report.turns import take_turns
+from jaxobs.model.addresses import Address
 from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric
-from jaxobs.model.metrics_address import Address
-from jaxobs.model.snapshot import Snapshot
+from jaxobs.model.snapshot import SnapshotData
 from jaxobs_plugins.prometheus.access import AllowedHosts, LocalNames
 from jaxobs_plugins.prometheus.address import listen
 from jaxobs_plugins.prometheus.pages import Pages, answer
@@ -160,7 +160,7 @@ Scrapes = dict[str, Callable[[str], float]]
 @contextlib.contextmanager
 def scraping(families: tuple[Family, ...], registry: Any) -> Iterator[Scrapes]:
     """Both servers, and the seconds of a GET from each."""
-    pages, snapshot = Pages(RESOURCE), Snapshot(0, {}, families)
+    pages, snapshot = Pages(RESOURCE), SnapshotData(0, {}, families)
     pages.show(snapshot)
     theirs, thread = prometheus_client.start_http_server(0, "127.0.0.1", registry)
     with serving(lambda request: answer(request, pages, HOSTS)) as port:

@@ -19,7 +19,7 @@ from jaxobs.cli.analysis.table import (
 from jaxobs.report.columns import Column, Row, text
 from jaxobs.report.drawing import Element, Point, legend, markup, roofline, tag
 from jaxobs.report.page.parts import parts_style, table, with_code
-from jaxobs.report.units import amount, duration, or_absent, percent
+from jaxobs.vocabulary.units import amount, duration, or_absent, percent
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 _STYLE: Final = """

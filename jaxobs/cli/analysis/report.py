@@ -24,11 +24,10 @@ from jaxobs.hardware.peak_sources import peaks_for, user_peaks
 from jaxobs.hardware.peaks import Peak, Peaks
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.trace import DeviceTrace, Trace
-from jaxobs.report.document import printable_document
 from jaxobs.report.drawing import Roof
-from jaxobs.roofline_model.ceiling import roof
+from jaxobs.roofline_model.bounds import model_flops_utilization, roof
 from jaxobs.roofline_model.traced import Operation, ProfiledDevice, ProfiledModule, join
-from jaxobs.roofline_model.utilization import model_flops_utilization
+from jaxobs.vocabulary.text import printable_document
 
 
 @dataclass(slots=True)

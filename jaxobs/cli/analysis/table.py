@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from jaxobs.report.columns import Column, Row, figure, plain_table, text
 from jaxobs.report.text_table import TextTable, cut, end_of, to_text
-from jaxobs.report.units import amount, duration, percent
+from jaxobs.vocabulary.units import amount, duration, percent
 
 _KEPT_FOLDERS: Final = 2
 

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from jaxobs.cost_model.hlo.instructions import HloDecodeError, Instruction, Module
 from jaxobs.model.source_files import is_installed
 from jaxobs.proto.hlo import MetadataMessage
-from jaxobs.vocabulary.labels import cut_name
+from jaxobs.vocabulary.text import cut_name
 
 _TRANSFORMATION: Final = re.compile(
     r"(?:vmap|jvp|transpose|linearize|pmap|xmap|shard_map)\((.*)\)\Z", re.DOTALL

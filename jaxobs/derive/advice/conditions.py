@@ -13,7 +13,7 @@ from jaxobs.derive.advice.facts import LEAST_CONFIDENCE, Facts
 from jaxobs.derive.advice.finding import Finding
 from jaxobs.derive.compilation.persistent_cache import CACHED_FROM
 from jaxobs.derive.devices.throttling import LOW_CLOCK
-from jaxobs.report.units import byte_size, duration, rough_percent
+from jaxobs.vocabulary.units import byte_size, duration, rough_percent
 
 
 class Condition(NamedTuple):

@@ -14,8 +14,8 @@ from jaxobs.derive.loops.view import LoopView
 from jaxobs.derive.profiler_windows.view import ProfileView
 from jaxobs.derive.snapshot.view import SnapshotView
 from jaxobs.hardware.peaks import Peaks
-from jaxobs.report.document import main_thread_lines
-from jaxobs.vocabulary.wall_time import BUSY, IDLE
+from jaxobs.model.snapshot import main_thread_lines
+from jaxobs.vocabulary.words import BUSY, IDLE
 
 LEAST_CONFIDENCE = 0.1
 """Least confidence of a bottleneck for advice to rest on it. With many steps the confidence is the margin over the

@@ -10,7 +10,7 @@ from jaxobs.derive.advice.facts import Facts
 from jaxobs.derive.advice.finding import LEAST_SAVED, Finding
 from jaxobs.derive.compilation.compilations import FunctionView
 from jaxobs.derive.compilation.recompilations import RecompilationView
-from jaxobs.report.units import count, duration, rough_percent, times
+from jaxobs.vocabulary.units import count, duration, rough_percent, times
 
 LEAST_RECOMPILATIONS = 2
 """Least recompilations by one cause. A single short one (for the last batch of an epoch, or a first evaluation) says

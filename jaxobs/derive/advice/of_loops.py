@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from jaxobs.derive.advice.facts import LARGEST, Facts, LoopFacts, WindowFacts
 from jaxobs.derive.advice.finding import Finding
-from jaxobs.report.units import duration, percent, rough_percent
+from jaxobs.vocabulary.units import duration, percent, rough_percent
 
 LEAST_HOST = 0.1
 """Least share of `host`. It is part of the time that nothing else explains, so it carries the errors of every other

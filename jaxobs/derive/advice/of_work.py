@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from jaxobs.derive.advice.facts import Facts
 from jaxobs.derive.advice.finding import Finding
-from jaxobs.report.units import byte_size, rough_percent
+from jaxobs.vocabulary.units import byte_size, rough_percent
 
 MOSTLY_PRODUCTS = 0.5
 """Least share of FLOPs in matrix products. A larger batch lets a product use each weight more often, but only adds to

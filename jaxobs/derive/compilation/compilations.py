@@ -16,8 +16,8 @@ from jaxobs.derive.refusal import require
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import Compilation, CompilePhaseEnded, CompilePhaseStarted, PhaseEnded
 from jaxobs.model.figure import Figure
-from jaxobs.vocabulary.compilation import PHASES
-from jaxobs.vocabulary.labels import EAGER, OTHER
+from jaxobs.vocabulary.text import EAGER, OTHER
+from jaxobs.vocabulary.words import PHASES
 
 INTERVALS_KEPT = 10_000
 """Outermost compile intervals kept for each thread; a step is charged those that overlap it."""

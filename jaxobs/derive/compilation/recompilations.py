@@ -16,7 +16,7 @@ from jaxobs.model import events
 from jaxobs.model.clock import seconds
 from jaxobs.model.figure import Figure, figure
 from jaxobs.model.intervals import Span, joined
-from jaxobs.vocabulary.compilation import CAUSES
+from jaxobs.vocabulary.words import CAUSES
 
 SPANS_KEPT: Final = 1_000
 """Stretches of compiles remembered for each thread. Where a function makes more executables than this while it is

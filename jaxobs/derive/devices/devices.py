@@ -13,10 +13,10 @@ from jaxobs.derive.memory.usage import Memory
 from jaxobs.derive.metrics.catalogue import device_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.hardware.peaks import Peaks
-from jaxobs.model.device_readings import DeviceReading
 from jaxobs.model.events import BackendFound
 from jaxobs.model.figure import Figure
-from jaxobs.roofline_model.ceiling import ceiling, roof
+from jaxobs.model.metrics import DeviceReading
+from jaxobs.roofline_model.bounds import ceiling, roof
 
 NO_BACKEND = "JAX has made no backend yet"
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from jaxobs.derive.loops.wall_time.window import WINDOW
-from jaxobs.model.device_readings import DeviceReading
+from jaxobs.model.metrics import DeviceReading
 
 LOW_CLOCK: Final = 0.9
 """Share of the highest clock below which a shortfall is blamed on the clock. A little below the highest is normal: the

@@ -13,10 +13,9 @@ from jaxobs.derive.metrics.catalogue import executable_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import ModuleCost
-from jaxobs.model.events import ExecutableCreated, FunctionWatched
-from jaxobs.model.events.compilation import memory_need
+from jaxobs.model.events import ExecutableCreated, FunctionWatched, memory_need
 from jaxobs.roofline_model.traced import Operation, Profiled
-from jaxobs.vocabulary.labels import OUTSIDE_JIT, clean_label
+from jaxobs.vocabulary.text import OUTSIDE_JIT, clean_label
 
 NOT_WATCHED = "not watched: wrap the function in obs.watch()"
 NOT_JITTED = (

@@ -9,7 +9,7 @@ from jaxobs.derive.metrics.catalogue import executable_metrics
 from jaxobs.derive.metrics.selection import Largest, Selection
 from jaxobs.derive.metrics.series import Series
 from jaxobs.model.figure import Figure
-from jaxobs.vocabulary.labels import OTHER
+from jaxobs.vocabulary.text import OTHER
 
 LISTED = 300
 """Most executables in a snapshot: an entry takes 30 µs and 1.4 kB (measured)."""

@@ -14,8 +14,7 @@ from jaxobs.model.cost import Cost
 from jaxobs.model.figure import Figure, figure
 from jaxobs.roofline_model import bottleneck
 from jaxobs.roofline_model.bottleneck import Verdict
-from jaxobs.roofline_model.bounds import efficiency
-from jaxobs.roofline_model.execution_types import run_on
+from jaxobs.roofline_model.bounds import efficiency, run_on
 
 TRACED = "of runs that the profiler traced, which takes up to 0.7 µs an operation longer (measured on a CPU)"
 """The note on times that come from profiler windows alone. A loop's times are shortened to fit its untraced steps

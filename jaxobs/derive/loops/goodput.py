@@ -24,8 +24,8 @@ from jaxobs.model.events import (
     StepEnded,
 )
 from jaxobs.model.figure import Figure
-from jaxobs.report.units import duration, percent
-from jaxobs.vocabulary.labels import EAGER
+from jaxobs.vocabulary.text import EAGER
+from jaxobs.vocabulary.units import duration, percent
 
 STEPS_WAITED_FOR = 3
 """Usual steps after which a loop that ends no step, and that is no iteration, is taken to be over: steps may take

@@ -10,7 +10,7 @@ from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.refusal import is_amount, require
 from jaxobs.model.figure import Figure
 from jaxobs.vocabulary.activities import ACTIVITIES
-from jaxobs.vocabulary.labels import OTHER
+from jaxobs.vocabulary.text import OTHER
 
 LINES_KEPT: Final = 300
 """Most rows kept; the seconds of others go to OTHER. A program has some dozens of lines that take time."""

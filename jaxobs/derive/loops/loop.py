@@ -39,8 +39,8 @@ from jaxobs.model.events import (
     TurnsAsked,
 )
 from jaxobs.roofline_model.bottleneck import Verdict
-from jaxobs.roofline_model.utilization import Utilization
-from jaxobs.vocabulary.wall_time import COMPONENTS
+from jaxobs.roofline_model.bounds import Utilization
+from jaxobs.vocabulary.words import COMPONENTS
 
 STARTING_STEPS = 2
 """First steps whose compiles belong to the start: a jitted function compiles at its first call, and often again at its

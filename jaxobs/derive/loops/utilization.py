@@ -16,8 +16,8 @@ from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost
-from jaxobs.report.units import rough_percent
-from jaxobs.roofline_model.utilization import Utilization, model_flops_utilization
+from jaxobs.roofline_model.bounds import Utilization, model_flops_utilization
+from jaxobs.vocabulary.units import rough_percent
 
 MENTIONED = 0.05
 """Share of device time in uncounted programs above which MFU is called a lower bound: samples are off by as much."""

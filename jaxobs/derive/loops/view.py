@@ -17,9 +17,9 @@ from jaxobs.derive.metrics.catalogue import loop_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.profiler_windows.view import ProfileView, profile_view
 from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure
-from jaxobs.report.units import rough_percent
 from jaxobs.roofline_model.bottleneck import Verdict
-from jaxobs.vocabulary.wall_time import COMPONENTS, IDLE
+from jaxobs.vocabulary.units import rough_percent
+from jaxobs.vocabulary.words import COMPONENTS, IDLE
 
 NOT_FINITE = "the value recorded last is no finite number"
 

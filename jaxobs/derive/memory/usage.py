@@ -18,7 +18,7 @@ from jaxobs.derive.refusal import require
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import PROCESS_MEMORY, LiveArraysCounted, MemorySampled
 from jaxobs.model.figure import Figure
-from jaxobs.vocabulary.labels import OTHER
+from jaxobs.vocabulary.text import OTHER
 
 DEVICES = 1_024
 """Largest number of local devices: no host has more."""

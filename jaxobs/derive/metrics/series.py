@@ -23,7 +23,7 @@ from jaxobs.model.metrics import (
     bucket_index,
     upper_bound,
 )
-from jaxobs.vocabulary.labels import OTHER, clean_label
+from jaxobs.vocabulary.text import OTHER, clean_label
 
 Labels = tuple[str, ...]
 

@@ -11,7 +11,7 @@ from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import ROW_LENGTH, Compilation, StepEnded, StepRows, steps_of_rows
 from jaxobs.model.figure import Figure, Later, figure
-from jaxobs.vocabulary.labels import EAGER
+from jaxobs.vocabulary.text import EAGER
 
 KEPT = 20
 

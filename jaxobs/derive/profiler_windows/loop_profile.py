@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from jaxobs.derive.profiler_windows.parts import LoopPart
 from jaxobs.model.clock import NANOSECONDS, seconds
-from jaxobs.roofline_model.known_values import sum_of_both
+from jaxobs.roofline_model.bounds import sum_of_both
 from jaxobs.roofline_model.traced import Profiled, ProfiledDevice
-from jaxobs.vocabulary.labels import EAGER
+from jaxobs.vocabulary.text import EAGER
 
 OLDEST = 600 * NANOSECONDS
 """How long a window's result is used. A job that changes what it does changes its executables or its pace as well."""

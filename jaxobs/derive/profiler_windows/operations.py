@@ -14,7 +14,7 @@ from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure
 from jaxobs.model.metrics import Metric
 from jaxobs.roofline_model.operation_work import Work
 from jaxobs.roofline_model.traced import Operation, Profiled
-from jaxobs.vocabulary.labels import OTHER
+from jaxobs.vocabulary.text import OTHER
 
 KEPT = 5_000
 """Most operations remembered; when there are more, the half of this with the most time is kept. A large model's step

@@ -23,8 +23,7 @@ from jaxobs.derive.snapshot.validation import Validation
 from jaxobs.derive.snapshot.view import DocumentWriter
 from jaxobs.derive.spans.finished import FinishedSpans
 from jaxobs.model.clock import ClockAnchor
-from jaxobs.model.device_readings import DeviceReading
-from jaxobs.model.metrics import Catalogue
+from jaxobs.model.metrics import Catalogue, DeviceReading
 
 SERIES_AN_OPERATION = 40
 """For each 40 of the limit on series one operation has its own: four each, so together a tenth of the limit."""

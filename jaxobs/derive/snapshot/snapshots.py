@@ -13,7 +13,7 @@ from jaxobs.derive.process.view import ProcessView, identity_view
 from jaxobs.derive.snapshot.rooms import Rooms
 from jaxobs.derive.snapshot.view import SnapshotView
 from jaxobs.model.clock import NANOSECONDS, seconds
-from jaxobs.model.events.compilation import memory_need
+from jaxobs.model.events import memory_need
 from jaxobs.model.figure import Figure, figure
 
 

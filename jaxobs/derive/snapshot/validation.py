@@ -15,8 +15,8 @@ from jaxobs.derive.loops.view import LoopView
 from jaxobs.derive.metrics.catalogue import process_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.model.figure import Figure
-from jaxobs.report.units import duration
 from jaxobs.roofline_model.bottleneck import Verdict
+from jaxobs.vocabulary.units import duration
 
 CLOCKS: Final = 1.1
 """Largest ratio of sums of sampled times to the wall clock: samples are right to within a few per cent."""

@@ -12,8 +12,8 @@ from jaxobs.derive.spans.unattributed import PATIENCE, UnattributedCompiles
 from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.model import events
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
+from jaxobs.model.events import Span
 from jaxobs.model.metrics import Exemplar
-from jaxobs.model.spans import Span
 
 
 class FinishedSpans:

@@ -18,13 +18,13 @@ from jaxobs.model.events import (
     Compilation,
     PhaseEnded,
     ProfileWindow,
+    Span,
     SpanContext,
     SpanEnded,
     StepCompleted,
     StepEnded,
 )
-from jaxobs.model.spans import Span
-from jaxobs.vocabulary.labels import EAGER
+from jaxobs.vocabulary.text import EAGER
 
 SAMPLED_EVERY = 10 * NANOSECONDS
 SLOW_EVERY = 1 * NANOSECONDS

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxobs.model.events.compilation import memory_need
+from jaxobs.model.events import memory_need
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable
-from jaxobs.report.units import byte_size, count, duration, or_absent
+from jaxobs.vocabulary.units import byte_size, count, duration, or_absent
 
 PARTS = ("argument", "output", "temporary", "code", "alias")
 SHOWN = 10

@@ -7,7 +7,7 @@ from types import TracebackType
 
 from jaxobs.probe.steps.loops import Loops
 from jaxobs.probe.steps.marks import PhaseMark
-from jaxobs.vocabulary.wall_time import CHECKPOINT
+from jaxobs.vocabulary.words import CHECKPOINT
 
 INITIALISATION = "initialisation"
 

@@ -10,7 +10,7 @@ from jaxobs.model.clock import now
 from jaxobs.model.events import LONGEST_GAP, PhaseEnded, PhaseStarted
 from jaxobs.probe.steps.loops import Loops, Step
 from jaxobs.probe.steps.plain_values import as_name, given_amount
-from jaxobs.vocabulary.wall_time import CHECKPOINT
+from jaxobs.vocabulary.words import CHECKPOINT
 
 LASTING = 10_000_000
 """Nanoseconds after which a tentative phase counts as one: twice as long as another thread may keep Python's

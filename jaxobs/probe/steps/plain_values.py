@@ -13,7 +13,7 @@ from numbers import Real
 from typing import Any
 
 from jaxobs.plugin.guard import Suppressed
-from jaxobs.vocabulary.labels import cut_name
+from jaxobs.vocabulary.text import cut_name
 
 
 def as_name(name: Any) -> str:

@@ -7,10 +7,10 @@ from typing import Any
 
 from jaxobs.flow import wire
 from jaxobs.model.clock import now
-from jaxobs.model.snapshot import Snapshot
 from jaxobs.plugin.threads import Flag, Thread
 from jaxobs.probe.log import inform, warn
 from jaxobs.probe.transport.answers import Answers
+from jaxobs.report.snapshot import Snapshot
 
 
 class AgentMessages:

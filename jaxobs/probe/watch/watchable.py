@@ -8,7 +8,7 @@ from jaxobs.jax_compat.foreign_objects import is_of
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.probe.log import warn
 from jaxobs.probe.watch.signatures import leaves_by_path
-from jaxobs.vocabulary.labels import cut_name
+from jaxobs.vocabulary.text import cut_name
 
 MOST_WRAPPERS = 20
 """Most `__wrapped__` attributes that are followed, more than anybody nests: a proxy object may have one for ever."""

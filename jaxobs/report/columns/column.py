@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from jaxobs.report.drawing import Element
 from jaxobs.report.text_table import TextTable
-from jaxobs.report.units import ABSENT
+from jaxobs.vocabulary.units import ABSENT
 
 Row = Mapping[str, Any]
 Cell = Element | str | None

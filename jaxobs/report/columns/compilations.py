@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from jaxobs.model.snapshot import compile_seconds
 from jaxobs.report.columns.column import Column, Row, computed, figure, last_name
-from jaxobs.report.document import compile_seconds
 from jaxobs.report.drawing import Element, tag
-from jaxobs.report.units import count, duration, times
-from jaxobs.vocabulary.compilation import PHASES
+from jaxobs.vocabulary.units import count, duration, times
+from jaxobs.vocabulary.words import PHASES
 
 
 def functions(document: Mapping[str, Any]) -> list[dict[str, Any]]:

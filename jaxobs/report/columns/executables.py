@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from jaxobs.report.columns.column import Column, figure, last_name, text
-from jaxobs.report.units import amount, count, duration, percent
+from jaxobs.vocabulary.units import amount, count, duration, percent
 
 
 def label_of(verdict: Mapping[str, Any] | None) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from jaxobs.report.comparison import compilations, step_time, surroundings, tables, work
 from jaxobs.report.comparison.finding import Comparison, Finding, Row
 from jaxobs.report.record import Record
-from jaxobs.report.units import count, duration
+from jaxobs.vocabulary.units import count, duration
 
 
 def compare(before: Record, after: Record) -> Comparison:

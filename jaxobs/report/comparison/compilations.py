@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from jaxobs.model.snapshot import all_compile_seconds, compile_seconds
 from jaxobs.report.comparison.finding import Cause, Effect, Finding, Row
-from jaxobs.report.document import all_compile_seconds, compile_seconds
 from jaxobs.report.record import Record
-from jaxobs.report.units import duration, times
-from jaxobs.vocabulary.labels import EAGER
+from jaxobs.vocabulary.text import EAGER
+from jaxobs.vocabulary.units import duration, times
 
 SHOWN: Final = 10
 

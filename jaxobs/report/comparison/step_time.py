@@ -8,7 +8,7 @@ from typing import Any, Final
 from jaxobs.report.comparison.finding import Cause, Effect, Finding, Row, StepTime
 from jaxobs.report.comparison.noise import Change, factor, ratio, shift
 from jaxobs.report.record import Record
-from jaxobs.report.units import duration, or_absent, percent, signed_percent
+from jaxobs.vocabulary.units import duration, or_absent, percent, signed_percent
 
 APART: Final = ("compile", "checkpoint")
 """Components that occur in few steps. Step time is compared without them."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from jaxobs.report.comparison.finding import Cause, Effect, Finding
 from jaxobs.report.record import Record
-from jaxobs.report.units import digits, rough
+from jaxobs.vocabulary.units import digits, rough
 
 LEAST_LOAD: Final = 0.1
 """Share of the host's processors by which the load of other processes must differ to be a finding: the agent's own

@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from jaxobs.model.snapshot import executable_size
 from jaxobs.report.comparison.finding import Row
-from jaxobs.report.document import executable_size
 from jaxobs.report.record import Record
-from jaxobs.report.units import (
+from jaxobs.vocabulary.units import (
     ABSENT,
     amount,
     byte_size,

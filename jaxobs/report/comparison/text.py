@@ -9,7 +9,7 @@ from jaxobs.report.comparison.finding import Comparison, Effect, Finding, Row, S
 from jaxobs.report.comparison.noise import CONFIDENCE, RUN_TO_RUN
 from jaxobs.report.comparison.step_time import relative
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, to_text
-from jaxobs.report.units import duration
+from jaxobs.vocabulary.units import duration
 
 NO_REASON: Final = "nothing in the records tells why"
 INTERVALS: Final = (

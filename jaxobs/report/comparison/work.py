@@ -8,7 +8,7 @@ from typing import Final
 
 from jaxobs.report.comparison.finding import Cause, Effect, Finding
 from jaxobs.report.record import Record
-from jaxobs.report.units import amount, digits, rough_percent
+from jaxobs.vocabulary.units import amount, digits, rough_percent
 
 SAME_WORK: Final = 0.01
 """Share by which FLOPs may differ and still count as equal: another version of XLA may rewrite a reduction."""

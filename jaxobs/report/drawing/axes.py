@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Final
 
 from jaxobs.report.drawing.elements import Element, tag
-from jaxobs.report.units import amount
+from jaxobs.vocabulary.units import amount
 
 _LEAST_TICKS: Final = 3
 """Least ticks of a logarithmic axis: two show the scale, and a third that it is logarithmic."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from jaxobs.report.drawing.axes import Scale, band, bands, level, level_name, seconds_ago
 from jaxobs.report.drawing.elements import Element, chart, stretched, tag
-from jaxobs.report.units import duration
+from jaxobs.vocabulary.units import duration
 
 _TOP: Final = 14
 _AXIS: Final = 22

@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 
 from jaxobs.report.drawing.axes import LogScale, level, level_name, short
 from jaxobs.report.drawing.elements import Element, chart, number, stretched, tag
-from jaxobs.report.units import amount
+from jaxobs.vocabulary.units import amount
 
 _HEIGHT: Final = 380
 _TOP, _BOTTOM = 24, 336

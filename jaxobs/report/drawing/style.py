@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 
 from jaxobs.report.drawing.elements import Element, tag
-from jaxobs.vocabulary.wall_time import COMPONENTS, EVERY_COMPONENT
+from jaxobs.vocabulary.words import COMPONENTS, EVERY_COMPONENT
 
 _ON_DARK, _ON_LIGHT = "#ffffff", "#10151c"
 """Colours of a name within a coloured part."""

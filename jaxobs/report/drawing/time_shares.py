@@ -8,8 +8,8 @@ from typing import Final
 
 from jaxobs.report.drawing.axes import Scale, band, bands, level, level_name, seconds_ago
 from jaxobs.report.drawing.elements import Element, chart, stretched, tag
-from jaxobs.report.units import duration, rough_percent
-from jaxobs.vocabulary.wall_time import COMPONENTS
+from jaxobs.vocabulary.units import duration, rough_percent
+from jaxobs.vocabulary.words import COMPONENTS
 
 _BAR: Final = 34
 _HEIGHT: Final = 200

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from jaxobs.model.snapshot import all_compile_seconds
 from jaxobs.report.columns import compilations as columns
-from jaxobs.report.document import all_compile_seconds
 from jaxobs.report.drawing import Element, tag
 from jaxobs.report.page.parts import card, folded, table
 from jaxobs.report.page.view import View
-from jaxobs.report.units import duration
+from jaxobs.vocabulary.units import duration
 
 _AGAIN: Final = 12
 _FUNCTIONS: Final = 40

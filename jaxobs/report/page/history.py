@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from jaxobs.report.document import longest_loops
+from jaxobs.model.snapshot import longest_loops
 
 POINTS: Final = 360
 SECONDS: Final = 3600.0

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from jaxobs.model.snapshot import Document, main_thread_shares
 from jaxobs.report.columns import Column, Row
-from jaxobs.report.document import Document, main_thread_shares
 from jaxobs.report.drawing import Element, tag
 from jaxobs.report.page.parts import card, folded, pairs, quiet, table
 from jaxobs.report.page.view import View
-from jaxobs.report.units import amount, byte_size, percent, rough_percent
+from jaxobs.vocabulary.units import amount, byte_size, percent, rough_percent
 
 _LINES: Final = 6
 

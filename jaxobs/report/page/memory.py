@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
+from jaxobs.model.snapshot import Document, devices_with_memory, fullest
 from jaxobs.report.columns import Column, last_name
-from jaxobs.report.document import Document, devices_with_memory, fullest
 from jaxobs.report.drawing import Element, line_chart, tag
 from jaxobs.report.page.parts import card, folded, quiet, table
 from jaxobs.report.page.view import View
-from jaxobs.report.units import byte_size, duration, rough_percent
+from jaxobs.vocabulary.units import byte_size, duration, rough_percent
 
 _HOLDERS: Final = 10
 

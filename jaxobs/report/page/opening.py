@@ -8,12 +8,12 @@ from itertools import islice
 from typing import Final
 from urllib.parse import quote
 
-from jaxobs.report.document import Document, longest_loops
+from jaxobs.model.snapshot import Document, longest_loops
 from jaxobs.report.drawing import Element, tag
 from jaxobs.report.page.parts import card, pairs, quiet, with_code
 from jaxobs.report.page.view import View
 from jaxobs.report.sentence import sentence as in_a_sentence
-from jaxobs.report.units import amount, duration, percent, rough_percent
+from jaxobs.vocabulary.units import amount, duration, percent, rough_percent
 
 _RECORDED_SHOWN: Final = 3
 """How many values recorded by the user are shown beside the figures; all of them are in the charts."""

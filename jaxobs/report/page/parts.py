@@ -10,7 +10,7 @@ from typing import Final
 from jaxobs.report.columns import Column, Row
 from jaxobs.report.drawing import Element, style, tag
 from jaxobs.report.sentence import code_apart
-from jaxobs.report.units import ABSENT
+from jaxobs.vocabulary.units import ABSENT
 
 REASONS_SHOWN: Final = 4
 """Reasons shown in a paragraph: nobody would read more; all of them are in the snapshot."""

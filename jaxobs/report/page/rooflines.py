@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from jaxobs.model.snapshot import Document
 from jaxobs.report.columns import Row, last_name
 from jaxobs.report.columns.executables import EXECUTABLES, OPERATIONS, label_of
-from jaxobs.report.document import Document
 from jaxobs.report.drawing import Element, Point, Roof, legend, roofline
 from jaxobs.report.page.parts import card, folded, quiet, table
 from jaxobs.report.page.view import View
-from jaxobs.report.units import amount, duration, percent
+from jaxobs.vocabulary.units import amount, duration, percent
 
 _ROWS: Final = 40
 """Rows of each table; the rest are in the snapshot."""

@@ -10,7 +10,7 @@ from jaxobs.report.columns import Column
 from jaxobs.report.drawing import Element, line_chart, tag
 from jaxobs.report.page.parts import card, folded, table
 from jaxobs.report.page.view import View
-from jaxobs.report.units import amount, percent
+from jaxobs.vocabulary.units import amount, percent
 
 _RATES: Final[tuple[tuple[str, str, Callable[[float], str]], ...]] = (
     ("steps_per_second", "steps/s", amount),

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Final
 
+from jaxobs.model.snapshot import Document
 from jaxobs.report.columns import Column
-from jaxobs.report.document import Document
 from jaxobs.report.drawing import Element, legend, shares_bar, shares_over_time
 from jaxobs.report.page.history import Trend
 from jaxobs.report.page.parts import card, folded, quiet, table
 from jaxobs.report.page.view import View
-from jaxobs.report.units import duration, rough_percent
-from jaxobs.vocabulary.wall_time import COMPONENTS
+from jaxobs.vocabulary.units import duration, rough_percent
+from jaxobs.vocabulary.words import COMPONENTS
 
 _RECENT: Final = 30.0
 """Seconds over which the parts of a step are averaged: the window of the bottleneck."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from jaxobs.report.document import Document
+from jaxobs.model.snapshot import Document
 from jaxobs.report.page.history import NO_TREND, SECONDS, Trend
 from jaxobs.report.sentence import main_loop
 

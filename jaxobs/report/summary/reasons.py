@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from jaxobs.report.units import ABSENT
+from jaxobs.vocabulary.units import ABSENT
 
 MARK: Final = "*"
 """Marks a value that has a reason beside it, such as an MFU above 1, a lower bound, or a sample."""

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from jaxobs.report.document import Document, compile_seconds, executable_size
+from jaxobs.model.snapshot import Document, compile_seconds, executable_size
 from jaxobs.report.summary.reasons import MARK, Reasons
 from jaxobs.report.text_table import TextTable, end_of
-from jaxobs.report.units import ABSENT, amount, count, duration, or_absent, percent
-from jaxobs.vocabulary.compilation import PHASES
+from jaxobs.vocabulary.units import ABSENT, amount, count, duration, or_absent, percent
+from jaxobs.vocabulary.words import PHASES
 
 LARGEST_EXECUTABLES: Final = 8
 """Rows of executables: this many fit a screen together with the other tables."""

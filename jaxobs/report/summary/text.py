@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from textwrap import wrap
 from typing import Final
 
-from jaxobs.report.document import (
+from jaxobs.model.snapshot import (
     Document,
     all_compile_seconds,
     devices_with_memory,
@@ -23,8 +23,8 @@ from jaxobs.report.summary import tables
 from jaxobs.report.summary.reasons import Reasons
 from jaxobs.report.summary.tables import NO_VERDICT
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, to_text
-from jaxobs.report.units import ABSENT, byte_size, count, duration, or_absent, percent, rough_percent
 from jaxobs.vocabulary.text import printable
+from jaxobs.vocabulary.units import ABSENT, byte_size, count, duration, or_absent, percent, rough_percent
 
 LARGEST_SHARES: Final = 4
 LEAST_SHARE: Final = 0.005

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from jaxobs.model.snapshot import Document
 from jaxobs.report.columns import Column, Row, computed, figure, text
-from jaxobs.report.document import Document
 from jaxobs.report.page.view import View
-from jaxobs.report.units import count, duration, percent, rough_percent
+from jaxobs.vocabulary.units import count, duration, percent, rough_percent
 
 LAGS: Final = 0.1
 """Least share of all ranks' time that a lagging rank costs: the threshold of JaxRankLags in deploy/prometheus."""

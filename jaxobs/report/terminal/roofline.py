@@ -11,13 +11,13 @@ from string import ascii_lowercase, ascii_uppercase
 from textwrap import wrap
 from typing import Final
 
-from jaxobs.report.document import Document
+from jaxobs.model.snapshot import Document
 from jaxobs.report.drawing import Point, Roof
 from jaxobs.report.drawing.axes import LogScale, short
 from jaxobs.report.page.rooflines import points_of, roofs_of, why_incomplete
 from jaxobs.report.terminal.spans import Line, Span, line_of
 from jaxobs.report.text_table import cut
-from jaxobs.report.units import ABSENT, amount, rough_percent
+from jaxobs.vocabulary.units import ABSENT, amount, rough_percent
 
 _GUTTER: Final = 7
 """Columns for the names of levels, such as `500 G`."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from jaxobs.report.document import main_thread_lines
+from jaxobs.model.snapshot import main_thread_lines
 from jaxobs.report.page.opening import facts, known_figures, run_name, why_absent, without_loops
 from jaxobs.report.page.steps import parts_of_a_step
 from jaxobs.report.page.view import View
 from jaxobs.report.sentence import sentence
 from jaxobs.report.terminal.spans import Line, Span, with_code
 from jaxobs.report.text_table import cut
-from jaxobs.report.units import count, duration, rough_percent
-from jaxobs.vocabulary.wall_time import COMPONENTS
+from jaxobs.vocabulary.units import count, duration, rough_percent
+from jaxobs.vocabulary.words import COMPONENTS
 
 _LEAST_SHARE: Final = 0.005
 """Share below which a part has no bar: it would round to 0 %."""

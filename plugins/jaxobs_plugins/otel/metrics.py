@@ -33,7 +33,7 @@ from opentelemetry.sdk.metrics.export import (
 from jaxobs.model.clock import NANOSECONDS, now
 from jaxobs.model.metrics import SCALE, Exemplar, Family, HistogramValue
 from jaxobs.plugin.protocol import Agent, Batch
-from jaxobs.vocabulary.labels import valid_text
+from jaxobs.vocabulary.text import valid_text
 from jaxobs_plugins.otel.connection import Connection
 from jaxobs_plugins.otel.environment import Sending
 from jaxobs_plugins.otel.hardware import Convention, HardwarePoint, hardware_points

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from jaxobs.vocabulary.labels import valid_text
+from jaxobs.vocabulary.text import valid_text
 
 WHOLE_NUMBERS = frozenset({"process.pid", "jax.process_index", "jax.process_count", "jaxobs.attempt"})
 """Attributes that are integers in OpenTelemetry's semantic conventions, and similar ones of our own."""

@@ -12,10 +12,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, TraceFlags
 
 from jaxobs.model.clock import ClockAnchor
-from jaxobs.model.events import AttributeValue
-from jaxobs.model.spans import Span
+from jaxobs.model.events import AttributeValue, Span
 from jaxobs.plugin.protocol import Agent, Batch
-from jaxobs.vocabulary.labels import valid_text
+from jaxobs.vocabulary.text import valid_text
 from jaxobs_plugins.otel.connection import Connection
 from jaxobs_plugins.otel.environment import Sending
 from jaxobs_plugins.otel.outcome import Outcome

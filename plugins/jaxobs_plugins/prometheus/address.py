@@ -11,24 +11,22 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from jaxobs.model.clock import monotonic
-from jaxobs.model.metrics_address import (
+from jaxobs.model.addresses import (
     HOST_VARIABLE,
+    INSTANCE_LABEL,
     LAST_PORT,
+    MOST_BYTES,
     PORT_VARIABLE,
     PORTS_TRIED,
-    Address,
-    AddressError,
-)
-from jaxobs.model.scrape_targets import (
-    INSTANCE_LABEL,
-    MOST_BYTES,
     RANK_LABEL,
     RUN_LABEL,
     SCHEME_LABEL,
+    Address,
+    AddressError,
     ScrapeTarget,
     read_targets,
 )
+from jaxobs.model.clock import monotonic
 from jaxobs.plugin.files import DRAFT_NAME, open_regular, write_whole
 from jaxobs.report.page import Rank
 from jaxobs_plugins.prometheus.file_work import FileWork

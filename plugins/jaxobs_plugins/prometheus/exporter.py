@@ -9,8 +9,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from jaxobs.model.addresses import PORT_VARIABLE, AddressError, job_has_port, wanted_address
 from jaxobs.model.clock import monotonic
-from jaxobs.model.metrics_address import PORT_VARIABLE, AddressError, job_has_port, wanted_address
 from jaxobs.plugin.base import Delivery, Exporter
 from jaxobs.plugin.files import why_not_writable
 from jaxobs.plugin.protocol import Agent, Batch, Remark

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, parse_qsl
 
 from jaxobs.model.clock import NANOSECONDS, wall_now
 from jaxobs.model.profile import checked_seconds
-from jaxobs.model.snapshot import Snapshot, absent_snapshot
+from jaxobs.model.snapshot import SnapshotData, absent_document
 from jaxobs.report.page import History, Rank, View, page, policy
 from jaxobs_plugins.prometheus.access import AllowedHosts, Token, refusal
 from jaxobs_plugins.prometheus.render import accepts_gzip, negotiate, render
@@ -48,7 +48,7 @@ AskForProfile = Callable[[float, bool], str | None]
 class _Shown:
     """A snapshot, when it came (wall-clock nanoseconds), and what has been rendered of it."""
 
-    snapshot: Snapshot
+    snapshot: SnapshotData
     resource: Mapping[str, str]
     at: int = field(default_factory=wall_now)
     metrics: dict[str, bytes] = field(default_factory=dict)
@@ -67,9 +67,11 @@ class Pages:
         """`ranks`: the processes beside this one, as far as they are known now."""
         self._ranks = ranks
         self._history, self._noting = History(), threading.Lock()
-        self._shown = _Shown(absent_snapshot("the first snapshot is on its way"), dict(resource or {}))
+        self._shown = _Shown(
+            SnapshotData(0, absent_document("the first snapshot is on its way")), dict(resource or {})
+        )
 
-    def show(self, snapshot: Snapshot, resource: Mapping[str, str] | None = None) -> None:
+    def show(self, snapshot: SnapshotData, resource: Mapping[str, str] | None = None) -> None:
         """Show this snapshot from now on, and a new resource if there is one."""
         at = snapshot.time / NANOSECONDS
         if self._history.is_due(at):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxobs.model.clock import NANOSECONDS, monotonic, now, seconds
-from jaxobs.model.snapshot import Snapshot
+from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.base import Exporter
 from jaxobs.plugin.files import write_whole, writing_remarks
 from jaxobs.plugin.protocol import Agent, Batch, Remark
@@ -34,7 +34,7 @@ class RunRecordExporter(Exporter):
         self._interval = 0.0
         self._windows: dict[str, StepWindows] = {}
         self._load = HostLoad()
-        self._last: Snapshot | None = None
+        self._last: SnapshotData | None = None
         self._name: str | None = None
         self._began = 0.0
         self._written_at = 0.0
@@ -87,7 +87,7 @@ class RunRecordExporter(Exporter):
         else:
             self._said = None
 
-    def _record(self, snapshot: Snapshot, agent: Agent, state: State) -> dict[str, Any]:
+    def _record(self, snapshot: SnapshotData, agent: Agent, state: State) -> dict[str, Any]:
         process = snapshot.document["process"]
         if not self._began:
             self._began = agent.clock.wall_time(snapshot.time) / NANOSECONDS - float(process["seconds"])
@@ -105,7 +105,7 @@ class RunRecordExporter(Exporter):
             "snapshot": dict(snapshot.document),
         }
 
-    def _file_name(self, snapshot: Snapshot, agent: Agent) -> str:
+    def _file_name(self, snapshot: SnapshotData, agent: Agent) -> str:
         """The file's name: run, attempt, rank, start and the beginning of the instance id; fixed at the first call."""
         if self._name is None:
             process = snapshot.document["process"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from jaxobs.model.clock import seconds
-from jaxobs.model.snapshot import Snapshot
+from jaxobs.model.snapshot import SnapshotData
 
 BUSY: Final = "jaxobs_host_cpu_utilization_ratio"
 CPUS: Final = "jaxobs_host_cpus"
@@ -25,7 +25,7 @@ class HostLoad:
         self._cpus = 0.0
         self._busy_cpu_seconds = 0.0
 
-    def read(self, snapshot: Snapshot) -> None:
+    def read(self, snapshot: SnapshotData) -> None:
         """Add a snapshot's readings, unless they are those of the one before."""
         busy, cpus, job = (_value(snapshot, name) for name in (BUSY, CPUS, JOB))
         if busy is None or cpus is None or job is None or job == self._newest.get("job"):
@@ -78,7 +78,7 @@ class HostLoad:
         return self._newest[name] - self._first[name]
 
 
-def _value(snapshot: Snapshot, metric: str, labels: tuple[str, ...] = ()) -> float | None:
+def _value(snapshot: SnapshotData, metric: str, labels: tuple[str, ...] = ()) -> float | None:
     for family in snapshot.families:
         if family.metric.name == metric:
             value = family.series.get(labels)

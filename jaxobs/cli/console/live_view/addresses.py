@@ -12,16 +12,18 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from jaxobs.cli import UsageError
-from jaxobs.model.metrics_address import (
+from jaxobs.model.addresses import (
     HOST_VARIABLE,
     LAST_PORT,
+    MOST_BYTES,
     PORT_VARIABLE,
     PORTS_TRIED,
     Address,
     AddressError,
+    ScrapeTarget,
+    read_targets,
     wanted_address,
 )
-from jaxobs.model.scrape_targets import MOST_BYTES, ScrapeTarget, read_targets
 from jaxobs.plugin.files import open_regular
 
 MOST_TARGETS: Final = 64

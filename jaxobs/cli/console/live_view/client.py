@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from jaxobs.cli.console.live_view.addresses import Target
-from jaxobs.report.document import read_json
+from jaxobs.vocabulary.text import read_json
 
 VERSION: Final = 1
 """The version of the answer's format that is supported here."""

@@ -8,7 +8,7 @@ from typing import Final
 from rich.text import Text
 
 from jaxobs.report.terminal.spans import Line
-from jaxobs.vocabulary.wall_time import EVERY_COMPONENT
+from jaxobs.vocabulary.words import EVERY_COMPONENT
 
 COLOURS: Final = {each.word: each.dark for each in EVERY_COMPONENT}
 COLOURS["cache_resident"] = COLOURS["transfer"]

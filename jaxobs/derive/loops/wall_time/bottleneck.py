@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jaxobs.derive.loops.wall_time.host_evidence import NOTHING_KNOWN, HostShares
-from jaxobs.report.units import rough
 from jaxobs.roofline_model.bottleneck import HALF_SURE_STEPS, Verdict, confidence, margin
-from jaxobs.vocabulary.wall_time import BUSY, COMPONENTS, DEVICE, REST
+from jaxobs.vocabulary.units import rough
+from jaxobs.vocabulary.words import BUSY, COMPONENTS, DEVICE, REST
 
 ENOUGH_STEPS = 5
 ENOUGH_SECONDS = 0.5

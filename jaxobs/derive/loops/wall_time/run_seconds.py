@@ -8,7 +8,7 @@ from jaxobs.derive.metrics.catalogue import process_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.model.clock import seconds
 from jaxobs.model.intervals import Intervals
-from jaxobs.vocabulary.wall_time import CATEGORIES
+from jaxobs.vocabulary.words import CATEGORIES
 
 PHASES = ("checkpoint", "initialisation")
 """Phases that are categories; time in any other phase is `other`."""

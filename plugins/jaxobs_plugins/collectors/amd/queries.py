@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from jaxobs.model.device_readings import DeviceReading
-from jaxobs.model.metrics import Kind, Metric
+from jaxobs.model.metrics import DeviceReading, Kind, Metric
 from jaxobs.plugin.fields import Query, Sample
 
 

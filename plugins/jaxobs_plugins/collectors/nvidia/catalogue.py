@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from jaxobs.model.device_readings import DeviceReading
-from jaxobs.model.metrics import Kind, Metric
+from jaxobs.model.metrics import DeviceReading, Kind, Metric
 
 DEVICE_LABELS = ("device", "uuid")
 """Labels of all metrics. On a partitioned board, `uuid` is the MIG instance's for values of the instance alone, and the

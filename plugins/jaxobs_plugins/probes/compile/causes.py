@@ -13,7 +13,7 @@ from jaxobs.model import events as names
 from jaxobs.model.events import Attributes
 from jaxobs.plugin.call_site import CallSite, call_site
 from jaxobs.plugin.guard import Suppressed
-from jaxobs.vocabulary.labels import cut_name
+from jaxobs.vocabulary.text import cut_name
 from jaxobs_plugins.probes.compile.functions import bound_by, definition_of, function_key
 from jaxobs_plugins.probes.compile.history import History, Traced
 from jaxobs_plugins.probes.compile.miss_cause import UNEXPLAINED, Signature

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from jaxobs.vocabulary.compilation import CAUSES
+from jaxobs.vocabulary.words import CAUSES
 
 ABSENT: Final = "absent"
 

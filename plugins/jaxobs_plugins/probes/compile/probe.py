@@ -36,7 +36,7 @@ from jaxobs.plugin.base import Probe
 from jaxobs.plugin.call_site import call_site
 from jaxobs.plugin.protocol import Job
 from jaxobs.plugin.span_context import current_span_context
-from jaxobs.vocabulary.labels import EAGER, cut_name
+from jaxobs.vocabulary.text import EAGER, cut_name
 from jaxobs_plugins.probes.compile.causes import NO_CAUSE, Causes
 from jaxobs_plugins.probes.compile.executable import local_devices_of, memory_of, module_of
 from jaxobs_plugins.probes.compile.phases import PHASES, Phase, ThreadState

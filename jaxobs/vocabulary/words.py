@@ -1,4 +1,4 @@
-"""What time can be charged to: components of a loop's wall time, and categories of the whole run's."""
+"""The closed sets of words: what time can be charged to, the phases of a compilation and its causes."""
 
 from __future__ import annotations
 
@@ -140,3 +140,12 @@ CHECKPOINT: Final = "checkpoint"
 
 CATEGORIES: Final = ("initialisation", "compile", "productive", "input", "checkpoint", "stalled", "other")
 """What the whole run's time is charged to."""
+
+
+PHASES: Final = ("trace", "lower", "backend", "cache_read")
+
+CAUSES: Final = (
+    "redefined", "pytree", "static_argument", "context", "dtype", "shape", "weak_type", "sharding", "other",
+)  # fmt: skip
+"""Every cause. Where several things changed at once, the first of these is named: each of the earlier ones makes JAX
+compile again whatever the later ones are, and may be what changed them (64-bit mode changes element types)."""

@@ -1,12 +1,15 @@
-"""The address at which a process serves its metrics and its live page, by its settings and OpenTelemetry's variables."""
+"""Addresses: where a process serves its metrics and its page, and the `file_sd` files that tell where others do."""
 
 from __future__ import annotations
 
 import ipaddress
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+from jaxobs.vocabulary.text import read_json
 
 HOST_VARIABLE = "JAXOBS_METRICS_HOST"
 PORT_VARIABLE = "JAXOBS_METRICS_PORT"
@@ -85,3 +88,43 @@ def _port(variable: str, text: str) -> int | None:
     if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) <= LAST_PORT):
         raise AddressError(f"{variable}={text!r} is not a port: set it to a number from 0 to {LAST_PORT}")
     return int(text)
+
+
+RUN_LABEL: Final = "jaxobs_run"
+RANK_LABEL: Final = "jaxobs_rank"
+INSTANCE_LABEL: Final = "__param_instance"
+SCHEME_LABEL: Final = "__scheme__"
+
+MOST_BYTES: Final = 65_536
+"""Most bytes that are read of a file; a rank writes less than 4 KiB."""
+
+_TARGET: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ScrapeTarget:
+    """A process: its rank, the address of its page, its run, and its instance id among processes that had this port."""
+
+    rank: int
+    address: str
+    run: str
+    instance: str
+
+
+def read_targets(content: bytes) -> Iterator[ScrapeTarget]:
+    """The processes in a `file_sd` file that jaxobs observes; others and malformed entries are left out.
+
+    Raises ValueError where it is no JSON.
+    """
+    groups = read_json(content)
+    for group in groups if isinstance(groups, list) else ():
+        labels = group.get("labels") if isinstance(group, dict) else None
+        targets = group.get("targets") if isinstance(group, dict) else None
+        if not isinstance(labels, dict) or not isinstance(targets, list):
+            continue
+        rank, scheme = str(labels.get(RANK_LABEL, "")), str(labels.get(SCHEME_LABEL, "http"))
+        for target in targets:
+            # A check, because others may write into the directory: an address must not become a link to a script.
+            if rank.isdecimal() and scheme in {"http", "https"} and _TARGET.fullmatch(str(target)):
+                run, instance = labels.get(RUN_LABEL, ""), labels.get(INSTANCE_LABEL, "")
+                yield ScrapeTarget(int(rank), f"{scheme}://{target}/", str(run), str(instance))

@@ -7,12 +7,9 @@ from typing import Any
 
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost
-from jaxobs.report.units import amount, duration, or_absent, percent
 from jaxobs.roofline_model.bottleneck import of_executable
-from jaxobs.roofline_model.bounds import Bound, efficiency
-from jaxobs.roofline_model.ceiling import roof
-from jaxobs.roofline_model.execution_types import run_on
-from jaxobs.roofline_model.utilization import Utilization, model_flops_utilization
+from jaxobs.roofline_model.bounds import Bound, Utilization, efficiency, model_flops_utilization, roof, run_on
+from jaxobs.vocabulary.units import amount, duration, or_absent, percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +90,7 @@ class Roofline:
 
         dtypes = [dtype for dtype, flops in self.cost.matrix_flops_by_type.items() if flops]
         roofs = [roof(self.peaks, dtype) for dtype in dtypes or self.cost.vector_flops_by_type]
-        return roofline_html(self.to_dict(), [one for one in roofs if one is not None])
+        return roofline_html(self.to_dict(), [one for one in roofs if one is not None], self.cost.rows())
 
     def _other_types(self) -> list[str]:
         """A line that names the types in which the device multiplies float32, where they are others."""
