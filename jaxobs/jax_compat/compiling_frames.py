@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
-from jaxobs.plugin.call_site import callers
+from jaxobs.plugin.frames import callers
 
 FRAMES_TO_SEARCH = 8
 """Most caller frames of the listener that are searched; the one wanted was the third or fourth in every version."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import FrameType, FunctionType
 from typing import Any
 
-from jaxobs.plugin.call_site import callers
+from jaxobs.plugin.frames import callers
 
 PRIMITIVES = {
     "scan": "scan", "while": "while_loop", "cond": "cond", "custom_linear_solve": "custom_linear_solve",

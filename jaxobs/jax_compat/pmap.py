@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 from jaxobs.jax_compat.compiling_frames import JitCall
-from jaxobs.plugin.call_site import callers
+from jaxobs.plugin.frames import callers
 
 FRAMES_TO_SEARCH = 32
 """Most frames searched above the listener. The pmapped call was the seventh to the twentieth, the latter in

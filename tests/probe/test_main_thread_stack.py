@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxobs.plugin.frames import stack_of
 from jaxobs.probe.main_thread.packages import OWN, STANDARD_LIBRARY, USER, owner_of
-from jaxobs.probe.main_thread.stack import Place, Stack
+from jaxobs.probe.main_thread.stack import DEEPEST, Place, Stack
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.watch.watched import Watched
 from jaxobs.vocabulary.activities import DEVICE, INPUT, MARKED_INPUT, PROCESSOR, WAITING
@@ -43,10 +43,7 @@ def seen(
     thread.start()
     began.wait()
     time.sleep(0.1)
-    assert thread.ident is not None
-    frame = sys._current_frames()[thread.ident]
-    place = stack().place(frame, on_processor=on_processor, in_python=in_python)
-    del frame
+    place = stack().place(stack_of(thread.ident, DEEPEST), on_processor=on_processor, in_python=in_python)
     end()
     thread.join()  # never left inside a call of JAX
     return place
@@ -163,13 +160,12 @@ def activities(looks: Stack, runs: Callable[[threading.Event], None]) -> set[str
     done = threading.Event()
     thread = threading.Thread(target=runs, args=(done,), daemon=True)
     thread.start()
-    assert thread.ident is not None
     found = set()
     for _ in range(200):
         time.sleep(0.005)
-        frame = sys._current_frames()[thread.ident]
-        found.add(looks.place(frame, on_processor=False, in_python=False).activity)
-        del frame
+        frames = stack_of(thread.ident, DEEPEST)
+        found.add(looks.place(frames, on_processor=False, in_python=False).activity)
+        del frames
     done.set()
     thread.join()
     return found

@@ -13,14 +13,15 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
-from types import CodeType, FrameType
+from types import CodeType
 
 from jaxobs.model.clock import monotonic, now, seconds, thread_time
 from jaxobs.model.events import MainThreadSampled
+from jaxobs.plugin.frames import stack_of
 from jaxobs.plugin.guard import Guard
 from jaxobs.plugin.threads import Flag
 from jaxobs.probe.main_thread.processor import MainThreadClock, WaitForProcessor
-from jaxobs.probe.main_thread.stack import Place, Stack
+from jaxobs.probe.main_thread.stack import DEEPEST, Place, Stack
 from jaxobs.probe.main_thread.tally import Row, Tally
 from jaxobs.vocabulary.activities import PROCESSOR
 
@@ -201,20 +202,9 @@ class MainThreadSampler:
         return now_ran - before
 
     def _place(self, on_processor: bool | None, *, in_python: bool = False) -> Place | None:
-        frame = self._frame()
-        try:
-            if frame is None:
-                return None
-            return self._stack.place(frame, on_processor=on_processor, in_python=in_python)
-        finally:
-            del frame
+        frames = stack_of(self._main, DEEPEST)
+        return self._stack.place(frames, on_processor=on_processor, in_python=in_python) if frames else None
 
     def _call(self) -> tuple[str, str] | None:
-        frame = self._frame()
-        try:
-            return None if frame is None else self._stack.call(frame)
-        finally:
-            del frame
-
-    def _frame(self) -> FrameType | None:
-        return sys._current_frames().get(self._main or 0)  # noqa: SLF001  # documented
+        frames = stack_of(self._main, DEEPEST)
+        return self._stack.call(frames) if frames else None

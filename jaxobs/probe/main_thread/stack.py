@@ -107,21 +107,23 @@ class Stack:
         self._training_iterators: set[_Code] = set()
         self._known: dict[tuple[object, ...], Place] = {}
 
-    def place(self, frame: FrameType, *, on_processor: bool | None, in_python: bool) -> Place:
-        """Where the main thread is, by its innermost frame.
+    def place(self, stack: list[FrameType], *, on_processor: bool | None, in_python: bool) -> Place:
+        """Where the main thread is, by its stack, the innermost frame first.
 
         `in_python`: it held the interpreter lock, so it ran Python, or C code that does not release the lock.
         """
-        return self._known_place(frame, on_processor, in_python)
+        return self._known_place(stack, on_processor, in_python)
 
-    def call(self, frame: FrameType) -> tuple[str, str]:
+    def call(self, stack: list[FrameType]) -> tuple[str, str]:
         """The line and `waits_in` of a place, if the innermost frame is in a call: nothing is learned of its activity."""
-        place = self._known_place(frame, None, None)
+        place = self._known_place(stack, None, None)
         return place.line, place.waits_in
 
-    def _known_place(self, frame: FrameType, on_processor: bool | None, in_python: bool | None) -> Place:
+    def _known_place(
+        self, stack: list[FrameType], on_processor: bool | None, in_python: bool | None
+    ) -> Place:
         """`in_python` is None where the activity is not asked for."""
-        frames, owners, positions = self._outward(frame)
+        frames, owners, positions = _outward(stack)
         key = (on_processor, in_python, *positions)
         known = self._known.get(key)
         if known is not None:
@@ -129,30 +131,12 @@ class Stack:
         if len(self._known) >= STACKS_KEPT:
             self._known.clear()
         mine = next((index for index, owner in enumerate(owners) if owner == USER), None)
-        site = NOWHERE if in_python else self._sites.at(frame)
+        site = NOWHERE if in_python else self._sites.at(stack[0])
         seen = _Seen(frames, owners, mine, site, on_processor, bool(in_python))
         found = self._known[key] = self._in_words(
             seen, UNKNOWN if in_python is None else self._activity(seen)
         )
         return found
-
-    def _outward(self, frame: FrameType) -> tuple[list[FrameType], list[str], list[object]]:
-        """The frames from this one outwards, their owners, and what tells this stack from others."""
-        frames: list[FrameType] = []
-        owners: list[str] = []
-        positions: list[object] = []
-        left = DEEPEST
-        outer: FrameType | None = frame
-        while outer is not None and left > 0:
-            code = outer.f_code
-            file = code.co_filename
-            owner = owner_of(file)
-            frames.append(outer)
-            owners.append(owner)
-            positions += file, code.co_firstlineno, outer.f_lasti
-            left = min(left - 1, BEYOND) if owner == USER else left - 1
-            outer = outer.f_back
-        return frames, owners, positions
 
     def _in_words(self, seen: _Seen, activity: str) -> Place:
         line = _line(seen.frames[seen.mine] if seen.mine is not None else _nearest(seen))
@@ -240,6 +224,25 @@ class Stack:
             self._training_iterators.clear()
         self._training_iterators.add(_named(code))
         self._known.clear()
+
+
+def _outward(stack: list[FrameType]) -> tuple[list[FrameType], list[str], list[object]]:
+    """The frames from the innermost outwards, their owners, and what tells this stack from others."""
+    frames: list[FrameType] = []
+    owners: list[str] = []
+    positions: list[object] = []
+    left = DEEPEST
+    for frame in stack:
+        code = frame.f_code
+        file = code.co_filename
+        owner = owner_of(file)
+        frames.append(frame)
+        owners.append(owner)
+        positions += file, code.co_firstlineno, frame.f_lasti
+        left = min(left - 1, BEYOND) if owner == USER else left - 1
+        if left <= 0:
+            break
+    return frames, owners, positions
 
 
 def _is_iterator(code: CodeType) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import FrameType, ModuleType
 from typing import Any
 
-from jaxobs.plugin.call_site import call_site
+from jaxobs.plugin.frames import call_site
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.plugin.wrapping import drop_internal_frames, internal, replace
 from jaxobs.probe.steps.loops import Current

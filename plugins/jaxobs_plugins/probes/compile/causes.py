@@ -11,7 +11,7 @@ from jaxobs.jax_compat.control_flow import plain_parameters
 from jaxobs.jax_compat.pmap import mapped_call
 from jaxobs.model import events as names
 from jaxobs.model.events import Attributes
-from jaxobs.plugin.call_site import CallSite, call_site
+from jaxobs.plugin.frames import CallSite, call_site
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.vocabulary.text import cut_name
 from jaxobs_plugins.probes.compile.functions import bound_by, definition_of, function_key

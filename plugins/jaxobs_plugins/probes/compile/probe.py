@@ -33,7 +33,7 @@ from jaxobs.model.events import (
 )
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin.base import Probe
-from jaxobs.plugin.call_site import call_site
+from jaxobs.plugin.frames import call_site
 from jaxobs.plugin.protocol import Job
 from jaxobs.plugin.span_context import current_span_context
 from jaxobs.vocabulary.text import EAGER, cut_name

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable
 
 from jaxobs.jax_compat.compiling_frames import is_compiling
+from jaxobs.plugin.frames import stack_of
 
 
 class Stillness:
@@ -29,6 +29,5 @@ class Stillness:
 
 def _compile_under_way() -> object:
     """A key of the call of XLA's compiler on the main thread, different for the next call; None where there is none."""
-    main = threading.main_thread().ident
-    frame = sys._current_frames().get(main or 0)  # noqa: SLF001  # documented, for all its name
-    return (id(frame), frame.f_lasti) if frame is not None and is_compiling(frame) else None
+    innermost = next(iter(stack_of(threading.main_thread().ident, 1)), None)
+    return (id(innermost), innermost.f_lasti) if innermost is not None and is_compiling(innermost) else None

@@ -1,7 +1,9 @@
-"""Finds the line of the user's program that made JAX compile."""
+"""Reads Python stacks: that of another thread, and the line of the user's program that made a call."""
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Iterator
 from types import FrameType
 from typing import NamedTuple
@@ -16,6 +18,37 @@ PROGRAMS = "jaxobs.cli."
 """Prefix of our modules whose frames count as a user's program: the demonstration that a command runs."""
 
 FRAMES = 200
+
+UNSAFE_WITH_COLLECTOR = sys.version_info < (3, 12)
+"""Whether making a frame object may run the garbage collector (until Python 3.12), and with it code of the user's that
+lets other threads run: the frame of another thread may then have returned, and its object points into freed memory."""
+
+
+def stack_of(thread: int | None, most: int) -> list[FrameType]:
+    """The frames of another thread, the innermost first, `most` of them at most; empty if it runs no Python.
+
+    The stack of another thread is read only through this function: see UNSAFE_WITH_COLLECTOR. For some ten
+    microseconds, in which Python normally switches to no other thread, it pauses the collector where that is needed.
+    """
+    if not UNSAFE_WITH_COLLECTOR or not gc.isenabled():
+        return _stack_of(thread, most)
+    gc.disable()
+    try:
+        return _stack_of(thread, most)
+    finally:
+        gc.enable()
+
+
+def _stack_of(thread: int | None, most: int) -> list[FrameType]:
+    found = sys._current_frames().get(thread or 0)  # noqa: SLF001  # documented, for all its name
+    return list(callers(found, most))
+
+
+def callers(frame: FrameType | None, most: int) -> Iterator[FrameType]:
+    """A frame of the calling thread and those that called it, the innermost first, `most` of them at most."""
+    while frame is not None and most > 0:
+        yield frame
+        frame, most = frame.f_back, most - 1
 
 
 class CallSite(NamedTuple):
@@ -45,13 +78,6 @@ def call_site(frame: FrameType | None) -> CallSite | None:
                 return site
             layer = layer or site
     return layer
-
-
-def callers(frame: FrameType | None, most: int) -> Iterator[FrameType]:
-    """A frame and those that called it, from the inside out, `most` of them at most."""
-    while frame is not None and most > 0:
-        yield frame
-        frame, most = frame.f_back, most - 1
 
 
 def _is_a_layer_over_jax(frame: FrameType) -> bool:

@@ -1,0 +1,79 @@
+"""The stack of a thread is read while that thread runs: what it returns from meanwhile must not be followed."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from jaxobs.plugin.frames import stack_of
+from tests.jobs import ROOT
+
+READER = """
+import gc, sys, threading, time
+from jaxobs.plugin.frames import stack_of
+
+def nested(depth):
+    return nested(depth - 1) if depth else 0
+
+def other(depth):
+    a = b = c = d = e = f = g = depth
+    return nested(depth // 2) if depth else a
+
+def work():
+    while not ended:
+        for depth in range(1, 30):
+            nested(depth)
+            other(depth)
+
+def lets_others_run(phase, found):
+    time.sleep(0.0002)
+
+ended = False
+thread = threading.Thread(target=work, daemon=True)
+thread.start()
+gc.freeze()
+gc.callbacks.append(lets_others_run)
+gc.set_threshold(1)
+sys.setswitchinterval(1e-6)
+until = time.monotonic() + 3
+names = set()
+while time.monotonic() < until:
+    names |= {frame.f_code.co_name for frame in stack_of(thread.ident, 60)}
+gc.set_threshold(700)
+ended = True
+thread.join()
+assert names <= {"nested", "other", "work", "run", "_bootstrap", "_bootstrap_inner", "wait", "notify_all"}, names
+assert {"nested", "other", "work"} <= names, names
+"""
+
+
+@pytest.fixture(autouse=True)
+def collector_as_before() -> Iterator[None]:
+    yield
+    gc.enable()
+
+
+def test_a_thread_that_returns_while_its_stack_is_read_harms_nobody() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", READER], env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True,
+        text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, (done.returncode, done.stderr)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_is_left_as_it_was(*, enabled: bool) -> None:
+    (gc.enable if enabled else gc.disable)()
+    assert stack_of(threading.get_ident(), 1)[0].f_code.co_name == "_stack_of"
+    assert gc.isenabled() == enabled
+
+
+def test_a_thread_that_is_gone_has_no_stack() -> None:
+    assert stack_of(None, 10) == []
+    assert stack_of(1, 10) == []
