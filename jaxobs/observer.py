@@ -29,7 +29,7 @@ from jaxobs.probe.side import ProbeSide
 from jaxobs.probe.signals import HandlersPutOff
 from jaxobs.probe.steps.iteration import Amount, Steps
 from jaxobs.probe.steps.marks import PhaseMark, StepMark
-from jaxobs.probe.steps.plain_values import given_timeout
+from jaxobs.probe.steps.values import given_timeout
 from jaxobs.probe.transport.agent_messages import AgentMessages
 from jaxobs.probe.transport.agent_process import start_agent_process
 from jaxobs.probe.transport.sender import Agents

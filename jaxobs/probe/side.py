@@ -23,21 +23,17 @@ from jaxobs.probe.backend import find_backend
 from jaxobs.probe.import_hook import weakly, when_imported
 from jaxobs.probe.main_thread.sampler import MainThreadSampler
 from jaxobs.probe.sources import Sources
-from jaxobs.probe.steps.annotations import hook_annotations
 from jaxobs.probe.steps.iteration import Steps
-from jaxobs.probe.steps.library_marks import LibraryPhase, on_main_thread
-from jaxobs.probe.steps.loops import Loops
-from jaxobs.probe.steps.recorded import RecordedValues
-from jaxobs.probe.steps.tracing import Tracing
+from jaxobs.probe.steps.loops import Loops, Tracing, UnmarkedCalls
+from jaxobs.probe.steps.marks import LibraryPhase, hook_annotations, on_main_thread
+from jaxobs.probe.steps.values import RecordedValues
 from jaxobs.probe.transport.payloads import Payloads
 from jaxobs.probe.transport.sender import Agents, Sender
 from jaxobs.probe.watch.automatic import watch_all_jitted, watch_compiled_ahead, watch_loops_outside_jit
-from jaxobs.probe.watch.calls import Calls, Shared
-from jaxobs.probe.watch.executables import Executables
+from jaxobs.probe.watch.calls import Calls, Executables, Shared
 from jaxobs.probe.watch.polling.completions import Completions
 from jaxobs.probe.watch.polling.first_calls import FirstCalls
 from jaxobs.probe.watch.registry import Watching
-from jaxobs.probe.watch.unmarked import UnmarkedCalls
 from jaxobs.probe.watch.watched import Watched
 
 Hook = TypeVar("Hook", bound=Callable[..., None])

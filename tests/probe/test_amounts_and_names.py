@@ -14,8 +14,7 @@ from jaxobs.model.events import LoopDeclared
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.steps.loops import Current
 from jaxobs.probe.steps.marks import StepMark
-from jaxobs.probe.steps.plain_values import given_timeout
-from jaxobs.probe.steps.recorded import RecordedValues
+from jaxobs.probe.steps.values import RecordedValues, given_timeout
 from tests.probe.marks_under_a_clock import Marks, steps_of
 
 

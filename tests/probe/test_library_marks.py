@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from jaxobs.model.events import PhaseEnded
-from jaxobs.probe.steps.library_marks import LibraryPhase
-from jaxobs.probe.steps.marks import LASTING
+from jaxobs.probe.steps.marks import LASTING, LibraryPhase
 from tests.probe.marks_under_a_clock import Marks, own, steps_of
 
 

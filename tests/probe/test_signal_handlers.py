@@ -22,7 +22,7 @@ from jaxobs.plugin.guard import Suppressed
 from jaxobs.probe.log import warn
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.steps.marks import PhaseMark, StepMark
-from jaxobs.probe.steps.plain_values import amount, as_name, plain_amount
+from jaxobs.probe.steps.values import amount, as_name, plain_amount
 from jaxobs.probe.watch.watchable import is_jitted
 from tests.probe.signals_at_any_moment import AlarmError, each_moment
 

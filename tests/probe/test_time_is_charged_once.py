@@ -14,7 +14,7 @@ from jaxobs.model.events import LoopEnded, PhaseEnded, StepEnded
 from jaxobs.probe.steps import iteration as iteration_module
 from jaxobs.probe.steps import loops as loops_module
 from jaxobs.probe.steps import marks as marks_module
-from jaxobs.probe.steps.library_marks import LibraryPhase
+from jaxobs.probe.steps.marks import LibraryPhase
 from tests.probe.marks_under_a_clock import Marks, own, run, steps_of
 
 

@@ -20,7 +20,7 @@ import pytest
 
 import jaxobs
 from jaxobs.model.events import UNMARKED, Compilation, FunctionWatched, StepEnded
-from jaxobs.probe.steps.recorded import RecordedValues
+from jaxobs.probe.steps.values import RecordedValues
 from jaxobs.probe.watch import registry
 from tests.probe.conftest import Observed
 from tests.probe.watched_runs import step

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from jaxobs.model.events import FunctionWatched
-from jaxobs.probe.watch.executables import Created, Executables
+from jaxobs.probe.watch.calls import Created, Executables
 from tests.probe.watched_runs import executables, runs, step
 
 

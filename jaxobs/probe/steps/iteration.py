@@ -9,7 +9,7 @@ from jaxobs.flow.ring import PADDING
 from jaxobs.model.clock import now
 from jaxobs.model.events import LoopEnded, LoopEntered
 from jaxobs.probe.steps.loops import AVERAGED_EVERY, SLOW, Loops, Step
-from jaxobs.probe.steps.plain_values import amount, as_name, given_amount
+from jaxobs.probe.steps.values import amount, as_name, given_amount
 
 Item = TypeVar("Item")
 

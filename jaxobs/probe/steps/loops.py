@@ -13,11 +13,53 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from jaxobs.flow.ring import Ring
-from jaxobs.model.clock import now
-from jaxobs.model.events import LoopDeclared, StepEnded
+from jaxobs.model.clock import NANOSECONDS, now
+from jaxobs.model.events import UNMARKED, LoopDeclared, StepEnded
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.plugin.span_context import current_span_context
-from jaxobs.probe.watch.unmarked import UnmarkedCalls
+
+MAIN_THREAD_SILENT = 10 * NANOSECONDS
+"""Nanoseconds without a call on the main thread after which another thread that calls counts as the one that trains.
+One that prepares input beside slower steps of the main thread is followed until the next of them, and never again."""
+
+
+class UnmarkedCalls:
+    """Notes the calls of the thread that trains, until the script marks a step: marked steps make the loops then.
+
+    The thread that trains is the main thread, unless it is silent for MAIN_THREAD_SILENT.
+    """
+
+    __slots__ = ("_advance", "_extend", "_followed", "_latest", "_main", "_may_be_another", "count", "off")
+
+    def __init__(self, ring: Ring) -> None:
+        self._extend, self._advance = ring.extend, ring.advance
+        self._main = self._followed = threading.main_thread().ident
+        self._latest = 0
+        """When the last call on the followed thread began."""
+        self._may_be_another = True
+        self.count = 0
+        self.off = False
+
+    def note(self, run: int, started: int, ended: int) -> int:
+        """Emit the call as a row of the ring. Returns its number, from 1 on; 0 where the caller shall only count it."""
+        thread = threading.get_ident()
+        if self.off or (thread != self._followed and not self._follow(thread, started)):
+            return 0
+        self.count = number = self.count + 1
+        self._latest = started
+        self._extend((UNMARKED, number, started, ended, 0, 0, ended - started, None, None, thread, run))
+        self._advance()
+        return number
+
+    def _follow(self, thread: int, started: int) -> bool:
+        """Whether this thread is to be followed from now on."""
+        if thread == self._main:
+            self._may_be_another = False
+        elif not self._may_be_another or started - self._latest < MAIN_THREAD_SILENT:
+            return False
+        self._followed = thread
+        return True
+
 
 AVERAGED_EVERY = 16
 """One step in so many goes into the loop's average duration, and every slow one; the others skip that work."""
@@ -211,3 +253,39 @@ class Loops:
         if flops is not None and flops is not state.flops and flops != state.flops:  # NaN equals nothing
             state.flops = flops
             self.emit(LoopDeclared(state.name, flops, now()))
+
+
+class _Suspended(threading.local):
+    """The step that was under way on this thread when its outermost trace began, and how many traces are under way."""
+
+    depth: int = 0
+    step: Step | None = None
+
+
+class Tracing:
+    """Counts the traces under way on each thread; `began` and `ended` are called on the thread that traces."""
+
+    def __init__(self, current: Current) -> None:
+        self._current = current
+        self._suspended = _Suspended()
+
+    def began(self) -> None:
+        """Hide the step, if this trace is not within another."""
+        suspended = self._suspended
+        if suspended.depth == 0:
+            suspended.step = self._current.step
+            self.hide_step()
+        suspended.depth += 1
+
+    def ended(self) -> None:
+        """Restore the step after the outermost trace. An end without a beginning changes nothing."""
+        suspended = self._suspended
+        suspended.depth = max(0, suspended.depth - 1)
+        step = self._current.step
+        if suspended.depth == 0 and step is not None and step.hidden:
+            self._current.step, suspended.step = suspended.step, None
+
+    def hide_step(self) -> None:
+        """Put a hidden step in the place of this thread's step: what runs from now on counts in no step."""
+        self._current.step = hidden = Step("")
+        hidden.hidden = True

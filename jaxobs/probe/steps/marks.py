@@ -1,15 +1,23 @@
-"""Steps and phases marked by `with`: steps of loops that are no iteration, and stretches of time with a name."""
+"""Steps and phases marked by `with`, by JAX's own step annotations, or by calls of a library.
+
+A script's `StepTraceAnnotation` marks a step of ours, and a step of ours carries an annotation while a profiler session
+is active, so that a trace shows it; a probe says when one is. Phases that a library marks (saving a checkpoint, restoring
+a state) are for scripts that mark none.
+"""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
 from jaxobs.flow.ring import PADDING
 from jaxobs.model.clock import now
 from jaxobs.model.events import LONGEST_GAP, PhaseEnded, PhaseStarted
+from jaxobs.plugin.wrapping import replace
 from jaxobs.probe.steps.loops import Loops, Step
-from jaxobs.probe.steps.plain_values import as_name, given_amount
+from jaxobs.probe.steps.values import as_name, given_amount
 from jaxobs.vocabulary.words import CHECKPOINT
 
 LASTING = 10_000_000
@@ -163,3 +171,88 @@ class PhaseMark:
             else:
                 outer.claim(nested + own)
         current.claimed = self._claimed + end - self._start
+
+
+INITIALISATION = "initialisation"
+
+
+def on_main_thread() -> bool:
+    """Whether this is the main thread, which runs the steps: what a library does on others delays none of them."""
+    return threading.get_ident() == threading.main_thread().ident
+
+
+class LibraryPhase:
+    """A phase of a library, on the main thread. Within one of its name, a checkpoint or initialisation it is none."""
+
+    def __init__(self, loops: Loops, name: str, *, tentative: bool) -> None:
+        self._loops = loops
+        self._name = name
+        self._tentative = tentative
+        self._mark: PhaseMark | None = None
+
+    def __enter__(self) -> None:
+        if not on_main_thread():
+            return
+        around = self._loops.current.phase
+        while around is not None:
+            if around.name in {self._name, CHECKPOINT, INITIALISATION}:
+                if not self._tentative:
+                    around.confirm()
+                return
+            around = around.around
+        self._mark = PhaseMark(self._loops, self._name, tentative=self._tentative)
+        self._mark.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        mark, self._mark = self._mark, None
+        if mark is not None:
+            mark.__exit__(kind, error, traceback)
+
+
+_LOOP, _MARK = "_jaxobs_loop", "_jaxobs_mark"
+
+
+def hook_annotations(
+    loops: Loops, contained: Callable[[Callable[..., Any]], Callable[..., None]]
+) -> Callable[[], None]:
+    """Let `jax.profiler.StepTraceAnnotation` mark steps of the loop that it names, where no marked step is under way.
+
+    The class object stays the same, because scripts may have imported it already: its methods are replaced by ones that
+    also mark the step. `contained` wraps the marking so that it cannot raise. Returns a function that undoes all this.
+    """
+    from jax.profiler import StepTraceAnnotation as Annotation
+
+    loops.annotation = Annotation
+    initialise, enter, leave = Annotation.__init__, Annotation.__enter__, Annotation.__exit__
+    begin = contained(lambda annotation: _begin(loops, annotation))
+    end = contained(_end)
+
+    def initialised(self: Any, name: str, **kwargs: Any) -> None:
+        vars(self)[_LOOP] = name
+        initialise(self, name, **kwargs)
+
+    def entered(self: Any) -> Any:
+        result = enter(self)
+        begin(self)
+        return result
+
+    def left(self: Any, *error: Any) -> Any:
+        end(self, error)
+        return leave(self, *error)
+
+    return replace(Annotation, {"__init__": initialised, "__enter__": entered, "__exit__": left})
+
+
+def _begin(loops: Loops, annotation: Any) -> None:
+    if loops.current.around() is None:
+        mark = StepMark(loops, vars(annotation)[_LOOP], None, None, annotated=False)
+        vars(annotation)[_MARK] = mark
+        mark.__enter__()
+
+
+def _end(annotation: Any, error: tuple[Any, ...]) -> None:
+    mark = vars(annotation).pop(_MARK, None)
+    if mark is not None:
+        mark.__exit__(*error)

@@ -18,7 +18,7 @@ from jaxobs.plugin.frames import call_site
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.plugin.wrapping import drop_internal_frames, internal, replace
 from jaxobs.probe.steps.loops import Current
-from jaxobs.probe.watch.executables import Executables
+from jaxobs.probe.watch.calls import Executables
 from jaxobs.probe.watch.watched import Watched, calls_of
 
 JITTING = ("jit", "pmap")
