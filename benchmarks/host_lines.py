@@ -11,22 +11,18 @@ status 1 where a share is off by more than five points, or the sampler took 0.1 
 
 from __future__ import annotations
 
-import argparse
-import os
+import json
 import sys
 import time
-from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
-import numpy
-
-import jaxobs
+from benchmarks.observed import Run
+from benchmarks.truths import Case, Figure, Shown, judge, options_of
 
 TOLERANCE = 0.05
 MOST_OF_A_CORE = 0.001
-MATRIX = numpy.random.default_rng(0).standard_normal((300, 300))
+MILLISECONDS = {"python": 15.0, "sleep": 20.0, "numpy": 10.0}
 
 
 def pure_python(seconds: float) -> None:
@@ -43,73 +39,74 @@ def sleeping(seconds: float) -> None:
 
 def native(seconds: float) -> None:
     """Products of some milliseconds' tenths, each without the interpreter lock."""
+    import numpy
+
+    matrix = numpy.ones((300, 300))
     until = time.perf_counter() + seconds
     while time.perf_counter() < until:
-        numpy.matmul(MATRIX, MATRIX)
+        numpy.matmul(matrix, matrix)
 
 
-Part = Callable[[float], None]
+PARTS = (pure_python, sleeping, native)
 
 
-def measured(parts: dict[Part, float], seconds: float) -> dict[str, float]:
-    """Run the parts in turn; their seconds by the loop's own clock."""
-    spent = dict.fromkeys((part.__name__ for part in parts), 0.0)
-    ends = time.perf_counter() + seconds
-    while time.perf_counter() < ends:
-        for part, length in parts.items():
-            began = time.perf_counter()
-            part(length)
-            spent[part.__name__] += time.perf_counter() - began
-    return spent
+def program(seconds: float, lengths: list[float]) -> None:
+    """The observed loop: tells the seconds of each part, and those of the sampler."""
+    import jax
+
+    import jaxobs
+
+    with jaxobs.instrument(prometheus=False) as observer:
+        jax.jit(lambda x: x + 1)(1.0)  # a job without a backend is not observed
+        time.sleep(2.0)
+        sampler = observer._side.host_lines  # noqa: SLF001  # its own processor time
+        assert sampler is not None
+        used, ends = sampler.cpu_seconds, time.perf_counter() + seconds
+        spent = dict.fromkeys((part.__name__ for part in PARTS), 0.0)
+        while time.perf_counter() < ends:
+            for part, length in zip(PARTS, lengths, strict=True):
+                began = time.perf_counter()
+                part(length / 1e3)
+                spent[part.__name__] += time.perf_counter() - began
+        used = sampler.cpu_seconds - used
+        time.sleep(1.5)
+    print(json.dumps({"truth": spent | {"sampler": used / seconds}}))
+
+
+def share(run: Run, name: str) -> Figure:
+    """The share of a part of all three."""
+    rows = (run.last or {}).get("process", {}).get("host_lines") or ()
+    seen = sum(row["seconds"] for row in rows if row["line"].endswith(f" {name}"))
+    whole = sum(run.truth[part.__name__] for part in PARTS)
+    return Figure(name, seen / whole if rows else None, run.truth[name] / whole, absolute=TOLERANCE)
+
+
+def sampler_of(run: Run) -> Figure:
+    """The share of a core that the sampling thread took."""
+    samples = (run.last or {}).get("process", {}).get("host_samples")
+    return Figure("of a core", run.truth["sampler"], between=(0.0, MOST_OF_A_CORE), note=f"{samples} samples")
 
 
 def main() -> int:
     """Print the table; the exit status."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options_of(__doc__)
     parser.add_argument("--seconds", type=float, default=180.0)
-    for name, length in (("python", 15.0), ("sleep", 20.0), ("numpy", 10.0)):
+    for name, length in MILLISECONDS.items():
         parser.add_argument(f"--{name}", type=float, default=length)
-    options = parser.parse_args()
-    parts: dict[Part, float] = {
-        pure_python: options.python / 1e3,
-        sleeping: options.sleep / 1e3,
-        native: options.numpy / 1e3,
-    }
-    with jaxobs.instrument(prometheus=False) as observer:
-        import jax
-
-        jax.jit(lambda x: x + 1)(1.0)  # a job without a backend is not observed
-        time.sleep(2.0)
-        before = observer.snapshot(timeout=5.0).to_dict()
-        sampler = observer._side.host_lines  # noqa: SLF001  # its own processor time
-        assert sampler is not None
-        used = sampler.cpu_seconds
-        spent = measured(parts, options.seconds)
-        used = sampler.cpu_seconds - used
-        time.sleep(1.5)
-        after = observer.snapshot(timeout=5.0).to_dict()
-    seen = {name: seconds_in(after, name) - seconds_in(before, name) for name in spent}
-    print(f"{'line':15}{'true':>8}{'seen':>8}")
-    for name, amount in spent.items():
-        true, found = amount / sum(spent.values()), seen[name] / sum(spent.values())
-        print(f"{name:15}{true:8.1%}{found:8.1%}")
-    worst = max(abs(seen[name] - spent[name]) for name in spent) / sum(spent.values())
-    samples = after["process"]["host_samples"] - before["process"]["host_samples"]
-    share = used / options.seconds
-    print(
-        f"off by at most {worst:.1%}; {samples / options.seconds:.1f} samples a second; {share:.3%} of a core"
-    )
-    return int(worst > TOLERANCE or share >= MOST_OF_A_CORE)
-
-
-def seconds_in(document: dict[str, object], function: str) -> float:
-    """Sampled seconds in the lines of a function."""
-    process = document["process"]
-    assert isinstance(process, dict)
-    rows = process["host_lines"] or []
-    return float(sum(row["seconds"] for row in rows if row["line"].endswith(f" {function}")))
+    parser.add_argument("--program", action="store_true", help="be the observed loop")
+    given = parser.parse_args()
+    lengths = [getattr(given, name) for name in MILLISECONDS]
+    if given.program:
+        program(given.seconds, lengths)
+        return 0
+    figures: list[Shown] = [partial(share, name=part.__name__) for part in PARTS]
+    arguments: tuple[str, ...] = ("--program", "--seconds", str(given.seconds))
+    arguments += tuple(f"--{name}={length}" for name, length in zip(MILLISECONDS, lengths, strict=True))
+    case = Case(
+        "host lines", Path(__file__), (*figures, sampler_of), arguments=arguments,
+        environment=dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1"),
+    )  # fmt: skip
+    return judge([case], timeout=given.seconds + 120.0, strict=given.strict)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""The loops of the labels, each run in a process of its own: prints what jaxobs says of it, as JSON.
+"""The loops of the labels, each run as a program of its own. It tells which label is right, by construction.
 
-python -m benchmarks.labels.loops --loop input --seconds 7 [--steps 3] [--every 10] [--watched]
-python -m benchmarks.labels.loops --loop compute --unobserved    # calls nothing of jaxobs
-python -m benchmarks.labels.loops --inject checkpoint --seconds 7
+python loops.py input 7 [--steps 3] [--every 10] [--watched]
+python loops.py compute 7 --unobserved    # calls nothing of jaxobs
+python loops.py checkpoint 7 --inject     # tells the seconds that were injected, and those that came back
 """
 
 from __future__ import annotations
@@ -11,16 +11,222 @@ import argparse
 import contextlib
 import json
 import time
-from collections.abc import Iterator
-from typing import Any
-
-from benchmarks.labels.turns import TURNS, small_step, waiting
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 WARM_UP = 6.0
 """Seconds. The first window comes after three without a compile."""
 
 PAUSE = 0.005
 """Seconds of an injected wait."""
+
+LABELS = {"copying": "compute", "long": "compute", "large": "compute"}
+"""Of loops that are not called as their label."""
+
+COMPILED = 0.5
+"""Share of an unmarked loop that its first turn takes, by its own clock, from which on `compile` is a right label too."""
+
+
+class Sizes(NamedTuple):
+    """What keeps the cause of a loop at least three times its runner-up on a kind of device.
+
+    Attributes:
+        square: Rows of the matrices whose products are to be compute.
+        rows: Rows of 4 MiB of each of two arrays that no cache holds.
+        tiny: Rows of the matrices whose products are to be latency.
+        links: How many such products follow each other.
+    """
+
+    square: int
+    rows: int
+    tiny: int
+    links: int
+
+
+CPU = Sizes(square=512, rows=32, tiny=8, links=2000)
+GPU = Sizes(square=8192, rows=256, tiny=64, links=300)
+"""On a GPU four products of 8192 in TensorFloat-32 take some 10 ms against 0.6 ms of memory traffic; 1 GiB is many times
+the largest cache; and a product of 64 is a kernel of its own, of some microseconds, while XLA makes ones of 8 part of a
+fusion (openxla/xla, xla_gpu_gemm_rewrite_size_threshold)."""
+
+
+def sizes() -> Sizes:
+    """Those for JAX's default backend."""
+    import jax
+
+    return CPU if jax.default_backend() == "cpu" else GPU
+
+
+def noise(size: int) -> Any:
+    """A square matrix whose products neither grow nor shrink.
+
+    Not one value throughout: by such a constant jaxlib 0.10.2 multiplies wrongly on CPUs, reading beyond its end.
+    """
+    import jax.numpy as jnp
+    import numpy
+
+    return jnp.asarray(numpy.random.default_rng(0).standard_normal((size, size), numpy.float32) / size**0.5)
+
+
+Watch = Callable[[Any], Any]
+"""What wraps the functions of a loop: `obs.watch`, or nothing."""
+
+
+def small_step(watch: Watch, layers: int = 2) -> Callable[[Any], Any]:
+    """A fraction of a millisecond of products a layer, and some milliseconds to compile."""
+    import jax
+    import jax.numpy as jnp
+
+    weights = noise(256)
+
+    @watch
+    @jax.jit
+    def step(batch: Any) -> Any:
+        for _ in range(layers):
+            batch = jnp.tanh(batch @ weights)
+        return jnp.mean(batch)
+
+    whole: Callable[[Any], Any] = step
+    return whole
+
+
+Turn = Callable[[int], Any]
+"""One turn of a loop, by its number; gives what the device will have made when it is done."""
+
+
+def compute(watch: Watch) -> Turn:
+    """Products."""
+    import jax
+    import jax.numpy as jnp
+
+    wide = noise(sizes().square)
+
+    @watch
+    @jax.jit
+    def products(x: Any) -> Any:
+        for _ in range(4):
+            x = x @ wide
+        return jnp.sum(x)
+
+    return lambda _: products(wide)
+
+
+def long(watch: Watch) -> Turn:
+    """One product that takes longer than a second, and longer than a profiler window."""
+    import jax
+
+    wide = noise(5120)  # 0.27 TFLOP: a second at 270 GFLOP/s, the most that two cores here were seen to do
+    product = watch(jax.jit(lambda x, y: x @ y))
+    return lambda _: product(wide, wide)
+
+
+def large(watch: Watch) -> Turn:
+    """A product whose only output is 64 MiB, of memory that is new each time: eight times what writing it takes."""
+    import jax
+
+    tall, flat = noise(4096)[:, :768], noise(4096)[:768]
+    product = watch(jax.jit(lambda x, y: x @ y))
+    return lambda _: product(tall, flat)
+
+
+def memory(watch: Watch) -> Turn:
+    """A triad over more than any cache holds."""
+    import jax
+    import jax.numpy as jnp
+
+    # 128 MiB on a CPU: no cache holds it. Donated: memory that is new each time is slow at its first touch.
+    triad = watch(jax.jit(lambda x, y: x * 0.5 + y, donate_argnums=0))
+    shape = (sizes().rows, 2**20)
+    ones = jnp.ones(shape)
+    held = [triad(jnp.ones(shape), ones)]
+
+    def stream(_: int) -> Any:
+        held[0] = triad(held[0], ones)
+        return held[0]
+
+    return stream
+
+
+def latency(watch: Watch) -> Turn:
+    """Many products of next to nothing."""
+    import jax
+    import jax.numpy as jnp
+
+    size, links = sizes().tiny, sizes().links
+    tiny = jnp.ones((size, size)) / size if size == CPU.tiny else noise(size)
+
+    @watch
+    @jax.jit
+    def chain(x: Any) -> Any:
+        for _ in range(links):  # not `fori_loop`: XLA compiles a small one into one function
+            x = x @ tiny + 1
+        return x
+
+    return lambda _: chain(tiny)
+
+
+def communication(watch: Watch) -> Turn:
+    """An all-reduce over eight devices."""
+    import jax
+    import jax.numpy as jnp
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    mesh = Mesh(jax.devices(), ("data",))
+    by_row, whole = PartitionSpec("data", None), PartitionSpec()
+    rows = jax.device_put(jnp.ones((8, 2**22)), NamedSharding(mesh, by_row))
+    reduce = watch(jax.jit(lambda x: jnp.sum(x, axis=0), out_shardings=NamedSharding(mesh, whole)))
+    return lambda _: reduce(rows)
+
+
+def waiting(watch: Watch) -> Turn:
+    """A small step; what takes the time is around it."""
+    import jax.numpy as jnp
+
+    step = small_step(watch)
+    batch = jnp.ones((64, 256))
+    return lambda _: step(batch)
+
+
+def recompiling(watch: Watch) -> Turn:
+    """A new shape each step."""
+    import numpy
+
+    step = small_step(watch)
+    return lambda number: step(numpy.ones((64 + number, 256), numpy.float32))
+
+
+def transfer(watch: Watch) -> Turn:
+    """An array of 512 MiB to pinned memory of the host and back; a sum of little of it that watches the way.
+
+    Pinned, as a copy from and to pageable memory goes through the processor, which then takes the time.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    home = jax.devices()[0]
+    on_host = jax.sharding.SingleDeviceSharding(home, memory_kind="pinned_host")
+    on_device = jax.sharding.SingleDeviceSharding(home, memory_kind="device")
+    look = watch(jax.jit(lambda x: jnp.sum(x[:1024])))
+    held = [jnp.arange(2**27, dtype=jnp.float32)]
+
+    def round_trip(_: int) -> Any:
+        held[0] = jax.device_put(jax.device_put(held[0], on_host), on_device)
+        return look(held[0])
+
+    return round_trip
+
+
+TURNS = {
+    "compute": compute,
+    "long": long,
+    "large": large,
+    "memory": memory,
+    "latency": latency,
+    "communication": communication,
+    "compile": recompiling,
+    "copying": compute,
+    "transfer": transfer,
+}
 
 
 def work_in_python(seconds: float) -> None:
@@ -49,8 +255,8 @@ def numbers(name: str, seconds: float, steps: int | None = None) -> Iterator[int
         yield number
 
 
-def loop(name: str, seconds: float, steps: int | None, every: int, watched: bool) -> None:
-    """Runs in a process of its own, waits `every` so many steps for the device; prints what jaxobs says of the loop."""
+def marked(name: str, seconds: float, steps: int | None, every: int, *, watched: bool) -> None:
+    """A loop that is marked, and waits every `every` so many steps for the device."""
     import numpy
 
     import jaxobs
@@ -70,22 +276,20 @@ def loop(name: str, seconds: float, steps: int | None, every: int, watched: bool
                         numpy.array(made)
                     made.block_until_ready()
                     time.sleep(4 * PAUSE * every if name == "checkpoint" else 0)
-        told = asked(obs)
+        time.sleep(1.5)  # the last steps are told about once a second
         while (
             name != "compile"
             and steps is None
-            and not told["profile"]
+            and not asked(obs)["profile"]
             and time.perf_counter() - started < 2 * seconds
         ):
             time.sleep(0.2)  # the last window is being read
-            told = asked(obs)
-    print(json.dumps({**told["bottleneck"], "windows": (told["profile"] or {}).get("windows", 0)}))
 
 
-def unobserved(name: str, seconds: float, every: int) -> None:
+def unobserved(name: str, seconds: float, every: int) -> float:
     """The same loops for `jaxobs run`: nothing of jaxobs is called. What the host does is on a processor, not asleep.
 
-    Printed is the share that the first turn took, which compiles: in a loop that was found it is part of the loop.
+    Returns the share that the first turn took, which compiles: in a loop that was found it is part of the loop.
     """
     turn = TURNS.get(name, waiting)(lambda function: function)
     began = time.perf_counter()
@@ -97,11 +301,11 @@ def unobserved(name: str, seconds: float, every: int) -> None:
             work_in_python(4 * PAUSE)
         if number % every == 0:
             made.block_until_ready()
-    print(first / (time.perf_counter() - began))
+    return first / (time.perf_counter() - began)
 
 
-def inject(name: str, seconds: float, every: int) -> None:
-    """The same for known seconds: prints what was injected, what came back, and wall time and the components' sum."""
+def inject(name: str, seconds: float, every: int) -> dict[str, float]:
+    """The same for known seconds: what was injected, what came back, and wall time and the components' sum."""
     import jax.numpy as jnp
     import numpy
 
@@ -152,7 +356,7 @@ def inject(name: str, seconds: float, every: int) -> None:
         told = asked(obs)
     found = {word: amount - before["components"][word] for word, amount in told["components"].items()}
     wall = told["wall_seconds"] - before["wall_seconds"]
-    print(json.dumps({"injected": injected, "found": found[name], "wall": wall, "components": found}))
+    return {"injected": injected, "found": found[name], "wall": wall, "sum": sum(found.values())}
 
 
 def main() -> None:
@@ -160,21 +364,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--loop", help="one of the loops, by name")
-    which.add_argument("--inject", help="inject known seconds of this")
-    parser.add_argument("--seconds", type=float, default=7.0)
+    parser.add_argument("loop")
+    parser.add_argument("seconds", type=float)
+    parser.add_argument("--inject", action="store_true", help="inject known seconds of this")
     parser.add_argument("--steps", type=int, help="end after so many")
     parser.add_argument("--every", type=int, default=1, help="wait for the device each so many steps")
     parser.add_argument("--watched", action="store_true", help="watch the loop's function")
     parser.add_argument("--unobserved", action="store_true", help="call nothing of jaxobs")
-    options = parser.parse_args()
-    if options.loop and options.unobserved:
-        unobserved(options.loop, options.seconds, options.every)
-    elif options.loop:
-        loop(options.loop, options.seconds, options.steps, options.every, options.watched)
+    given = parser.parse_args()
+    truth: dict[str, Any] = {"label": LABELS.get(given.loop, given.loop)}
+    if given.inject:
+        truth |= inject(given.loop, given.seconds, given.every)
+    elif given.unobserved:
+        compiled = unobserved(given.loop, given.seconds, given.every)
+        truth |= {"compiled": compiled, "also": ["compile"] if compiled > COMPILED else []}
     else:
-        inject(options.inject, options.seconds, options.every)
+        marked(given.loop, given.seconds, given.steps, given.every, watched=given.watched)
+    print(json.dumps({"truth": truth}))
 
 
 if __name__ == "__main__":

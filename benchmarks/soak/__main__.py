@@ -22,7 +22,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.installed_plugin import install
+from benchmarks.beside import install
 from benchmarks.soak.disturbances import Disturbances
 from benchmarks.soak.endpoint import Endpoint
 from benchmarks.soak.growth import Held

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.installed_plugin import install
+from benchmarks.beside import install
 from tests.agent.beside import AgentProcess
 
 

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks.installed_plugin import install
+from benchmarks.beside import install
 from tests.cli.launched import environment, jaxobs, outcome
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.observed.runs import histogram_quantile
+from benchmarks.observed import histogram_quantile
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.metrics.catalogue import loop_metrics
 from jaxobs.model.events import Event, ExecutableRan, LoopEnded, StepCompleted, StepUnseen

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from benchmarks.installed_plugin import install
+from benchmarks.beside import install
 from tests.end_to_end.training import Training, page
 from tests.otel.job import Receiver
 from tests.waiting import wait_for

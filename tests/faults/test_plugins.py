@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.installed_plugin import install
+from benchmarks.beside import install
 
 METHODS = {
     "probe": ("__init__", "start", "sample", "stop"),

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.observed import Run
 from tests.programs.catalogue import PROGRAMS
 from tests.programs.judgement import (
-    Words,
     judge_bottleneck,
     judge_loop,
     judge_mfu,
@@ -36,6 +36,10 @@ def loop(rate: float | None = 20.0, label: str = "compute", confidence: float = 
         "wall_seconds": 5.0,
         "bottleneck": verdict,
     }
+
+
+def ran(status: int, stdout: str, stderr: str) -> Run:
+    return Run(status, stdout, stderr, 1.0)
 
 
 def document(**loops: dict[str, Any]) -> dict[str, Any]:
@@ -90,7 +94,7 @@ def test_mfu_by_hand_decides_where_it_is_known() -> None:
     assert judge_mfu(0.4, 0.2, None).verdict == "WRONG"
     assert judge_mfu(0.4, 0.2, None, pace=2.0).verdict == "right"
     assert judge_mfu(None, 0.2, None).verdict == "absent"
-    assert judge_mfu(0.21, None, None).verdict == "unsure"
+    assert judge_mfu(0.21, None, None).verdict == "shown"
 
 
 @pytest.mark.parametrize(
@@ -98,8 +102,8 @@ def test_mfu_by_hand_decides_where_it_is_known() -> None:
     [
         ("compute", 0.4, "compute", 0.4, "right"),
         ("host", 0.4, "compute", 0.4, "WRONG"),
-        ("host", 0.04, "compute", 0.4, "unsure"),
-        ("host", 0.4, "compute", 0.04, "unsure"),
+        ("host", 0.04, "compute", 0.4, "shown"),
+        ("host", 0.4, "compute", 0.04, "shown"),
         ("unknown", 0.0, "compute", 0.4, "absent"),
     ],
 )
@@ -112,14 +116,14 @@ def test_a_bottleneck_is_compared_where_the_marked_run_is_sure(
 
 
 def test_only_clocks_may_differ_between_the_outputs() -> None:
-    plain = Words(0, '1 0.5\n{"truth": {"seconds": 1.5, "result": "ab"}}\n', "I1122 13:00 pid 7 ready\n")
-    later = Words(0, '1 0.5\n{"truth": {"seconds": 1.6, "result": "ab"}}\n', "I1122 13:01 pid 8 ready\n")
+    plain = ran(0, '1 0.5\n{"truth": {"seconds": 1.5, "result": "ab"}}\n', "I1122 13:00 pid 7 ready\n")
+    later = ran(0, '1 0.5\n{"truth": {"seconds": 1.6, "result": "ab"}}\n', "I1122 13:01 pid 8 ready\n")
     assert judge_same(plain, later).verdict == "right"
     tracker = "/lib/resource_tracker.py:254: UserWarning: resource_tracker: 1 leaked shared_memory objects\n"
-    left = Words(0, later.stdout, later.stderr + tracker)
+    left = ran(0, later.stdout, later.stderr + tracker)
     assert judge_same(plain, left).verdict == "right"
-    other = Words(1, '1 0.5\n{"truth": {"seconds": 1.6, "result": "ac"}}\n', "")
-    assert judge_same(plain, other).text == "status, output, errors differ"
+    other = ran(1, '1 0.5\n{"truth": {"seconds": 1.6, "result": "ac"}}\n', "")
+    assert judge_same(plain, other).found == "status, output, errors differ"
 
 
 def test_there_are_fifteen_programs_each_in_a_file_that_imports_no_jaxobs() -> None:

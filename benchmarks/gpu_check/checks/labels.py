@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from benchmarks.gpu_check.figures import Findings
 from benchmarks.gpu_check.machine import ROOT
-from jaxobs.cli.demonstration.peaks import ensure_peaks
-from jaxobs.config import load_settings
+from benchmarks.observed import Run, run
+from benchmarks.truths import know_peaks, label
 
+LOOPS = ROOT / "benchmarks" / "labels" / "loops.py"
 SECONDS = 9.0
 SECONDS_OF_A_CPU = 7.0
 
@@ -24,11 +22,11 @@ ALONE = ("compute", "memory", "latency", "transfer")
 IDLE = ("input", "host", "checkpoint", "compile")
 """Those that leave it idle: all at once where there are cores for them."""
 
-ALLOWED = {"latency": ("latency", "host")}
+ALSO = {"latency": ("host",)}
 """A chain of kernels of a few microseconds may be bound by the host that launches them: without command buffers launching
 one takes about as long as it runs (2 to 10 µs; CUDA programming guide, "CUDA Graphs")."""
 
-MOST_SECONDS = 60.0
+MAX_SECONDS = 60.0
 
 
 def check(told: Findings) -> None:
@@ -36,7 +34,7 @@ def check(told: Findings) -> None:
     if told.on_gpu:
         run_loops(told, ALONE, {})
     else:
-        ensure_peaks(load_settings())  # without them nothing is compute, memory or latency
+        know_peaks()
         told.unmeasured("loop transfer", "device and host are one on a CPU")
         run_loops(told, [name for name in ALONE if name != "transfer"], {})
     at_once = len(IDLE) if (os.cpu_count() or 1) >= 2 * len(IDLE) else 1
@@ -46,38 +44,29 @@ def check(told: Findings) -> None:
 def run_loops(told: Findings, names: Sequence[str], variables: dict[str, str], at_once: int = 1) -> None:
     """Run so many at once and say what they were called."""
     with ThreadPoolExecutor(at_once) as pool:
-        answers = pool.map(lambda name: (name, _run(told, name, variables)), names)
-        for name, answer in answers:
+        for name, answer in pool.map(lambda name: (name, _run(told, name, variables)), names):
             if isinstance(answer, str):
                 told.unmeasured(f"loop {name}", answer)
                 continue
-            told.keep_json(f"{name}.json", answer)
-            allowed = ALLOWED.get(name, (name,))
-            truth = answer["label"] if answer["label"] in allowed else allowed[0]
-            told.figure(f"loop {name}", answer["label"], truth, source=_shares(answer))
+            found = label(*ALSO.get(name, ()))(answer)
+            told.keep_json(f"{name}.json", answer.loop)
+            told.figure(
+                f"loop {name}", found.found or "none clear", found.truth, source=f"construction; {found.note}"
+            )
 
 
-def _run(told: Findings, name: str, variables: dict[str, str]) -> dict[str, Any] | str:
-    """Its answer, or why there is none."""
+def _run(told: Findings, name: str, variables: dict[str, str]) -> Run | str:
+    """What became of it, or why nothing did."""
     seconds = SECONDS if told.on_gpu else SECONDS_OF_A_CPU
-    # Several share the device: none may take most of its memory.
-    environment = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} | variables
-    command = [sys.executable, "-m", "benchmarks.labels.loops", "--loop", name, "--seconds", str(seconds)]
+    # Several share the device: none may take most of its memory. An empty platform is JAX's own choice.
+    platform = os.environ.get("JAX_PLATFORMS", "")
+    environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "JAX_PLATFORMS": platform, **variables}
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, env=environment, timeout=MOST_SECONDS, check=False, cwd=ROOT
-        )  # fmt: skip
+        done = run(LOOPS, name, str(seconds), how="plain", timeout=MAX_SECONDS, environment=environment)
     except subprocess.TimeoutExpired:
-        return f"it did not end within {MOST_SECONDS:.0f} s"
+        return f"it did not end within {MAX_SECONDS:.0f} s"
     told.evidence(f"{name}.txt").write_text(done.stdout[-20_000:] + done.stderr[-50_000:], encoding="utf-8")
-    if done.returncode:
+    if done.status:
         said = done.stderr.strip().splitlines()
-        return f"it ended with status {done.returncode}: {said[-1][:300] if said else ''}"
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer
-
-
-def _shares(answer: dict[str, Any]) -> str:
-    shares = sorted(answer["shares"].items(), key=lambda pair: -pair[1])[:3]
-    told = ", ".join(f"{word} {share:.0%}" for word, share in shares)
-    return f"construction; {told}; confidence {answer['confidence']:.2f}, {answer['windows']} windows"
+        return f"it ended with status {done.status}: {said[-1][:300] if said else ''}"
+    return done

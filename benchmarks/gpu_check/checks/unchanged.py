@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu_check.figures import Findings
-from benchmarks.observed.runs import How, Run, run
-from benchmarks.observed.truths import truth_of
+from benchmarks.observed import How, Run, run
 
 SCRIPT = Path(__file__).parents[1] / "programs" / "plain_training.py"
 SECONDS = 15.0
@@ -40,8 +39,8 @@ def check(told: Findings) -> None:
             unit="s",
             reason="it did not end by itself",
         )
-    mine, own = truth_of(observed.stdout), truth_of(plain.stdout)
-    if mine is None or own is None:
+    mine, own = observed.truth, plain.truth
+    if not mine or not own:
         told.note(f"It said: {(observed.stderr or plain.stderr).strip()[-600:]}")
         return
     ratio = mine["step_seconds"] / own["step_seconds"]
@@ -52,8 +51,8 @@ def check(told: Findings) -> None:
 
 def _loop(told: Findings, observed: Run, truth: dict[str, Any]) -> None:
     near = 0.03 if told.on_gpu else 0.3
-    loop = _found(observed)
-    if loop is None:
+    loop = observed.loop
+    if not loop:
         told.unmeasured("the loop", "jaxobs found no loop")
         return
     told.figure("step time", loop["step_seconds"], truth["step_seconds"], relative=near, unit="s",
@@ -68,21 +67,11 @@ def _loop(told: Findings, observed: Run, truth: dict[str, Any]) -> None:
     told.figure("the step is known by its name", "step" in functions, truth=True)
 
 
-def _found(observed: Run) -> dict[str, Any] | None:
-    """The loop with the most wall time, from the last snapshot that tells a step time."""
-    for document in reversed(observed.documents[0] if observed.documents else []):
-        loops = sorted(document["loops"].values(), key=lambda loop: -loop["wall_seconds"])
-        if loops and loops[0]["step_seconds"] is not None:
-            first: dict[str, Any] = loops[0]
-            return first
-    return None
-
-
 def _run(size: str, seconds: float, how: How) -> tuple[Run, float | None]:
     """What became of it, and the seconds from its last word to its end."""
     # The platform of this process, where the harness has the CPU's otherwise; empty is JAX's own choice.
     platforms = os.environ.get("JAX_PLATFORMS", "")
     began = time.time()
-    done = run(SCRIPT, size, str(seconds), how=how, timeout=100.0, JAX_PLATFORMS=platforms)
-    truth = truth_of(done.stdout)
-    return done, None if truth is None else max(0.0, began + done.seconds - truth["ended"])
+    done = run(SCRIPT, size, str(seconds), how=how, timeout=100.0, environment={"JAX_PLATFORMS": platforms})
+    truth = done.truth
+    return done, None if not truth else max(0.0, began + done.seconds - truth["ended"])

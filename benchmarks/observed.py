@@ -10,14 +10,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
-from benchmarks.beside import without_settings
-from benchmarks.installed_plugin import install
+from benchmarks.beside import install, without_settings
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 EXPORTER = Path(__file__).with_name("jaxobs_documents.py")
 DOCUMENTS = "OBSERVED_DOCUMENTS"
 
@@ -40,9 +41,31 @@ class Run:
     """Texts that jaxobs left in the folder for the last summaries of jobs that are killed."""
 
     @property
+    def truth(self) -> dict[str, Any]:
+        """What the script says of itself by its own clock, in its last line of the form {"truth": {…}}; or nothing."""
+        told = [line for line in self.stdout.splitlines() if line.startswith('{"truth": ')]
+        return dict(json.loads(told[-1])["truth"]) if told else {}
+
+    @property
     def last(self) -> Document | None:
         """The last snapshot of the process that was observed longest, or None where none was."""
         return self.documents[0][-1] if self.documents else None
+
+    @property
+    def loop(self) -> Document:
+        """The loop that took longest, from the last snapshot in which it has a rate; empty where none has."""
+        for document in reversed(self.documents[0] if self.documents else []):
+            loops: list[Document] = list((document["loops"] or {}).values())
+            rated = [loop for loop in loops if loop["steps_per_second"] is not None]
+            if rated:
+                return max(rated, key=lambda loop: loop["wall_seconds"])
+        return {}
+
+    @property
+    def executable(self) -> Document:
+        """The executable with the most matrix FLOPs; empty where none is known."""
+        known = [one for one in (self.last or {}).get("executables") or [] if one["cost"]]
+        return max(known, key=lambda one: one["cost"]["matrix_flops"], default={})
 
     @property
     def quantiles(self) -> dict[str, float]:
@@ -87,7 +110,7 @@ def run(
     timeout: float = 240.0,
     terminate_after: float | None = None,
     python: Path | str = sys.executable,
-    **environment: str,
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Run:
     """Run it to its end in a folder of its own. `terminate_after`: seconds until it is sent SIGTERM.
 
@@ -105,7 +128,7 @@ def run(
         with subprocess.Popen(
             [str(python), *launcher, str(script), *arguments],
             cwd=folder,
-            env=_environment(folder, how) | environment,
+            env=_environment(folder, how) | dict(environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -1,0 +1,205 @@
+"""Programs that know a truth, and what jaxobs shows of them beside it: one runner, one table, one exit status.
+
+A case is a program, its figures with their tolerances, and how it is run. A figure is right within its tolerance,
+absent, WRONG, or only shown, where there is no truth to hold it against.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+from benchmarks.observed import How, Run, run
+from jaxobs.report.sentence import CLEAR
+from jaxobs.report.text_table import TextTable, to_text
+
+Verdict = Literal["right", "absent", "shown", "WRONG"]
+Value = float | str | bool | None
+
+COLUMNS = ("program", "figure", "truth", "shown", "", "note")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What jaxobs shows, and what it must show.
+
+    Attributes:
+        name: What it is.
+        found: What jaxobs shows; None where it shows nothing.
+        truth: What it must be, from a source that is not jaxobs.
+        relative: Largest distance from the truth, as a share of it.
+        absolute: Largest distance from the truth, in the unit of the figure.
+        between: The smallest and the largest value that are right.
+        unit: `s`, `FLOP/s`, …; empty for ratios, counts and texts.
+        note: Where the truth comes from, or why nothing is shown.
+    """
+
+    name: str
+    found: Value = None
+    truth: Value = None
+    relative: float | None = None
+    absolute: float | None = None
+    between: tuple[float, float] | None = None
+    unit: str = ""
+    note: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether it is right."""
+        if self.found is None:
+            return "absent"
+        if self.between is not None:
+            low, high = self.between
+            return _verdict(isinstance(self.found, int | float) and low <= self.found <= high)
+        if self.truth is None:
+            return "shown"
+        if isinstance(self.truth, str | bool) or isinstance(self.found, str | bool):
+            return _verdict(self.found == self.truth)
+        allowed = self.absolute if self.absolute is not None else (self.relative or 0.0) * abs(self.truth)
+        return _verdict(abs(self.found - self.truth) <= allowed)
+
+    @property
+    def cells(self) -> tuple[str, str, str, str, str]:
+        """Its name, the truth, what is shown and by how much that is off, the verdict, and the note."""
+        shown = text_of(self.found, self.unit)
+        if isinstance(self.found, float) and isinstance(self.truth, float) and self.truth and self.relative:
+            shown += f" ({self.found / self.truth - 1:+.1%})"
+        truth = text_of(self.truth, self.unit)
+        if self.between is not None:
+            truth = " to ".join(text_of(end, self.unit) for end in self.between)
+        return self.name, truth, shown, self.verdict, self.note
+
+
+def text_of(value: Value, unit: str = "") -> str:
+    """A number with four digits, or the text as it is."""
+    if value is None:
+        return "–"
+    return str(value) if isinstance(value, str | bool) else f"{value:.4g} {unit}".strip()
+
+
+def _verdict(right: bool) -> Verdict:
+    return "right" if right else "WRONG"
+
+
+Shown = Callable[[Run], Figure]
+"""A figure of a run that came to its end, beside what the program says of itself."""
+
+
+def label(*also: str) -> Shown:
+    """The bottleneck of the loop that took longest: that of the program's truth, or one of those that are right as well.
+
+    One that is unknown, or of which the summary says that none is clear, is absent.
+    """
+
+    def figure(run: Run) -> Figure:
+        verdict = run.loop.get("bottleneck")
+        if verdict is None:
+            return Figure("bottleneck", None, run.truth["label"], note="no loop has a rate")
+        allowed = (run.truth["label"], *also, *run.truth.get("also", ()))
+        shares = sorted(verdict["shares"].items(), key=lambda pair: -pair[1])[:3]
+        windows = (run.loop["profile"] or {}).get("windows", 0)
+        note = f"{verdict['confidence']:.2f}, {windows} windows: " + (
+            ", ".join(f"{word} {share:.0%}" for word, share in shares) or str(verdict["reason"])
+        )
+        clear = verdict["label"] != "unknown" and verdict["confidence"] >= CLEAR
+        truth = verdict["label"] if verdict["label"] in allowed else allowed[0]
+        return Figure("bottleneck", verdict["label"] if clear else None, truth, note=note)
+
+    return figure
+
+
+class Case(NamedTuple):
+    """A program that tells its truth, how it is run, and its figures, each with the tolerance that it allows.
+
+    `must_be_shown`: of all such figures together, one of forty may be absent.
+    """
+
+    name: str
+    program: Path
+    figures: Iterable[Shown]
+    how: How = "plain"
+    arguments: tuple[str, ...] = ()
+    terminate_after: float | None = None
+    environment: Mapping[str, str] = MappingProxyType({})
+    must_be_shown: bool = False
+
+
+ENOUGH = 39 / 40
+
+
+@dataclass
+class Table:
+    """Rows of figures, printed as they come and once more together at the end."""
+
+    strict: bool = False
+    _rows: list[tuple[str, Figure, bool]] = field(default_factory=list)
+
+    def add(self, program: str, figures: Iterable[Figure], *, must_be_shown: bool = False) -> None:
+        """Take the figures of a program."""
+        for figure in figures:
+            self._rows.append((program, figure, must_be_shown))
+            print(" | ".join((program, *figure.cells)), file=sys.stderr, flush=True)
+
+    def status(self) -> int:
+        """Print the table; 1 where something is wrong, or too much is absent."""
+        table = TextTable(COLUMNS, left=COLUMNS)
+        for program, figure, _ in self._rows:
+            table.add(program, *figure.cells)
+        print(to_text([table], width=180))
+        verdicts = [figure.verdict for _, figure, _ in self._rows]
+        print(", ".join(f"{verdicts.count(one)} {one}" for one in ("right", "absent", "shown", "WRONG")))
+        needed = [figure.verdict for _, figure, must_be_shown in self._rows if must_be_shown]
+        too_few = needed.count("right") < ENOUGH * len(needed)
+        return int("WRONG" in verdicts or too_few or (self.strict and "absent" in verdicts))
+
+
+def figures_of(case: Case, timeout: float) -> list[Figure]:
+    """Run a case, and hold what is shown of it against what it says."""
+    try:
+        ended = run(
+            case.program,
+            *case.arguments,
+            how=case.how,
+            timeout=timeout,
+            terminate_after=case.terminate_after,
+            environment=case.environment,
+        )
+    except subprocess.TimeoutExpired as hung:
+        return [Figure("its end", f"none within {hung.timeout:.0f} s", "status 0")]
+    if not ended.truth:
+        return [Figure("its end", f"status {ended.status}: {ended.stderr[-300:]}", "status 0")]
+    return [figure(ended) for figure in case.figures]
+
+
+def options_of(description: str | None) -> argparse.ArgumentParser:
+    """The options that all commands of this kind have."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", help="names, separated by commas")
+    parser.add_argument("--strict", action="store_true", help="fail where something is absent, too")
+    return parser
+
+
+def know_peaks() -> None:
+    """Measure those of this machine, once: else there is no MFU, and nothing is compute or memory."""
+    from jaxobs.cli.demonstration.peaks import ensure_peaks
+    from jaxobs.config import load_settings
+
+    ensure_peaks(load_settings())
+
+
+def judge(cases: Sequence[Case], *, runs: int = 1, timeout: float = 240.0, strict: bool = False) -> int:
+    """Run each case so many times and print what was found; the exit status."""
+    know_peaks()
+    table = Table(strict)
+    for case in cases:
+        for _ in range(runs):
+            table.add(case.name, figures_of(case, timeout), must_be_shown=case.must_be_shown)
+    return table.status()

@@ -1,0 +1,77 @@
+"""What the host does, and on which thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from benchmarks.untrue.programs.truth import main, observer, until, work_in_python
+
+PAUSE = 0.02
+
+
+@jax.jit
+def train_step(weights: Any) -> Any:
+    """A fraction of a millisecond."""
+    return weights - 0.1 * jnp.tanh(weights @ weights)
+
+
+def sleeping() -> dict[str, Any]:
+    """The host sleeps in each step, and the device is idle for nearly all of the time."""
+    return _host(time.sleep)
+
+
+def helper() -> dict[str, Any]:
+    """The host computes in each step; once, a tiny jitted function is called beside the one of the loop."""
+    return _host(work_in_python, helper_at=200)
+
+
+def _host(pause: Any, helper_at: int | None = None) -> dict[str, Any]:
+    obs = observer()
+    step, tiny = obs.watch(train_step), jax.jit(lambda x: x.sum() * 2)
+    weights = step(jnp.eye(64) * 0.01).block_until_ready()
+    number, began = 0, time.perf_counter()
+    for number in obs.steps(until(9.0)):
+        weights = step(weights)
+        pause(PAUSE)
+        if number == helper_at:
+            float(tiny(weights))
+    return {"label": "host", "step_seconds": (time.perf_counter() - began) / (number + 1)}
+
+
+def threads() -> dict[str, Any]:
+    """A worker thread trains, and sleeps in `fetch()` for its input; the main thread waits for the worker."""
+    found: list[float] = []
+    worker = threading.Thread(target=_train, args=(found,))
+    worker.start()
+    _wait_for(worker)
+    return {"label": "input", "step_seconds": found[0]}
+
+
+def _wait_for(worker: threading.Thread) -> None:
+    while worker.is_alive():
+        work_in_python(0.001)
+        time.sleep(0.01)
+
+
+def _train(found: list[float]) -> None:
+    weights = train_step(jnp.eye(64) * 0.01).block_until_ready()
+    steps, began = 0, time.perf_counter()
+    while time.perf_counter() - began < 14.0:
+        weights = train_step(weights + fetch()).block_until_ready()
+        steps += 1
+    found.append((time.perf_counter() - began) / steps)
+
+
+def fetch() -> float:
+    """The next batch, for which it waits."""
+    time.sleep(PAUSE)
+    return 0.0
+
+
+if __name__ == "__main__":
+    main(sleeping, helper, threads)

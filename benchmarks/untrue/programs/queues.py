@@ -1,0 +1,132 @@
+"""Hosts that run ahead of their device."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from benchmarks.untrue.programs.truth import main, observer, until
+
+
+def ahead() -> dict[str, Any]:
+    """Only multiplies matrices; the host runs 20 steps ahead, then reads the loss. Nothing is watched or marked."""
+    every = 20
+
+    @jax.jit
+    def train_step(x: Any) -> Any:
+        for _ in range(3):
+            x = x @ x * 1e-3
+        return x, x[0, 0]
+
+    x, loss = train_step(jax.random.normal(jax.random.key(0), (768, 768)))
+    float(loss)
+    waited, steps, began = 0.0, 0, time.perf_counter()
+    while time.perf_counter() - began < 12.0 or steps % every:
+        x, loss = train_step(x)
+        steps += 1
+        if steps % every == 0:
+            begun = time.perf_counter()
+            float(loss)
+            waited += time.perf_counter() - begun
+    seconds = time.perf_counter() - began
+    # The device works throughout: the host's part of each 20 steps is a millisecond or two.
+    return {"label": "compute", "step_seconds": seconds / steps, "waited": waited / seconds}
+
+
+def donated_outputs(how: str = "") -> dict[str, Any]:
+    """All outputs of a watched step are donated to the next: none is there to be asked when the device is done.
+
+    The host runs ahead as far as JAX lets it; with `waits` it reads a value each tenth step.
+    """
+    width, products = 1024, 3
+
+    def renewed(state: dict[str, Any]) -> dict[str, Any]:
+        weights = state["weights"]
+        for _ in range(products):
+            weights = jnp.tanh(weights @ weights * 1e-3)
+        return {"weights": weights, "steps": state["steps"] + 1}
+
+    obs = observer()
+    train_step = obs.watch(jax.jit(renewed, donate_argnums=0))
+    state = {"weights": jax.random.normal(jax.random.key(0), (width, width)), "steps": jnp.zeros((), int)}
+    state = jax.block_until_ready(train_step(state))
+    steps, began = 0, time.perf_counter()
+    for steps in obs.steps(until(6.0)):
+        state = train_step(state)
+        if how == "waits" and steps % 10 == 0:
+            state["steps"].block_until_ready()
+    jax.block_until_ready(state)
+    seconds = (time.perf_counter() - began) / (steps + 1)
+    return {"step_seconds": seconds, "matrix_flops": products * 2.0 * width**3}
+
+
+def epochs(width: str, steps: str, count: str) -> dict[str, Any]:
+    """Epochs that are dispatched in a moment: the host leaves its loop, and waits for the device outside it."""
+    products = 8
+    obs = observer()
+
+    @obs.watch  # type: ignore[untyped-decorator]
+    @jax.jit
+    def train_step(weights: Any) -> Any:
+        for _ in range(products):
+            weights = jnp.tanh(weights @ weights * 1e-2)
+        return weights, weights.sum()
+
+    def epoch(weights: Any) -> Any:
+        losses = []
+        for _ in obs.steps(range(int(steps))):
+            weights, loss = train_step(weights)
+            losses.append(loss)
+        jax.device_get(losses)
+        return weights
+
+    weights = epoch(jnp.ones((int(width), int(width))))  # compiles
+    began = time.perf_counter()
+    for _ in range(int(count)):
+        weights = epoch(weights)
+    seconds = (time.perf_counter() - began) / (int(steps) * int(count))
+    return {"step_seconds": seconds, "matrix_flops": products * 2.0 * int(width) ** 3}
+
+
+def evaluation() -> dict[str, Any]:
+    """Forty steps are dispatched in a moment, then a loss is evaluated and read: behind all of them.
+
+    The runs by their own clock: twenty in a row and one wait, before and after.
+    """
+
+    def products(x: Any, count: int) -> Any:
+        for _ in range(count):
+            x = jnp.tanh(x @ x * 1e-3)
+        return x
+
+    def seconds_of(function: Any) -> float:
+        begun, made = time.perf_counter(), x
+        for _ in range(20):
+            made = function(x)
+        jax.block_until_ready(made)
+        return (time.perf_counter() - begun) / 20
+
+    functions = {"train_step": lambda x: products(x, 3), "evaluate": lambda x: products(x, 2).sum()}
+    for name, function in functions.items():
+        function.__name__ = name
+    x = jax.random.normal(jax.random.key(0), (768, 768))
+    obs = observer()
+    jitted = {name: jax.jit(function) for name, function in functions.items()}
+    train_step, evaluate = (obs.watch(function) for function in jitted.values())
+    jax.block_until_ready((train_step(x), evaluate(x)))
+    before = {name: seconds_of(function) for name, function in jitted.items()}
+    weights = x
+    for _ in until(16.0):
+        for _ in obs.steps(range(40)):
+            weights = train_step(weights)
+        float(evaluate(weights))
+    after = {name: seconds_of(function) for name, function in jitted.items()}
+    return {"runs": {name: statistics.fmean((before[name], after[name])) for name in jitted}}
+
+
+if __name__ == "__main__":
+    main(ahead, donated_outputs, epochs, evaluation)

@@ -1,0 +1,51 @@
+"""What the programs of this folder share. Each is a function that trains and returns its truth, by its own clock.
+
+python queues.py epochs 512 30 20
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+_observers: list[Any] = []
+
+
+def observer() -> Any:
+    """The observer of a program that calls jaxobs itself."""
+    import jaxobs
+
+    _observers.append(jaxobs.instrument())
+    return _observers[-1]
+
+
+def tell(truth: Mapping[str, Any]) -> None:
+    """Print a truth; the last one counts."""
+    print(json.dumps({"truth": truth}), flush=True)
+
+
+def main(*programs: Callable[..., Mapping[str, Any]]) -> None:
+    """Run the one that the command line names, with the arguments behind its name."""
+    name, *arguments = sys.argv[1:]
+    truth = {program.__name__: program for program in programs}[name](*arguments)
+    if _observers:
+        time.sleep(2)  # the last steps are told about once a second
+    tell(truth)
+
+
+def until(seconds: float) -> Iterator[int]:
+    """The numbers of steps, until the time is up."""
+    end, number = time.perf_counter() + seconds, 0
+    while time.perf_counter() < end:
+        yield number
+        number += 1
+
+
+def work_in_python(seconds: float) -> None:
+    """Keep the host busy."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
