@@ -3,7 +3,7 @@
 Pure functions from bytes to plain data, which import neither JAX nor TensorFlow.
 """
 
-from jaxobs.trace.errors import TraceError
+from jaxobs.trace.planes import TraceError
 from jaxobs.trace.reading import DEFAULT_MAXIMUM_BYTES, read_trace
 
 __all__ = ["DEFAULT_MAXIMUM_BYTES", "TraceError", "read_trace"]

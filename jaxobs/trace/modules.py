@@ -1,18 +1,63 @@
-"""The modules in a trace's metadata plane, and the opcodes of their instructions."""
+"""The modules in a trace's metadata plane, the kinds of their instructions, and which module an operation is of."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
+from jaxobs.model.cost import COLLECTIVES
 from jaxobs.model.trace import Kind
 from jaxobs.proto.hlo import HloMessage, OutlineMessage
-from jaxobs.trace.operation_kinds import kind_of_opcode
-from jaxobs.trace.planes.metadata import PlaneMetadata, Value
+from jaxobs.trace.planes import PlaneMetadata, Value
+
+_CONTROL: Final = frozenset(["call", "conditional", "while"])
+_NUMBER: Final = re.compile(r"(?:\.\d+)+(?:\.(?:clone|remat\d*))*\Z")
+_HALF: Final = re.compile(r"-(?:start|done|update)\Z")
+# NCCL and RCCL name their kernels ncclDevKernel_AllReduce_…, ncclKernel_…; NVSHMEM's begin with nvshmem.
+_COLLECTIVE_KERNEL: Final = re.compile(r"\A(?:nccl|rccl|nvshmem|void nvshmem|msccl)", re.IGNORECASE)
+# CUPTI's collector writes MemcpyH2D, ROCm's CopyHostToDevice or the kernel that copies; cuMemcpyHtoDAsync is a call.
+_COPY_KERNEL: Final = re.compile(
+    r"\A(?:mem(?:cpy|set)|Copy(?:Host|Device)To|FillBuffer|__amd_rocclr_(?:copy|fill))", re.IGNORECASE
+)
+_HOST_COPY: Final = re.compile(
+    r"\A(?:(?:cu|hip)?memcpy(?:H2D|D2H|HtoD|DtoH)|Copy(?:HostToDevice|DeviceToHost))", re.IGNORECASE
+)
+_DETAILS: Final = re.compile(r"kind_src:(\S+) kind_dst:(\S+)")
+_ON_HOST: Final = frozenset(["pageable", "pinned", "host"])
+
+
+def kind_of_opcode(opcode: str, *, host_transfer: bool = False) -> Kind:
+    """The kind of an instruction by its opcode; both halves of an asynchronous pair have the same kind."""
+    whole = _HALF.sub("", opcode)
+    if host_transfer and whole in {"send", "recv"}:
+        return "transfer"
+    if whole in COLLECTIVES:
+        return "collective"
+    if whole in _CONTROL:
+        return "control"
+    return "copy" if whole == "copy" and whole != opcode else "compute"
+
+
+def opcode_in_name(instruction: str) -> str:
+    """The opcode with which an instruction's name begins, for instructions whose module is not at hand."""
+    return _NUMBER.sub("", instruction)
+
+
+def kind_of_event(name: str, details: str | None, launched_by: str | None = None) -> Kind:
+    """The kind of an event without an instruction, by its kernel's name, a copy's details, or the host's call."""
+    if _COLLECTIVE_KERNEL.match(name):
+        return "collective"
+    ends = _DETAILS.search(details or "")
+    if ends:
+        return "transfer" if (ends[1] in _ON_HOST) != (ends[2] in _ON_HOST) else "copy"
+    if _HOST_COPY.match(name) or (launched_by and _HOST_COPY.match(launched_by)):
+        return "transfer"
+    return "copy" if _COPY_KERNEL.match(name) else "compute"
+
 
 _PROGRAM_IN_NAME: Final = re.compile(r"\((\d+)\)\Z")
 _PRODUCTS: Final = frozenset(["dot", "convolution", "custom-call", "ragged-dot"])
@@ -172,3 +217,66 @@ def _wrapped(instruction: Any, computations: dict[int, Any]) -> str:
             if inner.id == body.root_id:
                 return str(inner.opcode, "utf-8", "replace")
     return "async"
+
+
+# Finds the module of a CPU's operations whose program id comes from another process.
+#
+# XLA's CPU compiler writes the program id into the compiled code. An executable that was read from JAX's
+# persistent cache therefore records operations with the id that it had in the process that compiled it (seen
+# from 0.8.2 to 0.12.0.1), while the trace lists its module under its id in this process, where the recorded
+# id may belong to another module. The names of the module and of its instructions are the same in both. Where
+# they fit several modules, the operations are assigned to none: which one ran must not be guessed.
+
+
+class Recorded(NamedTuple):
+    """A program by the id and module name that its operations carry."""
+
+    program_id: int
+    module: str
+
+
+class ForeignPrograms:
+    """Programs whose operations carry the id of another process; each has a negative id until its module is found."""
+
+    def __init__(self, modules: ModuleIndex, notes: list[str]) -> None:
+        self._modules = modules
+        self._notes = notes
+        self._placeholders: dict[Recorded, int] = {}
+
+    def program_id(self, recorded: int | None, module: str | None) -> int | None:
+        """The recorded id if its module has this name, or if either is unknown; otherwise a placeholder."""
+        if recorded is None or module is None or self._modules.name(recorded) == module:
+            return recorded
+        return self._placeholders.setdefault(Recorded(recorded, module), -1 - len(self._placeholders))
+
+    def ids(self, programs: Mapping[int | None, Set[str]]) -> dict[int, int]:
+        """The program ids that replace placeholders; `programs` has the instructions that were seen of each program.
+
+        A program whose module is not found keeps the recorded id, if no other program has it.
+        """
+        free = [identifier for identifier in self._modules.program_ids if identifier not in programs]
+        fitting = {
+            recorded: [one for one in free if self._modules.has(one, recorded.module, programs[placeholder])]
+            for recorded, placeholder in self._placeholders.items()
+            if placeholder in programs
+        }
+        found: dict[int, int] = {}
+        for recorded, modules in fitting.items():
+            rivals = [other for other in fitting if other != recorded and set(fitting[other]) & set(modules)]
+            if len(modules) == 1 and not rivals:
+                found[self._placeholders[recorded]] = modules[0]
+                continue
+            if modules:
+                self._note(recorded.module)
+            alone = [other.program_id for other in fitting].count(recorded.program_id) == 1
+            if alone and recorded.program_id not in self._modules.program_ids:
+                found[self._placeholders[recorded]] = recorded.program_id
+        return found
+
+    def _note(self, module: str) -> None:
+        note = (
+            f"{module} was read from a compilation cache, and several modules of that name have its instructions: "
+            "what its operations cost is unknown"
+        )
+        if note not in self._notes:  # once, however many devices ran it
+            self._notes.append(note)

@@ -5,24 +5,24 @@ from __future__ import annotations
 import mmap
 import os
 import re
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from google.protobuf.message import DecodeError
 
+from jaxobs.model.intervals import joined
 from jaxobs.model.trace import HostTrace, Step, Trace
-from jaxobs.trace.calls import Call, calls_in
-from jaxobs.trace.errors import TraceError
-from jaxobs.trace.files import trace_files
+from jaxobs.trace.attribution import PICOSECONDS
+from jaxobs.trace.cpu import HostPlane
+from jaxobs.trace.gpu import read_gpu
 from jaxobs.trace.modules import ModuleIndex, read_modules
-from jaxobs.trace.planes.cpu import HostPlane
-from jaxobs.trace.planes.gpu import read_gpu
-from jaxobs.trace.planes.metadata import PlaneMetadata
-from jaxobs.trace.planes.tpu import read_tpu
-from jaxobs.trace.protobuf_fields import Plane, Space, split_plane, split_space
+from jaxobs.trace.planes import Plane, PlaneMetadata, Space, TraceError, split_plane, split_space
 from jaxobs.trace.timeline import Timeline
+from jaxobs.trace.tpu import read_tpu
 
 DEFAULT_MAXIMUM_BYTES: Final = 256 * 2**20
 """Largest trace of one host. Reading one of this size takes about seven times its bytes of memory and 18 s
@@ -214,3 +214,60 @@ class _HostReader:
 
 def _integer(value: object) -> int | None:
     return value if isinstance(value, int) and value > 0 else None
+
+
+_SUFFIX: Final = ".xplane.pb"
+
+
+def trace_files(path: Path) -> list[Path]:
+    """The files of one run, one for each host. Of several runs, it is the last by name, which is its time.
+
+    Raises TraceError where the path does not exist or holds no trace.
+    """
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise TraceError(f"{path}: no such file or directory")
+    for folder in (path, path / "plugins" / "profile"):
+        here = _files(folder)
+        if here:
+            return here
+        runs = [child for child in sorted(folder.glob("*")) if child.is_dir() and _files(child)]
+        if runs:
+            return _files(runs[-1])
+    raise TraceError(
+        f"{path}: no trace in it; give a file *{_SUFFIX}, or the directory that jax.profiler.trace() was given"
+    )
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.glob(f"*{_SUFFIX}") if file.is_file())
+
+
+Call = tuple[int, int, int, str]
+"""Line of the host's plane (a thread), start and negated end in picoseconds, and the function's name."""
+
+
+def calls_in(
+    stretches: Mapping[str, Sequence[tuple[float, float]]], calls: Iterable[Call]
+) -> dict[str, Counter[str]]:
+    """Calls that begin in each stretch (starts and ends in seconds), by function; stretches without any are absent."""
+    begun = list(outermost(calls)) if stretches else []
+    found: dict[str, Counter[str]] = {}
+    for name, parts in stretches.items():
+        spans = joined((round(start * PICOSECONDS), round(end * PICOSECONDS)) for start, end in parts)
+        starts = [start for start, _ in spans]
+        for start, function in begun:
+            at = bisect_right(starts, start) - 1
+            if at >= 0 and start < spans[at][1]:
+                found.setdefault(name, Counter())[function] += 1
+    return found
+
+
+def outermost(calls: Iterable[Call]) -> Iterable[tuple[int, str]]:
+    """Start and function of each call; calls inside one of the same function on the same thread are part of it."""
+    open_until: dict[tuple[int, str], int] = {}
+    for line, start, negated_end, function in sorted(calls):
+        if start >= open_until.get((line, function), -1):
+            open_until[line, function] = -negated_end
+            yield start, function

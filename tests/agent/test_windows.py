@@ -15,7 +15,7 @@ from jaxobs.flow import wire
 from jaxobs.model.clock import NANOSECONDS, now
 from jaxobs.model.events import BackendFound, Event, ProfileWindow, StepEnded
 from jaxobs.trace import read_trace
-from jaxobs.trace.protobuf_fields import split_plane, split_space
+from jaxobs.trace.planes import split_plane, split_space
 from tests.agent.beside import AgentProcess
 from tests.derive.made_up import PEAKS, unexplained
 from tests.trace.written import field

@@ -18,7 +18,7 @@ from jaxobs.derive.profiler_windows.loop_profile import LoopProfile, Part
 from jaxobs.derive.profiler_windows.parts import parts_of
 from jaxobs.derive.profiler_windows.view import profile_view
 from jaxobs.model.events import Event, ExecutableRan, FunctionWatched
-from jaxobs.trace.stretches import stretch_time
+from jaxobs.trace.attribution import stretch_time
 from tests.derive.made_up import PEAKS, applied, at, backend, created, main_thread, module, new_fold, step
 from tests.derive.test_step_times import completed
 from tests.derive.test_window_parts import loop, span

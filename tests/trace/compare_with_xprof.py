@@ -15,7 +15,7 @@ from pathlib import Path
 from xprof.convert import raw_to_tool_data
 
 from jaxobs.trace import read_trace
-from jaxobs.trace.protobuf_fields import split_plane, split_space
+from jaxobs.trace.planes import split_plane, split_space
 from tests.trace.written import varint
 
 TOLERANCE = 0.01

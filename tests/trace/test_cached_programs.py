@@ -14,8 +14,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxobs.trace import read_trace
-from jaxobs.trace.cached_programs import ForeignPrograms
-from jaxobs.trace.modules import ModuleIndex
+from jaxobs.trace.modules import ForeignPrograms, ModuleIndex
 
 PROGRAM = """
 import sys

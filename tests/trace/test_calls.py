@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from jaxobs.jax_compat.profiler import profiler_module
 from jaxobs.trace import read_trace
-from jaxobs.trace.calls import calls_in, outermost
+from jaxobs.trace.reading import calls_in, outermost
 
 MICROSECOND = 10**6  # picoseconds
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from jaxobs.model.intervals import joined
 from jaxobs.model.trace import Kind
-from jaxobs.trace.stretches import PICOSECONDS, gap_seconds, stretch_time
+from jaxobs.trace.attribution import PICOSECONDS, gap_seconds, stretch_time
 
 KINDS: tuple[Kind, ...] = ("compute", "collective", "control")
 UNIT = round(PICOSECONDS)

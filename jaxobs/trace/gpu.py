@@ -8,12 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from jaxobs.trace.modules import ModuleIndex, program_of, text_of
-from jaxobs.trace.operation_kinds import kind_of_event
-from jaxobs.trace.planes.event_stats import EventStats, payload
-from jaxobs.trace.planes.lines import Line, lines_of
-from jaxobs.trace.planes.metadata import PlaneMetadata
-from jaxobs.trace.protobuf_fields import Plane
+from jaxobs.trace.modules import ModuleIndex, kind_of_event, program_of, text_of
+from jaxobs.trace.planes import EventStats, Line, Plane, PlaneMetadata, lines_of, payload
 from jaxobs.trace.timeline import LONGEST, Timeline
 
 _DISTINCT_STATS: Final = frozenset(

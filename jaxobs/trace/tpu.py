@@ -10,10 +10,7 @@ import re
 from typing import Any, Final
 
 from jaxobs.trace.modules import ModuleIndex, program_of, text_of, unsigned
-from jaxobs.trace.planes.event_stats import EventStats
-from jaxobs.trace.planes.lines import Line, lines_of
-from jaxobs.trace.planes.metadata import PlaneMetadata
-from jaxobs.trace.protobuf_fields import Plane
+from jaxobs.trace.planes import EventStats, Line, Plane, PlaneMetadata, lines_of
 from jaxobs.trace.timeline import LONGEST, Run, Timeline
 
 _OPERATIONS: Final = "XLA Ops"

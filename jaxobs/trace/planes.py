@@ -1,0 +1,290 @@
+"""Reads the planes of a serialized XSpace: their tables, lines and events, decoding a few events at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+
+from jaxobs.proto.wire_format import LENGTH, Field, FieldError, fields
+from jaxobs.proto.xspace import EventMetadataEntryMessage, LineMessage, StatMessage, StatMetadataEntryMessage
+
+
+class TraceError(ValueError):
+    """A trace that cannot be read: the message says what it is, what is wrong with it and what to do."""
+
+
+_PLANES, _ERRORS, _WARNINGS, _HOSTNAMES = 1, 2, 3, 4
+_NAME, _LINES, _EVENT_METADATA, _STAT_METADATA, _STATS = 2, 3, 4, 5, 6
+_EVENTS: Final = 4 << 3 | LENGTH
+CHUNK_BYTES: Final = 32 * 2**10
+"""Events are decoded in parts of about this size: as messages they take about five times their bytes."""
+
+
+@dataclass(slots=True)
+class Space:
+    """The parts of a serialized XSpace."""
+
+    planes: list[memoryview] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    hostnames: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Plane:
+    """The parts of a serialized XPlane, undecoded but for its name."""
+
+    name: str = ""
+    lines: list[memoryview] = field(default_factory=list)
+    event_metadata: list[memoryview] = field(default_factory=list)
+    stat_metadata: list[memoryview] = field(default_factory=list)
+    stats: list[memoryview] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class LineParts:
+    """The parts of a serialized XLine: fields other than events, and chunks of several events."""
+
+    own: list[memoryview] = field(default_factory=list)
+    events: list[memoryview] = field(default_factory=list)
+
+
+def split_space(data: memoryview) -> Space:
+    """The planes and texts of a space; raises TraceError where the bytes are no space."""
+    space = Space()
+    texts = {_ERRORS: space.errors, _WARNINGS: space.warnings, _HOSTNAMES: space.hostnames}
+    for number, part in _contents(data, "a trace"):
+        if number == _PLANES:
+            space.planes.append(part)
+        elif number in texts:
+            texts[number].append(str(part, "utf-8", "replace"))
+    return space
+
+
+def split_plane(data: memoryview) -> Plane:
+    """The parts of a plane; raises TraceError where the bytes are no plane."""
+    plane = Plane()
+    lists = {
+        _LINES: plane.lines,
+        _EVENT_METADATA: plane.event_metadata,
+        _STAT_METADATA: plane.stat_metadata,
+        _STATS: plane.stats,
+    }
+    for number, part in _contents(data, "a plane"):
+        if number == _NAME:
+            plane.name = str(part, "utf-8", "replace")
+        elif number in lists:
+            lists[number].append(part)
+    return plane
+
+
+def split_line(data: memoryview) -> LineParts:
+    """The parts of a line; raises TraceError where the bytes are no line."""
+    parts = LineParts()
+    first = last = 0
+    for key, start, _, end in _fields(data, "a line"):
+        if key != _EVENTS:
+            parts.own.append(data[start:end])
+        elif start == last > first and end - first <= CHUNK_BYTES:
+            last = end
+        else:
+            if last > first:
+                parts.events.append(data[first:last])
+            first, last = start, end
+    if last > first:
+        parts.events.append(data[first:last])
+    return parts
+
+
+def _contents(data: memoryview, what: str) -> Iterator[tuple[int, memoryview]]:
+    """The number and content of each length-delimited field; others are skipped."""
+    for key, _, content, end in _fields(data, what):
+        if key & 7 == LENGTH:
+            yield key >> 3, data[content:end]
+
+
+def _fields(data: memoryview, what: str) -> Iterator[Field]:
+    try:
+        yield from fields(data)
+    except FieldError as error:
+        copied = ", or copy the whole file" if "truncated" in str(error) else ""
+        raise TraceError(f"{what} is {error}; record it again{copied}") from None
+
+
+Value = int | float | str | bytes
+
+
+@dataclass(frozen=True, slots=True)
+class EventMetadata:
+    """The names and statistics that all events of one kind share."""
+
+    name: str
+    display_name: str
+    stats: Any
+
+
+class PlaneMetadata:
+    """The decoded tables of one plane. Raises TraceError where they are corrupted."""
+
+    def __init__(self, plane: Plane) -> None:
+        self.name = plane.name
+        try:
+            named = [StatMetadataEntryMessage.FromString(bytes(entry)) for entry in plane.stat_metadata]
+            events = [EventMetadataEntryMessage.FromString(bytes(entry)) for entry in plane.event_metadata]
+            own = [StatMessage.FromString(bytes(stat)) for stat in plane.stats]
+        except DecodeError as error:
+            raise TraceError(
+                f"the tables of plane {plane.name!r} are corrupted ({error}); record it again"
+            ) from None
+        self.stat_names: dict[int, str] = {
+            entry.key: str(entry.value.name, "utf-8", "replace") for entry in named
+        }
+        self.events: dict[int, EventMetadata] = {
+            entry.key: EventMetadata(
+                str(entry.value.name, "utf-8", "replace"),
+                str(entry.value.display_name, "utf-8", "replace"),
+                entry.value.stats,
+            )
+            for entry in events
+        }
+        self.stats: Mapping[str, Value] = self.stats_of(own)
+
+    def stats_of(self, stats: Iterable[Any]) -> dict[str, Value]:
+        """Statistics by name; one whose name is not in the tables is left out."""
+        found: dict[str, Value] = {}
+        for stat in stats:
+            name = self.stat_names.get(stat.metadata_id)
+            if name is not None:
+                found[name] = self.value(stat)
+        return found
+
+    def value(self, stat: Any) -> Value:
+        """A statistic's value. References are resolved; an absent value is 0, which protobuf does not write."""
+        if stat.ref_value:
+            return self.stat_names.get(stat.ref_value, "")
+        if stat.str_value:
+            return str(stat.str_value, "utf-8", "replace")
+        if stat.bytes_value:
+            value: bytes = stat.bytes_value
+            return value
+        number: int | float = stat.double_value or stat.uint64_value or stat.int64_value
+        return number
+
+
+_PICOSECONDS_A_NANOSECOND: Final = 1000
+
+
+class Line:
+    """A line's name, and its start in picoseconds; iterating gives its events. Raises TraceError for wrong bytes."""
+
+    def __init__(self, plane: str, serialized: memoryview) -> None:
+        self._plane = plane
+        parts = split_line(serialized)
+        self._parts = parts.events
+        own = self._decoded(b"".join(map(bytes, parts.own)))
+        self.name = str(own.name or own.display_name, "utf-8", "replace")
+        self.base = own.timestamp_ns * _PICOSECONDS_A_NANOSECOND
+        self.count = 0
+        """The number of events iterated over."""
+
+    def __iter__(self) -> Iterator[Any]:
+        self.count = 0
+        for part in self._parts:
+            events = self._decoded(bytes(part)).events
+            self.count += len(events)
+            yield from events
+
+    def _decoded(self, serialized: bytes) -> Any:
+        try:
+            return LineMessage.FromString(serialized)
+        except DecodeError as error:
+            raise TraceError(
+                f"a line of plane {self._plane!r} is corrupted ({error}); record it again"
+            ) from None
+
+
+def lines_of(plane: Plane) -> Iterator[Line]:
+    """The lines of a plane. Raises TraceError where one is corrupted."""
+    for serialized in plane.lines:
+        yield Line(plane.name, serialized)
+
+
+# Reads the statistics of events fast: their bytes repeat, so each is decoded once.
+#
+# The order and number of an event's statistics repeat too. A tuple of codes, one for each statistic, is
+# therefore the key by which an event is classified: looking it up costs a third of decoding the statistics
+# one by one.
+
+
+MOST_KNOWN: Final = 200_000
+"""Most statistics kept by their bytes. Where there are more they do not repeat, and are decoded when needed."""
+
+_UNIQUE: Final = frozenset(
+    [
+        "_p",
+        "_c",
+        "_pid",
+        "correlation_id",
+        "device_offset_ps",
+        "device_duration_ps",
+        "cuda_graph_node_id",
+        "addr",
+        "scope_range_id",
+    ]
+)
+"""Statistics whose value differs from event to event."""
+
+
+class EventStats:
+    """The codes of the statistics in one plane.
+
+    `distinct` names those that tell events apart: each of their values has its own code. All others share one code, and
+    those whose value is unique to an event have none.
+    """
+
+    def __init__(self, metadata: PlaneMetadata, distinct: Collection[str]) -> None:
+        self._metadata = metadata
+        self._distinct = distinct
+        self._known: dict[bytes, int] = {}
+        self.code = self._known.get
+
+    def learn(self, stats: list[bytes]) -> tuple[int | None, ...]:
+        """The key of these statistics, with new codes for those that have none yet."""
+        for raw in stats:
+            if raw in self._known:
+                continue
+            name = self._name(raw)
+            if name in self._distinct:  # above the limit too, or events would be taken for each other
+                self._known[bytes(raw)] = len(self._known) + 1
+            elif name not in _UNIQUE and len(self._known) < MOST_KNOWN:
+                self._known[bytes(raw)] = 0
+        return tuple(map(self.code, stats))
+
+    def read(self, stats: list[bytes]) -> dict[str, Value]:
+        """All statistics of an event, by name."""
+        return self._metadata.stats_of(map(_decode, stats))
+
+    def position(self, stats: list[bytes], name: str) -> int:
+        """The index of the statistic of this name; -1 where it is absent."""
+        return next((at for at, raw in enumerate(stats) if self._name(raw) == name), -1)
+
+    def _name(self, raw: bytes) -> str | None:
+        return self._metadata.stat_names.get(_decode(raw).metadata_id)
+
+
+def payload(raw: bytes) -> bytes:
+    """The encoded value of a statistic, which is equal for equal values, whatever the statistic's name."""
+    at = 1  # after the key of the metadata id, which comes first
+    while at < len(raw) and raw[at] >= 0x80:
+        at += 1
+    return raw[at + 1 :]
+
+
+def _decode(raw: bytes) -> Any:
+    try:
+        return StatMessage.FromString(raw)
+    except DecodeError as error:
+        raise TraceError(f"an event's statistic is corrupted ({error}); record the trace again") from None
