@@ -7,16 +7,16 @@ from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, Final
 
-from jaxobs.derive.advice import advise, show
+from jaxobs.derive.advice import advise
 from jaxobs.derive.executables.run_ledger import LONGEST_RUN
 from jaxobs.derive.loops.found.candidate import Followed
 from jaxobs.derive.loops.under_way import RunsUnderWay
-from jaxobs.derive.process.observation import run_attributes
+from jaxobs.derive.process import run_attributes
 from jaxobs.derive.profiler_windows.windows import WindowToRead
 from jaxobs.derive.refusal import described, in_turn, require_types
-from jaxobs.derive.snapshot.rooms import Rooms
-from jaxobs.derive.snapshot.snapshots import end_run_time, snapshot_view
+from jaxobs.derive.snapshot import Rooms, end_run_time, snapshot_view
 from jaxobs.derive.steps.plain_steps import FEWEST, NotPlainError, PlainSteps, grouped
+from jaxobs.derive.writer import Writer
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model import events
 from jaxobs.model.clock import NANOSECONDS
@@ -142,9 +142,13 @@ class Fold(Rooms):
         self.spans.settle(now)
         view = snapshot_view(self, now)
         advice = advise(view)
-        show(advice, self.series)
-        document, outline = partial(self.writer.document, view, advice), partial(self.writer.outline, view)
+        self._writer.write(view, advice)
+        document, outline = partial(self._writer.document, view, advice), partial(self._writer.outline, view)
         return SnapshotData(now, document, self.series.families(), outline)
+
+    @cached_property
+    def _writer(self) -> Writer:
+        return Writer(self.series, self.clock)
 
     @cached_property
     def _handlers(self) -> dict[type, Callable[[Any], None]]:
@@ -172,9 +176,16 @@ class Fold(Rooms):
             ),
             events.ExecutableRan: in_turn(self._sampled, self.signs.happened, self.under_way.ended),
             events.RunUnderWay: self.under_way.seen,
-            events.CompilePhaseStarted: self.compiles.phase_started,
-            events.CompilePhaseEnded: in_turn(self.compiles.phase_ended, self.run_time.compile_ended),
-            events.Compilation: in_turn(self.recent.compiled, self.compiles.compiled, self.spans.compiled),
+            events.CompilePhaseStarted: self.compile_times.phase_started,
+            events.CompilePhaseEnded: in_turn(
+                self.compiles.phase_ended, self.compile_times.phase_ended, self.run_time.compile_ended
+            ),
+            events.Compilation: in_turn(
+                self.recent.compiled,
+                self.compiles.compiled,
+                self.compile_times.compiled,
+                self.spans.compiled,
+            ),
             events.ExecutableCreated: self.executables.created,
             events.BackendFound: self._backend_found,
             events.MemorySampled: in_turn(self.memory.sampled, self.signs.memory_sampled),
@@ -226,7 +237,7 @@ class Fold(Rooms):
         if backend is None or backend.platform != "cpu" or not 0 < event.seconds <= LONGEST_RUN:
             return False
         took = round(event.seconds * NANOSECONDS)
-        return self.compiles.anywhere_within(event.time - took, event.time) > DISTURBED * took
+        return self.compile_times.anywhere_within(event.time - took, event.time) > DISTURBED * took
 
     def _backend_found(self, event: events.BackendFound) -> None:
         self.devices.found(event)
@@ -234,7 +245,7 @@ class Fold(Rooms):
 
     def _phase_ended(self, event: events.PhaseEnded) -> None:
         self.run_time.phase_ended(event)
-        self.compiles.phase_in_step_ended(event)
+        self.compile_times.phase_in_step_ended(event)
         if event.inside is None:
             self.loops.inferred.phase_ended(event.start, event.end, checkpoint=event.phase == CHECKPOINT)
         self.spans.phase_ended(event)
@@ -242,6 +253,6 @@ class Fold(Rooms):
 
     def _probe_reported(self, event: events.ProbeReported) -> None:
         if self.observation.probe_reported(event):
-            self.compiles.events_lost()
+            self.compile_times.events_lost()
             self.run_time.events_lost()
         self.run_time.reported(event.time, event.dropped / max(1, event.emitted))

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.memory.usage import CENSUS_KEPT_SECONDS, GROUPS
-from jaxobs.derive.memory.view import fragmentation
+from jaxobs.derive.memory import CENSUS_KEPT_SECONDS, fragmentation
+from jaxobs.derive.writer import MAX_GROUPS
 from jaxobs.model.events import PROCESS_MEMORY, LiveArraysCounted, MemorySampled, memory_need
 from tests.derive.made_up import (
     BEGAN,
@@ -136,15 +136,15 @@ def test_files_that_a_process_has_mapped_do_not_fill_its_memory() -> None:
 
 
 def test_live_arrays_are_told_and_the_rest_is_one_series() -> None:
-    fold = applied(new_fold(), [backend(), counted(GROUPS + 5, arrays=GROUPS + 5)])
+    fold = applied(new_fold(), [backend(), counted(MAX_GROUPS + 5, arrays=MAX_GROUPS + 5)])
     arrays = document(fold)["process"]["live_arrays"]
-    assert arrays["count"] == GROUPS + 5
+    assert arrays["count"] == MAX_GROUPS + 5
     assert arrays["groups"][1] == {
         "shape": "(1,)", "dtype": "float32", "sharding": "one device", "count": 1, "bytes": 4,
         "line": "train.py:3 in f",
     }  # fmt: skip
     sizes, counts = series(fold, "jaxobs_live_arrays_bytes"), series(fold, "jaxobs_live_arrays")
-    assert len(sizes) == len(counts) == GROUPS + 1
+    assert len(sizes) == len(counts) == MAX_GROUPS + 1
     assert sum(sizes.values()) == arrays["bytes"]
     assert sum(counts.values()) == arrays["count"]
     assert sum(series(fold, "jaxobs_live_arrays_line_bytes").values()) == arrays["bytes"]

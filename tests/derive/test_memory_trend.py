@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.memory.trend import (
+from jaxobs.derive.memory_trend import (
     CLEAR,
     FURTHEST_SECONDS,
     LEAST_STRETCHES,

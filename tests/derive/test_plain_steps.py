@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.loops.timing.turns import STEPS_REMEMBERED, TurnLog, Turns
-from jaxobs.derive.snapshot.validation import RATES
 from jaxobs.derive.steps.plain_steps import PlainSteps, grouped
+from jaxobs.derive.validation import RATES
 from jaxobs.model.events import (
     ROW_LENGTH,
     ExecutableRan,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jaxobs.derive.process.recent import Recent
+from jaxobs.derive.process import Recent
 from jaxobs.model.events import Compilation
 from jaxobs.vocabulary.text import EAGER
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.compilation.recompilations import ROWS
+from jaxobs.derive.compilation import MAX_ROWS
 from jaxobs.model import events
 from jaxobs.model.events import Attributes, Compilation, CompilePhaseStarted, ProbeReported
 from tests.derive.made_up import applied, at, families, new_fold
@@ -80,12 +80,12 @@ def test_what_is_not_known_has_its_reason() -> None:
 
 
 def test_a_storm_of_reasons_keeps_the_table_and_the_count() -> None:
-    storm = [again("shape", f"x[{number}]") for number in range(3 * ROWS)]
+    storm = [again("shape", f"x[{number}]") for number in range(3 * MAX_ROWS)]
     step = document(again(None), *storm)["functions"]["step"]
-    assert len(step["recompilations"]) == ROWS + 1
-    assert sum(row["count"] for row in step["recompilations"]) == step["recompilation_count"] == 3 * ROWS
+    assert len(step["recompilations"]) == MAX_ROWS + 1
+    assert sum(row["count"] for row in step["recompilations"]) == step["recompilation_count"] == 3 * MAX_ROWS
     summed = next(row for row in step["recompilations"] if row["argument"] is None)
-    assert summed["count"] == 2 * ROWS
+    assert summed["count"] == 2 * MAX_ROWS
     assert "too many" in summed["argument_reason"]
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.devices.throttling import (
+from jaxobs.derive.clocks import (
     BUSY,
     LOW_CLOCK,
     Reading,
@@ -15,7 +15,7 @@ from jaxobs.derive.devices.throttling import (
     read_device,
     remark_on,
 )
-from jaxobs.derive.devices.view import clocks_view
+from jaxobs.derive.devices import clocks_view
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.metrics.catalogue import CORE_METRICS
 from jaxobs.model.events import ExecutableRan, FunctionWatched, Measured

@@ -8,7 +8,7 @@ import pytest
 
 from jaxobs.derive.executables.view import ExecutableView
 from jaxobs.derive.loops.view import LoopView
-from jaxobs.derive.snapshot.validation import executable_contradictions, loop_contradictions, withheld
+from jaxobs.derive.validation import executable_contradictions, loop_contradictions, withheld
 from jaxobs.model.events import ExecutableRan
 from tests.derive.made_up import PEAKS, applied, at, backend, created, families, module, new_fold, step
 from tests.derive.views import view_of

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.compilation.compilations import LISTED as FUNCTIONS_LISTED
+from jaxobs.derive.compilation import MAX_LISTED as FUNCTIONS_LISTED
 from jaxobs.derive.executables.kept_operations import LET_GO, KeptOperations
 from jaxobs.derive.executables.table import LISTED
 from jaxobs.derive.fold import Fold

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from jaxobs.derive.devices.view import PeaksView
+from jaxobs.derive.devices import PeaksView
 from jaxobs.derive.executables.view import CostView
-from jaxobs.derive.snapshot.view import SnapshotView
+from jaxobs.derive.snapshot import SnapshotView
 from jaxobs.hardware.peaks import Peak, Peaks
 from jaxobs.model.cost import Cost
 from jaxobs.model.figure import Figure
@@ -37,7 +37,13 @@ def view_of(kind: type[View], document: Mapping[str, Any]) -> View:
 def snapshot_of(document: Mapping[str, Any]) -> SnapshotView:
     """The view of a whole snapshot."""
     process = document.get("process") or {}
-    return view_of(SnapshotView, {**document, "identity": process, "facts": {}, "process": process})
+    compilation = {
+        "functions": document.get("functions"),
+        "persistent_cache": process.get("persistent_cache"),
+    }
+    return view_of(
+        SnapshotView, {**document, "identity": process, "process": process, "compilation": compilation}
+    )
 
 
 def _read(kind: Any, found: Any) -> Any:

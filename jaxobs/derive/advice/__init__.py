@@ -5,6 +5,6 @@ The table of conditions is in `conditions.py`; docs/reference/advice.md is writt
 
 from jaxobs.derive.advice.conditions import CONDITIONS
 from jaxobs.derive.advice.finding import LEAST_SAVED
-from jaxobs.derive.advice.ranking import MOST, advise, advise_on_trace, show
+from jaxobs.derive.advice.ranking import MOST, advise, advise_on_trace
 
-__all__ = ["CONDITIONS", "LEAST_SAVED", "MOST", "advise", "advise_on_trace", "show"]
+__all__ = ["CONDITIONS", "LEAST_SAVED", "MOST", "advise", "advise_on_trace"]

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from jaxobs.derive.advice import of_compiles, of_devices, of_loops, of_work
 from jaxobs.derive.advice.facts import LEAST_CONFIDENCE, Facts
 from jaxobs.derive.advice.finding import Finding
-from jaxobs.derive.compilation.persistent_cache import CACHED_FROM
-from jaxobs.derive.devices.throttling import LOW_CLOCK
+from jaxobs.derive.clocks import LOW_CLOCK
+from jaxobs.derive.compilation import CACHED_FROM
 from jaxobs.vocabulary.units import byte_size, duration, rough_percent
 
 

@@ -6,13 +6,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jaxobs.derive.compilation.compilations import FunctionView
-from jaxobs.derive.compilation.persistent_cache import PersistentCacheView
-from jaxobs.derive.devices.view import DeviceView
+from jaxobs.derive.compilation import FunctionView, PersistentCacheView
+from jaxobs.derive.devices import DeviceView
 from jaxobs.derive.executables.view import ExecutableView
 from jaxobs.derive.loops.view import LoopView
 from jaxobs.derive.profiler_windows.view import ProfileView
-from jaxobs.derive.snapshot.view import SnapshotView
+from jaxobs.derive.snapshot import SnapshotView
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.snapshot import main_thread_lines
 from jaxobs.vocabulary.words import BUSY, IDLE
@@ -151,10 +150,10 @@ def facts_of(view: SnapshotView) -> Facts:
         or None,
         sum(_sound(executable.seconds.value) or 0.0 for executable in unknown) / wall if wall else 0.0,
         _sound(view.process.seconds) or None,
-        view.functions,
+        view.compilation.functions,
         view.executables,
         devices,
-        view.process.persistent_cache,
+        view.compilation.persistent_cache,
     )
 
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from jaxobs.derive.advice.facts import Facts
 from jaxobs.derive.advice.finding import LEAST_SAVED, Finding
-from jaxobs.derive.compilation.compilations import FunctionView
-from jaxobs.derive.compilation.recompilations import RecompilationView
+from jaxobs.derive.compilation import FunctionView, RecompilationView
 from jaxobs.vocabulary.units import count, duration, rough_percent, times
 
 LEAST_RECOMPILATIONS = 2

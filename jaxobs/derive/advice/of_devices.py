@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from jaxobs.derive.advice.facts import Facts
 from jaxobs.derive.advice.finding import Finding
-from jaxobs.derive.devices.view import DeviceView
+from jaxobs.derive.devices import DeviceView
 from jaxobs.vocabulary.units import rough_percent
 
 SPEED = {"compute": "FLOP/s", "memory": "memory bandwidth"}

@@ -1,17 +1,15 @@
-"""Selects and ranks advice: at most five pieces, those that save the most time first; and shows them as series."""
+"""Selects and ranks advice: at most five pieces, those that save the most time first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
 from jaxobs.derive.advice.conditions import CONDITIONS, Condition
 from jaxobs.derive.advice.facts import Facts, facts_of
 from jaxobs.derive.advice.finding import LEAST_SAVED
 from jaxobs.derive.advice.of_trace import facts_of_trace
-from jaxobs.derive.metrics.catalogue import process_metrics
-from jaxobs.derive.metrics.series import Series
-from jaxobs.derive.snapshot.view import SnapshotView
+from jaxobs.derive.snapshot import SnapshotView
 from jaxobs.roofline_model.traced import Profiled
 
 MOST: Final = 5
@@ -31,21 +29,6 @@ def advise_on_trace(profiled: Profiled, steps: int) -> list[dict[str, Any]]:
     """The advice that a recorded trace alone can give; `steps`: how many steps the program marked in it."""
     return _ranked(
         facts_of_trace(profiled, steps), [condition for condition in CONDITIONS if condition.in_a_trace]
-    )
-
-
-def show(advice: Iterable[Mapping[str, Any]], series: Series) -> None:
-    """Set the series of the advice given now, and remove those of advice that no longer holds."""
-    given = [
-        (tuple(str(piece.get(key) or "") for key in ("condition", "loop", "function")), piece)
-        for piece in advice
-    ]
-    series.replace(process_metrics.ADVICE_INFO, ((labels, 1.0) for labels, _ in given))
-    series.replace(
-        process_metrics.ADVICE_SAVES, ((labels, piece.get("saves_ratio")) for labels, piece in given)
-    )
-    series.replace(
-        process_metrics.ADVICE_SAVES_BYTES, ((labels, piece.get("saves_bytes")) for labels, piece in given)
     )
 
 

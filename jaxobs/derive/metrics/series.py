@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import bisect
 import math
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from jaxobs.derive.metrics import catalogue as core
 from jaxobs.derive.metrics.catalogue import process_metrics
+from jaxobs.derive.metrics.histogram import MAX_VALUE, Histogram
 from jaxobs.derive.refusal import Refusals
-from jaxobs.model.metrics import (
-    Catalogue,
-    Exemplar,
-    Family,
-    HistogramValue,
-    Metric,
-    Value,
-    bucket_index,
-    upper_bound,
-)
+from jaxobs.model.metrics import Catalogue, Exemplar, Family, HistogramValue, Metric, Value
 from jaxobs.vocabulary.text import OTHER, clean_label
 
 Labels = tuple[str, ...]
@@ -34,41 +23,7 @@ PLUGIN_SHARE = 0.25
 
 NONE: Mapping[Labels, float] = MappingProxyType({})
 
-LARGEST = sys.float_info.max
-"""Where a sum would become infinite it stays at this: a counter neither falls nor becomes infinite."""
-
-
-@dataclass(slots=True)
-class Histogram:
-    """A histogram being filled."""
-
-    counts: list[int]
-    sum: float = 0.0
-    exemplars: list[Exemplar | None] = field(default_factory=list)
-    zeros: int = 0
-    exponential: Counter[int] = field(default_factory=Counter)
-
-    def add(self, value: float, count: int) -> None:
-        """Add `count` observations of a value to the exponential buckets."""
-        if value > 0:
-            self.exponential[bucket_index(value)] += count
-        else:
-            self.zeros += count
-
-    def add_ordered(self, values: Sequence[float]) -> None:
-        """Add many sorted values a bucket at a time: a thousand may come in a second, in a few buckets."""
-        begin = bisect.bisect_right(values, 0.0)
-        self.zeros += begin
-        while begin < len(values):
-            index = bucket_index(values[begin])
-            end = max(begin + 1, bisect.bisect_right(values, upper_bound(index), begin))
-            self.exponential[index] += end - begin
-            begin = end
-
-    def value(self) -> HistogramValue:
-        return HistogramValue(
-            tuple(self.counts), self.sum, tuple(self.exemplars), self.zeros, dict(self.exponential)
-        )
+LARGEST = MAX_VALUE
 
 
 class Series:
@@ -86,7 +41,9 @@ class Series:
         self._limit = limit
         self._counts: Counter[str] = Counter()  # series by owner: a plugin, or "" for the core
         self._plain: dict[str, dict[Labels, float]] = {}
-        self._histograms: dict[str, dict[Labels, Histogram]] = {}
+        self._histograms: dict[str, dict[Labels, HistogramValue]] = {}
+        self._filled: dict[tuple[str, Labels], Histogram] = {}
+        """Histograms whose values come one by one."""
         self._limited: dict[str, int] = {}
         self._totals: dict[tuple[str, Labels], float] = {}
         self._families: dict[str, Family] = {}
@@ -105,7 +62,7 @@ class Series:
             return
         series = self._changing(metric)
         labels = self._admitted(metric, labels, series) or (OTHER,) * len(metric.labels)
-        series[labels] = min(series.get(labels, 0.0) + value, LARGEST)
+        series[labels] = min(series.get(labels, 0.0) + value, MAX_VALUE)
 
     def total(self, metric: Metric, labels: Labels, value: float, of: Labels | None = None) -> None:
         """Raise a counter to a total that is kept elsewhere; a total that is lower than before adds nothing.
@@ -146,62 +103,55 @@ class Series:
         for labels, value in given.items():
             self.set(metric, labels, value)
 
+    def show(self, metric: Metric, labels: Labels, value: HistogramValue) -> None:
+        """Set a histogram to what was observed so far; beyond the limit on series it is dropped."""
+        known = self._histograms.get(metric.name, {})
+        if known.get(labels) is value:
+            return
+        admitted = self._admitted(metric, labels, known)
+        if admitted is not None:
+            self._families.pop(metric.name, None)
+            self._histograms[metric.name] = {**known, admitted: value}
+
     def observe(self, metric: Metric, labels: Labels, value: float, count: int = 1) -> None:
         """Add `count` observations of a value to a histogram."""
-        histogram = self._histogram(metric, labels, value)
-        if histogram is not None:
-            self._count(histogram, metric, value, count)
-            histogram.add(value, count)
-
-    def _histogram(self, metric: Metric, labels: Labels, value: float) -> Histogram | None:
-        """The histogram in which to observe a value; None where the value is refused, or the limit reached."""
         if not (math.isfinite(value) and value >= 0):
             self.refuse(f"{metric.name}: {value:g} is no finite number from 0 on")
-            return None
-        self._families.pop(metric.name, None)
-        series = self._histograms.setdefault(metric.name, {})
-        admitted = self._admitted(metric, labels, series)
-        if admitted is None:
-            return None
-        histogram = series.get(admitted)
-        if histogram is None:
-            histogram = series[admitted] = Histogram([0] * (len(metric.buckets) + 1))
-            histogram.exemplars = [None] * len(histogram.counts)
-        return histogram
-
-    @staticmethod
-    def _count(histogram: Histogram, metric: Metric, value: float, count: int) -> None:
-        bucket = bisect.bisect_left(metric.buckets, value)
-        histogram.counts[bucket] += count
-        histogram.sum = min(histogram.sum + value * count, LARGEST)
+            return
+        histogram = self._histogram(metric, labels)
+        if histogram is not None:
+            histogram.observe(value, count)
+            self.show(metric, labels, histogram.value())
 
     def observe_all(self, metric: Metric, labels: Labels, values: Sequence[float]) -> None:
         """Observe each of the values, of which there is at least one; refusing one does not affect the others."""
-        ordered = sorted(values)
-        if not math.isfinite(sum(ordered)) or ordered[0] < 0:
+        if not math.isfinite(sum(values)) or min(values) < 0:
             for value in values:
                 self.observe(metric, labels, value)
             return
-        histogram = self._histogram(metric, labels, ordered[-1])
-        if histogram is None:
-            return
-        begin = 0
-        while begin < len(ordered):
-            bucket = bisect.bisect_left(metric.buckets, ordered[begin])
-            last = bucket == len(metric.buckets)
-            end = len(ordered) if last else bisect.bisect_right(ordered, metric.buckets[bucket], begin)
-            mean = math.fsum(ordered[begin:end]) / (end - begin)
-            self._count(histogram, metric, min(max(mean, ordered[begin]), ordered[end - 1]), end - begin)
-            begin = end
-        histogram.add_ordered(ordered)
+        histogram = self._histogram(metric, labels)
+        if histogram is not None:
+            histogram.observe_all(values)
+            self.show(metric, labels, histogram.value())
 
     def exemplify(self, metric: Metric, labels: Labels, exemplar: Exemplar) -> None:
         """Attach the trace of an observed value to its bucket; a bucket without observations gets none."""
-        histogram = self._histograms.get(metric.name, {}).get(clean(labels))
-        bucket = bisect.bisect_left(metric.buckets, exemplar.value)
-        if histogram is not None and histogram.counts[bucket] > 0:
-            self._families.pop(metric.name, None)
-            histogram.exemplars[bucket] = exemplar
+        histogram = self._filled.get((metric.name, clean(labels)))
+        if histogram is not None:
+            histogram.exemplify(exemplar)
+            self.show(metric, labels, histogram.value())
+
+    def _histogram(self, metric: Metric, labels: Labels) -> Histogram | None:
+        """The histogram in which to observe a value; None where the limit is reached."""
+        labels = clean(labels)
+        histogram = self._filled.get((metric.name, labels))
+        if histogram is None:
+            histogram = Histogram(metric.buckets)
+            self.show(metric, labels, histogram.value())
+            if labels not in self._histograms.get(metric.name, ()):
+                return None
+            self._filled[metric.name, labels] = histogram
+        return histogram
 
     def measured(self, name: str, labels: Labels, value: float) -> None:
         """Take a plugin's value: add, set or observe it, by the kind that its metric was declared with.
@@ -233,8 +183,7 @@ class Series:
     def _family(self, metric: Metric) -> Family:
         series: Mapping[Labels, Value] = self._plain.get(metric.name, NONE)
         if metric.kind == "histogram":
-            histograms = self._histograms.get(metric.name, {})
-            series = {labels: kept.value() for labels, kept in histograms.items()}
+            series = self._histograms.get(metric.name, {})
         family = self._families[metric.name] = Family(metric, series)
         return family
 
@@ -245,7 +194,7 @@ class Series:
         return self._plain.setdefault(metric.name, {})
 
     def _admitted(
-        self, metric: Metric, labels: Labels, series: dict[Labels, float] | dict[Labels, Histogram]
+        self, metric: Metric, labels: Labels, series: Mapping[Labels, float] | Mapping[Labels, HistogramValue]
     ) -> Labels | None:
         if labels in series:
             return labels  # labels of a series are clean, and so are labels equal to them

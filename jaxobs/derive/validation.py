@@ -6,14 +6,13 @@ peak, and the two numbers do not tell which of them is wrong.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeVar
 
 from jaxobs.derive.executables.view import ExecutableView
 from jaxobs.derive.loops.view import LoopView
-from jaxobs.derive.metrics.catalogue import process_metrics
-from jaxobs.derive.metrics.series import Series
 from jaxobs.model.figure import Figure
 from jaxobs.roofline_model.bottleneck import Verdict
 from jaxobs.vocabulary.units import duration
@@ -64,11 +63,9 @@ View = TypeVar("View", LoopView, ExecutableView)
 class Validation:
     """Checks what is shown of each loop and executable, and counts each contradiction once."""
 
-    def __init__(self, series: Series) -> None:
-        self._series = series
-        self._found: dict[tuple[tuple[str, ...], str], None] = {}
-        """The contradictions so far in the order found: labels of the loop or executable, and key of the figure."""
-        self._counted = 0
+    def __init__(self) -> None:
+        self._found: set[tuple[tuple[str, ...], str]] = set()
+        """The contradictions so far: labels of the loop or executable, and key of the figure."""
 
     def loop(self, name: str, view: LoopView) -> LoopView:
         """The view of the loop of that name, without contradictions."""
@@ -80,14 +77,12 @@ class Validation:
 
     def _checked(self, labels: tuple[str, ...], view: View, contradictions: Iterator[Contradiction]) -> View:
         found = list(contradictions)
-        self._found |= dict.fromkeys((labels, key) for keys, _ in found for key in keys)
+        self._found |= {(labels, key) for keys, _ in found for key in keys}
         return withheld(view, found)
 
-    def count(self) -> None:
-        """Bring the counter up to the contradictions found so far."""
-        for _, key in list(self._found)[self._counted :]:
-            self._series.add(process_metrics.CONTRADICTIONS, (key,), 1.0)
-        self._counted = len(self._found)
+    def contradictions(self) -> Counter[str]:
+        """How many figures of each name were withheld so far."""
+        return Counter(key for _, key in self._found)
 
 
 def withheld(view: View, found: Iterable[Contradiction]) -> View:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from jaxobs.derive.spans.unattributed import began, ended
+from jaxobs.derive.compilation import Compiles
+from jaxobs.derive.loops.loop import Loop
 from jaxobs.derive.steps.plain_steps import PlainSteps
 from jaxobs.derive.steps.step_log import StepLog
-from jaxobs.model.clock import NANOSECONDS
+from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
 from jaxobs.model.events import (
     Attributes,
     Compilation,
@@ -24,7 +25,11 @@ from jaxobs.model.events import (
     StepCompleted,
     StepEnded,
 )
+from jaxobs.model.metrics import Exemplar
 from jaxobs.vocabulary.text import EAGER
+
+PATIENCE = 60 * NANOSECONDS
+"""Time after which a compile is shown without a step: there is no loop, or its first step takes longer than this."""
 
 SAMPLED_EVERY = 10 * NANOSECONDS
 SLOW_EVERY = 1 * NANOSECONDS
@@ -44,6 +49,79 @@ STEPS_REMEMBERED = 512
 """Steps of a loop that are remembered, to find the step that a completion belongs to."""
 
 PHASE_NAMES = {"backend": "backend_compile"}
+
+
+class FinishedSpans:
+    """Collects finished spans until they are taken.
+
+    `instance` identifies this process, `job` the start of the job on all its ranks; None where that is not known.
+    """
+
+    def __init__(self, compilations: Compiles, clock: ClockAnchor, instance: str, job: str | None) -> None:
+        self._compilations = compilations
+        self._clock = clock
+        self._spans = Spans(instance, job)
+        self._finished: list[Span] = []
+        self._unattributed = UnattributedCompiles()
+
+    def take(self) -> list[Span]:
+        """Take the spans that finished since the last call."""
+        finished, self._finished = self._finished, []
+        return finished
+
+    def plugin_ended(self, event: SpanEnded) -> None:
+        self._finished.append(self._spans.of_plugin(event))
+
+    def step_ended(self, event: StepEnded, loop: Loop) -> None:
+        compilations = self._unattributed.within(event.thread, event.start, event.end)
+        for span in self._spans.of_step(event, compiled=bool(compilations)):
+            self._finish_steps(loop, [(event.step, span)])
+            for compilation in compilations:
+                self._finish_compilation(compilation, span)
+
+    def steps_ended(self, steps: PlainSteps, loop: Loop) -> None:
+        self._finish_steps(loop, self._spans.of_steps(steps))
+
+    def completed(self, event: StepCompleted, loop: Loop) -> None:
+        self._finish_steps(loop, ((event.step, span) for span in self._spans.of_completion(event)))
+
+    def phase_ended(self, event: PhaseEnded) -> None:
+        self._finished += self._spans.of_phase(event)
+
+    def compiled(self, event: Compilation) -> None:
+        """Take a compile. Its span is made when that of the step it delayed is known."""
+        self._unattributed.add(event)
+
+    def window_ended(self, event: ProfileWindow) -> None:
+        self._finished.append(self._spans.of_window(event, self._clock.wall_time(event.start)))
+
+    def settle(self, now: int, patience: int = PATIENCE) -> None:
+        """Finish, without a step, the spans of compilations that have waited for one longer than `patience`."""
+        for compilation in self._unattributed.ended_before(now - patience):
+            self._finish_compilation(compilation, None)
+
+    def run_ended(self, began: int, now: int, attributes: Attributes) -> None:
+        self.settle(now, patience=-1)
+        self._finished.append(self._spans.of_run(began, now, attributes))
+
+    def _finish_steps(self, loop: Loop, spans: Iterable[tuple[int, Span]]) -> None:
+        for step, span in spans:
+            self._finished.append(span)
+            loop.times.exemplify(self._exemplar(span, span.end - span.start), step)
+
+    def _finish_compilation(self, event: Compilation, step: Span | None) -> None:
+        """Make the spans of a compilation; `step`: the span of the step that it lay in."""
+        spans = self._spans.of_compilation(event, step)
+        self._finished += spans
+        for phase, start, end in event.phases:
+            if phase == "backend":
+                exemplar = self._exemplar(spans[0], end - start)
+                self._compilations.exemplify(phase, exemplar)
+                break
+
+    def _exemplar(self, span: Span, duration: int) -> Exemplar:
+        wall = self._clock.wall_time(span.end) / NANOSECONDS
+        return Exemplar(f"{span.trace_id:032x}", f"{span.span_id:016x}", seconds(duration), wall)
 
 
 class Spans:
@@ -238,6 +316,48 @@ class Spans:
 
     def _identity(self, bits: int, *parts: object) -> int:
         return _hash(bits, self._instance, *parts)
+
+
+class UnattributedCompiles:
+    """Waiting compiles by thread, in the order in which they ended: a step looks only at those since it began."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, deque[Compilation]] = {}
+
+    def add(self, compilation: Compilation) -> None:
+        self._waiting.setdefault(compilation.thread, deque()).append(compilation)
+
+    def within(self, thread: int, start: int, end: int) -> list[Compilation]:
+        """Take the compilations that lay in a thread's step [start, end]. The innermost step asks first."""
+        waiting = self._waiting.get(thread)
+        inside: list[Compilation] = []
+        others: list[Compilation] = []
+        while waiting and ended(waiting[-1]) >= start:
+            last = waiting.pop()
+            (inside if start <= began(last) and ended(last) <= end else others).append(last)
+        if waiting is not None:
+            waiting.extend(reversed(others))
+        return inside[::-1]
+
+    def ended_before(self, time: int) -> list[Compilation]:
+        """Take the compilations that ended before that time."""
+        late = []
+        for thread, waiting in list(self._waiting.items()):
+            while waiting and ended(waiting[0]) < time:
+                late.append(waiting.popleft())
+            if not waiting:
+                del self._waiting[thread]
+        return late
+
+
+def began(compilation: Compilation) -> int:
+    """When the compilation's first phase began."""
+    return min((begin for _, begin, _ in compilation.phases), default=compilation.time)
+
+
+def ended(compilation: Compilation) -> int:
+    """When the compilation's last phase ended or it was reported, whichever is later."""
+    return max([compilation.time, *(stop for _, _, stop in compilation.phases)])
 
 
 def context_of(span: Span) -> SpanContext:

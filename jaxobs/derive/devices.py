@@ -1,4 +1,4 @@
-"""What is shown of a device: peaks, roofs, memory and clocks; each figure has a value or a reason why it has none."""
+"""The devices of this process: their peaks and roofs, memory, and what collectors report of their clocks."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from jaxobs.derive.devices.throttling import Reading, Taken, remark_on
+from jaxobs.derive.clocks import GaugesOf, Reading, RecentlyTaken, Taken, read_device, remark_on
 from jaxobs.derive.executables.view import ExecutableView
 from jaxobs.derive.loops.view import LoopView
-from jaxobs.derive.memory.view import DeviceMemory
+from jaxobs.derive.memory import DeviceMemory, Memory
 from jaxobs.hardware.peaks import Peaks
+from jaxobs.model.events import BackendFound
 from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure, plain
+from jaxobs.model.metrics import DeviceReading
+from jaxobs.roofline_model.bounds import roof
 
+NO_BACKEND: Final = "JAX has made no backend yet"
 NO_READING: Final = "no collector reads this device's clocks"
 NOT_TOLD: Final = "the collector does not tell it of this device"
 NOT_WATCHED: Final = "its clocks were not read for long enough"
@@ -62,12 +66,85 @@ class DeviceView:
 
     device: int
     kind: str
+    uuid: str
     platform: str
     peaks: Figure[PeaksView]
     roofs: Sequence[Mapping[str, Any]]
     """The roofs that the series show, each as its two lines."""
     memory: Figure[DeviceMemory] = field(metadata=REASON_WHERE_ABSENT)
     clocks: Figure[ClocksView]
+
+
+class Devices:
+    """The backend's devices, their peaks by device kind, and what collectors report of them.
+
+    `gauges` gives the series that collectors have set, by the name of a metric.
+    """
+
+    def __init__(self, gauges: GaugesOf, readings: tuple[DeviceReading, ...]) -> None:
+        self._gauges = gauges
+        self._readings = readings
+        self.backend: BackendFound | None = None
+        self.peaks: dict[str, Peaks] = {}
+        self._dtypes: set[str] = set()
+        self._roofs: dict[tuple[str, str], Mapping[str, Any] | None] = {}
+        self._taken: dict[int, RecentlyTaken] = {}
+
+    def found(self, event: BackendFound) -> None:
+        self.backend = event
+
+    def bind_peaks(self, kind: str, peaks: Peaks) -> None:
+        self.peaks[kind] = peaks
+        self.draw_roofs(())
+
+    def draw_roofs(self, dtypes: Iterable[str]) -> None:
+        """Draw the roofs for these element types and those seen before; each is drawn once, as it does not change."""
+        self._dtypes |= set(dtypes)
+        for kind, peaks in self.peaks.items():
+            for dtype in sorted(self._dtypes):
+                if (kind, dtype) not in self._roofs:
+                    drawn = roof(peaks, dtype)
+                    self._roofs[kind, dtype] = drawn and drawn._asdict()
+
+    def views(
+        self, now: int, memory: Memory, loops: Iterable[LoopView], executables: Iterable[ExecutableView]
+    ) -> Figure[list[DeviceView]]:
+        """Views of the devices at `now`; of `executables` those with the most device time come first."""
+        if self.backend is None:
+            return Figure(None, NO_BACKEND)
+        return Figure(
+            [
+                DeviceView(
+                    ordinal,
+                    kind,
+                    identity,
+                    self.backend.platform,
+                    self._peaks_of(kind),
+                    self._roofs_of(kind),
+                    memory.device(ordinal),
+                    self._clocks(ordinal, now, loops, executables),
+                )
+                for ordinal, kind, identity in self.backend.devices
+            ]
+        )
+
+    def _clocks(
+        self, ordinal: int, now: int, loops: Iterable[LoopView], executables: Iterable[ExecutableView]
+    ) -> Figure[ClocksView]:
+        reading = read_device(self._readings, self._gauges, str(ordinal))
+        recent = self._taken.setdefault(ordinal, RecentlyTaken())
+        recent.add(now, (reading or Reading()).taken)
+        return clocks_view(reading, recent.average(), loops, executables)
+
+    def _peaks_of(self, kind: str) -> Figure[PeaksView]:
+        peaks = self.peaks.get(kind)
+        return Figure(PeaksView(peaks), peaks.reason) if peaks else Figure(None, "not looked up yet")
+
+    def _roofs_of(self, kind: str) -> list[Mapping[str, Any]]:
+        """The roofs that the series show for this kind of device, each as its two lines."""
+        return [
+            drawn for (named, _), drawn in sorted(self._roofs.items()) if named == kind and drawn is not None
+        ]
 
 
 def clocks_view(

@@ -1,4 +1,4 @@
-"""What is shown of memory: of devices, the process and live arrays; each figure has a value or a reason for none."""
+"""Memory of each device and of the process as it was sampled last, what holds it, and when it runs out."""
 
 from __future__ import annotations
 
@@ -6,13 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jaxobs.derive.memory.trend import Forecast
+from jaxobs.derive.memory_trend import Forecast, Highest, forecast
+from jaxobs.derive.refusal import require
 from jaxobs.model.clock import seconds
-from jaxobs.model.events import LiveArraysCounted, MemorySampled
+from jaxobs.model.events import PROCESS_MEMORY, LiveArraysCounted, MemorySampled
 from jaxobs.model.figure import Figure, figure
 
 NOT_TOLD = "the backend does not tell it"
 SYSTEM_SILENT = "the system does not tell it"
+NOT_SAMPLED = "not sampled yet"
+
+MAX_DEVICES = 1_024
+"""Largest number of local devices: no host has more."""
+
+CENSUS_KEPT_SECONDS = 600.0
+"""How long the last count of live arrays is shown where no newer one could be made. Where a job has many arrays, they
+are counted only while it compiles or writes a checkpoint, which are minutes apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +64,60 @@ class PeakExecutable:
     function: str
     executable: Figure[str]
     bytes: int
+
+
+class Memory:
+    """The last samples of memory, the last count of live arrays, and the forecasts."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, MemorySampled] = {}
+        self._highest: dict[int, Highest] = {}
+        self._forecasts: dict[int, Forecast] = {}
+        self._arrays: LiveArraysCounted | None = None
+
+    def sampled(self, event: MemorySampled) -> None:
+        amounts = (event.in_use, event.peak, event.limit, event.pool, event.largest_free, event.files)
+        require(PROCESS_MEMORY <= event.device < MAX_DEVICES, "memory of no device")
+        require(all(amount is None or amount >= 0 for amount in amounts), "a negative amount of memory")
+        self._last[event.device] = event
+        if event.in_use is None:
+            self._highest.pop(event.device, None)  # a trend must not run across a gap
+            self._forecasts.pop(event.device, None)
+            return
+        highest = self._highest.setdefault(event.device, Highest())
+        # Pages of files, such as a data set read through `mmap`, are given back when memory runs short.
+        kept = max(0, event.in_use - (event.files or 0))
+        if highest.add(seconds(event.time), kept) or event.device not in self._forecasts:
+            self._forecasts[event.device] = forecast(highest.complete(), event.limit)
+
+    def counted(self, event: LiveArraysCounted) -> None:
+        amounts = [event.arrays, event.bytes, *(amount for group in event.groups for amount in group[3:5])]
+        require(all(amount is None or amount >= 0 for amount in amounts), "a negative number of arrays")
+        last = self._arrays
+        if event.arrays is None and last is not None and last.arrays is not None:  # noqa: SIM102  # two thoughts
+            if seconds(event.time - last.time) < CENSUS_KEPT_SECONDS:
+                return  # the last count is shown, with its age
+        self._arrays = event
+
+    def device(self, device: int) -> Figure[DeviceMemory]:
+        event = self._last.get(device)
+        if event is None or event.in_use is None:
+            return Figure(None, event.reason or NOT_TOLD if event else NOT_SAMPLED)
+        return Figure(device_memory(event, self._forecasts.get(device)))
+
+    @property
+    def process(self) -> Figure[ProcessMemory]:
+        event = self._last.get(PROCESS_MEMORY)
+        if event is None or event.in_use is None:
+            return Figure(None, (event.reason if event else "") or NOT_SAMPLED)
+        return Figure(process_memory(event, self._forecasts.get(PROCESS_MEMORY)))
+
+    def live_arrays(self, now: int) -> Figure[LiveArrays]:
+        """The live arrays as they were counted last."""
+        event = self._arrays
+        if event is None or event.arrays is None:
+            return Figure(None, event.reason if event else "not counted yet")
+        return Figure(live_arrays(event, now))
 
 
 def process_memory(event: MemorySampled, ahead: Forecast | None) -> ProcessMemory:

@@ -1,0 +1,330 @@
+"""Compiles: how many, how long and of which function, what was compiled again and why, what the cache saved.
+
+A function that is compiled while another one is traced is counted by itself: of a recompile, its seconds are subtracted
+from those of the function around it, so that no second is in two rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from jaxobs.derive.metrics.catalogue.compilation_metrics import COMPILE_BUCKETS
+from jaxobs.derive.metrics.histogram import Histogram
+from jaxobs.derive.metrics.selection import Largest, Selection
+from jaxobs.derive.refusal import require
+from jaxobs.model import events
+from jaxobs.model.clock import seconds
+from jaxobs.model.events import CACHE_SECONDS_SAVED, Compilation, CompilePhaseEnded
+from jaxobs.model.figure import Figure, figure
+from jaxobs.model.intervals import Span, joined
+from jaxobs.model.metrics import Exemplar, HistogramValue
+from jaxobs.vocabulary.words import CAUSES, PHASES
+
+MAX_LISTED: Final = 300
+"""Functions listed in a snapshot: of thousands that were compiled, those that took longest matter."""
+
+MAX_ROWS: Final = 50
+"""Distinct (cause, argument, call site) kept for each function; more are summed by cause alone."""
+
+MAX_SPANS: Final = 1_000
+"""Stretches of compiles remembered for each thread. Where a function makes more executables than this while it is
+traced, the time of the oldest of them is counted as its own."""
+
+LOST_IN: Final = ("trace", "lower", "backend")
+"""Phases whose time a recompile costs. Reading the persistent cache is part of the backend phase."""
+
+CACHED_FROM: Final = 1.0
+"""Least compile time, s, of a program that JAX writes to its cache: the default of
+`jax_persistent_cache_min_compile_time_secs`."""
+
+NOT_COMPILED = "nothing was compiled yet"
+NO_ARGUMENT = {
+    "redefined": "the function itself is new, not an argument",
+    "context": "a setting changed, not an argument",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RecompilationView:
+    """Recompiles of a function for one reason, with the latest example of it."""
+
+    cause: str
+    argument: Figure[str]
+    old: Figure[str]
+    new: Figure[str]
+    differences: int
+    call_site: Figure[str]
+    count: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionView:
+    """What compiling a function took; `seconds` are by phase."""
+
+    compilations: int
+    recompilation_count: int
+    recompilations: Sequence[RecompilationView]
+    """The most expensive reason first."""
+    seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """How many functions are not listed, and their compile seconds."""
+
+    functions_left_out: Figure[int]
+    functions_left_out_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class PersistentCacheView:
+    """What is shown of the cache. `enabled` is that of the latest compile, with a reason where other compiles differed.
+
+    `seconds_without` is the compile time with the cache off, `seconds_not_kept` the part of it for programs that the
+    cache would have kept.
+    """
+
+    enabled: Figure[bool]
+    hits: int
+    misses: int
+    compilations_without: int
+    seconds_saved: float
+    seconds_without: float
+    seconds_not_kept: float
+
+
+@dataclass(frozen=True, slots=True)
+class CompilationView:
+    """All that is shown of compiles at one moment."""
+
+    functions: Mapping[str, FunctionView]
+    """Functions by name, with the most seconds first."""
+    left_out: LeftOut
+    changed: Mapping[str, FunctionView]
+    """Every function that was compiled since the view before this one, listed or not."""
+    with_series: frozenset[str]
+    """Functions with series of their own."""
+    in_progress: Mapping[str, float]
+    """Seconds for which each function has been compiling, of those that have, or may get, series of their own."""
+    phase_seconds: Mapping[str, HistogramValue]
+    recompilation_seconds: Mapping[str, float]
+    """By cause."""
+    persistent_cache: PersistentCacheView
+    seconds_gained: float
+    """Seconds that the persistent cache saved where reading it took no longer than compiling: these never fall."""
+
+
+class Compiles:
+    """Counts and seconds of compiles by function and phase; `series_limit` functions have series of their own."""
+
+    def __init__(self, series_limit: int) -> None:
+        self._selection: Selection[str] = Selection(series_limit)
+        self._largest: Largest[str] = Largest(MAX_LISTED)
+        self._count: Counter[str] = Counter()
+        self._seconds: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._weights: dict[str, tuple[float, ...]] = {}
+        self._seconds_in_all = 0.0
+        self._changed: set[str] = set()
+        self._listed: dict[str, FunctionView] = {}
+        self._phases: defaultdict[str, Histogram] = defaultdict(lambda: Histogram(COMPILE_BUCKETS))
+        self._recompilations = Recompilations()
+        self._cache = PersistentCache()
+
+    def phase_ended(self, event: CompilePhaseEnded) -> None:
+        require(event.end >= event.start and event.exclusive >= 0, "a compile phase of negative duration")
+        own = seconds(event.exclusive)
+        self._seconds_in_all += own
+        self._seconds[event.function][event.phase] += own  # type: ignore[assignment]  # Counter adds floats as well
+        self._changed.add(event.function)
+        self._phases[event.phase].observe(own)
+
+    def compiled(self, event: Compilation) -> None:
+        self._count[event.function] += 1
+        self._changed.add(event.function)
+        self._recompilations.compiled(event)
+        self._cache.compiled(event)
+
+    def exemplify(self, phase: str, exemplar: Exemplar) -> None:
+        """Attach the trace of a compile to the duration of one of its phases."""
+        if phase in self._phases:
+            self._phases[phase].exemplify(exemplar)
+
+    def view(self, in_progress: Mapping[str, float]) -> CompilationView:
+        """The view of now. Its cost grows with the functions that changed since the last one, not with all of them."""
+        changed, self._changed = sorted(self._changed), set()
+        for name in changed:
+            self._weights[name] = (sum(self._seconds[name].values()), float(self._count[name]))
+        views = {name: self._function(name) for name in changed}
+        with_series = self._selection.choose(self._weights, changed)
+        self._listed = {
+            name: views.get(name) or self._listed.get(name) or self._function(name)
+            for name in self._largest.update(self._weights, changed)
+        }
+        return CompilationView(
+            self._listed,
+            self._left_out(),
+            views,
+            with_series,
+            {
+                name: age
+                for name, age in in_progress.items()
+                if name in with_series or name not in self._weights
+            },
+            {phase: histogram.value() for phase, histogram in self._phases.items()},
+            dict(self._recompilations.seconds),
+            self._cache.view(),
+            self._cache.seconds_gained,
+        )
+
+    def _left_out(self) -> LeftOut:
+        count = len(self._weights) - len(self._listed)
+        listed = sum(self._weights[name][0] for name in self._listed)
+        return LeftOut(
+            Figure(count, f"the {MAX_LISTED} with the most seconds are listed" if count else None),
+            max(0.0, self._seconds_in_all - listed) if count else 0.0,
+        )
+
+    def _function(self, name: str) -> FunctionView:
+        reasons = self._recompilations.views(name)
+        return FunctionView(
+            self._count[name],
+            sum(reason.count for reason in reasons),
+            reasons,
+            {phase: float(self._seconds[name].get(phase, 0.0)) for phase in PHASES},
+        )
+
+
+@dataclass(slots=True)
+class Reason:
+    """One reason for recompiles of a function, with the latest example of it."""
+
+    cause: str
+    attributes: dict[str, Any]
+    count: int = 0
+    seconds: float = 0.0
+
+    def view(self) -> RecompilationView:
+        """The reason as it is shown; `old` and `new` are those of its latest recompile."""
+        known = self.attributes
+        why_not = known.get(events.MISS_REASON) or NO_ARGUMENT.get(
+            self.cause, "too many reasons to keep each"
+        )
+        return RecompilationView(
+            self.cause,
+            figure(known.get(events.MISS_ARGUMENT), why_not),
+            figure(known.get(events.MISS_OLD), why_not),
+            figure(known.get(events.MISS_NEW), why_not),
+            known.get(events.MISS_DIFFERENCES, 0),
+            figure(call_site(known), "no frame of the program's own was seen, or it was called from several"),
+            self.count,
+            self.seconds,
+        )
+
+
+class Recompilations:
+    """Seconds by cause, and a ranked table of reasons for each function."""
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(CAUSES, 0.0)
+        self._reasons: defaultdict[str, dict[tuple[Any, ...], Reason]] = defaultdict(dict)
+        self._inner: defaultdict[int, deque[Span]] = defaultdict(lambda: deque(maxlen=MAX_SPANS))
+
+    def compiled(self, event: Compilation) -> None:
+        """Count a recompile. A first compile has no row, but its time is subtracted from a recompile around it."""
+        own = self._own_time(event)
+        if event.recompilation is None:
+            return
+        lost = seconds(own)
+        self.seconds[event.recompilation] = self.seconds.get(event.recompilation, 0.0) + lost
+        attributes = dict(event.attributes)
+        key: tuple[Any, ...] = (
+            event.recompilation,
+            attributes.get(events.MISS_ARGUMENT),
+            call_site(attributes),
+        )
+        reasons = self._reasons[event.function]
+        if key not in reasons and len(reasons) >= MAX_ROWS:
+            key, attributes = (event.recompilation,), {}
+        reason = reasons.setdefault(key, Reason(event.recompilation, attributes))
+        reason.attributes = attributes
+        reason.count += 1
+        reason.seconds += lost
+
+    def _own_time(self, event: Compilation) -> int:
+        """Nanoseconds of its phases, less those of executables made within them, which were reported earlier."""
+        phases = joined(
+            (start, end) for phase, start, end in event.phases if phase in LOST_IN and end > start
+        )
+        if not phases:
+            return 0
+        earlier, within = self._inner[event.thread], []
+        while earlier and earlier[-1][1] > phases[0][0]:
+            within.append(earlier.pop())
+        inner = sum(
+            max(0, min(stop, end) - max(begin, start)) for begin, stop in within for start, end in phases
+        )
+        earlier.extend(joined([*within, *phases]))
+        return sum(end - start for start, end in phases) - inner
+
+    def views(self, function: str) -> list[RecompilationView]:
+        """The reasons for a function's recompiles, the most expensive first."""
+        reasons = self._reasons.get(function, {}).values()
+        return [reason.view() for reason in sorted(reasons, key=lambda each: (-each.seconds, -each.count))]
+
+
+def call_site(attributes: Mapping[str, Any]) -> str | None:
+    """The user's file and line, such as `/home/ada/train.py:42`."""
+    path, line = attributes.get(events.CALL_FILE), attributes.get(events.CALL_LINE)
+    return None if path is None else f"{path}:{line}"
+
+
+class PersistentCache:
+    """Counts hits and misses of JAX's persistent compilation cache as the compiles themselves report them.
+
+    JAX's settings are not read instead: it looks for its cache once, so a cache that is set later may stay off.
+    """
+
+    def __init__(self) -> None:
+        self._enabled: bool | None = None
+        self._hits = self._misses = self._without = 0
+        self._seconds_saved = self._seconds_without = self._seconds_not_kept = 0.0
+        self.seconds_gained = 0.0
+
+    def compiled(self, event: Compilation) -> None:
+        """Count one executable: a hit, a miss, or compiled with the cache off."""
+        self._enabled = event.persistent_cache != "off"
+        self._hits += event.persistent_cache == "hit"
+        self._misses += event.persistent_cache == "miss"
+        if not self._enabled:
+            spent = seconds(
+                sum(max(0, end - start) for phase, start, end in event.phases if phase == "backend")
+            )
+            self._without += 1
+            self._seconds_without += spent
+            self._seconds_not_kept += spent if spent >= CACHED_FROM else 0.0
+        saved = dict(event.attributes).get(CACHE_SECONDS_SAVED)
+        if isinstance(saved, (int, float)) and math.isfinite(saved):
+            self._seconds_saved += saved
+            self.seconds_gained += max(0.0, saved)
+
+    def view(self) -> PersistentCacheView:
+        return PersistentCacheView(
+            Figure(self._enabled, NOT_COMPILED if self._enabled is None else self._why_mixed()),
+            self._hits,
+            self._misses,
+            self._without,
+            self._seconds_saved,
+            self._seconds_without,
+            self._seconds_not_kept,
+        )
+
+    def _why_mixed(self) -> str | None:
+        compilations = self._hits + self._misses + self._without
+        if self._without in {0, compilations}:
+            return None
+        return f"of the latest compile: {self._without:,} of {compilations:,} could not use the cache"

@@ -1,0 +1,147 @@
+"""When each thread was compiling, and what: loops charge their steps for it, and runs beside it are doubted."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from itertools import pairwise
+from typing import Final
+
+from jaxobs.model.clock import NANOSECONDS, seconds
+from jaxobs.model.events import Compilation, CompilePhaseEnded, CompilePhaseStarted, PhaseEnded
+from jaxobs.vocabulary.text import EAGER
+
+MAX_INTERVALS: Final = 10_000
+"""Outermost compile intervals kept for each thread; a step is charged those that overlap it."""
+
+MAX_GAP: Final = NANOSECONDS // 20
+"""Longest gap between the phases of one compile that counts as compiling. Gaps of 0.3 to 8 ms were measured in a
+compile of 150 ms."""
+
+
+class CompileTimes:
+    """The intervals in which each thread was compiling, and the compiles in progress; times in nanoseconds."""
+
+    def __init__(self) -> None:
+        self._intervals: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._compiled: defaultdict[int, deque[Compilation]] = defaultdict(
+            lambda: deque(maxlen=MAX_INTERVALS)
+        )
+        self._in_progress: dict[int, CompilePhaseStarted] = {}
+        self._phases: deque[PhaseEnded] = deque(maxlen=MAX_INTERVALS)
+        """Phases, such as evaluations, inside steps that have not ended yet."""
+
+    def phase_started(self, event: CompilePhaseStarted) -> None:
+        # Only outermost phases are reported, so a thread has at most one: a new one replaces one whose end was lost.
+        self._in_progress[event.thread] = event
+
+    def phase_ended(self, event: CompilePhaseEnded) -> None:
+        if event.outermost:
+            self._in_progress.pop(event.thread, None)
+            intervals = self._intervals[event.thread]
+            intervals.append((event.start, event.end))
+            del intervals[:-MAX_INTERVALS]
+
+    def events_lost(self) -> None:
+        """Forget the compiles in progress: their ends may be among the events that were lost."""
+        self._in_progress.clear()
+
+    def in_progress_since(self) -> int | None:
+        """When the oldest compile in progress began; None if there is none."""
+        return min((event.time for event in self._in_progress.values()), default=None)
+
+    def in_progress(self, now: int) -> dict[str, float]:
+        """Seconds for which each function has been compiling by now."""
+        oldest: dict[str, int] = {}
+        for event in self._in_progress.values():
+            oldest[event.function] = min(event.time, oldest.get(event.function, event.time))
+        return {function: seconds(now - since) for function, since in oldest.items()}
+
+    def compiled(self, event: Compilation) -> None:
+        """Add a compile, and extend the thread's intervals over the gaps between its phases and after its last one.
+
+        That time is compiling too, but JAX reports it in no phase. Gaps longer than MAX_GAP are left, as the user's own
+        code may lie in them, between `.lower()` and `.compile()`.
+        """
+        if event.function != EAGER:
+            self._compiled[event.thread].append(event)
+        phases = sorted((begin, stop) for _, begin, stop in event.phases)
+        intervals = self._intervals[event.thread]
+        for (_, before), (after, _) in pairwise([*phases, (event.time, event.time)]):
+            if not 0 < after - before <= MAX_GAP:
+                continue
+            at = len(intervals) - 1
+            while at >= 0 and intervals[at][1] > before:
+                at -= 1
+            if at < 0 or intervals[at][1] != before:
+                continue
+            following = intervals[at + 1] if at + 1 < len(intervals) else None
+            if following is not None and following[0] == after:
+                intervals[at : at + 2] = [(intervals[at][0], following[1])]
+            elif following is None:
+                intervals[at] = (intervals[at][0], after)
+
+    def compiled_within(self, thread: int, start: int, end: int) -> set[str]:
+        """Take the functions that the thread compiled in [start, end]. The innermost step asks first and gets them."""
+        compiled = self._compiled.get(thread)
+        if not compiled:
+            return set()
+        within, later = set(), []
+        while compiled and compiled[-1].time >= start:  # a thread's compiles end one after the other
+            last = compiled.pop()
+            if last.time <= end:
+                within.add(last.function)
+            else:
+                later.append(last)
+        compiled.extend(reversed(later))
+        if not compiled:
+            del self._compiled[thread]
+        return within
+
+    def phase_in_step_ended(self, event: PhaseEnded) -> None:
+        """Note a phase, such as an evaluation, that lay inside a step; one outside steps changes nothing."""
+        if event.inside is not None:
+            self._phases.append(event)
+
+    def leave_out_phases(self, loop: str, thread: int) -> None:
+        """Drop what the thread compiled in phases of the loop's step: it belongs to the phase, not to the step."""
+        for _ in range(len(self._phases)):
+            phase = self._phases.popleft()
+            if phase.inside != loop:
+                self._phases.append(phase)
+                continue
+            self.overlap(thread, phase.start, phase.end, forget=True)
+            self.compiled_within(thread, phase.start, phase.end)
+
+    def is_apart(self, thread: int, start: int) -> bool:
+        """Whether the thread has compiled nothing since `start` that is known and was not claimed by an inner step."""
+        intervals, compiled = self._intervals.get(thread), self._compiled.get(thread)
+        return not (intervals and intervals[-1][1] > start) and not (compiled and compiled[-1].time >= start)
+
+    def overlap(self, thread: int, start: int, end: int, *, forget: bool) -> int:
+        """Nanoseconds of [start, end] in which the thread was compiling; `forget`: drop the intervals that lie in it.
+
+        Dropping them keeps the step around an inner loop from claiming what a step of the inner loop has claimed, while
+        what the outer step had compiled before the inner loop began is still there for it.
+        """
+        intervals = self._intervals.get(thread)
+        if not intervals:
+            return 0
+        found = 0
+        for index in range(len(intervals) - 1, -1, -1):
+            begin, stop = intervals[index]
+            if stop <= start:
+                break  # a thread's outermost compiles end one after the other
+            found += max(0, min(stop, end) - max(begin, start))
+            if forget and begin >= start and stop <= end:
+                del intervals[index]
+        return found
+
+    def within(self, thread: int, start: int, end: int) -> int:
+        """Nanoseconds of [start, end] in which the thread was compiling; the intervals are kept."""
+        return self.overlap(thread, start, end, forget=False)
+
+    def anywhere_within(self, start: int, end: int) -> int:
+        """Nanoseconds of [start, end] that the thread which compiled for longest in it was compiling."""
+        known = [self.within(thread, start, end) for thread in self._intervals]
+        in_progress = [max(0, end - max(start, event.time)) for event in self._in_progress.values()]
+        return max([0, *known, *in_progress])

@@ -1,0 +1,330 @@
+"""The observed process, and how its observer is doing: events, plugins, what observing costs, the newest steps."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Final, NamedTuple
+
+from jaxobs.derive.compilation import PersistentCacheView
+from jaxobs.derive.devices import NO_BACKEND
+from jaxobs.derive.loops.host_lines import HostLineView
+from jaxobs.derive.loops.under_way import RunningView
+from jaxobs.derive.memory import LiveArrays, PeakExecutable, ProcessMemory
+from jaxobs.derive.refusal import Refusals, is_amount, require
+from jaxobs.derive.steps.plain_steps import PlainSteps
+from jaxobs.model.clock import seconds
+from jaxobs.model.events import (
+    ROW_LENGTH,
+    Attributes,
+    BackendFound,
+    Compilation,
+    ProbeReported,
+    SourceReported,
+    StepEnded,
+    StepRows,
+    steps_of_rows,
+)
+from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, Later, figure
+from jaxobs.vocabulary.text import EAGER
+
+MAX_RECENT = 20
+"""How many of the newest steps, and of the newest compiles, are shown."""
+
+RUN_LABELS: Final = ("jaxobs.run", "jaxobs.attempt", "jax.process_index", "host.name", "process.owner")
+"""Attributes of the resource that are the labels of `jaxobs_run_info`, each empty where the resource lacks it."""
+
+NO_NAME = "no script to name it by: set JAXOBS_RUN or instrument(run=…)"
+NO_ATTEMPT = "no launcher that counts restarts: SLURM_RESTART_COUNT, JOBSET_RESTART_ATTEMPT, TORCHELASTIC_RESTART_COUNT"
+IN_THE_JOB = "the agent is a thread of the job, and has none of its own"
+
+
+@dataclass(frozen=True, slots=True)
+class RecentStep:
+    """A step that ended `ago` seconds before the snapshot."""
+
+    loop: str
+    step: int
+    seconds: float
+    input_wait_seconds: float
+    failed: bool
+    ago: float
+
+
+@dataclass(frozen=True, slots=True)
+class RecentCompilation:
+    """A compile of the executable `number`; `recompilation` is the cause of a recompile."""
+
+    function: str
+    number: int
+    seconds: Mapping[str, float]
+    recompilation: Figure[str]
+    ago: float
+
+
+@dataclass(frozen=True, slots=True)
+class RecentView:
+    """The newest steps and compiles, the newest last."""
+
+    steps: Sequence[RecentStep]
+    compilations: Sequence[RecentCompilation]
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityView:
+    """Which process is observed, and its versions of JAX."""
+
+    service_name: Figure[str]
+    host_name: Figure[str]
+    pid: Figure[int]
+    run: Figure[str]
+    attempt: Figure[int]
+    user: Figure[str]
+    process_index: Figure[int]
+    process_count: Figure[int]
+    jax: Figure[str]
+    jaxlib: Figure[str]
+    platform: Figure[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessView:
+    """The process as a whole. `seconds` is its age, `run_seconds` what it was spent on."""
+
+    seconds: float
+    run_seconds: Mapping[str, float]
+    goodput: Figure[float]
+    running: Figure[RunningView]
+    persistent_cache: PersistentCacheView
+    address: Figure[str]
+    """Where `/metrics` is served."""
+    host_lines: Figure[Sequence[HostLineView]]
+    """Lines that the main thread was at outside loops."""
+    host_samples: int
+    memory: Figure[ProcessMemory] = field(metadata=REASON_WHERE_ABSENT)
+    peak_executable: Figure[PeakExecutable] = field(metadata=REASON_WHERE_ABSENT)
+    live_arrays: Figure[LiveArrays] = field(metadata=REASON_WHERE_ABSENT)
+    recent: Later[RecentView]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceView:
+    """How a plugin is doing; `reason` says why it is not up, or why it has nothing to report."""
+
+    kind: str
+    up: Figure[bool]
+    seconds: float
+    failures: int
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExporterView(SourceView):
+    """How an exporter is doing; `dropped` are the events and spans that it is known to have lost."""
+
+    dropped: Figure[int]
+
+
+@dataclass(frozen=True, slots=True)
+class CpuView:
+    """CPU seconds that observing took: `probe` in the job, and `agent` beside it."""
+
+    probe: float
+    agent: Figure[float]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentView:
+    """What observing costs, and what became of the events.
+
+    Accepted, dropped and refused events add up to the emitted ones, once none is on its way.
+    """
+
+    events_emitted: int
+    events_accepted: int
+    events_dropped: int
+    events_refused: int
+    listeners_restored: int
+    """How often JAX's listeners had been cleared, and were put back."""
+    cpu_seconds: CpuView
+    resident_bytes: Figure[int]
+    pid: Figure[int]
+    refused_reasons: Sequence[str]
+
+
+class SourceState(NamedTuple):
+    """The last report of a plugin.
+
+    `lost`: for an exporter that is sent anything, how many events and spans it is known to have lost, and why there may
+    be more.
+    """
+
+    report: SourceReported
+    lost: tuple[int, str] | None
+
+
+class Recent:
+    """Remembers the last MAX_RECENT steps and compiles, the newest last."""
+
+    def __init__(self) -> None:
+        self._steps: deque[StepEnded | StepRows] = deque(maxlen=MAX_RECENT)
+        """A step as its event, or as its row where it came together with many others."""
+        self._compilations: deque[Compilation] = deque(maxlen=MAX_RECENT)
+
+    def step_ended(self, event: StepEnded) -> None:
+        self._steps.append(event)
+
+    def steps_ended(self, steps: PlainSteps) -> None:
+        newest = steps.rows[-MAX_RECENT * ROW_LENGTH :]
+        self._steps.extend(newest[at : at + ROW_LENGTH] for at in range(0, len(newest), ROW_LENGTH))
+
+    def compiled(self, event: Compilation) -> None:
+        self._compilations.append(event)
+
+    def view(self, now: int) -> Later[RecentView]:
+        """What is shown at `now`. It is built only when it is written."""
+        steps, compilations = tuple(self._steps), tuple(self._compilations)
+        return Later(lambda: _recent_view(steps, compilations, now))
+
+
+class Observation:
+    """Counts of events, reports of plugins and of the probe side, and the agent's own cost."""
+
+    def __init__(self, refusals: Refusals, began: int) -> None:
+        self._refusals = refusals
+        self.accepted = self.refused = 0
+        self.emitted_here = 0
+        """Events that did not come from the job."""
+        self.address: str | None = None
+        self.last_heard: int | None = None
+        """When something last arrived from the job, in monotonic nanoseconds; None before that."""
+        self.agent_pid: int | None = None
+        """The agent's process id; None where the agent is a thread of the job."""
+        self._sources: dict[str, SourceReported] = {}
+        self._lost_by: dict[str, tuple[int, str]] = {}
+        self._probe = ProbeReported(0, 0, 0, 0, 0.0, began)
+        self._cpu_of_agent: float | None = None
+        self._resident: int | None = None
+
+    def agent_measured(self, cpu_seconds: float | None, resident_bytes: int | None) -> None:
+        """Take the agent's own cost; None where the agent is a thread of the job, so that it cannot be told apart."""
+        self._cpu_of_agent, self._resident = cpu_seconds, resident_bytes
+
+    def exporter_dropped(self, exporter: str, events: int, unknown: str = "") -> None:
+        """Take how many events and spans an exporter has lost so far; `unknown` says why there may be more."""
+        self._lost_by[exporter] = (events, unknown)
+
+    def source_reported(self, event: SourceReported) -> None:
+        require(is_amount(event.seconds), "time spent that is no duration")
+        name = event.source
+        previous = self._sources.get(name)
+        if previous is not None and previous.kind != event.kind:
+            name = f"{event.kind} {name}"  # a probe and an exporter of one plugin may share its name
+        self._sources[name] = event
+
+    def probe_reported(self, event: ProbeReported) -> bool:
+        """Take a report of the probe side; return whether events were lost since the one before it."""
+        require(is_amount(event.cpu_seconds), "CPU time that is no duration")
+        lost = event.dropped > self._probe.dropped
+        self._probe = event
+        return lost
+
+    def sources(self) -> dict[str, SourceState]:
+        """The state of each plugin by its name."""
+        return {
+            name: SourceState(report, self._lost_by.get(report.source))
+            for name, report in sorted(self._sources.items())
+        }
+
+    def agent(self) -> AgentView:
+        return AgentView(
+            self._probe.emitted + self.emitted_here,
+            self.accepted,
+            self._probe.dropped,
+            self.refused + self._probe.refused,
+            self._probe.listeners_restored,
+            CpuView(self._probe.cpu_seconds, figure(self._cpu_of_agent, IN_THE_JOB)),
+            figure(self._resident, IN_THE_JOB),
+            figure(self.agent_pid, IN_THE_JOB),
+            self._refusals.reasons(),
+        )
+
+
+def run_attributes(
+    resource: Mapping[str, str], steps: int, goodput: float | None, *, by_itself: bool
+) -> Attributes:
+    """Attributes of the span of the whole run; `by_itself` is false where the job died without reporting its end."""
+    known: Attributes = tuple((name, resource[name]) for name in RUN_LABELS[:3] if name in resource)
+    known += (("jax.run.steps", steps), ("jax.run.ended", "by itself" if by_itself else "killed"))
+    return known if goodput is None else (*known, ("jax.run.goodput", goodput))
+
+
+def identity_view(resource: Mapping[str, str], backend: BackendFound | None) -> IdentityView:
+    """The identity of the process; what the environment does not provide is absent, with a reason."""
+    pid, attempt = resource.get("process.pid", ""), resource.get("jaxobs.attempt", "")
+    return IdentityView(
+        service_name=figure(resource.get("service.name"), "the resource has no service.name"),
+        host_name=figure(resource.get("host.name"), "the resource has no host.name"),
+        pid=figure(int(pid) if pid.isdecimal() else None, "the resource has no process.pid"),
+        run=figure(resource.get("jaxobs.run"), NO_NAME),
+        attempt=figure(int(attempt) if attempt.isdecimal() else None, NO_ATTEMPT),
+        user=figure(resource.get("process.owner"), "the system has no name for the user's number"),
+        process_index=figure(backend.process_index if backend else None, NO_BACKEND),
+        process_count=figure(backend.process_count if backend else None, NO_BACKEND),
+        jax=figure(backend.jax_version if backend else None, NO_BACKEND),
+        jaxlib=figure(backend.jaxlib_version if backend else None, NO_BACKEND),
+        platform=figure(backend.platform if backend else None, NO_BACKEND),
+    )
+
+
+def is_up(source: SourceReported) -> bool | None:
+    """Whether a source works; None for one that has nothing to read here, as its driver or library is not installed."""
+    return None if source.up and source.reason else source.up
+
+
+def source_view(source: SourceState) -> SourceView:
+    """How the plugin is doing, in words and figures."""
+    report, lost = source
+    reason = report.reason or None
+    view = SourceView(
+        report.kind, figure(is_up(report), report.reason), report.seconds, report.failures, reason
+    )
+    if report.kind != "exporter":
+        return view
+    dropped: Figure[int] = Figure(None, "it could not be loaded, so nothing was given to it")
+    if lost is not None:
+        events, unknown = lost
+        dropped = Figure(None, unknown) if unknown else Figure(events)
+    return ExporterView(view.kind, view.up, view.seconds, view.failures, reason, dropped)
+
+
+def _recent_view(
+    steps: Iterable[StepEnded | StepRows], compilations: Iterable[Compilation], now: int
+) -> RecentView:
+    ended = chain.from_iterable(steps_of_rows(step) if isinstance(step, list) else (step,) for step in steps)
+    return RecentView(
+        [
+            RecentStep(
+                step.loop, step.step, seconds(step.end - step.start), seconds(step.input_wait), step.failed,
+                seconds(now - step.end),
+            )
+            for step in ended
+        ],
+        [
+            RecentCompilation(
+                event.function, event.executable,
+                {phase: seconds(end - start) for phase, start, end in event.phases},
+                figure(event.recompilation, _why_no_recompilation(event.function)),
+                seconds(now - event.time),
+            )
+            for event in compilations
+        ],
+    )  # fmt: skip
+
+
+def _why_no_recompilation(function: str) -> str:
+    if function == EAGER:
+        return "eager operations are many functions, which are not compared"
+    return "the first of its function, or of none of the program's own"

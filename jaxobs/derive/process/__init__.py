@@ -1,1 +1,0 @@
-"""The observed process, how jaxobs itself is doing, and the newest steps and compiles."""

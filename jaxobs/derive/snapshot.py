@@ -1,0 +1,213 @@
+"""The state of a job that the fold keeps, and the view of it at one moment: all that is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from jaxobs.derive.compilation import CompilationView, Compiles
+from jaxobs.derive.compiling import CompileTimes
+from jaxobs.derive.devices import Devices, DeviceView
+from jaxobs.derive.executables.gauges import show_executables
+from jaxobs.derive.executables.registry import Executables
+from jaxobs.derive.executables.table import ExecutableTable
+from jaxobs.derive.executables.view import ExecutableView
+from jaxobs.derive.loops.collaborators import Collaborators
+from jaxobs.derive.loops.goodput import RunTime
+from jaxobs.derive.loops.liveness import SignsOfLife
+from jaxobs.derive.loops.loop_time import LoopTime
+from jaxobs.derive.loops.loops import Loops
+from jaxobs.derive.loops.under_way import RunsUnderWay
+from jaxobs.derive.loops.view import LoopView, loop_view, show_bottlenecks, show_loop
+from jaxobs.derive.memory import Memory, PeakExecutable
+from jaxobs.derive.metrics.series import Series
+from jaxobs.derive.process import (
+    AgentView,
+    IdentityView,
+    Observation,
+    ProcessView,
+    Recent,
+    SourceState,
+    identity_view,
+)
+from jaxobs.derive.profiler_windows.operations import OperationView, ScopeView
+from jaxobs.derive.profiler_windows.windows import Profiles
+from jaxobs.derive.spans import FinishedSpans
+from jaxobs.derive.validation import Validation
+from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
+from jaxobs.model.events import memory_need
+from jaxobs.model.figure import Figure, figure
+from jaxobs.model.metrics import Catalogue, DeviceReading
+
+SERIES_AN_OPERATION: Final = 40
+"""For each 40 of the limit on series one operation has its own: four each, so together a tenth of the limit."""
+
+SERIES_A_ROW: Final = 30
+"""Most series that one function or one executable has, by which the limit on series is shared out among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotView:
+    """All that is shown of a job at one moment. Figures that contradict each other are withheld already."""
+
+    identity: IdentityView
+    resource: Mapping[str, str]
+    facts: Mapping[str, Any]
+    """Plain data that is shown beside `identity` and `process`, under `process` in the document."""
+    process: ProcessView
+    loops: Mapping[str, LoopView]
+    compilation: CompilationView
+    executables: Sequence[ExecutableView]
+    """The executables with the most device time, in order, and the one that needs the most memory."""
+    executables_left_out: Figure[int]
+    operations: Figure[list[OperationView]]
+    scopes: Figure[list[ScopeView]]
+    devices: Figure[list[DeviceView]]
+    sources: Mapping[str, SourceState]
+    agent: AgentView
+    last_heard: int | None
+    """When something last arrived from the job, in monotonic nanoseconds."""
+    contradictions: Mapping[str, int]
+    """How many figures of each name were withheld so far, because another one contradicts them."""
+
+
+class Rooms:
+    """The rooms of state that the fold keeps and a snapshot is made from.
+
+    `resource` and `facts` are shown unchanged under `process`. `job` identifies this start of the job, equally on all
+    its ranks; None where nothing in the environment does.
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        clock: ClockAnchor,
+        began: int,
+        resource: Mapping[str, str],
+        facts: Mapping[str, Any],
+        series_limit: int,
+        device_readings: tuple[DeviceReading, ...] = (),
+        job: str | None = None,
+    ) -> None:
+        self.series = Series(catalogue, series_limit)
+        self.clock = clock
+        self.observation = Observation(self.series.refusals, began)
+        self.began = began
+        self.resource = resource
+        self.facts = facts
+        rows = max(1, series_limit // SERIES_A_ROW // 2)
+        self.compiles = Compiles(rows)
+        self.compile_times = CompileTimes()
+        self.executables = Executables(self.series)
+        self.executable_table = ExecutableTable(self.executables, self.series, rows)
+        self.profiles = Profiles(self.series, self.executables, max(1, series_limit // SERIES_AN_OPERATION))
+        self.devices = Devices(self.series.gauges, device_readings)
+        self.memory = Memory()
+        self.recent = Recent()
+        self.signs = SignsOfLife(began)
+        self.run_time = RunTime(self.series, began, self.signs, facts.get("counts_begin_seconds"))
+        self.spans = FinishedSpans(self.compiles, clock, resource.get("service.instance.id", ""), job)
+        self.loops = Loops(
+            self.series,
+            self.signs,
+            Collaborators(self.compile_times, self.executables, self.executables.runs, self.profiles),
+        )
+        self.validation = Validation()
+        self.under_way = RunsUnderWay()
+
+
+def snapshot_view(rooms: Rooms, now: int) -> SnapshotView:
+    """The view of all rooms as of `now`. Contradicting figures are withheld."""
+    loops = _loops(rooms, now)
+    executables = _executables(rooms, seconds(now - rooms.began))
+    compilation = rooms.compiles.view(rooms.compile_times.in_progress(now))
+    _update_run_time(rooms, now)
+    rooms.loops.outside.update()
+    show_bottlenecks(loops, rooms.series)
+    return SnapshotView(
+        identity=identity_view(rooms.resource, rooms.devices.backend),
+        resource=rooms.resource,
+        facts=rooms.facts,
+        process=_process(rooms, compilation, executables, now),
+        loops=loops,
+        compilation=compilation,
+        executables=executables,
+        executables_left_out=rooms.executable_table.left_out(),
+        operations=rooms.profiles.operations.operations,
+        scopes=rooms.profiles.operations.scopes,
+        devices=rooms.devices.views(now, rooms.memory, loops.values(), executables),
+        sources=rooms.observation.sources(),
+        agent=rooms.observation.agent(),
+        last_heard=rooms.observation.last_heard,
+        contradictions=rooms.validation.contradictions(),
+    )
+
+
+def _loops(rooms: Rooms, now: int) -> dict[str, LoopView]:
+    views = {}
+    for name, loop in rooms.loops.by_name.items():
+        loop.update(now)
+        views[name] = rooms.validation.loop(name, loop_view(loop))
+        last_step = None if loop.last_end is None else rooms.clock.wall_time(loop.last_end) / NANOSECONDS
+        show_loop(name, views[name], last_step, rooms.series)
+    return views
+
+
+def _executables(rooms: Rooms, age: float) -> list[ExecutableView]:
+    """Views of the executables that are listed; `age` is the age of the process, s."""
+    table = rooms.executable_table
+    table.update()
+    backend = rooms.devices.backend
+    # Devices may run an executable side by side, each by itself, so the time for runs is that of all devices.
+    room = age * max(1, len(backend.devices) if backend else 0)
+    views = {number: rooms.validation.executable(view, room) for number, view in table.views.items()}
+    show_executables((views[number] for number in table.shown), rooms.series)
+    return [views[number] for number in table.listed]
+
+
+def end_run_time(rooms: Rooms, now: int) -> Figure[float]:
+    """Charge all time of a job that is over, and return its goodput."""
+    rooms.run_time.job_ended()
+    for loop in rooms.loops.by_name.values():
+        loop.update(now)
+    _update_run_time(rooms, now)
+    return rooms.run_time.goodput()
+
+
+def _update_run_time(rooms: Rooms, now: int) -> None:
+    times = {
+        name: LoopTime(loop.wall, loop.components, loop.stalls, saves_are_phases=loop.inferred)
+        for name, loop in rooms.loops.by_name.items()
+    }
+    running = rooms.under_way.at(now)
+    began, undecided = running.start if running else None, rooms.loops.inferred.undecided_since
+    rooms.run_time.update(now, times, rooms.compile_times.in_progress_since(), began, undecided)
+
+
+def _process(
+    rooms: Rooms, compilation: CompilationView, executables: Iterable[ExecutableView], now: int
+) -> ProcessView:
+    return ProcessView(
+        seconds=seconds(now - rooms.began),
+        run_seconds=dict(rooms.run_time.seconds),
+        goodput=rooms.run_time.goodput(),
+        running=rooms.under_way.view(now, rooms.executables.function_of),
+        persistent_cache=compilation.persistent_cache,
+        address=figure(rooms.observation.address or None, "no exporter serves metrics"),
+        host_lines=rooms.loops.outside.rows(),
+        host_samples=rooms.loops.outside.samples,
+        memory=rooms.memory.process,
+        peak_executable=_peak_executable(executables),
+        live_arrays=rooms.memory.live_arrays(now),
+        recent=rooms.recent.view(now),
+    )
+
+
+def _peak_executable(executables: Iterable[ExecutableView]) -> Figure[PeakExecutable]:
+    """The executable that needs the most memory on a device."""
+    needs = [(memory_need(view.memory.value), view) for view in executables if view.memory.value]
+    if not needs:
+        return Figure(None, "no executable has a memory analysis")
+    most, view = max(needs, key=lambda pair: pair[0])
+    return Figure(PeakExecutable(view.function, view.executable, most))

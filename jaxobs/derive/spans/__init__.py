@@ -1,1 +1,0 @@
-"""Spans: of compilations, steps, phases, profiler windows and the run."""
