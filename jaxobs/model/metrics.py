@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from jaxobs.model.hardware_forms import HardwareForm
+
 Kind = Literal["counter", "gauge", "histogram"]
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
@@ -27,7 +29,8 @@ class Metric:
 
     `name` is the Prometheus name, suffix included. `unit` is the base unit in words as it stands in the name
     (`seconds`, `bytes`, `ratio`, `flops_per_second`, …), empty where there is none. `buckets` are a histogram's upper
-    bounds without `+Inf`, ascending. Raises ValueError when name, kind, unit and buckets contradict each other.
+    bounds without `+Inf`, ascending. `hardware` is its form in OpenTelemetry's conventions for hardware, if it has one.
+    Raises ValueError when name, kind, unit and buckets contradict each other.
     """
 
     name: str
@@ -36,6 +39,7 @@ class Metric:
     labels: tuple[str, ...] = ()
     unit: str = ""
     buckets: tuple[float, ...] = ()
+    hardware: HardwareForm | None = None
 
     def __post_init__(self) -> None:
         if not _NAME.match(self.name):

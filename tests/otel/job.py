@@ -6,7 +6,6 @@ import gzip
 import ssl
 import threading
 import time
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -30,7 +29,6 @@ DECODERS: dict[str, Any] = {
 DECOMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
     "gzip": gzip.decompress,
-    "deflate": zlib.decompress,
 }
 
 

@@ -123,18 +123,17 @@ def test_sums_count_from_when_this_agent_started(sending: Harness, receiver: Rec
     assert starts[0] == starts[1] < starts[2] == starts[3]
 
 
-@pytest.mark.parametrize("compression", ["gzip", "deflate"])
 def test_headers_and_compression_of_the_user_are_used(
-    sending: Harness, receiver: Receiver, environment: pytest.MonkeyPatch, compression: str
+    sending: Harness, receiver: Receiver, environment: pytest.MonkeyPatch
 ) -> None:
     environment.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20abc")
-    environment.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", compression)
+    environment.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
     sending.start()
     sending.export(make_spans(2))
     sending.stop(2.0)
     (request,) = receiver.accepted("/v1/traces")
     assert request.headers["authorization"] == "Bearer abc"
-    assert request.headers["content-encoding"] == compression
+    assert request.headers["content-encoding"] == "gzip"
     assert request.headers["content-type"] == "application/x-protobuf"
     assert request.headers["user-agent"].startswith("jaxobs/")
     assert len(receiver.spans()) == 2

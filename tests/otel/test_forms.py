@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from jaxobs.derive.metrics.series import Series
 from jaxobs.model.metrics import SCALE, Catalogue, Family, HistogramValue, Metric, bucket_index
+from jaxobs.plugin.base import Collector
+from jaxobs_plugins.collectors.amd import AmdCollector
 from jaxobs_plugins.collectors.nvidia import NvidiaCollector
-from jaxobs_plugins.otel.hardware import CONVENTIONS
-from jaxobs_plugins.otel.metrics import AGGREGATION, EXPONENTIAL
+from jaxobs_plugins.collectors.tpu import TpuCollector
+from jaxobs_plugins.otel.encoding import AGGREGATION, EXPONENTIAL
 from tests.otel.job import Harness, Receiver
 from tests.otel.test_content import plain
 
@@ -91,16 +93,18 @@ def test_information_is_a_sum_that_may_fall(sending: Harness, receiver: Receiver
 def test_what_nvml_says_goes_out_under_the_conventions_names_too(
     sending: Harness, receiver: Receiver
 ) -> None:
-    catalogue = {metric.name: metric for metric in NvidiaCollector.metrics}
     more = {"jaxobs_nvidia_temperature_celsius": "memory", "jaxobs_nvidia_ecc_errors_total": "corrected"}
+    declared = {metric.name: metric for metric in NvidiaCollector.metrics if metric.hardware is not None}
     families = tuple(
-        Family(catalogue[name], {("0", UUID, *filter(None, [more.get(name)])): 3.0}) for name in CONVENTIONS
+        Family(metric, {("0", UUID, *filter(None, [more.get(name)])): 3.0})
+        for name, metric in sorted(declared.items())
     )
     sending.start()
     sending.export(families=families)
     sending.stop(2.0)
     by_name = {metric.name: metric for metric in receiver.metrics() if metric.name.startswith("hw.")}
-    assert set(by_name) == {convention.name for convention in CONVENTIONS.values()}
+    assert set(by_name) == {metric.hardware.name for metric in declared.values() if metric.hardware}
+    assert len(by_name) == 8
     points = {
         name: [plain(point.attributes) for point in getattr(metric, metric.WhichOneof("data")).data_points]
         for name, metric in by_name.items()
@@ -120,6 +124,28 @@ def test_a_device_without_a_uuid_is_not_given_one(sending: Harness, receiver: Re
     sending.export(families=(Family(power, {("0", ""): 3.0}),))
     sending.stop(2.0)
     assert [metric.name for metric in receiver.metrics()] == ["jaxobs.nvidia.power"]
+
+
+@pytest.mark.parametrize(
+    ("collector", "labels", "names"),
+    [
+        (AmdCollector, ("0", UUID), {"hw.gpu.memory.usage", "hw.gpu.memory.limit", "hw.gpu.utilization"}),
+        (TpuCollector, ("0", UUID), {"hw.gpu.memory.usage", "hw.gpu.memory.limit", "hw.gpu.utilization"}),
+    ],
+)
+def test_so_does_what_other_vendors_say(
+    sending: Harness, receiver: Receiver, collector: type[Collector], labels: tuple[str, ...], names: set[str]
+) -> None:
+    declared = [
+        metric for metric in collector.metrics if metric.hardware and len(metric.labels) == len(labels)
+    ]
+    sending.start()
+    sending.export(families=tuple(Family(metric, {labels: 3.0}) for metric in declared))
+    sending.stop(2.0)
+    found = {metric.name: metric for metric in receiver.metrics() if metric.name.startswith("hw.")}
+    assert set(found) >= names
+    (point,) = found["hw.gpu.utilization"].gauge.data_points
+    assert plain(point.attributes) == {"hw.id": UUID}
 
 
 def test_exponential_bounds_follow_each_other() -> None:

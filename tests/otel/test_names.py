@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jaxobs.derive.metrics.catalogue import CORE_METRICS
 from jaxobs.model.metrics import Kind, Metric
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, discover
-from jaxobs_plugins.otel.names import otlp_name
+from jaxobs_plugins.otel.encoding import otlp_name
 from tests.otel.prometheus_translation import prometheus_name
 
 METRICS = (

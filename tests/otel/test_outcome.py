@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-import time
-from email.utils import formatdate
-
 import pytest
 
-from jaxobs_plugins.otel.outcome import LONGEST_RETRY_AFTER, of_response, retry_after
+from jaxobs_plugins.otel.delivery import MAX_RETRY_AFTER, outcome_of
 
 
 @pytest.mark.parametrize(
@@ -25,27 +22,21 @@ from jaxobs_plugins.otel.outcome import LONGEST_RETRY_AFTER, of_response, retry_
     ],
 )
 def test_statuses_mean_what_otlp_says(status: int, verdict: str) -> None:
-    assert of_response(status, "", {}).verdict == verdict
+    assert outcome_of(status, "", {}).verdict == verdict
 
 
 @pytest.mark.parametrize(
     ("value", "seconds"),
     [
-        (None, None),
+        ("", None),
+        ("Fri, 31 Dec 1999 23:59:59 GMT", None),
         ("3", 3.0),
         ("-3", 0.0),
         ("nan", None),
         ("inf", None),
         ("soon", None),
-        ("1e300", LONGEST_RETRY_AFTER),
+        ("1e300", MAX_RETRY_AFTER),
     ],
 )
-def test_retry_after_in_seconds(value: str | None, seconds: float | None) -> None:
-    assert retry_after(value) == seconds
-
-
-def test_retry_after_as_a_date() -> None:
-    seconds = retry_after(formatdate(time.time() + 60, usegmt=True))
-    assert seconds is not None
-    assert 57 < seconds <= 60
-    assert retry_after("Fri, 31 Dec 1999 23:59:59 GMT") == 0.0
+def test_retry_after_in_seconds(value: str, seconds: float | None) -> None:
+    assert outcome_of(503, "", {"Retry-After": value}).retry_after == seconds

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from jaxobs_plugins.collectors.amd import AmdCollector
-from jaxobs_plugins.collectors.amd.queries import REASONS
+from jaxobs_plugins.collectors.amd import REASONS, AmdCollector
 
 STAND_IN = """
 class AmdSmiException(Exception): pass

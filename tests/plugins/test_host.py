@@ -15,8 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from jaxobs_plugins.collectors.host import HostCollector
-from jaxobs_plugins.collectors.host.machine import counted_interfaces
+from jaxobs_plugins.collectors.host import HostCollector, counted_interfaces
 
 
 def collected(collector: HostCollector) -> dict[str, float]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jaxobs_plugins.collectors.nvidia import NvidiaCollector, catalogue
+from jaxobs_plugins.collectors.nvidia import NvidiaCollector, queries
 from tests.plugins.nvml.board import ALL, EVERYTHING, QUERIES, series
 from tests.plugins.nvml.scripted import HOST, Nvml, built, host, script, started
 
@@ -37,7 +37,7 @@ def test_every_metric_is_declared_with_the_labels_and_the_unit_it_is_given(nvml:
         assert len(metric.labels) == len(labels)
         words = name.removesuffix("_total")
         expected = max((unit for unit in units if words.endswith(f"_{unit}")), key=len, default="")
-        assert metric.unit == ("" if name == catalogue.CLOCKS_EVENT.name else expected)
+        assert metric.unit == ("" if name == queries.CLOCKS_EVENT.name else expected)
 
 
 @pytest.mark.parametrize(

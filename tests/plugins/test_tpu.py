@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from jaxobs_plugins.collectors.tpu import TpuCollector
-from jaxobs_plugins.collectors.tpu.collector import QUIET
+from jaxobs_plugins.collectors.tpu import QUIET, TpuCollector
 
 SDK = """
 from types import SimpleNamespace
@@ -144,7 +143,7 @@ def test_a_library_that_crashes_hangs_or_fails_is_left_alone_and_said_so_once(
     package: Path, sdk: str, said: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     if "within 2 s" in said:  # the others have their time, on a busy machine too
-        monkeypatch.setattr("jaxobs_plugins.collectors.tpu.collector.TRIAL_SECONDS", 2.0)
+        monkeypatch.setattr("jaxobs_plugins.collectors.tpu.TRIAL_SECONDS", 2.0)
     (package / "sdk.py").write_text(sdk)
     lines: list[str] = []
     collector = started(lines)

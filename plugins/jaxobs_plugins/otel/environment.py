@@ -19,8 +19,7 @@ SignalName = Literal["traces", "metrics"]
 PROTOCOL = "http/protobuf"
 """The only protocol that is supported, and the specification's default."""
 
-COMPRESSIONS = ("none", "gzip", "deflate")
-"""The specification's two, and `deflate` as in the SDK."""
+COMPRESSIONS = ("none", "gzip")
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e\x80-\xff]([\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?")

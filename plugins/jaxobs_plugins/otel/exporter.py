@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin.base import Delivery, Exporter
 from jaxobs.plugin.protocol import Agent, Batch, Remark
-from jaxobs_plugins.otel.checking import remarks
-from jaxobs_plugins.otel.environment import SignalName, destination, positive_number
+from jaxobs_plugins.otel.environment import SignalName, destination, positive_number, sending
 
 if TYPE_CHECKING:
-    from jaxobs_plugins.otel.worker import Worker
+    from jaxobs_plugins.otel.delivery import Worker
 
 DROPPED = Metric(
     "jaxobs_otlp_dropped_total",
@@ -23,8 +24,9 @@ DROPPED = Metric(
     "Spans and data points that did not reach the OTLP endpoint.",
     ("signal",),
 )
-ITEMS: dict[str, str] = {"traces": "spans", "metrics": "data points"}
 SIGNALS: tuple[SignalName, ...] = ("traces", "metrics")
+CONNECT_SECONDS = 2.0
+"""Seconds that a check waits for a connection: longer than any round trip on a healthy network."""
 
 
 class DeliveryError(RuntimeError):
@@ -62,16 +64,22 @@ class OpenTelemetryExporter(Exporter):
         )
 
     def _undelivered(self, worker: Worker[Any]) -> str:
-        name, ended = worker.signal.name, self._ended
+        items, dropped = worker.signal.item_name, self._dropped.get(worker.signal.name, 0)
         waiting, why = worker.undelivered()
-        dropped = self._dropped.get(name, 0)
-        parts = [f"{waiting} {ITEMS[name]} wait ({why})"] if waiting and not ended else []
-        parts += [f"{dropped} {ITEMS[name]} were dropped ({worker.dropped_because})"] if dropped else []
-        return f"{worker.signal.endpoint}: {', '.join(parts)}" if parts else ""
+        parts = [f"{waiting} {items} wait ({why})"] if waiting and not self._ended else []
+        parts += [f"{dropped} {items} were dropped ({worker.dropped_because})"] if dropped else []
+        return f"{worker.endpoint}: {', '.join(parts)}" if parts else ""
 
     def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:  # noqa: ARG002  # all is in OTEL_… variables
-        """Check where spans and metrics would be sent, and whether a server answers there."""
-        return remarks(SIGNALS, os.environ)
+        """Check where spans and metrics would be sent, and whether a server answers there; nothing is sent."""
+        destinations = [destination(signal, os.environ) for signal in SIGNALS]
+        for found in destinations:
+            if found.problem:
+                yield Remark(found.problem, problem=True)
+            elif found.endpoint is not None:
+                yield _reached(found.signal, found.endpoint)
+        if not any(found.problem or found.endpoint for found in destinations):
+            yield Remark("spans and metrics are not sent: no endpoint is named (OTEL_EXPORTER_OTLP_ENDPOINT)")
 
     def start(self, agent: Agent) -> None:
         """Start a worker for each signal. Raises ValueError if an endpoint is named and nothing can be sent to it."""
@@ -128,40 +136,45 @@ class OpenTelemetryExporter(Exporter):
                     self._emit(Measured(DROPPED.name, (name,), dropped, now()))
             if failure:
                 failures.append(
-                    f"OTLP {name} to {worker.signal.endpoint}: {failure}; "
-                    f"{self._dropped.get(name, 0)} {ITEMS[name]} dropped so far"
+                    f"OTLP {name} to {worker.endpoint}: {failure}; "
+                    f"{self._dropped.get(name, 0)} {worker.signal.item_name} dropped so far"
                 )
         if failures:
             raise DeliveryError("; ".join(failures))
 
 
-def _worker(signal: SignalName, endpoint: str, agent: Agent) -> Worker[Any]:
+def _reached(signal: SignalName, endpoint: str) -> Remark:
+    parts = urlsplit(endpoint)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        socket.create_connection((parts.hostname or "", port), timeout=CONNECT_SECONDS).close()
+    except OSError as error:
+        return Remark(
+            f"{signal} cannot be sent to {endpoint}: {error.strerror or error}; start a collector there, or change "
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+            problem=True,
+        )
+    return Remark(f"{signal} would be sent to {endpoint}, which takes connections")
+
+
+def _worker(name: SignalName, endpoint: str, agent: Agent) -> Worker[Any]:
     # Imported here, because without an endpoint nothing of OpenTelemetry should be imported.
-    from jaxobs_plugins.otel.environment import sending
-    from jaxobs_plugins.otel.worker import Worker
+    from jaxobs_plugins.otel.delivery import Signal, Worker
+    from jaxobs_plugins.otel.encoding import MetricSignal, TraceSignal
 
     def report(problem: str) -> None:
         agent.log(f"exporter otel: {problem}")
 
-    def number(name: str, default: int) -> int:
-        return positive_number(name, default, os.environ, report)
+    def number(variable: str, default: int) -> int:
+        return positive_number(variable, default, os.environ, report)
 
-    how = sending(signal, os.environ, report)
-    if signal == "traces":
-        from jaxobs_plugins.otel.traces import TraceSignal
-
-        return Worker(
-            TraceSignal(
-                agent,
-                endpoint,
-                how,
-                interval=number("OTEL_BSP_SCHEDULE_DELAY", 5_000) / 1_000,
-                capacity=number("OTEL_BSP_MAX_QUEUE_SIZE", 2_048),
-                batch_size=number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 512),
-            )
+    signal: Signal[Any]
+    if name == "traces":
+        interval, capacity = (
+            number("OTEL_BSP_SCHEDULE_DELAY", 5_000),
+            number("OTEL_BSP_MAX_QUEUE_SIZE", 2_048),
         )
-    from jaxobs_plugins.otel.metrics import MetricSignal
-
-    return Worker(
-        MetricSignal(agent, endpoint, how, interval=number("OTEL_METRIC_EXPORT_INTERVAL", 60_000) / 1_000)
-    )
+        signal = TraceSignal(agent, interval / 1_000, capacity, number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 512))
+    else:
+        signal = MetricSignal(agent, number("OTEL_METRIC_EXPORT_INTERVAL", 60_000) / 1_000)
+    return Worker(signal, endpoint, sending(name, os.environ, report))

@@ -1,4 +1,7 @@
-"""All queries of NVML for one device; each is independent, so one that fails costs only its own metrics.
+"""The metrics of the collector `nvidia`, and the query of NVML for each.
+
+Queries are independent: one that fails costs only its own metrics. The label `device` is JAX's local ordinal, empty if
+that is unknown.
 
 Units are NVML's as `nvml.h` gives them, turned into base units here: percent, milliwatts, millijoules, MHz, °C,
 nanoseconds, kB/s, and KiB for NVLink.
@@ -12,11 +15,106 @@ from typing import Any
 
 import pynvml
 
-from jaxobs.model.metrics import Metric
+from jaxobs.model import hardware_forms as hw
+from jaxobs.model.metrics import DeviceReading, Kind, Metric
 from jaxobs.plugin.fields import Query, Sample
-from jaxobs_plugins.collectors.nvidia import catalogue as names
-from jaxobs_plugins.collectors.nvidia.library import field_value, newest
-from jaxobs_plugins.collectors.nvidia.xid import XidEvents
+from jaxobs_plugins.collectors.nvidia.library import XidEvents, field_value, newest
+
+DEVICE_LABELS = ("device", "uuid")
+"""Labels of all metrics. On a partitioned board, `uuid` is the MIG instance's for values of the instance alone, and the
+board's for the others."""
+
+
+def _metric(
+    name: str, kind: Kind, text: str, *labels: str, unit: str = "", hardware: hw.HardwareForm | None = None
+) -> Metric:
+    return Metric(f"jaxobs_nvidia_{name}", kind, text, (*DEVICE_LABELS, *labels), unit, hardware=hardware)
+
+
+DEVICE_INFO = _metric(
+    "device_info", "gauge",
+    "1 for each device of this process; board is the board's UUID, which differs from uuid for a MIG instance",
+    "board", "name",
+)  # fmt: skip
+UP = _metric(
+    "device_up", "gauge", "1 while the device answers, 0 when NVML says that it is lost", hardware=hw.STATUS_OK,
+)  # fmt: skip
+UTILIZATION = _metric(
+    "utilization_ratio", "gauge",
+    "Share of NVML's last sample period (1/6 s to 1 s) in which any kernel ran, however small", unit="ratio",
+    hardware=hw.UTILIZATION,
+)  # fmt: skip
+MEMORY_UTILIZATION = _metric(
+    "memory_utilization_ratio", "gauge",
+    "Share of NVML's last sample period in which device memory was read or written, however little", unit="ratio",
+)  # fmt: skip
+MEMORY_USED = _metric(
+    "memory_used_bytes", "gauge", "Device memory allocated by all processes, without the driver's own",
+    unit="bytes", hardware=hw.MEMORY_USAGE,
+)  # fmt: skip
+MEMORY_RESERVED = _metric(
+    "memory_reserved_bytes", "gauge", "Device memory that driver and firmware keep for themselves", unit="bytes",
+)  # fmt: skip
+MEMORY_TOTAL = _metric(
+    "memory_total_bytes", "gauge", "Physical device memory", unit="bytes", hardware=hw.MEMORY_LIMIT
+)
+PROCESS_MEMORY = _metric(
+    "process_memory_bytes", "gauge",
+    "Device memory allocated by the training process; absent where its number is not seen, as in many containers",
+    unit="bytes",
+)  # fmt: skip
+POWER = _metric("power_watts", "gauge", "Power drawn by the board", unit="watts", hardware=hw.POWER)
+POWER_LIMIT = _metric("power_limit_watts", "gauge", "The power limit in force", unit="watts")
+ENERGY = _metric(
+    "energy_joules_total", "counter", "Energy the board has taken during this run", unit="joules",
+    hardware=hw.ENERGY,
+)  # fmt: skip
+CLOCK = _metric("clock_hertz", "gauge", "Frequency now", "clock", unit="hertz")
+CLOCK_LIMIT = _metric("clock_limit_hertz", "gauge", "Highest frequency of the device", "clock", unit="hertz")
+TEMPERATURE = _metric(
+    "temperature_celsius", "gauge", "Temperature of a sensor", "sensor", unit="celsius", hardware=hw.TEMPERATURE,
+)  # fmt: skip
+TEMPERATURE_LIMIT = _metric(
+    "temperature_limit_celsius", "gauge", "Where the device slows down, shuts down, or its memory is too hot",
+    "limit", unit="celsius",
+)  # fmt: skip
+CLOCKS_EVENT = _metric("clocks_event", "gauge", "1 while this keeps the clocks from their limit", "reason")
+THROTTLED = _metric(
+    "throttled_seconds_total", "counter", "Time during this run that the clocks were held down for this reason",
+    "reason", unit="seconds",
+)  # fmt: skip
+PCIE = _metric(
+    "pcie_bytes_per_second", "gauge", "Traffic over PCIe within the last 20 ms", "direction",
+    unit="bytes_per_second",
+)  # fmt: skip
+NVLINK = _metric(
+    "nvlink_bytes_total", "counter", "Data moved over all NVLinks during this run, without protocol", "direction",
+    unit="bytes",
+)  # fmt: skip
+ECC_ERRORS = _metric(
+    "ecc_errors_total", "counter", "Memory errors during this run", "kind", hardware=hw.ERRORS
+)
+REMAPPED_ROWS = _metric("remapped_rows", "gauge", "Memory rows replaced in the board's life", "cause")
+REMAP_PENDING = _metric("row_remap_pending", "gauge", "1 where rows are to be replaced at the next reset")
+REMAP_FAILURE = _metric("row_remap_failure", "gauge", "1 where a row could not be replaced: change the board")
+XID_EVENTS = _metric(
+    "xid_events_total", "counter", "Xid errors that the driver reported during this run", hardware=hw.XID_ERRORS,
+)  # fmt: skip
+LAST_XID = _metric("last_xid", "gauge", "Number of the last Xid error of this run; absent until there is one")
+
+SM, MEMORY = (("clock", "sm"),), (("clock", "memory"),)
+HELD_DOWN = frozenset(
+    ("sw_power_cap", "hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown",
+     "applications_clocks_setting", "sync_boost")
+)  # fmt: skip
+"""The reasons of NVML's that slow a busy device down; the others are idleness and the display's clock."""
+
+READINGS = (
+    DeviceReading("utilization", UTILIZATION), DeviceReading("clock", CLOCK, SM),
+    DeviceReading("clock_limit", CLOCK_LIMIT, SM), DeviceReading("memory_clock", CLOCK, MEMORY),
+    DeviceReading("memory_clock_limit", CLOCK_LIMIT, MEMORY),
+    DeviceReading("throttled", CLOCKS_EVENT, reasons=HELD_DOWN),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +139,7 @@ CLOCKS_EVENT_REASONS = {
     "hw_power_brake_slowdown": 0x80,
     "display_clock_setting": 0x100,
 }
-"""Bits of `nvmlClocksEventReasons`, under NVML's own names."""
+"""Bits of `nvmlClocksEventReasons`, under NVML's own """
 
 ALL_LINKS = 0xFFFFFFFF
 """The scope under which NVLink's fields are sums over all links."""
@@ -53,16 +151,16 @@ def _one(metric: Metric, ask: Callable[[Any], float], *labels: str) -> Query[Dev
 
 def _utilization(device: Device) -> Iterator[Sample]:
     rates = pynvml.nvmlDeviceGetUtilizationRates(device.handle)
-    yield names.UTILIZATION, (), rates.gpu / 100
-    yield names.MEMORY_UTILIZATION, (), rates.memory / 100
+    yield UTILIZATION, (), rates.gpu / 100
+    yield MEMORY_UTILIZATION, (), rates.memory / 100
 
 
 def _memory(device: Device) -> Iterator[Sample]:
     # Version 1 of this call counts the reserved memory as used; version 2 came with driver 510.
     memory = pynvml.nvmlDeviceGetMemoryInfo(device.part, version=pynvml.nvmlMemory_v2)
-    yield names.MEMORY_USED, (), memory.used
-    yield names.MEMORY_RESERVED, (), memory.reserved
-    yield names.MEMORY_TOTAL, (), memory.total
+    yield MEMORY_USED, (), memory.used
+    yield MEMORY_RESERVED, (), memory.reserved
+    yield MEMORY_TOTAL, (), memory.total
 
 
 def _process_memory(device: Device) -> Iterator[Sample]:
@@ -71,7 +169,7 @@ def _process_memory(device: Device) -> Iterator[Sample]:
     )
     for process in processes:
         if str(process.pid) == device.pid:
-            yield names.PROCESS_MEMORY, (), process.usedGpuMemory
+            yield PROCESS_MEMORY, (), process.usedGpuMemory
 
 
 def _clocks_events(device: Device) -> Iterator[Sample]:
@@ -79,20 +177,20 @@ def _clocks_events(device: Device) -> Iterator[Sample]:
         ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"), device.handle
     )
     for reason, bit in CLOCKS_EVENT_REASONS.items():
-        yield names.CLOCKS_EVENT, (reason,), float(bool(bits & bit))
+        yield CLOCKS_EVENT, (reason,), float(bool(bits & bit))
 
 
 def _remapped_rows(device: Device) -> Iterator[Sample]:
     corrected, uncorrected, pending, failure = pynvml.nvmlDeviceGetRemappedRows(device.handle)
-    yield names.REMAPPED_ROWS, ("corrected",), corrected
-    yield names.REMAPPED_ROWS, ("uncorrected",), uncorrected
-    yield names.REMAP_PENDING, (), float(bool(pending))
-    yield names.REMAP_FAILURE, (), float(bool(failure))
+    yield REMAPPED_ROWS, ("corrected",), corrected
+    yield REMAPPED_ROWS, ("uncorrected",), uncorrected
+    yield REMAP_PENDING, (), float(bool(pending))
+    yield REMAP_FAILURE, (), float(bool(failure))
 
 
 def _xid(device: Device) -> Iterator[Sample]:
-    yield names.XID_EVENTS, (), device.xids.count(device.board_uuid)
-    yield names.LAST_XID, (), device.xids.last(device.board_uuid)
+    yield XID_EVENTS, (), device.xids.count(device.board_uuid)
+    yield LAST_XID, (), device.xids.last(device.board_uuid)
 
 
 def _temperature(handle: Any) -> float:
@@ -133,38 +231,38 @@ def _nvlink(field: int) -> Callable[[Any], float]:
 
 
 BOARD_QUERIES: tuple[Query[Device], ...] = (
-    Query((names.UTILIZATION, names.MEMORY_UTILIZATION), _utilization),
-    _one(names.POWER, lambda handle: pynvml.nvmlDeviceGetPowerUsage(handle) / 1e3),
-    _one(names.POWER_LIMIT, lambda handle: pynvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3),
-    _one(names.ENERGY, lambda handle: pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3),
-    _one(names.CLOCK, _clock(pynvml.NVML_CLOCK_SM), "sm"),
-    _one(names.CLOCK, _clock(pynvml.NVML_CLOCK_MEM), "memory"),
-    _one(names.CLOCK_LIMIT, _clock_limit(pynvml.NVML_CLOCK_SM), "sm"),
-    _one(names.CLOCK_LIMIT, _clock_limit(pynvml.NVML_CLOCK_MEM), "memory"),
-    _one(names.TEMPERATURE, _temperature, "gpu"),
-    _one(names.TEMPERATURE, lambda handle: field_value(handle, pynvml.NVML_FI_DEV_MEMORY_TEMP), "memory"),
-    _one(names.TEMPERATURE_LIMIT, _temperature_limit(pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN), "slowdown"),
-    _one(names.TEMPERATURE_LIMIT, _temperature_limit(pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN), "shutdown"),
-    _one(names.TEMPERATURE_LIMIT, _temperature_limit(pynvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX), "memory"),
-    Query((names.CLOCKS_EVENT,), _clocks_events),
-    _one(names.THROTTLED, _throttled(pynvml.NVML_PERF_POLICY_POWER), "power"),
-    _one(names.THROTTLED, _throttled(pynvml.NVML_PERF_POLICY_THERMAL), "thermal"),
-    _one(names.THROTTLED, _throttled(pynvml.NVML_PERF_POLICY_SYNC_BOOST), "sync_boost"),
-    _one(names.THROTTLED, _throttled(pynvml.NVML_PERF_POLICY_BOARD_LIMIT), "board_limit"),
-    _one(names.THROTTLED, _throttled(pynvml.NVML_PERF_POLICY_RELIABILITY), "reliability"),
-    _one(names.PCIE, _pcie(pynvml.NVML_PCIE_UTIL_RX_BYTES), "receive"),
-    _one(names.PCIE, _pcie(pynvml.NVML_PCIE_UTIL_TX_BYTES), "transmit"),
-    _one(names.NVLINK, _nvlink(pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX), "receive"),
-    _one(names.NVLINK, _nvlink(pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX), "transmit"),
-    _one(names.ECC_ERRORS, _ecc_errors(pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED), "corrected"),
-    _one(names.ECC_ERRORS, _ecc_errors(pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED), "uncorrected"),
-    Query((names.REMAPPED_ROWS, names.REMAP_PENDING, names.REMAP_FAILURE), _remapped_rows),
-    Query((names.XID_EVENTS, names.LAST_XID), _xid),
+    Query((UTILIZATION, MEMORY_UTILIZATION), _utilization),
+    _one(POWER, lambda handle: pynvml.nvmlDeviceGetPowerUsage(handle) / 1e3),
+    _one(POWER_LIMIT, lambda handle: pynvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3),
+    _one(ENERGY, lambda handle: pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3),
+    _one(CLOCK, _clock(pynvml.NVML_CLOCK_SM), "sm"),
+    _one(CLOCK, _clock(pynvml.NVML_CLOCK_MEM), "memory"),
+    _one(CLOCK_LIMIT, _clock_limit(pynvml.NVML_CLOCK_SM), "sm"),
+    _one(CLOCK_LIMIT, _clock_limit(pynvml.NVML_CLOCK_MEM), "memory"),
+    _one(TEMPERATURE, _temperature, "gpu"),
+    _one(TEMPERATURE, lambda handle: field_value(handle, pynvml.NVML_FI_DEV_MEMORY_TEMP), "memory"),
+    _one(TEMPERATURE_LIMIT, _temperature_limit(pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN), "slowdown"),
+    _one(TEMPERATURE_LIMIT, _temperature_limit(pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN), "shutdown"),
+    _one(TEMPERATURE_LIMIT, _temperature_limit(pynvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX), "memory"),
+    Query((CLOCKS_EVENT,), _clocks_events),
+    _one(THROTTLED, _throttled(pynvml.NVML_PERF_POLICY_POWER), "power"),
+    _one(THROTTLED, _throttled(pynvml.NVML_PERF_POLICY_THERMAL), "thermal"),
+    _one(THROTTLED, _throttled(pynvml.NVML_PERF_POLICY_SYNC_BOOST), "sync_boost"),
+    _one(THROTTLED, _throttled(pynvml.NVML_PERF_POLICY_BOARD_LIMIT), "board_limit"),
+    _one(THROTTLED, _throttled(pynvml.NVML_PERF_POLICY_RELIABILITY), "reliability"),
+    _one(PCIE, _pcie(pynvml.NVML_PCIE_UTIL_RX_BYTES), "receive"),
+    _one(PCIE, _pcie(pynvml.NVML_PCIE_UTIL_TX_BYTES), "transmit"),
+    _one(NVLINK, _nvlink(pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX), "receive"),
+    _one(NVLINK, _nvlink(pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX), "transmit"),
+    _one(ECC_ERRORS, _ecc_errors(pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED), "corrected"),
+    _one(ECC_ERRORS, _ecc_errors(pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED), "uncorrected"),
+    Query((REMAPPED_ROWS, REMAP_PENDING, REMAP_FAILURE), _remapped_rows),
+    Query((XID_EVENTS, LAST_XID), _xid),
 )
 """Queries of a board as a whole; its MIG instances share the answers."""
 
 PART_QUERIES: tuple[Query[Device], ...] = (
-    Query((names.MEMORY_USED, names.MEMORY_RESERVED, names.MEMORY_TOTAL), _memory),
-    Query((names.PROCESS_MEMORY,), _process_memory),
+    Query((MEMORY_USED, MEMORY_RESERVED, MEMORY_TOTAL), _memory),
+    Query((PROCESS_MEMORY,), _process_memory),
 )
 """Queries with an answer of its own for each MIG instance."""

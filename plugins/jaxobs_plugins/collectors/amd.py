@@ -1,0 +1,252 @@
+"""Collector `amd`: reads the AMD devices of the training process from AMD SMI (the package `amdsmi` of ROCm).
+
+Written against the interface of amdsmi 7.0 and AMD's description of it, but never run on a device. Temperatures are
+left out, because releases disagree on whether the call returns degrees or thousandths of degrees.
+
+JAX's ordinals are known where AMD SMI provides HIP's order (`hip_id`, since ROCm 6.4) and JAX uses all devices, or
+those that one of HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES lists by index. Otherwise the label `device` is empty.
+Units are those of AMD's description: percent, watts, MHz, bytes; energy in microjoules.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.util
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jaxobs.model import hardware_forms as hw
+from jaxobs.model.events import Measured
+from jaxobs.model.metrics import DeviceReading, Kind, Metric
+from jaxobs.plugin.base import Collector
+from jaxobs.plugin.fields import Fields, Query, Sample, metrics_of
+from jaxobs.plugin.protocol import Agent
+
+
+def _metric(
+    name: str, kind: Kind, text: str, *labels: str, unit: str = "", hardware: hw.HardwareForm | None = None
+) -> Metric:
+    return Metric(f"jaxobs_amd_{name}", kind, text, ("device", "uuid", *labels), unit, hardware=hardware)
+
+
+UTILIZATION = _metric(
+    "utilization_ratio", "gauge", "Share of time in which the graphics engine was busy", unit="ratio",
+    hardware=hw.UTILIZATION,
+)  # fmt: skip
+MEMORY_UTILIZATION = _metric(
+    "memory_utilization_ratio", "gauge", "Share of time in which the memory controller was busy", unit="ratio"
+)
+MEMORY_USED = _metric(
+    "memory_used_bytes", "gauge", "Device memory in use by all processes", unit="bytes", hardware=hw.MEMORY_USAGE,
+)  # fmt: skip
+MEMORY_TOTAL = _metric(
+    "memory_total_bytes", "gauge", "Physical device memory", unit="bytes", hardware=hw.MEMORY_LIMIT
+)
+PROCESS_MEMORY = _metric(
+    "process_memory_bytes", "gauge", "Device memory of the training process", unit="bytes"
+)
+POWER = _metric("power_watts", "gauge", "Power drawn by the socket", unit="watts", hardware=hw.POWER)
+POWER_LIMIT = _metric("power_limit_watts", "gauge", "The power limit in force", unit="watts")
+ENERGY = _metric(
+    "energy_joules_total", "counter", "Energy the socket has taken during this run", unit="joules",
+    hardware=hw.ENERGY,
+)  # fmt: skip
+CLOCK = _metric("clock_hertz", "gauge", "Frequency now", "clock", unit="hertz")
+CLOCK_LIMIT = _metric("clock_limit_hertz", "gauge", "Highest frequency of the device", "clock", unit="hertz")
+THROTTLED = _metric("throttled", "gauge", "1 while this limit holds the device back", "reason")
+ECC_ERRORS = _metric(
+    "ecc_errors_total", "counter", "Memory errors during this run", "kind", hardware=hw.ERRORS
+)
+
+REASONS = {
+    "processor_hot": "active_prochot_thrm",
+    "package_power": "active_ppt_pwr",
+    "socket_thermal": "active_socket_thrm",
+    "voltage_regulator_thermal": "active_vr_thrm",
+    "memory_thermal": "active_hbm_thrm",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The subject of a query: the library, its handle of a device, and the id of the training process."""
+
+    library: Any
+    handle: Any
+    pid: str | None
+
+
+def _number(value: Any) -> float | None:
+    """A number of AMD SMI's; None where it says "N/A"."""
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _scaled(value: Any, scale: float) -> float | None:
+    number = _number(value)
+    return None if number is None else number * scale
+
+
+def _activity(device: Device) -> Iterator[Sample]:
+    activity = device.library.amdsmi_get_gpu_activity(device.handle)  # percent
+    yield UTILIZATION, (), _scaled(activity["gfx_activity"], 0.01)
+    yield MEMORY_UTILIZATION, (), _scaled(activity["umc_activity"], 0.01)
+
+
+def _memory(device: Device) -> Iterator[Sample]:
+    kind = device.library.AmdSmiMemoryType.VRAM
+    yield MEMORY_USED, (), _number(device.library.amdsmi_get_gpu_memory_usage(device.handle, kind))
+    yield MEMORY_TOTAL, (), _number(device.library.amdsmi_get_gpu_memory_total(device.handle, kind))
+
+
+def _process_memory(device: Device) -> Iterator[Sample]:
+    for process in device.library.amdsmi_get_gpu_process_list(device.handle):
+        if str(process["pid"]) == device.pid:
+            yield PROCESS_MEMORY, (), _number(process["memory_usage"]["vram_mem"])
+
+
+def _power(device: Device) -> Iterator[Sample]:
+    # In watts; which field is known depends on the model.
+    power = device.library.amdsmi_get_power_info(device.handle)
+    known = (_number(power.get(name)) for name in ("current_socket_power", "average_socket_power"))
+    yield POWER, (), next((value for value in known if value is not None), None)
+    yield POWER_LIMIT, (), _number(power.get("power_limit"))
+
+
+def _energy(device: Device) -> Iterator[Sample]:
+    energy = device.library.amdsmi_get_energy_count(device.handle)  # their product is in microjoules
+    yield ENERGY, (), energy["energy_accumulator"] * energy["counter_resolution"] / 1e6
+
+
+def _clock(label: str, name: str) -> Callable[[Device], Iterator[Sample]]:
+    def read(device: Device) -> Iterator[Sample]:
+        kind = getattr(device.library.AmdSmiClkType, name)
+        clock = device.library.amdsmi_get_clock_info(device.handle, kind)  # MHz
+        yield CLOCK, (label,), _scaled(clock["clk"], 1e6)
+        yield CLOCK_LIMIT, (label,), _scaled(clock["max_clk"], 1e6)
+
+    return read
+
+
+def _throttled(device: Device) -> Iterator[Sample]:
+    status = device.library.amdsmi_get_violation_status(device.handle)
+    for reason, name in REASONS.items():
+        active = status.get(name)
+        yield THROTTLED, (reason,), float(active) if isinstance(active, bool | int) else None
+
+
+def _ecc(device: Device) -> Iterator[Sample]:
+    errors = device.library.amdsmi_get_gpu_total_ecc_count(device.handle)
+    yield ECC_ERRORS, ("corrected",), _number(errors["correctable_count"])
+    yield ECC_ERRORS, ("uncorrected",), _number(errors["uncorrectable_count"])
+
+
+QUERIES: tuple[Query[Device], ...] = (
+    Query((UTILIZATION, MEMORY_UTILIZATION), _activity),
+    Query((MEMORY_USED, MEMORY_TOTAL), _memory),
+    Query((PROCESS_MEMORY,), _process_memory),
+    Query((POWER, POWER_LIMIT), _power),
+    Query((ENERGY,), _energy),
+    Query((CLOCK, CLOCK_LIMIT), _clock("graphics", "GFX")),
+    Query((CLOCK, CLOCK_LIMIT), _clock("memory", "MEM")),
+    Query((THROTTLED,), _throttled),
+    Query((ECC_ERRORS,), _ecc),
+)
+
+
+GRAPHICS, MEMORY = (("clock", "graphics"),), (("clock", "memory"),)
+READINGS = (
+    DeviceReading("utilization", UTILIZATION), DeviceReading("clock", CLOCK, GRAPHICS),
+    DeviceReading("clock_limit", CLOCK_LIMIT, GRAPHICS), DeviceReading("memory_clock", CLOCK, MEMORY),
+    DeviceReading("memory_clock_limit", CLOCK_LIMIT, MEMORY),
+    DeviceReading("throttled", THROTTLED, reasons=frozenset(REASONS)),
+)  # fmt: skip
+
+
+KERNEL_MODULE = Path("/sys/module/amdgpu")
+_VISIBLE = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+_OTHERS = ("JAX_ROCM_VISIBLE_DEVICES", "JAX_LOCAL_DEVICE_IDS", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
+
+
+class AmdCollector(Collector):
+    """Reads AMD's devices. Without AMD's driver or its package it measures nothing, and `reason` says why."""
+
+    metrics = metrics_of(QUERIES)
+    device_readings = READINGS
+    interval = 5.0
+
+    def __init__(self, environment: Mapping[str, str] = os.environ, driver: Path = KERNEL_MODULE) -> None:
+        self.reason = "not started"
+        self._environment = environment
+        self._driver = driver
+        self._library: Any = None
+        self._agent: Agent | None = None
+        self._devices: list[tuple[Device, Fields[Device]]] = []
+
+    def start(self, agent: Agent) -> None:
+        """Open AMD SMI. Logs one line where the driver is loaded and AMD SMI cannot be used."""
+        if not self._driver.exists():
+            self.reason = "no AMD driver is loaded"
+            return
+        try:
+            _require_native_library(self._environment)
+            library = importlib.import_module("amdsmi")
+            library.amdsmi_init()
+        except Exception as error:  # noqa: BLE001  # an import may raise anything
+            self.reason = f"AMD SMI cannot be used ({type(error).__name__}: {error}); install ROCm's amdsmi"
+            agent.log(f"no metrics of AMD devices: {self.reason}")
+            return
+        self._library, self._agent = library, agent
+        pid = agent.resource.get("process.pid")
+        processes = agent.resource.get("jax.process_count", "1")
+        for ordinal, handle in _chosen(library, self._environment, alone=processes == "1"):
+            labels = (ordinal, str(library.amdsmi_get_gpu_device_uuid(handle)))
+            # The device refuses, or this release of the package lacks the call.
+            fields = Fields(QUERIES, labels, unsupported=(library.AmdSmiException, AttributeError, KeyError))
+            self._devices.append((Device(library, handle, pid), fields))
+        self.reason = "" if self._devices else "AMD SMI lists no device"
+
+    def collect(self) -> Iterable[Measured]:
+        if self._agent is not None and self._agent.resource.get("jax.platform", "gpu") not in {"gpu", "rocm"}:
+            self.reason = "JAX uses no AMD device"
+            return [gone for _, fields in self._devices for gone in fields.withdraw()]
+        return [value for device, fields in self._devices for value in fields.collect(device)]
+
+    def stop(self) -> None:
+        library, self._library, self._agent, self._devices = self._library, None, None, []
+        if library is not None:
+            library.amdsmi_shut_down()
+
+
+def _require_native_library(environment: Mapping[str, str]) -> None:
+    """Raise OSError where the package would not find its library, which it would print to the job's console."""
+    spec = importlib.util.find_spec("amdsmi")
+    folders = [Path(folder) for folder in (spec.submodule_search_locations or () if spec else ())]
+    roots = (environment.get("ROCM_HOME"), environment.get("ROCM_PATH"), "/opt/rocm")
+    folders += [Path(root) / "lib" for root in roots if root]
+    if not any((folder / "libamd_smi.so").exists() for folder in folders):
+        ctypes.CDLL("libamd_smi.so")
+
+
+def _chosen(library: Any, environment: Mapping[str, str], *, alone: bool) -> list[tuple[str, Any]]:
+    """Pairs of JAX's local ordinal, empty where it is unknown, and the device's handle."""
+    handles = list(library.amdsmi_get_processor_handles())
+    try:
+        places = [int(library.amdsmi_get_gpu_enumeration_info(handle)["hip_id"]) for handle in handles]
+    except Exception:  # noqa: BLE001  # older than ROCm 6.4, or not known for a device
+        return [("", handle) for handle in handles]
+    in_order = [handle for _, handle in sorted(zip(places, handles, strict=True), key=lambda pair: pair[0])]
+    lists = [environment[name] for name in _VISIBLE if name in environment]
+    if len(lists) > 1 or any(name in environment for name in _OTHERS):
+        return [("", handle) for handle in in_order]
+    numbers = list(range(len(in_order)))
+    if lists:
+        entries = [entry.strip() for entry in lists[0].split(",")]
+        if not all(entry.isdecimal() and int(entry) < len(in_order) for entry in entries):
+            return [("", handle) for handle in in_order]
+        numbers = [int(entry) for entry in entries]
+    known = alone or len(numbers) == 1
+    return [(str(ordinal) if known else "", in_order[number]) for ordinal, number in enumerate(numbers)]

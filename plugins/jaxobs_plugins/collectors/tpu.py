@@ -1,0 +1,247 @@
+"""Collector `tpu`: reads the TPU chips of this host from libtpu's monitoring library (`libtpu.sdk.tpumonitoring`).
+
+The library is a client that works from another process than the job's and takes no TPU from it. Google's page "TPU
+Monitoring Library" (cloud.google.com/tpu/docs/tpu-monitoring-library) says so, and tpu-info
+(AI-Hypercomputer/cloud-accelerator-diagnostics) uses it so; libtpu 0.0.52, watched under strace on a host without a
+TPU, opened no device (neither /dev/accel* nor /dev/vfio) and took no lock file. It queries services on this host: for
+duty cycle, memory and queues the one that libtpu runs in the job at port 8431 (TPU_RUNTIME_METRICS_PORTS), for the rest
+one of the host's at port 8353; where none answers, its lists are empty. Also seen there: before its first answer it
+queries the metadata server of Google Cloud, for two minutes where there is none; it writes to standard error; and it
+takes 87 MB of memory in the agent, most of them the library itself, which the job maps as well.
+
+This collector has been run with libtpu 0.0.52 on a stand-in for the service at port 8431, and never with a TPU.
+
+Names, formats and units are those of `get_metric(name).description()` in libtpu 0.0.52: lists of strings, one for each
+chip, core or link of the host; percent, bytes, and scores from 0 to 10.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jaxobs.model import hardware_forms as hw
+from jaxobs.model.events import Measured
+from jaxobs.model.metrics import DeviceReading, Kind, Metric
+from jaxobs.plugin.base import Collector
+from jaxobs.plugin.fields import Fields, Query, Sample, metrics_of
+from jaxobs.plugin.protocol import Agent
+
+
+def _metric(
+    name: str, kind: Kind, text: str, *labels: str, unit: str = "", hardware: hw.HardwareForm | None = None
+) -> Metric:
+    return Metric(f"jaxobs_tpu_{name}", kind, text, labels, unit, hardware=hardware)
+
+
+def _of_chip(form: hw.HardwareForm) -> hw.HardwareForm:
+    """The conventions name no accelerators but GPUs; a chip is told by its index on the host."""
+    return replace(form, labels={"chip": "hw.id"})
+
+
+CHIP = ("device", "chip")
+"""Labels: JAX's local ordinal, empty where it is unknown, and the chip's index among those of the host."""
+
+DUTY_CYCLE = _metric(
+    "duty_cycle_ratio", "gauge", "Share of the last sample period in which the chip executed", *CHIP, unit="ratio",
+    hardware=_of_chip(hw.UTILIZATION),
+)  # fmt: skip
+BANDWIDTH = _metric(
+    "memory_bandwidth_ratio", "gauge", "Share of the bandwidth of device memory in use, as the host reports it",
+    *CHIP, unit="ratio",
+)  # fmt: skip
+MEMORY_TOTAL = _metric(
+    "memory_total_bytes", "gauge", "Device memory", *CHIP, unit="bytes", hardware=_of_chip(hw.MEMORY_LIMIT)
+)
+MEMORY_USED = _metric(
+    "memory_used_bytes", "gauge", "Device memory allocated", *CHIP, unit="bytes",
+    hardware=_of_chip(hw.MEMORY_USAGE),
+)  # fmt: skip
+TENSORCORE = _metric(
+    "tensorcore_utilization_ratio", "gauge", "Share of the TensorCore's capability in use", "device", "core",
+    unit="ratio",
+)  # fmt: skip
+THROTTLED = _metric(
+    "throttled_ratio", "gauge", "Share by which the chip is slowed down, in steps of a tenth", *CHIP, unit="ratio",
+)  # fmt: skip
+QUEUED = _metric("queued_programs", "gauge", "Programs that wait to be run on a core", "core")
+LINK_HEALTH = _metric(
+    "link_health", "gauge",
+    "Of a link between chips: 0 healthy, 1 to 5 a passing problem, 6 to 9 a lasting minor one, 10 not usable",
+    "link",
+)  # fmt: skip
+
+READINGS = (DeviceReading("utilization", DUTY_CYCLE), DeviceReading("slowdown", THROTTLED))
+
+
+@dataclass(frozen=True, slots=True)
+class Monitoring:
+    """The module `libtpu.sdk.tpumonitoring`, its metrics, and the number of JAX's local devices (None: unknown)."""
+
+    library: Any
+    supported: frozenset[str]
+    devices: int | None
+
+    def values(self, name: str) -> Sequence[str]:
+        """The values of a metric. Raises NotImplementedError for one that this libtpu lacks."""
+        if name not in self.supported:
+            raise NotImplementedError(f"this libtpu has no {name}")
+        return [str(value) for value in self.library.get_metric(name).data()]
+
+    def ordinal(self, place: int, of: int) -> str:
+        """JAX's ordinal of entry `place` in a list of `of`; empty unless it lists this process's devices alone."""
+        return str(place) if of == self.devices else ""
+
+
+def _listed(metric: Metric, name: str, scale: float = 1.0) -> Query[Monitoring]:
+    """A query of a list of plain numbers, one for each chip or core."""
+
+    def read(monitoring: Monitoring) -> Iterator[Sample]:
+        values = monitoring.values(name)
+        for place, value in enumerate(values):
+            yield metric, (monitoring.ordinal(place, len(values)), str(place)), float(value) * scale
+
+    return Query((metric,), read)
+
+
+def _named(metric: Metric, name: str) -> Query[Monitoring]:
+    """A query of a list of entries `name: number`."""
+
+    def read(monitoring: Monitoring) -> Iterator[Sample]:
+        for entry in monitoring.values(name):
+            label, _, value = entry.rpartition(":")
+            yield metric, (label.strip(),), float(value)
+
+    return Query((metric,), read)
+
+
+def _throttled(monitoring: Monitoring) -> Iterable[Sample]:
+    values = monitoring.values("tpu_throttle_score")
+    for entry in values:
+        chip, _, score = entry.rpartition("-")
+        place = int(chip)
+        ordinal = monitoring.ordinal(place, len(values)) if place < len(values) else ""
+        yield THROTTLED, (ordinal, chip), float(score) / 10
+
+
+QUERIES: tuple[Query[Monitoring], ...] = (
+    _listed(DUTY_CYCLE, "duty_cycle_pct", 0.01),
+    _listed(BANDWIDTH, "hbm_util", 0.01),
+    _listed(MEMORY_TOTAL, "hbm_capacity_total"),
+    _listed(MEMORY_USED, "hbm_capacity_usage"),
+    _listed(TENSORCORE, "tensorcore_util", 0.01),
+    Query((THROTTLED,), _throttled),
+    _named(QUEUED, "hlo_queue_size"),
+    _named(LINK_HEALTH, "ici_link_health"),
+)
+
+
+TRIAL_SECONDS = 8.0
+"""Seconds after which a trial is taken to hang; the first query takes about 0.2 s."""
+
+_TRIAL = (
+    "import sys; sys.path[:] = sys.argv[1:]; from libtpu.sdk import tpumonitoring; "
+    "tpumonitoring.list_supported_metrics(); tpumonitoring.get_metric('duty_cycle_pct').data()"
+)
+QUIET = {"TPU_SKIP_MDS_QUERY": "1", "TPU_LOG_DIR": "disabled"}
+"""Variables that keep libtpu from writing log files, and from asking Google Cloud's metadata server who this host is:
+it tries each of several requests 30 times, two minutes where there is no server, and
+the metrics do not depend on it."""
+
+
+class TpuCollector(Collector):
+    """Reads TPUs. Without libtpu, or without a TPU that the job uses, it measures nothing, and `reason` says why."""
+
+    metrics = metrics_of(QUERIES)
+    device_readings = READINGS
+    interval = 5.0
+
+    def __init__(self, pid: Callable[[], int] = os.getpid) -> None:
+        self.reason = "not started"
+        self._pid = pid
+        self._agent: Agent | None = None
+        self._monitoring: Monitoring | None = None
+        self._tried = False
+        self._fields = Fields(QUERIES)
+
+    def start(self, agent: Agent) -> None:
+        """Check whether libtpu is installed; it is imported only once JAX is known to use a TPU."""
+        if importlib.util.find_spec("libtpu") is None:
+            self.reason = "libtpu is not installed"
+        elif agent.resource.get("process.pid") == str(self._pid()):
+            self.reason = "the agent is a thread of the job, where libtpu would write to the job's console"
+        else:
+            self.reason = "JAX has made no backend yet"
+            self._agent = agent
+
+    def collect(self) -> Iterable[Measured]:
+        agent = self._agent
+        platform = None if agent is None else agent.resource.get("jax.platform")
+        if agent is None or platform is None:
+            return []
+        if platform != "tpu":
+            self.reason = "JAX uses no TPU"
+            return self._fields.withdraw()
+        if not self._tried:
+            self._tried = True
+            self._open(agent)
+        if self._monitoring is None:
+            return []
+        values = self._fields.collect(self._monitoring)
+        self.reason = "" if values else (
+            "libtpu tells nothing: the service that it asks runs in the job, at TPU_RUNTIME_METRICS_PORTS (8431)"
+        )  # fmt: skip
+        return values
+
+    def stop(self) -> None:
+        self._agent, self._monitoring, self._tried = None, None, False
+
+    def _open(self, agent: Agent) -> None:
+        """Try and import the library. Logs one line where it cannot be used."""
+        self.reason = _trial()
+        if not self.reason:
+            os.environ.update({name: value for name, value in QUIET.items() if name not in os.environ})
+            try:
+                library = importlib.import_module("libtpu.sdk").tpumonitoring
+                supported = frozenset(library.list_supported_metrics())
+            except Exception as error:  # noqa: BLE001  # an import may raise anything
+                self.reason = f"libtpu.sdk cannot be used ({type(error).__name__}: {error})"
+            else:
+                self._monitoring = Monitoring(library, supported, _devices(agent.resource))
+        if self.reason:
+            agent.log(f"no metrics of TPUs: {self.reason}")
+
+
+def _trial() -> str:
+    """Why the library cannot be used; empty if it answers. Tried in a separate process, since it may crash or hang."""
+    command: list[Any] = [sys.executable, "-c", _TRIAL, *sys.path]
+    try:
+        done = subprocess.run(
+            command,
+            timeout=TRIAL_SECONDS,
+            check=False,
+            capture_output=True,
+            text=True,
+            env={**QUIET, **os.environ},
+        )
+    except subprocess.TimeoutExpired:
+        return f"libtpu.sdk gave no answer within {TRIAL_SECONDS:.0f} s"
+    except OSError as error:
+        return f"libtpu.sdk could not be tried in a process of its own: {error}"
+    if done.returncode < 0:
+        return f"libtpu.sdk crashes in this Python (signal {-done.returncode}): upgrade libtpu"
+    if done.returncode == 0:
+        return ""
+    said = [line for line in done.stderr.splitlines() if line.strip()]
+    return f"libtpu.sdk cannot be used: {said[-1] if said else 'it said nothing'}"
+
+
+def _devices(resource: Mapping[str, str]) -> int | None:
+    ids = resource.get("jax.local_hardware_ids")
+    return None if ids is None else len(ids.split(","))

@@ -1,0 +1,370 @@
+"""Converts spans and a snapshot's metrics to OTLP, by the SDK's own forms and encoders.
+
+Metrics are cumulative sums, gauges, and histograms with their exemplars. Information metrics become non-monotonic sums,
+because OTLP has no type for them
+(https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/#info). A metric with a hardware form
+goes out under the name of the semantic conventions too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.sdk.metrics import Exemplar as SdkExemplar
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Buckets,
+    ExponentialHistogram,
+    ExponentialHistogramDataPoint,
+    Gauge,
+    Histogram,
+    HistogramDataPoint,
+    MetricsData,
+    NumberDataPoint,
+    ResourceMetrics,
+    ScopeMetrics,
+    Sum,
+)
+from opentelemetry.sdk.metrics.export import Metric as SdkMetric
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, TraceFlags
+
+from jaxobs.model.clock import NANOSECONDS, ClockAnchor, now
+from jaxobs.model.events import AttributeValue, Span
+from jaxobs.model.metrics import SCALE, Exemplar, Family, HistogramValue, Metric
+from jaxobs.plugin.protocol import Agent, Batch
+from jaxobs.vocabulary.text import valid_text
+from jaxobs_plugins.otel.delivery import Signal
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+UNKNOWN: Any = None
+"""Value of fields that are optional in OTLP: a histogram's minimum and maximum, and the start time of a gauge."""
+
+AGGREGATION = "OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION"
+EXPONENTIAL = "base2_exponential_bucket_histogram"
+"""https://opentelemetry.io/docs/specs/otel/metrics/sdk_exporters/otlp/#additional-environment-variable-configuration"""
+
+APPENDED = {
+    "seconds": "s", "bytes": "By", "watts": "W", "joules": "J", "volts": "V", "amperes": "A", "meters": "m",
+    "grams": "g", "celsius": "Cel", "hertz": "Hz", "percent": "%",
+}  # fmt: skip
+"""Unit words to UCUM symbols: the base units that the translation turns into words (its table `unitMap`)."""
+
+PER_SECOND = "_per_second"
+"""The only rate among base units. The translation looks for it among single words, so always appends it."""
+
+ANNOTATIONS = {"flops": "{flop}"}
+"""OpenTelemetry writes annotations in the singular; any other word stands in braces as it is."""
+
+
+SUBJECTS = frozenset({"amd", "cgroup", "device", "host", "nvidia", "process", "tpu"})
+"""Namespaces below the first; none of these words alone is the name of a metric."""
+
+WHOLE_NUMBERS = frozenset({"process.pid", "jax.process_index", "jax.process_count", "jaxobs.attempt"})
+"""Attributes that are integers in OpenTelemetry's semantic conventions, and similar ones of our own."""
+
+
+def resource(attributes: Mapping[str, str]) -> Resource:
+    """The resource with these attributes, among which those of the job's OTEL_… variables are already.
+
+    The SDK's own detector would read these once more, and log what is malformed in them with its value.
+    """
+    own: dict[str, str | int] = {
+        name: int(value) if name in WHOLE_NUMBERS and value.isdecimal() else valid_text(value)
+        for name, value in dict(attributes).items()  # a copy: the agent may add to it meanwhile
+    }
+    return Resource(own)
+
+
+@cache
+def scope() -> InstrumentationScope:
+    """The instrumentation scope of our spans and metrics."""
+    return InstrumentationScope("jaxobs", version("jaxobs"))
+
+
+def readable_span(span: Span, clock: ClockAnchor, of: Resource) -> ReadableSpan:
+    """The SDK's form of a span: wall-clock nanoseconds, ids as given."""
+    flags = TraceFlags(TraceFlags.SAMPLED)
+    parent = span.parent
+    return ReadableSpan(
+        name=valid_text(span.name),
+        context=SpanContext(span.trace_id, span.span_id, is_remote=False, trace_flags=flags),
+        parent=parent and SpanContext(parent.trace_id, parent.span_id, False, TraceFlags(parent.trace_flags)),
+        resource=of,
+        attributes={valid_text(name): _clean(value) for name, value in span.attributes},
+        start_time=clock.wall_time(span.start),
+        end_time=clock.wall_time(span.end),
+        instrumentation_scope=scope(),
+    )
+
+
+def _clean(value: AttributeValue) -> AttributeValue:
+    if isinstance(value, str):
+        return valid_text(value)
+    # OTLP has 64 bits.
+    return value if not isinstance(value, int) or -(2**63) <= value < 2**63 else str(value)
+
+
+def sampled(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """The spans without a parent or with a sampled one: spans that the application drops take their children along."""
+    kept = TraceFlags.SAMPLED
+    return tuple(span for span in spans if span.parent is None or span.parent.trace_flags & kept)
+
+
+class TraceSignal(Signal[Span]):
+    """The signal of spans. The oldest are dropped if more than `capacity` wait; a request has at most `batch_size`."""
+
+    name, item_name = "traces", "spans"
+
+    def __init__(self, agent: Agent, interval: float, capacity: int, batch_size: int) -> None:
+        super().__init__()
+        self._agent = agent
+        self.interval = interval
+        self._batch_size = min(batch_size, capacity)
+        self._spans: deque[Span] = deque(maxlen=capacity)
+        self._capacity = capacity
+
+    def offer(self, batch: Batch) -> int:
+        spans = sampled(batch.spans)
+        with self._lock:
+            dropped = max(len(self._spans) + len(spans) - self._capacity, 0)
+            self._spans.extend(spans)
+        return dropped
+
+    def is_full(self) -> bool:
+        """Whether enough spans wait for a whole request."""
+        return len(self._spans) >= self._batch_size
+
+    def take(self) -> tuple[Span, ...]:
+        with self._lock:
+            taken = min(len(self._spans), self._batch_size)
+            return tuple(self._spans.popleft() for _ in range(taken))
+
+    def encode(self, items: tuple[Span, ...]) -> Message:
+        of = resource(self._agent.resource)
+        return encode_spans([readable_span(span, self._agent.clock, of) for span in items])
+
+    def rejected(self, answer: bytes) -> int:
+        return int(ExportTraceServiceResponse.FromString(answer).partial_success.rejected_spans)
+
+    def waiting(self) -> int:
+        return len(self._spans)
+
+
+class Reading(NamedTuple):
+    """A metric family of a snapshot taken at `time` (monotonic nanoseconds)."""
+
+    time: int
+    family: Family
+
+
+class MetricSignal(Signal[Reading]):
+    """The signal of metrics. Only the newest snapshot waits, since skipping one loses nothing of cumulative values."""
+
+    name, item_name = "metrics", "data points"
+
+    def __init__(self, agent: Agent, interval: float) -> None:
+        super().__init__()
+        self._agent = agent
+        self.interval = interval
+        self._start = now()
+        self._exponential = os.environ.get(AGGREGATION, "").strip().lower() == EXPONENTIAL
+        self._newest: tuple[Reading, ...] = ()
+
+    def offer(self, batch: Batch) -> int:
+        snapshot = batch.snapshot
+        readings = tuple(Reading(snapshot.time, family) for family in snapshot.families if family.series)
+        if readings:
+            with self._lock:
+                self._newest = readings
+        return 0
+
+    def take(self) -> tuple[Reading, ...]:
+        with self._lock:
+            taken, self._newest = self._newest, ()
+        return taken
+
+    def encode(self, items: tuple[Reading, ...]) -> Message:
+        clock, time = self._agent.clock, items[0].time
+        period = Period(clock.wall_time(min(self._start, time)), clock.wall_time(time))
+        families = [reading.family for reading in items]
+        of = resource(self._agent.resource)
+        return encode_metrics(metrics_data(families, period, of, exponential=self._exponential))
+
+    def rejected(self, answer: bytes) -> int:
+        return int(ExportMetricsServiceResponse.FromString(answer).partial_success.rejected_data_points)
+
+    def size(self, items: tuple[Reading, ...]) -> int:
+        return sum(len(reading.family.series) for reading in items)
+
+    def waiting(self) -> int:
+        return self.size(self._newest)
+
+
+class Period(NamedTuple):
+    """From when sums count to when they were read, in wall-clock nanoseconds."""
+
+    start: int
+    end: int
+
+
+def metrics_data(
+    families: Iterable[Family], period: Period, of: Resource, *, exponential: bool = False
+) -> MetricsData:
+    """The families in the SDK's form, under our names and, if they have one, under those of the conventions."""
+    metrics: dict[str, SdkMetric] = {}
+    for family in families:
+        name, unit = otlp_name(family.metric)
+        metrics[name] = SdkMetric(
+            name, family.metric.help, unit, _data(family, period, exponential=exponential)
+        )
+        _add_hardware(metrics, family, period)
+    return MetricsData(
+        [ResourceMetrics(of, [ScopeMetrics(scope(), list(metrics.values()), "")], of.schema_url)]
+    )
+
+
+def _data(
+    family: Family, period: Period, *, exponential: bool
+) -> Sum | Gauge | Histogram | ExponentialHistogram:
+    cumulative = AggregationTemporality.CUMULATIVE
+    if family.metric.kind == "histogram":
+        observed = [
+            (_attributes(family, labels), value)
+            for labels, value in family.series.items()
+            if isinstance(value, HistogramValue)
+        ]
+        if exponential:
+            return ExponentialHistogram([_exponential(*each, period) for each in observed], cumulative)
+        bounds = family.metric.buckets
+        return Histogram([_distribution(*each, bounds, period) for each in observed], cumulative)
+    is_counter = family.metric.kind == "counter"
+    is_sum = is_counter or family.metric.name.endswith("_info")
+    points = [
+        NumberDataPoint(_attributes(family, labels), period.start if is_sum else UNKNOWN, period.end, value)
+        for labels, value in _numbers(family)
+    ]
+    return Sum(points, cumulative, is_counter) if is_sum else Gauge(points)
+
+
+def _add_hardware(metrics: dict[str, SdkMetric], family: Family, period: Period) -> None:
+    """Add the readings under the name of the conventions, to which other families may have added theirs."""
+    form = family.metric.hardware
+    if form is None:
+        return
+    points = []
+    for values, value in _numbers(family):
+        labels = _attributes(family, values)
+        attributes = {name: labels[label] for label, name in form.labels.items()} | dict(form.attributes)
+        if attributes["hw.id"]:
+            since = period.start if form.is_sum else UNKNOWN
+            points.append(NumberDataPoint(attributes, since, period.end, value))
+    if form.name in metrics:
+        metrics[form.name].data.data_points.extend(points)  # type: ignore[union-attr]  # of one form
+    elif points:
+        is_monotonic = family.metric.kind == "counter"
+        data = Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic) if form.is_sum else Gauge(points)
+        metrics[form.name] = SdkMetric(form.name, family.metric.help, form.unit, data)
+
+
+def _numbers(family: Family) -> Iterator[tuple[tuple[str, ...], float]]:
+    for labels, value in family.series.items():
+        if not isinstance(value, HistogramValue):
+            yield labels, float(value)
+
+
+def _exponential(
+    attributes: Mapping[str, str], value: HistogramValue, period: Period
+) -> ExponentialHistogramDataPoint:
+    lowest, highest = min(value.exponential, default=0), max(value.exponential, default=-1)
+    counts = [value.exponential.get(index, 0) for index in range(lowest, highest + 1)]
+    exemplars = [_exemplar(exemplar) for exemplar in value.exemplars if exemplar is not None]
+    return ExponentialHistogramDataPoint(
+        attributes, *period, value.count, value.sum, SCALE, value.zeros, Buckets(lowest, counts), Buckets(0, []),
+        0, UNKNOWN, UNKNOWN, exemplars,
+    )  # fmt: skip
+
+
+def _distribution(
+    attributes: Mapping[str, str], value: HistogramValue, bounds: tuple[float, ...], period: Period
+) -> HistogramDataPoint:
+    exemplars = [_exemplar(exemplar) for exemplar in value.exemplars if exemplar is not None]
+    return HistogramDataPoint(
+        attributes, *period, value.count, value.sum, value.counts, bounds, UNKNOWN, UNKNOWN, exemplars
+    )
+
+
+def _exemplar(exemplar: Exemplar) -> SdkExemplar:
+    return SdkExemplar(
+        {},
+        float(exemplar.value),
+        int(exemplar.wall_time * NANOSECONDS),
+        span_id=int(exemplar.span_id, 16),
+        trace_id=int(exemplar.trace_id, 16),
+    )
+
+
+def _attributes(family: Family, labels: tuple[str, ...]) -> dict[str, str]:
+    return {name: valid_text(value) for name, value in zip(family.metric.labels, labels, strict=True)}
+
+
+def otlp_name(metric: Metric) -> tuple[str, str]:
+    """The instrument's dotted name and its unit, such that Prometheus's translation yields the catalogue name again.
+
+    The translation (`metric_namer.go` and `unit_namer.go` of https://github.com/prometheus/otlptranslator, by its
+    default strategy) joins the parts of a name with underscores and appends, unless it has them, the unit in
+    words, then `total` to a monotonic sum, or `ratio` to a gauge of unit `1`. A unit in braces adds nothing.
+
+    The rule here: a namespace, a dot, and the other words joined by underscores, as OpenTelemetry's naming has it
+    (https://opentelemetry.io/docs/specs/semconv/general/naming/). No name is a namespace as well: so `jaxobs.step` for
+    `jaxobs_step_seconds` and `jaxobs.step_host`, not `jaxobs.step.host`. The suffix `_total` is dropped, and so is a unit
+    that the translation appends. These words stay in the name:
+    - `flops`, and `bytes` but for memory: they are what is counted, and without them the FLOPs, bytes and seconds
+      of one subject would share a name;
+    - a unit that the translation does not know (`flops_per_byte`), which is then written in braces;
+    - a unit without which nothing but the prefix would be left, or that occurs in the name a second time.
+
+    No unit helps where the name holds `total` before its end, or underscores that are doubled or last: the
+    translation removes them.
+    """
+    stem = metric.name.removesuffix("_total")
+    if metric.unit == "ratio":
+        shortened = _without(stem, "ratio") if metric.kind == "gauge" else None
+        return (_dotted(shortened), "1") if shortened else (_dotted(stem), "")
+    main = metric.unit.removesuffix(PER_SECOND)
+    if main != metric.unit:
+        return _dotted(stem.removesuffix(PER_SECOND)), f"{_symbol(main)}/s"
+    if main == "bytes" and "memory" not in stem.split("_"):
+        return _dotted(stem), APPENDED["bytes"]
+    shortened = _without(stem, main) if main in APPENDED else None
+    return _dotted(shortened or stem), _symbol(main) if main else ""
+
+
+def _symbol(word: str) -> str:
+    return APPENDED.get(word) or ANNOTATIONS.get(word, "{" + word + "}")
+
+
+def _without(stem: str, word: str) -> str | None:
+    """The stem without its last word; None where the translation would not append that word again."""
+    rest = stem.removesuffix("_" + word)
+    parts = rest.split("_")
+    return rest if len(parts) > 1 and word not in parts else None
+
+
+def _dotted(name: str) -> str:
+    prefix, _, rest = name.partition("_")
+    subject, _, more = rest.partition("_")
+    return ".".join(filter(None, (prefix, subject, more) if subject in SUBJECTS and more else (prefix, rest)))
