@@ -200,6 +200,17 @@ def called(node: ast.Call) -> str:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
+def members(tree: ast.AST) -> set[str]:
+    """The members of enumerations: who goes through all of them names none."""
+    enumerations = (
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and any("Enum" in ast.unparse(base) for base in node.bases)
+    )
+    assigned = (part for node in enumerations for part in node.body if isinstance(part, ast.Assign))
+    return {target.id for part in assigned for target in part.targets if isinstance(target, ast.Name)}
+
+
 def unused_code(root: Path) -> dict[str, int]:
     """What vulture finds in the sources, each once.
 
@@ -213,7 +224,7 @@ def unused_code(root: Path) -> dict[str, int]:
     ]["entry-points"]
     named = {value.partition(":")[2] for group in points.values() for value in group.values()}
     trees = [ast.parse(source) for _, source in python_files(root, SOURCES)]
-    named |= {name for tree in trees for name in strings(tree) | figures(tree)}
+    named |= {name for tree in trees for name in strings(tree) | figures(tree) | members(tree)}
     vulture = Vulture(
         ignore_names=["__*__", "model_config", *CALLED_BY_TEXTUAL], ignore_decorators=["@field_validator*"]
     )

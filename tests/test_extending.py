@@ -23,10 +23,10 @@ Patch = dict[str, list[tuple[str, str]]]
 LABEL: Patch = {
     "jaxobs/vocabulary/words.py": [
         (
-            '    Component(\n        "unmodelled",',
+            "    UNMODELLED = (",
             (
-                '    Component("movement", "busy", "#444444", "#bbbbbb", "data is moved", "move less of it"),\n'
-                '    Component(\n        "unmodelled",'
+                '    MOVEMENT = ("movement", "busy", "#444444", "#bbbbbb", "data is moved", "move less of it")\n'
+                "    UNMODELLED = ("
             ),
         ),
     ],

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from benchmarks.beside import busy, without_settings
 from jaxobs.cli.console.record_files import read_record
-from jaxobs.report.comparison import Cause, Comparison, compare
-from jaxobs.report.comparison.step_time import relative
+from jaxobs.report.comparison import Comparison, compare, relative
+from jaxobs.report.differences import Cause
 from jaxobs.report.record import Record
 
 TRAINING = Path(__file__).with_name("training.py")
@@ -72,7 +72,7 @@ def run(directory: Path, seconds: float, extra: dict[str, str], *, loaded: bool)
 
 def judged(pair: Pair, comparison: Comparison) -> str:
     """Whether what was said is what is so."""
-    causes = {finding.cause for finding in comparison.findings}
+    causes = {each.cause for each in comparison.differences}
     slower = comparison.step_times[0].verdict
     if pair.cause is not None:
         return "ok" if pair.cause in causes else "not named"
@@ -110,7 +110,7 @@ def main() -> int:
         change = "too few stretches" if told.change is None else f"{relative(told.change)}: {told.verdict}"
         loads = [record.part("host").get("other_cpus") for record in (before, after)]
         load = " → ".join("?" if value is None else f"{value:.2f}" for value in loads)
-        named = ", ".join(sorted({str(finding.cause) for finding in comparison.findings})) or "none"
+        named = ", ".join(sorted({str(each.cause) for each in comparison.differences})) or "none"
         judgement = judged(pair, comparison)
         wrong += judgement != "ok"
         print(f"| {pair.name} | {change} | {load} | {named} | {judgement} |", flush=True)

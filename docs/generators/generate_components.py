@@ -10,7 +10,7 @@ from pathlib import Path
 
 from written_file import write_or_compare
 
-from jaxobs.vocabulary.words import EVERY_COMPONENT
+from jaxobs.vocabulary.words import Component
 
 PAGE = Path(__file__).parents[1] / "questions" / "slow.md"
 BEGIN = "<!-- written by `make docs` from jaxobs/vocabulary/words.py -->\n"
@@ -19,7 +19,7 @@ END = "<!-- end -->\n"
 
 def table() -> str:
     """A row for each component: what happens, and what to look at."""
-    rows = [f"| `{each.word}` | {each.happens} | {each.remedy} |" for each in EVERY_COMPONENT]
+    rows = [f"| `{each.word}` | {each.happens} | {each.remedy} |" for each in Component]
     return "\n".join(["| limited by | what happens | look at |", "|---|---|---|", *rows, ""])
 
 

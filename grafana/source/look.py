@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from jaxobs.vocabulary.words import EVERY_COMPONENT
+from jaxobs.vocabulary.words import Component
 
-COMPONENT_COLOURS: Final = {each.word: each.dark for each in EVERY_COMPONENT}
+COMPONENT_COLOURS: Final = {each.word: each.dark for each in Component}
 """As on the page; those for a dark ground, which is Grafana's default and can be told apart on a light one too."""
 
 CATEGORY_COLOURS: Final = {

@@ -34,9 +34,8 @@ def run(arguments: list[str]) -> int:
             shown = json.dumps(comparison.to_dict(), indent=2, allow_nan=False)
         else:
             from jaxobs.cli.console.terminal import look_of
-            from jaxobs.report.comparison.text import text
 
-            shown = text(comparison, **look_of(sys.stdout))
+            shown = comparison.text(**look_of(sys.stdout))
     print(shown)
     allowed = options.fail_if_slower
     return 0 if allowed is None else _judged(comparison, allowed, options.loop)
@@ -44,7 +43,7 @@ def run(arguments: list[str]) -> int:
 
 def _judged(comparison: Comparison, allowed: float, loop: str | None) -> int:
     """The exit status. Raises UsageError where the records do not suffice to judge."""
-    from jaxobs.report.comparison.noise import factor
+    from jaxobs.report.noise import factor
     from jaxobs.vocabulary.units import percent
 
     judged = [time for time in comparison.step_times if loop in {None, time.loop}]

@@ -8,8 +8,8 @@ from operator import itemgetter
 from typing import Any, Final
 
 from jaxobs.report.columns import Column
-from jaxobs.report.comparison.finding import Comparison, Row
-from jaxobs.report.comparison.text import INTERVALS, explanations, sentence_of, without_bearing
+from jaxobs.report.comparison import INTERVALS, Comparison, step_parts
+from jaxobs.report.differences import Row
 from jaxobs.report.drawing import Element, Point, Roof, legend, markup, roofline, shares_bar, tag
 from jaxobs.report.page import opening
 from jaxobs.report.page.compiles import compilations
@@ -66,18 +66,14 @@ def roofline_html(
 
 
 def comparison_html(comparison: Comparison) -> str:
-    """A comparison: for each loop how its step time changed and why, a step of both runs as bars, and the tables."""
+    """A comparison: for each loop how its step time changed, a step of both runs as bars, and the tables."""
     elements: list[Element | None] = [_rows("", comparison.headers)]
     for time in comparison.step_times:
-        reasons = explanations(time, comparison.findings)
-        elements += [
-            tag("p", *with_code(sentence_of(time)), class_="sentence"),
-            tag("ul", *(tag("li", *with_code(reason)) for reason in reasons)) if reasons else None,
-            *_two_bars(*comparison.components.get(time.loop, ({}, {}))),
-        ]
-    if others := without_bearing(comparison):
-        elements.append(tag("p", "Also different in B:"))
-        elements.append(tag("ul", *(tag("li", *with_code(finding.sentence)) for finding in others)))
+        elements.append(tag("p", *with_code(time.sentence()), class_="sentence"))
+        elements += _two_bars(
+            *(step_parts(each, time.loop) for each in (comparison.before, comparison.after))
+        )
+    elements += [quiet(*comparison.notes())]
     elements += [_rows(title, rows) for title, rows in comparison.tables.items()]
     elements.append(quiet(*(f"Not compared: {line}." for line in comparison.not_compared)))
     elements.append(quiet(INTERVALS))

@@ -2,131 +2,87 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from enum import Enum
+from typing import Final, Literal
 
 Use = Literal["busy", "idle", "unknown"]
 """What the device does meanwhile: work, nothing, or it is not known."""
 
 
-class Component(NamedTuple):
-    """What a loop's wall time can be charged to; the largest is the bottleneck, so each word is a label too."""
+class Component(Enum):
+    """What a loop's wall time can be charged to; the largest is the bottleneck, so each word is a label too.
 
-    word: str
-    use: Use
-    light: str
-    """Its colour on a white ground."""
-    dark: str
-    """Its colour on a dark ground."""
-    happens: str
-    """What happens meanwhile."""
-    remedy: str
-    """What to look at or to do. Links are relative to docs/questions/."""
+    They are in the order in which they are stacked in a chart: what the device does, what is not known, then what it
+    waits for. The colours are Okabe and Ito's (jfly.uni-koeln.de/color), made for readers who see few colours, with two
+    greys for what is not known; a test holds all of them apart for such readers. Page, terminal, dashboards and the
+    table in docs/questions/slow.md are made from these, so that a label has one colour and one meaning everywhere.
 
+    Attributes:
+        word: The label, as events, documents and metrics carry it.
+        use: What the device does meanwhile.
+        light: Its colour on a white ground.
+        dark: Its colour on a dark ground.
+        happens: What happens meanwhile.
+        remedy: What to look at or to do. Links are relative to docs/questions/.
+    """
 
-EVERY_COMPONENT: Final = (
-    Component(
-        "compute",
-        "busy",
-        "#0072b2",
-        "#3d94d1",
-        "the device calculates",
+    COMPUTE = (
+        "compute", "busy", "#0072b2", "#3d94d1", "the device calculates",
         "the efficiency of its operations: near the roof only less work helps, or a faster element type",
-    ),
-    Component(
-        "memory",
-        "busy",
-        "#e69f00",
-        "#e09a1e",
-        "operations wait for device memory",
+    )  # fmt: skip
+    MEMORY = (
+        "memory", "busy", "#e69f00", "#e09a1e", "operations wait for device memory",
         "operations below the slanted roof: fuse them, use smaller types, larger batches",
-    ),
-    Component(
-        "communication",
-        "busy",
-        "#cc79a7",
-        "#d78fb5",
-        "collectives run and nothing else does",
+    )  # fmt: skip
+    COMMUNICATION = (
+        "communication", "busy", "#cc79a7", "#d78fb5", "collectives run and nothing else does",
         "[which rank lags](rank.md); overlap them with computation",
-    ),
-    Component(
-        "transfer",
-        "busy",
-        "#009e73",
-        "#1fae86",
-        "copies between host and device",
-        "keep data on the device",
-    ),
-    Component(
-        "latency",
-        "busy",
-        "#5f3d7c",
-        "#8f6ab0",
-        "operations are so short that launching them takes longest",
+    )  # fmt: skip
+    TRANSFER = (
+        "transfer", "busy", "#009e73", "#1fae86", "copies between host and device", "keep data on the device",
+    )  # fmt: skip
+    LATENCY = (
+        "latency", "busy", "#5f3d7c", "#8f6ab0", "operations are so short that launching them takes longest",
         "larger batches, `jax.lax.scan` over steps",
-    ),
-    Component(
-        "unmodelled",
-        "busy",
-        "#6e7684",
-        "#79818f",
-        "work whose cost is not known, such as custom calls",
+    )  # fmt: skip
+    UNMODELLED = (
+        "unmodelled", "busy", "#6e7684", "#79818f", "work whose cost is not known, such as custom calls",
         "the reason beside the executable; [a rule](../reference/plugins.md#costs-of-custom-calls) tells its cost",
-    ),
-    Component(
-        "unknown",
-        "unknown",
-        "#c9ced8",
-        "#4a5261",
-        "it could not be told",
+    )  # fmt: skip
+    UNKNOWN = (
+        "unknown", "unknown", "#c9ced8", "#4a5261", "it could not be told",
         "the reasons in the snapshot: a peak is missing, a function is not watched",
-    ),
-    Component(
-        "input",
-        "idle",
-        "#f0d43a",
-        "#e2d25c",
-        "the loop waits for its iterator",
+    )  # fmt: skip
+    INPUT = (
+        "input", "idle", "#f0d43a", "#e2d25c", "the loop waits for its iterator",
         "the host lines: they name the line that loads. Load the next batches on a background thread, use more workers",
-    ),
-    Component(
-        "host",
-        "idle",
-        "#8a5a3c",
-        "#a9765a",
-        "the device is idle while Python runs",
+    )  # fmt: skip
+    HOST = (
+        "host", "idle", "#8a5a3c", "#a9765a", "the device is idle while Python runs",
         "the host lines. Jit more of the step, read losses less often",
-    ),
-    Component(
-        "checkpoint",
-        "idle",
-        "#56b4e9",
-        "#7cc6f0",
-        "the loop waits for a checkpoint",
+    )  # fmt: skip
+    CHECKPOINT = (
+        "checkpoint", "idle", "#56b4e9", "#7cc6f0", "the loop waits for a checkpoint",
         "save asynchronously, or less often",
-    ),
-    Component(
-        "compile",
-        "unknown",
-        "#d55e00",
-        "#e5762e",
-        "functions are compiled, perhaps again and again",
+    )  # fmt: skip
+    COMPILE = (
+        "compile", "unknown", "#d55e00", "#e5762e", "functions are compiled, perhaps again and again",
         "[why it was compiled again](recompilations.md)",
-    ),
-)
-"""All components, in the order in which they are stacked in a chart: what the device does, what is not known, then what
-it waits for. The colours are Okabe and Ito's (jfly.uni-koeln.de/color), made for readers who see few colours, with two
-greys for what is not known; a test holds all of them apart for such readers. Page, terminal, dashboards and the table in
-docs/questions/slow.md are made from these.
-"""
+    )  # fmt: skip
+
+    def __init__(self, word: str, use: Use, light: str, dark: str, happens: str, remedy: str) -> None:
+        self.word, self.use = word, use
+        self.light, self.dark = light, dark
+        self.happens, self.remedy = happens, remedy
 
 
-COMPONENTS: Final = tuple(component.word for component in EVERY_COMPONENT)
+COMPONENTS: Final = tuple(each.word for each in Component)
 """The words alone, as events and documents carry them."""
 
-BUSY: Final = tuple(component.word for component in EVERY_COMPONENT if component.use == "busy")
+BUSY: Final = tuple(each.word for each in Component if each.use == "busy")
 """Components that the device's busy time is charged to."""
 
-IDLE: Final = tuple(component.word for component in EVERY_COMPONENT if component.use == "idle")
+IDLE: Final = tuple(each.word for each in Component if each.use == "idle")
 """Components that only idle time of the device is charged to."""
 
 DEVICE: Final = tuple(word for word in BUSY if word != "unmodelled")

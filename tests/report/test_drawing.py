@@ -17,7 +17,7 @@ from jaxobs.report.drawing import (
     tag,
 )
 from jaxobs.report.drawing.axes import LogScale, Scale, bands
-from jaxobs.vocabulary.words import COMPONENTS, EVERY_COMPONENT
+from jaxobs.vocabulary.words import COMPONENTS, Component
 from tests.report.markup_reading import Read
 
 ROOF = Roof("H100", "float32", 250e9, 18e9)
@@ -202,7 +202,7 @@ def lab(colour: str, eye) -> list[float]:
 @pytest.mark.parametrize("eye", SEEN)
 def test_neighbours_of_a_stack_differ_for_every_eye(ground, eye):
     """A difference of 10 is plain at a glance (CIE 1976); all pairs differ by as much."""
-    seen = {each.word: lab(getattr(each, ground), SEEN[eye]) for each in EVERY_COMPONENT}
+    seen = {each.word: lab(getattr(each, ground), SEEN[eye]) for each in Component}
     near = {
         (one, other): math.dist(seen[one], seen[other])
         for one in COMPONENTS for other in COMPONENTS if one < other and math.dist(seen[one], seen[other]) < 10

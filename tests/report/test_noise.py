@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.report.comparison.noise import ratio, shift
+from jaxobs.report.noise import ratio, shift
 
 VALUES = st.lists(st.floats(0.1, 10.0), min_size=1, max_size=30)
 

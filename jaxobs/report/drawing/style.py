@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 
 from jaxobs.report.drawing.elements import Element, tag
-from jaxobs.vocabulary.words import COMPONENTS, EVERY_COMPONENT
+from jaxobs.vocabulary.words import COMPONENTS, Component
 
 _ON_DARK, _ON_LIGHT = "#ffffff", "#10151c"
 """Colours of a name within a coloured part."""
@@ -17,9 +17,7 @@ _ON_DARK, _ON_LIGHT = "#ffffff", "#10151c"
 def style() -> str:
     """CSS for charts inside an element of class `jaxobs`, for light and dark surroundings."""
     rules = (files("jaxobs.report.drawing") / "chart.css").read_text(encoding="utf-8")
-    light, dark = (
-        [(each.word, getattr(each, ground)) for each in EVERY_COMPONENT] for ground in ("light", "dark")
-    )
+    light, dark = ([(each.word, getattr(each, ground)) for each in Component] for ground in ("light", "dark"))
     fills = [f".jaxobs .is-{word} {{ fill: var(--{word}); }}" for word in COMPONENTS]
     fills.append(".jaxobs .is-cache_resident { fill: var(--transfer); }")
     at_night = f"@media (prefers-color-scheme: dark) {{\n{_colours(dark)}\n}}"

@@ -8,9 +8,9 @@ from typing import Final
 from rich.text import Text
 
 from jaxobs.report.terminal.spans import Line
-from jaxobs.vocabulary.words import EVERY_COMPONENT
+from jaxobs.vocabulary.words import Component
 
-COLOURS: Final = {each.word: each.dark for each in EVERY_COMPONENT}
+COLOURS: Final = {each.word: each.dark for each in Component}
 COLOURS["cache_resident"] = COLOURS["transfer"]
 """Colours by bottleneck, as on the page's dark theme."""
 
