@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from jaxobs.cost_model import module_cost
-from jaxobs.proto.hlo import MetadataMessage, ModuleMessage, ShapeMessage
+from jaxobs.proto.messages import MetadataMessage, ModuleMessage, ShapeMessage
 
 _FLOAT32 = 11
 _FUSED = (

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxobs.jax_compat.arrays.live_arrays import list_arrays
+from jaxobs.jax_compat.arrays import list_arrays
 from jaxobs.model.events import LiveArraysCounted
 from jaxobs_plugins.probes.memory.array_census import ArrayCensus
 

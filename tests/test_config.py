@@ -9,8 +9,15 @@ from typing import Any, Literal
 import pytest
 
 import jaxobs
-from jaxobs.config import SETTINGS, Settings, SettingsError, load_settings, unknown_settings
-from jaxobs.hardware.element_type_names import ELEMENT_TYPES, checked_element_type
+from jaxobs.config import (
+    ELEMENT_TYPES,
+    SETTINGS,
+    Settings,
+    SettingsError,
+    checked_element_type,
+    load_settings,
+    unknown_settings,
+)
 from jaxobs.model.profile import LARGEST_TRACE
 from jaxobs.plugin.settings import read, setting
 from jaxobs.probe.transport.payloads import MOST_WAITING_BYTES

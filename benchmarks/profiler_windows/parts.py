@@ -34,7 +34,7 @@ def a_tenth_of_a_second() -> bool:
 
 def one_window(name: str) -> None:
     """Print what a window of 0.1 s takes while that loop runs."""
-    from jaxobs.jax_compat.profiler import profiler_module
+    from jaxobs.jax_compat.runtime import profiler_module
     from jaxobs.trace import read_trace
     from jaxobs_plugins.probes.profiler.recording import record
 

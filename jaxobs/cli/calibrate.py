@@ -14,9 +14,15 @@ from pathlib import Path
 
 from jaxobs.cli import INTERRUPTED, UsageError, say
 from jaxobs.cli.console.parser import Parser, seconds_up_to
-from jaxobs.hardware.calibration import Calibration, Rate
-from jaxobs.hardware.calibration_file import NoHomeError, cache_directory, save_calibration, write_calibration
-from jaxobs.hardware.peak_sources import peaks_for
+from jaxobs.hardware.calibration import (
+    Calibration,
+    NoHomeError,
+    Rate,
+    cache_directory,
+    save_calibration,
+    write_calibration,
+)
+from jaxobs.hardware.known_peaks import peaks_for
 from jaxobs.hardware.peaks import Peak, peak_key
 from jaxobs.plugin.files import why_not_writable
 from jaxobs.report.text_table import TextTable, to_text

@@ -12,7 +12,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-from jaxobs.jax_compat.compiling_frames import JitCall
+from jaxobs.jax_compat.compiling import JitCall
 from jaxobs.plugin.frames import callers
 
 FRAMES_TO_SEARCH = 32

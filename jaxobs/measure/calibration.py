@@ -20,8 +20,7 @@ import jax
 import jaxlib.version
 
 from jaxobs.cost_model.module import executed_types
-from jaxobs.hardware.calibration import Bandwidth, Calibration, LeftOut, Rate
-from jaxobs.hardware.calibration_file import processor_model, usable_cores
+from jaxobs.hardware.calibration import Bandwidth, Calibration, LeftOut, Rate, processor_model, usable_cores
 from jaxobs.measure.calibration_programs import Program, programs
 from jaxobs.measure.other_load import OtherLoad
 from jaxobs.model.clock import NANOSECONDS, perf_counter, wall_now

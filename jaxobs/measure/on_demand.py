@@ -12,10 +12,9 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any, overload
 
-from jaxobs.config import load_settings
+from jaxobs.config import checked_element_type, load_settings
 from jaxobs.cost_model import module_cost
 from jaxobs.cost_model.precision import FLOAT32_SOURCES
-from jaxobs.hardware.element_type_names import checked_element_type
 from jaxobs.hardware.known_peaks import known_peaks
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.clock import perf_counter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 
-from jaxobs.jax_compat.backend import backend_exists
+from jaxobs.jax_compat.runtime import backend_exists
 from jaxobs.model.clock import now
 from jaxobs.model.events import BackendFound
 

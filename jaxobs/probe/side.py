@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from jaxobs.flow.ring import Ring
-from jaxobs.jax_compat.source_information import leave_out
+from jaxobs.jax_compat.runtime import leave_out
 from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import BackendFound, Event
 from jaxobs.model.profile import ProfileResult

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 
 from jaxobs.model.cost import COLLECTIVES
 from jaxobs.model.trace import Kind
-from jaxobs.proto.hlo import HloMessage, OutlineMessage
+from jaxobs.proto.messages import HloMessage, OutlineMessage
 from jaxobs.trace.planes import PlaneMetadata, Value
 
 _CONTROL: Final = frozenset(["call", "conditional", "while"])

@@ -8,8 +8,13 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
+from jaxobs.proto.messages import (
+    EventMetadataEntryMessage,
+    LineMessage,
+    StatMessage,
+    StatMetadataEntryMessage,
+)
 from jaxobs.proto.wire_format import LENGTH, Field, FieldError, fields
-from jaxobs.proto.xspace import EventMetadataEntryMessage, LineMessage, StatMessage, StatMetadataEntryMessage
 
 
 class TraceError(ValueError):

@@ -13,9 +13,16 @@ import pytest
 import jaxobs.cli.calibrate as command
 from jaxobs.cli import main
 from jaxobs.cli.calibrate import calibration_parts
-from jaxobs.hardware.calibration import Bandwidth, Calibration, LeftOut, Rate
-from jaxobs.hardware.calibration_file import load_calibration, read_calibration, this_host
-from jaxobs.hardware.peak_sources import peaks_for
+from jaxobs.hardware.calibration import (
+    Bandwidth,
+    Calibration,
+    LeftOut,
+    Rate,
+    load_calibration,
+    read_calibration,
+    this_host,
+)
+from jaxobs.hardware.known_peaks import peaks_for
 from jaxobs.report.text_table import to_text
 
 EXAMPLE = Calibration(

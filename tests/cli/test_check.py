@@ -13,7 +13,7 @@ import pytest
 from jaxobs.cli.checks.devices import hardware_present, peak_rows, read_devices, unused_hardware
 from jaxobs.cli.checks.plugins import problems_of, remarks_of
 from jaxobs.cli.checks.settings import check_settings
-from jaxobs.hardware.peak_sources import peaks_for
+from jaxobs.hardware.known_peaks import peaks_for
 from jaxobs.plugin.base import Collector, Exporter
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, Found
 from jaxobs.plugin.protocol import Remark

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from jaxobs.cost_model import HloDecodeError, module_cost
 from jaxobs.cost_model.hlo import decode
-from jaxobs.proto.hlo import ModuleMessage, ShapeMessage
+from jaxobs.proto.messages import ModuleMessage, ShapeMessage
 
 
 @pytest.fixture(scope="module")

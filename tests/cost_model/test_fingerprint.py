@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxobs.cost_model import module_cost
-from jaxobs.proto.hlo import ModuleMessage
+from jaxobs.proto.messages import ModuleMessage
 
 PROGRAM = """
 import sys

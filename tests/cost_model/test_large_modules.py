@@ -12,7 +12,7 @@ import pytest
 
 from jaxobs.cost_model import HloDecodeError, module_cost
 from jaxobs.cost_model.hlo.instructions import Computation, Instruction
-from jaxobs.proto.hlo import ModuleMessage
+from jaxobs.proto.messages import ModuleMessage
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 
 from jaxobs.cli.checks.devices import peak_notes
 from jaxobs.derive.fold import Fold
-from jaxobs.hardware.peak_sources import peaks_for
+from jaxobs.hardware.known_peaks import peaks_for
 from jaxobs.model.cost import Cost
 from jaxobs.model.events import FunctionWatched
 from jaxobs.report.roofline import measured_run

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.jax_compat.out_of_memory_errors import matching_executable, requested_bytes, speaks_of_memory
+from jaxobs.jax_compat.memory import matching_executable, requested_bytes, speaks_of_memory
 from jaxobs.probe.out_of_memory.summary import summary_text
 
 MESSAGES = {

@@ -11,9 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.hardware.calibration import Bandwidth, Calibration, CalibrationError, LeftOut, Rate
-from jaxobs.hardware.calibration_file import (
+from jaxobs.hardware.calibration import (
+    Bandwidth,
+    Calibration,
+    CalibrationError,
     CalibrationKey,
+    LeftOut,
+    Rate,
     cache_directory,
     key_of,
     load_calibration,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.hardware.chips import chips_by_alias, known_chips, normalised
-from jaxobs.hardware.peak_sources import peaks_for
+from jaxobs.hardware.known_peaks import peaks_for
 
 UNKNOWN = [
     "NVIDIA H20-3e",

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.hardware.calibration import Bandwidth, Calibration, LeftOut, Rate
-from jaxobs.hardware.peak_sources import peaks_for, user_peaks
+from jaxobs.hardware.known_peaks import peaks_for, user_peaks
 from jaxobs.hardware.peaks import Peak, Peaks, peak_key
 
 

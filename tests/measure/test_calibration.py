@@ -12,8 +12,7 @@ from typing import Any
 import jax
 import pytest
 
-from jaxobs.hardware.calibration import Calibration
-from jaxobs.hardware.calibration_file import usable_cores
+from jaxobs.hardware.calibration import Calibration, usable_cores
 from jaxobs.measure.calibration import calibrate
 from jaxobs.measure.calibration_programs import Program, programs, working_sets
 from jaxobs.measure.other_load import OtherLoad

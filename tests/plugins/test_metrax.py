@@ -10,7 +10,7 @@ import metrax.logging
 import numpy as np
 import pytest
 
-from jaxobs.jax_compat.listeners import unregister_listeners
+from jaxobs.jax_compat.runtime import unregister_listeners
 from jaxobs.probe.steps.marks import StepMark
 from jaxobs.testing import FakeJob, check_probe
 from jaxobs_plugins.probes.metrax import MetraxProbe

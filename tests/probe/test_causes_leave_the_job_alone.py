@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxobs.jax_compat.compiling_frames import call_being_traced, lowering
-from jaxobs.jax_compat.listeners import unregister_listeners
+from jaxobs.jax_compat.compiling import call_being_traced, lowering
+from jaxobs.jax_compat.runtime import unregister_listeners
 from jaxobs.model import events
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
-from jaxobs.jax_compat.arrays.shardings import sharding_text
-from jaxobs.jax_compat.foreign_objects import TEXT_LENGTH
+from jaxobs.jax_compat.objects import TEXT_LENGTH, sharding_text
 from jaxobs_plugins.probes.compile.functions import function_key, function_text
 from jaxobs_plugins.probes.compile.miss_cause import Value
 from jaxobs_plugins.probes.compile.values import value_of

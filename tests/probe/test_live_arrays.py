@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxobs.jax_compat.arrays.live_arrays import (
+from jaxobs.jax_compat.arrays import (
     Census,
     Group,
     arrays_alive,
@@ -22,12 +22,12 @@ from jaxobs.jax_compat.arrays.live_arrays import (
     local_bytes,
     memory_ran_out,
 )
-from jaxobs.jax_compat.arrays.shardings import layout_text
+from jaxobs.jax_compat.objects import layout_text
 
 SHARDED = """
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-from jaxobs.jax_compat.arrays.live_arrays import Census, list_arrays
+from jaxobs.jax_compat.arrays import Census, list_arrays
 
 class Axis:  # an axis may be named by anything hashable
     def __repr__(self): raise ValueError("repr")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jaxobs.jax_compat.backend import jaxlib_version
+from jaxobs.jax_compat.runtime import jaxlib_version
 from jaxobs_plugins.probes.profiler.scheduling import FIRST_SCHEDULED
 
 SEES_A_CPU = jaxlib_version() >= FIRST_SCHEDULED

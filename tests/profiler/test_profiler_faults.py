@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jaxobs.jax_compat.profiler import profiler_module
+from jaxobs.jax_compat.runtime import profiler_module
 from jaxobs.model.profile import OUTCOMES
 from jaxobs_plugins.probes.profiler import probe, recorder, recording, windows
 from tests.profiler.jax_versions import sees_a_cpu

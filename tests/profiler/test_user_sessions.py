@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import pytest
 
-from jaxobs.jax_compat.profiler import profiler_module
+from jaxobs.jax_compat.runtime import profiler_module
 from jaxobs.trace import read_trace
 
 takes_into_memory = pytest.mark.skipif(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.proto.hlo import InstructionMessage
+from jaxobs.proto.messages import InstructionMessage
 from jaxobs.proto.wire_format import LENGTH, FieldError, fields
 
 MESSAGES = st.builds(

@@ -4,7 +4,7 @@ import pytest
 
 import jaxobs
 from benchmarks.sample_document import document
-from jaxobs.hardware.peak_sources import peaks_for
+from jaxobs.hardware.known_peaks import peaks_for
 from jaxobs.model.cost import Cost
 from jaxobs.report.comparison import NO_REASON, compare, step_parts
 from jaxobs.report.roofline import measured_run

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from jaxobs.hardware.peak_sources import peaks_for
+from jaxobs.hardware.known_peaks import peaks_for
 from jaxobs.model.cost import Cost
 from jaxobs.roofline_model.bounds import bound_time, ceiling, executed_flops, model_flops_utilization, run_on
 

@@ -201,7 +201,7 @@ def test_after_a_fork_nothing_of_ours_runs_in_the_child(run: Callable[..., Any])
 
 DELETES = """
 import threading, jax, jax.numpy as jnp
-from jaxobs.jax_compat.arrays.readiness import is_ready
+from jaxobs.jax_compat.arrays import is_ready
 sys.setswitchinterval(1e-6)
 newest = [jnp.ones(3)]
 running = True
@@ -233,7 +233,7 @@ def test_asking_an_array_while_the_job_deletes_it_does_no_harm(run: Callable[...
 
 DELETES_WITHIN = """
 import jax.numpy as jnp
-from jaxobs.jax_compat.arrays.live_arrays import memory_ran_out
+from jaxobs.jax_compat.arrays import memory_ran_out
 
 def ask(deleted_at):
     array, events = jnp.ones(3), 0

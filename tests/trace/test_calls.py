@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.jax_compat.profiler import profiler_module
+from jaxobs.jax_compat.runtime import profiler_module
 from jaxobs.trace import read_trace
 from jaxobs.trace.reading import calls_in, outermost
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jaxobs.proto.hlo import HloMessage, OutlineMessage
+from jaxobs.proto.messages import HloMessage, OutlineMessage
 from jaxobs.trace import read_trace
 from tests.trace.written import WrittenPlane, space
 

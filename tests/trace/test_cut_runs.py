@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jaxobs.proto.hlo import HloMessage, OutlineMessage
+from jaxobs.proto.messages import HloMessage, OutlineMessage
 from jaxobs.trace import read_trace
 from jaxobs.trace.timeline import ONLY_PARTS
 from tests.trace.written import WrittenPlane, space

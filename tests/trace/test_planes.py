@@ -80,7 +80,7 @@ def test_collectives_are_known_by_opcode_and_else_by_their_kernel():
 
 
 def test_an_asynchronous_wrapper_is_what_it_wraps():
-    from jaxobs.proto.hlo import HloMessage, OutlineMessage
+    from jaxobs.proto.messages import HloMessage, OutlineMessage
 
     module = OutlineMessage(name=b"jit_step", entry_computation_id=1)
     entry = module.computations.add(id=1)

@@ -1,7 +1,13 @@
 """Traces written by hand: planes with lines, events and statistics, for what no device here records."""
 
-from jaxobs.proto.hlo import HloMessage, OutlineMessage
-from jaxobs.proto.xspace import EventMetadataEntryMessage, LineMessage, StatMessage, StatMetadataEntryMessage
+from jaxobs.proto.messages import (
+    EventMetadataEntryMessage,
+    HloMessage,
+    LineMessage,
+    OutlineMessage,
+    StatMessage,
+    StatMetadataEntryMessage,
+)
 
 MICROSECOND = 10**6
 """In picoseconds."""

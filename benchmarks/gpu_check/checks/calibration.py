@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.gpu_check.figures import Findings
 from jaxobs.hardware.calibration import Calibration
-from jaxobs.hardware.peak_sources import peaks_for
+from jaxobs.hardware.known_peaks import peaks_for
 from jaxobs.hardware.peaks import Peaks
 
 SECONDS = 10.0

@@ -48,7 +48,7 @@ def check(told: Findings) -> None:
 
 
 def _amounts(told: Findings, folder: Path, truth: dict[str, Any]) -> None:
-    from jaxobs.jax_compat.out_of_memory_errors import requested_bytes
+    from jaxobs.jax_compat.memory import requested_bytes
 
     error = (folder / "error.txt").read_text(encoding="utf-8")
     told.note("The error: " + " ".join(error.split())[:300])

@@ -19,8 +19,7 @@ from typing import Any, Final, TypeVar
 
 from jaxobs.cost_model import HloDecodeError, Rule, module_cost
 from jaxobs.derive.advice import advise_on_trace
-from jaxobs.hardware.known_peaks import known_peaks
-from jaxobs.hardware.peak_sources import peaks_for, user_peaks
+from jaxobs.hardware.known_peaks import known_peaks, peaks_for, user_peaks
 from jaxobs.hardware.peaks import Peak, Peaks
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.trace import DeviceTrace, Trace

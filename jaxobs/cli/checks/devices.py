@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxobs.config import Settings
-from jaxobs.hardware.calibration_file import NoHomeError, cache_directory, load_calibration, this_host
+from jaxobs.hardware.calibration import NoHomeError, cache_directory, load_calibration, this_host
 from jaxobs.hardware.known_peaks import known_peaks
 from jaxobs.plugin.base import Collector
 from jaxobs.plugin.discovery import Found

@@ -6,7 +6,7 @@ from jaxobs.cli.calibrate import DEFAULT_SECONDS, CalibrationFailedError, calibr
 from jaxobs.cli.checks.devices import check_devices, read_devices
 from jaxobs.cli.demonstration.progress import bar, say
 from jaxobs.config import Settings
-from jaxobs.hardware.calibration_file import cache_directory, save_calibration
+from jaxobs.hardware.calibration import cache_directory, save_calibration
 
 
 class NoDeviceError(Exception):

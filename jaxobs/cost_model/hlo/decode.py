@@ -19,7 +19,7 @@ from jaxobs.cost_model.hlo.instructions import (
     Module,
     ShapeTable,
 )
-from jaxobs.proto.hlo import ModuleMessage
+from jaxobs.proto.messages import ModuleMessage
 
 MAXIMUM_INSTRUCTIONS: Final = 2_000_000
 

@@ -13,7 +13,7 @@ import re
 from typing import Final
 
 from jaxobs.cost_model.hlo.instructions import CONTROL, ELEMENTWISE, FREE, Instruction, Module
-from jaxobs.proto.hlo import InstructionMessage
+from jaxobs.proto.messages import InstructionMessage
 
 _DIGITS: Final = 16
 _TEXTS_AT_ONCE: Final = 1000

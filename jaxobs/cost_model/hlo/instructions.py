@@ -10,7 +10,7 @@ from typing import Any, Final
 from google.protobuf.message import DecodeError
 
 from jaxobs.proto.element_types import ELEMENT_TYPES, TUPLE, ElementType, Kind
-from jaxobs.proto.hlo import ShapeMessage
+from jaxobs.proto.messages import ShapeMessage
 
 
 class HloDecodeError(ValueError):

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 
 from jaxobs.cost_model.hlo.instructions import HloDecodeError, Instruction, Module
 from jaxobs.model.source_files import is_installed
-from jaxobs.proto.hlo import MetadataMessage
+from jaxobs.proto.messages import MetadataMessage
 from jaxobs.vocabulary.text import cut_name
 
 _TRANSFORMATION: Final = re.compile(

@@ -9,7 +9,7 @@ import inspect
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-from jaxobs.jax_compat.jitted_functions import JITTED
+from jaxobs.jax_compat.jit import JITTED
 from jaxobs.probe.main_thread.call_site import NOWHERE, CallSites, Site, kind_of_callee
 from jaxobs.probe.main_thread.packages import OWN, STANDARD_LIBRARY, USER, module, owner_of
 from jaxobs.vocabulary.activities import (

@@ -12,10 +12,9 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from jaxobs.jax_compat.arrays.live_arrays import Census, list_arrays
-from jaxobs.jax_compat.backend import backend_exists
-from jaxobs.jax_compat.memory_statistics import address_space, device_statistics
-from jaxobs.jax_compat.out_of_memory_errors import matching_executable, requested_bytes
+from jaxobs.jax_compat.arrays import Census, list_arrays
+from jaxobs.jax_compat.memory import address_space, device_statistics, matching_executable, requested_bytes
+from jaxobs.jax_compat.runtime import backend_exists
 from jaxobs.model.clock import monotonic
 from jaxobs.model.events import ExecutableCreated
 from jaxobs.plugin.guard import raised_by_signal_handler

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from jaxobs.jax_compat.out_of_memory_errors import speaks_of_memory
+from jaxobs.jax_compat.memory import speaks_of_memory
 
 CHAIN = 5
 """Most errors of a chain of causes that are searched: training code wraps errors in its own."""

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from numbers import Real
 from typing import Any
 
-from jaxobs.jax_compat.arrays.readiness import is_askable, is_ready
-from jaxobs.jax_compat.tracing import is_tracer
+from jaxobs.jax_compat.arrays import is_askable, is_ready
+from jaxobs.jax_compat.jit import is_tracer
 from jaxobs.model.clock import now
 from jaxobs.model.events import RECORDED_NAMES, Recorded
 from jaxobs.plugin.guard import Suppressed, described

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import MethodType
 from typing import Any, NamedTuple
 
-from jaxobs.jax_compat.jitted_functions import executables_alive
+from jaxobs.jax_compat.jit import executables_alive
 from jaxobs.model.clock import now
 from jaxobs.model.events import FunctionWatched
 from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler

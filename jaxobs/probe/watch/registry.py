@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from jaxobs.jax_compat.jitted_functions import twin
+from jaxobs.jax_compat.jit import twin
 from jaxobs.model.clock import now
 from jaxobs.model.events import FunctionCalled
 from jaxobs.probe.watch.calls import Calls

@@ -19,9 +19,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
 from typing import Any
 
-from jaxobs.jax_compat.arrays.shardings import committed_to
-from jaxobs.jax_compat.foreign_objects import is_of, name_of
-from jaxobs.jax_compat.tracing import is_tracer
+from jaxobs.jax_compat.jit import is_tracer
+from jaxobs.jax_compat.objects import committed_to, is_of, name_of
 
 Path = tuple[tuple[str, Any], ...]
 """Steps of `step_into` from arguments or an output to one of their leaves."""

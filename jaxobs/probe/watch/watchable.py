@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxobs.jax_compat.foreign_objects import is_of
+from jaxobs.jax_compat.objects import is_of
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.probe.log import warn
 from jaxobs.probe.watch.signatures import leaves_by_path

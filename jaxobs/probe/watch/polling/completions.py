@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Any
 
 from jaxobs.flow.wake_up import Call
-from jaxobs.jax_compat.arrays.readiness import is_ready
+from jaxobs.jax_compat.arrays import is_ready
 from jaxobs.model.clock import NANOSECONDS, now, seconds, thread_time
 from jaxobs.model.events import ExecutableRan, RunUnderWay, StepCompleted, StepUnseen
 from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler

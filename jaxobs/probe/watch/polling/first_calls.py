@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from jaxobs.jax_compat.arrays.readiness import is_ready
+from jaxobs.jax_compat.arrays import is_ready
 from jaxobs.model.clock import NANOSECONDS, now, seconds
 from jaxobs.model.events import ExecutableRan, RunUnderWay
 from jaxobs.plugin.guard import Suppressed

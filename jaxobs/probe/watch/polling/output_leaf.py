@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-from jaxobs.jax_compat.arrays.readiness import is_askable, is_deleted
+from jaxobs.jax_compat.arrays import is_askable, is_deleted
 from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs.probe.watch.signatures import Path, leaves_by_path, step_into
 

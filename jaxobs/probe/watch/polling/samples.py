@@ -6,7 +6,7 @@ import weakref
 from dataclasses import dataclass
 from typing import Any
 
-from jaxobs.jax_compat.arrays.readiness import is_ready
+from jaxobs.jax_compat.arrays import is_ready
 from jaxobs.model.events import UNMARKED
 from jaxobs.probe.watch.polling.output_leaf import OutputLeaf
 

@@ -6,8 +6,7 @@ import threading
 from types import FrameType
 from typing import Any, NamedTuple, TypeVar
 
-from jaxobs.jax_compat.compiling_frames import JitCall, Lowering, call_being_traced, lowering
-from jaxobs.jax_compat.control_flow import plain_parameters
+from jaxobs.jax_compat.compiling import JitCall, Lowering, call_being_traced, lowering, plain_parameters
 from jaxobs.jax_compat.pmap import mapped_call
 from jaxobs.model import events as names
 from jaxobs.model.events import Attributes

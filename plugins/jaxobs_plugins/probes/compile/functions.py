@@ -6,7 +6,7 @@ import functools
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
-from jaxobs.jax_compat.foreign_objects import clipped, is_of, name_of
+from jaxobs.jax_compat.objects import clipped, is_of, name_of
 from jaxobs_plugins.probes.compile.values import value_of
 
 METHOD = "method"

@@ -18,10 +18,13 @@ from types import FrameType
 from typing import Any, TypeVar, cast
 
 from jaxobs.jax_compat import pmap as jax_pmap
-from jaxobs.jax_compat.backend import persistent_cache_is_on
-from jaxobs.jax_compat.compiling_frames import lowered_by_jax, new_executable, traced_function
-from jaxobs.jax_compat.control_flow import control_flow_outside_jit
-from jaxobs.jax_compat.listeners import is_listening, unregister_listeners
+from jaxobs.jax_compat.compiling import (
+    control_flow_outside_jit,
+    lowered_by_jax,
+    new_executable,
+    traced_function,
+)
+from jaxobs.jax_compat.runtime import is_listening, persistent_cache_is_on, unregister_listeners
 from jaxobs.model.clock import NANOSECONDS, now
 from jaxobs.model.events import (
     CACHE_SECONDS_SAVED,

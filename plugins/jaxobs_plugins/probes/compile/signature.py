@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxobs.jax_compat.arrays.shardings import explicit_text, mesh_text, sharding_text
-from jaxobs.jax_compat.compiling_frames import JitCall
-from jaxobs.jax_compat.foreign_objects import clipped, is_of, name_of, plain
-from jaxobs.jax_compat.tracing import trace_context
+from jaxobs.jax_compat.compiling import JitCall
+from jaxobs.jax_compat.jit import trace_context
+from jaxobs.jax_compat.objects import clipped, explicit_text, is_of, mesh_text, name_of, plain, sharding_text
 from jaxobs_plugins.probes.compile.functions import function_text
 from jaxobs_plugins.probes.compile.miss_cause import Leaf, Signature, Value
 from jaxobs_plugins.probes.compile.values import dtype_text, value_of

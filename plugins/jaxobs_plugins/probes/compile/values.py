@@ -11,8 +11,15 @@ from collections.abc import Iterable
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
-from jaxobs.jax_compat.arrays.shardings import device_text, mesh_text, sharding_text
-from jaxobs.jax_compat.foreign_objects import TEXT_LENGTH, clipped, is_of, name_of
+from jaxobs.jax_compat.objects import (
+    TEXT_LENGTH,
+    clipped,
+    device_text,
+    is_of,
+    mesh_text,
+    name_of,
+    sharding_text,
+)
 from jaxobs_plugins.probes.compile.miss_cause import Value
 
 ITEMS_SHOWN = 8

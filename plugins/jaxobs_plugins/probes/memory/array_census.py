@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import astuple
 
-from jaxobs.jax_compat.arrays.live_arrays import Census, arrays_alive, list_arrays
+from jaxobs.jax_compat.arrays import Census, arrays_alive, list_arrays
 from jaxobs.model.clock import NANOSECONDS, monotonic, now, perf_counter_ns, sleep, thread_time_ns
 from jaxobs.model.events import LiveArraysCounted
 

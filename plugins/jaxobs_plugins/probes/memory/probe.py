@@ -6,13 +6,13 @@ called for a pause that doubles with each failure in a row.
 
 from __future__ import annotations
 
-from jaxobs.jax_compat.backend import backend_exists
-from jaxobs.jax_compat.memory_statistics import (
+from jaxobs.jax_compat.memory import (
     DeviceStatistics,
     address_space,
     device_statistics,
     named_amounts,
 )
+from jaxobs.jax_compat.runtime import backend_exists
 from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import Measured, MemorySampled
 from jaxobs.model.metrics import Metric

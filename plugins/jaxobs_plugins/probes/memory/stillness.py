@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from jaxobs.jax_compat.compiling_frames import is_compiling
+from jaxobs.jax_compat.compiling import is_compiling
 from jaxobs.plugin.frames import stack_of
 
 

@@ -9,8 +9,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from jaxobs.jax_compat.backend import backend_exists, jaxlib_version
-from jaxobs.jax_compat.profiler import profiler_module
+from jaxobs.jax_compat.runtime import backend_exists, jaxlib_version, profiler_module
 from jaxobs.model.clock import monotonic
 from jaxobs.model.events import ProfileWindow
 from jaxobs.model.profile import ProfileResult

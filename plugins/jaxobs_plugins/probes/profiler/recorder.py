@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, NamedTuple
 
-from jaxobs.jax_compat.backend import jaxlib_version
+from jaxobs.jax_compat.runtime import jaxlib_version
 from jaxobs.model.clock import monotonic
 from jaxobs.plugin.protocol import Job
 from jaxobs_plugins.probes.profiler.event_memory import Allocated, EventMemory

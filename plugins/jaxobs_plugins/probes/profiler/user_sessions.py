@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxobs.jax_compat.profiler import is_to_be_written
+from jaxobs.jax_compat.runtime import is_to_be_written
 from jaxobs.model.clock import NANOSECONDS, now, seconds, wall_now
 from jaxobs.model.events import ProfileWindow
 from jaxobs.plugin.wrapping import replace

@@ -1,29 +1,76 @@
-"""Counts the live arrays: they are listed in one go and counted in slices, and none is kept alive meanwhile.
-
-Listing is one call into JAX that holds the interpreter lock. The arrays' descriptions are read at once, still under the
-lock, so that the list of arrays can be dropped: an array that the job releases a moment later must free its memory
-then. Counting is Python, about 1 µs an array, and is done a slice at a time. It makes no container for each array,
-because those would bring Python's garbage collector to a full pass, which stops the job for longer than all of this.
-"""
+"""JAX's live arrays: whether one is computed, how many there are, and which lines of the program made them."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import sys
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import repeat
-from operator import attrgetter
+from itertools import filterfalse, repeat
+from operator import attrgetter, methodcaller
 from pathlib import PurePath
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
-from jaxobs.jax_compat.arrays.readiness import raise_its_error
-from jaxobs.jax_compat.arrays.shardings import ONE_DEVICE, layout_text
-from jaxobs.jax_compat.out_of_memory_errors import speaks_of_memory
-from jaxobs.jax_compat.source_information import own_packages
+from jaxobs.jax_compat.memory import speaks_of_memory
+from jaxobs.jax_compat.objects import ONE_DEVICE, layout_text
+from jaxobs.jax_compat.runtime import own_packages
 from jaxobs.model.clock import perf_counter_ns
+
+# Asks an array whether the device has computed it, without waiting and without crashing the process.
+#
+# `is_ready()` of an array that the user has deleted (`array.delete()`) crashes the process (seen in JAX
+# 0.6.2, 0.8.2 and 0.10.2; since 0.11.2, and of a donated one, it raises), and another thread may delete the
+# array between a check for that and the call. So both are made within one call into C, during which no other
+# thread gets the interpreter lock.
+
+
+_IS_DELETED = methodcaller("is_deleted")
+_IS_READY = methodcaller("is_ready")
+_AWAIT = methodcaller("block_until_ready")
+
+
+def is_askable(value: Any) -> bool:
+    """Whether `value` is an array of JAX's own, with compiled methods: a method of a user's type is never called."""
+    methods = (getattr(type(value), name, None) for name in ("is_deleted", "is_ready"))
+    return all(callable(method) and not isinstance(method, FunctionType) for method in methods)
+
+
+def is_ready(array: Any) -> bool:
+    """Whether an array, or a weak reference to one, is computed. Raises RuntimeError if it was deleted or freed."""
+    if type(array) is weakref.ref and (array := array()) is None:
+        raise RuntimeError("the array has been let go of")
+    for ready in map(_IS_READY, filterfalse(_IS_DELETED, (array,))):
+        return bool(ready)
+    raise RuntimeError("the array has been deleted")
+
+
+def raise_its_error(array: Any) -> None:
+    """Raise the error of an array whose making has failed; nothing if it is deleted, still being made, or made.
+
+    `block_until_ready()` of a deleted array crashes the same versions, hence one call into C here too. JAX lets go of
+    the lock within it, so that a `delete()` in that microsecond may still crash: one in a million tries (0.10.2).
+    """
+    for _ in map(_AWAIT, filter(_IS_READY, filterfalse(_IS_DELETED, (array,)))):
+        return
+
+
+def is_deleted(reference: weakref.ref[Any]) -> bool:
+    """Whether an askable array was deleted or donated; False if it was freed, because nothing refers to it any more."""
+    array = reference()
+    return array is not None and bool(array.is_deleted())
+
+
+# Counts the live arrays: they are listed in one go and counted in slices, and none is kept alive meanwhile.
+#
+# Listing is one call into JAX that holds the interpreter lock. The arrays' descriptions are read at once,
+# still under the lock, so that the list of arrays can be dropped: an array that the job releases a moment
+# later must free its memory then. Counting is Python, about 1 µs an array, and is done a slice at a time. It
+# makes no container for each array, because those would bring Python's garbage collector to a full pass,
+# which stops the job for longer than all of this.
+
 
 _AVAL = attrgetter("aval")
 _SHARDING = attrgetter("sharding")
