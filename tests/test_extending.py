@@ -70,12 +70,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jaxobs.derive.advice.facts import Facts
-from jaxobs.derive.advice.finding import Finding
+from jaxobs.derive.advice.facts import Facts, Finding
 
 
 def slow_checkpoint(facts: Facts) -> Iterator[Finding]:
-    """The whole wait: an asynchronous checkpointer writes beside the steps."""
+    """A loop waits while checkpoints are written.
+
+    When: part of a loop's time is `checkpoint`.
+    Gives back: the whole wait: an asynchronous checkpointer writes beside the steps.
+    Why so: the wait is measured.
+    """
     for loop in facts.loops:
         share = loop.share("checkpoint") or 0.0
         if share:
@@ -84,20 +88,15 @@ def slow_checkpoint(facts: Facts) -> Iterator[Finding]:
 ''',
         ),
     ],
-    "jaxobs/derive/advice/conditions.py": [
-        ("import of_compiles, of_devices", "import of_checkpoints, of_compiles, of_devices"),
+    "jaxobs/derive/advice/__init__.py": [
         (
-            "CONDITIONS: Final = (\n",
-            """CONDITIONS: Final = (
-    Condition(
-        "slow_checkpoint",
-        "a loop waits while checkpoints are written",
-        "the wait",
-        "the wait is measured",
-        of_checkpoints.slow_checkpoint,
-    ),
-""",
+            "from jaxobs.derive.advice.of_compiles",
+            (
+                "from jaxobs.derive.advice.of_checkpoints import slow_checkpoint\n"
+                "from jaxobs.derive.advice.of_compiles"
+            ),
         ),
+        ("= (\n    memory_exhaustion", "= (\n    slow_checkpoint, memory_exhaustion"),
     ],
 }
 SHOWS_ADVICE = """

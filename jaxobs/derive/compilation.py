@@ -7,9 +7,11 @@ from those of the function around it, so that no second is in two rows.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import le
 from typing import Any, Final
 
 from jaxobs.derive.metrics.catalogue.compilation_metrics import COMPILE_BUCKETS
@@ -37,6 +39,11 @@ traced, the time of the oldest of them is counted as its own."""
 LOST_IN: Final = ("trace", "lower", "backend")
 """Phases whose time a recompile costs. Reading the persistent cache is part of the backend phase."""
 
+LONG_USE: Final = 10
+"""How many times as long as a larger shape took to compile, the one before it was in use, if sizes grow on purpose."""
+
+SHAPE: Final = re.compile(r"\[(\d+(?:,\d+)*)\]")
+
 CACHED_FROM: Final = 1.0
 """Least compile time, s, of a program that JAX writes to its cache: the default of
 `jax_persistent_cache_min_compile_time_secs`."""
@@ -60,6 +67,8 @@ class RecompilationView:
     call_site: Figure[str]
     count: int
     seconds: float
+    grows: bool
+    """Whether a shape grew each time, from one that had been in use for a long time: as sizes do that grow on purpose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +216,7 @@ class Reason:
     attributes: dict[str, Any]
     count: int = 0
     seconds: float = 0.0
+    grows: bool = True
 
     def view(self) -> RecompilationView:
         """The reason as it is shown; `old` and `new` are those of its latest recompile."""
@@ -223,6 +233,7 @@ class Reason:
             figure(call_site(known), "no frame of the program's own was seen, or it was called from several"),
             self.count,
             self.seconds,
+            self.grows,
         )
 
 
@@ -233,10 +244,14 @@ class Recompilations:
         self.seconds = dict.fromkeys(CAUSES, 0.0)
         self._reasons: defaultdict[str, dict[tuple[Any, ...], Reason]] = defaultdict(dict)
         self._inner: defaultdict[int, deque[Span]] = defaultdict(lambda: deque(maxlen=MAX_SPANS))
+        self._last: dict[str, int] = {}
+        """When each function was compiled last."""
 
     def compiled(self, event: Compilation) -> None:
         """Count a recompile. A first compile has no row, but its time is subtracted from a recompile around it."""
         own = self._own_time(event)
+        used = event.time - own - self._last.get(event.function, event.time)
+        self._last[event.function] = event.time
         if event.recompilation is None:
             return
         lost = seconds(own)
@@ -254,6 +269,10 @@ class Recompilations:
         reason.attributes = attributes
         reason.count += 1
         reason.seconds += lost
+        is_larger = event.recompilation == "shape" and _is_larger(
+            attributes.get(events.MISS_OLD), attributes.get(events.MISS_NEW)
+        )
+        reason.grows = reason.grows and is_larger and used >= LONG_USE * own
 
     def _own_time(self, event: Compilation) -> int:
         """Nanoseconds of its phases, less those of executables made within them, which were reported earlier."""
@@ -275,6 +294,15 @@ class Recompilations:
         """The reasons for a function's recompiles, the most expensive first."""
         reasons = self._reasons.get(function, {}).values()
         return [reason.view() for reason in sorted(reasons, key=lambda each: (-each.seconds, -each.count))]
+
+
+def _is_larger(old: object, new: object) -> bool:
+    """Whether of two shapes, such as `int32[8,128]`, the second is smaller in no dimension and larger in one."""
+    before, after = (
+        [int(part) for part in found[1].split(",")] if (found := SHAPE.search(str(each))) else []
+        for each in (old, new)
+    )
+    return before != after and len(before) == len(after) and all(map(le, before, after))
 
 
 def call_site(attributes: Mapping[str, Any]) -> str | None:

@@ -30,6 +30,9 @@ DISTURBED = 0.15
 
 NOTHING_SAVED: Final[Mapping[tuple[str, int], int]] = MappingProxyType({})
 
+BACKWARD: Final = "transpose("
+"""What the names of operations of a backward pass have in them: JAX's name for the transposed half of a gradient."""
+
 
 class Fold(Rooms):
     """Folds the events of one training process into its rooms, and makes snapshots of them."""
@@ -119,6 +122,8 @@ class Fold(Rooms):
         self.executables.analysed(number, module, reason)
         if module is not None:
             self.devices.draw_roofs(module.cost.matrix_flops_by_type)
+            if any(BACKWARD in operation.operation_name for operation in module.operations):
+                self.with_gradients |= {module.fingerprint}
 
     def windows_to_read(self, now: int, *, final: bool = False) -> list[WindowToRead]:
         """Return the profiler windows whose steps are known by now; `final`: no more events will come."""

@@ -61,6 +61,8 @@ class SnapshotView:
     executables: Sequence[ExecutableView]
     """The executables with the most device time, in order, and the one that needs the most memory."""
     executables_left_out: Figure[int]
+    with_gradients: frozenset[str]
+    """Fingerprints of the executables that have a backward pass in them."""
     operations: Figure[list[OperationView]]
     scopes: Figure[list[ScopeView]]
     devices: Figure[list[DeviceView]]
@@ -115,6 +117,8 @@ class Rooms:
         )
         self.validation = Validation()
         self.under_way = RunsUnderWay()
+        self.with_gradients: frozenset[str] = frozenset()
+        """Fingerprints of the executables that have a backward pass in them."""
 
 
 def snapshot_view(rooms: Rooms, now: int) -> SnapshotView:
@@ -134,6 +138,7 @@ def snapshot_view(rooms: Rooms, now: int) -> SnapshotView:
         compilation=compilation,
         executables=executables,
         executables_left_out=rooms.executable_table.left_out(),
+        with_gradients=rooms.with_gradients,
         operations=rooms.profiles.operations.operations,
         scopes=rooms.profiles.operations.scopes,
         devices=rooms.devices.views(now, rooms.memory, loops.values(), executables),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jaxobs.derive.compilation import MAX_ROWS
 from jaxobs.model import events
 from jaxobs.model.events import Attributes, Compilation, CompilePhaseStarted, ProbeReported
-from tests.derive.made_up import applied, at, families, new_fold
+from tests.derive.made_up import SECOND, applied, at, families, new_fold
 
 later = itertools.count(0, 100)
 """When each compile begins: they come one after the other on one thread."""
@@ -55,7 +55,7 @@ def test_reasons_are_ranked_by_the_seconds_they_cost() -> None:
     assert shape == {
         "cause": "shape", "argument": "x", "argument_reason": None, "old": "float32[8]", "old_reason": None,
         "new": "float32[7]", "new_reason": None, "differences": 1, "call_site": "/home/ada/train.py:7",
-        "call_site_reason": None, "count": 2, "seconds": 6.0,
+        "call_site_reason": None, "count": 2, "seconds": 6.0, "grows": False,
     }  # fmt: skip
 
 
@@ -214,3 +214,27 @@ def test_a_span_says_why_and_where() -> None:
     assert attributes["jax.recompilation.old"] == "float32[8]"
     assert attributes["jax.recompilation.new"] == "float32[9]"
     assert (attributes["code.file.path"], attributes["code.line.number"]) == ("/home/ada/train.py", 7)
+
+
+def grown(*sizes: int, used: int = 600) -> bool:
+    """Whether a function that was compiled for these sizes, each after the last was in use for so long, grows."""
+    fold = new_fold()
+    for number, (old, new) in enumerate(itertools.pairwise((sizes[0], *sizes))):
+        end = at((number + 1) * used)
+        told: Attributes = (
+            (events.MISS_ARGUMENT, "x"),
+            (events.MISS_OLD, f"int32[8,{old}]"),
+            (events.MISS_NEW, f"int32[8,{new}]"),
+        )
+        cause = "shape" if number else None
+        phases = (("backend", end - 30 * SECOND, end),)
+        fold.apply(Compilation("step", number, 1, end, phases, "off", cause, told if number else (), None))
+    (reason,) = fold.snapshot(at(10_000)).to_dict()["functions"]["step"]["recompilations"]
+    return bool(reason["grows"])
+
+
+def test_sizes_grow_on_purpose_where_each_is_larger_and_the_one_before_was_in_use_for_long() -> None:
+    assert grown(128, 256, 512)
+    assert not grown(128, 256, 192)  # one is smaller
+    assert not grown(128, 256, 512, used=200)  # a compile of 30 s, for sizes of 170 s
+    assert not grown(128, 128)

@@ -53,6 +53,8 @@ def _read(kind: Any, found: Any) -> Any:
     if origin is Mapping:
         inner = get_args(kind)[1]
         return {name: _read(inner, part) for name, part in (found or {}).items() if part is not None}
+    if origin is frozenset:
+        return frozenset(found or ())
     if origin in (list, Sequence):
         return [_read(get_args(kind)[0], part) for part in found or () if part is not None]
     if is_dataclass(kind):

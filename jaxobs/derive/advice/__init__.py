@@ -1,10 +1,112 @@
-"""Advice on how to make a job faster, each with a cause, a number and a remedy. Pure: a view in, plain data out.
+"""Advice that makes a job faster, or keeps it alive: each with a cause, a number and a remedy. Facts in, plain data out.
 
-The table of conditions is in `conditions.py`; docs/reference/advice.md is written from it.
+An advice is one function in a file beside this one, and its place in CONDITIONS. It gets the `Facts` and yields a
+`Finding` for each place where it holds; none guesses, an absent number triggers nothing. Its docstring says when it
+fires, what it gives back and why so: docs/reference/advice.md is written from it.
 """
 
-from jaxobs.derive.advice.conditions import CONDITIONS
-from jaxobs.derive.advice.finding import LEAST_SAVED
-from jaxobs.derive.advice.ranking import MOST, advise, advise_on_trace
+from __future__ import annotations
 
-__all__ = ["CONDITIONS", "LEAST_SAVED", "MOST", "advise", "advise_on_trace"]
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from jaxobs.derive.advice.facts import Facts, Finding, facts_of, facts_of_trace
+from jaxobs.derive.advice.of_compiles import MIN_SAVED, persistent_cache, recompilation
+from jaxobs.derive.advice.of_loops import (
+    exposed_communication,
+    host_work,
+    input_wait,
+    slow_loader,
+    small_operations,
+)
+from jaxobs.derive.advice.of_work import (
+    donation,
+    memory_exhaustion,
+    slow_bucket,
+    slow_element_type,
+    small_batch,
+    throttled_device,
+)
+from jaxobs.derive.snapshot import SnapshotView
+from jaxobs.model.figure import figure
+from jaxobs.roofline_model.traced import Profiled
+
+Condition = Callable[[Facts], Iterator[Finding]]
+
+CONDITIONS: Final[tuple[Condition, ...]] = (
+    memory_exhaustion, recompilation, persistent_cache, input_wait, slow_loader, host_work, exposed_communication,
+    small_operations, small_batch, slow_element_type, slow_bucket, throttled_device, donation,
+)  # fmt: skip
+
+IN_A_TRACE: Final[tuple[Condition, ...]] = (exposed_communication, small_operations, slow_element_type)
+"""Conditions that a profiler trace alone can tell."""
+
+MAX_PIECES: Final = 5
+"""Pieces of advice given at a time: nobody would read more."""
+
+URGENT_SECONDS: Final = 3_600.0
+"""What ends the job within this time comes before everything that would make it faster."""
+
+NO_SECONDS = "it gives back no time"
+
+
+def advise(view: SnapshotView) -> list[dict[str, Any]]:
+    """The advice on a snapshot: what is urgent, then what saves the most seconds, then what saves only memory.
+
+    Each piece has `condition`, `loop`, `function` or `device`, `sentence`, `remedy`, `confidence`, `saves_ratio` (of
+    the wall time) and `seconds_per_hour`. If it saves no time these two are None, and it has `saves_bytes` or
+    `seconds_left`.
+    """
+    return _ranked(facts_of(view), CONDITIONS)
+
+
+def advise_on_trace(profiled: Profiled, steps: int) -> list[dict[str, Any]]:
+    """The advice that a recorded trace alone can give; `steps`: how many steps the program marked in it."""
+    return _ranked(facts_of_trace(profiled, steps), IN_A_TRACE)
+
+
+def _ranked(facts: Facts, conditions: Iterable[Condition]) -> list[dict[str, Any]]:
+    found = [
+        (condition.__name__, finding)
+        for condition in conditions
+        for finding in condition(facts)
+        # What saves no time was filtered by its condition.
+        if finding.saves_ratio is None or finding.saves_ratio >= MIN_SAVED
+    ]
+    found.sort(key=lambda pair: _rank(pair[1]))
+    # One piece for each condition and place: of a function's several executables, the one that would save most.
+    first: dict[tuple[str, ...], dict[str, Any]] = {}
+    for name, finding in found:
+        place = (name, *(finding.subject.get(key, "") for key in ("loop", "function")))
+        first.setdefault(place, _piece(name, finding))
+    return list(first.values())[:MAX_PIECES]
+
+
+def _rank(finding: Finding) -> tuple[float, ...]:
+    left = finding.seconds_left
+    is_urgent = left is not None and left <= URGENT_SECONDS
+    return (
+        left if is_urgent and left is not None else URGENT_SECONDS + 1,
+        -(finding.saves_ratio or 0.0),
+        float("inf") if left is None else left,
+        -(finding.saves_bytes or 0.0),
+    )
+
+
+def _piece(condition: str, finding: Finding) -> dict[str, Any]:
+    hourly = None if finding.saves_ratio is None else finding.saves_ratio * 3_600
+    piece: dict[str, Any] = {
+        "condition": condition,
+        **finding.subject,
+        "sentence": _sentence(finding.sentence),
+        "remedy": _sentence(finding.remedy),
+        "confidence": finding.confidence,
+        **figure(finding.saves_ratio, NO_SECONDS).under("saves_ratio"),
+        **figure(hourly, NO_SECONDS).under("seconds_per_hour"),
+    }
+    more = {"saves_bytes": finding.saves_bytes, "seconds_left": finding.seconds_left}
+    return piece | {key: value for key, value in more.items() if value is not None}
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."

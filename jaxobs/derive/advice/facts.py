@@ -1,45 +1,69 @@
-"""The facts that advice is drawn from: loops and executables whose numbers are reliable, in shares of wall time."""
+"""What advice is drawn from: loops, executables and operations whose figures are known, of a snapshot or of a trace."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jaxobs.derive.compilation import FunctionView, PersistentCacheView
 from jaxobs.derive.devices import DeviceView
 from jaxobs.derive.executables.view import ExecutableView
 from jaxobs.derive.loops.view import LoopView
+from jaxobs.derive.memory import ProcessMemory
 from jaxobs.derive.profiler_windows.view import ProfileView
 from jaxobs.derive.snapshot import SnapshotView
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.snapshot import main_thread_lines
+from jaxobs.roofline_model.traced import Profiled
 from jaxobs.vocabulary.words import BUSY, IDLE
 
-LEAST_CONFIDENCE = 0.1
+MIN_CONFIDENCE = 0.1
 """Least confidence of a bottleneck for advice to rest on it. With many steps the confidence is the margin over the
 runner-up, and 0.1 means that the largest share is a fifth larger than the next; below that, another half minute may
 name another cause."""
 
-LARGEST = math.sqrt(1.7e308)
+MAX_AMOUNT = math.sqrt(1.7e308)
 """Largest number that is calculated with: the product of two such numbers is still finite, and nothing that is counted
 or timed comes near it."""
+
+QUEUE = re.compile(r"(^|\.)get\b")
+"""The call below a line that waits for a queue, such as `queue.get in grain`: another thread or process fills it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a condition found.
+
+    `subject` is the place it is about: `loop` or `function`, and whatever else identifies it. `saves_ratio` is a share
+    of wall time; what saves only memory has `saves_bytes`, what ends the job unless it is changed has `seconds_left`.
+    """
+
+    subject: Mapping[str, str]
+    sentence: str
+    remedy: str
+    confidence: float = 1.0
+    saves_ratio: float | None = None
+    saves_bytes: float | None = None
+    seconds_left: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class WindowFacts:
-    """Seconds of one device in a step of a loop, as profiler windows saw it."""
+    """Seconds of one device in a step of a loop, as profiler windows saw it.
+
+    `latency` are those charged to that label, with the `gap` between two operations of a run.
+    """
 
     busy: float
     latency: float
-    """Seconds charged to `latency`, `gap` included."""
     gap: float
-    """Seconds between two operations of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopFacts:
-    """A loop whose bottleneck is known well enough.
+    """A loop whose bottleneck is known well enough, or a whole trace in place of one.
 
     `part`: its share of the wall time of all loops. `shares`: the share of each component in the loop's own wall time
     in the last window.
@@ -50,13 +74,14 @@ class LoopFacts:
     shares: Mapping[str, float]
     confidence: float
     step_seconds: float | None
-    """None where the loop does other than plain steps: then its time is not that of its steps."""
+    """None if the loop does other than plain steps: then its time is not that of its steps."""
     window: WindowFacts | None
-    """None where there was no profiler window, or where the number of steps in it is not known."""
+    """None if there was no profiler window, or if the number of steps in it is not known."""
     is_trace: bool = False
-    """Whether this is a whole trace instead of a loop."""
     host_is_ahead: bool = False
     """Whether profiler windows saw the host run ahead of the device."""
+    loads_ahead: bool = False
+    """Whether the input comes out of a queue, which another thread or process fills."""
     untimed: float = 0.0
     """Share of the loop's wall time in which it is not known whether the device worked."""
     lines: tuple[str, ...] = ()
@@ -71,7 +96,7 @@ class LoopFacts:
         return {} if self.is_trace else {"loop": self.name}
 
     def share(self, component: str) -> float | None:
-        """The component's share of the wall time of all loops; None where the component is not known."""
+        """The component's share of the wall time of all loops; None if the component is not known."""
         own = self.shares.get(component)
         return None if own is None else own * self.part
 
@@ -81,7 +106,7 @@ class WorkFacts:
     """An executable, or an operation of a trace, whose device time and cost are known.
 
     `seconds`, `matrix_flops`, `flops`, `bytes` and `executed` (matrix FLOPs by the type they run in) are all of one
-    run, or all of everything that a trace holds.
+    run, or all of everything that a trace holds. `share` is that of all its runs in the wall time of all loops.
     """
 
     subject: Mapping[str, str]
@@ -94,86 +119,109 @@ class WorkFacts:
     bytes: float
     executed: Mapping[str, float]
     memory: Mapping[str, float] = field(default_factory=dict)
+    runs: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class OperationFacts:
-    """An operation, summed over all windows or the whole trace. `share` is its part of the device's busy time."""
+    """An operation, summed over all windows or the whole trace. `share` is its part of the device's busy time.
+
+    `is_control`: it is a loop or a conditional, whose own time is the time between the operations in it.
+    """
 
     executions: float
     seconds: float
     share: float | None
     is_control: bool
-    """Whether it is a loop or a conditional, whose own time is the time between the operations in it."""
     is_latency: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything that the conditions read.
-
-    The fields from `functions` on are taken unchanged from the snapshot, and are empty for a trace.
-    """
+    """Everything that the conditions read. The fields from `age` on are of a snapshot, and empty for a trace."""
 
     loops: tuple[LoopFacts, ...] = ()
     work: tuple[WorkFacts, ...] = ()
     operations: tuple[OperationFacts, ...] = ()
     matrix_peaks: Mapping[str, float] = field(default_factory=dict)
     memory_peak: float | None = None
+    age: float | None = None
+    """Seconds since the process was started; None if that is not known."""
     memory_limit: float | None = None
     timed_unknown: float = 0.0
     """Share of the loops' wall time in executables that were timed but have no peak to be compared with."""
-    age: float | None = None
-    """Seconds since the process was started; None where that is not known."""
+    ranks: int = 1
+    is_training: bool = False
+    """Whether a backward pass was compiled: what is advised on gradients makes sense then alone."""
     functions: Mapping[str, FunctionView] = field(default_factory=dict)
     executables: Sequence[ExecutableView] = ()
     devices: Sequence[DeviceView] = ()
     persistent_cache: PersistentCacheView | None = None
+    process_memory: ProcessMemory | None = None
+    array_lines: Sequence[str] = ()
+    """Lines that made most of the bytes of live arrays, the largest first."""
 
 
 def facts_of(view: SnapshotView) -> Facts:
     """The facts in a snapshot."""
     wall = sum(loop.wall_seconds for loop in view.loops.values())
-    loops = tuple(_loops(view, wall))
+    loops = tuple(_loops(view.loops, wall))
     devices = view.devices.value or []
     peaks = devices[0].peaks.value.peaks if devices and devices[0].peaks.value else None
     memory = devices[0].memory.value if devices else None
     unknown = [executable for executable in view.executables if executable.bottleneck.label == "unknown"]
+    live = view.process.live_arrays.value
     return Facts(
         loops,
         tuple(_work(view, loops, wall)),
-        tuple(_operations(view)),
-        matrix_peaks(peaks),
+        tuple(
+            OperationFacts(
+                row.executions,
+                row.seconds,
+                row.share.value,
+                row.kind == "control",
+                row.bottleneck == "latency",
+            )
+            for row in view.operations.value or ()
+        ),
+        _matrix_peaks(peaks),
         _sound(peaks.memory.value) or None if peaks and peaks.memory else None,
-        (_sound(memory.limit_bytes.value) if memory else None)
+        age=_sound(view.process.seconds) or None,
+        memory_limit=(_sound(memory.limit_bytes.value) if memory else None)
         or (_sound(peaks.memory_capacity) if peaks else None)
         or None,
-        sum(_sound(executable.seconds.value) or 0.0 for executable in unknown) / wall if wall else 0.0,
-        _sound(view.process.seconds) or None,
-        view.compilation.functions,
-        view.executables,
-        devices,
-        view.compilation.persistent_cache,
+        timed_unknown=sum(_sound(each.seconds.value) or 0.0 for each in unknown) / wall if wall else 0.0,
+        ranks=view.identity.process_count.value or 1,
+        is_training=any(each.executable.value in view.with_gradients for each in view.executables),
+        functions=view.compilation.functions,
+        executables=view.executables,
+        devices=devices,
+        persistent_cache=view.compilation.persistent_cache,
+        process_memory=view.process.memory.value,
+        array_lines=[row["line"] for row in (live.lines.value if live else None) or () if row.get("line")],
     )
 
 
-def _loops(view: SnapshotView, wall: float) -> Iterator[LoopFacts]:
+def _loops(loops: Mapping[str, LoopView], wall: float) -> Iterator[LoopFacts]:
     """The loops whose bottleneck is known well enough; `wall` is the wall time of all loops, s."""
-    for name, loop in view.loops.items():
+    for name, loop in loops.items():
         verdict, shares = loop.bottleneck, loop.bottleneck.shares
-        whole = math.isclose(sum(shares.values()), 1.0, abs_tol=1e-6)  # else a component is missing
-        sure = whole and verdict.label != "unknown" and verdict.confidence >= LEAST_CONFIDENCE
-        if not (loop.wall_seconds and sure):
+        is_whole = math.isclose(sum(shares.values()), 1.0, abs_tol=1e-6)  # else a component is missing
+        if not (loop.wall_seconds and is_whole and verdict.label != "unknown"):
             continue
-        steady = shares.get("compile") == 0 and shares.get("checkpoint") == 0
+        if verdict.confidence < MIN_CONFIDENCE:
+            continue
+        is_steady = shares.get("compile") == 0 and shares.get("checkpoint") == 0
+        profile = loop.profile.value
         yield LoopFacts(
             name,
             loop.wall_seconds / wall,
             shares,
             verdict.confidence,
-            (loop.step_seconds.value or None) if steady else None,
-            _window(loop.profile.value),
-            host_is_ahead=loop.profile.value is not None and loop.profile.value.host_is_ahead,
+            (loop.step_seconds.value or None) if is_steady else None,
+            _window(profile),
+            host_is_ahead=profile is not None and profile.host_is_ahead,
+            loads_ahead=_loads_ahead(loop),
             untimed=_untimed(loop, shares),
             lines=tuple(main_thread_lines(loop.host_lines.under("host_lines"))),
         )
@@ -186,6 +234,13 @@ def _untimed(loop: LoopView, shares: Mapping[str, float]) -> float:
     return max(0.0, unknown - max(0.0, idle - sum(shares.get(word, 0.0) for word in IDLE)))
 
 
+def _loads_ahead(loop: LoopView) -> bool:
+    """Whether the main thread, when it waits for input, mostly waits for a queue."""
+    rows = [row for row in loop.host_lines.value or () if row.activity in {"input", "marked_input"}]
+    queued = sum(row.share for row in rows if QUEUE.search(row.waits_in))
+    return queued > 0.5 * sum(row.share for row in rows)
+
+
 def _window(profile: ProfileView | None) -> WindowFacts | None:
     if profile is None or not profile.steps:
         return None
@@ -194,7 +249,7 @@ def _window(profile: ProfileView | None) -> WindowFacts | None:
     return WindowFacts(profile.busy_seconds / steps, latency / steps, gap / steps)
 
 
-def _work(view: SnapshotView, loops: tuple[LoopFacts, ...], wall: float) -> Iterator[WorkFacts]:
+def _work(view: SnapshotView, loops: Iterable[LoopFacts], wall: float) -> Iterator[WorkFacts]:
     """Executables with known work. The share of each is its device seconds over the loops' `wall` time.
 
     It is at most the share of the wall time in which the device was busy in the loops.
@@ -206,7 +261,7 @@ def _work(view: SnapshotView, loops: tuple[LoopFacts, ...], wall: float) -> Iter
         if not (seconds and per_run and wall and cost and cost.exact):
             continue
         amounts = [_sound(amount) for amount in (cost.flops, cost.matrix_flops, cost.bytes)]
-        if verdict.confidence < LEAST_CONFIDENCE or None in amounts:
+        if None in amounts:
             continue
         flops, matrix, moved = (amount or 0.0 for amount in amounts)
         yield WorkFacts(
@@ -220,21 +275,69 @@ def _work(view: SnapshotView, loops: tuple[LoopFacts, ...], wall: float) -> Iter
             moved,
             cost.executed_matrix_flops_by_type,
             executable.memory.value or {},
+            executable.runs.value or 0.0,
         )
 
 
-def _operations(view: SnapshotView) -> Iterator[OperationFacts]:
-    for row in view.operations.value or ():
-        latency, control = row.bottleneck == "latency", row.kind == "control"
-        yield OperationFacts(row.executions, row.seconds, row.share.value, control, latency)
+def facts_of_trace(profiled: Profiled, steps: int) -> Facts:
+    """The facts in a trace, empty if too little is known. `steps`: how many steps the program marked in it.
+
+    The whole trace stands for a loop, and its operations for the loop's work. Shares are of the time between each
+    device's first and last event, summed over devices. The confidence is the share of busy time whose work is modelled.
+    """
+    devices, busy = profiled.devices, profiled.busy_seconds
+    span = sum(device.trace.span_seconds for device in devices)
+    confidence = 1 - sum(device.work.unmodelled_seconds for device in devices) / busy if busy else 0.0
+    if not span or confidence < MIN_CONFIDENCE:
+        return Facts()
+    peaks = devices[0].peaks if len({device.trace.kind for device in devices}) == 1 else None
+    gap = sum(device.trace.gap_seconds for device in devices)
+    exposed = sum(device.trace.exposed_communication_seconds for device in devices)
+    operations = profiled.operations.values()
+    latency = gap + sum(each.work.seconds for each in operations if each.label == "latency")
+    shares = {"latency": latency / span, "communication": exposed / span}
+    shares = {word: share for word, share in shares.items() if share <= 1}
+    each_step = steps * len(devices)
+    window = WindowFacts(busy / each_step, latency / each_step, gap / each_step) if each_step else None
+    return Facts(
+        (LoopFacts("trace", 1.0, shares, confidence, None, window, is_trace=True),),
+        tuple(
+            WorkFacts(
+                {"function": each.module or "", "operation": each.name},
+                min(1.0, each.work.seconds / span),
+                each.label,
+                confidence,
+                each.work.seconds,
+                each.work.cost.flops,
+                each.work.cost.matrix_flops,
+                each.work.cost.bytes,
+                each.work.cost.executed_matrix_flops_by_type,
+            )
+            for each in operations
+            if each.work.seconds and each.work.bounds and each.work.cost.exact
+        ),
+        tuple(
+            OperationFacts(
+                each.executions,
+                each.work.seconds,
+                each.work.seconds / busy,
+                each.kind == "control",
+                each.label == "latency",
+            )
+            for each in operations
+            if each.executions and each.work.seconds
+        ),
+        _matrix_peaks(peaks),
+        peaks.memory.value if peaks and peaks.memory else None,
+    )
 
 
-def matrix_peaks(peaks: Peaks | None) -> dict[str, float]:
+def _matrix_peaks(peaks: Peaks | None) -> dict[str, float]:
     """FLOP/s of the matrix unit by element type, as far as they are known."""
     known = {dtype: _sound(peak.value) for dtype, peak in peaks.matrix.items()} if peaks else {}
     return {dtype: rate for dtype, rate in known.items() if rate}
 
 
 def _sound(value: float | None) -> float | None:
-    """The value if it is from 0 to LARGEST, so that calculating with it stays finite; else None."""
-    return value if value is not None and 0 <= value <= LARGEST else None
+    """The value if it is from 0 to MAX_AMOUNT, so that calculating with it stays finite; else None."""
+    return value if value is not None and 0 <= value <= MAX_AMOUNT else None

@@ -1,4 +1,4 @@
-"""Advice on compiles: functions that are recompiled, and programs that are compiled anew at each start."""
+"""Advice on compiles: functions that are compiled again, and programs that are compiled anew at each start."""
 
 from __future__ import annotations
 
@@ -6,29 +6,19 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jaxobs.derive.advice.facts import Facts
-from jaxobs.derive.advice.finding import LEAST_SAVED, Finding
+from jaxobs.derive.advice.facts import Facts, Finding
 from jaxobs.derive.compilation import FunctionView, RecompilationView
 from jaxobs.vocabulary.units import count, duration, rough_percent, times
 
-LEAST_RECOMPILATIONS = 2
-"""Least recompilations by one cause. A single short one (for the last batch of an epoch, or a first evaluation) says
-nothing about the next hour."""
+MIN_SAVED = 0.03
+"""Least share of the wall time that a piece of advice must give back: nearly two minutes of an hour. A loop's shares
+rest on sampled device times, which are known to within 5 %: where a device is busy for 60 % of the time, their error
+alone is three hundredths of the wall time."""
 
-LARGE = 1.0
-"""Seconds from which on a single recompilation is worth advice, as it is spent again at each start. It is JAX's default
-for what is worth keeping on disk (`jax_persistent_cache_min_compile_time_secs`)."""
+MAX_NAMED = 3
+"""Functions, and causes of one function's recompilations, in a sentence: nobody would read more."""
 
-MOST_FUNCTIONS = 3
-"""Functions named in a sentence about several that lost little each."""
-
-MOST_CAUSES = 3
-"""Causes of one function's recompilations in a sentence, each with its remedy: nobody would read more."""
-
-LEAST_COMPILE_SECONDS = 10.0
-"""Least compiler seconds in one start for a cache on disk to be worth looking after."""
-
-LONGEST = 100
+MAX_LETTERS = 100
 """Characters of an old or new value in a sentence: enough for shapes and shardings; the snapshot has all of them."""
 
 REMEDIES = {
@@ -43,6 +33,9 @@ REMEDIES = {
 }
 """Remedy by cause of recompilation. The cause `other` says nothing, so there is no advice on it."""
 
+NAMES = {"static_argument": "value", "pytree": "structure", "dtype": "element type", "weak_type": "weak type"}
+"""What of an argument changed, by cause, if that is not the cause's own word."""
+
 
 @dataclass(slots=True)
 class _Recompiled:
@@ -54,7 +47,15 @@ class _Recompiled:
 
     @property
     def because(self) -> str:
-        return _because(self.example)
+        row = self.example
+        argument, old, new = row.argument.value, row.old.value, row.new.value
+        change = f" ({old[:MAX_LETTERS]} → {new[:MAX_LETTERS]})" if old and new else ""
+        if row.cause == "redefined":
+            return "because it was defined anew"
+        if row.cause == "context":
+            return f"because the context it is traced under changed{change}"
+        what, whose = NAMES.get(row.cause, row.cause), f"`{argument}`" if argument else "an argument"
+        return f"because the {what} of {whose} changed{change}"
 
     @property
     def remedy(self) -> str:
@@ -63,47 +64,40 @@ class _Recompiled:
 
 
 def recompilation(facts: Facts) -> Iterator[Finding]:
-    """Recompilations by known causes: one finding a function, and one for all the functions that lost little each.
+    """A function is compiled again and again.
 
-    The share is their seconds over the age of the process.
+    When: at least two recompilations of a function by the same known cause, or one that took 1 s or more. Several
+    causes of a function are one piece, which names the three that took most time, and functions that lost too little
+    for a piece of their own are one together. Shapes that grow on purpose are left alone: each larger than the one
+    before it, which was in use for ten times as long as the new one took to compile.
+    Gives back: the seconds of all of them, over the age of the process.
+    Why so: a small single one says nothing about the next hour; a large one is spent at each start; the cause `other`
+    is no known cause.
     """
     if facts.age is None:
         return
     minor: dict[str, list[_Recompiled]] = {}
     for function, compiled in facts.functions.items():
         groups = _by_cause(compiled)
-        if groups and _seconds(groups) < LEAST_SAVED * facts.age:
+        if groups and _seconds(groups) < MIN_SAVED * facts.age:
             minor[function] = groups
         elif groups:
-            yield _finding(
-                {"function": function},
-                f"`{function}` was compiled again {_whole(groups)}{_why(groups)}",
-                groups,
-                facts.age,
-            )
+            sentence = f"`{function}` was compiled again {_whole(groups)}{_why(groups)}"
+            yield _finding({"function": function}, sentence, groups, _seconds(groups) / facts.age)
     if len(minor) > 1:
         ranked = sorted(minor.items(), key=lambda pair: -_seconds(pair[1]))
-        all_of_them = [group for _, groups in ranked for group in groups]
-        named_ones = [
-            f"`{function}` {_whole(groups)}{_why(groups)}" for function, groups in ranked[:MOST_FUNCTIONS]
-        ]
-        rest = len(ranked) - MOST_FUNCTIONS
-        yield _finding(
-            {},
-            f"{count(len(ranked))} functions were compiled again, {duration(_seconds(all_of_them))} in all: "
-            + "; ".join([*named_ones, *([f"{count(rest)} more"] if rest > 0 else [])]),
-            [group for _, groups in ranked[:MOST_FUNCTIONS] for group in groups[:1]],
-            facts.age,
-            _seconds(all_of_them),
+        lost = sum(_seconds(groups) for _, groups in ranked)
+        named = [f"`{function}` {_whole(groups)}{_why(groups)}" for function, groups in ranked[:MAX_NAMED]]
+        named += [f"{count(len(ranked) - MAX_NAMED)} more"] if len(ranked) > MAX_NAMED else []
+        sentence = (
+            f"{count(len(ranked))} functions were compiled again, {duration(lost)} in all: {'; '.join(named)}"
         )
+        yield _finding({}, sentence, [groups[0] for _, groups in ranked], lost / facts.age)
 
 
-def _finding(
-    subject: dict[str, str], sentence: str, groups: list[_Recompiled], age: float, lost: float | None = None
-) -> Finding:
-    """A finding with the remedies of `groups`. `lost`: its seconds, where they are not those of `groups` alone."""
-    remedies = dict.fromkeys(group.remedy for group in groups[:MOST_CAUSES])
-    return Finding(subject, sentence, "; ".join(remedies), 1.0, min(1.0, (lost or _seconds(groups)) / age))
+def _finding(subject: dict[str, str], sentence: str, groups: list[_Recompiled], share: float) -> Finding:
+    remedies = dict.fromkeys(group.remedy for group in groups[:MAX_NAMED])
+    return Finding(subject, sentence, "; ".join(remedies), saves_ratio=min(1.0, share))
 
 
 def _seconds(groups: list[_Recompiled]) -> float:
@@ -119,10 +113,10 @@ def _why(groups: list[_Recompiled]) -> str:
     if len(groups) == 1:
         return f", {groups[0].because}"
     causes = [
-        f"{times(group.count)} ({duration(group.seconds)}) {group.because}" for group in groups[:MOST_CAUSES]
+        f"{times(group.count)} ({duration(group.seconds)}) {group.because}" for group in groups[:MAX_NAMED]
     ]
-    if len(groups) > MOST_CAUSES:
-        causes.append(f"the rest for {len(groups) - MOST_CAUSES} more such reasons")
+    if len(groups) > MAX_NAMED:
+        causes.append(f"the rest for {len(groups) - MAX_NAMED} more such reasons")
     return f": {', '.join(causes)}"
 
 
@@ -131,49 +125,36 @@ def _by_cause(compiled: FunctionView) -> list[_Recompiled]:
     groups: dict[tuple[str, str], _Recompiled] = {}
     of_cause: defaultdict[str, float] = defaultdict(float)
     for row in compiled.recompilations:
-        if row.cause not in REMEDIES or not row.count or not row.seconds:
+        if row.cause not in REMEDIES or not row.count or not row.seconds or row.grows:
             continue
         group = groups.setdefault((row.cause, row.argument.value or ""), _Recompiled(row))
         group.count += row.count
         group.seconds += row.seconds
         of_cause[row.cause] += row.count
     enough = [
-        group
-        for group in groups.values()
-        if of_cause[group.example.cause] >= LEAST_RECOMPILATIONS or group.seconds >= LARGE
+        group for group in groups.values() if of_cause[group.example.cause] >= 2 or group.seconds >= 1.0
     ]
     return sorted(enough, key=lambda group: -group.seconds)
 
 
 def persistent_cache(facts: Facts) -> Iterator[Finding]:
-    """A persistent cache that is off. The share is the compile time of what it would keep, over the process's age."""
+    """JAX's persistent compilation cache is off.
+
+    When: it is known to be off, and compiling took more than 10 s in programs that took 1 s or more each.
+    Gives back: those seconds, over the age of the process: what the next start would not spend.
+    Why so: JAX caches programs that took a second to compile, by default; for less than ten seconds a cache is not
+    worth its keep.
+    """
     cache = facts.persistent_cache
     if cache is None or cache.enabled.value is not False or facts.age is None:
         return
     spent, kept = cache.seconds_without, cache.seconds_not_kept
-    if kept > LEAST_COMPILE_SECONDS:
+    if kept > 10.0:
         share = min(1.0, kept / facts.age)
         yield Finding(
             {},
             f"JAX's persistent compilation cache is off: the compiler took {duration(spent)} of this start, of which "
             f"the next one could read {duration(kept)} from disk ({rough_percent(share)} of the time so far)",
             "set JAX_COMPILATION_CACHE_DIR to a directory that outlives the job",
-            1.0,
-            share,
+            saves_ratio=share,
         )
-
-
-def _because(row: RecompilationView) -> str:
-    cause, argument, old, new = row.cause, row.argument.value, row.old.value, row.new.value
-    change = f" ({old[:LONGEST]} → {new[:LONGEST]})" if old and new else ""
-    if cause == "redefined":
-        return "because it was defined anew"
-    if cause == "context":
-        return f"because the context it is traced under changed{change}"
-    what = {
-        "static_argument": "value",
-        "pytree": "structure",
-        "dtype": "element type",
-        "weak_type": "weak type",
-    }
-    return f"because the {what.get(cause, cause)} of {f'`{argument}`' if argument else 'an argument'} changed{change}"

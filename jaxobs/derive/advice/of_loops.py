@@ -5,56 +5,54 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jaxobs.derive.advice.facts import LARGEST, Facts, LoopFacts, WindowFacts
-from jaxobs.derive.advice.finding import Finding
+from jaxobs.derive.advice.facts import MAX_AMOUNT, Facts, Finding, LoopFacts, WindowFacts
 from jaxobs.vocabulary.units import duration, percent, rough_percent
 
-LEAST_HOST = 0.1
-"""Least share of `host`. It is part of the time that nothing else explains, so it carries the errors of every other
-component: sampled device times are known to within 5 %. At twice that it cannot be error alone."""
-
-LINES = 2
-"""Lines of code named in a sentence about where the main thread is."""
-
-MOST_UNTIMED = 0.05
+MAX_UNTIMED = 0.05
 """Largest share of time in which the device's work may be unknown, not counting executables that were timed: the error
-of sampled device times. Where more is unknown, the device may work during the wait, and then loading ahead gives
-nothing back."""
+of sampled device times."""
 
 SMALL_OPERATION = 50e-6
 """Seconds up to which an operation is small: five times the 2 to 10 µs that launching a kernel takes at most."""
 
-MANY_OPERATIONS = 20
-"""Least small operations in a step. Launching this many takes about 0.1 ms; fewer are not worth changing a program."""
-
-LEAST_SHOWN = 0.0005
+MIN_SHOWN = 0.0005
 """Share of the time below which a part of `latency` is not mentioned in a sentence."""
-
-REST_OF_LATENCY = 0.9
-"""Share of `latency` that could be given back. Time is charged to `latency` where it is more than ten times what the
-work must take, so at least nine tenths of it are not spent on the work."""
 
 
 def input_wait(facts: Facts) -> Iterator[Finding]:
-    """Loops that wait for input. Loading ahead overlaps with the rest of the step: the shorter of the two is saved."""
+    """A loop waits for its input, and nothing loads ahead.
+
+    When: the device's work is known but for 5 % of it (the loop's functions are watched, or a profiler window saw
+    them), and the main thread does not mostly wait for a queue: what fills one runs beside the loop already.
+    Gives back: the shorter of the wait and the rest of the step, which would overlap.
+    Why so: work of the device that is not known may lie beneath the wait; then loading ahead gives nothing back.
+    """
     for loop, waiting in _waiting(facts):
-        yield Finding(
-            loop.subject,
-            f"{loop.title} waits for its input {_amount(loop, waiting)}{_lines(loop)}",
-            "load and transfer the next batches on a background thread while this one is computed",
-            loop.confidence,
-            loop.part * min(waiting, 1 - waiting),
-        )
+        if not loop.loads_ahead:
+            yield Finding(
+                loop.subject,
+                f"{loop.title} waits for its input {_amount(loop, waiting)}{_lines(loop)}",
+                "load and transfer the next batches on a background thread while this one is computed",
+                loop.confidence,
+                loop.part * min(waiting, 1 - waiting),
+            )
 
 
 def slow_loader(facts: Facts) -> Iterator[Finding]:
-    """Loaders that take longer than the rest of the step: even running ahead they would limit the loop."""
+    """The loader takes longer than the rest of the step: even ahead of it, it limits the loop.
+
+    When: the loop waits for its input for more than half of its time, or at all where the input comes out of a queue;
+    and the device's work is known, as of `input_wait`.
+    Gives back: the wait: a loader that keeps up with the rest of the step, and runs ahead of it, costs nothing.
+    Why so: loading ahead alone gives back no more than the rest of the step takes; `input_wait` says how much that is.
+    """
     for loop, waiting in _waiting(facts):
-        if waiting <= 1 - waiting:
+        if waiting <= 1 - waiting and not loop.loads_ahead:
             continue
+        ahead = "runs beside it already, but does not keep up: the loop waits" if loop.loads_ahead else ""
         yield Finding(
             loop.subject,
-            f"the loader of {loop.title} takes longer than the rest of the step, which waits for it "
+            f"the loader of {loop.title} {ahead or 'takes longer than the rest of the step, which waits'} for it "
             f"{_amount(loop, waiting)}",
             "make the loader faster: more workers or processes, cheaper decoding and augmentation, batches that are "
             "prepared once and kept; at the speed of the rest of the step"
@@ -68,77 +66,104 @@ def _waiting(facts: Facts) -> Iterator[tuple[LoopFacts, float]]:
     """Loops that wait for input and whose device work is known, each with the share of its time that it waits."""
     for loop in facts.loops:
         waiting = loop.shares.get("input")
-        untimed = loop.untimed * loop.part - facts.timed_unknown
-        if waiting and untimed <= MOST_UNTIMED:
+        if waiting and loop.untimed * loop.part - facts.timed_unknown <= MAX_UNTIMED:
             yield loop, waiting
 
 
 def host_work(facts: Facts) -> Iterator[Finding]:
-    """Loops in which the device is idle while the host works. Overlapping the two would save the shorter of them."""
+    """The device is idle while the host works.
+
+    When: at least 10 % of a loop's time is `host`: the device idle, and the main thread not waiting for it; where
+    profiler windows saw the host run ahead of the device, `host` is the largest part.
+    Gives back: the shorter of it and the rest of the step, which would overlap.
+    Why so: `host` is what is left over, so it bears the errors of device times, 5 %; twice that is no error alone.
+    """
     for loop in facts.loops:
         busy = loop.shares.get("host")
-        if busy is None or busy < LEAST_HOST or (loop.host_is_ahead and busy < max(loop.shares.values())):
+        if busy is None or busy < 0.1 or (loop.host_is_ahead and busy < max(loop.shares.values())):
             continue
         yield Finding(
             loop.subject,
             f"in {loop.title} the device is idle while the host is busy {_amount(loop, busy)}{_lines(loop)}",
-            "let the host run ahead: read losses and metrics some steps later, not each step "
-            "(`float(loss)` and `print(loss)` wait for the device), and move Python work into the jitted function",
+            "let the host run ahead: read losses and metrics some steps later, not each step (`float(loss)` and "
+            "`print(loss)` wait for the device), and move Python work into the jitted function"
+            if facts.is_training
+            else "let the host run ahead: do not read each result before the next call (`float(x)` and `print(x)` wait "
+            "for the device), and do several turns in one jitted call, by `jax.lax.scan` or `jax.lax.while_loop`",
             loop.confidence,
             loop.part * min(busy, 1 - busy),
         )
 
 
 def exposed_communication(facts: Facts) -> Iterator[Finding]:
-    """Loops that wait for collectives. Overlapping them with computing would save the shorter of the two."""
+    """Devices wait for collectives that nothing else runs beside.
+
+    When: a profiler window saw them. In a job of several ranks the advice begins with what waiting mostly means there:
+    another rank is late.
+    Gives back: the shorter of the wait and the rest of the step, which would overlap.
+    Why so: there is no threshold of its own, because exposed time is measured.
+    """
+    late = (
+        f"see first whether another of the {facts.ranks} ranks is late: who waits in collectives waits for the last one "
+        "to come, and that is the rank with the least `communication` (docs/questions/rank.md); if all wait alike, "
+    )
+    less = (
+        "reduce gradients in bfloat16, accumulate them over micro-batches, or take a larger batch"
+        if facts.is_training
+        else "a smaller element type, or fewer devices to each operation"
+    )
     for loop in facts.loops:
         exposed = loop.shares.get("communication")
-        if not exposed or loop.window is None:
-            continue
-        yield Finding(
-            loop.subject,
-            f"in {loop.title} the devices wait for collectives {_amount(loop, exposed)}",
-            "let them overlap with computing (on GPUs XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true), or send "
-            "less: reduce gradients in bfloat16, accumulate them over micro-batches, or take a larger batch",
-            loop.confidence,
-            loop.part * min(exposed, 1 - exposed),
-        )
+        if exposed and loop.window is not None:
+            yield Finding(
+                loop.subject,
+                f"in {loop.title} the devices wait for collectives {_amount(loop, exposed)}",
+                f"{late if facts.ranks > 1 else ''}let them overlap with computing (on GPUs "
+                f"XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true), or send less: {less}",
+                loop.confidence,
+                loop.part * min(exposed, 1 - exposed),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Mix:
+    """The kinds of operations that the device's time is made of, over all loops and windows.
+
+    `small`: executions of small operations in a second of busy time. `in_operations`: the share of `latency` in
+    operations other than loops and conditionals, whose own time is between operations; one takes `seconds_each`.
+    """
+
+    small: float
+    in_operations: float
+    seconds_each: float
 
 
 def small_operations(facts: Facts) -> Iterator[Finding]:
-    """Loops that launch many small operations and wait for them. The time lost is in operations and between them."""
+    """A loop launches many small operations and waits for them.
+
+    When: its time is in part `latency`, and a profiler window saw 20 operations a step or more that take 50 µs or less.
+    Gives back: nine tenths of the share charged to `latency`.
+    Why so: launching takes 2 to 10 µs; `latency` is time in operations that take more than ten times what their work
+    must, so that nine tenths are not spent on it, and time between the operations of a run: the sentence gives both.
+    """
     mix = _mix(facts)
-    if mix is None:
-        return
-    for loop in facts.loops:
+    for loop in facts.loops if mix else ():
         lost, window = loop.shares.get("latency"), loop.window
-        if not lost or window is None or window.latency <= 0 or mix.small * window.busy < MANY_OPERATIONS:
+        if mix is None or not lost or window is None or window.latency <= 0 or mix.small * window.busy < 20:
             continue
         yield Finding(
             loop.subject,
             f"{loop.title} spends {percent(round(lost, 3))} of its time launching small operations and waiting for "
             f"them: {_parts_of_latency(loop, window, lost, mix)}",
-            "put more work into one operation: batch small arrays together, `jax.vmap` or `lax.scan` over layers and "
-            "parameters instead of Python loops, jit the whole step and not its parts",
+            "put more work into one operation: batch small arrays together, `jax.vmap` or `jax.lax.scan` over layers "
+            "and parameters instead of Python loops, jit the whole step and not its parts",
             loop.confidence,
-            loop.part * lost * REST_OF_LATENCY,
+            loop.part * lost * 0.9,
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Mix:
-    """The kinds of operations that the device's time is made of, over all loops and windows."""
-
-    small: float
-    """Executions of small operations in a second of busy time."""
-    in_operations: float
-    """Share of `latency` in operations other than loops and conditionals, whose own time is between operations."""
-    seconds_each: float
-    """Mean seconds of one execution of an operation that is charged to `latency`."""
-
-
 def _mix(facts: Facts) -> _Mix | None:
-    """The mix of operations; None where the operations, or their share of the time, are not known.
+    """The mix of operations; None if the operations, or their share of the time, are not known.
 
     A snapshot leaves out the smallest operations, so the number of small ones is a lower bound.
     """
@@ -150,14 +175,12 @@ def _mix(facts: Facts) -> _Mix | None:
         busy = max(busy, seconds / share if share else 0.0)
         if not operation.is_control and seconds / count <= SMALL_OPERATION:
             small += count
-        if not operation.is_latency:
-            continue
-        if operation.is_control:
+        if operation.is_latency and operation.is_control:
             between += seconds
-        else:
+        elif operation.is_latency:
             in_operations += seconds
             launched += count
-    if not 0 < busy <= LARGEST:
+    if not 0 < busy <= MAX_AMOUNT:
         return None
     latency = in_operations + between
     return _Mix(
@@ -173,7 +196,7 @@ def _parts_of_latency(loop: LoopFacts, window: WindowFacts, lost: float, mix: _M
     own = lost * within / window.latency
     count = within / mix.seconds_each if mix.seconds_each > 0 else 0.0
     between = round(lost, 3) - round(own, 3)
-    if own < LEAST_SHOWN or not count:
+    if own < MIN_SHOWN or not count:
         small = mix.small * window.busy
         return (
             f"{percent(round(lost, 3))} between operations, of which {small:,.0f} a step or more take "
@@ -184,11 +207,11 @@ def _parts_of_latency(loop: LoopFacts, window: WindowFacts, lost: float, mix: _M
         f"{percent(round(own, 3))} in {count:,.0f} a step that take {duration(each)} each, "
         "far more than their work must"
     )
-    return f"{percent(between)} between operations, and {inside}" if between >= LEAST_SHOWN else inside
+    return f"{percent(between)} between operations, and {inside}" if between >= MIN_SHOWN else inside
 
 
 def _amount(loop: LoopFacts, share: float) -> str:
-    """The share in words, with the time it is of each step where the loop does nothing but plain steps."""
+    """The share in words, with the time it is of each step if the loop does nothing but plain steps."""
     return f"{rough_percent(share)} of the time{_of_a_step(loop, share, 'of each step')}"
 
 
@@ -197,5 +220,5 @@ def _of_a_step(loop: LoopFacts, share: float, words: str) -> str:
 
 
 def _lines(loop: LoopFacts) -> str:
-    """The lines that the main thread is at meanwhile."""
-    return f": {', '.join(loop.lines[:LINES])}" if loop.lines else ""
+    """The two lines that the main thread is at most of the time meanwhile."""
+    return f": {', '.join(loop.lines[:2])}" if loop.lines else ""

@@ -1,28 +1,16 @@
-"""Advice on what the device computes: intensity, element types, memory."""
+"""Advice on what the device computes and holds: batches, element types, clocks, memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jaxobs.derive.advice.facts import Facts
-from jaxobs.derive.advice.finding import Finding
-from jaxobs.vocabulary.units import byte_size, rough_percent
+from jaxobs.derive.advice.facts import MIN_CONFIDENCE, Facts, Finding
+from jaxobs.derive.devices import DeviceView
+from jaxobs.derive.memory import ProcessMemory
+from jaxobs.vocabulary.units import byte_size, duration, rough_percent
 
-MOSTLY_PRODUCTS = 0.5
-"""Least share of FLOPs in matrix products. A larger batch lets a product use each weight more often, but only adds to
-element-by-element work."""
-
-STATE_SHARE = 0.25
-"""Least share of the bytes that is reading and writing donated arguments. Donated arguments that come out again are the
-training state, which has the same size for any batch; twice the batch halves their traffic per example."""
-
-LEAST_FACTOR = 1.25
-"""How many times as fast another element type must be: below this, casts cost what the faster products save."""
-
-DONATION_SHARE = 0.01
-DONATION_BYTES = 64 * 2**20
-"""Least memory that donation must save: a share of the device's memory, or bytes where its size is not known."""
+SPEED = {"compute": "FLOP/s", "memory": "memory bandwidth"}
 
 
 @dataclass(slots=True)
@@ -30,7 +18,7 @@ class _Products:
     """Compute-bound matrix products of one function.
 
     `single` (in float32 or TensorFloat-32) and `all` are FLOPs per second of wall time. `share` is the least share of
-    wall time that the products in `single` take.
+    wall time that the products in `single` take. `full_precision`: any product certainly runs in float32.
     """
 
     single: float = 0.0
@@ -38,88 +26,206 @@ class _Products:
     share: float = 0.0
     confidence: float = 1.0
     full_precision: bool = False
-    """Whether any product certainly runs in float32 and not already in TensorFloat-32."""
 
 
 def small_batch(facts: Facts) -> Iterator[Finding]:
-    """Memory-bound executables with too small a batch: twice the batch moves the same state for twice the examples."""
+    """An executable is bound by memory, and most of what it moves is state that does not grow with the batch.
+
+    When: at least half of its FLOPs are matrix products, its intensity is below the ridge (peak FLOP/s over peak
+    bytes/s), and reading and writing donated arguments is at least a quarter of its bytes.
+    Gives back: half of that quarter or more: twice the batch moves the state once for twice the examples.
+    Why so: only donated state is known not to grow with the batch; without donation nothing is said. Element-by-element
+    work gains nothing from a larger batch. Donated arguments of more bytes than are moved are only read in part, as a
+    table or a cache is.
+    """
     for work in facts.work:
         peak = facts.matrix_peaks.get(max(work.executed, key=work.executed.__getitem__, default=""))
-        if work.label != "memory" or not peak or not facts.memory_peak or not work.bytes or not work.flops:
+        if work.label != "memory" or work.confidence < MIN_CONFIDENCE or not (work.bytes and work.flops):
+            continue
+        state = 2 * work.memory.get("alias", 0.0) / work.bytes
+        if not (peak and facts.memory_peak) or work.matrix_flops < 0.5 * work.flops or not 0.25 <= state <= 1:
             continue
         ridge, intensity = peak / facts.memory_peak, work.flops / work.bytes
-        state = 2 * work.memory.get("alias", 0.0) / work.bytes
-        if state > 1:  # only partly read and written: a table, or a cache that grows with the batch
-            continue
-        if work.matrix_flops < MOSTLY_PRODUCTS * work.flops or intensity >= ridge or state < STATE_SHARE:
-            continue
-        yield Finding(
-            work.subject,
-            f"`{work.subject['function']}` does {intensity:.3g} FLOP for each byte of device memory, the device could do "
-            f"{ridge:.3g}: the batch is too small, {rough_percent(state)} of the bytes are state that does not grow with "
-            "it",
-            "take a larger batch where memory and the training recipe allow it, or update the state once for several "
-            "micro-batches",
-            work.confidence,
-            work.share * state / 2,
-        )
+        if intensity < ridge:
+            yield Finding(
+                work.subject,
+                f"`{work.subject['function']}` does {intensity:.3g} FLOP for each byte of device memory, the device "
+                f"could do {ridge:.3g}: the batch is too small, {rough_percent(state)} of the bytes are state that does "
+                "not grow with it",
+                "take a larger batch where memory and the training recipe allow it, or update the state once for "
+                "several micro-batches"
+                if facts.is_training
+                else "take a larger batch where memory and latency allow it",
+                work.confidence,
+                work.share * state / 2,
+            )
 
 
 def slow_element_type(facts: Facts) -> Iterator[Finding]:
-    """Functions that multiply in float32 on a device that is faster in bfloat16.
+    """A function multiplies in float32, on a device that is faster in bfloat16.
 
-    The share saved is the least time that the float32 products can take, times what the faster type saves of it. Where
-    the device has TensorFloat-32 the products may run as that already, so they are compared with its peak.
+    When: an executable, or an operation of a trace, is bound by compute and has products that run in float32, and the
+    device's bfloat16 peak is at least 1.25 times the faster of its float32 and TensorFloat-32 peaks.
+    Gives back: the least time those products can take, less what they would take in bfloat16.
+    Why so: products asked for in float32 may run as TensorFloat-32 already; casts take what a smaller factor gives back.
     """
-    single = max(facts.matrix_peaks.get("float32", 0.0), facts.matrix_peaks.get("tensorfloat32", 0.0))
-    half = facts.matrix_peaks.get("bfloat16", 0.0)
-    if "float32" not in facts.matrix_peaks or half < LEAST_FACTOR * single:
+    full, tensor = facts.matrix_peaks.get("float32"), facts.matrix_peaks.get("tensorfloat32", 0.0)
+    single, half = max(full or 0.0, tensor), facts.matrix_peaks.get("bfloat16", 0.0)
+    if full is None or half < 1.25 * single:
         return
     of_function: dict[str, _Products] = {}
     for work in facts.work:
         amount = work.executed.get("float32", 0.0) + work.executed.get("tensorfloat32", 0.0)
-        if work.label == "compute" and amount:
+        if work.label == "compute" and amount and work.confidence >= MIN_CONFIDENCE:
             products = of_function.setdefault(work.subject["function"], _Products())
             products.confidence = min(products.confidence, work.confidence)
             products.single += amount * work.share / work.seconds
             products.full_precision = products.full_precision or "float32" in work.executed
             products.all += sum(work.executed.values()) * work.share / work.seconds
             products.share += work.share * min(1.0, amount / single / work.seconds)
-    tensorfloat32 = facts.matrix_peaks.get("tensorfloat32", 0.0) > facts.matrix_peaks["float32"]
     also = (
         "; where the precision is set to `highest`, `jax.default_matmul_precision('tensorfloat32')` helps without a "
         "change of types"
     )
     for function, products in of_function.items():
-        if not products.all:
-            continue
-        yield Finding(
-            {"function": function},
-            f"`{function}` multiplies in float32 ({rough_percent(products.single / products.all)} of the matrix FLOPs "
-            f"that are bound by compute); the device's matrix unit is {half / single:.2g} times as fast in bfloat16",
-            "compute products in bfloat16 and keep the parameters in float32"
-            + (also if tensorfloat32 and products.full_precision else ""),
-            products.confidence,
-            min(1.0, products.share) * (1 - single / half),
-        )
+        if products.all:
+            yield Finding(
+                {"function": function},
+                f"`{function}` multiplies in float32 ({rough_percent(products.single / products.all)} of the matrix "
+                f"FLOPs that are bound by compute); the device's matrix unit is {half / single:.2g} times as fast in "
+                "bfloat16",
+                "compute products in bfloat16 and keep the parameters in float32"
+                + (also if tensor > full and products.full_precision else ""),
+                products.confidence,
+                min(1.0, products.share) * (1 - single / half),
+            )
+
+
+def slow_bucket(facts: Facts) -> Iterator[Finding]:
+    """Of two shapes of one function the smaller takes much longer.
+
+    When: an executable ran at least five times, and each run takes three times as long as one of another executable of
+    the same function that has at least as much work, by FLOPs and by bytes.
+    Gives back: the time of its runs, less what they would take padded to the larger shape.
+    Why so: run times differ by tens of per cent for many reasons; a factor of three is a bad choice of the compiler's.
+    """
+    for slow in facts.work:
+        larger = [
+            work
+            for work in facts.work
+            if work.subject["function"] == slow.subject["function"]
+            and work.runs >= 5
+            and work.flops >= slow.flops
+            and work.bytes >= slow.bytes
+            and 3 * work.seconds <= slow.seconds
+        ]
+        if slow.runs >= 5 and larger:
+            better = min(larger, key=lambda work: work.seconds)
+            yield Finding(
+                slow.subject,
+                f"a run of `{slow.subject['function']}` ({slow.subject['executable'][:8]}) with {slow.flops:.3g} FLOP "
+                f"takes {duration(slow.seconds)}, one with {better.flops:.3g} FLOP "
+                f"({better.subject['executable'][:8]}) {duration(better.seconds)}: this smaller bucket is compiled badly",
+                "compare the operations of the two in a profiler window, avoid that size (a multiple of 128 often "
+                "compiles better), or pad it to the larger one",
+                saves_ratio=slow.share * (1 - better.seconds / slow.seconds),
+            )
+
+
+def throttled_device(facts: Facts) -> Iterator[Finding]:
+    """Something holds the clocks of a busy device down.
+
+    When: on average over the last half minute to less than 0.9 of the highest, and a loop's time is bound by compute
+    (if by memory: the memory's clock). Of several devices the one that loses most is named.
+    Gives back: the part of that time that the clock at 0.9 of its highest would not take.
+    Why so: peaks are reached a little below the highest clock: an H100 SXM's at 0.92 of it.
+    """
+    found = [finding for device in facts.devices if (finding := _throttled(facts, device))]
+    if found:
+        yield max(found, key=lambda finding: finding.saves_ratio or 0.0)
+
+
+def _throttled(facts: Facts, device: DeviceView) -> Finding | None:
+    clocks = device.clocks.value
+    if clocks is None:
+        return None
+    gained, lost = 0.0, []
+    for word, clock, taken, now in (
+        ("compute", "clock", clocks.compute_taken_ratio.value, clocks.clock_ratio.value),
+        ("memory", "memory clock", clocks.memory_taken_ratio.value, clocks.memory_clock_ratio.value),
+    ):
+        share = sum(loop.share(word) or 0.0 for loop in facts.loops)
+        if taken and share:
+            gained += share * taken
+            at = f" ({clock} now at {now:.2f} of its highest)" if now else ""
+            lost.append(f"{rough_percent(taken)} of its {SPEED[word]}{at}")
+    if not gained:
+        return None
+    reasons = clocks.throttle_reasons.value
+    held = f": held down by {', '.join(reasons)}" if reasons else ""
+    return Finding(
+        {"device": str(device.device)},
+        f"low clocks took device {device.device} {' and '.join(lost)} in the last half minute{held}",
+        "where it is heat, look at its cooling and at what runs beside it; where it is power, raise its power limit if "
+        "that is set below what the board allows; where it is a clock that somebody set, reset it",
+        min(loop.confidence for loop in facts.loops),
+        min(1.0, gained),
+    )
+
+
+def memory_exhaustion(facts: Facts) -> Iterator[Finding]:
+    """Memory in use grows steadily and will reach its limit.
+
+    When: memory of a device, or of the process, has grown steadily for at least three minutes and is full within a day
+    if that goes on. What is full within the hour comes before all other advice.
+    Gives back: the rest of the run.
+    Why so: the test for a trend is strict (one series in 740 passes it by chance), and growth that levels off is none.
+    """
+    full = [
+        ({"device": str(device.device)}, f"device {device.device}", device.memory.value)
+        for device in facts.devices
+    ]
+    places: list[tuple[dict[str, str], str, ProcessMemory | None]] = [
+        *full,
+        ({}, "the training process", facts.process_memory),
+    ]
+    growing = [
+        (memory.forecast_seconds.value, memory.growth_bytes_per_second.value, subject, what)
+        for subject, what, memory in places
+        if memory and memory.forecast_seconds.value is not None and memory.growth_bytes_per_second.value
+    ]
+    for left, growth, subject, what in growing:
+        if left <= 86_400:
+            lines = ", ".join(facts.array_lines[:2])
+            yield Finding(
+                subject,
+                f"the memory of {what} grows by {byte_size(growth * 60)} a minute and is full in {duration(left)}"
+                + (f"; most of the live arrays were made at {lines}" if subject and lines else ""),
+                "keep nothing that grows from turn to turn: read results as numbers (`float(loss)`) before they go into "
+                "a list, and let go of arrays that are not used again",
+                seconds_left=left,
+            )
 
 
 def donation(facts: Facts) -> Iterator[Finding]:
-    """Executables with arguments whose buffers outputs of the same shape and element type could take over."""
+    """Arguments and outputs of the same shapes are held side by side.
+
+    When: an executable that ran at least twice has outputs that could take over arguments of the same shape and type,
+    of at least 1 % of the device's memory, or 64 MiB if its size is not known.
+    Gives back: bytes, not seconds.
+    Why so: less is lost in the allocator's own rounding.
+    """
+    least = 64 * 2**20 if facts.memory_limit is None else max(1.0, 0.01 * facts.memory_limit)
     for executable in facts.executables:
-        function, runs = executable.function, executable.runs.value
-        saved = executable.donatable_bytes.value
-        least = (
-            DONATION_BYTES if facts.memory_limit is None else max(1.0, DONATION_SHARE * facts.memory_limit)
-        )
-        if runs is None or runs < 2 or saved is None or saved < least:
+        function, saved = executable.function, executable.donatable_bytes.value
+        if (executable.runs.value or 0) < 2 or saved is None or saved < least:
             continue
         share = f" ({rough_percent(saved / facts.memory_limit)} of its memory)" if facts.memory_limit else ""
         yield Finding(
             {"function": function, "executable": executable.executable.value or ""},
             f"`{function}` holds arguments and outputs of the same shapes side by side: donating them would give back up "
             f"to {byte_size(saved)} a device{share}",
-            "`jax.jit(…, donate_argnums=…)` for arguments that the caller does not use again, such as the training state",
-            1.0,
+            "`jax.jit(…, donate_argnums=…)` for arguments that the caller does not use again"
+            + (", such as the training state" if facts.is_training else ""),
             saves_bytes=saved,
         )

@@ -73,7 +73,7 @@ def quiet() -> Document:
                 "recompilations": [
                     {
                         "cause": "shape", "argument": "batch['tokens']", "old": "int32[32,512]", "new": "int32[7,512]",
-                        "call_site": "train.py:12", "count": 1, "seconds": 0.9,
+                        "call_site": "train.py:12", "count": 1, "seconds": 0.9, "grows": False,
                     }
                 ],
             },
@@ -209,7 +209,31 @@ def throttled(taken: float = 0.3, memory: float = 0.0, compute_bound: float = 0.
     return document
 
 
+def training(document: Document) -> Document:
+    """The same where a backward pass was compiled."""
+    return document | {"with_gradients": [row["executable"] for row in document["executables"]]}
+
+
+def running_out(seconds: float = 1_200.0, growth: float = 2.0**20) -> Document:
+    """Memory of the device that grows steadily."""
+    document = quiet()
+    document["devices"][0]["memory"] |= {"forecast_seconds": seconds, "growth_bytes_per_second": growth}
+    return document
+
+
+def bucketed(seconds: float = 0.15, flops: float = 5e13) -> Document:
+    """A function of two shapes, of which that with less work takes `seconds` a run."""
+    document = quiet()
+    large = document["executables"][0] | {"runs": 2_500, "seconds": 100.0, "seconds_per_run": 0.04}
+    small = copy.deepcopy(large) | {"executable": "fedcba9876543210", "seconds_per_run": seconds}
+    small |= {"runs": 2_500, "seconds": 2_500 * seconds}
+    small["cost"] |= {"flops": flops, "bytes": 2e11}
+    document["executables"] = [small, large]
+    return document
+
+
 TRUE: dict[str, Callable[[], Document]] = {
+    "memory_exhaustion": running_out,
     "recompilation": recompiling,
     "persistent_cache": without_a_cache,
     "input_wait": waiting_for_input,
@@ -219,6 +243,7 @@ TRUE: dict[str, Callable[[], Document]] = {
     "small_operations": small_operations,
     "small_batch": small_batch,
     "slow_element_type": single_precision,
+    "slow_bucket": bucketed,
     "throttled_device": throttled,
     "donation": not_donated,
 }

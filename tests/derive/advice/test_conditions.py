@@ -8,14 +8,15 @@ from collections.abc import Callable
 import pytest
 
 from jaxobs.derive.advice import CONDITIONS
-from jaxobs.derive.advice.of_work import DONATION_BYTES
 from tests.derive.advice import documents
 from tests.derive.advice.documents import Document, advise
 from tests.derive.advice.found import after, conditions_of, only
 
+DONATION_BYTES = 64 * 2**20
+
 
 def test_each_condition_has_a_case() -> None:
-    assert list(documents.TRUE) == [condition.name for condition in CONDITIONS]
+    assert list(documents.TRUE) == [condition.__name__ for condition in CONDITIONS]
 
 
 def test_a_job_in_good_order_is_given_none() -> None:
@@ -47,6 +48,7 @@ def test_each_condition_alone(condition: str) -> None:
         (documents.throttled(0.3), 0.9 * 0.98 * 0.3),
         (documents.throttled(0.3, 0.1, compute_bound=0.6), 0.9 * (0.6 * 0.3 + 0.38 * 0.1)),
         (documents.single_precision(), 0.85 * (0.8e14 / 494.7e12 / 0.17) * 0.5),
+        (documents.bucketed(0.15), 0.375 * (1 - 0.04 / 0.15)),
     ],
 )
 def test_what_is_given_back_is_the_time_it_takes_less_what_remains(document: Document, saves: float) -> None:
@@ -93,6 +95,11 @@ def test_what_is_given_back_is_the_time_it_takes_less_what_remains(document: Doc
         (documents.small_batch(label="latency"), False),
         (documents.single_precision(1.26 * 494.7e12), True),
         (documents.single_precision(1.24 * 494.7e12), False),
+        (documents.bucketed(0.121), True),
+        (documents.bucketed(0.119), False),
+        (documents.bucketed(flops=2e14), False),  # it has more work, and may take longer
+        (documents.running_out(86_000.0), True),
+        (documents.running_out(87_000.0), False),
         (documents.throttled(0.035), True),
         (documents.throttled(0.033), False),
         (documents.throttled(0.3, compute_bound=0.0), False),  # the memory's clock is as high as it can be
@@ -239,6 +246,78 @@ def test_donation_where_the_size_of_the_memory_is_not_known() -> None:
     document["devices"] = [{"device": 0, "kind": "cpu", "peaks": None, "memory": None}]
     piece = only(document)
     assert piece["saves_bytes"] == DONATION_BYTES
-    assert (piece["saves_ratio"], piece["saves_ratio_reason"]) == (None, "it gives back memory, not time")
+    assert (piece["saves_ratio"], piece["saves_ratio_reason"]) == (None, "it gives back no time")
     document["executables"][0]["donatable_bytes"] = DONATION_BYTES - 1
     assert advise(document) == []
+
+
+def loading_ahead(share: float, waits_in: str) -> Document:
+    document = documents.waiting_for_input(share)
+    document["loops"]["train"]["host_lines"] = [
+        {
+            "line": "train.py:9 batches",
+            "waits_in": waits_in,
+            "activity": "input",
+            "seconds": 90.0,
+            "share": share,
+        },
+        {"line": "train.py:12", "waits_in": "", "activity": "device", "seconds": 60.0, "share": 1 - share},
+    ]
+    return document
+
+
+@pytest.mark.parametrize("waits_in", ["queue.get", "queue.get in grain", "items.get"])
+def test_a_thread_that_loads_ahead_already_is_not_advised_but_told_to_be_faster(waits_in: str) -> None:
+    piece = only(loading_ahead(0.4, waits_in))
+    assert piece["condition"] == "slow_loader"
+    assert "runs beside it already, but does not keep up" in piece["sentence"]
+    assert "background thread" not in piece["remedy"]
+    assert piece["saves_ratio"] == pytest.approx(0.9 * 0.4)
+
+
+@pytest.mark.parametrize("waits_in", ["", "time.sleep", "numpy.get_printoptions"])
+def test_a_loader_on_the_main_thread_is_told_to_load_ahead(waits_in: str) -> None:
+    assert conditions_of(loading_ahead(0.4, waits_in)) == ["input_wait"]
+
+
+def test_a_rank_that_waits_in_collectives_hears_first_that_another_may_be_late() -> None:
+    document = documents.training(documents.communicating())
+    alone = only(document)["remedy"]
+    assert "rank" not in alone
+    document["process"]["process_count"] = 8
+    remedy = only(document)["remedy"]
+    assert remedy.index("another of the 8 ranks is late") < remedy.index("reduce gradients in bfloat16")
+
+
+@pytest.mark.parametrize(
+    "document", [documents.communicating, documents.busy_host, documents.small_batch, documents.not_donated]
+)
+def test_only_where_a_backward_pass_was_compiled_training_is_spoken_of(
+    document: Callable[[], Document],
+) -> None:
+    """A loop that decodes has no gradients, losses, recipes or training state."""
+    words = re.compile(r"gradient|loss|recipe|training|micro-batch")
+    assert not words.search(str(only(document())))
+    assert words.search(str(only(documents.training(document()))))
+
+
+def test_memory_that_is_full_soon_is_told_with_the_lines_that_hold_it() -> None:
+    document = documents.running_out()
+    document["process"]["live_arrays"] = {"lines": [{"line": "train.py:40", "count": 9, "bytes": 2**30}]}
+    piece = only(document)
+    assert piece["seconds_left"] == 1_200.0
+    assert piece["sentence"] == (
+        "The memory of device 0 grows by 60 MiB a minute and is full in 20 min; most of the live arrays were made at "
+        "train.py:40."
+    )
+    document = documents.quiet()
+    document["process"]["memory"] = {"forecast_seconds": 600.0, "growth_bytes_per_second": 2.0**20}
+    assert only(document)["sentence"].startswith(
+        "The memory of the training process grows by 60 MiB a minute"
+    )
+
+
+def test_no_piece_has_words_that_only_this_project_knows() -> None:
+    own = re.compile(r"unmodelled|Python before it|all in numpy|exposed|ridge|roof\b")
+    for document in documents.TRUE.values():
+        assert not own.search(str([only(document())[key] for key in ("sentence", "remedy")]))

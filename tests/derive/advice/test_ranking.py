@@ -7,10 +7,12 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.advice import CONDITIONS, LEAST_SAVED, MOST
+from jaxobs.derive.advice import CONDITIONS, MAX_PIECES, URGENT_SECONDS
+from jaxobs.derive.advice.of_compiles import MIN_SAVED
 from tests.derive.advice import documents
 from tests.derive.advice.documents import Document, advise
 
@@ -19,20 +21,32 @@ Path = tuple[Any, ...]
 
 def hold(advice: list[dict[str, Any]]) -> None:
     """What holds of any advice."""
-    assert len(advice) <= MOST
+    assert len(advice) <= MAX_PIECES
     assert len({(piece["condition"], piece.get("loop"), piece.get("function")) for piece in advice}) == len(
         advice
     )
-    saved = [piece["saves_ratio"] for piece in advice]
+    urgent = [left for piece in advice if (left := piece.get("seconds_left")) and left <= URGENT_SECONDS]
+    assert [piece.get("seconds_left") for piece in advice[: len(urgent)]] == sorted(urgent)
+    saved = [piece["saves_ratio"] for piece in advice[len(urgent) :]]
     timed = [ratio for ratio in saved if ratio is not None]
     assert timed == sorted(timed, reverse=True)
-    assert saved == timed + [None] * (len(saved) - len(timed))  # memory comes last
-    assert all(LEAST_SAVED <= ratio <= 1.0 for ratio in timed)
+    assert saved == timed + [None] * (len(saved) - len(timed))  # what saves no time comes last
+    assert all(MIN_SAVED <= ratio <= 1.0 for ratio in timed)
     for piece in advice:
-        assert piece["condition"] in {condition.name for condition in CONDITIONS}
-        assert ("saves_bytes" in piece) is (piece["saves_ratio"] is None)
+        assert piece["condition"] in {condition.__name__ for condition in CONDITIONS}
+        assert ("saves_bytes" in piece or "seconds_left" in piece) is (piece["saves_ratio"] is None)
         assert 0.1 <= piece["confidence"] <= 1.0
     json.dumps(advice, allow_nan=False)
+
+
+@pytest.mark.parametrize(("left", "place"), [(1_200.0, 0), (7_200.0, 4)])
+def test_memory_that_runs_out_within_the_hour_comes_first(left: float, place: int) -> None:
+    document = documents.with_shares(documents.running_out(left), "input", input=0.3, host=0.2, latency=0.2)
+    document["functions"] = documents.recompiling()["functions"]
+    document["process"] = documents.without_a_cache()["process"]
+    advice = advise(document)
+    hold(advice)
+    assert [piece["condition"] for piece in advice].index("memory_exhaustion") == place
 
 
 def test_of_everything_that_is_wrong_the_five_that_cost_most_are_told() -> None:

@@ -94,3 +94,10 @@ def test_one_cause_by_several_arguments_counts_together() -> None:
     rows.append(rows[0] | {"argument": "scale"})
     assert "`batch['tokens']`" in only(document)["sentence"]
     assert "`scale`" in only(document)["sentence"]
+
+
+def test_shapes_that_grow_on_purpose_are_not_told_to_be_padded() -> None:
+    document = documents.recompiling(count=4)
+    (row,) = document["functions"]["train_step"]["recompilations"]
+    row["grows"] = True
+    assert documents.advise(document) == []
