@@ -102,7 +102,7 @@ def slow_element_type(facts: Facts) -> Iterator[Finding]:
 
 
 def slow_bucket(facts: Facts) -> Iterator[Finding]:
-    """Of two shapes of one function the smaller takes much longer.
+    """A smaller shape of a function takes much longer than a larger one.
 
     When: an executable ran at least five times, and each run takes three times as long as one of another executable of
     the same function that has at least as much work, by FLOPs and by bytes.
