@@ -49,8 +49,8 @@ class DeviceMemory(ProcessMemory):
 class LiveArrays:
     """The job's live arrays when last counted, by shape, type and sharding, and by the line that made them."""
 
-    count: int | None
-    bytes: int | None
+    count: int
+    bytes: int
     seconds_ago: float
     groups: Sequence[Mapping[str, Any]]
     lines: Figure[Sequence[Mapping[str, Any]]]
@@ -93,6 +93,7 @@ class Memory:
     def counted(self, event: LiveArraysCounted) -> None:
         amounts = [event.arrays, event.bytes, *(amount for group in event.groups for amount in group[3:5])]
         require(all(amount is None or amount >= 0 for amount in amounts), "a negative number of arrays")
+        require((event.arrays is None) == (event.bytes is None), "arrays of no size, or a size of no arrays")
         last = self._arrays
         if event.arrays is None and last is not None and last.arrays is not None:  # noqa: SIM102  # two thoughts
             if seconds(event.time - last.time) < CENSUS_KEPT_SECONDS:
@@ -115,9 +116,9 @@ class Memory:
     def live_arrays(self, now: int) -> Figure[LiveArrays]:
         """The live arrays as they were counted last."""
         event = self._arrays
-        if event is None or event.arrays is None:
+        if event is None or event.arrays is None or event.bytes is None:
             return Figure(None, event.reason if event else "not counted yet")
-        return Figure(live_arrays(event, now))
+        return Figure(live_arrays(event, event.arrays, event.bytes, now))
 
 
 def process_memory(event: MemorySampled, ahead: Forecast | None) -> ProcessMemory:
@@ -153,14 +154,14 @@ def _forecast(ahead: Forecast | None) -> tuple[Figure[float], Figure[float]]:
     return figure(ahead.bytes_per_second, ahead.reason), Figure(ahead.seconds, ahead.reason)
 
 
-def live_arrays(event: LiveArraysCounted, now: int) -> LiveArrays:
-    """The view of the last count of live arrays; `now` is the time of the snapshot."""
+def live_arrays(event: LiveArraysCounted, count: int, size: int, now: int) -> LiveArrays:
+    """The view of the last count of live arrays, of `size` bytes; `now` is the time of the snapshot."""
     groups = ("shape", "dtype", "sharding", "count", "bytes", "line")
     names = ("line", "count", "bytes")
     lines = [dict(zip(names, line, strict=True)) for line in event.lines] if event.lines else None
     return LiveArrays(
-        event.arrays,
-        event.bytes,
+        count,
+        size,
         max(0.0, seconds(now - event.time)),
         [dict(zip(groups, group, strict=True)) for group in event.groups],
         Figure(lines, event.lines_reason or (None if event.lines else "no array is alive")),

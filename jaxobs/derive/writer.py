@@ -243,11 +243,10 @@ def _live_arrays(
     lines: dict[Labels, float] = {
         (line["line"] or UNKNOWN_LINE,): line["bytes"] for line in (live.lines.value or ())[:MAX_LINES]
     }
-    if live.count is not None and live.bytes is not None:
-        counts[OTHER, OTHER, OTHER] = max(0, live.count - sum(counts.values()))
-        sizes[OTHER, OTHER, OTHER] = max(0, live.bytes - sum(sizes.values()))
-        if lines:
-            lines[OTHER,] = max(0, live.bytes - sum(lines.values()))
+    counts[OTHER, OTHER, OTHER] = max(0, live.count - sum(counts.values()))
+    sizes[OTHER, OTHER, OTHER] = max(0, live.bytes - sum(sizes.values()))
+    if lines:
+        lines[OTHER,] = max(0, live.bytes - sum(lines.values()))
     return counts, sizes, lines
 
 

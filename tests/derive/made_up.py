@@ -17,6 +17,7 @@ from jaxobs.hardware.peaks import Peak, Peaks
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
 from jaxobs.model.events import (
+    PROCESS_MEMORY,
     BackendFound,
     Compilation,
     CompilePhaseEnded,
@@ -26,19 +27,25 @@ from jaxobs.model.events import (
     ExecutableRan,
     FunctionCalled,
     FunctionWatched,
+    LiveArraysCounted,
+    LoopDeclared,
     LoopEnded,
     LoopEntered,
     MainThreadSampled,
     Measured,
+    MemorySampled,
     PhaseEnded,
+    PhaseStarted,
     ProbeReported,
     ProfileWindow,
     Recorded,
+    RunUnderWay,
     SourceReported,
     SpanContext,
     SpanEnded,
     StepCompleted,
     StepEnded,
+    StepUnseen,
     TurnsAsked,
 )
 from jaxobs.model.metrics import Catalogue, Family, HistogramValue, Metric
@@ -210,6 +217,7 @@ def check(snapshot: SnapshotData, before: Mapping[tuple[str, ...], float]) -> di
 instants = st.integers(BEGAN, BEGAN + 200 * SECOND)
 durations = st.integers(0, 5 * SECOND)
 names = st.sampled_from(["train", "eval", "f", "g"])
+phases = st.sampled_from(["checkpoint", "initialisation", "x"])
 numbers = st.integers(1, 4)
 runs = st.integers(-2, 4)
 contexts = st.none() | st.builds(
@@ -265,32 +273,58 @@ def compilations(draw: st.DrawFn) -> Event:
     )  # fmt: skip
 
 
-sound_events: st.SearchStrategy[Event] = st.one_of(
-    steps_ended(),
-    steps_ended(),
-    st.builds(StepCompleted, names, st.integers(0, 50), instants, durations),
-    st.builds(TurnsAsked, names, st.integers(0, 9), st.integers(0, 9), instants),
-    st.builds(LoopEnded, names, instants, durations) | st.builds(LoopEntered, names, instants),
-    st.builds(PhaseEnded, st.sampled_from(["checkpoint", "initialisation", "x"]), st.none() | names, instants,
-              instants, durations),
-    st.builds(Recorded, names | st.just(""), names, odd_numbers, instants),
-    main_thread_samples(),
-    st.builds(FunctionWatched, st.integers(-2, -1), names, st.just("several executables"), instants),
-    st.builds(FunctionCalled, runs, st.integers(0, 5), instants),
-    st.builds(ExecutableRan, runs, odd_numbers, odd_numbers, instants),
-    st.builds(CompilePhaseStarted, names, st.sampled_from(PHASES), numbers, instants),
-    phases_ended(),
-    compilations(),
-    st.builds(created, numbers, names, st.integers(0, 8), st.none() | st.just(b"x")),
-    st.builds(Measured, st.sampled_from(["example_things_total", "example_level", "example_wait_seconds", "nobodys"]),
-              st.tuples(names) | st.tuples(names, names), odd_numbers, instants),
-    st.builds(SpanEnded, names, instants, instants, st.just(()), contexts),
-    st.builds(SourceReported, names, st.sampled_from(["probe", "exporter"]), st.booleans(), odd_numbers,
-              st.integers(0, 9), st.none() | instants, st.just(""), instants),
-    st.builds(ProfileWindow, st.sampled_from(["scheduled", "requested", "user"]), st.sampled_from(OUTCOMES), instants,
-              instants, durations, st.none() | st.just(b"x"), st.just(""), st.just("")),
-    st.builds(ProbeReported, st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9),
-              st.floats(0, 9), instants),
-    st.just(backend()),
-)  # fmt: skip
-"""Any event that a probe may send, in any order, with any number that a user or a plugin may have put in."""
+amounts = st.none() | st.integers(0, 10**10)
+groups = st.tuples(names, names, names, st.integers(0, 9), st.integers(0, 10**9), names)
+lines = st.tuples(names, st.integers(0, 9), st.integers(0, 10**9))
+
+MADE_UP: dict[type[Event], st.SearchStrategy[Event]] = {
+    StepEnded: steps_ended(),
+    StepCompleted: st.builds(StepCompleted, names, st.integers(0, 50), instants, durations),
+    StepUnseen: st.builds(StepUnseen, names, st.integers(0, 50), instants),
+    TurnsAsked: st.builds(TurnsAsked, names, st.integers(0, 9), st.integers(0, 9), instants),
+    LoopDeclared: st.builds(LoopDeclared, names, odd_numbers, instants),
+    LoopEntered: st.builds(LoopEntered, names, instants),
+    LoopEnded: st.builds(LoopEnded, names, instants, durations),
+    PhaseStarted: st.builds(PhaseStarted, phases, st.none() | names, instants),
+    PhaseEnded: st.builds(PhaseEnded, phases, st.none() | names, instants, instants, durations),
+    Recorded: st.builds(Recorded, names | st.just(""), names, odd_numbers, instants),
+    MainThreadSampled: main_thread_samples(),
+    FunctionWatched: st.builds(FunctionWatched, st.integers(-2, -1), names, st.just("several executables"), instants),
+    FunctionCalled: st.builds(FunctionCalled, runs, st.integers(0, 5), instants),
+    ExecutableRan: st.builds(ExecutableRan, runs, odd_numbers, odd_numbers, instants),
+    RunUnderWay: st.builds(RunUnderWay, runs, instants, instants),
+    CompilePhaseStarted: st.builds(CompilePhaseStarted, names, st.sampled_from(PHASES), numbers, instants),
+    CompilePhaseEnded: phases_ended(),
+    Compilation: compilations(),
+    ExecutableCreated: st.builds(created, numbers, names, st.integers(0, 8), st.none() | st.just(b"x")),
+    BackendFound: st.just(backend()),
+    MemorySampled: st.builds(
+        MemorySampled, st.sampled_from([0, 1, PROCESS_MEMORY]), amounts, amounts, amounts, amounts, amounts,
+        st.just("the backend tells nothing"), instants, amounts,
+    ),
+    LiveArraysCounted: st.builds(
+        LiveArraysCounted, amounts, amounts, st.lists(groups, max_size=3).map(tuple),
+        st.lists(lines, max_size=3).map(tuple), st.just(""), st.floats(0, 1), st.just("nothing is counted"), instants,
+    ),
+    ProfileWindow: st.builds(
+        ProfileWindow, st.sampled_from(["scheduled", "requested", "user"]), st.sampled_from(OUTCOMES), instants,
+        instants, durations, st.none() | st.just(b"x"), st.just(""), st.just(""),
+    ),
+    Measured: st.builds(
+        Measured, st.sampled_from(["example_things_total", "example_level", "example_wait_seconds", "nobodys"]),
+        st.tuples(names) | st.tuples(names, names), odd_numbers, instants,
+    ),
+    SpanEnded: st.builds(SpanEnded, names, instants, instants, st.just(()), contexts),
+    SourceReported: st.builds(
+        SourceReported, names, st.sampled_from(["probe", "exporter"]), st.booleans(), odd_numbers, st.integers(0, 9),
+        st.none() | instants, st.just(""), instants,
+    ),
+    ProbeReported: st.builds(
+        ProbeReported, st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.floats(0, 9),
+        instants,
+    ),
+}  # fmt: skip
+"""Events of each type, with any number that a user or a plugin may have put in."""
+
+sound_events: st.SearchStrategy[Event] = st.one_of(steps_ended(), *MADE_UP.values())
+"""Any event that a probe may send, in any order."""

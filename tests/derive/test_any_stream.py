@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxobs.derive.refusal import REASONS_KEPT
-from jaxobs.model.events import ExecutableCreated, FunctionWatched, Measured, StepEnded
+from jaxobs.model.events import EVENT_TYPES, ExecutableCreated, FunctionWatched, Measured, StepEnded
 from tests.derive.made_up import (
+    MADE_UP,
     NO_PEAKS,
     PEAKS,
     SECOND,
@@ -35,6 +36,10 @@ others: st.SearchStrategy[Other] = st.one_of(
     st.tuples(st.just("analysed"), st.tuples(st.integers(1, 4), st.booleans())),
     st.tuples(st.just("peaks"), st.booleans()),
 )
+
+
+def test_each_type_of_event_has_a_handler_and_is_made_up() -> None:
+    assert set(EVENT_TYPES) == set(MADE_UP) == set(new_fold()._handlers)
 
 
 @settings(max_examples=150, deadline=None)

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxobs.model.events import (
-    PROCESS_MEMORY,
     Compilation,
     ExecutableRan,
     FunctionWatched,
@@ -129,17 +128,8 @@ def disagreements(snapshot: SnapshotData) -> dict[tuple[str, tuple[str, ...]], A
     return found
 
 
-memory_sampled = st.builds(
-    MemorySampled,
-    st.sampled_from([0, 1, PROCESS_MEMORY]),
-    *[st.none() | st.integers(0, 10**10)] * 5,
-    st.just("the backend tells nothing"),
-    st.integers(at(0), at(200)),
-)
-
-
 @settings(max_examples=100, deadline=None)
-@given(st.lists(sound_events | memory_sampled | st.tuples(st.integers(1, 4)), max_size=40))
+@given(st.lists(sound_events | st.tuples(st.integers(1, 4)), max_size=40))
 def test_whatever_the_events_were(stream: list[Any]) -> None:
     fold = new_fold()
     fold.bind_peaks("example", PEAKS)
