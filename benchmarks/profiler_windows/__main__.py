@@ -124,7 +124,7 @@ def shown(interval: Interval, unit: float, form: str) -> str:
 
 def study(name: str, seconds: float) -> bool:
     """Print all of one loop. Returns whether its overhead is surely within what is allowed."""
-    from jaxobs_plugins.probes.profiler.schedule import SHORTEST_PAUSE
+    from jaxobs_plugins.probes.profiler.schedule import MIN_PAUSE
 
     windows: list[float] = []
     placebo: list[float] = []
@@ -142,7 +142,7 @@ def study(name: str, seconds: float) -> bool:
             f"{'':12}each/charged: {' '.join(each)}  placebos: {' '.join(f'{ms * 1e3:+.0f}' for ms in without)}",
             flush=True,
         )
-    between = statistics.fmean(max(span[2] / ALLOWED, SHORTEST_PAUSE + span[3]) for span in made)
+    between = statistics.fmean(max(span[2] / ALLOWED, MIN_PAUSE + span[3]) for span in made)
     lost_ratio = difference(windows, placebo).times(1 / between)
     charged = statistics.fmean(span[2] for span in made)
     fine = lost_ratio.high <= ALLOWED

@@ -26,10 +26,12 @@ from benchmarks.profiler_windows.loops import LOOPS, loop, profiler_of
 DENSE = ("dense", "wide", "tiny")
 
 
-def a_tenth_of_a_second() -> bool:
+def a_tenth_of_a_second() -> Any:
     """Waits so long, and wants the trace."""
+    from jaxobs_plugins.probes.profiler.recording import Ended
+
     time.sleep(0.1)
-    return True
+    return Ended.WHOLE
 
 
 def one_window(name: str) -> None:
@@ -137,8 +139,7 @@ def meet(obs: Any, change: str, name: str, turned: threading.Event) -> None:
         window()
         window()
         # as in a job of slow steps, whose windows are as long as they may be
-        long = {"length": 2.0, "too_short": 2.0, "growing": 0.01, "density": 1e4}
-        windows.schedule = dataclasses.replace(windows.schedule, **long)
+        windows.schedule = dataclasses.replace(windows.schedule, density=1e4)
     if change == "changed within":
         turned_within = True
     else:

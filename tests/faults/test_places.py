@@ -19,7 +19,7 @@ import pytest
 from jaxobs.model.clock import ClockAnchor, monotonic
 from jaxobs.probe.out_of_memory.files import write_report
 from jaxobs_plugins.jsonl import JsonLinesExporter, _file_name
-from jaxobs_plugins.probes.profiler.trace_files import write_trace
+from jaxobs_plugins.probes.profiler.windows import write_trace
 from tests.jobs import environment
 
 TRAINS = """

@@ -1,4 +1,4 @@
-"""What events hold in memory is told while they are recorded, and the job's own memory is learnt to be its own."""
+"""What events hold in memory is told while they are recorded, and ends a recording that has too many."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from jaxobs_plugins.probes.profiler import event_memory
-from jaxobs_plugins.probes.profiler.event_memory import HELD_A_TRACED_BYTE, Allocated, EventMemory
+from jaxobs_plugins.probes.profiler import recording
+from jaxobs_plugins.probes.profiler.recording import Allocated, Ended, SessionLock, Watch
 
 MEBIBYTE = 2**20
 glibc = pytest.mark.skipif(Allocated()() is None, reason="malloc here does not tell what is allocated")
@@ -27,52 +27,18 @@ def test_what_malloc_has_given_out_is_told():
 
 @glibc
 def test_where_malloc_is_slow_to_answer_it_is_not_asked_again(monkeypatch):
-    monkeypatch.setattr(event_memory, "SLOW", -1.0)
+    monkeypatch.setattr(recording, "MAX_LOOK_SECONDS", -1.0)
     allocated = Allocated()
     assert allocated() is not None
     assert allocated() is None
 
 
-def test_without_such_a_malloc_nothing_is_known_to_grow():
-    memory = EventMemory(lambda: None)
-    memory.begin()
-    assert memory.grown() == 0
+def test_a_recording_is_refused_when_memory_has_grown_beyond_the_cap():
+    held = iter([10, 20, 25, 31])
+    watch = Watch(30.0, is_over=lambda: False, allocated=lambda: next(held), max_held=20)
+    assert watch.wait(SessionLock()) is Ended.REFUSED
 
 
-def test_memory_of_the_job_itself_is_not_taken_for_events_and_is_forgotten_in_time():
-    now = 0
-    memory = EventMemory(lambda: now)
-
-    def window(more, traced):
-        nonlocal now
-        now = 0
-        memory.begin()
-        now = more
-        grown = memory.grown()
-        memory.learn(traced)
-        return grown
-
-    assert window(40 * MEBIBYTE, traced=MEBIBYTE) == 40 * MEBIBYTE
-    events = HELD_A_TRACED_BYTE * MEBIBYTE
-    assert window(40 * MEBIBYTE, traced=MEBIBYTE) == pytest.approx(events, abs=1)
-    for _ in range(60):
-        assert window(0, traced=0) == 0
-    assert window(40 * MEBIBYTE, traced=MEBIBYTE) > 39 * MEBIBYTE
-
-
-def test_memory_that_shrinks_is_not_less_than_nothing():
-    now = 40 * MEBIBYTE
-    memory = EventMemory(lambda: now)
-    memory.begin()
-    now = 0
-    assert memory.grown() == 0
-
-
-def test_arrays_that_come_and_go_in_each_step_are_not_taken_for_events():
-    """The session begins when they are gone, and they come back."""
-    held = iter([8, 136, 8, 136, 8, 150])
-    memory = EventMemory(lambda: next(held) * MEBIBYTE)
-    memory.begin()
-    for _ in range(3):
-        memory.again()
-    assert [memory.grown(), memory.grown()] == [0, 14 * MEBIBYTE]
+def test_a_recording_of_which_nothing_is_known_takes_its_time():
+    assert Watch(0.05, lambda: False, lambda: None, 0).wait(SessionLock()) is Ended.WHOLE
+    assert Watch(30.0, lambda: True, lambda: None, 0).wait(SessionLock()) is Ended.COMPILED

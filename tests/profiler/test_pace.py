@@ -1,7 +1,7 @@
 """A window comes when the loop runs as it will run."""
 
 from jaxobs.plugin.protocol import Progress
-from jaxobs_plugins.probes.profiler.pace import Pace
+from jaxobs_plugins.probes.profiler.schedule import Pace
 
 
 def looked(pace, *, until, step, compiled=0.0, began=0.0):

@@ -9,7 +9,7 @@ import pytest
 
 from jaxobs.jax_compat.runtime import profiler_module
 from jaxobs.model.profile import OUTCOMES
-from jaxobs_plugins.probes.profiler import probe, recorder, recording, windows
+from jaxobs_plugins.probes.profiler import probe, recording, windows
 from tests.profiler.jax_versions import sees_a_cpu
 from tests.waiting import wait_for
 
@@ -36,8 +36,8 @@ def test_a_fault_of_the_profiler_is_its_last(
         raise RuntimeError("CUPTI_ERROR_INVALID_PARAMETER")
 
     train(observed)
-    original = observed.probe._windows._recorder._session_type
-    monkeypatch.setattr(recorder, "record", broken)
+    original = observed.probe._windows._session_type
+    monkeypatch.setattr(windows, "record", broken)
     assert observed.ask(0.1).reason == "RuntimeError: CUPTI_ERROR_INVALID_PARAMETER"
     wait_for(lambda: observed.job.off, "the probe to be switched off")
     assert observed.job.off == "RuntimeError: CUPTI_ERROR_INVALID_PARAMETER"
@@ -64,9 +64,7 @@ def test_a_stop_that_takes_too_long_is_a_fault_too(
 def test_a_session_that_cannot_be_seen_goes_first(observed: Any, train: Any) -> None:
     train(observed)
     module = profiler_module()
-    hidden = observed.probe._windows._recorder._session_type(
-        module.ProfileOptions()
-    )  # as a remote capture makes one
+    hidden = observed.probe._windows._session_type(module.ProfileOptions())  # as a remote capture makes one
     result = observed.ask(0.03)
     assert result.outcome == "user_session"
     assert "somebody else" in result.reason
@@ -79,7 +77,7 @@ def test_a_session_that_cannot_be_seen_goes_first(observed: Any, train: Any) -> 
 def test_in_a_forked_child_nothing_is_hooked_and_no_thread_is_missed(observed: Any, train: Any) -> None:
     train(observed)
     observed.ask(0.03)
-    original = observed.probe._windows._recorder._session_type
+    original = observed.probe._windows._session_type
     child = os.fork()
     if child == 0:
         unhooked = profiler_module().ProfilerSession is original

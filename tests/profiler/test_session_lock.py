@@ -3,7 +3,7 @@
 import threading
 import time
 
-from jaxobs_plugins.probes.profiler.session_lock import SessionLock
+from jaxobs_plugins.probes.profiler.recording import SessionLock
 
 
 def test_ours_does_not_begin_while_the_user_has_a_session():

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from jaxobs_plugins.probes.profiler.trace_files import write_trace
+from jaxobs_plugins.probes.profiler.windows import write_trace
 
 AT = 1_700_000_000.0  # 2023-11-14 22:13:20 UTC
 

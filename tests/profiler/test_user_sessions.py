@@ -57,23 +57,22 @@ def test_ours_gives_way_to_the_users(observed: Any, train: Any, tmp_path: Path) 
     assert ours.end <= theirs.start
 
 
-def test_who_comes_during_a_glimpse_waits_for_no_other_session(
+def test_who_comes_while_the_rate_of_events_is_learnt_waits_for_no_other_session(
     observed: Any, train: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train(observed)
-    session_lock, recorder = observed.probe._session_lock, observed.probe._windows._recorder
-    look, looks = recorder.look, []
+    session_lock, made = observed.probe._session_lock, observed.probe._windows
+    record, looks = made._record, []
 
     def interrupted(*arguments: Any, **options: Any) -> Any:
         looks.append(threading.Thread(target=session_lock.user_comes, args=(30.0,)))
         looks[-1].start()
-        return look(*arguments, **options)
+        return record(*arguments, **options)
 
-    monkeypatch.setattr(recorder, "look", interrupted)
+    monkeypatch.setattr(made, "_record", interrupted)
     assert observed.ask(0.5).outcome == "user_session"
     assert len(looks) == 1
     looks[0].join()
-    assert observed.windows()[0].cost > 0
     session_lock.user_goes()
     monkeypatch.undo()
     assert observed.ask(0.05).outcome in ("read", "empty")
@@ -147,7 +146,7 @@ def test_a_session_made_by_hand_is_one_for_isinstance_and_its_bytes_are_read(
     session = module.ProfilerSession(module.ProfileOptions())
     time.sleep(0.03)
     assert isinstance(session, module.ProfilerSession)
-    assert isinstance(session, observed.probe._windows._recorder._session_type)
+    assert isinstance(session, observed.probe._windows._session_type)
     assert type(session).__name__ == "ProfilerSession"
     xspace = session.stop()
     (window,) = observed.wait_for(1)
@@ -205,7 +204,7 @@ def test_a_trace_of_the_users_that_is_too_large_is_left_to_them(
 
 def test_after_the_end_sessions_are_jaxs_own_again(observed: Any, train: Any, tmp_path: Path) -> None:
     module = profiler_module()
-    hooked, original = module.ProfilerSession, observed.probe._windows._recorder._session_type
+    hooked, original = module.ProfilerSession, observed.probe._windows._session_type
     assert hooked is not original
     jax.profiler.start_trace(tmp_path)
     observed.probe.stop()

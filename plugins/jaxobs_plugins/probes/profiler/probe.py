@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 import weakref
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -17,12 +19,17 @@ from jaxobs.plugin.base import Probe
 from jaxobs.plugin.files import why_not_writable
 from jaxobs.plugin.guard import described
 from jaxobs.plugin.protocol import Job, Remark
-from jaxobs_plugins.probes.profiler.pace import Pace
-from jaxobs_plugins.probes.profiler.scheduling import installed_jaxlib, why_not_scheduled
-from jaxobs_plugins.probes.profiler.session_lock import SessionLock
+from jaxobs.plugin.threads import Thread
+from jaxobs_plugins.probes.profiler.recording import SessionLock
+from jaxobs_plugins.probes.profiler.schedule import Pace
 from jaxobs_plugins.probes.profiler.user_sessions import UserTrace, Watcher, watch_sessions, window_of
-from jaxobs_plugins.probes.profiler.windows import Request, Windows, answer
-from jaxobs_plugins.probes.profiler.worker import Worker
+from jaxobs_plugins.probes.profiler.windows import (
+    Request,
+    Windows,
+    answer,
+    installed_jaxlib,
+    why_not_scheduled,
+)
 
 USER_PATIENCE = 10.0
 """Seconds that a session of the user's waits for ours to end; discarding a trace of 60 000 events took 36 ms."""
@@ -30,6 +37,59 @@ USER_PATIENCE = 10.0
 JOIN_SECONDS = 30.0
 """Seconds to wait for the thread at the end, longer than any `stop()`: one left in the
 profiler would abort the process."""
+
+
+class Worker:
+    """Runs tasks in turn. `failed` is called with what a task raised; the tasks after it still run."""
+
+    def __init__(self, failed: Callable[[Exception], None]) -> None:
+        self._failed = failed
+        # `with` takes the lock itself and not the condition, whose `__enter__` is Python code: a signal handler that
+        # raises within it would leave the lock taken.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._tasks: deque[Callable[[], None]] = deque()
+        self._thread: Thread | None = None
+        self._stopped = False
+
+    def give(self, task: Callable[[], None]) -> None:
+        """Queue a task. Raises RuntimeError where no thread can be started."""
+        with self._lock:
+            if self._stopped:
+                return
+            if self._thread is None:
+                self._thread = Thread("profiler", self._run)
+            self._tasks.append(task)
+            self._changed.notify_all()
+
+    @property
+    def idle(self) -> bool:
+        return not self._tasks
+
+    def stop(self, patience: float) -> None:
+        """Drop the tasks that wait, and wait `patience` seconds for the one under way."""
+        with self._lock:
+            self._stopped = True
+            self._tasks.clear()
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(patience)
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                self._changed.wait_for(lambda: self._stopped or self._tasks)
+                if self._stopped:
+                    return
+                task = self._tasks[0]
+            try:
+                task()
+            except Exception as error:  # noqa: BLE001  # an error of the profiler must not end on the job's console
+                self._failed(error)
+            del task
+            with self._lock:
+                if self._tasks:
+                    self._tasks.popleft()
 
 
 class ProfilerProbe(Probe):

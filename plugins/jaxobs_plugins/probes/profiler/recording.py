@@ -1,11 +1,40 @@
-"""Runs one profiler session of ours: begins it, lets it record, takes its trace. Only here is JAX's profiler called."""
+"""Records one profiler session of ours, with a hard cap on its events. Only here does jaxobs call JAX's profiler.
+
+JAX allows one session at a time, and the user's have precedence over ours: when two overlap, the second one's
+constructor succeeds and its `stop()` raises, so the user would lose a trace.
+
+JAX's profiler does not limit the events of a host, and its options have no limit that a CPU heeds; `stop()` takes 1 to
+2 s after 100 000 to 190 000 events. So a recording is short until it is known how many events a second the job makes,
+and a longer one on a CPU is watched: an event is held in 120 to 270 bytes of malloc's memory until `stop()`. When what
+the process has allocated has grown by more than MAX_HELD, the trace is thrown away, which takes no time.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import threading
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any, NamedTuple
 
-from jaxobs.model.clock import now
+from jaxobs.model.clock import monotonic, now, thread_time
+
+LOOK_SECONDS = 0.02
+"""Seconds between two looks while recording. To answer one, malloc walks its lists of free blocks, which took 0.03 to
+0.5 ms in all jobs tried, and threads of the job wait meanwhile."""
+
+MAX_LOOK_SECONDS = 0.005
+"""Processor time of a look after which there are no more."""
+
+UNWATCHED_SECONDS = 0.1
+"""Longest recording on a CPU that is not watched: five million operations a second make half a million events in it."""
+
+MAX_HELD = 96 * 2**20
+"""Bytes by which malloc's memory may grow during a recording: 350 000 to 800 000 events, or arrays of the job."""
+
+HELD_A_TRACED_BYTE = 5.0
+"""Bytes of memory for each byte of trace: measured 4.7 for an operation in a loop, 5.6 for a tiny call."""
 
 SMALL = 2**20
 """Bytes below which a trace is searched for operations: the search holds the interpreter lock, 0.2 ms for 1 MB."""
@@ -14,10 +43,67 @@ MARKS_OF_OPERATIONS = (b"hlo_op", b"/device:")
 """The name of a stat that every operation on a CPU has, and the beginning of every device plane's name."""
 
 
-class Recorded(NamedTuple):
-    """A session's times in nanoseconds, and its trace.
+class SessionLock:
+    """Lock between our thread, which records, and the user's threads, which begin and end sessions of their own."""
 
-    Starting lasted from `starting` to `start`, recording to `end`, stopping to `stopped`. `xspace` is None where the
+    def __init__(self) -> None:
+        # `with` takes the lock itself and not the condition, whose `__enter__` is Python code: a signal handler that
+        # raises within it would leave the lock taken.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._ours = False
+        self._users = 0
+        self.stopped = False
+
+    def begin_ours(self) -> bool:
+        """Claim the profiler for a session of ours. False if the user has a session, or is about to."""
+        with self._lock:
+            if self._users or self.stopped:
+                return False
+            self._ours = True
+            return True
+
+    def record(self, seconds: float) -> bool:
+        """Wait while our session records for `seconds`. False as soon as the user wants a session, or after `stop`."""
+        with self._lock:
+            return not self._changed.wait_for(lambda: self._users > 0 or self.stopped, seconds)
+
+    def end_ours(self) -> None:
+        with self._lock:
+            self._ours = False
+            self._changed.notify_all()
+
+    def user_comes(self, patience: float) -> None:
+        """Announce a session of the user's, and wait for ours to end, at most `patience` seconds."""
+        with self._lock:
+            self._users += 1
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._ours, patience)
+
+    def user_goes(self) -> None:
+        with self._lock:
+            self._users = max(0, self._users - 1)
+
+    def stop(self) -> None:
+        """Let no session of ours begin any more, and end the one under way at once."""
+        with self._lock:
+            self.stopped = True
+            self._changed.notify_all()
+
+
+class Ended(Enum):
+    """Why a recording ended."""
+
+    WHOLE = "it took as long as it was to take"
+    OTHERS = "somebody else wants the profiler, or all is over"
+    COMPILED = "something was compiled"
+    REFUSED = "it had far too many events, and was thrown away"
+
+
+class Recorded(NamedTuple):
+    """A session's times in nanoseconds, why it ended, and its trace.
+
+    Starting lasted from `starting` to `start`, recording to `end`, stopping to `stopped`. `xspace` is None if the
     trace was thrown away.
     """
 
@@ -25,6 +111,7 @@ class Recorded(NamedTuple):
     start: int
     end: int
     stopped: int
+    ended: Ended
     xspace: bytes | None
 
 
@@ -32,8 +119,8 @@ class OtherSession(Exception):  # noqa: N818  # no fault: the profiler is taken
     """Another session is under way that we cannot see: a remote capture, say."""
 
 
-def record(module: Any, session_type: Any, wait: Callable[[], bool], *, modules: bool = True) -> Recorded:
-    """Record while `wait` waits. If it returns False the trace is thrown away, which is much faster than taking it.
+def record(module: Any, session_type: Any, watch: Callable[[], Ended], *, modules: bool = True) -> Recorded:
+    """Record while `watch` waits. By what it returns the trace is taken, or thrown away, which is much faster.
 
     `modules`: add the modules of all executables to it. Raises OtherSession, and whatever else JAX's profiler raises.
     """
@@ -45,13 +132,12 @@ def record(module: Any, session_type: Any, wait: Callable[[], bool], *, modules:
     starting = now()
     session = session_type(options)
     start = now()
-    wanted = False
-    xspace: bytes | None = None
+    ended, xspace = Ended.OTHERS, None
     try:
-        wanted = wait()
+        ended = watch()
     finally:
         end = now()
-        if wanted:
+        if ended in {Ended.WHOLE, Ended.COMPILED}:
             try:
                 xspace = session.stop()
             except Exception as error:
@@ -59,9 +145,82 @@ def record(module: Any, session_type: Any, wait: Callable[[], bool], *, modules:
                     raise OtherSession(str(error)) from None
                 raise
         del session
-    return Recorded(starting, start, end, now(), xspace)
+    return Recorded(starting, start, end, now(), ended, xspace)
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """How a recording goes on for `length` seconds at most.
+
+    It ends before where `is_over` says so, and is refused when what `allocated` returns has grown by more than
+    `max_held` bytes (None: unknown).
+    """
+
+    length: float
+    is_over: Callable[[], bool]
+    allocated: Callable[[], int | None]
+    max_held: int
+
+    def wait(self, lock: SessionLock) -> Ended:
+        """Wait until the recording must end, and say why."""
+        until, before = monotonic() + self.length, self.allocated()
+        while (left := until - monotonic()) > 0:
+            if not lock.record(min(left, LOOK_SECONDS)):
+                return Ended.OTHERS
+            held = self.allocated()
+            if held is not None and before is not None and held - before > self.max_held:
+                return Ended.REFUSED
+            if self.is_over():
+                return Ended.COMPILED
+        return Ended.WHOLE
 
 
 def is_empty(xspace: bytes) -> bool:
     """Whether a trace below SMALL bytes has no operation; larger ones are taken to have some."""
     return len(xspace) < SMALL and not any(mark in xspace for mark in MARKS_OF_OPERATIONS)
+
+
+class Allocated:
+    """Called, returns the bytes that malloc has allocated; None if malloc is slow or not glibc's (2.33 or newer)."""
+
+    def __init__(self) -> None:
+        self._ask = _mallinfo2()
+
+    @property
+    def tells(self) -> bool:
+        return self._ask is not None
+
+    def __call__(self) -> int | None:
+        if self._ask is None:
+            return None
+        began = thread_time()
+        held = self._ask()
+        if thread_time() - began > MAX_LOOK_SECONDS:
+            self._ask = None
+        return held
+
+
+class _Mallinfo2(ctypes.Structure):
+    """`struct mallinfo2` of malloc.h: ten fields of type size_t."""
+
+    _fields_ = [  # ctypes reads a list
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd",
+            "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+        )
+    ]  # fmt: skip
+
+
+def _mallinfo2() -> Callable[[], int] | None:
+    """A function that returns the bytes in use in all of glibc's arenas, and releases the interpreter lock meanwhile.
+
+    None if the C library has no such function.
+    """
+    try:
+        function = ctypes.CDLL(None).mallinfo2
+    except (AttributeError, OSError, TypeError):  # no such function; on Windows, no CDLL(None)
+        return None
+    function.restype = _Mallinfo2
+    function.argtypes = []
+    return lambda: int(function().uordblks)

@@ -3,29 +3,59 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import importlib.metadata
+import re
+import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, InvalidStateError
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from jaxobs.model.clock import NANOSECONDS, monotonic, now, seconds, wall_now
 from jaxobs.model.events import ProfileWindow
 from jaxobs.model.profile import ProfileResult
+from jaxobs.plugin.files import write_whole
 from jaxobs.plugin.guard import described
 from jaxobs.plugin.protocol import Job, Progress
-from jaxobs_plugins.probes.profiler.event_memory import HELD_A_TRACED_BYTE
-from jaxobs_plugins.probes.profiler.modules import ModulesInTraces
-from jaxobs_plugins.probes.profiler.pace import Pace
-from jaxobs_plugins.probes.profiler.recorder import GLIMPSES, HELD, Ended, Look, Recorder, sees_a_cpu
-from jaxobs_plugins.probes.profiler.recording import OtherSession, is_empty
-from jaxobs_plugins.probes.profiler.schedule import DENSEST, FIRST_LONGEST, SHORTEST, Schedule, Window
-from jaxobs_plugins.probes.profiler.session_lock import SessionLock
-from jaxobs_plugins.probes.profiler.trace_files import keep_trace
+from jaxobs_plugins.probes.profiler.recording import (
+    HELD_A_TRACED_BYTE,
+    MAX_HELD,
+    UNWATCHED_SECONDS,
+    Allocated,
+    Ended,
+    OtherSession,
+    Recorded,
+    SessionLock,
+    Watch,
+    is_empty,
+    record,
+)
+from jaxobs_plugins.probes.profiler.schedule import FIRST_SECONDS, Pace, Schedule, Window
 
-LONGEST_REQUEST = 60.0
+FIRST_JAXLIB = (0, 8, 2)
+"""First version of jaxlib with scheduled windows. In older ones `stop()` holds the interpreter lock throughout (65 ms
+in 0.8.0), no operation of a CPU is recorded, and up to 0.7.2 each session writes a line to the console."""
+
+TRACES = Path("plugins") / "profile"
+"""Where XProf finds raw traces: `<directory>/plugins/profile/<run>/<name>.xplane.pb`. It should show ranks that record at
+the same time as the hosts of one run, so the run is named by the minute (UTC) and each file by its rank. Ranks whose
+traces begin in different minutes make two runs."""
+
+MAX_REQUEST_SECONDS = 60.0
+
+LEARNING_SECONDS = {"cpu": 0.01}
+OTHERS_LEARNING_SECONDS = 0.05
+"""By platform, how long the rate of events is learnt: in a hundredth of a second a CPU makes at most 50 000 of them."""
 
 STOP_PATIENCE = 5.0
 """Seconds of `stop()` beyond which a scheduled window is a fault: it is planned to take a fraction of a second."""
+
+MODULES_AGAIN_SECONDS = 1800.0
+"""Seconds after which the modules of executables are sent again, because the agent may have forgotten some by then."""
+
+MODULES_PART = 0.5
+"""Part of the largest trace allowed that modules may fill; where they are larger, operations have times but no costs."""
 
 
 class ProfilerFaultError(RuntimeError):
@@ -58,16 +88,21 @@ class Windows:
         annotate: Callable[[object | None], None],
     ) -> None:
         self._job = job
-        self._recorder = Recorder(job, module, session_type, session_lock)
+        self._module = module
+        self._session_type = session_type
         self._session_lock = session_lock
         self._pace = pace
-        self._maximum_bytes = int(job.settings["profile_maximum_bytes"])
-        ratio = float(job.settings["profile_budget_ratio"])
-        self.schedule = Schedule(ratio, self._maximum_bytes, monotonic())
         self._annotate = annotate
-        self._modules = ModulesInTraces(self._maximum_bytes)
+        self._allocated = Allocated()
+        self._maximum_bytes = int(job.settings["profile_maximum_bytes"])
+        self.schedule = Schedule(
+            float(job.settings["profile_budget_ratio"]), self._maximum_bytes, monotonic()
+        )
         self._tried: tuple[int | None, int] | None = None
         self._looked_at: int | None = None  # `Progress.compiled` at the last window
+        self._watchable = True  # until a window was refused, for whatever reason memory grew
+        self._modules_given: tuple[int | None, int] | None = None
+        self._modules_given_at = 0.0
 
     def due(self, progress: Progress) -> float:
         """The time at which the next scheduled window may begin, in seconds of the monotonic clock.
@@ -94,7 +129,7 @@ class Windows:
     def requested(self, request: Request) -> None:
         """Make a window that was asked for, and answer the request."""
         try:
-            length = min(max(request.seconds, 0.001), LONGEST_REQUEST)
+            length = min(max(request.seconds, 0.001), MAX_REQUEST_SECONDS)
             event = self._window("requested", length, request.keep)
         except Exception as error:
             reason = described(error)[:300]
@@ -106,7 +141,7 @@ class Windows:
             answer(request, ProfileResult(event.outcome, event.path, event.reason))
 
     def _window(self, kind: str, wanted: float | None, keep: bool | str = False) -> ProfileWindow | None:
-        """Make a window of `wanted` seconds (None: the schedule's length). Returns None where the probe has stopped."""
+        """Make a window of `wanted` seconds (None: the schedule's length). Returns None if the probe has stopped."""
         if not self._session_lock.begin_ours():
             stopped = self._session_lock.stopped
             return None if stopped else self._skipped(kind, "the job has a session of its own")
@@ -121,94 +156,122 @@ class Windows:
             self._pace.interrupted()
 
     def _made(self, kind: str, wanted: float | None, keep: bool | str) -> ProfileWindow | None:
-        rate, step = self._pace.rate, self._pace.step_seconds
-        compiled = self._job.progress().compiled
-        if compiled != self._looked_at:
-            self.schedule, self._looked_at = self.schedule.renewed(), compiled
-        ahead, glimpses = self._glimpses(wanted, rate, charged=kind == "scheduled")
-        if not self._recorder.prepare():
-            # Recording now would make the user's session wait for one of ours to begin and end.
-            came = self._skipped(kind, "the job began a session of its own")
-            return None if self._session_lock.stopped else came._replace(cost=int(glimpses * NANOSECONDS))
-        longest = max(ahead.longest(), DENSEST)
-        length = ahead.next_length(step) if wanted is None else min(wanted, longest)
-        before = self._job.progress()
-        modules = self._modules.wanted(before, monotonic(), kept=bool(keep))
-        held = HELD if kind == "scheduled" else max(HELD, int(HELD_A_TRACED_BYTE * self._maximum_bytes))
-        look = self._recorder.look(length, held, modules=modules, until_compiled=kind == "scheduled")
+        before, rate = self._job.progress(), self._pace.rate
+        if before.compiled != self._looked_at:
+            self.schedule, self._looked_at, self._watchable = self.schedule.renewed(), before.compiled, True
+        platform = _platform()
+        learning = self._learn(platform, wanted or 0.0)
+        if not self._session_lock.record(0.0):  # the user's session must not wait for one more of ours
+            stopped = self._session_lock.stopped
+            return None if stopped else self._skipped(kind, "the job began a session of its own")
+        length = self._length(wanted, platform)
+        modules = self._wants_modules(before, kept=bool(keep))
+        recorded = self._record(length, platform, modules=modules, asked_for=wanted is not None)
+        steps = self._job.progress().steps - before.steps
         # The user may have the profiler from here on, since keeping a trace can take a while.
         self._session_lock.end_ours()
-        if self._session_lock.stopped and look.recorded.xspace is None:
+        if self._session_lock.stopped and recorded.xspace is None:
             return None
-        window = _measured(look, rate)
-        cut = look.ended is Ended.EVENTS or (wanted is not None and wanted > longest)
-        event = self._event(kind, look, window, keep, glimpses, cut=cut)
-        self._account(kind, event, window, refused=look.ended is Ended.REFUSED)
+        modules_size = before.module_bytes if modules else 0
+        window = _measured(recorded, steps, rate, modules_size)
+        window = replace(window, starting=window.starting + learning)
+        cut = wanted is not None and wanted > length
+        event = self._event(kind, recorded, window, keep, cut=cut)
+        self._account(kind, event, window, refused=recorded.ended is Ended.REFUSED)
         if modules and event.xspace is not None:
-            self._modules.given(before, monotonic())
+            self._modules_given, self._modules_given_at = (before.compiled, before.agents), monotonic()
         return event
 
-    def _glimpses(self, wanted: float | None, rate: float | None, *, charged: bool) -> tuple[Schedule, float]:
-        """Make glimpses where the rate of events is unknown. Returns the schedule they imply, and their cost."""
-        ahead, cost = self.schedule, 0.0
-        if self.schedule.length is not None:
-            return ahead, cost
-        lengths = GLIMPSES if sees_a_cpu() else (2 * SHORTEST,) if (wanted or 0.0) > FIRST_LONGEST else ()
-        for length in lengths:
-            if wanted is not None and wanted < 2 * length:
-                break
-            if not self._recorder.prepare():
-                break
-            look = self._recorder.look(length, HELD, modules=False, until_compiled=False)
-            glimpse = _measured(look, rate)
-            cost += glimpse.cost
-            refused = look.ended is Ended.REFUSED
-            ahead = ahead.refused(glimpse, monotonic()) if refused else ahead.glimpsed(glimpse)
-            if charged:
-                self.schedule = self.schedule.charged(glimpse, monotonic())
-            if look.ended is not Ended.WHOLE or ahead.next_length(None) < SHORTEST:
-                break
-        return ahead, cost
+    def _length(self, wanted: float | None, platform: str) -> float:
+        if wanted is not None:
+            return min(wanted, self.schedule.longest_requested())
+        length = self.schedule.next_length(self._pace.step_seconds)
+        can_be_watched = platform != "cpu" or (self._watchable and self._allocated.tells)
+        return length if can_be_watched else min(length, UNWATCHED_SECONDS)
+
+    def _learn(self, platform: str, wanted: float) -> float:
+        """Learn the rate of events from a short recording whose trace nobody sees. Returns what it cost, in seconds.
+
+        Nothing is done if the rate is known, or if it cannot be high and the window that is `wanted` is not long.
+        """
+        if self.schedule.density is not None or (platform != "cpu" and wanted <= FIRST_SECONDS):
+            return 0.0
+        length = LEARNING_SECONDS.get(platform, OTHERS_LEARNING_SECONDS)
+        recorded = self._record(length, platform, modules=False, asked_for=False)
+        learnt = _measured(recorded, 0, None)
+        if recorded.xspace is not None:
+            self.schedule = self.schedule.learnt(learnt)
+        return learnt.cost
+
+    def _record(self, length: float, platform: str, *, modules: bool, asked_for: bool) -> Recorded:
+        compiled = self._job.progress().compiled
+        is_watched = platform == "cpu" and length > UNWATCHED_SECONDS
+        watched = Watch(
+            length,
+            is_over=lambda: not asked_for and self._job.progress().compiled != compiled,
+            allocated=self._allocated if is_watched else lambda: None,
+            max_held=max(MAX_HELD, int(HELD_A_TRACED_BYTE * self._maximum_bytes)) if asked_for else MAX_HELD,
+        )
+        lock = self._session_lock
+        return record(self._module, self._session_type, lambda: watched.wait(lock), modules=modules)
+
+    def _wants_modules(self, progress: Progress, *, kept: bool) -> bool:
+        """Whether the next window carries the modules of the job's executables; the profiler adds all of them, or none.
+
+        The agent keeps those that it has decoded, so one window after each compile, and one for each agent, is enough:
+        a job of many large modules would spend its windows on writing them out again and again (1 000 instructions:
+        0.5 MB and 20 ms of `stop()`). One `kept` for XProf always carries them, if they fit.
+        """
+        if progress.module_bytes > MODULES_PART * self._maximum_bytes:
+            return False
+        if kept or self._modules_given != (progress.compiled, progress.agents):
+            return True
+        return monotonic() - self._modules_given_at > MODULES_AGAIN_SECONDS
 
     def _skipped(self, kind: str, reason: str) -> ProfileWindow:
         self.schedule = self.schedule.skipped(monotonic())
         return _nothing(kind, "user_session", reason)
 
     def _event(
-        self, kind: str, look: Look, window: Window, keep: bool | str, glimpses: float, *, cut: bool
+        self, kind: str, recorded: Recorded, window: Window, keep: bool | str, *, cut: bool
     ) -> ProfileWindow:
-        recorded = look.recorded
         xspace, outcome, reason, path = recorded.xspace, "cut" if cut else "read", "", ""
         if cut:
             reason = f"it ended after {window.length:.2f} s, lest its trace have too many bytes"
-        if look.ended is Ended.REFUSED:
-            outcome = "too_large"
-            reason = f"it was thrown away: its events held {look.held} bytes after {window.length:.2f} s"
+        if recorded.ended is Ended.REFUSED:
+            outcome, reason = (
+                "too_large",
+                f"it was thrown away after {window.length:.2f} s: it had too many events",
+            )
         elif xspace is None:
             outcome, reason = "user_session", "it was thrown away: the job began a session of its own"
         elif is_empty(xspace):
             outcome, reason, xspace = "empty", "no operation of a device is in the trace", None
             if window.usual_steps is not None:
                 reason += ", though steps go on: it may be that each takes longer than the window"
-        elif window.size > self._maximum_bytes:
-            outcome, xspace = "too_large", None
-            reason = f"{window.size} bytes are more than JAXOBS_PROFILE_MAXIMUM_BYTES={self._maximum_bytes}"
+        elif len(xspace) > self._maximum_bytes:
+            outcome, reason = (
+                "too_large",
+                (f"{len(xspace)} bytes are more than JAXOBS_PROFILE_MAXIMUM_BYTES={self._maximum_bytes}"),
+            )
+            xspace = None
         if keep and recorded.xspace is not None:
             wall = wall_now() / NANOSECONDS - seconds(now() - recorded.start)
             path, failure = keep_trace(keep, self._job.settings["profile_directory"], recorded.xspace, wall)
             reason = "; ".join(filter(None, (reason, failure)))
-        cost = int((window.cost + glimpses) * NANOSECONDS)
+        cost = int(window.cost * NANOSECONDS)
         return ProfileWindow(kind, outcome, recorded.start, recorded.end, cost, xspace, path, reason)
 
     def _account(self, kind: str, event: ProfileWindow, window: Window, *, refused: bool) -> None:
         at = monotonic()
         if event.outcome == "user_session":
             self.schedule = self.schedule.lost(window, at)
-        elif kind == "requested":
-            if not refused:
-                self.schedule = self.schedule.learnt(window, at)
         elif refused:
-            self.schedule = self.schedule.refused(window, at)
+            self._watchable = False
+            most = replace(window, size=int(MAX_HELD / HELD_A_TRACED_BYTE))  # as many as there may have been
+            self.schedule = self.schedule.lost(window, at).learnt(most)
+        elif kind == "requested":
+            self.schedule = self.schedule.learnt(window)
         else:
             self.schedule = self.schedule.after(window, at, empty=event.outcome == "empty")
             if window.stopping > STOP_PATIENCE:
@@ -218,22 +281,83 @@ class Windows:
                 )
 
 
+def keep_trace(keep: bool | str, directory: str | None, xspace: bytes, wall_time: float) -> tuple[str, str]:
+    """Write a trace below `keep`, or below the settings' `directory`. Returns its path and why there is none."""
+    import jax
+
+    directory = keep if isinstance(keep, str) else directory
+    if not directory:
+        return "", "the trace was not kept: JAXOBS_PROFILE_DIRECTORY is not set"
+    try:
+        return write_trace(directory, jax.process_index(), xspace, wall_time), ""
+    except OSError as error:
+        return "", f"the trace could not be kept: {error}"
+
+
+def write_trace(directory: str, rank: int, xspace: bytes, wall_time: float) -> str:
+    """Write a trace, never over another one. Returns its path. Raises OSError where it cannot be written."""
+    moment = time.gmtime(wall_time)
+    # The second name is for a rank that has a trace in this minute already.
+    for run in ("%Y_%m_%d_%H_%M", "%Y_%m_%d_%H_%M_%S"):
+        folder = Path(directory) / TRACES / time.strftime(run, moment)
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"rank_{rank:05d}.xplane.pb"
+        try:
+            write_whole(path, xspace, replace=False)  # XProf may look at any time
+        except FileExistsError:
+            continue
+        return str(path)
+    raise FileExistsError(f"{path} is there already")
+
+
+def why_not_scheduled(settings: Mapping[str, Any], jaxlib: tuple[int, ...]) -> str:
+    """The reason why no windows are scheduled, empty where they are. `jaxlib` is its version, empty where unknown."""
+    asked = "those that are asked for are made"
+    if settings.get("profile_budget_ratio", 1.0) <= 0:
+        return f"no profiler windows are scheduled: JAXOBS_PROFILE_BUDGET_RATIO=0; {asked}"
+    if jaxlib < FIRST_JAXLIB:
+        version = f"jaxlib {'.'.join(map(str, jaxlib))}" if jaxlib else "an unknown version of jaxlib"
+        first = ".".join(map(str, FIRST_JAXLIB))
+        return (
+            f"no profiler windows are scheduled with {version}, whose profiler holds up the job; from {first} on they "
+            f"are; {asked}"
+        )
+    return ""
+
+
+def installed_jaxlib() -> tuple[int, ...]:
+    """The installed version of jaxlib, read without importing it; empty where there is none."""
+    try:
+        version = importlib.metadata.version("jaxlib")
+    except importlib.metadata.PackageNotFoundError:
+        return ()
+    numbers = re.match(r"\d+(\.\d+)*", version)
+    return tuple(map(int, numbers[0].split("."))) if numbers else ()
+
+
 def answer(request: Request, result: ProfileResult) -> None:
     """Answer a request. The first answer counts, even if another thread gives one at the same moment."""
     with contextlib.suppress(InvalidStateError):
         request.answer.set_result(result)
 
 
-def _measured(look: Look, rate: float | None) -> Window:
-    """The figures of a recording as a `Window`. `rate`: steps per second without the window."""
-    recorded = look.recorded
+def _platform() -> str:
+    """What the job computes on. Call it only once JAX has a backend."""
+    import jax
+
+    return str(jax.default_backend())
+
+
+def _measured(recorded: Recorded, steps: int, rate: float | None, modules_size: int = 0) -> Window:
+    """The figures of a recording. `rate`: steps per second without the window; `modules_size`: bytes of no event."""
     length = max(seconds(recorded.end - recorded.start), 1e-6)
+    size = len(recorded.xspace or b"")
     return Window(
         length,
-        seconds(recorded.start - recorded.starting) + look.asking,
+        seconds(recorded.start - recorded.starting),
         seconds(recorded.stopped - recorded.end),
-        len(recorded.xspace or b""),
-        look.steps,
+        max(size - modules_size, size // 10),
+        steps,
         None if rate is None else rate * length,
     )
 
