@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import sys
 from collections.abc import Iterator
@@ -17,38 +18,44 @@ NOT_THE_USERS = frozenset({"jax", "jaxlib", "jaxobs", "jaxobs_plugins", "flax", 
 PROGRAMS = "jaxobs.cli."
 """Prefix of our modules whose frames count as a user's program: the demonstration that a command runs."""
 
-FRAMES = 200
+MAX_FRAMES = 200
 
 UNSAFE_WITH_COLLECTOR = sys.version_info < (3, 12)
 """Whether making a frame object may run the garbage collector (until Python 3.12), and with it code of the user's that
 lets other threads run: the frame of another thread may then have returned, and its object points into freed memory."""
 
 
-def stack_of(thread: int | None, most: int) -> list[FrameType]:
-    """The frames of another thread, the innermost first, `most` of them at most; empty if it runs no Python.
+@contextlib.contextmanager
+def collector_paused() -> Iterator[None]:
+    """A context in which frames of another thread, or of a suspended coroutine, may be made: see UNSAFE_WITH_COLLECTOR.
 
-    The stack of another thread is read only through this function: see UNSAFE_WITH_COLLECTOR. For some ten
-    microseconds, in which Python normally switches to no other thread, it pauses the collector where that is needed.
+    It lasts for some ten microseconds, in which Python normally switches to no other thread.
     """
     if not UNSAFE_WITH_COLLECTOR or not gc.isenabled():
-        return _stack_of(thread, most)
+        yield
+        return
     gc.disable()
     try:
-        return _stack_of(thread, most)
+        yield
     finally:
         gc.enable()
 
 
-def _stack_of(thread: int | None, most: int) -> list[FrameType]:
-    found = sys._current_frames().get(thread or 0)  # noqa: SLF001  # documented, for all its name
-    return list(callers(found, most))
+def stack_of(thread: int | None, max_frames: int) -> list[FrameType]:
+    """The frames of another thread, the innermost first; empty if it runs no Python.
+
+    The stack of another thread is read only through this function.
+    """
+    with collector_paused():
+        innermost = sys._current_frames().get(thread or 0)  # noqa: SLF001  # documented, for all its name
+        return list(callers(innermost, max_frames))
 
 
-def callers(frame: FrameType | None, most: int) -> Iterator[FrameType]:
-    """A frame of the calling thread and those that called it, the innermost first, `most` of them at most."""
-    while frame is not None and most > 0:
+def callers(frame: FrameType | None, max_frames: int) -> Iterator[FrameType]:
+    """A frame of the calling thread and those that called it, the innermost first."""
+    while frame is not None and max_frames > 0:
         yield frame
-        frame, most = frame.f_back, most - 1
+        frame, max_frames = frame.f_back, max_frames - 1
 
 
 class CallSite(NamedTuple):
@@ -70,7 +77,7 @@ def call_site(frame: FrameType | None) -> CallSite | None:
     program's own in an installed program.
     """
     layer: CallSite | None = None
-    for caller in callers(frame, FRAMES):
+    for caller in callers(frame, MAX_FRAMES):
         if not _is_a_layer_over_jax(caller):
             code = caller.f_code
             site = CallSite(code.co_filename, caller.f_lineno, code.co_qualname)

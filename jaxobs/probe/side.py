@@ -20,9 +20,10 @@ from jaxobs.plugin.protocol import Progress
 from jaxobs.plugin.threads import LONGEST_CALL, Flag, Thread
 from jaxobs.plugin.wrapping import INTERNAL
 from jaxobs.probe.backend import find_backend
+from jaxobs.probe.host_lines import HostLines
 from jaxobs.probe.import_hook import weakly, when_imported
-from jaxobs.probe.main_thread.sampler import MainThreadSampler
 from jaxobs.probe.sources import Sources
+from jaxobs.probe.stack import Describer
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.steps.loops import Loops, Tracing, UnmarkedCalls
 from jaxobs.probe.steps.marks import LibraryPhase, hook_annotations, on_main_thread
@@ -186,19 +187,21 @@ class ProbeSide:
         )  # fmt: skip
         return Calls(function, number, shared)
 
-    def _sampler(self, settings: dict[str, Any], log: Callable[[str], None]) -> MainThreadSampler | None:
+    def _sampler(self, settings: dict[str, Any], log: Callable[[str], None]) -> HostLines | None:
         """The main thread's sampler, None if switched off. It knows the loop only if this runs on the main thread."""
         if not settings.get("host_lines"):
             return None
         on_main = threading.get_ident() == threading.main_thread().ident
         marks = vars(self.loops.current) if on_main else {}  # this thread's part of a `threading.local`
+        unmarked = self.unmarked
 
-        def loop() -> str:
+        def loop() -> str | None:
             step = marks.get("step")
-            return "" if step is None or step.hidden else step.loop
+            if step is None or step.hidden:
+                return None if unmarked.on_another_thread else ""
+            return str(step.loop)
 
-        iterator, dispatch = Steps.__iter__.__code__, Watched.__call__.__code__
-        return MainThreadSampler(iterator, dispatch, loop, log)
+        return HostLines(Describer(Steps.__iter__.__code__, Watched.__call__.__code__), loop, log)
 
     def profile(self, seconds: float, keep: bool | str) -> ProfileResult:
         """Ask the probe that takes profiles for a profiler window, and wait for its end."""

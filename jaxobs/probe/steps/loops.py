@@ -51,6 +51,11 @@ class UnmarkedCalls:
         self._advance()
         return number
 
+    @property
+    def on_another_thread(self) -> bool:
+        """Whether the steps of the job are the calls of another thread than the main thread."""
+        return not self.off and self._followed != self._main
+
     def _follow(self, thread: int, started: int) -> bool:
         """Whether this thread is to be followed from now on."""
         if thread == self._main:

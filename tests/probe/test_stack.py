@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import jax
@@ -14,15 +15,14 @@ import numpy as np
 import pytest
 
 from jaxobs.plugin.frames import stack_of
-from jaxobs.probe.main_thread.packages import OWN, STANDARD_LIBRARY, USER, owner_of
-from jaxobs.probe.main_thread.stack import DEEPEST, Place, Stack
+from jaxobs.probe.stack import MAX_FRAMES, OWN, STANDARD_LIBRARY, USER, Describer, Place, owner_of
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.watch.watched import Watched
 from jaxobs.vocabulary.activities import DEVICE, INPUT, MARKED_INPUT, PROCESSOR, WAITING
 
 
-def stack() -> Stack:
-    return Stack(Steps.__iter__.__code__, Watched.__call__.__code__)
+def stack() -> Describer:
+    return Describer(Steps.__iter__.__code__, Watched.__call__.__code__)
 
 
 def seen(
@@ -43,7 +43,7 @@ def seen(
     thread.start()
     began.wait()
     time.sleep(0.1)
-    place = stack().place(stack_of(thread.ident, DEEPEST), on_processor=on_processor, in_python=in_python)
+    place = stack().place(stack_of(thread.ident, MAX_FRAMES), on_processor=on_processor, in_python=in_python)
     end()
     thread.join()  # never left inside a call of JAX
     return place
@@ -155,7 +155,7 @@ def test_a_method_that_is_called_next_is_no_input() -> None:
     assert seen(plays).activity == WAITING
 
 
-def activities(looks: Stack, runs: Callable[[threading.Event], None]) -> set[str]:
+def activities(looks: Describer, runs: Callable[[threading.Event], None]) -> set[str]:
     """What a thread that runs this is seen to do until it is told to end."""
     done = threading.Event()
     thread = threading.Thread(target=runs, args=(done,), daemon=True)
@@ -163,7 +163,7 @@ def activities(looks: Stack, runs: Callable[[threading.Event], None]) -> set[str
     found = set()
     for _ in range(200):
         time.sleep(0.005)
-        frames = stack_of(thread.ident, DEEPEST)
+        frames = stack_of(thread.ident, MAX_FRAMES)
         found.add(looks.place(frames, on_processor=False, in_python=False).activity)
         del frames
     done.set()
@@ -206,7 +206,7 @@ def test_a_generator_that_trains_is_no_input() -> None:
             pass
 
     assert DEVICE in activities(looks, logs)
-    assert {code.name for code in looks._training_iterators} == {"losses"}
+    assert {line for _, line in looks._training_iterators} == {losses.__code__.co_firstlineno}
 
 
 def test_a_manager_of_a_context_is_no_input() -> None:
@@ -224,7 +224,7 @@ def test_a_manager_of_a_context_is_no_input() -> None:
     assert seen(trains).activity == WAITING
 
 
-@pytest.mark.parametrize("how", ["method", "function", "float"])
+@pytest.mark.parametrize("how", ["method", "function", "float", "item", "asarray", "array", "library"])
 def test_a_wait_for_a_result_is_the_devices(how: str) -> None:
     step = jax.jit(lambda x: jax.lax.fori_loop(0, 150, lambda _, y: jnp.tanh(y @ y), x))
     x = jnp.eye(512)
@@ -235,11 +235,51 @@ def test_a_wait_for_a_result_is_the_devices(how: str) -> None:
             result.block_until_ready()
         elif how == "function":
             jax.block_until_ready(result)
+        elif how == "library":
+            library["pull"](result)
+        elif how in ("asarray", "array"):
+            np.asarray(result) if how == "asarray" else np.array(result)
+        elif how == "item":
+            result.sum().item()
         else:
             float(result.sum())
 
+    library: dict[str, Any] = {}
+    code = "import numpy as np\ndef pull(x):\n    return np.asarray(x)"
+    exec(compile(code, "/env/site-packages/metrics/pull.py", "exec"), library)
     waits()  # compiled
     assert seen(waits).activity == DEVICE
+
+
+def in_asyncio(main: Callable[[], Any]) -> Place:
+    return seen(lambda: asyncio.run(main()))
+
+
+async def batches_of_asyncio() -> AsyncIterator[int]:
+    await asyncio.sleep(0.4)
+    yield 1
+
+
+def test_a_coroutine_that_waits_is_named_by_its_own_line() -> None:
+    async def reads() -> None:
+        await asyncio.sleep(0.4)
+
+    async def trains() -> None:
+        await reads()
+
+    place = in_asyncio(trains)
+    assert place.line.endswith(f":{reads.__code__.co_firstlineno + 1} reads")
+    assert (place.waits_in, place.activity) == ("tasks.sleep", WAITING)
+
+
+def test_an_asynchronous_iterator_that_waits_is_input() -> None:
+    async def trains() -> None:
+        async for _ in batches_of_asyncio():
+            pass
+
+    place = in_asyncio(trains)
+    assert place.line.endswith(" batches_of_asyncio")
+    assert place.activity == INPUT
 
 
 def test_the_wait_for_the_next_item_of_marked_steps_is_measured_by_the_marks() -> None:
@@ -279,7 +319,7 @@ def test_whose_code_a_file_is() -> None:
     assert owner_of("/env/lib/python3.11/site-packages/grain/python/loader.py") == "grain"
     assert owner_of(queue.__file__) == STANDARD_LIBRARY
     assert owner_of("<frozen importlib._bootstrap>") == STANDARD_LIBRARY
-    assert owner_of(Stack.place.__code__.co_filename) == OWN
+    assert owner_of(Describer.place.__code__.co_filename) == OWN
     assert owner_of("/env/lib/python3.11/site-packages/jaxobs_plugins/probes/wrapping.py") == OWN
     assert owner_of("/home/me/jaxobs/plugins/jaxobs_plugins/probes/wrapping.py") == OWN
     assert owner_of("/tmp/ipykernel_7/1.py") == USER

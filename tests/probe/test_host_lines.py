@@ -7,17 +7,22 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from jaxobs.model.events import MainThreadSampled
-from jaxobs.probe.main_thread.sampler import BEFORE, MainThreadSampler
+from jaxobs.probe.host_lines import BEFORE, HostLines
+from jaxobs.probe.stack import Describer
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.watch.watched import Watched
 from jaxobs.vocabulary.activities import ACTIVITIES
 
-ITSELF = (Steps.__iter__.__code__, Watched.__call__.__code__)
+
+def sampler_of(loop: Callable[[], str | None], log: Callable[[str], None] = print) -> HostLines:
+    return HostLines(Describer(Steps.__iter__.__code__, Watched.__call__.__code__), loop, log)
+
 
 JOB = """
 import os, sys, threading, time
@@ -72,7 +77,7 @@ def test_its_thread_is_joined_at_the_end() -> None:
     assert ran(then=told).strip() == "[]"
 
 
-def sampled(sampler: MainThreadSampler, seconds: float) -> list[MainThreadSampled]:
+def sampled(sampler: HostLines, seconds: float) -> list[MainThreadSampled]:
     """What it says of this thread, which works in Python meanwhile."""
     thread = threading.Thread(target=sampler.run, daemon=True)
     thread.start()
@@ -96,8 +101,8 @@ def busy(seconds: float) -> None:
 def test_python_that_ends_while_a_sample_waits_for_the_lock_is_told_at_its_own_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("jaxobs.probe.main_thread.sampler.BUDGET", 0.1)
-    sampler = MainThreadSampler(*ITSELF, lambda: "", print)
+    monkeypatch.setattr("jaxobs.probe.host_lines.BUDGET", 0.1)
+    sampler = sampler_of(lambda: "")
     thread = threading.Thread(target=sampler.run, daemon=True)
     thread.start()
     until = time.perf_counter() + 4.0
@@ -118,7 +123,7 @@ def test_seconds_of_all_rows_are_the_time_and_there_are_many_threads() -> None:
     others = [threading.Thread(target=ended.wait, daemon=True) for _ in range(200)]
     for other in others:
         other.start()
-    sampler = MainThreadSampler(*ITSELF, lambda: "train", print)
+    sampler = sampler_of(lambda: "train")
     (event,) = sampled(sampler, 3.0)
     ended.set()
     for other in others:
@@ -132,6 +137,10 @@ def test_seconds_of_all_rows_are_the_time_and_there_are_many_threads() -> None:
     assert max(event.rows, key=lambda row: row[4])[1].startswith(here)
 
 
+def test_the_main_thread_is_not_sampled_while_another_thread_trains() -> None:
+    assert sampled(sampler_of(lambda: None), 1.0) == []
+
+
 def test_an_error_in_a_sample_is_contained_and_the_sampler_goes_on() -> None:
     log: list[str] = []
 
@@ -140,13 +149,13 @@ def test_an_error_in_a_sample_is_contained_and_the_sampler_goes_on() -> None:
             raise RuntimeError("the marks are broken")
         return ""
 
-    assert sampled(MainThreadSampler(*ITSELF, broken, log.append), 2.0)
+    assert sampled(sampler_of(broken, log.append), 2.0)
     assert len(log) == 1
     assert "the marks are broken" in log[0]
 
 
 def test_a_main_thread_that_is_in_one_call_for_long_is_there_all_that_time() -> None:
-    sampler = MainThreadSampler(*ITSELF, lambda: "", print)
+    sampler = sampler_of(lambda: "")
     thread = threading.Thread(target=sampler.run, daemon=True)
     thread.start()
     time.sleep(2.0)
