@@ -112,16 +112,16 @@ untrue: .venv/installed  ## programs of which false figures were once shown, wit
 trace-peers: .venv-xprof/installed  ## times read from recorded traces beside XProf's own (ARGS=FILE for others)
 	PYTHONPATH=. .venv-xprof/bin/python tests/trace/compare_with_xprof.py $(ARGS)
 
-benchmark: .venv/installed  ## run one of benchmarks/ or of its report's figures: make benchmark NAME=step_cost
-	@[ -n "$(NAME)" ] || { echo "jaxobs: say which of benchmarks/ or benchmarks/report/figures/: NAME=step_cost" >&2; exit 2; }
-	@if [ -e "benchmarks/report/figures/$(NAME).py" ]; then .venv/bin/python -m benchmarks.report --print --only $(NAME); \
+benchmark: .venv/installed  ## run one of benchmarks/ or of benchmarks/costs/: make benchmark NAME=step_cost
+	@[ -n "$(NAME)" ] || { echo "jaxobs: say which of benchmarks/ or benchmarks/costs/: NAME=step_cost" >&2; exit 2; }
+	@if [ -e "benchmarks/costs/$(NAME).py" ]; then .venv/bin/python -m benchmarks.costs --print --only $(NAME); \
 	else .venv/bin/python -m benchmarks.$(NAME) $(ARGS); fi
 
 benchmarks-report: .venv/installed  ## measure jaxobs beside its peers and write docs/results/benchmarks.md (ARGS="--only step_cost")
 	@$(MAKE) --no-print-directory .venv-benchmark-peers/installed \
 	  || echo "jaxobs: the peers could not be installed here: the page says what is missing" >&2
 	@python=.venv-benchmark-peers; [ -e $$python/installed ] || python=.venv; \
-	$$python/bin/python -m benchmarks.report $(ARGS)
+	$$python/bin/python -m benchmarks.costs $(ARGS)
 
 soak: .venv/installed  ## a job for 30 minutes with outages and failures at random (ARGS="--minutes 5 --seed 1")
 	.venv/bin/python -m benchmarks.soak $(ARGS)
@@ -242,7 +242,7 @@ clean:  ## remove environments, caches and build outputs
 	@touch $@
 
 # With jaxobs and jax as in .venv, so that all are timed side by side.
-.venv-benchmark-peers/installed: benchmarks/report/peers.txt requirements/jax-$(DEFAULT_JAX).txt pyproject.toml | check-python
+.venv-benchmark-peers/installed: benchmarks/costs/peers.txt requirements/jax-$(DEFAULT_JAX).txt pyproject.toml | check-python
 	$(call install,.venv-benchmark-peers,requirements/jax-$(DEFAULT_JAX).txt,$(PYTHON))
 	@rm $@
 	.venv-benchmark-peers/bin/python -m pip install --disable-pip-version-check --quiet -r $<

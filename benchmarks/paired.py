@@ -1,13 +1,17 @@
-"""Medians of paired measurements, with the interval that their noise leaves."""
+"""Things that are measured in turns, and medians of the pairs with the interval that their noise leaves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+import random
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 RESAMPLES = 10_000
+
+Name = TypeVar("Name", bound=Hashable)
+Found = TypeVar("Found")
 
 
 class Interval(NamedTuple):
@@ -55,3 +59,13 @@ def paired_mean_ratio(of: Sequence[float], to: Sequence[float]) -> Interval:
 def paired_difference(of: Sequence[float], less: Sequence[float]) -> Interval:
     """`of` less `less`, round by round."""
     return median([one - other for one, other in zip(of, less, strict=True)])
+
+
+def take_turns(timed: Mapping[Name, Callable[[], Found]], rounds: int) -> dict[Name, list[Found]]:
+    """What each said in each round; every round has another order."""
+    chance = random.Random(0)
+    found: dict[Name, list[Found]] = {name: [] for name in timed}
+    for _ in range(rounds):
+        for name in chance.sample(list(timed), len(timed)):
+            found[name].append(timed[name]())
+    return found

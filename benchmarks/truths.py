@@ -66,21 +66,25 @@ class Figure:
 
     @property
     def cells(self) -> tuple[str, str, str, str, str]:
-        """Its name, the truth, what is shown and by how much that is off, the verdict, and the note."""
+        """Its name, the truth with its tolerance, what is shown and by how much it is off, the verdict, the note."""
         shown = text_of(self.found, self.unit)
         if isinstance(self.found, float) and isinstance(self.truth, float) and self.truth and self.relative:
             shown += f" ({self.found / self.truth - 1:+.1%})"
         truth = text_of(self.truth, self.unit)
         if self.between is not None:
             truth = " to ".join(text_of(end, self.unit) for end in self.between)
+        elif self.absolute:
+            truth += f" ± {text_of(self.absolute, self.unit)}"
+        elif self.relative:
+            truth += f" ± {100 * self.relative:g} %"
         return self.name, truth, shown, self.verdict, self.note
 
 
 def text_of(value: Value, unit: str = "") -> str:
-    """A number with four digits, or the text as it is."""
+    """A number with five digits, or the text as it is."""
     if value is None:
         return "–"
-    return str(value) if isinstance(value, str | bool) else f"{value:.4g} {unit}".strip()
+    return str(value) if isinstance(value, str | bool) else f"{value:.5g} {unit}".strip()
 
 
 def _verdict(right: bool) -> Verdict:

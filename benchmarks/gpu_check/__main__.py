@@ -18,12 +18,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.gpu_check.evidence import Archives
-from benchmarks.gpu_check.figures import EVIDENCE
+from benchmarks.gpu_check.findings import EVIDENCE
 from benchmarks.gpu_check.machine import ROOT, find_machine
-from benchmarks.gpu_check.page import page
-from benchmarks.gpu_check.runner import LOG, Outcome, run_all, shorten
-from benchmarks.gpu_check.table import chosen
+from benchmarks.gpu_check.results import Archives, page
+from benchmarks.gpu_check.runner import LOG, Outcome, chosen, run_all, shorten
 
 
 def main() -> int:
@@ -38,11 +36,7 @@ def main() -> int:
         "--minutes", type=float, default=8.0, help="for all checks together (default: %(default)s)"
     )
     parser.add_argument(
-        "--output",
-        type=Path,
-        default=ROOT / "docs" / "results",
-        metavar="DIRECTORY",
-        help="default: docs/results",
+        "--output", type=Path, default=ROOT / "docs" / "results", help="default: docs/results"
     )
     parser.add_argument("--only", type=_names, help="these checks alone, separated by commas")
     parser.add_argument("--skip", type=_names, default=[], help="all but these checks")
@@ -56,23 +50,14 @@ def main() -> int:
     name = _unused(options.output, f"{datetime.datetime.now(datetime.UTC).date()}-{machine.slug}")
     options.output.mkdir(parents=True, exist_ok=True)
     path, archives = options.output / f"{name}.md", Archives(options.output / name)
-    command = _command(options)
+    title, command = f"{machine.device_kind}, {machine.facts['date']}", _command(options)
     outcomes: list[Outcome] = []
     with tempfile.TemporaryDirectory(prefix="gpu-check-") as folder:
         for outcome in run_all(checks, machine, options.minutes, Path(folder), began):
             outcomes.append(outcome)
             _keep(Path(folder) / outcome.check.name, archives)
             facts = machine.facts | {"took": f"{time.monotonic() - began:.0f} s"}
-            written = page(
-                machine.facts["date"],
-                machine.device_kind,
-                facts,
-                outcomes,
-                command,
-                archives.paths,
-                archives.left_out,
-            )
-            path.write_text(written, encoding="utf-8")
+            path.write_text(page(title, command, facts, outcomes, archives), encoding="utf-8")
             print(_line(outcome), flush=True)
     print(f"results: {path}", flush=True)
     return 1 if any(outcome.failed or outcome.count("WRONG") for outcome in outcomes) else 0
@@ -100,15 +85,10 @@ def _keep(folder: Path, archives: Archives) -> None:
 
 def _line(outcome: Outcome) -> str:
     counts = ", ".join(
-        f"{outcome.count(verdict)} {verdict}" for verdict in ("right", "WRONG", "shown", "not measured")
+        f"{outcome.count(verdict)} {verdict}" for verdict in ("right", "WRONG", "shown", "absent")
     )
     said = f"{outcome.check.name:32}{outcome.seconds:5.0f} s  {counts}"
-    wrong = [figure.name for figure in outcome.figures if figure.verdict == "WRONG"]
-    return (
-        said
-        + (f"  WRONG: {'; '.join(wrong)}" if wrong else "")
-        + (f"  {outcome.reason}" if outcome.reason else "")
-    )
+    return said + (f"  WRONG: {'; '.join(outcome.wrong)}" if outcome.wrong else "") + f"  {outcome.reason}"
 
 
 def _names(text: str) -> list[str]:

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.report.machine import described
+from benchmarks.costs.machine import described
 
 START_SECONDS = 120.0
 """CUDA's start takes seconds; one that takes longer hangs."""

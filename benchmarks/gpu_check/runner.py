@@ -1,8 +1,12 @@
-"""Runs checks, each in a process of its own with a deadline, within the minutes given."""
+"""The checks, each of which runs in a process of its own with a deadline, within the minutes given.
+
+`python -m benchmarks.gpu_check.runner NAME FOLDER PLATFORM DEVICE_KIND` is such a process.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import signal
 import subprocess
@@ -11,11 +15,54 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.beside import without_settings
-from benchmarks.gpu_check.figures import Figure, said_in
+from benchmarks.gpu_check.findings import Findings, said_in
 from benchmarks.gpu_check.machine import ROOT, Machine
-from benchmarks.gpu_check.table import Check
+from benchmarks.truths import Figure, text_of
+
+
+class Check(NamedTuple):
+    """A function `NAME(told)` in a file of `checks/`. It takes `seconds` on an H200, and is stopped at its `deadline`."""
+
+    name: str
+    file: str
+    title: str
+    seconds: float
+    deadline: float
+
+
+CHECKS = (
+    Check("device", "device", "What the device is", 15, 60),
+    Check("training", "training", "A transformer step in bfloat16, rematerialised and donated", 85, 160),
+    Check(
+        "products", "rooflines", "Products, copies and softmax against long runs by the wall clock", 60, 120
+    ),
+    Check("attention", "rooflines", "Attention, plain and cuDNN's, forward and backward", 45, 100),
+    Check("readings", "readings", "NVML against nvidia-smi, device memory against JAX", 40, 80),
+    Check("unchanged", "unchanged", "`jaxobs run` on a script as it is, and how long exits take", 80, 150),
+    Check("labels", "labels", "Loops built so that their label is known", 110, 200),
+    Check("out_of_memory", "out_of_memory", "A real RESOURCE_EXHAUSTED and its report", 30, 75),
+    Check("windows", "windows", "What profiler windows do to step time", 70, 110),
+    Check("paired", "paired", "Step time with and without jaxobs, in turns", 70, 130),
+    Check("calibration", "calibration", "`jaxobs calibrate` against the datasheet", 60, 190),
+    Check("labels_without_command_buffers", "labels", "The same loops without command buffers", 60, 120),
+)
+"""In the order of their worth. Seconds are estimates: no device has run these yet. A check is left out where less than
+half of them is left."""
+
+
+def chosen(names: list[str] | None, left_out: list[str]) -> list[Check]:
+    """The checks to run. Raises ValueError, with what there is, for a name that none has."""
+    known = [check.name for check in CHECKS]
+    unknown = [name for name in [*(names or ()), *left_out] if name not in known]
+    if unknown:
+        raise ValueError(f"no check is called {', '.join(unknown)}: there are {', '.join(known)}")
+    return [
+        check for check in CHECKS if (names is None or check.name in names) and check.name not in left_out
+    ]
+
 
 LOG = "log.txt"
 KEPT_OF_A_LOG = 2**20
@@ -37,6 +84,13 @@ class Outcome:
         """How many of its figures are so."""
         return sum(figure.verdict == verdict for figure in self.figures)
 
+    @property
+    def wrong(self) -> list[str]:
+        """Its figures that are, with what was found."""
+        return [
+            f"{one.name}: {text_of(one.found, one.unit)}" for one in self.figures if one.verdict == "WRONG"
+        ]
+
 
 def run_all(
     checks: Sequence[Check], machine: Machine, minutes: float, folder: Path, began: float
@@ -55,7 +109,7 @@ def run_all(
 def run_one(check: Check, machine: Machine, folder: Path, deadline: float) -> Outcome:
     """Run one check for at most `deadline` seconds; what it had said by then counts."""
     folder.mkdir(parents=True)
-    command = [sys.executable, "-m", "benchmarks.gpu_check.worker", check.name, str(folder), machine.platform]
+    command = [sys.executable, "-m", "benchmarks.gpu_check.runner", check.name, str(folder), machine.platform]
     outcome = Outcome(check)
     began = time.monotonic()
     with (folder / LOG).open("wb") as log:
@@ -103,3 +157,15 @@ def shorten(path: Path) -> None:
 def _last_words(path: Path) -> str:
     lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     return lines[-1][:300] if lines else "it said nothing"
+
+
+def main() -> None:
+    """Run a check; what it raises ends the process, and its traceback is the end of the log."""
+    name, folder, platform, device_kind = sys.argv[1:]
+    (check,) = [check for check in CHECKS if check.name == name]
+    module = importlib.import_module(f"benchmarks.gpu_check.checks.{check.file}")
+    getattr(module, name)(Findings(name, Path(folder), platform, device_kind))
+
+
+if __name__ == "__main__":
+    main()

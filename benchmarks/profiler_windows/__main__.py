@@ -15,10 +15,7 @@ The means leave out the largest and smallest tenth of windows and of placebos, f
 the plain difference is printed beside them.
 Overhead: the mean excess of all windows of both over the mean time between windows that the budget asks for. It must be
 at most 0.5 %. Exit status 1 where the interval's upper end is above that.
-`parts.py` beside it takes one window apart.
 """
-
-# ruff: noqa: SLF001  # it looks inside the probe, which tells nobody when its windows are made
 
 from __future__ import annotations
 
@@ -28,91 +25,25 @@ import os
 import statistics
 import subprocess
 import sys
-import threading
-import time
 from typing import Any
 
 from benchmarks.paired import Interval
-from benchmarks.profiler_windows.excess import BESIDE, READING, difference, studied
-from benchmarks.profiler_windows.loops import LOOPS, between_steps, loop, profiler_of
+from benchmarks.profiler_windows.excess import difference, studied
+from benchmarks.profiler_windows.loops import LOOPS
 
 ALLOWED = 0.005
 """Of wall time: the budget that the windows are given. By default it is 0.2 %: too few windows to study."""
 
 EVERY = 10.0
-NOTED = 0.001
-"""Seconds between two notes of how many steps had ended; steps that are shorter share one."""
-
 DECIDING = ("matmul", "operations", "input", "dense")
-MODULE = "benchmarks.profiler_windows"
 
 
-def train(name: str, seconds: float, every: float) -> dict[str, Any]:
-    """Run a loop for so long. `every`: seconds between windows, 0 for those that the budget allows.
-
-    Returns when how many steps had ended, when each window began and was handed over, and what it was charged.
-    """
-    import jaxobs
-
-    times: list[float] = []
-    done: list[int] = []
-    spans: list[tuple[float, float, float, float]] = []
-    with jaxobs.instrument(prometheus=False) as obs:
-        function, x = loop(name)
-        step, between = obs.watch(function), between_steps(name)
-        step(x).block_until_ready()
-        probe, told = profiler_of(obs)
-        windows = probe._windows
-        scheduled = windows.scheduled
-
-        def timed() -> None:
-            began = time.monotonic()
-            scheduled()
-            ended = time.monotonic()
-            spans.append((began, ended, told[-1].cost / 1e9, (told[-1].end - told[-1].start) / 1e9))
-
-        windows.scheduled = timed
-        until = time.monotonic() + seconds
-        if every:
-            windows.due = lambda progress: float("inf")
-
-            def make() -> None:
-                time.sleep(6.0)  # as a loop is steady
-                while time.monotonic() + READING + BESIDE < until:
-                    probe._worker.give(timed)
-                    time.sleep(every)
-
-            threading.Thread(target=make, daemon=True).start()
-        noted = 0.0
-        turns = obs.steps(iter(lambda: time.monotonic() < until, False))
-        for steps, _ in enumerate(turns, 1):
-            step(x).block_until_ready()
-            between()
-            at = time.monotonic()
-            if at - noted >= NOTED:
-                times.append(at)
-                done.append(steps)
-                noted = at
-        read = sum(window.outcome in ("read", "cut") for window in told)
-    return {"times": times, "steps": done, "spans": spans, "read": read}
-
-
-def measured(name: str, seconds: float, every: float) -> dict[str, Any]:
-    """`train` in a process of its own."""
-    command = [
-        sys.executable,
-        "-m",
-        MODULE,
-        "--child",
-        name,
-        "--seconds",
-        str(seconds),
-        "--every",
-        str(every),
-    ]
-    environment = {**os.environ, "JAXOBS_PROFILE_BUDGET_RATIO": str(ALLOWED)}
+def measured(name: str, seconds: float, every: float, budget: float = ALLOWED) -> dict[str, Any]:
+    """What a run of a loop tells, in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.profiler_windows.loops", name, str(seconds), str(every)]
+    environment = {**os.environ, "JAXOBS_PROFILE_BUDGET_RATIO": str(budget)}
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
-    told: dict[str, Any] = json.loads(done.stdout)
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return told
 
 
@@ -158,16 +89,13 @@ def study(name: str, seconds: float) -> bool:
 def main() -> int:
     """Print everything, loop by loop."""
     parser = argparse.ArgumentParser(
-        prog=f"python -m {MODULE}", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.profiler_windows",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--seconds", type=float, default=110.0)
     parser.add_argument("--loops", nargs="*", choices=LOOPS, default=DECIDING)
-    parser.add_argument("--child", choices=LOOPS)
-    parser.add_argument("--every", type=float, default=0.0)
     options = parser.parse_args()
-    if options.child:
-        print(json.dumps(train(options.child, options.seconds, options.every)))
-        return 0
     fine = [study(name, options.seconds) for name in options.loops]
     return 0 if all(fine) else 1
 

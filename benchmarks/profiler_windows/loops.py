@@ -1,14 +1,26 @@
-"""The loops over which benchmarks of profiler windows run, from many small operations to few large ones."""
+"""The loops over which profiler windows are studied, and a run of one of them. It tells steps and windows as JSON.
 
-# ruff: noqa: SLF001  # it looks inside the probe, which tells nobody what its windows cost
+python -m benchmarks.profiler_windows.loops matmul 110 0
+"""
+
+# ruff: noqa: SLF001  # it looks inside the probe, which tells nobody when its windows are made
 
 from __future__ import annotations
 
+import json
+import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 LOOPS = ("operations", "matmul", "scan", "sparse", "input", "tiny", "dense", "wide")
+SIZES = {"operations": (1000,), "scan": (1000,), "tiny": (4,), "dense": (4,), "wide": (4,)}
+
+NOTED = 0.001
+"""Seconds between two notes of how many steps had ended; steps that are shorter share one."""
+QUIET = 4.0
+"""Seconds at the end in which no window is asked for: the agent reads the last one, and the usual pace is seen."""
 
 
 def loop(name: str) -> tuple[Callable[[Any], Any], Any]:
@@ -43,16 +55,9 @@ def loop(name: str) -> tuple[Callable[[Any], Any], Any]:
         return jax.lax.fori_loop(0, 2_000, lambda _, y: tuple(jnp.sort(one) + 1.0 for one in y), (x,) * 8)[0]
 
     functions: dict[str, Any] = {
-        "operations": operations,
-        "scan": scan,
-        "tiny": tiny,
-        "dense": dense,
-        "wide": wide,
-    }
-    size = {"operations": (1000,), "scan": (1000,), "tiny": (4,), "dense": (4,), "wide": (4,)}.get(
-        name, (700, 700)
-    )
-    return jax.jit(functions.get(name, matmul)), jnp.ones(size) / 700
+        "operations": operations, "scan": scan, "tiny": tiny, "dense": dense, "wide": wide,
+    }  # fmt: skip
+    return jax.jit(functions.get(name, matmul)), jnp.ones(SIZES.get(name, (700, 700))) / 700
 
 
 def between_steps(name: str) -> Callable[[], object]:
@@ -71,9 +76,9 @@ def profiler_of(obs: Any) -> tuple[Any, list[Any]]:
     """The profiler probe of an observer, and a list that its windows are put into as it tells them."""
     from jaxobs.model.events import ProfileWindow
 
+    probe: Any
     (probe,) = (source.plugin for source in obs._side.sources if source.guard.source == "profiler")
-    told: list[Any] = []
-    emit = probe._job.emit
+    told, emit = [], probe._job.emit
 
     def seen(event: Any) -> None:
         if isinstance(event, ProfileWindow):
@@ -82,3 +87,57 @@ def profiler_of(obs: Any) -> tuple[Any, list[Any]]:
 
     probe._job.emit = seen
     return probe, told
+
+
+def train(name: str, seconds: float, every: float) -> dict[str, Any]:
+    """Run a loop for so long. `every`: seconds between windows, 0 for those that the budget allows.
+
+    Returns when how many steps had ended, when each window began and was handed over, and what it was charged.
+    """
+    import jaxobs
+
+    times: list[float] = []
+    done: list[int] = []
+    spans: list[tuple[float, float, float, float]] = []
+    with jaxobs.instrument(prometheus=False) as obs:
+        function, x = loop(name)
+        step, between = obs.watch(function), between_steps(name)
+        step(x).block_until_ready()
+        probe, told = profiler_of(obs)
+        windows = probe._windows
+        scheduled = windows.scheduled
+
+        def timed() -> None:
+            began = time.monotonic()
+            scheduled()
+            ended = time.monotonic()
+            spans.append((began, ended, told[-1].cost / 1e9, (told[-1].end - told[-1].start) / 1e9))
+
+        windows.scheduled = timed
+        until = time.monotonic() + seconds
+        if every:
+            windows.due = lambda progress: float("inf")
+
+            def make() -> None:
+                time.sleep(6.0)  # as a loop is steady
+                while time.monotonic() + QUIET < until:
+                    probe._worker.give(timed)
+                    time.sleep(every)
+
+            threading.Thread(target=make, daemon=True).start()
+        noted = 0.0
+        turns = obs.steps(iter(lambda: time.monotonic() < until, False))
+        for steps, _ in enumerate(turns, 1):
+            step(x).block_until_ready()
+            between()
+            at = time.monotonic()
+            if at - noted >= NOTED:
+                times.append(at)
+                done.append(steps)
+                noted = at
+        read = sum(window.outcome in ("read", "cut") for window in told)
+    return {"times": times, "steps": done, "spans": spans, "read": read}
+
+
+if __name__ == "__main__":
+    print(json.dumps(train(sys.argv[1], float(sys.argv[2]), float(sys.argv[3]))))

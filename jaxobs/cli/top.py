@@ -24,7 +24,7 @@ SUMMARY = "watch a running job, or all its ranks on a host, in the terminal"
 
 REFRESH_SECONDS: Final = 2.0
 """Seconds between refreshes; snapshots come once a second. At this rate the view of four ranks takes 1.7 % of a core
-(benchmarks/live_view.py)."""
+(benchmarks/costs/live_view.py)."""
 
 _LEAST_REFRESH: Final = 0.5
 _ONCE_SECONDS: Final = 6.0

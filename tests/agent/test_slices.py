@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.decoding import generated_module
+from benchmarks.costs.decoding import compiled_module
 from jaxobs.agent import analysis, slices
 from jaxobs.agent.analysis import Analysis, ModuleDone
 from jaxobs.agent.slices import Slices
@@ -94,8 +94,8 @@ def test_a_module_is_read_without_rest_while_somebody_waits_for_it(monkeypatch: 
     monkeypatch.setattr(analysis, "LONGEST_REST", 30.0)  # one would fail the test
     monkeypatch.setattr(analysis, "perf_counter", iter(range(0, 10**6, 100)).__next__)
     worker = Analysis(print, lambda: None)
-    worker.submit(1, generated_module(2_000))
-    worker.submit(2, generated_module(2_100))
+    worker.submit(1, compiled_module(8))
+    worker.submit(2, compiled_module(9))
     threading.Timer(0.1, worker.start).start()
     began = time.monotonic()
     done = worker.settle(25.0)
@@ -107,8 +107,8 @@ def test_a_module_is_read_without_rest_while_somebody_waits_for_it(monkeypatch: 
 def test_from_one_module_to_the_next_is_a_rest_as_long_as_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(analysis, "perf_counter", iter(range(0, 10**6, 100)).__next__)  # 100 s each
     worker = Analysis(print, lambda: None)
-    worker.submit(1, generated_module(2_000))
-    worker.submit(2, generated_module(2_100))
+    worker.submit(1, compiled_module(8))
+    worker.submit(2, compiled_module(9))
     began = time.monotonic()
     worker.start()
     done: list[Any] = []

@@ -7,8 +7,8 @@ from pathlib import Path
 import jax
 import pytest
 
-from benchmarks.gpu_check import traces
-from benchmarks.gpu_check.figures import Findings, said_in
+from benchmarks.gpu_check.checks import traces
+from benchmarks.gpu_check.findings import Findings, said_in
 from tests.trace.written import WrittenPlane, modules, space
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
-from benchmarks.gpu_check.figures import Findings
+from benchmarks.gpu_check.findings import Findings
 from jaxobs.hardware.calibration import Calibration
 from jaxobs.hardware.known_peaks import peaks_for
 from jaxobs.hardware.peaks import Peaks
@@ -30,7 +30,7 @@ UNITS = 0.4, 1.05
 """Vector units and special functions: no library tunes these, and XLA's code does other work beside."""
 
 
-def check(told: Findings) -> None:
+def calibration(told: Findings) -> None:
     """Measure, and compare."""
     file = told.evidence("calibration.json")
     seconds = SECONDS if told.on_gpu else SECONDS_OF_A_CPU

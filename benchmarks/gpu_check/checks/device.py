@@ -7,14 +7,14 @@ import subprocess
 import sys
 from typing import Any
 
-from benchmarks.gpu_check.figures import Findings
+from benchmarks.gpu_check.findings import Findings
 from benchmarks.gpu_check.machine import SMI_FIELDS, amount, nvidia_smi
 from jaxobs.hardware.chips import chips_by_alias, normalised
 
 MEBIBYTE = 2**20
 
 
-def check(told: Findings) -> None:
+def device(told: Findings) -> None:
     """`jaxobs check`, the table of chips, JAX and nvidia-smi side by side."""
     done = subprocess.run(
         [sys.executable, "-m", "jaxobs", "check", "--json"], capture_output=True, text=True, timeout=50, check=False
@@ -58,12 +58,7 @@ def _row(told: Findings, peaks: dict[str, Any]) -> None:
     )  # fmt: skip
     cores = getattr(jax.local_devices()[0], "core_count", None)
     told.figure(
-        "multiprocessors",
-        chip.cores,
-        cores,
-        absolute=0,
-        source="JAX core_count",
-        reason="not in its row",
+        "multiprocessors", chip.cores, cores, absolute=0, source="JAX core_count", reason="not in its row"
     )
     clock = amount(smi.get("clocks.max.sm"))
     told.figure(

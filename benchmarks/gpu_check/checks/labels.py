@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from benchmarks.gpu_check.figures import Findings
+from benchmarks.gpu_check.findings import Findings
 from benchmarks.gpu_check.machine import ROOT
 from benchmarks.observed import Run, run
 from benchmarks.truths import know_peaks, label
@@ -28,8 +28,11 @@ one takes about as long as it runs (2 to 10 µs; CUDA programming guide, "CUDA G
 
 MAX_SECONDS = 60.0
 
+OFF = "--xla_gpu_enable_command_buffer="
+"""An empty set of what goes into command buffers, as XLA's own error advises where they do not fit (jaxlib 0.11.2)."""
 
-def check(told: Findings) -> None:
+
+def labels(told: Findings) -> None:
     """Each loop in a process of its own, as `python -m benchmarks.labels` runs them on a CPU."""
     if told.on_gpu:
         run_loops(told, ALONE, {})
@@ -70,3 +73,12 @@ def _run(told: Findings, name: str, variables: dict[str, str]) -> Run | str:
         said = done.stderr.strip().splitlines()
         return f"it ended with status {done.status}: {said[-1][:300] if said else ''}"
     return done
+
+
+def labels_without_command_buffers(told: Findings) -> None:
+    """The loops that keep the device busy, with every operation launched by itself."""
+    if not told.on_gpu:
+        told.unmeasured("loops without command buffers", "only a GPU has command buffers")
+        return
+    flags = f"{os.environ.get('XLA_FLAGS', '')} {OFF}".strip()
+    run_loops(told, ("latency", "compute", "memory"), {"XLA_FLAGS": flags})

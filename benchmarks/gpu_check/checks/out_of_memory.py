@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu_check.figures import Findings
+from benchmarks.gpu_check.findings import Findings
 from benchmarks.gpu_check.machine import ROOT
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "exhaust.py"
@@ -19,7 +19,7 @@ MOST_SECONDS = 60.0
 """XLA's allocator tries again for ten seconds before it gives up (xla/tsl/framework/allocator_retry.h)."""
 
 
-def check(told: Findings) -> None:
+def out_of_memory(told: Findings) -> None:
     """Run it to its error, and read the report."""
     reports = told.folder / "reports"
     reports.mkdir()

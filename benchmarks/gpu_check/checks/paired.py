@@ -1,13 +1,10 @@
-"""Step time with jaxobs over step time without: one process alternates, as `benchmarks/overhead/alternating.py` says."""
+"""Step time with jaxobs over step time without: one process alternates, as `benchmarks/costs/training_loop.py` says."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from benchmarks.gpu_check.figures import Findings
-from benchmarks.overhead.alternating import BLOCK_SECONDS, alternate, observed_block
-from benchmarks.overhead.model import LOSS_READ_EVERY, TARGETS, train_step
-from benchmarks.paired import Interval, paired_ratio
+from benchmarks.costs.training_loop import TARGETS, Blocks, alternate, train_step
+from benchmarks.gpu_check.findings import Findings
+from benchmarks.paired import Interval, median
 
 MILLISECONDS = 1.0
 GPU = 4096, 1
@@ -23,28 +20,19 @@ ALLOWED_OF_A_CPU = 1.25
 """In a few seconds on a processor that others share only what is grossly wrong is seen."""
 
 
-def check(told: Findings) -> None:
+def paired(told: Findings) -> None:
     """First plain beside plain, as the control; then observed beside plain, from the job's first second on."""
     step, weights, batch = train_step(*(GPU if told.on_gpu else TARGETS[MILLISECONDS]))
-    steps = LOSS_READ_EVERY * max(1, round(BLOCK_SECONDS * 1e3 / MILLISECONDS / LOSS_READ_EVERY))
-
-    def plain(weights: Any) -> Any:
-        for done in range(1, steps + 1):
-            weights, loss = step(weights, batch)
-            if done % LOSS_READ_EVERY == 0:
-                float(loss)
-        return weights
-
+    blocks = Blocks.of(step, batch, MILLISECONDS)
     control_seconds, seconds = (CONTROL_SECONDS, SECONDS) if told.on_gpu else SECONDS_OF_A_CPU
-    weights = plain(weights)  # compiled
-    weights, control = alternate(plain, plain, weights, control_seconds)
-    observed = observed_block(step, batch, steps, LOSS_READ_EVERY)
+    weights = blocks.plain(weights)  # compiled
+    weights, control = alternate(blocks.plain, blocks.plain, weights, control_seconds)
+    observed = blocks.observed()
     weights = observed(weights)  # the agent is started
-    _, found = alternate(observed, plain, weights, seconds)
-    told.keep_json("nanoseconds_of_two_blocks.json", {"control": control, "observed": found})
-    pairs = len(found["plain"])
-    told.figure("step without jaxobs", sum(found["plain"]) / pairs / 2 / steps / 1e9, unit="s")
-    of_control, ratio = (paired_ratio(each["observed"], each["plain"]) for each in (control, found))
+    _, found = alternate(observed, blocks.plain, weights, seconds)
+    told.keep_json("ratios_of_two_blocks.json", {"control": control.ratios, "observed": found.ratios})
+    told.figure("step without jaxobs", found.plain_seconds / blocks.steps, unit="s")
+    of_control, ratio = (median(each.ratios) for each in (control, found))
     _say(told, "control, plain over plain", of_control)
     _say(told, "with jaxobs over without", ratio)
     allowed = ALLOWED if told.on_gpu else ALLOWED_OF_A_CPU
@@ -54,7 +42,7 @@ def check(told: Findings) -> None:
         truth=True,
         source=f"{allowed}, lower end of the interval",
     )
-    told.figure("of a core, its threads in the job", found["threads"], source="in plain blocks")
+    told.figure("of a core, its threads in the job", found.threads, source="in plain blocks")
 
 
 def _say(told: Findings, name: str, ratio: Interval) -> None:

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu_check import traces
-from benchmarks.gpu_check.figures import Findings
-from benchmarks.gpu_check.scrape import page_at
+from benchmarks.gpu_check.checks import traces
+from benchmarks.gpu_check.checks.readings import page_at
+from benchmarks.gpu_check.findings import Findings
 from benchmarks.gpu_check.transformer import LARGE, SMALL, Attention, Shape, batch_of, start
 from jaxobs.hardware.chips import chips_by_alias, normalised
 
@@ -59,7 +59,7 @@ class Run:
         return (end - begin) / (last - first)
 
 
-def check(told: Findings) -> None:
+def training(told: Findings) -> None:
     """Train for a while, keep a trace on the way, and hold all that is said against what is known."""
     import jax
 

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu_check.figures import Findings
+from benchmarks.gpu_check.findings import Findings
 from benchmarks.observed import How, Run, run
 
 SCRIPT = Path(__file__).parents[1] / "programs" / "plain_training.py"
@@ -17,7 +17,7 @@ EXIT_SECONDS = 1.0
 """What jaxobs may add to a job's exit, by its first promise; more on a processor that others share."""
 
 
-def check(told: Findings) -> None:
+def unchanged(told: Findings) -> None:
     """Run the script with and without, and compare what it said of itself with what jaxobs said of it."""
     seconds = SECONDS if told.on_gpu else SECONDS_OF_A_CPU
     size = "large" if told.on_gpu else "small"

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from typing import Any
 
-from benchmarks.gpu_check.figures import Findings
-from benchmarks.gpu_check.machine import ROOT
+from benchmarks.gpu_check.findings import Findings
+from benchmarks.profiler_windows.__main__ import measured
 from benchmarks.profiler_windows.excess import difference, studied
 
 SECONDS = 52.0
@@ -21,29 +17,11 @@ without any: what a window is compared with."""
 LOOP = "operations"
 """Thirty small operations a step: many kernels a second, which is what a profiler has to record."""
 
-ALLOWED = 0.005
-"""Of wall time: the budget that the windows are given here."""
 
-
-def check(told: Findings) -> None:
+def windows(told: Findings) -> None:
     """`python -m benchmarks.profiler_windows` for a short while, in a process of its own."""
     seconds = SECONDS if told.on_gpu else SECONDS_OF_A_CPU
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.profiler_windows",
-        "--child",
-        LOOP,
-        "--seconds",
-        str(seconds),
-    ]
-    done = subprocess.run(
-        [*command, "--every", str(EVERY)], capture_output=True, text=True, check=False, cwd=ROOT,
-        env=os.environ | {"JAXOBS_PROFILE_BUDGET_RATIO": str(ALLOWED)},
-    )  # fmt: skip
-    if done.returncode:
-        raise RuntimeError(f"the loop ended with status {done.returncode}: {done.stderr.strip()[-500:]}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    found = measured(LOOP, seconds, EVERY)
     told.keep_json("steps_and_windows.json", found)
     if len(found["spans"]) < 2:
         told.unmeasured("windows", f"{len(found['spans'])} were made")

@@ -1,0 +1,83 @@
+"""What counting live arrays costs the job: `make benchmark NAME=live_array_census`."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Any
+
+from benchmarks.costs.sections import Cell, Demand, Section, Table, middle
+from jaxobs.jax_compat.arrays import list_arrays
+from jaxobs.model.events import LiveArraysCounted
+from jaxobs_plugins.probes.memory.array_census import ArrayCensus
+
+NUMBERS = (1_000, 5_000, 20_000, 100_000)
+LIMIT = 0.002
+ROUNDS = 5
+
+_TEXT = """Of so many arrays, made one by one: what listing them all takes (that holds the interpreter lock and cannot
+be interrupted); whether the memory probe counts them while steps run, or only while the job stands still; how long that
+held the lock; the processor time of a census; and whether what it tells is what there is."""
+
+
+def make(number: int) -> list[Any]:
+    """Small arrays of a few shapes and types, each by itself."""
+    import jax.numpy as jnp
+
+    return [
+        jnp.full((position % 3 + 1,), 1.0, jnp.bfloat16 if position % 5 == 0 else jnp.float32)
+        for position in range(number)
+    ]
+
+
+def truth() -> Counter[tuple[str, str]]:
+    """How many arrays there are, by shape and type, as JAX lists them."""
+    return Counter((str(aval.shape), str(aval.dtype)) for aval in list_arrays(tracebacks=False).avals)
+
+
+def seconds_of_listing() -> float:
+    """Those of listing all arrays."""
+    began = time.perf_counter()
+    listing = list_arrays(tracebacks=False)
+    took = time.perf_counter() - began
+    del listing
+    return took
+
+
+def one_census(stands_still: bool) -> tuple[LiveArraysCounted, float]:
+    """What the probe tells, and the processor time that it took."""
+    census = ArrayCensus(lambda: stands_still)
+    began = time.thread_time()
+    while True:
+        for event in census.turn(lambda: False):
+            return event, time.thread_time() - began
+
+
+def measure() -> Section:
+    """A row for each number of arrays."""
+    rows: list[list[Cell]] = []
+    held: dict[str, bool] = {
+        "what is told is the truth": True,
+        "the lock is held for 2 ms at most while steps run": True,
+    }
+    for number in NUMBERS:
+        arrays, there = make(number), truth()
+        event, spent = one_census(stands_still=False)
+        always = event.arrays is not None
+        if not always:
+            event, spent = one_census(stands_still=True)
+        told = {(group[0], group[1]): group[3] for group in event.groups}
+        right = event.arrays == sum(there.values()) and all(
+            there[kind] == count for kind, count in told.items()
+        )
+        listing = middle([seconds_of_listing() for _ in range(ROUNDS)])
+        when = "always" if always else "standing still"
+        rows.append(
+            [f"{len(arrays)}", listing, when, middle([event.lock_seconds]), middle([spent]), str(right)]
+        )
+        for demand, holds in zip(held, (right, not always or event.lock_seconds <= LIMIT), strict=True):
+            held[demand] = held[demand] and holds
+    columns = ("arrays", "listing them", "counted", "lock held", "a census", "right")
+    return Section(
+        "A census of live arrays", [Table("", _TEXT, columns, rows)], [Demand(*one) for one in held.items()]
+    )

@@ -1,0 +1,131 @@
+"""What `jaxobs top` costs, and what a job feels of it: `make benchmark NAME=live_view`."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+from benchmarks.beside import free_port, without_settings
+from benchmarks.costs.processes import processor_seconds
+from benchmarks.costs.sections import Cell, Demand, Section, Table, middle, ratio
+
+JOB = Path(__file__).parents[2] / "tests" / "top" / "job.py"
+RANKS = 4
+COLUMNS, LINES = 160, 50
+LIMIT = 3.0
+START_SECONDS, SECONDS = 15.0, 30.0
+PAIRS, PERIOD_SECONDS = 6, 10.0
+
+_TEXT = f"""{RANKS} ranks that JAX joins, watched in a terminal of {COLUMNS} columns at the default refresh: the
+processor time of the view in per cent of a core, over {SECONDS:.0f} s. Then the first rank's step time in
+{PAIRS} turns with the view, over that without."""
+
+
+@contextmanager
+def ranks(folder: Path) -> Iterator[list[str]]:
+    """The addresses of a job's ranks, which end with the block."""
+    (folder / "input-0").write_text("0.001")
+    settings = without_settings() | {
+        "JAX_PLATFORMS": "cpu", "JAXOBS_RUN": "benchmark", "JAXOBS_FILE_SD_DIRECTORY": str(folder / "targets"),
+        "OTEL_EXPORTER_PROMETHEUS_PORT": "0", "WORLD_SIZE": str(RANKS), "COORDINATOR": f"127.0.0.1:{free_port()}",
+    }  # fmt: skip
+    processes = [
+        subprocess.Popen(
+            [sys.executable, JOB, folder, "600"],
+            env=settings | {"RANK": str(rank)}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )
+        for rank in range(RANKS)
+    ]  # fmt: skip
+    try:
+        yield [_address(process) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+def _address(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("http"):
+            return line.strip().removesuffix("metrics")
+    raise SystemExit("a rank ended before it had an address")
+
+
+@contextmanager
+def view(addresses: list[str]) -> Iterator[psutil.Process]:
+    """`jaxobs top` in a terminal that reads all it writes."""
+    controller, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
+    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": str(COLUMNS), "LINES": str(LINES)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "jaxobs", "top", *addresses],
+        stdin=terminal, stdout=terminal, stderr=terminal, env=environment, start_new_session=True,
+    )  # fmt: skip
+    os.close(terminal)
+    threading.Thread(target=_read_all, args=(controller,), daemon=True).start()
+    try:
+        yield psutil.Process(process.pid)
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def _read_all(controller: int) -> None:
+    with suppress(OSError):
+        while os.read(controller, 65_536):
+            pass
+
+
+def percent_of_a_core(process: psutil.Process) -> float:
+    """What a process takes of one core, after it has started."""
+    time.sleep(START_SECONDS)
+    before, began = processor_seconds(process), time.monotonic()
+    time.sleep(SECONDS)
+    return 100 * (processor_seconds(process) - before) / (time.monotonic() - began)
+
+
+def step_seconds(address: str) -> float:
+    """The mean step of one period, between two snapshots."""
+    began, first = _steps(address)
+    time.sleep(PERIOD_SECONDS)
+    ended, last = _steps(address)
+    return (ended - began) / (last - first)
+
+
+def _steps(address: str) -> tuple[float, int]:
+    with urllib.request.urlopen(f"{address}snapshot") as response:
+        found = json.load(response)
+    return found["unix_seconds"], found["snapshot"]["loops"]["train"]["steps"]
+
+
+def measure() -> Section:
+    """Both."""
+    without, beside = [], []
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name, ranks(Path(name)) as addresses:
+        with view(addresses) as process:
+            share = percent_of_a_core(process)
+        for _ in range(PAIRS):
+            without.append(step_seconds(addresses[0]))
+            with view(addresses):
+                time.sleep(2.0)  # it starts: that is no part of looking
+                beside.append(step_seconds(addresses[0]))
+    row: list[Cell] = [f"{share:.2f} %", middle(without), middle(beside), ratio(beside, without)]
+    columns = ("the view, of a core", "a step without it", "a step with it", "with / without")
+    demand = Demand(f"the view takes less than {LIMIT:g} % of a core", share < LIMIT)
+    return Section("The live view", [Table("", _TEXT, columns, [row])], [demand])

@@ -1,0 +1,117 @@
+"""Memory that a tool adds to a job, and how long the job takes to end: `make benchmark NAME=memory_and_exit`."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from benchmarks.beside import free_port
+from benchmarks.costs.peers import TOOLS, missing
+from benchmarks.costs.processes import Asked, family
+from benchmarks.costs.sections import Cell, Measured, Section, Table, middle, more
+
+ROUNDS = 5
+TRAIN_SECONDS, PACE = 5.0, 20.0
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+
+_MEMORY = f"""A job that has trained a small model for {TRAIN_SECONDS:.0f} s at {PACE:.0f} steps a second, less the
+same job without a tool in the same round; {ROUNDS} rounds, in each of which all the jobs are there at the same time.
+*Resident* counts pages shared with other processes too, *unshared* only those that nobody else uses, so that
+libraries which several of these jobs have loaded are in the first and not in the second. *Beside* is what the tool
+runs in processes of its own."""
+
+_EXIT = f"""From the last line of the script until its process is gone, one job at a time, the tool's own closing call
+included where it has one (`close()`, `end_run()`, `finish()`); {ROUNDS} rounds, the same jobs as above, each after
+another half second of training. Where an endpoint *refuses*, nobody listens at the port of `{ENDPOINT}`; where it is
+*silent*, connections are accepted and never answered."""
+
+COLUMNS = (
+    "tool", "resident, more in the job", "unshared, more in the job", "resident, beside", "unshared, beside",
+)  # fmt: skip
+
+
+class Job(NamedTuple):
+    """A job with a tool; with an endpoint that is silent or refuses, if with any."""
+
+    title: str
+    tool: str
+    endpoint: str = ""
+
+
+def jobs() -> list[Job]:
+    """One for every tool that is installed; first the plain one."""
+    found = [
+        Job("nothing", "plain"),
+        Job("nothing, again (control)", "plain"),
+        Job("jaxobs", "jaxobs"),
+        Job("jaxobs, OTLP endpoint refuses", "jaxobs", "refuses"),
+        Job("jaxobs, OTLP endpoint silent", "jaxobs", "silent"),
+    ]
+    for name, peer in TOOLS.items():
+        if name == "opentelemetry" and not peer.missing():
+            found += [Job(f"{peer.title}, endpoint {how}", name, how) for how in ("refuses", "silent")]
+        elif not peer.missing():
+            found.append(Job(peer.title, name))
+    return found
+
+
+Figures = Mapping[str, float]
+
+
+def one_round(every: list[Job], chance: random.Random) -> dict[Job, Figures]:
+    """All jobs at once; they end one after another. Bytes of each, and the seconds of its end."""
+    found: dict[Job, Figures] = {}
+    with contextlib.ExitStack() as opened:
+        silent = opened.enter_context(socket.create_server(("127.0.0.1", 0), backlog=1024))
+        ports = {"silent": silent.getsockname()[1], "refuses": free_port()}
+        asked = {}
+        for job in every:
+            environment = {ENDPOINT: f"http://127.0.0.1:{ports[job.endpoint]}"} if job.endpoint else {}
+            process = Asked("benchmarks.costs.job", job.tool, str(TRAIN_SECONDS), str(PACE), **environment)
+            asked[job] = opened.enter_context(process)
+        for process in asked.values():
+            while process.hear() != "ready":
+                pass
+        memory = {job: family(process.process.pid).memory() for job, process in asked.items()}
+        for job in chance.sample(every, len(every)):
+            last_line = asked[job].ask()
+            asked[job].process.wait()
+            found[job] = {**memory[job], "exit": time.monotonic() - last_line}
+    return found
+
+
+def measure() -> Section:
+    """The rounds, and a table of each kind."""
+    every, chance = jobs(), random.Random(0)
+    plain = every[0]
+    rounds = [one_round(every, chance) for _ in range(ROUNDS)]
+
+    def of(job: Job, part: str) -> list[float]:
+        return [found[job][part] for found in rounds]
+
+    def beside(job: Job, part: str) -> Cell:
+        return middle(of(job, part), "B") if any(of(job, part)) else "—"
+
+    def extra(job: Job, part: str, unit: str) -> Measured:
+        return more(of(job, part), of(plain, part), unit)
+
+    memory: list[list[Cell]] = [
+        [
+            job.title, extra(job, "resident", "B"), extra(job, "unshared", "B"),
+            beside(job, "resident beside"), beside(job, "unshared beside"),
+        ]
+        for job in every[1:]
+    ]  # fmt: skip
+    exits: list[list[Cell]] = [
+        [job.title, middle(of(job, "exit")), "—" if job is plain else extra(job, "exit", "s")]
+        for job in every
+    ]
+    tables = [
+        Table("Memory", _MEMORY, COLUMNS, memory),
+        Table("Exit", _EXIT, ("tool", "until the process is gone", "more than without a tool"), exits),
+    ]
+    return Section("Memory and exit", tables, (), missing(TOOLS))

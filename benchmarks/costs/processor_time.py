@@ -1,0 +1,59 @@
+"""Processor time of jaxobs in the job and in its agent, by steps a second: `make benchmark NAME=processor_time`."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+from benchmarks.costs.processes import Asked, family
+from benchmarks.costs.sections import Cell, Section, Table, average
+
+RATES = (1, 10, 100, 1000)
+SETTLE_SECONDS = 15.0
+WINDOWS, WINDOW_SECONDS = 12, 5.0
+
+_TEXT = f"""Of jobs that train a small model at a fixed number of steps a second and sleep in between. At each rate
+one job has jaxobs (steps marked, the function watched, pages served, default settings) and two have nothing. All run
+at the same time; after {SETTLE_SECONDS:.0f} s each one's processor time is read from the kernel every
+{WINDOW_SECONDS:.0f} s, {WINDOWS} times. The figures are means, so that rare work counts, in percent of one core: what
+the job takes without jaxobs, what it takes more with it in all its threads, what the second job without takes more
+than the first (the control), and what the agent takes."""
+
+
+def measure() -> Section:
+    """All rates at once."""
+    with contextlib.ExitStack() as open_jobs:
+        jobs = {
+            (rate, how): open_jobs.enter_context(
+                Asked("benchmarks.costs.job", how.removesuffix(" again"), "86400", str(rate))
+            )
+            for rate in RATES
+            for how in ("plain", "plain again", "jaxobs")
+        }
+        for job in jobs.values():
+            job.hear()
+        time.sleep(SETTLE_SECONDS)
+        families = {key: family(job.process.pid) for key, job in jobs.items()}
+        own: dict[tuple[int, str], list[float]] = {key: [] for key in jobs}
+        beside: dict[tuple[int, str], list[float]] = {key: [] for key in jobs}
+        for _ in range(WINDOWS):
+            began, before = time.monotonic(), {key: one.processor_seconds() for key, one in families.items()}
+            time.sleep(WINDOW_SECONDS)
+            for key, one in families.items():
+                after = one.processor_seconds()
+                percent = 100 / (time.monotonic() - began)
+                own[key].append(percent * (after[0] - before[key][0]))
+                beside[key].append(percent * (after[1] - before[key][1]))
+
+    def more(rate: int, how: str) -> list[float]:
+        return [one - other for one, other in zip(own[rate, how], own[rate, "plain"], strict=True)]
+
+    rows: list[list[Cell]] = [
+        [
+            str(rate), average(own[rate, "plain"], "%"), average(more(rate, "jaxobs"), "%"),
+            average(more(rate, "plain again"), "%"), average(beside[rate, "jaxobs"], "%"),
+        ]
+        for rate in RATES
+    ]  # fmt: skip
+    columns = ("steps a second", "the job without", "more with jaxobs", "control", "the agent")
+    return Section("Processor time", [Table("", _TEXT, columns, rows)])

@@ -1,0 +1,202 @@
+"""What the figures of costs find: sections with tables, the files they are kept in, and the page that is made of them."""
+
+from __future__ import annotations
+
+import json
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.paired import Interval, mean, median, paired_difference, paired_ratio
+
+FOLDER = Path(__file__).parents[2] / "docs" / "results" / "benchmarks"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A cell with a figure. `unit` is `s`, `B`, or what stands behind the number; empty for a ratio."""
+
+    interval: Interval
+    unit: str = ""
+
+
+Cell = str | Measured
+
+Values = Sequence[float]
+
+
+def middle(values: Values, unit: str = "s") -> Measured:
+    """The median."""
+    return Measured(median(values), unit)
+
+
+def average(values: Values, unit: str) -> Measured:
+    """The mean: for what is rare and counts all the same."""
+    return Measured(mean(values), unit)
+
+
+def ratio(of: Values, to: Values) -> Measured:
+    """The median of the rounds' ratios."""
+    return Measured(paired_ratio(of, to))
+
+
+def percent(of: Values, to: Values) -> Measured:
+    """Likewise, in per cent."""
+    return Measured(paired_ratio(of, to).times(100), "%")
+
+
+def more(of: Values, less: Values, unit: str = "s") -> Measured:
+    """The median of the rounds' differences."""
+    return Measured(paired_difference(of, less), unit)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under their columns. `text` says what is compared and how it was measured."""
+
+    title: str
+    text: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a figure must show, and whether it did."""
+
+    text: str
+    held: bool
+
+
+@dataclass(frozen=True)
+class Section:
+    """What one figure found. `missing` says what could not be measured, and why."""
+
+    title: str
+    tables: Sequence[Table]
+    demands: Sequence[Demand] = ()
+    missing: Sequence[str] = ()
+    measured: dict[str, str] = field(default_factory=dict)
+    """Date, load average, machine, system and versions, by these names."""
+
+
+def keep(name: str, section: Section, folder: Path = FOLDER) -> None:
+    """Put it in its file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = json.dumps(asdict(section), indent=1, ensure_ascii=False)
+    (folder / f"{name}.json").write_text(written + "\n", encoding="utf-8")
+
+
+def kept(name: str, folder: Path = FOLDER) -> Section | None:
+    """What `keep` put there; None where the figure was never measured."""
+    file = folder / f"{name}.json"
+    if not file.exists():
+        return None
+    found = json.loads(file.read_text(encoding="utf-8"))
+    tables = [
+        Table(**{**table, "rows": [[_cell(cell) for cell in row] for row in table["rows"]]})
+        for table in found.pop("tables")
+    ]
+    demands = [Demand(**demand) for demand in found.pop("demands")]
+    return Section(tables=tables, demands=demands, **found)
+
+
+def _cell(cell: str | dict[str, Any]) -> Cell:
+    if isinstance(cell, str):
+        return cell
+    return Measured(Interval(*cell["interval"]), str(cell["unit"]))
+
+
+_BEGINNING = """# What jaxobs costs, beside its peers
+
+Written by `make benchmarks-report`, which measures everything here; with `ARGS="--only step_cost"` it measures one
+section anew and leaves the others. `benchmarks/costs/` has the code of each, `docs/results/benchmarks/` the
+figures as data.
+
+What is compared is measured in turns within one run, in another order each round, so that a busy machine slows all
+alike. A figure is the median over the rounds; in brackets is its 95 % interval, from a bootstrap over the rounds. A
+ratio is the median of the rounds' ratios, not the ratio of medians. The column *control* compares a thing with itself
+in the same rounds: a difference that the control shows too is noise. Where the load average is above the number of
+cores others used the machine too: times are longer than they would be, ratios are not.
+"""
+
+_WIDTH = 122
+_SCALES = {
+    "s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")),
+    "B": ((2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B")),
+}
+
+
+NEAR_ONE = (0.9, 1.1)
+
+
+def page(sections: Sequence[Section]) -> str:
+    """The whole document. At its top is the machine of the newest section; one measured elsewhere says so."""
+    newest = max(sections, key=lambda section: section.measured["date"]).measured
+    parts = [_BEGINNING, _lines(_where(newest))]
+    for section in sections:
+        parts.append(f"## {section.title}\n")
+        load = section.measured["load average"]
+        parts.append(f"Measured on {section.measured['date']}; load average when it began: {load}.\n")
+        if _where(section.measured) != _where(newest):
+            parts.append(_lines(_where(section.measured)))
+        parts.append(section_text(section))
+    return "\n".join(parts)
+
+
+def _where(measured: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in measured.items() if name in {"machine", "system", "versions"}}
+
+
+def _lines(facts: Mapping[str, str]) -> str:
+    return "".join(f"- {name}: {value}\n" for name, value in facts.items())
+
+
+def section_text(section: Section) -> str:
+    """What it must show and did not show, its tables, and what is missing."""
+    parts = [f"{'Held' if demand.held else '**Not held**'}: {demand.text}.\n" for demand in section.demands]
+    parts += [table_text(table) for table in section.tables]
+    parts += [f"Not measured: {missing}.\n" for missing in section.missing]
+    return "\n".join(parts)
+
+
+def table_text(table: Table) -> str:
+    """Title, text and rows."""
+    lines = [
+        table.columns,
+        ["---"] * len(table.columns),
+        *([cell_text(cell) for cell in row] for row in table.rows),
+    ]
+    rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    title = f"### {table.title}\n\n" if table.title else ""
+    text = textwrap.fill(" ".join(table.text.split()), _WIDTH, break_on_hyphens=False)
+    return f"{title}{text}\n\n{rows}\n"
+
+
+def cell_text(cell: Cell) -> str:
+    """A figure with its interval, all three in the unit that suits the largest."""
+    if not isinstance(cell, Measured):
+        return cell
+    scales = _SCALES.get(cell.unit, ((1.0, cell.unit),))
+    most = max(abs(value) for value in cell.interval)
+    by, unit = next((scale for scale in scales if most >= scale[0]), scales[-1])
+    near_one = not cell.unit and NEAR_ONE[0] < cell.interval.middle < NEAR_ONE[1]
+    digits = _of_ratio_near_one if near_one else _digits
+    middle, low, high = (digits(value / by) for value in cell.interval)
+    return f"{middle} {unit} ({low} to {high})".replace("  ", " ")
+
+
+def _of_ratio_near_one(value: float) -> str:
+    """What matters is by how much it is not 1."""
+    return f"{value:.4f}"
+
+
+def _digits(value: float) -> str:
+    """Three significant digits, two below 0.001, and no exponent."""
+    if not value:
+        return "0"
+    places = 2 - math.floor(math.log10(abs(value)))
+    return f"{value:.{max(0, places if places < 6 else places - 1)}f}"

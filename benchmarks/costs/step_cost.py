@@ -1,0 +1,155 @@
+"""Cost of one observed step on the training thread beside its peers: `make benchmark NAME=step_cost`.
+
+Each peer has a process of its own, with jaxobs in it, so that the threads of one peer disturb no other. There they take
+turns of about a millisecond, each after a pause in which threads and processes beside can catch up. What the same loop
+and call cost by themselves, in a turn of the same round, is taken off.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections.abc import Callable, Mapping
+
+from benchmarks.costs.peers import JAXOBS, MARKS, PLAIN, Peer, missing
+from benchmarks.costs.processes import Asked, answer
+from benchmarks.costs.sections import Cell, Demand, Section, Table, middle, ratio
+from benchmarks.paired import paired_ratio, take_turns
+
+ROUNDS = 121
+TURN_SECONDS = 0.001
+"""Shorter than the scheduler's slices, so that most turns run through on a machine with more to do than cores."""
+MIN_CALLS = 3
+PAUSE_SECONDS = 0.01
+ALLOWED = 0.1
+"""Of a bare span."""
+
+Times = Mapping[str, list[float]]
+STEP_COLUMNS = (
+    "beside", "what it does", "it", "marked", "marked / it", "marked and watched", "both / it",
+    "control: marked / marked",
+)  # fmt: skip
+VALUE_COLUMNS = ("beside", "what it does", "it", "jaxobs", "jaxobs / it", "control: jaxobs / jaxobs")
+
+_STEPS = f"""What keeping the time of one step costs the training thread. *Marked* is the turn of
+`obs.steps(range(…), examples=256)` around the same call that the peers time: its start and end, the wait for its input,
+its examples. *Watched* is the call besides: when it was made, how long it took to return and what it ran. The peers keep
+one duration, or a span, and nothing of the call. Each row is a process of its own with jaxobs and one peer in it,
+{ROUNDS} rounds of turns of about a millisecond; the plain loop with the same call is taken off. What the tools do on
+other threads and in other processes is not in it. Of tools that hand over to a thread of theirs only a few calls make a
+turn, so that its queue does not fill."""
+
+_VALUES = """What handing over one value costs: `obs.record(loss=value)` beside the peers' own calls. They are not the
+same service: `record` keeps the newest value of each name and reads it about once a second, for a gauge; the peers
+keep each value with its step, and write it to a file."""
+
+
+def nothing() -> None:
+    """The user's function: a call and no more."""
+
+
+def turns_beside(name: str) -> Times:
+    """Seconds of one step, and of one value, in each round. Runs in a process of its own."""
+    import jax  # noqa: F401  # as in a training job
+
+    from jaxobs import instrument
+
+    jaxobs, plain, peer = JAXOBS.begin(), PLAIN.begin(), MARKS[name].begin()
+    mark = instrument().steps
+
+    def marked(count: int) -> None:
+        for _ in mark(range(count), examples=256):
+            nothing()
+
+    loops: dict[str, Callable[[int], None]] = {
+        "plain": lambda count: plain.steps(count, nothing),
+        "marked": marked,
+        "marked again": marked,
+        "watched": lambda count: jaxobs.steps(count, nothing),
+        "peer": lambda count: peer.steps(count, nothing),
+    }
+    if jaxobs.record is not None and peer.record is not None:
+        loops |= {"record": jaxobs.record, "record again": jaxobs.record, "peer's record": peer.record}
+    counts = {
+        kind: _calls_of_a_turn(run, MARKS[name].max_calls)
+        for kind, run in loops.items()
+        if kind.startswith("peer")
+    }
+    time.sleep(2.0)  # the agent's start
+    gc.collect()
+    turns = {kind: _turn(run, counts.get(kind, JAXOBS.max_calls)) for kind, run in loops.items()}
+    take_turns(turns, 1)  # what the first call of each makes is made
+    found = take_turns(turns, ROUNDS)
+    peer.end()
+    for kind in ("marked", "marked again", "watched", "peer"):
+        found[kind] = [with_it - bare for with_it, bare in zip(found[kind], found["plain"], strict=True)]
+    return found
+
+
+def _turn(run: Callable[[int], None], count: int) -> Callable[[], float]:
+    def turn() -> float:
+        time.sleep(PAUSE_SECONDS)
+        run(count // 10 + 1)  # after the pause its code and data are no longer in the processor's caches
+        return _seconds(run, count)
+
+    return turn
+
+
+def _seconds(run: Callable[[int], None], count: int) -> float:
+    began = time.perf_counter()
+    run(count)
+    return (time.perf_counter() - began) / count
+
+
+def _calls_of_a_turn(run: Callable[[int], None], max_calls: int) -> int:
+    """For a peer, whose call may take microseconds or milliseconds."""
+    each = _seconds(run, 10 * MIN_CALLS)
+    return min(max_calls, max(MIN_CALLS, round(TURN_SECONDS / each)))
+
+
+def step_row(peer: Peer, times: Times) -> list[Cell]:
+    """One peer beside a marked step, and beside one whose call is watched too."""
+    its, marked, watched = (times[name] for name in ("peer", "marked", "watched"))
+    ours = [cell for one in (marked, watched) for cell in (middle(one), ratio(one, its))]
+    return [peer.title, peer.does, middle(its), *ours, ratio(times["marked again"], marked)]
+
+
+def value_row(peer: Peer, times: Times) -> list[Cell]:
+    """One peer beside `obs.record`."""
+    its, ours, again = (times[name] for name in ("peer's record", "record", "record again"))
+    does = peer.does.removeprefix("two clock readings and ")
+    return [peer.title, does, middle(its), middle(ours), ratio(ours, its), ratio(again, ours)]
+
+
+def measure() -> Section:
+    """Step marks, and values, beside every peer that is installed."""
+    found: dict[str, Times] = {}
+    for name, peer in MARKS.items():
+        if not peer.missing():
+            with Asked(__name__, name) as process:
+                found[name] = process.hear()
+    steps = [step_row(MARKS[name], times) for name, times in found.items()]
+    values = [value_row(MARKS[name], times) for name, times in found.items() if "record" in times]
+    tables = [
+        Table("One step", _STEPS, STEP_COLUMNS, steps),
+        Table("One value of the user's own", _VALUES, VALUE_COLUMNS, values),
+    ]
+    return Section("Step marking", tables, demands(found), missing(MARKS))
+
+
+def demands(found: Mapping[str, Times]) -> list[Demand]:
+    """What the table must show; it goes by the medians."""
+    made = []
+    if "bare_span" in found:
+        both = paired_ratio(found["bare_span"]["watched"], found["bare_span"]["peer"])
+        text = f"marking and watching a step costs at most a tenth of a bare OpenTelemetry span: {both}"
+        made.append(Demand(text, both.middle <= ALLOWED))
+    ratios = {name: paired_ratio(times["marked"], times["peer"]) for name, times in found.items()}
+    dearer = [f"{MARKS[name].title} ({one})" for name, one in ratios.items() if one.middle >= 1]
+    text = "marking a step is cheaper than with every peer beside it"
+    return [*made, Demand(f"{text}: not than {', '.join(dearer)}" if dearer else text, not dearer)]
+
+
+if __name__ == "__main__":
+    answer(turns_beside(sys.argv[1]))

@@ -1,0 +1,235 @@
+"""Step time with jaxobs over step time without, in loops of 0.1 to 100 ms a step: `make benchmark NAME=training_loop`.
+
+That takes 44 minutes; single loops, with the seconds after their first minute:
+
+    python -m benchmarks.costs.training_loop --milliseconds 1 --cores one-free --seconds 180
+
+One process makes steps that are observed for a tenth of a second, plain for two, observed for one, and so on, so that
+its memory lies in the same places in both. The agent is suspended in plain blocks, so that all it does falls into the
+observed ones. The threads of jaxobs in the job cannot be suspended: what they take in plain blocks is told beside.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.costs.processes import Asked, agents_of, answer
+from benchmarks.costs.sections import Cell, Demand, Measured, Section, Table, section_text
+from benchmarks.paired import mean, median
+
+CORES = {"every": 150.0, "one-free": 60.0}
+"""Seconds after the first minute: where the job uses every core, what else the machine does falls into the ratio more."""
+
+TARGETS = {0.1: (88, 2), 1.0: (320, 1), 10.0: (512, 2), 100.0: (1024, 3)}
+"""Width and layers of the model for steps of about so many milliseconds on two cores."""
+
+LOSS_READ_EVERY = 10
+"""As often as training scripts print their loss; the host runs ahead in between. Of long steps each one's is read."""
+LONG_STEP_MILLISECONDS = 50.0
+
+BLOCK_SECONDS = 0.1
+"""Short enough that the machine does not change from block to block, long beside what a switch of blocks costs."""
+FIRST_MINUTE_SECONDS = 60.0
+
+INTERVAL_SECONDS = 2
+"""Twice the default: the agent is suspended half of the time, and so has a turn for each second in which it runs, as by
+default. With one a second all that it does at its turns counted twice."""
+
+MAX_RATIO = {"every": 1.02, "one-free": 1.005}
+"""The upper end of the interval, after the first minute, of steps of 1 ms and more."""
+MAX_RATIO_OF_SHORT = 1.03
+SHORT = 0.1
+
+_TEXT = f"""A loop with everything of jaxobs at its default: steps marked, the function watched, the loss recorded, and
+read each tenth step. One process makes a tenth of a second of steps so, two tenths plain, one so again, and on: its
+memory lies in the same places in both, which is worth some per cent between processes. The agent is suspended in the
+plain parts, so that all it does falls into the others; it has a turn every two seconds, one for each in which it runs.
+A ratio is of such a group of four, and the median of the groups stands with the bootstrap's interval. The mean holds
+what falls into few groups too (profiler windows, turns of the agent), and whatever else the machine did. The control
+does the same with nothing in either part. First minute: from `instrument()` on; after it: {CORES["every"]:g} s with
+every core, {CORES["one-free"]:g} s with one less (`one-free`). `threads`: what the threads of jaxobs in the job take
+while nothing is marked, in both parts, so that the ratio leaves it out."""
+
+COLUMNS = ("cores", "when", "step", "with jaxobs", "control", "mean", "control", "threads")
+
+
+def train_step(width: int, layers: int) -> tuple[Any, Any, Any]:
+    """A jitted step of a small multilayer perceptron, its weights and its batch."""
+    import jax
+    import jax.numpy as jnp
+
+    def loss(weights: Any, batch: Any) -> Any:
+        hidden = batch
+        for _ in range(layers):
+            hidden = jnp.tanh(hidden @ weights)
+        return jnp.mean((hidden - batch) ** 2)
+
+    def step(weights: Any, batch: Any) -> Any:
+        value, slope = jax.value_and_grad(loss)(weights, batch)
+        return weights - 0.001 * slope, value
+
+    key = jax.random.key(0)
+    weights = jax.random.normal(key, (width, width)) / width
+    batch = jax.random.normal(key, (width, width)) / width
+    return jax.jit(step, donate_argnums=0), weights, batch
+
+
+Block = Callable[[Any], Any]
+"""Makes the steps of a block with these weights, and gives the new ones; the device has nothing left to do then."""
+
+
+class Blocks(NamedTuple):
+    """Steps of about so many milliseconds, in blocks of a tenth of a second."""
+
+    step: Any
+    batch: Any
+    steps: int
+    read_every: int
+
+    @classmethod
+    def of(cls, step: Any, batch: Any, milliseconds: float) -> Blocks:
+        """As many steps as fill a block."""
+        read_every = LOSS_READ_EVERY if milliseconds < LONG_STEP_MILLISECONDS else 1
+        return cls(
+            step,
+            batch,
+            read_every * max(1, round(BLOCK_SECONDS * 1e3 / milliseconds / read_every)),
+            read_every,
+        )
+
+    def plain(self, weights: Any) -> Any:
+        """A block with nothing of jaxobs."""
+        for done in range(1, self.steps + 1):
+            weights, loss = self.step(weights, self.batch)
+            if done % self.read_every == 0:
+                float(loss)
+        return weights
+
+    def observed(self) -> Block:
+        """Blocks with everything of jaxobs; their loop is one loop over all of them."""
+        import jaxobs
+
+        observer = jaxobs.instrument()
+        watched, marks = observer.watch(self.step), iter(observer.steps(itertools.count(), examples=256))
+
+        def block(weights: Any) -> Any:
+            for done in range(1, self.steps + 1):
+                next(marks)
+                weights, loss = watched(weights, self.batch)
+                observer.record(loss=loss)
+                if done % self.read_every == 0:
+                    float(loss)
+            return weights
+
+        return block
+
+
+class Alternated(NamedTuple):
+    """Observed over plain, in groups of four blocks; seconds of a plain block; of a core, the threads in the job."""
+
+    ratios: list[float]
+    plain_seconds: float
+    threads: float
+
+
+def alternate(observed: Block, plain: Block, weights: Any, seconds: float) -> tuple[Any, Alternated]:
+    """The weights, and what was found, in an order in which steady changes fall on both alike."""
+    from jaxobs.plugin.threads import living
+
+    agents = agents_of(os.getpid())
+    threads = [Path(f"/proc/self/task/{thread.native}/schedstat") for thread in living()]
+
+    def processor_seconds() -> float:
+        return sum(int(thread.read_text().split()[0]) for thread in threads if thread.exists()) / 1e9
+
+    ratios, plain_blocks, of_threads = [], [], 0.0
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        took = {True: 0.0, False: 0.0}
+        for is_observed in (True, False, False, True):
+            for agent in agents:
+                agent.send_signal(signal.SIGCONT if is_observed else signal.SIGSTOP)
+            before, began = processor_seconds(), time.perf_counter()
+            weights = (observed if is_observed else plain)(weights)
+            took[is_observed] += time.perf_counter() - began
+            of_threads += 0.0 if is_observed else processor_seconds() - before
+        ratios.append(took[True] / took[False])
+        plain_blocks.append(took[False] / 2)
+    return weights, Alternated(ratios, median(plain_blocks).middle, of_threads / (2 * sum(plain_blocks)))
+
+
+def in_a_process(milliseconds: float, how: str, seconds: float) -> None:
+    """The first minute and so many seconds after it, with `jaxobs` or `plain` for a control."""
+    step, weights, batch = train_step(*TARGETS[milliseconds])
+    blocks = Blocks.of(step, batch, milliseconds)
+    observed = blocks.observed() if how == "jaxobs" else blocks.plain
+    for length in (FIRST_MINUTE_SECONDS, seconds):
+        weights, found = alternate(observed, blocks.plain, weights, length)
+        answer([found.ratios, found.plain_seconds / blocks.steps, found.threads])
+
+
+def loop(milliseconds: float, cores: str, seconds: float) -> tuple[list[list[Cell]], Demand]:
+    """A row for each phase of a loop, beside its control, and whether it shows what it must."""
+    environment = {"JAXOBS_INTERVAL": str(INTERVAL_SECONDS)}
+    if cores == "one-free":
+        count = max(1, (os.cpu_count() or 1) - 1)
+        single = "--xla_cpu_multi_thread_eigen=false" if count == 1 else ""
+        environment |= {"NPROC": str(count), "XLA_FLAGS": single}
+    found: dict[str, list[Alternated]] = {}
+    for how in ("plain", "jaxobs"):
+        with Asked(__name__, "--child", how, str(milliseconds), str(seconds), **environment) as process:
+            found[how] = [Alternated(*process.hear()) for _ in range(2)]
+    rows: list[list[Cell]] = []
+    for when, control, ours in zip(
+        ("first minute", "after it"), found["plain"], found["jaxobs"], strict=True
+    ):
+        medians = [Measured(median(one.ratios)) for one in (ours, control)]
+        means = [Measured(mean(one.ratios)) for one in (ours, control)]
+        threads = f"{ours.threads:.2%} of a core"
+        rows.append([cores, when, f"{1e3 * ours.plain_seconds:.3g} ms", *medians, *means, threads])
+    after = median(found["jaxobs"][1].ratios)
+    if milliseconds <= SHORT:
+        text = f"{milliseconds:g} ms, {cores}: at most {MAX_RATIO_OF_SHORT}"
+        return rows, Demand(text, after.middle <= MAX_RATIO_OF_SHORT)
+    text = f"{milliseconds:g} ms, {cores}: the interval lies below {MAX_RATIO[cores]}"
+    return rows, Demand(text, after.high < MAX_RATIO[cores])
+
+
+def measure() -> Section:
+    """All loops, with every core and with one less."""
+    return measured(list(TARGETS), CORES)
+
+
+def measured(targets: list[float], cores: dict[str, float]) -> Section:
+    """These loops, with so many seconds after the first minute."""
+    loops = [loop(one, name, seconds) for name, seconds in cores.items() for one in targets]
+    rows = [row for found, _ in loops for row in found]
+    return Section("A training loop", [Table("", _TEXT, COLUMNS, rows)], [demand for _, demand in loops])
+
+
+def main() -> None:
+    """Print the loops that are asked for."""
+    if sys.argv[1:2] == ["--child"]:
+        in_a_process(float(sys.argv[3]), sys.argv[2], float(sys.argv[4]))
+        return
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.costs.training_loop", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("--milliseconds", type=float, nargs="+", default=list(TARGETS), choices=list(TARGETS))
+    parser.add_argument("--cores", nargs="+", default=list(CORES), choices=list(CORES))
+    parser.add_argument("--seconds", type=float, default=120.0, help="after the first minute")
+    given = parser.parse_args()
+    print(section_text(measured(given.milliseconds, dict.fromkeys(given.cores, given.seconds))))
+
+
+if __name__ == "__main__":
+    main()

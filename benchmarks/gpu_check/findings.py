@@ -1,0 +1,98 @@
+"""What a check says: figures beside their truths, notes, and files that are kept beside the results page."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks.truths import Figure, Value
+
+FIGURES, EVIDENCE = "figures.jsonl", "evidence"
+
+
+class Findings:
+    """What a check writes, line by line: a check that is stopped at its deadline loses nothing that it had said."""
+
+    def __init__(self, check: str, folder: Path, platform: str, device_kind: str) -> None:
+        """`folder` is the check's own; `platform` and `device_kind` are JAX's."""
+        self.name = check
+        self.folder = folder
+        self.platform = platform
+        self.device_kind = device_kind
+        self._file = folder / FIGURES
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether sizes are those of a GPU; small ones elsewhere, so that the command can be tried."""
+        return self.platform == "gpu"
+
+    def figure(
+        self,
+        name: str,
+        found: Value,
+        truth: Value = None,
+        *,
+        source: str = "",
+        reason: str | None = None,
+        **given: Any,
+    ) -> None:
+        """Say a figure, with its tolerance and unit; with `found` None and its reason, that there is none."""
+        note = source if found is not None else reason or "no reason was given"
+        self._write({"figure": asdict(Figure(name, _plain(found), _plain(truth), note=note, **given))})
+
+    def unmeasured(self, name: str, reason: str) -> None:
+        """Say that a figure could not be had, and why."""
+        self.figure(name, None, reason=reason)
+
+    def note(self, text: str) -> None:
+        """Say a sentence for the results page."""
+        self._write({"note": text})
+
+    def evidence(self, name: str) -> Path:
+        """Where to write a file that is kept beside the results page."""
+        path = self.folder / EVIDENCE / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def keep_json(self, name: str, document: Any) -> None:
+        """Keep plain data as evidence."""
+        self.evidence(name).write_text(json.dumps(document, indent=1, default=str), encoding="utf-8")
+
+    def _write(self, line: dict[str, Any]) -> None:
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def said_in(folder: Path) -> tuple[list[Figure], list[str]]:
+    """Figures and notes that a check wrote; a line that is cut, because it was stopped, is left out."""
+    figures, notes = [], []
+    for line in _lines(folder / FIGURES):
+        if "figure" in line:
+            told = line["figure"]
+            between = tuple(told["between"]) if told["between"] else None
+            figures.append(Figure(**{**told, "between": between}))
+        else:
+            notes.append(line["note"])
+    return figures, notes
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    if not path.exists():
+        return
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            yield json.loads(line)
+        except ValueError:
+            continue
+
+
+def _plain(value: Any) -> Value:
+    """Numbers of NumPy and JAX as Python's; NaN and infinities, which are no figures, as text."""
+    if value is None or isinstance(value, str | bool):
+        return value
+    number = float(value)
+    return number if math.isfinite(number) else str(number)

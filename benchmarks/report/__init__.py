@@ -1,1 +1,0 @@
-"""What jaxobs costs beside its peers, figure by figure, for docs/results/benchmarks.md."""
