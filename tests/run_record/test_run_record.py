@@ -14,9 +14,7 @@ from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.protocol import Batch
 from jaxobs.report.record import Record, decoded
 from jaxobs.testing import FakeAgent
-from jaxobs_plugins.run_record import RunRecordExporter
-from jaxobs_plugins.run_record.host_load import BUSY, CPUS, JOB, HostLoad
-from jaxobs_plugins.run_record.surroundings import relevant_environment
+from jaxobs_plugins.run_record import BUSY, CPUS, JOB, HostLoad, RunRecordExporter, relevant_environment
 from tests.jobs import Job, Outcome
 from tests.report.made_up import content
 from tests.waiting import wait_for
