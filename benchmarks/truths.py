@@ -193,7 +193,7 @@ def options_of(description: str | None) -> argparse.ArgumentParser:
 
 def know_peaks() -> None:
     """Measure those of this machine, once: else there is no MFU, and nothing is compute or memory."""
-    from jaxobs.cli.demonstration.peaks import ensure_peaks
+    from jaxobs.cli.demo import ensure_peaks
     from jaxobs.config import load_settings
 
     ensure_peaks(load_settings())

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.beside import busy, without_settings
-from jaxobs.cli.console.record_files import read_record
+from jaxobs.cli.show import read_record
 from jaxobs.report.comparison import Comparison, compare, relative
 from jaxobs.report.differences import Cause
 from jaxobs.report.record import Record

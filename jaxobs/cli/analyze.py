@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from jaxobs.cli import UsageError, say, using
-from jaxobs.cli.console.parser import Parser
+from jaxobs.cli.console import Parser, look_of
+from jaxobs.report.columns import Column, Row, figure, plain_table, text
+from jaxobs.report.drawing import Element, Point, legend, markup, roofline, tag
+from jaxobs.report.page.parts import parts_style, table, with_code
+from jaxobs.report.text_table import TextTable, cut, end_of, to_text
+from jaxobs.vocabulary.units import amount, duration, or_absent, percent
+
+if TYPE_CHECKING:
+    from jaxobs.cli.trace_report import Report
 
 SUMMARY = "show a profiler trace: each operation's time, work, efficiency and source line"
 
@@ -23,29 +33,24 @@ def run(arguments: list[str]) -> int:
     """Print the analysis of a trace."""
     options = _options(arguments)
     report = _analyze(options.path, options.maximum_bytes)
-    if options.html is not None:
-        from jaxobs.cli.analysis.page import page
-
-        with using(options.path):
-            shown = page(report)
-        try:
-            Path(options.html).write_text(shown, encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"cannot write {options.html}: {error.strerror or error}") from None
-    if options.json:
-        with using(options.path):
+    with using(options.path):
+        if options.html is not None:
+            _write(options.html, page(report))
+        if options.json:
             shown = json.dumps(report.document, indent=2, allow_nan=False)
-        print(shown)
-    elif options.html is not None:
-        print(f"wrote {options.html}")
-    else:
-        from jaxobs.cli.analysis.table import report_text
-        from jaxobs.cli.console.terminal import look_of
-
-        with using(options.path):
+        elif options.html is not None:
+            shown = f"wrote {options.html}"
+        else:
             shown = report_text(report.document, top=options.top, **look_of(sys.stdout))
-        print(shown)
+    print(shown)
     return 0
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
@@ -60,12 +65,8 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         "--html", metavar="FILE", help="write one page with a roofline plot that needs nothing else"
     )
     parser.add_argument(
-        "--top",
-        metavar="N",
-        type=_count,
-        default=20,
-        help="operations shown in the table (default: %(default)s)",
-    )
+        "--top", metavar="N", type=_count, default=20, help="operations shown in the table (default: %(default)s)"
+    )  # fmt: skip
     parser.add_argument(
         "--maximum-bytes", metavar="N", type=_count, default=DEFAULT_MAXIMUM_BYTES,
         help="the largest trace of one host that is read (default: %(default)s)",
@@ -80,7 +81,7 @@ def _count(value: str) -> int:
 
 
 def _analyze(path: str, maximum_bytes: int) -> Any:
-    from jaxobs.cli.analysis.report import build_report, peaks_of
+    from jaxobs.cli.trace_report import build_report, peaks_of
     from jaxobs.config import SettingsError, load_settings
     from jaxobs.plugin.custom_calls import load_rules
     from jaxobs.trace import TraceError, read_trace
@@ -98,3 +99,215 @@ def _analyze(path: str, maximum_bytes: int) -> Any:
     rules = load_rules(lambda problem: say("jaxobs analyze", problem))
     with using(path):
         return build_report(path, trace, peaks, rules)
+
+
+_KEPT_FOLDERS: Final = 2
+
+
+def bound_of(row: Row) -> str:
+    """The bound of an operation; `cache_resident` where it would be memory, but the data was in cache."""
+    return "cache_resident" if row["bound"] == "cache_resident" else str(row["label"])
+
+
+def where(row: Row) -> str:
+    """The source line with the last folders of its path, or else the named scope."""
+    path = re.split(r"[\\/]", row["source"])
+    return "/".join(path[-_KEPT_FOLDERS:]) if row["source"] else str(row["scope"])
+
+
+DEVICE_NAME: Final = Column("device", lambda row: f"{row['host']} {row['name']}".strip())
+DEVICE_FIGURES: Final = (
+    text("kind", "device_kind"),
+    figure("span", "span_seconds", duration),
+    figure("busy", "busy_seconds", duration),
+    figure("idle", "idle_seconds", duration),
+    figure("communication", "collective_seconds", duration),
+    figure("exposed", "exposed_communication_seconds", duration),
+    figure("transfer", "transfer_seconds", duration),
+    figure("MFU", "mfu", percent),
+    figure("HFU", "hfu", percent),
+)
+_FIGURES: Final = (
+    figure("time", "seconds", duration),
+    figure("share", "share", percent),
+    figure("FLOP", "flops", amount),
+    figure("bytes", "bytes", lambda size: amount(size, "B")),
+    figure("FLOP/s", "achieved_flops_per_second", amount),
+    figure("B/s", "achieved_bytes_per_second", amount),
+    figure("FLOP/B", "intensity", amount),
+    figure("efficiency", "efficiency", percent),
+)
+MODULES: Final = (
+    Column("module", lambda row: row["name"]),
+    figure("devices", "devices", str),
+    figure("runs", "runs", str),
+    *_FIGURES,
+    text("bound", "bound"),
+)
+SCOPES: Final = (Column("scope", lambda row: row["scope"]), *_FIGURES, text("bound", "bound"))
+OPERATION_FIGURES: Final = (
+    figure("runs", "executions", str),
+    *_FIGURES,
+    Column("bound", bound_of, text=True),
+)
+
+_LEAST_NAME = 12
+_GAP = 2  # columns between two cells
+_NAMES = 3
+"""Most operations that a note names."""
+
+LEAST_OVERLAP = 1.01
+"""Ratio of the operations' own times to the busy time above which a note mentions the overlap: less is not visible."""
+
+
+def report_text(document: Mapping[str, Any], *, top: int, width: int, bold: bool) -> str:
+    """The text of a report: devices, modules, the `top` operations by time, and notes."""
+    parts: list[TextTable | str] = [_devices(document), ""]
+    if document["modules"]:
+        parts += [_table(MODULES, document["modules"], {"FLOP/s", "B/s", "FLOP/B"}), ""]
+    parts += [_operations(document, top, width)]
+    hidden = len(document["operations"]) - top
+    if hidden > 0:
+        rest = sum(row["share"] or 0.0 for row in document["operations"][top:])
+        parts.append(f"and {hidden} more operations with {percent(rest)} of the busy time (--top, --json)")
+    notes = [*notes_of(document), *notes_on_efficiency(document["operations"][:top])]
+    if notes:
+        parts += ["", *notes]
+    if document["advice"]:
+        parts += ["", *(f"→ {piece['sentence']} {piece['remedy']}" for piece in document["advice"])]
+    return to_text(parts, width=width, bold=bold)
+
+
+def notes_of(document: Mapping[str, Any]) -> list[str]:
+    """Notes on what could not be seen, was left out, or is missing, each once."""
+    notes = [note for host in document["hosts"] for note in host["notes"]]
+    for device in document["devices"]:
+        notes += [f"{device['name']}: {note}" for note in device["notes"]]
+        if device["peaks"]["reason"]:
+            notes.append(device["peaks"]["reason"])
+    share = document["unmodelled_share"]
+    if share:
+        notes.append(f"{percent(share)} of the busy time is in operations without a known cost")
+    own = sum(row["self_seconds"] for row in document["operations"])
+    if own > LEAST_OVERLAP * document["busy_seconds"]:
+        notes.append(
+            "operations ran side by side: each moment is divided equally between them, so that times add up to the busy "
+            "time; FLOP/s and efficiency are over these parts"
+        )
+    return list(dict.fromkeys(notes))
+
+
+def notes_on_efficiency(operations: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Why operations were faster than their bound, once for each reason."""
+    faster: dict[str, list[str]] = {}
+    for row in operations:
+        if row["efficiency"] is not None and row["efficiency"] > 1:
+            faster.setdefault(row["efficiency_reason"], []).append(row["name"])
+    notes = []
+    for reason, names in faster.items():
+        more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+        notes.append(f"efficiency above 100 %, {', '.join(names[:_NAMES])}{more}: {reason}")
+    return notes
+
+
+def _devices(document: Mapping[str, Any]) -> TextTable:
+    several = len({device["host"] for device in document["devices"]}) > 1
+    name = DEVICE_NAME if several else text("device", "name")
+    return _table((name, *DEVICE_FIGURES), document["devices"], {"HFU"})
+
+
+def _operations(document: Mapping[str, Any], top: int, width: int) -> TextTable:
+    """The table of operations. Figures are shown in full; names are shortened to fit, sources more than operations."""
+    columns = (text("operation", "name"), *OPERATION_FIGURES, Column("source", where, text=True))
+    table = _table(columns, document["operations"][:top], {"FLOP", "bytes", "B/s"})
+    widest = [max(map(len, cells)) for cells in zip(table.columns, *table.rows, strict=True)]
+    left = width - _GAP * (len(widest) - 1) - sum(widest[1:-1])
+    name = min(widest[0], max(_LEAST_NAME, left * 3 // 5))
+    source = min(widest[-1], max(_LEAST_NAME, left - name))
+    table.rows = [(cut(cells[0], name), *cells[1:-1], end_of(cells[-1], source)) for cells in table.rows]
+    return table
+
+
+def _table(columns: Sequence[Column], rows: Sequence[Row], left_out: Set[str]) -> TextTable:
+    """A table of rows; `left_out` are the titles of columns for which only the page has room."""
+    return plain_table([column for column in columns if column.title not in left_out], rows)
+
+
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
+_STYLE: Final = """
+body { background: var(--surface); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto;
+  max-width: 75rem; padding: 0 1rem; }
+.jaxobs {
+  h1 { font-size: 1.3rem; } h2 { font-size: 1.05rem; margin-top: 2rem; } p { margin: 1em 0; } small { font-size: 12px; }
+  table { width: auto; font-size: 13px; font-variant-numeric: tabular-nums; }
+  th, td { padding: .2rem 0 .2rem .7rem; }
+  th:first-child { text-align: left; }
+  tbody th { white-space: normal; overflow-wrap: anywhere; min-width: 12rem; }
+  td.text { white-space: nowrap; min-width: 0; }
+}
+"""
+
+
+def _operation(row: Row) -> Element:
+    """A cell with the name, and below it the module, source line and reason, which are too wide for columns."""
+    particulars = "; ".join(words for words in (row["module"], where(row), row["reason"]) if words)
+    return tag("div", row["name"], tag("div", tag("small", particulars)) if particulars else None)
+
+
+_OPERATIONS: Final = (Column("operation", _operation), text("what", "category"), *OPERATION_FIGURES)
+
+
+def page(report: Report) -> str:
+    """A report as an HTML document."""
+    title = f"Roofline of {report.source}"
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        tag("title", title),
+        tag("style", parts_style() + _STYLE),
+    )
+    body = tag("body", tag("h1", title), *_sections(report), class_="jaxobs")
+    return f"<!DOCTYPE html>\n{markup(tag('html', head, body, lang='en'))}\n"
+
+
+def _sections(report: Report) -> Iterator[Element]:
+    document = report.document
+    points = list(_points(document["operations"]))
+    if (plot := roofline(report.roofs, points) if points else None) is not None:
+        yield from (plot, legend(dict.fromkeys(point.bottleneck for point in points)))
+        yield tag("p", "The area of a dot is its share of the time; point at one to read more.")
+    else:
+        yield tag("p", "No operation with known floating-point work and bytes: nothing to plot.")
+    for title, columns, rows in (
+        ("Devices", (DEVICE_NAME, *DEVICE_FIGURES), document["devices"]),
+        ("Modules", MODULES, document["modules"]),
+        ("Named scopes", SCOPES, document["scopes"]),
+        ("Operations", _OPERATIONS, document["operations"]),
+    ):
+        if (shown := table(columns, rows, caption=title)) is not None:
+            yield from (tag("h2", title), shown)
+    advice = [f"{piece['sentence']} {piece['remedy']}" for piece in document["advice"]]
+    for title, sentences in (("Advice", advice), ("Notes", notes_of(document))):
+        if sentences:
+            yield tag("h2", title)
+            yield tag("ul", *(tag("li", *with_code(sentence)) for sentence in sentences))
+
+
+def _points(operations: Sequence[Mapping[str, Any]]) -> Iterator[Point]:
+    for row in operations:
+        rate, near = row["achieved_flops_per_second"], row["efficiency"]
+        if not row["intensity"] or not rate:
+            continue
+        about = (
+            f"{row['name']} ({row['module'] or 'no module'})",
+            f"{duration(row['seconds'])}, {or_absent(row['share'], percent)} of the time",
+            f"{amount(rate, 'FLOP/s')} at {amount(row['intensity'])} FLOP/byte",
+            f"efficiency {or_absent(near, percent)}, {row['label']}",
+            str(row["source"] or ""),
+        )
+        yield Point(
+            row["name"], "operation", row["intensity"], rate, row["share"] or 0.0, bound_of(row),
+            "\n".join(line for line in about if line), rate / near if near else None,
+        )  # fmt: skip

@@ -9,30 +9,27 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from jaxobs.cli import INTERRUPTED, UsageError, say
-from jaxobs.cli.console.parser import Parser, seconds_up_to
+from jaxobs.cli.console import Parser, bar, look_of, seconds_up_to
 from jaxobs.hardware.calibration import (
     Calibration,
     NoHomeError,
-    Rate,
     cache_directory,
     save_calibration,
     write_calibration,
 )
-from jaxobs.hardware.known_peaks import peaks_for
-from jaxobs.hardware.peaks import Peak, peak_key
 from jaxobs.plugin.files import why_not_writable
 from jaxobs.report.text_table import TextTable, to_text
-from jaxobs.vocabulary.units import ABSENT, amount, byte_size, duration, rough_percent
+from jaxobs.vocabulary.units import amount, byte_size
 
 SUMMARY = "measure this machine's peaks: matrix products, bandwidth by working set, vector rates"
 
 DEFAULT_SECONDS = 10.0
-_MOST_SECONDS = 3600.0
-_STARTING_SECONDS = 180.0
+MAX_SECONDS = 3600.0
+STARTING_SECONDS = 180.0
 """Seconds that the process may take beyond the requested time, to import JAX, start a GPU and compile."""
 
 
@@ -45,7 +42,8 @@ def run(arguments: list[str]) -> int:
     options = _options(arguments)
     _check_place(options.output)
     try:
-        calibration = _with_progress_bar(options.seconds, quiet=options.quiet)
+        with bar("calibrating") if _shows_progress(options) else contextlib.nullcontext(_nowhere) as progress:
+            calibration = calibrate_in_process(options.seconds, progress)
     except CalibrationFailedError as error:
         say("jaxobs calibrate", error)
         return 1
@@ -56,8 +54,6 @@ def run(arguments: list[str]) -> int:
     if options.json:
         print(json.dumps(calibration.to_dict(), indent=1))
     elif not options.quiet:
-        from jaxobs.cli.console.terminal import look_of
-
         print(to_text(calibration_parts(calibration), **look_of(sys.stdout)))
     if complaint:
         say("jaxobs calibrate", complaint)
@@ -65,6 +61,30 @@ def run(arguments: list[str]) -> int:
     if not options.quiet:
         print(f"kept in {path}", file=sys.stderr)
     return 0
+
+
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = Parser("calibrate", __doc__)
+    parser.add_argument(
+        "--seconds", type=seconds_up_to(MAX_SECONDS), default=DEFAULT_SECONDS,
+        help="time to take (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--output", type=Path, help="file for the result (default: one in jaxobs's cache, where it is found)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON instead of a table")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar and no table")
+    options = parser.options(arguments)
+    if options.output is not None and options.output.is_dir():
+        raise UsageError(f"--output {options.output} is a directory: name a file in it")
+    return options
+
+
+def _shows_progress(options: argparse.Namespace) -> bool:
+    return not options.quiet and sys.stderr.isatty()
+
+
+def _nowhere(_share: float, _text: str) -> None: ...
 
 
 def calibrate_in_process(seconds: float, progress: Callable[[float, str], None]) -> Calibration:
@@ -80,17 +100,13 @@ def calibrate_in_process(seconds: float, progress: Callable[[float, str], None])
     environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ}  # leave a GPU's memory to others
     command = [sys.executable, "-m", "jaxobs.measure.calibration", "--seconds", str(seconds)]
     with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env=environment,
-    ) as process:
+    ) as process:  # fmt: skip
         complaints: list[str] = []
         reader = threading.Thread(target=complaints.extend, args=(process.stderr,), daemon=True)
         reader.start()
-        too_long = threading.Timer(seconds + _STARTING_SECONDS, process.kill)
+        too_long = threading.Timer(seconds + STARTING_SECONDS, process.kill)
         too_long.start()
         try:
             document = _follow(process, progress)
@@ -106,38 +122,21 @@ def calibrate_in_process(seconds: float, progress: Callable[[float, str], None])
 
 
 def _follow(process: subprocess.Popen[str], progress: Callable[[float, str], None]) -> object:
-    """Pass progress on until the output ends. Returns the result, or None where there was none."""
+    """Pass progress on until the output ends. Returns the result, or None if there was none."""
     assert process.stdout is not None
     result: object = None
     for line in process.stdout:
         with contextlib.suppress(ValueError):  # lines that libraries print are ignored
             document = json.loads(line)
-            if not isinstance(document, dict):
-                continue
-            if "fraction" in document:
-                progress(float(document["fraction"]), str(document.get("title", "")))
-            result = document.get("calibration", result)
+            if isinstance(document, dict):
+                if "fraction" in document:
+                    progress(float(document["fraction"]), str(document.get("title", "")))
+                result = document.get("calibration", result)
     return result
 
 
-def _with_progress_bar(seconds: float, *, quiet: bool) -> Calibration:
-    if quiet or not sys.stderr.isatty():
-        return calibrate_in_process(seconds, lambda _fraction, _title: None)
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("calibrating"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(
-        *columns, TextColumn("{task.description}"), console=Console(stderr=True), transient=True
-    ) as bar:
-        task = bar.add_task("starting JAX", total=1.0)
-        return calibrate_in_process(
-            seconds, lambda fraction, title: bar.update(task, completed=fraction, description=title)
-        )
-
-
 def _check_place(output: Path | None) -> None:
-    """Check, before anything is measured, that the result can be stored. Raises UsageError where it cannot."""
+    """Check, before anything is measured, that the result can be stored. Raises UsageError if it cannot."""
     try:
         place = cache_directory() if output is None else output.parent
     except NoHomeError as error:
@@ -159,60 +158,36 @@ def _keep(calibration: Calibration, output: Path | None) -> tuple[Path, str | No
     return output, None
 
 
-def _options(arguments: list[str]) -> argparse.Namespace:
-    parser = Parser("calibrate", __doc__)
-    parser.add_argument(
-        "--seconds", type=seconds_up_to(_MOST_SECONDS), default=DEFAULT_SECONDS,
-        help="time to take (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--output", type=Path, help="file for the result (default: one in jaxobs's cache, where it is found)"
-    )
-    parser.add_argument("--json", action="store_true", help="print the result as JSON instead of a table")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar and no table")
-    options = parser.options(arguments)
-    if options.output is not None and options.output.is_dir():
-        raise UsageError(f"--output {options.output} is a directory: name a file in it")
-    return options
-
-
 def calibration_parts(calibration: Calibration) -> Iterator[TextTable | str]:
     """A calibration as lines and tables."""
-    peaks = peaks_for(calibration.device_kind, calibration.platform)
     yield (
         f"{calibration.device_kind} on {calibration.processor}, {calibration.cores} cores, "
         f"jaxlib {calibration.jaxlib}, measured for {calibration.seconds:.1f} s"
     )
-    rates = TextTable(("unit", "element type", "rate", "at size", "of datasheet"), left=("element type",))
-    _add(rates, "matrix", calibration.best_matrix(), peaks.matrix, "FLOP/s", "{0} × {0}")
-    _add(rates, "vector", calibration.best_vector(), peaks.vector, "FLOP/s", "{0} elements")
-    special = {"float32": peaks.transcendentals} if peaks.transcendentals else {}
-    _add(rates, "exp", calibration.best_transcendentals(), special, "/s", "{0} elements")
-    yield from ("", rates)
+    table = TextTable(("unit", "element type", "rate", "at size"), left=("element type",))
+    for unit, rates, measure, size in (
+        ("matrix", calibration.best_matrix(), "FLOP/s", "{0} × {0}"),
+        ("vector", calibration.best_vector(), "FLOP/s", "{0} elements"),
+        ("exp", calibration.best_transcendentals(), "/s", "{0} elements"),
+    ):
+        for dtype, rate in rates.items():
+            per = measure.replace("FLOP", "OP") if "int" in dtype else measure  # integer work is no FLOP
+            table.add(unit, dtype, amount(rate.per_second, per), size.format(rate.size))
+    yield from ("", table)
     yield from (f"{left_out.dtype} {left_out.reason}" for left_out in calibration.left_out)
-    memory = TextTable(("working set", "copy", "triad", "of datasheet"))
+    memory = TextTable(("working set", "copy", "triad"))
     for point in calibration.bandwidth:
-        bandwidths = (amount(rate, "B/s") for rate in (point.copy, point.triad))
-        memory.add(byte_size(point.working_set_bytes), *bandwidths, _share(point.best, peaks.memory))
-    yield from ("", memory, "")
-    if calibration.latency_seconds is not None:
-        yield f"latency of an empty executable: {duration(calibration.latency_seconds)}"
-    if calibration.disturbed:
-        yield (
-            f"Other processes took {calibration.other_load:.1f} cores meanwhile: these peaks may be too low. "
-            "Calibrate again when the machine is quiet."
+        memory.add(
+            byte_size(point.working_set_bytes), *(amount(rate, "B/s") for rate in (point.copy, point.triad))
         )
+    yield from ("", memory)
+    if calibration.disturbed:
+        yield from ("", disturbance(calibration))
 
 
-def _add(
-    table: TextTable, unit: str, best: Mapping[str, Rate], peaks: Mapping[str, Peak], measure: str, size: str
-) -> None:
-    for dtype, rate in best.items():
-        share = _share(rate.per_second, peaks.get(dtype) or peaks.get(peak_key(dtype)))
-        # Integer work is no FLOP.
-        per = measure.replace("FLOP", "OP") if "int" in dtype else measure
-        table.add(unit, dtype, amount(rate.per_second, per), size.format(rate.size), share)
-
-
-def _share(rate: float, peak: Peak | None) -> str:
-    return rough_percent(rate / peak.value) if peak else ABSENT
+def disturbance(calibration: Calibration) -> str:
+    """The sentence on a calibration beside which other processes took processor time."""
+    return (
+        f"Other processes took {calibration.other_load:.1f} cores meanwhile: these peaks may be too low. "
+        "Calibrate again when the machine is quiet."
+    )

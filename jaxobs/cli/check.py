@@ -7,67 +7,76 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from jaxobs.cli import installed_version
-from jaxobs.cli.console.parser import Parser
+from jaxobs.cli.console import Parser, look_of
+from jaxobs.cli.plugins import describe, find_plugins
+from jaxobs.config import SETTINGS, Settings, SettingsError, load_settings, origin, plain_settings
+from jaxobs.config import unknown_settings as unknown_settings_of_jaxobs
+from jaxobs.hardware.calibration import NoHomeError, cache_directory, load_calibration, this_host
+from jaxobs.hardware.known_peaks import known_peaks
+from jaxobs.plugin.base import Collector, Plugin
+from jaxobs.plugin.discovery import Found
+from jaxobs.plugin.files import why_not_writable
+from jaxobs.plugin.settings import unknown_variables
 from jaxobs.report.text_table import TextTable, to_text
+from jaxobs.vocabulary.text import masked
 from jaxobs.vocabulary.units import ABSENT
 
 SUMMARY = "show settings, devices, peaks, plugins and addresses, and what needs attention"
 
+START_SECONDS = 120.0
+"""Seconds after which the start of a backend is taken to hang; on a host with many devices it takes tens of seconds."""
+
+AMD_DRIVER = Path("/dev/kfd")
+"""The device file of AMD's compute driver, which exists whatever user-space software is installed."""
+
 
 def run(arguments: list[str]) -> int:
-    """Print the report. Returns 1 where something needs attention."""
+    """Print the report. Returns 1 if something needs attention."""
     parser = Parser("check", SUMMARY, "Exit status 1 if something needs attention.")
     parser.add_argument(
-        "--calibrate",
-        action="store_true",
+        "--calibrate", action="store_true",
         help="first measure the peaks of this host's device (`jaxobs calibrate`)",
-    )
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
     options = parser.options(arguments)
     if options.calibrate:
         # In a separate process, whose output is kept out of the report.
         subprocess.run([sys.executable, "-m", "jaxobs", "calibrate"], stdout=sys.stderr, check=False)
     report = collect()
-    if options.json:
-        print(json.dumps(report, indent=2))
-    else:
-        from jaxobs.cli.console.terminal import look_of
-
-        print(to_text(_parts(report), **look_of(sys.stdout)))
+    print(json.dumps(report, indent=2) if options.json else to_text(_parts(report), **look_of(sys.stdout)))
     return 1 if report["problems"] else 0
 
 
 def collect() -> dict[str, Any]:
     """The report as plain data, with all `problems` in one list."""
-    from jaxobs.cli.checks.devices import check_devices, hardware_present, read_devices, unused_hardware
-    from jaxobs.cli.checks.plugins import problems_of, remarks_of, unknown_settings
-    from jaxobs.cli.checks.settings import check_settings, directory_problems, usable_settings
-    from jaxobs.cli.plugins import describe, find_plugins
-    from jaxobs.config import SETTINGS, plain_settings
     from jaxobs.identity.process import read_identity
 
-    settings = check_settings(os.environ)
-    loaded, _ = usable_settings()
+    loaded, problems = usable_settings()
+    problems = [*unknown_settings_of_jaxobs(os.environ).values(), *problems]
     devices = check_devices(read_devices(), loaded)
     found = find_plugins()
     present = hardware_present(found)
     identity = read_identity()
     plain = plain_settings(loaded, rank_on_host=identity.rank_on_host, in_kubernetes=identity.in_kubernetes)
     plugins = [describe(plugin) | {"remarks": remarks_of(plugin, plain)} for plugin in found]
-    problems = [problem for part in (settings, devices) for problem in part.pop("problems")]
-    problems += unused_hardware(present, devices)
-    problems += directory_problems(loaded)
-    problems += problems_of(plugins)
-    problems += unknown_settings(found, os.environ, SETTINGS)
+    problems += devices["problems"] + unused_hardware(present, devices) + directory_problems(loaded)
+    problems += problems_of(plugins) + unknown_settings(found, os.environ, SETTINGS)
     if not plugins:
         problems.append("no plugin is installed, not even those of jaxobs: run `pip install jaxobs`")
+    versions = {"jaxobs": installed_version(), "python": platform.python_version()}
     return {
-        "versions": _versions(devices),
-        **settings,
+        "versions": versions | {name: devices[name] for name in ("jax", "jaxlib")},
+        "settings": {
+            name: {"value": masked(name.upper(), value), "origin": origin(name)}
+            for name, value in loaded.to_dict().items()
+        },
+        "variables": variables_shown(os.environ),
         "devices": devices["devices"],
         "platform": devices["platform"],
         "hardware_present": present,
@@ -76,14 +85,156 @@ def collect() -> dict[str, Any]:
     }
 
 
-def _versions(devices: dict[str, Any]) -> dict[str, str | None]:
-    versions = {name: devices[name] for name in ("jax", "jaxlib")}
-    return {"jaxobs": installed_version(), "python": platform.python_version(), **versions}
+def variables_shown(environment: Mapping[str, str]) -> dict[str, str]:
+    """OpenTelemetry's variables that are set, secrets masked."""
+    return {
+        name: masked(name, value)
+        for name, value in sorted(environment.items())
+        if name.startswith("OTEL_") and value
+    }
 
 
-def _parts(report: dict[str, Any]) -> Iterator[TextTable | str]:
-    from jaxobs.cli.checks.devices import peak_notes, peak_rows
+def usable_settings() -> tuple[Settings, list[str]]:
+    """The settings; if they cannot be used the defaults, and why."""
+    try:
+        return load_settings(), []
+    except SettingsError as error:
+        return Settings(), [f"{error}; the defaults are shown, and instrument() would raise"]
 
+
+def directory_problems(settings: Settings) -> list[str]:
+    """A sentence if the directory of out-of-memory reports cannot be written to; else nothing."""
+    directory = settings.out_of_memory_directory or Path(tempfile.gettempdir())
+    reason = why_not_writable(directory) if settings.out_of_memory_reports else None
+    if reason is None:
+        return []
+    lacking = f"no report could be written to {directory} when memory runs out: {reason}"
+    return [f"{lacking}; set JAXOBS_OUT_OF_MEMORY_DIRECTORY to a writable directory"]
+
+
+def read_devices(timeout: float = START_SECONDS) -> dict[str, Any]:
+    """JAX's versions, platform and devices, read in a separate process; or the `error`."""
+    nothing: dict[str, Any] = {"jax": None, "jaxlib": None, "platform": None, "devices": []}
+    command = [sys.executable, "-m", "jaxobs.measure.device_report"]
+    # Without this JAX would take most of a GPU's memory, which a job that runs there now may need.
+    environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ}
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout, env=environment, check=False,
+            errors="replace",
+        )  # fmt: skip
+        report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    except subprocess.TimeoutExpired:
+        return {**nothing, "error": f"JAX found no devices within {timeout:.0f} s"}
+    except (IndexError, ValueError):
+        last = next(iter(done.stderr.strip().splitlines()[-1:]), "no message")
+        return {**nothing, "error": f"the process that asked JAX ended with status {done.returncode}: {last}"}
+    return report
+
+
+def check_devices(report: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """The report with `peaks` beside each device, and `problems`."""
+    problems = [f"JAX finds no device: {report['error']}"] if report["error"] else []
+    plain, jaxlib = settings.to_dict(), report["jaxlib"]
+    try:
+        directory, homeless = cache_directory(settings.cache_directory), ""
+    except NoHomeError as error:
+        directory, homeless = None, str(error)
+    devices = []
+    for device in report["devices"]:
+        kind, platform_name = device["kind"], device["platform"]
+        try:
+            peaks = known_peaks(kind, platform_name, jaxlib, plain)
+        except ValueError as error:
+            problems.append(f"the peaks in the settings cannot be used: {error}")
+            without = plain | {"peak_flops": {}, "peak_bytes_per_second": None}
+            peaks = known_peaks(kind, platform_name, jaxlib, without)
+        measured = load_calibration(this_host(kind, jaxlib), directory)[0] if directory else None
+        if measured is not None and measured.disturbed:
+            problems.append(
+                f"the peaks of {kind} were measured while other processes took {measured.other_load:.1f} cores: "
+                "run `jaxobs calibrate` when the machine is quiet"
+            )
+        if peaks.reason is not None or settings.cache_directory is not None:
+            problems += [homeless] if directory is None else _unkept(directory)
+        devices.append({**device, "peaks": peaks.to_dict()})
+    return {**report, "devices": devices, "problems": list(dict.fromkeys(problems))}
+
+
+def _unkept(directory: Path) -> list[str]:
+    """A sentence if calibrated peaks cannot be stored in the directory; else nothing."""
+    reason = why_not_writable(directory)
+    if reason is None:
+        return []
+    lacking = f"`jaxobs calibrate` could not keep peaks in {directory}: {reason}"
+    return [f"{lacking}; set JAXOBS_CACHE_DIRECTORY to a writable directory"]
+
+
+def hardware_present(plugins: Iterable[Found]) -> dict[str, list[str]]:
+    """The accelerators of this host by vendor, from collectors' `devices_present()` and AMD's driver."""
+    present: dict[str, list[str]] = {}
+    for found in plugins:
+        if not isinstance(found.plugin, Collector):
+            continue
+        try:
+            names = [str(name) for name in found.plugin.devices_present()]
+        except Exception:  # noqa: BLE001, S112  # a plugin that fails gives no answer
+            continue
+        if names:
+            present[found.name] = names
+    if AMD_DRIVER.exists() and "amd" not in present:
+        present["amd"] = [f"an AMD device ({AMD_DRIVER} is there)"]
+    return present
+
+
+def unused_hardware(present: Mapping[str, Sequence[str]], report: Mapping[str, Any]) -> list[str]:
+    """A sentence for each vendor whose devices are here while JAX computes on the CPU or not at all."""
+    if any(device["platform"] != "cpu" for device in report["devices"]):
+        return []
+    builds = {"nvidia": "jax[cuda13], or jax[cuda12] for an older driver", "amd": "JAX for ROCm"}
+    chosen = os.environ.get("JAX_PLATFORMS")
+    cure = f"JAX_PLATFORMS={chosen} keeps JAX to that" if chosen else ""
+    return [
+        f"{len(names)} × {names[0]} here, and JAX does not use it: it runs on {report['platform'] or 'nothing'}; "
+        + (cure or f"install {builds.get(vendor, 'the JAX build for it')}")
+        for vendor, names in present.items()
+    ]
+
+
+def remarks_of(found: Found, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The remarks of a plugin's `check(settings)`, as `text` and `problem`; credentials masked."""
+    if not isinstance(found.plugin, Plugin):
+        return []
+    try:
+        remarks = [(str(remark.text), bool(remark.problem)) for remark in found.plugin.check(settings)]
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001  # a plugin may do anything, SystemExit included
+        remarks = [(f"its check failed: {type(error).__name__}: {error}", True)]
+    return [{"text": masked("", text), "problem": problem} for text, problem in remarks]
+
+
+def problems_of(plugins: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The problems of plugins described with their `remarks`, each after the plugin's name."""
+    problems = []
+    for plugin in plugins:
+        problems += [f"plugin {plugin['name']}: {plugin['error']}"] if plugin["error"] else []
+        problems += [
+            f"{plugin['name']}: {remark['text']}" for remark in plugin["remarks"] if remark["problem"]
+        ]
+    return problems
+
+
+def unknown_settings(
+    plugins: Iterable[Found], environment: Mapping[str, str], settings: Collection[str]
+) -> list[str]:
+    """A line for each variable with a plugin's prefix that is no setting; `settings` are jaxobs's own."""
+    own = [(found.name, found.plugin.settings) for found in plugins if found.has_own_variables]
+    return unknown_variables(own, environment, settings)
+
+
+def _parts(report: Mapping[str, Any]) -> Iterator[TextTable | str]:
+    """The report as lines and tables."""
     yield ", ".join(f"{name} {version or 'not found'}" for name, version in report["versions"].items())
     yield ""
     table = TextTable(("setting", "value", "from"), left=("value", "from"))
@@ -92,8 +243,7 @@ def _parts(report: dict[str, Any]) -> Iterator[TextTable | str]:
         table.add(name, ABSENT if value in (None, {}) else str(value), setting["origin"])
     for name, value in report["variables"].items():
         table.add(name, value, "environment")
-    yield table
-    yield ""
+    yield from (table, "")
     for device in report["devices"]:
         yield f"device {device['device']}: {device['kind']} ({device['platform']})"
         if rows := peak_rows(device["peaks"]):
@@ -111,3 +261,29 @@ def _parts(report: dict[str, Any]) -> Iterator[TextTable | str]:
     yield ""
     yield "needs attention:" if report["problems"] else "nothing needs attention"
     yield from (f"- {problem}" for problem in report["problems"])
+
+
+def peak_rows(peaks: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """The rows of one device's peaks (`Peaks.to_dict()`): name, value, unit and source."""
+    rows = [
+        (f"{dtype} {unit}", "OP/s" if "int" in dtype else "FLOP/s", peak)  # integer work is no FLOP
+        for unit in ("matrix", "vector")
+        for dtype, peak in peaks[unit].items()
+    ]
+    rows += [("transcendentals", "1/s", peaks["transcendentals"])]
+    rows += [(name, "B/s", peaks[name]) for name in ("memory", "link")]
+    return [
+        (what, f"{peak['value']:.3g}", unit, f"{peak['provenance']}: {peak['source']}")
+        for what, unit, peak in rows
+        if peak is not None
+    ]
+
+
+def peak_notes(peaks: Mapping[str, Any]) -> list[str]:
+    """Lines on the types in which float32 products run, and on why peaks are absent."""
+    notes = [
+        f"  float32 products at `{precision}` precision run in {runs['type']}"
+        + (f", {runs['passes']} passes" if runs["passes"] > 1 else "")
+        for precision, runs in peaks["float32_products"].items()
+    ]
+    return [*notes, f"  {peaks['reason']}"] if peaks["reason"] else notes

@@ -9,8 +9,11 @@ import re
 import sys
 
 from jaxobs.cli import UsageError, say, using
-from jaxobs.cli.console.parser import Parser
-from jaxobs.report.comparison import Comparison
+from jaxobs.cli.console import Parser, look_of
+from jaxobs.cli.show import read_record
+from jaxobs.report.comparison import Comparison, compare
+from jaxobs.report.noise import factor
+from jaxobs.vocabulary.units import percent
 
 SUMMARY = "compare the records of two runs: what became slower or faster, and why"
 
@@ -23,19 +26,12 @@ SLOWER = 1
 
 def run(arguments: list[str]) -> int:
     """Print the comparison. The exit status judges it where --fail-if-slower is given."""
-    from jaxobs.cli.console.record_files import read_record
-    from jaxobs.report.comparison import compare
-
     options = _options(arguments)
     before, after = read_record(options.before), read_record(options.after)
     with using(f"what {before.name} and {after.name} differ in"):
         comparison = compare(before, after)
-        if options.json:
-            shown = json.dumps(comparison.to_dict(), indent=2, allow_nan=False)
-        else:
-            from jaxobs.cli.console.terminal import look_of
-
-            shown = comparison.text(**look_of(sys.stdout))
+        as_json = json.dumps(comparison.to_dict(), indent=2, allow_nan=False) if options.json else ""
+        shown = as_json or comparison.text(**look_of(sys.stdout))
     print(shown)
     allowed = options.fail_if_slower
     return 0 if allowed is None else _judged(comparison, allowed, options.loop)
@@ -43,9 +39,6 @@ def run(arguments: list[str]) -> int:
 
 def _judged(comparison: Comparison, allowed: float, loop: str | None) -> int:
     """The exit status. Raises UsageError where the records do not suffice to judge."""
-    from jaxobs.report.noise import factor
-    from jaxobs.vocabulary.units import percent
-
     judged = [time for time in comparison.step_times if loop in {None, time.loop}]
     if not judged:
         raise UsageError(

@@ -3,34 +3,45 @@
 from __future__ import annotations
 
 import argparse
+import json
+import math
+import platform
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from jaxobs.cli import INTERRUPTED, UsageError, say
-from jaxobs.cli.console.parser import Parser, seconds_up_to
+from jaxobs.cli import INTERRUPTED, UsageError, calibrate, say
+from jaxobs.cli.check import check_devices, read_devices
+from jaxobs.cli.console import Parser, bar, look_of, seconds_up_to, tell
+from jaxobs.config import Settings, SettingsError, load_settings
+from jaxobs.hardware.calibration import cache_directory, save_calibration
 from jaxobs.model.clock import sleep
+from jaxobs.report.summary import render
 
 if TYPE_CHECKING:
     from jaxobs import Observer
-    from jaxobs.cli.demonstration.model import Size
-    from jaxobs.cli.demonstration.text import Text
-    from jaxobs.cli.demonstration.training import Outcome
+    from jaxobs.cli.demonstration import Outcome, Size, Text
 
 SUMMARY = "train a small language model, observed, and show what was seen"
 
 DEFAULT_SECONDS = 30.0
-_MOST_SECONDS = 86_400.0
+MAX_SECONDS = 86_400.0
+
+LAST_STEPS = 10
+"""Steps over which the loss at the end is averaged, because one batch of a thousand bytes says little."""
+
+
+class NoDeviceError(Exception):
+    """JAX has no device to train on; the message says why."""
 
 
 def run(arguments: list[str]) -> int:
     """Calibrate if needed, train, print what was seen. Raises UsageError for options or settings it cannot use."""
     options = _options(arguments)
     from jaxobs import instrument
-    from jaxobs.cli.demonstration.peaks import NoDeviceError, ensure_peaks
-    from jaxobs.cli.demonstration.text import NoTextError
-    from jaxobs.config import SettingsError, load_settings
+    from jaxobs.cli.demonstration import NoTextError
 
     try:
         settings = load_settings()
@@ -47,37 +58,82 @@ def run(arguments: list[str]) -> int:
         return INTERRUPTED
 
 
-def _demonstrate(observer: Observer, options: argparse.Namespace) -> int:
-    from jaxobs.cli.console.terminal import look_of
-    from jaxobs.cli.demonstration import report
-    from jaxobs.cli.demonstration.model import default_size
-    from jaxobs.cli.demonstration.progress import say as tell
-    from jaxobs.cli.demonstration.text import read_text
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = Parser("demo", __doc__)
+    parser.add_argument(
+        "--seconds", type=seconds_up_to(MAX_SECONDS), default=DEFAULT_SECONDS,
+        help="time to train, without the first compile (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--hold", action="store_true", help="keep serving the metrics until Ctrl-C")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON instead of tables")
+    return parser.options(arguments)
 
-    text = read_text()
-    size = default_size()
-    tell(report.headline(text, size, options.seconds))
-    address = observer.address
-    if address is not None:
-        tell(report.where_to_look(address))
+
+def ensure_peaks(settings: Settings) -> None:
+    """Calibrate if the first device has no matrix peak. A failure is reported, and the demo continues without peaks.
+
+    JAX is queried in a separate process, because a backend made here would hold a GPU's memory meanwhile.
+    Raises NoDeviceError.
+    """
+    report = check_devices(read_devices(), settings)
+    if not report["devices"]:
+        raise NoDeviceError(f"JAX finds no device: {report['error']}")
+    device = report["devices"][0]
+    if device["peaks"]["matrix"]:
+        return
+    seconds = calibrate.DEFAULT_SECONDS
+    tell(
+        f"no peaks are known for {device['kind']}: measuring them, once ({seconds:.0f} s and a few to start)"
+    )
+    try:
+        with bar("calibrating") as shown:
+            calibration = calibrate.calibrate_in_process(seconds, shown)
+        path = save_calibration(calibration, cache_directory(settings.cache_directory))
+    except calibrate.CalibrationFailedError as error:
+        tell(f"calibration failed, so there will be no MFU and no efficiency: {error}")
+    except OSError as error:
+        tell(f"the calibration could not be kept, so there will be no MFU and no efficiency: {error}")
     else:
-        tell(report.why_nothing_is_served(observer.snapshot().to_dict()))
+        tell(f"peaks kept in {path}; `jaxobs calibrate` measures them again")
+        if calibration.disturbed:
+            tell(calibrate.disturbance(calibration))
+
+
+def _demonstrate(observer: Observer, options: argparse.Namespace) -> int:
+    from jaxobs.cli.demonstration import default_size, read_text
+
+    text, size = read_text(), default_size()
+    tell(
+        f"training a transformer ({size.layers} layers of width {size.width}, {size.dtype}, "
+        f"{size.tokens:,} tokens a step) for {options.seconds:g} s on {len(text.training) / 1e6:.1f} MB of the "
+        f"sources and documentation of Python {platform.python_version()} ({text.files} files)"
+    )
+    address = observer.address
+    tell(f"metrics: {address}" if address else why_nothing_is_served(observer.snapshot().to_dict()))
     outcome = _train(observer, text, size, options.seconds)
     holds = options.hold and not outcome.interrupted
     last = observer.snapshot(timeout=5.0)
     document = (last if holds else last.served_no_more()).to_dict()
-    if options.json:
-        print(report.as_json(document, outcome, size), flush=True)
-    else:
-        print(report.as_text(document, outcome, **look_of(sys.stdout)), flush=True)
+    shown = (
+        as_json(document, outcome, size)
+        if options.json
+        else as_text(document, outcome, **look_of(sys.stdout))
+    )
+    print(shown, flush=True)
     if holds:
         _hold(observer)
     return INTERRUPTED if outcome.interrupted else 0
 
 
+def why_nothing_is_served(document: Mapping[str, Any]) -> str:
+    """A line on why there is no address, from the snapshot."""
+    process = document.get("process") or {}
+    reason = process.get("address_reason") or document.get("process_reason")
+    return f"no metrics are served: {reason or 'the agent did not say why'}"
+
+
 def _train(observer: Observer, text: Text, size: Size, seconds: float) -> Outcome:
-    from jaxobs.cli.demonstration.progress import bar
-    from jaxobs.cli.demonstration.training import Training
+    from jaxobs.cli.demonstration import Training
 
     with tempfile.TemporaryDirectory(prefix="jaxobs-demo-") as folder, bar("training") as shown:
 
@@ -89,7 +145,7 @@ def _train(observer: Observer, text: Text, size: Size, seconds: float) -> Outcom
 
 
 def _hold(observer: Observer) -> None:
-    print(f"jaxobs demo: {observer.address or 'the process'} stays until Ctrl-C", file=sys.stderr, flush=True)
+    tell(f"jaxobs demo: {observer.address or 'the process'} stays until Ctrl-C")
     try:
         while True:
             sleep(3600)
@@ -97,12 +153,44 @@ def _hold(observer: Observer) -> None:
         return
 
 
-def _options(arguments: list[str]) -> argparse.Namespace:
-    parser = Parser("demo", __doc__)
-    parser.add_argument(
-        "--seconds", type=seconds_up_to(_MOST_SECONDS), default=DEFAULT_SECONDS,
-        help="time to train, without the first compile (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument("--hold", action="store_true", help="keep serving the metrics until Ctrl-C")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON instead of tables")
-    return parser.options(arguments)
+def losses(outcome: Outcome) -> dict[str, dict[str, float | None]]:
+    """First and last loss, of training and of the held-out text; None if there is none, or it is not finite."""
+    last = outcome.losses[-LAST_STEPS:]
+    pairs = {
+        "loss": (outcome.losses[:1], [math.fsum(last) / len(last)] if last else []),
+        "held_out_loss": (outcome.held_out[:1], outcome.held_out[-1:]),
+    }
+    return {name: {"first": _number(first), "last": _number(final)} for name, (first, final) in pairs.items()}
+
+
+def _number(values: list[float]) -> float | None:
+    return values[0] if values and math.isfinite(values[0]) else None
+
+
+def as_json(document: Mapping[str, Any], outcome: Outcome, size: Size) -> str:
+    """The snapshot's document as JSON, with the figures of the training under `demo`."""
+    demo = {
+        **losses(outcome),
+        "steps": len(outcome.losses),
+        "evaluations": len(outcome.held_out),
+        "parameters": outcome.parameters,
+        "tokens_per_step": size.tokens,
+        "seconds": outcome.seconds,
+        "interrupted": outcome.interrupted,
+    }
+    return json.dumps({**document, "demo": demo}, indent=1, allow_nan=False)
+
+
+def as_text(document: Mapping[str, Any], outcome: Outcome, *, width: int, bold: bool) -> str:
+    """The losses and the summary of the snapshot as text."""
+    loss, held_out = (
+        " → ".join("–" if value is None else f"{value:.3f}" for value in pair.values())
+        for pair in losses(outcome).values()
+    )
+    ended = "interrupted after" if outcome.interrupted else "trained"
+    return (
+        f"{ended} {len(outcome.losses)} steps in {outcome.seconds:.1f} s, "
+        f"{outcome.parameters / 1e6:.3g} million parameters\n"
+        f"loss {loss} nats a byte (all bytes alike: {math.log(256):.3f}), on files held out {held_out}\n\n"
+        + render(document, width=width, bold=bold)
+    )

@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any
 
-from jaxobs.cli.console.parser import Parser
+from jaxobs.cli.console import Parser, look_of
 from jaxobs.plugin.base import Plugin
 from jaxobs.plugin.discovery import COLLECTORS, CUSTOM_CALLS, EXPORTERS, PROBES, Found, discover
 from jaxobs.plugin.settings import variables
@@ -50,24 +50,20 @@ def describe(found: Found) -> dict[str, Any]:
 
 def plugins_text(plugins: list[dict[str, Any]]) -> str:
     """The plugins for people to read: a table, the metrics of each, and what went wrong."""
-    from jaxobs.cli.console.terminal import look_of
-
     if not plugins:
         return "no plugin is installed, not even those of jaxobs: is jaxobs installed (`pip install jaxobs`)?"
     columns = ("plugin", "group", "state", "metrics", "distribution")
     table = TextTable(columns, left=("group", "state", "distribution"))
+    lines: dict[str, list[str]] = {"metrics": [], "settings of plugins": [], "failed": []}
     for plugin in plugins:
-        count = str(len(plugin["metrics"]))
-        table.add(plugin["name"], plugin["group"], plugin["state"], count, plugin["distribution"])
-    lines = [f"{plugin['name']}: {', '.join(plugin['metrics'])}" for plugin in plugins if plugin["metrics"]]
-    settings = [f"{name}: {text}" for plugin in plugins for name, text in plugin["settings"].items()]
-    failures = [
-        f"{plugin['name']} = {plugin['value']}: {plugin['error']}" for plugin in plugins if plugin["error"]
-    ]
-    parts: list[TextTable | str] = [
-        table,
-        *(["", "metrics", *lines] if lines else []),
-        *(["", "settings of plugins", *settings] if settings else []),
-        *(["", "failed", *failures] if failures else []),
-    ]
+        name, metrics = plugin["name"], plugin["metrics"]
+        table.add(name, plugin["group"], plugin["state"], str(len(metrics)), plugin["distribution"])
+        lines["metrics"] += [f"{name}: {', '.join(metrics)}"] if metrics else []
+        lines["settings of plugins"] += [
+            f"{variable}: {text}" for variable, text in plugin["settings"].items()
+        ]
+        lines["failed"] += [f"{name} = {plugin['value']}: {plugin['error']}"] if plugin["error"] else []
+    parts: list[TextTable | str] = [table]
+    for title, found in lines.items():
+        parts += ["", title, *found] if found else []
     return to_text(parts, **look_of(sys.stdout))

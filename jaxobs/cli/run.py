@@ -8,13 +8,15 @@ through `launch/sitecustomize.py`, which takes back the environment variables th
 
 from __future__ import annotations
 
+import json
 import marshal
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
-from jaxobs.cli import UsageError, say
+from jaxobs.cli import UsageError, say, suggestion
+from jaxobs.config import PREFIX, SETTINGS, SettingsError, load_settings, unknown_settings
 
 SUMMARY = "run a script or module, observed, without a change to it"
 
@@ -26,8 +28,6 @@ def run(arguments: list[str]) -> int:
     """Replace this process by the script; returns only for --help. Raises UsageError where it cannot be run."""
     settings, rest = _settings_of(arguments)
     if rest[:1] == ["--help"] or arguments[:1] == ["-h"]:  # options after the script are its own
-        from jaxobs.cli.console.options import options_help
-
         print(f"{USAGE}\n\noptions:\n{options_help()}")
         return 0
     program = _program_of(rest)
@@ -52,8 +52,6 @@ def _settings_of(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
     """The settings among the arguments, and what follows them. Raises UsageError for an unknown option."""
     settings: dict[str, Any] = {}
     while arguments and arguments[0].startswith("--") and arguments[0] not in {"--", "--help"}:
-        from jaxobs.cli.console.options import read_option
-
         name, value, arguments = read_option(arguments)
         settings[name] = value
     return settings, arguments
@@ -92,8 +90,6 @@ def _check_settings(settings: dict[str, Any]) -> tuple[bool, dict[str, str]]:
 
     Raises UsageError naming each setting that is wrong.
     """
-    from jaxobs.config import SettingsError, load_settings, unknown_settings
-
     try:
         return load_settings(**settings).enabled, unknown_settings(os.environ)
     except SettingsError as error:
@@ -123,3 +119,56 @@ def interpreter_options() -> list[str]:
         without = options.pop()[:-1]  # `-m jaxobs`, or joined to others as in `-um jaxobs`
         options += [without] if without != "-" else []
     return options
+
+
+def option_names() -> list[str]:
+    """The names of all options, in the order of the settings."""
+    names = []
+    for name, field in SETTINGS.items():
+        option = "--" + name.replace("_", "-")
+        names.append(option)
+        if field.type is bool:
+            names.append("--no-" + option[2:])
+    return names
+
+
+def read_option(arguments: list[str]) -> tuple[str, Any, list[str]]:
+    """The setting that the first argument names, its value, and the remaining arguments.
+
+    Raises UsageError for an option that does not exist, has no value, or one that is not the JSON it must be.
+    """
+    option, equals, inline = arguments[0].partition("=")
+    name = option.removeprefix("--").replace("-", "_")
+    field = SETTINGS.get(name)
+    if field is None and not equals and name.startswith("no_"):
+        positive = SETTINGS.get(name[3:])
+        if positive is not None and positive.type is bool:
+            return name[3:], False, arguments[1:]
+    if field is None:
+        raise UsageError(
+            f"unknown option {option}{suggestion(option, option_names())}; `--help` lists the options"
+        )
+    if field.type is bool and not equals:
+        return name, True, arguments[1:]
+    rest = arguments[1:] if equals else arguments[2:]
+    if not equals and len(arguments) < 2:
+        raise UsageError(f"option {option} needs a value: {field.description}")
+    value = inline if equals else arguments[1]
+    if get_origin(field.type) is not dict:
+        return name, value, rest
+    try:
+        return name, json.loads(value), rest
+    except ValueError as error:
+        raise UsageError(f"option {option} {value!r} is not JSON ({error}): {field.description}") from None
+
+
+def options_help() -> str:
+    """The help text: one entry for each setting with its option, description, default and environment variable."""
+    lines = []
+    for name, field in SETTINGS.items():
+        boolean = field.type is bool
+        option = ("--[no-]" if boolean else "--") + name.replace("_", "-") + ("" if boolean else " VALUE")
+        lines.append(
+            f"  {option}\n      {field.description}\n      default {field.default}; also {PREFIX}{name.upper()}"
+        )
+    return "\n".join(lines)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxobs.cli.analysis.table import report_text
+from jaxobs.cli.analyze import report_text
 from tests.cli.launched import jaxobs
 from tests.trace.written import WrittenPlane, modules, space
 

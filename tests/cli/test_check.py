@@ -10,9 +10,15 @@ from typing import Any
 
 import pytest
 
-from jaxobs.cli.checks.devices import hardware_present, peak_rows, read_devices, unused_hardware
-from jaxobs.cli.checks.plugins import problems_of, remarks_of
-from jaxobs.cli.checks.settings import check_settings
+from jaxobs.cli.check import (
+    hardware_present,
+    peak_rows,
+    problems_of,
+    read_devices,
+    remarks_of,
+    unused_hardware,
+    variables_shown,
+)
 from jaxobs.hardware.known_peaks import peaks_for
 from jaxobs.plugin.base import Collector, Exporter
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, Found
@@ -81,7 +87,7 @@ def test_a_secret_is_masked_wherever_it_stands() -> None:
     assert masked("OTEL_SERVICE_NAME", "trainer") == "trainer"
     assert masked("OTEL_RESOURCE_ATTRIBUTES", "team=a,api.key=b") == f"team=a,api.key={MASK}"
     assert masked("", "refused: Authorization: Bearer abc") == f"refused: Authorization: Bearer {MASK}"
-    assert check_settings({"OTEL_EXPORTER_OTLP_TRACES_HEADERS": "a=b"})["variables"] == {
+    assert variables_shown({"OTEL_EXPORTER_OTLP_TRACES_HEADERS": "a=b"}) == {
         "OTEL_EXPORTER_OTLP_TRACES_HEADERS": MASK
     }
 

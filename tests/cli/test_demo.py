@@ -18,11 +18,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.cli.demonstration import report, training
-from jaxobs.cli.demonstration.model import Size, logits, loss
-from jaxobs.cli.demonstration.optimizer import initial_state, train_step
-from jaxobs.cli.demonstration.text import HELD_OUT_EVERY, NoTextError, read_text, windows
-from jaxobs.cli.demonstration.training import Outcome, write_checkpoint
+from jaxobs.cli.demo import as_json, as_text, losses
+from jaxobs.cli.demonstration import (
+    EVALUATION_BATCHES,
+    EVALUATIONS,
+    HELD_OUT_EVERY,
+    NoTextError,
+    Outcome,
+    Size,
+    initial_state,
+    logits,
+    loss,
+    read_text,
+    train_step,
+    windows,
+    write_checkpoint,
+)
 from tests.cli.launched import JAXOBS, environment, jaxobs
 from tests.waiting import wait_for
 
@@ -92,8 +103,8 @@ def test_a_run_is_seen_whole_and_scraped_alike(tmp_path: Path) -> None:
     demo, train, evaluation = document["demo"], document["loops"]["train"], document["loops"]["eval"]
     assert demo["steps"] == train["steps"] >= 4
     assert train["tokens"] == demo["steps"] * demo["tokens_per_step"]
-    assert 3 <= demo["evaluations"] <= training.EVALUATIONS + 2
-    assert evaluation["steps"] == demo["evaluations"] * training.EVALUATION_BATCHES
+    assert 3 <= demo["evaluations"] <= EVALUATIONS + 2
+    assert evaluation["steps"] == demo["evaluations"] * EVALUATION_BATCHES
     assert demo["loss"]["last"] < demo["loss"]["first"]
     assert demo["held_out_loss"]["last"] < demo["held_out_loss"]["first"]
     # On a busy machine perhaps no run was seen to end in these seconds: each figure is right, or absent with its reason.
@@ -194,9 +205,7 @@ def test_a_checkpoint_holds_every_parameter(tmp_path: Path) -> None:
     ],
 )
 def test_losses_are_absent_where_they_are_not_known(outcome: Outcome, expected: dict[str, Any]) -> None:
-    assert report.losses(outcome)["loss"] == expected
-    text = report.as_text({"process": None, "process_reason": "a reason"}, outcome, width=80, bold=False)
+    assert losses(outcome)["loss"] == expected
+    text = as_text({"process": None, "process_reason": "a reason"}, outcome, width=80, bold=False)
     assert "a reason" in text
-    assert (
-        json.loads(report.as_json({}, outcome, TINY), parse_constant=pytest.fail)["demo"]["loss"] == expected
-    )
+    assert json.loads(as_json({}, outcome, TINY), parse_constant=pytest.fail)["demo"]["loss"] == expected

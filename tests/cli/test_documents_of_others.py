@@ -18,10 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jaxobs.cli import UsageError, main, using
-from jaxobs.cli.console.live_view.addresses import target_of
-from jaxobs.cli.console.live_view.client import Access, Answer, SnapshotClient
-from jaxobs.cli.console.live_view.once import text
-from jaxobs.cli.console.live_view.watch import Watched
+from jaxobs.cli.top.servers import Access, Answer, SnapshotClient, target_of
+from jaxobs.cli.top.watch import Watched, text
 from jaxobs.report.terminal.roofline import roofline
 from jaxobs.report.terminal.steps import opening, steps
 from jaxobs.vocabulary.text import read_json

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jaxobs.cli.checks.devices import peak_notes
+from jaxobs.cli.check import peak_notes
 from jaxobs.derive.fold import Fold
 from jaxobs.hardware.known_peaks import peaks_for
 from jaxobs.model.cost import Cost

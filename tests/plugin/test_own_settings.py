@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jaxobs.cli.checks.plugins import unknown_settings as unknown_of_plugins
+from jaxobs.cli.check import unknown_settings as unknown_of_plugins
 from jaxobs.config import SETTINGS, unknown_settings
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, Found, discover
 from jaxobs.plugin.settings import unknown_variables

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.beside import free_port
 from benchmarks.sample_document import document, loop
-from jaxobs.cli.console.live_view.addresses import target_of
-from jaxobs.cli.console.live_view.app import TopApp
-from jaxobs.cli.console.live_view.client import Access, SnapshotClient
-from jaxobs.cli.console.live_view.table import SortedTable
-from jaxobs.cli.console.live_view.watch import Watch, Watched
+from jaxobs.cli.top.servers import Access, SnapshotClient, target_of
+from jaxobs.cli.top.view import SortedTable, TopApp
+from jaxobs.cli.top.watch import Watch, Watched
 
 if TYPE_CHECKING:
     import pytest

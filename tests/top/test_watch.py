@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from jaxobs.cli.console.live_view.addresses import Target, targets_in
-from jaxobs.cli.console.live_view.client import Access, Answer, SnapshotClient
-from jaxobs.cli.console.live_view.watch import Watch, Watched
+from jaxobs.cli.top.servers import Access, Answer, SnapshotClient, Target, targets_in
+from jaxobs.cli.top.watch import Watch, Watched
 
 HERE = Target("http", "127.0.0.1", 9464)
 

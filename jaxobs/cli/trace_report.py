@@ -22,7 +22,7 @@ from jaxobs.derive.advice import advise_on_trace
 from jaxobs.hardware.known_peaks import known_peaks, peaks_for, user_peaks
 from jaxobs.hardware.peaks import Peak, Peaks
 from jaxobs.model.cost import ModuleCost
-from jaxobs.model.trace import DeviceTrace, Trace
+from jaxobs.model.trace import DeviceTrace, HostTrace, Trace
 from jaxobs.report.drawing import Roof
 from jaxobs.roofline_model.bounds import model_flops_utilization, roof
 from jaxobs.roofline_model.traced import Operation, ProfiledDevice, ProfiledModule, join
@@ -56,9 +56,14 @@ def build_report(
         "busy_seconds": busy,
         "unmodelled_share": sum(row["unmodelled_seconds"] for row in devices) / busy if busy else None,
         "devices": devices,
-        "modules": [_module(one) | one.work.figures(busy) for one in _ranked(profiled.modules.values())],
+        "modules": [
+            _shown(one, _OF_A_MODULE)
+            | {"fingerprint": one.cost.fingerprint if one.cost else None}
+            | one.work.figures(busy)
+            for one in _ranked(profiled.modules.values())
+        ],
         "operations": [
-            _operation(one) | one.work.figures(busy) | {"label": one.label}
+            _shown(one, _OF_AN_OPERATION) | one.work.figures(busy) | {"label": one.label}
             for one in _ranked(profiled.operations.values())
         ],
         "scopes": [
@@ -105,81 +110,50 @@ def _ranked(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: -row.work.seconds)
 
 
-def _operation(one: Operation) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "module": one.module,
-        "fingerprint": one.fingerprint,
-        "category": one.category,
-        "kind": one.kind,
-        "operation_name": one.operation_name,
-        "scope": one.scope,
-        "source": one.source,
-        "kernels": list(one.kernels),
-        "count": one.count,
-        "executions": one.executions,
-        "devices": one.devices,
-    }
+_OF_AN_OPERATION: Final = (
+    "name", "module", "fingerprint", "category", "kind", "operation_name", "scope", "source", "kernels", "count",
+    "executions", "devices",
+)  # fmt: skip
+_OF_A_MODULE: Final = ("name", "devices", "runs", "runs_reason")
+_OF_A_DEVICE: Final = (
+    "name", "host", "platform", "span_seconds", "busy_seconds", "idle_seconds", "gap_seconds", "compute_seconds",
+    "collective_seconds", "exposed_communication_seconds", "transfer_seconds", "exposed_transfer_seconds",
+)  # fmt: skip
+_FIGURES_OF_A_DEVICE: Final = (
+    "flops", "bytes", "bound_seconds", "efficiency", "efficiency_reason", "unmodelled_seconds", "exact",
+)  # fmt: skip
 
 
-def _module(one: ProfiledModule) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "fingerprint": one.cost.fingerprint if one.cost else None,
-        "devices": one.devices,
-        "runs": one.runs,
-        "runs_reason": one.runs_reason,
-    }
+def _shown(thing: Any, names: Iterable[str]) -> dict[str, Any]:
+    """These attributes of an object, as plain data."""
+    values = {name: getattr(thing, name) for name in names}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
 def _device(profiled: ProfiledDevice) -> dict[str, Any]:
     device, peaks, whole = profiled.trace, profiled.peaks, profiled.work
     used = model_flops_utilization(whole.cost, device.span_seconds, peaks)
+    figures = whole.figures(device.busy_seconds)
     return {
-        "name": device.name,
-        "host": device.host,
-        "platform": device.platform,
+        **_shown(device, _OF_A_DEVICE),
         "device_kind": device.kind,
-        "span_seconds": device.span_seconds,
-        "busy_seconds": device.busy_seconds,
-        "idle_seconds": device.idle_seconds,
-        "gap_seconds": device.gap_seconds,
-        "compute_seconds": device.compute_seconds,
-        "collective_seconds": device.collective_seconds,
-        "exposed_communication_seconds": device.exposed_communication_seconds,
-        "transfer_seconds": device.transfer_seconds,
-        "exposed_transfer_seconds": device.exposed_transfer_seconds,
-        "mfu": used.mfu,
-        "hfu": used.hfu,
+        **_shown(used, ("mfu", "hfu")),
         "mfu_reason": used.reason,
-        **{name: value for name, value in whole.figures(device.busy_seconds).items() if name in _OF_A_DEVICE},
+        **{name: figures[name] for name in _FIGURES_OF_A_DEVICE},
         "capabilities": dict(device.capabilities),
         "peaks": peaks.to_dict(),
         "notes": list(device.notes),
     }
 
 
-_OF_A_DEVICE: Final = (
-    "flops", "bytes", "bound_seconds", "efficiency", "efficiency_reason", "unmodelled_seconds", "exact",
-)  # fmt: skip
-
-
-def _host(host: Any) -> dict[str, Any]:
+def _host(host: HostTrace) -> dict[str, Any]:
     return {
         "name": host.name,
         "versions": dict(host.versions),
         "events": host.events,
         "started_unix_ns": host.start_unix_ns,
         "stopped_unix_ns": host.stop_unix_ns,
-        "steps": [
-            {
-                "name": step.name,
-                "number": step.number,
-                "start_seconds": step.start_seconds,
-                "seconds": step.seconds,
-            }
-            for step in host.steps
-        ],
+        "steps": [_shown(step, ("name", "number", "start_seconds", "seconds")) for step in host.steps],
         "notes": list(host.notes),
     }
 

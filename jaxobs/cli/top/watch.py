@@ -1,4 +1,4 @@
-"""Follows the watched ranks: the last snapshot of each, and its history over the last hour."""
+"""Follows the watched ranks: the last snapshot of each, and its history over the last hour; and writes them once."""
 
 from __future__ import annotations
 
@@ -9,18 +9,24 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from jaxobs.cli import UsageError, using
-from jaxobs.cli.console.live_view.addresses import MOST_TARGETS, Target, distinct, is_as_safe, target_of
-from jaxobs.cli.console.live_view.client import (
+from jaxobs.cli.top.servers import (
+    MAX_TARGETS,
     Access,
     Answer,
     NoSnapshotError,
     NothingListensError,
     SnapshotClient,
+    Target,
+    distinct,
+    is_as_safe,
+    target_of,
 )
 from jaxobs.model.clock import monotonic
 from jaxobs.report.columns import plain_table
 from jaxobs.report.page import History, View
+from jaxobs.report.summary import render
 from jaxobs.report.terminal.ranks import Observed, columns, rank_rows
+from jaxobs.report.text_table import to_text
 from jaxobs.vocabulary.text import printable
 
 _DIRECTORY_SECONDS: Final = 5.0
@@ -50,19 +56,18 @@ class Watched:
     """The time at which that snapshot was first seen, in monotonic seconds of our clock."""
 
     def take(self, answer: Answer, now: float) -> None:
-        """Take a snapshot. Raises UsageError, and keeps the one before, where ranks beside it could not be drawn."""
-        if answer.unix_seconds != self.taken:
-            with using(f"the snapshot of {self.target}"):
-                rows = rank_rows([Observed(str(self.target), answer.snapshot)])
-                plain_table(list(columns(rows)), rows)
-                history = History() if self._is_another(answer.snapshot) else self.history
-                history.add(answer.unix_seconds, answer.snapshot)
-        self.problem = None
-        if answer.unix_seconds != self.taken:
-            self.taken, self.seen = answer.unix_seconds, now
-            self.document, self.history = dict(answer.snapshot), history
-        elif now - self.seen > _OLD_SECONDS:
-            self.problem = f"{self.target}: nothing new for {now - self.seen:.0f} s"
+        """Take a snapshot. Raises UsageError, and keeps the one before, if ranks beside it could not be drawn."""
+        if answer.unix_seconds == self.taken:
+            is_old = now - self.seen > _OLD_SECONDS
+            self.problem = f"{self.target}: nothing new for {now - self.seen:.0f} s" if is_old else None
+            return
+        with using(f"the snapshot of {self.target}"):
+            rows = rank_rows([Observed(str(self.target), answer.snapshot)])
+            plain_table(list(columns(rows)), rows)
+            history = History() if self._is_another(answer.snapshot) else self.history
+            history.add(answer.unix_seconds, answer.snapshot)
+        self.problem, self.taken, self.seen = None, answer.unix_seconds, now
+        self.document, self.history = dict(answer.snapshot), history
 
     def _is_another(self, document: Mapping[str, Any]) -> bool:
         """Whether another process has this port now, to which the earlier history does not belong."""
@@ -110,7 +115,10 @@ class Watch:
         asked: list[Watched] = []
         deadline = monotonic() + timeout
         while True:
-            self._ask([rank for rank in self.ranks if rank not in asked])
+            under_way = list(self._under_way.values())
+            for rank in self.ranks:
+                if rank not in asked and rank not in under_way:
+                    self._under_way[self._pool.submit(rank.client.fetch)] = rank
             asked = list(self.ranks)  # answers may name other ranks, which are fetched at once
             left = deadline - monotonic()
             if not self._under_way or left <= 0:
@@ -118,13 +126,6 @@ class Watch:
             done, _ = wait(self._under_way, left, "FIRST_COMPLETED")
             for future in done:
                 self._take(future, self._under_way.pop(future))
-
-    def _ask(self, ranks: Sequence[Watched]) -> None:
-        """Begin a fetch for each of these ranks that has none under way."""
-        silent = list(self._under_way.values())
-        for rank in ranks:
-            if rank not in silent:
-                self._under_way[self._pool.submit(rank.client.fetch)] = rank
 
     def problems(self) -> list[str]:
         """For each target that `find` returns, one line on why it has no newer snapshot."""
@@ -142,9 +143,8 @@ class Watch:
             answer = future.result()
             rank.take(answer, monotonic())
         except NothingListensError as error:
-            rank.fail(
-                f"the job has ended, or its agent is lost: {error}" if rank.document else f"{error}: {_ASK}"
-            )
+            ended = f"the job has ended, or its agent is lost: {error}"
+            rank.fail(ended if rank.document else f"{error}: {_ASK}")
         except (NoSnapshotError, UsageError) as error:
             rank.fail(str(error))
         else:
@@ -179,4 +179,29 @@ class Watch:
 def _place(rank: Watched) -> tuple[str, int, str]:
     process = rank.document.get("process") or {}
     index = process.get("process_index")
-    return str(process.get("run") or ""), index if isinstance(index, int) else MOST_TARGETS, str(rank.target)
+    return str(process.get("run") or ""), index if isinstance(index, int) else MAX_TARGETS, str(rank.target)
+
+
+def text(ranks: Sequence[Watched], *, width: int, bold: bool) -> str:
+    """A table where there are several ranks, and the summary of the one that lags, else of the first that answered.
+
+    Raises UsageError for a snapshot that cannot be shown.
+    """
+    with using("the snapshot"):
+        return "\n".join(_parts(ranks, width, bold))
+
+
+def _parts(ranks: Sequence[Watched], width: int, bold: bool) -> Iterator[str]:
+    rows = rank_rows([rank.observed for rank in ranks])
+    answered = [
+        (row, rank) for row, rank in zip(rows, ranks, strict=True) if rank.document and not rank.problem
+    ]
+    if len(ranks) > 1:
+        table = plain_table(list(columns(rows)), rows, title="ranks", absent="")
+        yield to_text([table], width=width, bold=bold)
+    if not answered:
+        return
+    row, chosen = next((pair for pair in answered if pair[0]["lags"]), answered[0])
+    if len(ranks) > 1:
+        yield from ("", printable(f"rank {row['rank']}{', which lags' if row['lags'] else ''}"))
+    yield render(chosen.document, width=width, bold=bold)

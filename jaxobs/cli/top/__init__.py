@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from jaxobs.cli import UsageError, say
-from jaxobs.cli.console.parser import Parser
+from jaxobs.cli.console import Parser, look_of
+from jaxobs.config import SettingsError, load_settings
 from jaxobs.model.clock import sleep
+from jaxobs.plugin.files import open_regular
 
 if TYPE_CHECKING:
-    from jaxobs.cli.console.live_view.addresses import Target
-    from jaxobs.cli.console.live_view.client import Access
-    from jaxobs.cli.console.live_view.watch import Watch
+    from jaxobs.cli.top.servers import Access, Target
+    from jaxobs.cli.top.watch import Watch
 
 SUMMARY = "watch a running job, or all its ranks on a host, in the terminal"
 
@@ -26,18 +27,19 @@ REFRESH_SECONDS: Final = 2.0
 """Seconds between refreshes; snapshots come once a second. At this rate the view of four ranks takes 1.7 % of a core
 (benchmarks/costs/live_view.py)."""
 
-_LEAST_REFRESH: Final = 0.5
-_ONCE_SECONDS: Final = 6.0
+MIN_REFRESH: Final = 0.5
+
+ONCE_SECONDS: Final = 6.0
 """Seconds to wait for all answers, longer than one may take."""
 
-_LOOK_SECONDS: Final = 0.3
+LOOK_SECONDS: Final = 0.3
 """Pause in seconds before a second fetch: an agent begins to look for its neighbours at
 the first, and then names them."""
 
 
 def run(arguments: list[str]) -> int:
-    """Draw until the user quits. With --once, or where the output is no terminal, write once."""
-    from jaxobs.cli.console.live_view.watch import Watch
+    """Draw until the user quits. With --once, or if the output is no terminal, write once."""
+    from jaxobs.cli.top.watch import Watch
 
     options = _options(arguments)
     watch = Watch(_finder(options.address), _access(options))
@@ -45,7 +47,7 @@ def run(arguments: list[str]) -> int:
         if options.once or not sys.stdout.isatty():
             return _write_once(watch)
         try:
-            from jaxobs.cli.console.live_view.app import TopApp
+            from jaxobs.cli.top.view import TopApp
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] != "textual":
                 raise
@@ -63,13 +65,12 @@ def run(arguments: list[str]) -> int:
 
 
 def _write_once(watch: Watch) -> int:
-    """Write the ranks once. Raises UsageError (exit status 2) where a given address has no snapshot."""
-    from jaxobs.cli.console.live_view.once import text
-    from jaxobs.cli.console.terminal import look_of
+    """Write the ranks once. Raises UsageError (exit status 2) if a given address has no snapshot."""
+    from jaxobs.cli.top.watch import text
 
-    watch.refresh(_ONCE_SECONDS)
-    sleep(_LOOK_SECONDS)
-    watch.refresh(_ONCE_SECONDS)  # the neighbours too
+    watch.refresh(ONCE_SECONDS)
+    sleep(LOOK_SECONDS)
+    watch.refresh(ONCE_SECONDS)  # the neighbours too
     if shown := text(watch.ranks, **look_of(sys.stdout)):
         print(shown)
     problems = watch.problems()
@@ -101,25 +102,23 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         help="certificates in PEM form that https:// addresses are believed by (default: those of the system)",
     )  # fmt: skip
     options = parser.options(arguments)
-    if not math.isfinite(options.refresh) or options.refresh < _LEAST_REFRESH:
-        raise UsageError(f"--refresh {options.refresh:g}: give at least {_LEAST_REFRESH:g} seconds")
+    if not math.isfinite(options.refresh) or options.refresh < MIN_REFRESH:
+        raise UsageError(f"--refresh {options.refresh:g}: give at least {MIN_REFRESH:g} seconds")
     return options
 
 
 def _finder(addresses: Sequence[str]) -> Callable[[], Sequence[Target]]:
     """A function that returns the servers at each call. Raises UsageError for an address that cannot be one."""
-    from jaxobs.cli.console.live_view import addresses as named
+    from jaxobs.cli.top.servers import distinct, own_targets, target_of, targets_in
 
     if not addresses:
-        return lambda: named.own_targets(os.environ)
+        return lambda: own_targets(os.environ)
     directories = [Path(text) for text in addresses if Path(text).is_dir()]
-    fixed = [named.target_of(text) for text in addresses if not Path(text).is_dir()]
+    fixed = [target_of(text) for text in addresses if not Path(text).is_dir()]
 
     def find() -> list[Target]:
         try:
-            return named.distinct(
-                [*fixed, *(target for directory in directories for target in named.targets_in(directory))]
-            )
+            return distinct([*fixed, *(target for each in directories for target in targets_in(each))])
         except OSError as error:
             raise UsageError(f"cannot read {error.filename}: {error.strerror or error}") from None
 
@@ -131,30 +130,22 @@ def _finder(addresses: Sequence[str]) -> Callable[[], Sequence[Target]]:
 
 
 def _access(options: argparse.Namespace) -> Access:
-    """The token and the trusted authorities. Raises UsageError where a file cannot be used."""
-    from jaxobs.cli.console.live_view.client import Access
-    from jaxobs.config import SettingsError, load_settings
+    """The token and the trusted authorities. Raises UsageError if a file cannot be used."""
+    from jaxobs.cli.top.servers import Access
 
-    token_file = options.token_file
-    if token_file is None:
-        try:
-            token_file = load_settings().metrics_token_file
-        except SettingsError as error:
-            raise UsageError(str(error)) from None
-    token = _token(token_file) if token_file is not None else None
-    if options.ca_file is None:
-        return Access(token)
     try:
-        return Access(token, ssl.create_default_context(cafile=options.ca_file))
+        token_file = options.token_file or load_settings().metrics_token_file
+        authorities = ssl.create_default_context(cafile=options.ca_file) if options.ca_file else None
+    except SettingsError as error:
+        raise UsageError(str(error)) from None
     except OSError as error:
         raise UsageError(
             f"--ca-file {options.ca_file} has no certificates in PEM form: {error.strerror or error}"
         ) from None
+    return Access(_token(token_file) if token_file is not None else None, authorities)
 
 
 def _token(path: Path) -> str:
-    from jaxobs.plugin.files import open_regular
-
     try:
         with open_regular(path) as file:
             token = file.read(1 << 13).decode("ascii").strip()

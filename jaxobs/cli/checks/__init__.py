@@ -1,1 +1,0 @@
-"""The checks of `jaxobs check`. Functions return plain data; what needs attention is under `problems`."""

@@ -1,1 +1,0 @@
-"""Input and output that commands share: options, paths of records, tables, and the terminal."""

@@ -1,0 +1,395 @@
+"""What `jaxobs demo` trains: a small transformer in plain JAX, written as users of jaxobs write theirs.
+
+It predicts the next byte of the sources and documentation of the running Python, which every machine has. Layers are
+scanned, so that XLA compiles one of them whatever their number, and each is rematerialised in the backward pass: the
+FLOPs that this repeats are the difference between HFU and MFU.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sysconfig
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxobs import Observer
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+HELD_OUT_EVERY = 20
+"""One file in so many is never trained on: 5 % of the text, enough for an evaluation of 10⁵ tokens."""
+
+MAX_BYTES = 64 * 2**20
+"""Most text that is read. The standard library without its tests has 12 MB, and users may have added more files."""
+
+_NOT_OF_PYTHON = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
+
+
+class NoTextError(Exception):
+    """This Python has no sources to read (they may be in a zip file, or compiled away)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Bytes to train on and bytes to evaluate with, both one-dimensional arrays of uint8."""
+
+    training: NDArray[np.uint8]
+    held_out: NDArray[np.uint8]
+    files: int
+
+
+def read_text(folder: Path | None = None) -> Text:
+    """The sources (`*.py`) and documentation (`*.rst`, `*.txt`) in a folder, else those of Python's standard library.
+
+    Raises NoTextError where there is too little to train on.
+    """
+    folder = folder or Path(sysconfig.get_path("stdlib"))
+    documents = list(_documents(folder))
+    held_out = b"\n".join(documents[::HELD_OUT_EVERY])
+    training = b"\n".join(text for index, text in enumerate(documents) if index % HELD_OUT_EVERY)
+    if min(len(training), len(held_out)) < 2**12:
+        raise NoTextError(f"no Python sources to train on in {folder}")
+    return Text(np.frombuffer(training, np.uint8), np.frombuffer(held_out, np.uint8), len(documents))
+
+
+def windows(
+    text: NDArray[np.uint8], examples: int, length: int, random: np.random.Generator
+) -> NDArray[np.int32]:
+    """A batch of windows at random places of the text.
+
+    Returns:
+        int32[examples, length + 1]: in each row `length` bytes, and the one that follows them, the last to predict.
+    """
+    starts = random.integers(0, len(text) - length, size=examples)
+    places = starts[:, None] + np.arange(length + 1)
+    return np.asarray(text[places], np.int32)
+
+
+def _documents(folder: Path) -> Iterator[bytes]:
+    """The contents of the files, in the order of their names, so that a run can be repeated."""
+    left = MAX_BYTES
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(set(folders) - _NOT_OF_PYTHON)  # `os.walk` skips those removed here
+        for name in sorted(names):
+            if not name.endswith((".py", ".rst", ".txt")) or left <= 0:
+                continue
+            try:
+                content = Path(place, name).read_bytes()[:left]
+            except OSError:  # a broken link, or a file of another user
+                continue
+            left -= len(content)
+            yield content
+
+
+VOCABULARY = 256
+
+Parameters: TypeAlias = dict[str, Any]
+"""Arrays by name; those under `layers` have the layer as their first dimension."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Dimensions of the model and of a step, and the element type that it computes in; parameters stay float32."""
+
+    width: int
+    layers: int
+    heads: int
+    length: int
+    """The number of bytes of context."""
+    examples: int
+    learning_rate: float
+    dtype: str
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens in one step."""
+        return self.examples * self.length
+
+
+SIZES = {
+    "cpu": Size(width=128, layers=4, heads=4, length=128, examples=8, learning_rate=3e-3, dtype="float32"),
+    "gpu": Size(
+        width=768, layers=12, heads=12, length=512, examples=16, learning_rate=6e-4, dtype="bfloat16"
+    ),
+}
+"""Sizes by JAX's default backend. On a CPU a step does 6.6 GFLOP, some 0.1 s on two cores; on a GPU 5 TFLOP in 4 GB of
+memory, some 20 ms on the largest of today."""
+
+
+def default_size() -> Size:
+    """The size for JAX's default backend, which is made if necessary; all but a CPU count as a GPU."""
+    return SIZES["cpu" if jax.default_backend() == "cpu" else "gpu"]
+
+
+def initial_parameters(key: jax.Array, size: Size) -> Parameters:
+    """Random parameters, float32: normal, 0.02 wide, and narrower by √(2 · layers) where a residual is written.
+
+    The widths are those of GPT-2 (Radford et al. 2019, §2.3).
+    """
+    width, layers = size.width, size.layers
+    shapes = {
+        "tokens": (VOCABULARY, width),
+        "positions": (size.length, width),
+        "attention_in": (layers, width, 3 * width),
+        "attention_out": (layers, width, width),
+        "feed_forward_in": (layers, width, 4 * width),
+        "feed_forward_out": (layers, 4 * width, width),
+    }
+    ends = list(accumulate(math.prod(shape) for shape in shapes.values()))
+    # One draw for all parameters, because XLA takes about as long to compile each draw as this one.
+    drawn = jnp.split(0.02 * jax.random.normal(key, (ends[-1],), jnp.float32), ends[:-1])
+    arrays = {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), drawn, strict=True)}
+    outer = {name: arrays.pop(name) for name in ("tokens", "positions")}
+    for name in ("attention_out", "feed_forward_out"):
+        arrays[name] /= (2 * layers) ** 0.5
+    for name in ("attention_norm", "feed_forward_norm"):
+        arrays[name] = jnp.ones((layers, width))
+    return {**outer, "norm": jnp.ones(width), "layers": arrays}
+
+
+def loss(parameters: Parameters, tokens: jax.Array, size: Size) -> jax.Array:
+    """The mean cross entropy of each next byte, in nats, for `tokens` int32[examples, length + 1]."""
+    odds = jax.nn.log_softmax(logits(parameters, tokens[:, :-1], size))
+    right = jnp.take_along_axis(odds, tokens[:, 1:, None], axis=-1)
+    return -jnp.mean(right)
+
+
+def logits(parameters: Parameters, tokens: jax.Array, size: Size) -> jax.Array:
+    """The logits of each next byte: float32[examples, length, VOCABULARY].
+
+    Args:
+        parameters: As `initial_parameters` makes them.
+        tokens: int32[examples, length], with a length up to that of `size`.
+        size: Heads and element type are taken from it.
+    """
+    dtype = jnp.dtype(size.dtype)
+    stream = (parameters["tokens"][tokens] + parameters["positions"][: tokens.shape[1]]).astype(dtype)
+    layers = jax.tree.map(lambda array: array.astype(dtype), parameters["layers"])
+
+    @jax.checkpoint
+    def layer(stream: jax.Array, weights: Parameters) -> tuple[jax.Array, None]:
+        stream += _attention(_normalised(stream, weights["attention_norm"]), weights, size.heads)
+        hidden = _normalised(stream, weights["feed_forward_norm"]) @ weights["feed_forward_in"]
+        return stream + jax.nn.gelu(hidden) @ weights["feed_forward_out"], None
+
+    stream, _ = jax.lax.scan(layer, stream, layers)
+    stream = _normalised(stream, parameters["norm"].astype(dtype))
+    odds: jax.Array = stream @ parameters["tokens"].T.astype(dtype)
+    return odds.astype(jnp.float32)
+
+
+def _attention(stream: jax.Array, weights: Parameters, heads: int) -> jax.Array:
+    """Causal self-attention: [examples, length, width] to the same."""
+    query, key, value = (
+        part.reshape(*part.shape[:2], heads, -1)
+        for part in jnp.split(stream @ weights["attention_in"], 3, axis=-1)
+    )
+    mixed = jax.nn.dot_product_attention(query, key, value, is_causal=True)
+    projected: jax.Array = mixed.reshape(stream.shape) @ weights["attention_out"]
+    return projected
+
+
+def _normalised(stream: jax.Array, scale: jax.Array) -> jax.Array:
+    """Root-mean-square normalisation (Zhang and Sennrich 2019)."""
+    mean_square = jnp.mean(jnp.square(stream.astype(jnp.float32)), axis=-1, keepdims=True)
+    return (stream * jax.lax.rsqrt(mean_square + 1e-6)).astype(stream.dtype) * scale
+
+
+WARM_UP_STEPS = 20
+WEIGHT_DECAY = 0.1
+MAX_GRADIENT = 1.0
+"""Norm over all parameters to which gradients are clipped: that of a batch of odd text would undo many steps."""
+_FIRST_DECAY, _SECOND_DECAY = 0.9, 0.95
+
+
+class TrainingState(NamedTuple):
+    """The state that a step takes and returns."""
+
+    parameters: Parameters
+    first_moment: Parameters
+    second_moment: Parameters
+    step: jax.Array
+
+
+@partial(jax.jit, static_argnums=1)
+def initial_state(key: jax.Array, size: Size) -> TrainingState:
+    """Random parameters, moments of zero, step 0."""
+    parameters = initial_parameters(key, size)
+    return TrainingState(parameters, _zeros(parameters), _zeros(parameters), jnp.zeros((), jnp.int32))
+
+
+@partial(jax.jit, static_argnums=2, donate_argnums=0)
+def train_step(state: TrainingState, tokens: jax.Array, size: Size) -> tuple[TrainingState, jax.Array]:
+    """One step on int32[examples, length + 1]: the new state, and the loss before it, nats. The old state is donated."""
+    value, gradient = jax.value_and_grad(loss)(state.parameters, tokens, size)
+    norm = jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(gradient)))
+    gradient = jax.tree.map(lambda leaf: leaf * jnp.minimum(1.0, MAX_GRADIENT / norm), gradient)
+    step = state.step + 1
+    first = _average(_FIRST_DECAY, state.first_moment, gradient)
+    second = _average(_SECOND_DECAY, state.second_moment, jax.tree.map(jnp.square, gradient))
+    rate = size.learning_rate * jnp.minimum(1.0, step / WARM_UP_STEPS)
+
+    def moved(parameter: jax.Array, mean: jax.Array, square: jax.Array) -> jax.Array:
+        direction = (mean / (1 - _FIRST_DECAY**step)) / (jnp.sqrt(square / (1 - _SECOND_DECAY**step)) + 1e-8)
+        return parameter - rate * (direction + WEIGHT_DECAY * parameter)
+
+    parameters = jax.tree.map(moved, state.parameters, first, second)
+    return TrainingState(parameters, first, second, step), value
+
+
+@partial(jax.jit, static_argnums=2)
+def evaluation_step(parameters: Parameters, tokens: jax.Array, size: Size) -> jax.Array:
+    """The loss in nats, without a gradient."""
+    return loss(parameters, tokens, size)
+
+
+def _zeros(tree: Any) -> Any:
+    return jax.tree.map(jnp.zeros_like, tree)
+
+
+def _average(decay: float, old: Any, new: Any) -> Any:
+    return jax.tree.map(lambda before, now: decay * before + (1 - decay) * now, old, new)
+
+
+EVALUATIONS = 4
+"""Evaluations during the training, at equal distances, in addition to one before and one after it."""
+
+EVALUATION_BATCHES = 4
+_SHORT_SHARE = 1 / 3
+"""Share of the time with twice as many windows of half the length: short contexts are learnt first and cheaply. The
+change of shape makes XLA compile anew, as it does wherever the shape of a batch changes."""
+
+_CHECKPOINT_AT = 0.7
+_AHEAD = 2
+"""Most steps whose loss is not read yet, so that the device never waits for the host and the host is not far ahead."""
+
+Watcher = Callable[[float, int, float], None]
+"""Called with the share of the time that is over, the number of steps done, and the newest known loss in nats."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The outcome of training. Losses are in nats per byte; there are none if it was interrupted in the first step."""
+
+    losses: list[float] = field(default_factory=list)
+    held_out: list[float] = field(default_factory=list)
+    parameters: int = 0
+    seconds: float = 0.0
+    """The time from the first evaluation to the last, including compiles."""
+    interrupted: bool = False
+
+
+class Training:
+    """One run of the demo, observed by `observer`; `progress` is called with its progress."""
+
+    def __init__(self, observer: Observer, text: Text, size: Size, seconds: float, progress: Watcher) -> None:
+        self._observer, self._text, self._size = observer, text, size
+        self._seconds, self._progress = seconds, progress
+        self._train_step = observer.watch(train_step)
+        self._evaluation_step = observer.watch(evaluation_step)
+        self._began: float | None = None
+        self._outstanding: deque[jax.Array] = deque()
+        self.outcome = Outcome()
+
+    def run(self, checkpoint: Path) -> Outcome:
+        """Train for the time given, and write the parameters once to `checkpoint`. Ctrl-C ends it early."""
+        outcome = self.outcome
+        with self._observer.phase("initialisation"):
+            state = initial_state(jax.random.key(0), self._size)
+        outcome.parameters = sum(leaf.size for leaf in jax.tree.leaves(state.parameters))
+        began = time.monotonic()
+        try:
+            state = self._train(state, checkpoint)
+            outcome.held_out.append(self._evaluate(state))
+        except KeyboardInterrupt:
+            outcome.interrupted = True
+        outcome.seconds = time.monotonic() - began
+        return outcome
+
+    def _train(self, state: TrainingState, checkpoint: Path) -> TrainingState:
+        outcome = self.outcome
+        outcome.held_out.append(self._evaluate(state))
+        checkpoint_due = True
+        for tokens in self._observer.steps(self._batches(), tokens=_tokens):
+            state, loss = self._train_step(state, tokens, self._size)
+            self._observer.record(loss=loss)
+            self._outstanding.append(loss)
+            self._read_losses(_AHEAD)
+            due = min(int(self._share() * (EVALUATIONS + 1)), EVALUATIONS)
+            if len(outcome.held_out) <= due:
+                self._read_losses(0)
+                outcome.held_out.append(self._evaluate(state))
+            if checkpoint_due and self._share() >= _CHECKPOINT_AT:
+                checkpoint_due = False
+                self._read_losses(0)
+                with self._observer.phase("checkpoint"):
+                    write_checkpoint(state, checkpoint)
+        self._read_losses(0)
+        return state
+
+    def _read_losses(self, ahead: int) -> None:
+        """Read losses until at most `ahead` are outstanding; with 0, what follows is not charged for waiting steps."""
+        while len(self._outstanding) > ahead:
+            self.outcome.losses.append(float(self._outstanding.popleft()))
+            self._progress(self._share(), len(self.outcome.losses), self.outcome.losses[-1])
+
+    def _evaluate(self, state: TrainingState) -> float:
+        """The mean loss in nats on the same few windows of the held-out text."""
+        random = np.random.default_rng(1)
+        size = self._size
+        batches = (
+            windows(self._text.held_out, size.examples, size.length, random)
+            for _ in range(EVALUATION_BATCHES)
+        )
+        losses = [
+            float(self._evaluation_step(state.parameters, tokens, size))
+            for tokens in self._observer.steps(batches, loop="eval", tokens=_tokens)
+        ]
+        return float(np.mean(losses))
+
+    def _batches(self) -> Iterator[NDArray[np.int32]]:
+        """Batches of short windows, then of long ones, until the time is over; at least one of each."""
+        random = np.random.default_rng(0)
+        text, size = self._text.training, self._size
+        short, long = (2 * size.examples, size.length // 2), (size.examples, size.length)
+        yield windows(text, *short, random)
+        # The time begins after the first step, whose compile takes seconds or minutes.
+        self._began = time.monotonic()
+        for shape, until in ((short, _SHORT_SHARE), (long, 1.0)):
+            yield windows(text, *shape, random)
+            while self._share() < until:
+                yield windows(text, *shape, random)
+
+    def _share(self) -> float:
+        """The share of the training time that is over, from 0 to 1; 0 during the first step."""
+        return 0.0 if self._began is None else (time.monotonic() - self._began) / self._seconds
+
+
+def write_checkpoint(state: TrainingState, path: Path) -> None:
+    """Write the parameters to a file that `numpy.load` reads; it is on the disk on return. Raises OSError."""
+    arrays: dict[str, Any] = {
+        jax.tree_util.keystr(key): leaf for key, leaf in jax.tree.leaves_with_path(state.parameters)
+    }
+    with path.open("wb") as file:
+        np.savez(file, **arrays)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _tokens(batch: NDArray[np.int32]) -> float:
+    """The number of bytes to predict in int32[examples, length + 1]."""
+    examples, bytes_read = batch.shape
+    return float(examples * (bytes_read - 1))
