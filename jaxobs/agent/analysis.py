@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from jaxobs.cost_model import module_cost
-from jaxobs.derive.executables.kept_operations import OPERATIONS_KEPT
+from jaxobs.derive.executables.registry import OPERATIONS_KEPT
 from jaxobs.derive.profiler_windows.windows import WindowToRead
 from jaxobs.model.clock import monotonic, perf_counter, sleep
 from jaxobs.model.cost import ModuleCost

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from jaxobs.derive.loops.wall_time.window import WINDOW
+from jaxobs.derive.loops.stretches import WINDOW
 from jaxobs.model.metrics import DeviceReading
 
 LOW_CLOCK: Final = 0.9

@@ -8,14 +8,14 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from jaxobs.derive.advice import advise
-from jaxobs.derive.executables.run_ledger import LONGEST_RUN
-from jaxobs.derive.loops.found.candidate import Followed
-from jaxobs.derive.loops.under_way import RunsUnderWay
+from jaxobs.derive.executables.registry import LONGEST_RUN
+from jaxobs.derive.loops.found import Followed
+from jaxobs.derive.loops.signs import RunsUnderWay
 from jaxobs.derive.process import run_attributes
 from jaxobs.derive.profiler_windows.windows import WindowToRead
 from jaxobs.derive.refusal import described, in_turn, require_types
 from jaxobs.derive.snapshot import Rooms, end_run_time, snapshot_view
-from jaxobs.derive.steps.plain_steps import FEWEST, NotPlainError, PlainSteps, grouped
+from jaxobs.derive.steps import Steps, grouped
 from jaxobs.derive.writer import Writer
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model import events
@@ -90,26 +90,31 @@ class Fold(Rooms):
         self.observation.accepted, self.observation.refused = counts
         return followed.rows
 
-    def _fold_steps(self, steps: PlainSteps, saved: Mapping[tuple[str, int], int] = NOTHING_SAVED) -> None:
+    def _fold_steps(self, steps: Steps, saved: Mapping[tuple[str, int], int] = NOTHING_SAVED) -> None:
         """Fold steps together or one by one. `saved`: nanoseconds of checkpoints in a step, by its loop and number."""
         if saved or not self._folded_at_once(steps):
             for event in steps.events():
                 self.apply(event._replace(checkpoint=saved.get((event.loop, event.step), 0)))
 
-    def _folded_at_once(self, steps: PlainSteps) -> bool:
+    def _folded_at_once(self, steps: Steps) -> bool:
         """Fold all the steps together and return True, or return False with nothing changed."""
-        if len(steps) < FEWEST or not self.signs.is_near(steps.ends[-1]):
+        if len(steps) == 1 or not self.signs.is_near(steps.end):
             return False
         try:
-            loop = self.loops.named(steps.loop)
-            loop.steps_ended(steps)
-        except (NotPlainError, ValueError, TypeError):  # folded one by one, only the faulty steps are refused
+            self._steps_ended(steps)
+        except (ValueError, TypeError):  # folded one by one, only the faulty steps are refused
             return False
+        self.observation.accepted += len(steps)
+        return True
+
+    def _steps_ended(self, steps: Steps) -> None:
+        """Fold steps, one or many. Raises ValueError, with nothing changed, where they are refused."""
+        loop = self.loops.of(steps)
+        steps = loop.steps_ended(steps)
+        self.profiles.steps_ended(steps)
         self.run_time.steps_ended(steps, found=loop.inferred)
         self.recent.steps_ended(steps)
         self.spans.steps_ended(steps, loop)
-        self.observation.accepted += len(steps)
-        return True
 
     def bind_peaks(self, kind: str, peaks: Peaks) -> None:
         """Take the peaks of a device kind; those of the first device's kind are the peaks for all executables."""
@@ -161,7 +166,7 @@ class Fold(Rooms):
         return {
             events.Measured: lambda event: self.series.measured(event.metric, event.labels, event.value),
             events.SpanEnded: self.spans.plugin_ended,
-            events.StepEnded: self._step_ended,
+            events.StepEnded: lambda event: self._steps_ended(Steps.of(event)),
             events.StepCompleted: in_turn(self._step_completed, self.signs.happened, self.under_way.ended),
             events.StepUnseen: self._step_unseen,
             events.TurnsAsked: self._turns_asked,
@@ -201,24 +206,17 @@ class Fold(Rooms):
             events.ProbeReported: self._probe_reported,
         }
 
-    def _step_ended(self, event: events.StepEnded) -> None:
-        loop = self.loops.named(event.loop)
-        loop.step_ended(event)
-        self.run_time.step_ended(event, found=loop.inferred)
-        self.recent.step_ended(event)
-        self.spans.step_ended(event, loop)
-
     def _step_unseen(self, event: events.StepUnseen) -> None:
         name = event.loop
         if name == events.UNMARKED:
             name, _ = self.loops.inferred.steps_of_calls.get(event.step, (events.UNMARKED, 0))
         if name != events.UNMARKED:
-            self.loops.named(name).times.unseen()
+            self.loops.named(name).stretches.unseen()
 
     def _turns_asked(self, event: events.TurnsAsked) -> None:
         name = event.loop or self.loops.inferred.current
         if name is not None:
-            self.loops.named(name).turns_asked(event)
+            self.loops.named(name).stretches.asked(event)
 
     def _step_completed(self, event: events.StepCompleted) -> None:
         if event.loop == events.UNMARKED:
@@ -233,8 +231,6 @@ class Fold(Rooms):
         if not self._is_disturbed(event):
             self.executables.runs.sampled(event)
         self._follow(self.loops.inferred.ran(event.run, event.time))
-        for loop in self.loops.by_name.values():
-            loop.sampled(event.run)
 
     def _is_disturbed(self, event: events.ExecutableRan) -> bool:
         """Whether a compile competed with the run for the processors of a CPU backend for too long."""

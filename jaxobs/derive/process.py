@@ -11,21 +11,17 @@ from typing import Final, NamedTuple
 from jaxobs.derive.compilation import PersistentCacheView
 from jaxobs.derive.devices import NO_BACKEND
 from jaxobs.derive.loops.host_lines import HostLineView
-from jaxobs.derive.loops.under_way import RunningView
+from jaxobs.derive.loops.signs import RunningView
 from jaxobs.derive.memory import LiveArrays, PeakExecutable, ProcessMemory
 from jaxobs.derive.refusal import Refusals, is_amount, require
-from jaxobs.derive.steps.plain_steps import PlainSteps
+from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import (
-    ROW_LENGTH,
     Attributes,
     BackendFound,
     Compilation,
     ProbeReported,
     SourceReported,
-    StepEnded,
-    StepRows,
-    steps_of_rows,
 )
 from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, Later, figure
 from jaxobs.vocabulary.text import EAGER
@@ -169,16 +165,12 @@ class Recent:
     """Remembers the last MAX_RECENT steps and compiles, the newest last."""
 
     def __init__(self) -> None:
-        self._steps: deque[StepEnded | StepRows] = deque(maxlen=MAX_RECENT)
-        """A step as its event, or as its row where it came together with many others."""
+        self._steps: deque[Steps] = deque(maxlen=MAX_RECENT)
         self._compilations: deque[Compilation] = deque(maxlen=MAX_RECENT)
 
-    def step_ended(self, event: StepEnded) -> None:
-        self._steps.append(event)
-
-    def steps_ended(self, steps: PlainSteps) -> None:
-        newest = steps.rows[-MAX_RECENT * ROW_LENGTH :]
-        self._steps.extend(newest[at : at + ROW_LENGTH] for at in range(0, len(newest), ROW_LENGTH))
+    def steps_ended(self, steps: Steps) -> None:
+        first = max(0, len(steps) - MAX_RECENT)
+        self._steps.extend(steps.cut(at, at + 1) for at in range(first, len(steps)))
 
     def compiled(self, event: Compilation) -> None:
         self._compilations.append(event)
@@ -300,10 +292,8 @@ def source_view(source: SourceState) -> SourceView:
     return ExporterView(view.kind, view.up, view.seconds, view.failures, reason, dropped)
 
 
-def _recent_view(
-    steps: Iterable[StepEnded | StepRows], compilations: Iterable[Compilation], now: int
-) -> RecentView:
-    ended = chain.from_iterable(steps_of_rows(step) if isinstance(step, list) else (step,) for step in steps)
+def _recent_view(steps: Iterable[Steps], compilations: Iterable[Compilation], now: int) -> RecentView:
+    ended = chain.from_iterable(each.events() for each in steps)
     return RecentView(
         [
             RecentStep(

@@ -11,14 +11,11 @@ from jaxobs.derive.compiling import CompileTimes
 from jaxobs.derive.devices import Devices, DeviceView
 from jaxobs.derive.executables.gauges import show_executables
 from jaxobs.derive.executables.registry import Executables
-from jaxobs.derive.executables.table import ExecutableTable
-from jaxobs.derive.executables.view import ExecutableView
-from jaxobs.derive.loops.collaborators import Collaborators
+from jaxobs.derive.executables.view import ExecutableTable, ExecutableView
 from jaxobs.derive.loops.goodput import RunTime
-from jaxobs.derive.loops.liveness import SignsOfLife
-from jaxobs.derive.loops.loop_time import LoopTime
+from jaxobs.derive.loops.loop import RoomsOfLoops
 from jaxobs.derive.loops.loops import Loops
-from jaxobs.derive.loops.under_way import RunsUnderWay
+from jaxobs.derive.loops.signs import RunsUnderWay, SignsOfLife
 from jaxobs.derive.loops.view import LoopView, loop_view, show_bottlenecks, show_loop
 from jaxobs.derive.memory import Memory, PeakExecutable
 from jaxobs.derive.metrics.series import Series
@@ -111,9 +108,7 @@ class Rooms:
         self.run_time = RunTime(self.series, began, self.signs, facts.get("counts_begin_seconds"))
         self.spans = FinishedSpans(self.compiles, clock, resource.get("service.instance.id", ""), job)
         self.loops = Loops(
-            self.series,
-            self.signs,
-            Collaborators(self.compile_times, self.executables, self.executables.runs, self.profiles),
+            RoomsOfLoops(self.series, self.signs, self.compile_times, self.executables, self.profiles)
         )
         self.validation = Validation()
         self.under_way = RunsUnderWay()
@@ -152,7 +147,7 @@ def snapshot_view(rooms: Rooms, now: int) -> SnapshotView:
 def _loops(rooms: Rooms, now: int) -> dict[str, LoopView]:
     views = {}
     for name, loop in rooms.loops.by_name.items():
-        loop.update(now)
+        loop.update(now, running=rooms.under_way.at(now) is not None)
         views[name] = rooms.validation.loop(name, loop_view(loop))
         last_step = None if loop.last_end is None else rooms.clock.wall_time(loop.last_end) / NANOSECONDS
         show_loop(name, views[name], last_step, rooms.series)
@@ -175,16 +170,13 @@ def end_run_time(rooms: Rooms, now: int) -> Figure[float]:
     """Charge all time of a job that is over, and return its goodput."""
     rooms.run_time.job_ended()
     for loop in rooms.loops.by_name.values():
-        loop.update(now)
+        loop.update(now, final=True)
     _update_run_time(rooms, now)
     return rooms.run_time.goodput()
 
 
 def _update_run_time(rooms: Rooms, now: int) -> None:
-    times = {
-        name: LoopTime(loop.wall, loop.components, loop.stalls, saves_are_phases=loop.inferred)
-        for name, loop in rooms.loops.by_name.items()
-    }
+    times = {name: loop.time() for name, loop in rooms.loops.by_name.items()}
     running = rooms.under_way.at(now)
     began, undecided = running.start if running else None, rooms.loops.inferred.undecided_since
     rooms.run_time.update(now, times, rooms.compile_times.in_progress_since(), began, undecided)

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from jaxobs.derive.compilation import Compiles
 from jaxobs.derive.loops.loop import Loop
-from jaxobs.derive.steps.plain_steps import PlainSteps
-from jaxobs.derive.steps.step_log import StepLog
+from jaxobs.derive.steps import StepLog, Steps
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
 from jaxobs.model.events import (
     Attributes,
@@ -72,15 +71,13 @@ class FinishedSpans:
     def plugin_ended(self, event: SpanEnded) -> None:
         self._finished.append(self._spans.of_plugin(event))
 
-    def step_ended(self, event: StepEnded, loop: Loop) -> None:
-        compilations = self._unattributed.within(event.thread, event.start, event.end)
-        for span in self._spans.of_step(event, compiled=bool(compilations)):
-            self._finish_steps(loop, [(event.step, span)])
+    def steps_ended(self, steps: Steps, loop: Loop) -> None:
+        single = len(steps) == 1
+        compilations = self._unattributed.within(steps.thread, steps.starts[0], steps.end) if single else []
+        for step, span in self._spans.of_steps(steps, compiled=bool(compilations)):
+            self._finish_steps(loop, [(step, span)])
             for compilation in compilations:
                 self._finish_compilation(compilation, span)
-
-    def steps_ended(self, steps: PlainSteps, loop: Loop) -> None:
-        self._finish_steps(loop, self._spans.of_steps(steps))
 
     def completed(self, event: StepCompleted, loop: Loop) -> None:
         self._finish_steps(loop, ((event.step, span) for span in self._spans.of_completion(event)))
@@ -107,7 +104,7 @@ class FinishedSpans:
     def _finish_steps(self, loop: Loop, spans: Iterable[tuple[int, Span]]) -> None:
         for step, span in spans:
             self._finished.append(span)
-            loop.times.exemplify(self._exemplar(span, span.end - span.start), step)
+            loop.exemplify(self._exemplar(span, span.end - span.start), step)
 
     def _finish_compilation(self, event: Compilation, step: Span | None) -> None:
         """Make the spans of a compilation; `step`: the span of the step that it lay in."""
@@ -133,7 +130,7 @@ class Spans:
     def __init__(self, instance: str, job: str | None) -> None:
         self._instance = instance
         self._job = job
-        self._steps: dict[str, StepLog[StepEnded]] = {}
+        self._steps: dict[str, StepLog] = {}
         self._completed: dict[str, deque[StepCompleted]] = {}
         self._average: dict[str, float] = {}
         self._last: dict[tuple[str, str], int] = {}
@@ -210,42 +207,28 @@ class Spans:
         trace = self._identity(128, "run", start) if job is None else _hash(128, job, "run")
         return Span("jax.run", trace, self._identity(64, "run", start), None, start, end, attributes)
 
-    def of_step(self, event: StepEnded, *, compiled: bool = False) -> Iterator[Span]:
-        """The span of a step in which something was compiled, or that was unusually slow.
+    def of_steps(self, steps: Steps, *, compiled: bool = False) -> Iterator[tuple[int, Span]]:
+        """The spans of steps, each with its step number.
 
-        A step whose completion was sampled, and is known already, gets one as well.
+        That of a step in which something was compiled, of the slowest if it is unusually slow, and of those whose
+        completion was sampled and is known already.
         """
-        turn = event.end - event.start
-        average = self._average.get(event.loop, float(turn))
-        self._average[event.loop] = average + AVERAGED * (turn - average)
-        remembered = self._remember(event.loop, event)
-        if compiled:
-            yield self._shown_for(event, "compiled")
-            return
-        if remembered > SLOW and turn > SLOW * average and self._is_due_slow(event.loop, event.end):
-            yield self._shown_for(event, "slow")
-            return
-        for completed in list(self._completed.get(event.loop, ())):
-            if completed.step == event.step:
-                self._completed[event.loop].remove(completed)
-                yield self._step(event, completed, "sampled")
-
-    def of_steps(self, steps: PlainSteps) -> Iterator[tuple[int, Span]]:
-        """The spans of many steps, each with its step number: of the slowest, and of those with a known completion."""
-        loop = steps.loop
-        turns = steps.lengths
+        loop, turns = steps.loop, steps.lengths
         average = self._average.get(loop, float(turns[0]))
         forgotten = (1 - AVERAGED) ** len(turns)
         self._average[loop] = forgotten * average + (1 - forgotten) * sum(turns) / len(turns)
-        remembered = self._remember(loop, steps)
-        slow = None
-        if remembered > SLOW and (longest := max(turns)) > SLOW * average:
-            at = turns.index(longest)
-            if self._is_due_slow(loop, steps.ends[at]):
-                slow = steps.first + at
-                yield slow, self._shown_for(steps.event(slow), "slow")
+        log = self._steps.setdefault(loop, StepLog(STEPS_REMEMBERED))
+        log.append(steps)
+        shown, longest = None, max(turns)
+        slowest = turns.index(longest)
+        if compiled:
+            shown = steps.first
+            yield shown, self._shown_for(steps.event(shown), "compiled")
+        elif len(log) > SLOW and longest > SLOW * average and self._is_due_slow(loop, steps.ends[slowest]):
+            shown = steps.first + slowest
+            yield shown, self._shown_for(steps.event(shown), "slow")
         for completed in list(self._completed.get(loop, ())):
-            if steps.first <= completed.step <= steps.last and completed.step != slow:
+            if steps.first <= completed.step <= steps.last and completed.step != shown:
                 self._completed[loop].remove(completed)
                 yield completed.step, self._step(steps.event(completed.step), completed, "sampled")
 
@@ -254,26 +237,12 @@ class Spans:
             return  # it has a span already
         if not self._is_due(event.loop, "sampled", event.time, SAMPLED_EVERY):
             return
-        step = self._remembered(event.loop, event.step)
-        if step is not None:
-            yield self._step(step, event, "sampled")
+        log = self._steps.get(event.loop)
+        steps = log.of(event.step) if log is not None else None
+        if steps is not None:
+            yield self._step(steps.event(event.step), event, "sampled")
             return
         self._completed.setdefault(event.loop, deque(maxlen=8)).append(event)
-
-    def _remember(self, loop: str, steps: StepEnded | PlainSteps) -> int:
-        """Remember steps of a loop; return how many are remembered now."""
-        log = self._steps.setdefault(loop, StepLog(STEPS_REMEMBERED))
-        log.append(steps)
-        return len(log)
-
-    def _remembered(self, loop: str, number: int) -> StepEnded | None:
-        for steps in reversed(self._steps.get(loop, StepLog(0))):
-            if isinstance(steps, PlainSteps):
-                if steps.first <= number <= steps.last:
-                    return steps.event(number)
-            elif steps.step == number:
-                return steps
-        return None
 
     def _is_due_slow(self, loop: str, at: int) -> bool:
         return self._is_due(loop, "slow", at, SLOW_EVERY)

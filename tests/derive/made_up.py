@@ -105,6 +105,11 @@ def step(
     )  # fmt: skip
 
 
+def waits(time: float = 0.5, *, loop: str = "train") -> TurnsAsked:
+    """At the end of each turn that was asked the device was done: the host waits for it in each step."""
+    return TurnsAsked(loop, 9, 9, at(time))
+
+
 def main_thread(start: float, end: float, *, loop: str = "train", **spent: float) -> MainThreadSampled:
     """Samples of the main thread: seconds by activity."""
     rows = tuple((loop, f"train.py:1 {word}", "", word, amount, 10) for word, amount in spent.items())

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.loops.wall_time.bottleneck import ENOUGH_STEPS, FEW_STEPS, charge, decide
-from jaxobs.derive.loops.wall_time.host_evidence import HostShares
-from jaxobs.derive.loops.wall_time.window import WINDOW, Slice, Window
+from jaxobs.derive.loops.bottleneck import ENOUGH_STEPS, decide
+from jaxobs.derive.loops.stretches import FEW_STEPS, WINDOW, Stretch, Stretches
+from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.cost import Cost
-from jaxobs.model.events import ExecutableRan, FunctionWatched
+from jaxobs.model.events import ExecutableRan, FunctionWatched, StepCompleted
 from jaxobs.roofline_model.bottleneck import label_of_busy, of_executable
 from jaxobs.roofline_model.bounds import bound_time
 from jaxobs.vocabulary.words import COMPONENTS
@@ -27,42 +27,6 @@ def test_one_long_step_is_said_in_whole_seconds() -> None:
     reason = decide({"compute": 150.0}, 1).reason
     assert reason is not None
     assert reason.startswith("1 step in 150 s, and a label takes at least")
-
-
-@given(amounts, amounts, amounts, amounts, st.dictionaries(busy_words, amounts), st.booleans())
-def test_components_add_up_to_the_wall_time_and_none_is_negative(
-    wall: float, compiling: float, checkpoint: float, wait: float, busy: dict[str, float], known: bool
-) -> None:
-    components, _ = charge(
-        wall, compiling=compiling, checkpoint=checkpoint, input_wait=wait, busy=busy, all_busy_known=known
-    )
-    assert set(components) == set(COMPONENTS)
-    assert min(components.values()) >= 0.0
-    assert math.isclose(sum(components.values()), wall, rel_tol=1e-9, abs_tol=1e-9)
-    if not known:
-        assert components["host"] == 0.0
-
-
-shares = st.floats(0.0, 1.0)
-
-
-@given(amounts, amounts, st.dictionaries(busy_words, amounts), st.booleans(), shares, shares)
-def test_host_is_no_more_than_what_samples_saw_on_a_processor(
-    wall: float, wait: float, busy: dict[str, float], known: bool, on_processor: float, input_share: float
-) -> None:
-    host = HostShares(on_processor, input_share * (1 - on_processor))
-    components, unexplained = charge(
-        wall, compiling=0.0, checkpoint=0.0, input_wait=wait, busy=busy, all_busy_known=known, host=host
-    )
-    assert math.isclose(sum(components.values()), wall, rel_tol=1e-9, abs_tol=1e-9)
-    assert min(*components.values(), unexplained) >= 0.0
-    assert components["host"] <= host.on_processor * wall * (1 + 1e-9)
-    assert components["host"] == 0.0 or known
-    assert components["input"] <= (wait + host.input * wall) * (1 + 1e-9)
-    measured, _ = charge(
-        wall, compiling=0.0, checkpoint=0.0, input_wait=wait, busy=busy, all_busy_known=known
-    )
-    assert components["input"] >= measured["input"] * (1 - 1e-9)  # what the marks measure is not lowered
 
 
 @given(st.dictionaries(st.sampled_from(COMPONENTS), amounts), st.integers(0, 10_000))
@@ -156,6 +120,7 @@ def test_a_loop_of_long_steps_has_a_label_from_its_newest_two(length: float) -> 
         begin = 1 + number * length
         fold.apply(ExecutableRan(1, 0.95 * length, 0.01, at(begin + length)))
         fold.apply(step(number, begin, begin + length, runs=(1,)))
+        fold.apply(StepCompleted("train", number, at(begin + length), 0))
         for later in (1, 20, 39):
             loop = fold.snapshot(at(begin + length + later)).to_dict()["loops"]["train"]
     assert loop["bottleneck"]["label"] == "compute"
@@ -163,21 +128,36 @@ def test_a_loop_of_long_steps_has_a_label_from_its_newest_two(length: float) -> 
     assert loop["steps_per_second"] == pytest.approx(1 / length)
 
 
-def pieces(*steps_and_seconds: tuple[int, float]) -> Slice:
-    """A window's total after slices of so many steps in so many seconds, which followed each other."""
-    window, end = Window(), 0
-    for steps, wall in steps_and_seconds:
-        end += round(wall * NANOSECONDS)
-        window.append(Slice(end, wall, steps))
-    return window.total()
+def kept(*steps_and_seconds: tuple[int, float]) -> Stretch:
+    """The sum of the stretches that are kept of these, which followed each other; nothing is watched in them."""
+    stretches, end = Stretches(), at(0)
+    for number, (steps, wall) in enumerate(steps_and_seconds):
+        begin, end = end, end + round(wall * NANOSECONDS)
+        if steps:
+            edges = [begin + (end - begin) * place // steps for place in range(steps + 1)]
+            for start, stop in pairwise(edges):
+                row = ["train", number, start, stop, 0, 0, 0, None, None, 1, 0]
+                stretches.steps_ended(Steps(row))
+        stretches.take(end, wait=False, final=False)
+    return stretches.whole()
 
 
-def test_a_window_of_short_steps_covers_its_last_half_minute() -> None:
-    assert pieces((1, 100.0), *[(10, 1.0)] * 60).wall == pytest.approx(WINDOW / NANOSECONDS + 1)
-    assert pieces(*[(10, 1.0)] * 60, (1, 40.0)).steps == 1  # those before it are of long ago, by their length
+def test_of_short_steps_the_last_half_minute_is_kept() -> None:
+    assert kept((1, 100.0), *[(10, 1.0)] * 60).wall == pytest.approx(WINDOW / NANOSECONDS + 1)
+    assert kept(*[(10, 1.0)] * 60, (1, 40.0)).steps == 1  # those before it are of long ago, by their length
 
 
-def test_a_window_keeps_two_long_steps_and_no_more_and_nothing_for_ever() -> None:
-    assert pieces(*[(1, 60.0)] * 5).steps == 2
-    assert pieces((1, 60.0), *[(0, 1.0)] * 1_000).wall < 60 + 1
-    assert pieces(*[(0, 1.0)] * 1_000).wall == pytest.approx(WINDOW / NANOSECONDS + 1)
+def test_of_long_steps_two_are_kept_and_no_more_and_nothing_for_ever() -> None:
+    assert kept(*[(1, 60.0)] * 5).steps == 2
+
+
+@given(st.dictionaries(st.sampled_from(COMPONENTS), st.floats(0, 1e-4)), st.integers(5, 100))
+def test_what_comes_of_rounding_is_no_share(little: dict[str, float], steps: int) -> None:
+    verdict = decide({**little, "compute": 1_000.0}, steps)
+    assert {share for word, share in verdict.shares.items() if word != "compute"} <= {0.0}
+    assert verdict.shares["compute"] == 1.0
+
+
+def test_unknown_says_why() -> None:
+    assert decide({"unknown": 10.0}, 100, why_unknown="nothing was timed").reason == "nothing was timed"
+    assert decide({"unknown": 10.0}, 100).reason

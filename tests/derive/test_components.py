@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jaxobs.derive.executables.executable import Executable
 from jaxobs.derive.executables.registry import Executables
-from jaxobs.derive.loops.wall_time.components import components_of
-from jaxobs.derive.loops.wall_time.host_evidence import HostShares
-from jaxobs.derive.loops.wall_time.traced_steps import split, untraced
-from jaxobs.derive.loops.wall_time.window import Slice
+from jaxobs.derive.loops.bottleneck import HostShares, Known, charged, split, untraced
+from jaxobs.derive.loops.stretches import Stretch
 from jaxobs.derive.metrics.catalogue import CORE_METRICS
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile, Part
@@ -45,35 +43,48 @@ def profiles(draw: st.DrawFn) -> LoopProfile:
     )  # fmt: skip
 
 
-def executables() -> Callable[[int], Executable | None]:
+def executables() -> Executables:
     """Of number 1 a run takes 10 ms; 2 was never timed; -1 is a watched function whose executable is not visible."""
     known = Executables(Series(Catalogue(CORE_METRICS), 100))
     known.bind_peaks(PEAKS)
     for number, fingerprint in ((1, "a"), (2, "b")):
-        known.created(created(number))
+        known.created(created(number, f"f{number}"))
         known.analysed(number, module(fingerprint=fingerprint), "")
     known.watched(FunctionWatched(-1, "f", "several executables", at(0)))
     known.runs.sampled(ExecutableRan(1, 0.01, 0.0, at(0.5)))
-    return known.get
+    return known
+
+
+def stretch(
+    wall: float, steps: int, runs: Mapping[int, int] = MappingProxyType({}), **parts: float
+) -> Stretch:
+    """Each run lies somewhere in it."""
+    within = Counter(dict.fromkeys(runs, round(wall * 1e9)))
+    return Stretch(wall=wall, steps=steps, runs=Counter(runs), within=within, **parts)  # type: ignore[arg-type]
+
+
+shares = st.floats(0.0, 1.0)
 
 
 @given(
     st.none() | profiles(), st.floats(0, 1e3), st.integers(0, 100), amounts, amounts, amounts,
-    st.dictionaries(st.sampled_from([1, 2, 3, -1]), st.integers(1, 50)).map(Counter), st.booleans(),
+    st.dictionaries(st.sampled_from([1, 2, 3, -1]), st.integers(1, 50)), st.booleans(), shares, shares, shares,
 )  # fmt: skip
-def test_components_add_up_to_the_wall_time(
+def test_each_second_is_charged_once(
     profile: LoopProfile | None, wall: float, steps: int, compiling: float, checkpoint: float, wait: float,
-    runs: Counter[int], watched: bool,
+    runs: dict[int, int], watched: bool, idle: float, on_processor: float, blocked: float,
 ) -> None:  # fmt: skip
-    spent = {run: 0.01 * count for run, count in runs.items()}
-    piece = Slice(
-        at(2), wall, steps, compiling, checkpoint=checkpoint, input_wait=wait, runs=runs, spent=spent
-    )
-    components, told, *_ = components_of(piece, executables(), profile, all_watched=watched)
-    assert set(components) == set(COMPONENTS)
-    assert min(components.values()) >= 0.0
-    assert math.isclose(sum(components.values()), wall, rel_tol=1e-9, abs_tol=1e-9)
-    assert 0.0 <= told <= wall * (1 + 1e-9)
+    piece = stretch(wall, steps, runs, compiling=compiling, checkpoint=checkpoint, input=wait)
+    host = HostShares(on_processor, blocked=(1 - on_processor) * blocked)
+    known = Known(executables(), profile, host, idle, bool(runs), None if watched else "g")
+    found = charged(piece, known)
+    assert set(found.components) == set(COMPONENTS)
+    assert min(found.components.values()) >= 0.0
+    assert math.isclose(sum(found.components.values()), wall, rel_tol=1e-9, abs_tol=1e-9)
+    assert 0.0 <= found.by_operation <= wall * (1 + 1e-9)
+    assert sum(found.spent.values()) <= wall * (1 + 1e-9)
+    assert found.components["host"] <= (on_processor + host.blocked) * wall * (1 + 1e-9)
+    assert found.components["unknown"] <= wall * 1e-9 or found.reason
 
 
 @given(parts.filter(lambda part: part.runs > 0), st.floats(0.0, 1e3))
@@ -90,7 +101,7 @@ def test_a_run_is_split_without_loss(part: Part, per_run: float) -> None:
 def test_untraced_steps_take_no_longer_than_traced_ones(
     profile: LoopProfile, wall: float, steps: int
 ) -> None:
-    assert 0.0 <= untraced(profile, Slice(at(2), wall, steps)) <= 1.0 + 1e-9
+    assert 0.0 <= untraced(profile, stretch(wall, steps)) <= 1.0 + 1e-9
 
 
 BUSY_HOST = HostShares(on_processor=1.0)
@@ -109,23 +120,24 @@ def profile_of(busy: dict[str, float], **more: float) -> LoopProfile:
     return LoopProfile(time=at(1), windows=1, parts={"a": Part("f", 10, Counter(busy))}, **values)
 
 
+def of_unwatched(piece: Stretch, profile: LoopProfile) -> dict[str, float]:
+    """The components of a loop of which nothing is watched, and whose host is busy."""
+    return charged(piece, Known(executables(), profile, BUSY_HOST)).components
+
+
 def test_what_a_window_found_holds_for_steps_that_were_not_watched() -> None:
-    profile = profile_of({"compute": 0.06, "memory": 0.02})
-    components, told, *_ = components_of(
-        Slice(at(2), 1.0, 100), executables(), profile, all_watched=False, host=BUSY_HOST
-    )
+    components = of_unwatched(stretch(1.0, 100), profile_of({"compute": 0.06, "memory": 0.02}))
     assert components["compute"] == pytest.approx(0.6)
     assert components["memory"] == pytest.approx(0.2)
     assert components["host"] == pytest.approx(0.2)
     assert components["unknown"] == 0.0
-    assert told == pytest.approx(0.8)
 
 
-def test_sampled_runs_say_how_long_and_windows_say_with_what() -> None:
+def test_the_times_of_runs_say_how_long_and_windows_say_with_what() -> None:
     profile = profile_of({"compute": 0.03, "memory": 0.01})
     # 10 ms each, of which traced operations explain 4 ms
-    piece = Slice(at(2), 1.0, 50, runs=Counter({1: 50}), spent={1: 0.5})
-    components, *_ = components_of(piece, executables(), profile, all_watched=True, host=BUSY_HOST)
+    piece = stretch(1.0, 50, {1: 50})
+    components = charged(piece, Known(executables(), profile, BUSY_HOST, 1.0, watched=True)).components
     assert components["compute"] == pytest.approx(0.15)
     assert components["memory"] == pytest.approx(0.05)
     assert components["latency"] == pytest.approx(0.3)  # the device waited between its operations
@@ -139,28 +151,38 @@ def test_traced_runs_that_are_told_apart_say_what_lay_between_their_operations()
 
 
 def test_tracing_makes_small_operations_longer_and_that_is_taken_off() -> None:
-    profile = profile_of(
-        {"latency": 0.08}, operations=100_000
-    )  # 10 000 a step: at most 7 ms of it is tracing
-    components, *_ = components_of(
-        Slice(at(2), 0.6, 100), executables(), profile, all_watched=False, host=BUSY_HOST
-    )
+    # 10 000 a step: at most 7 ms of it is tracing
+    components = of_unwatched(stretch(0.6, 100), profile_of({"latency": 0.08}, operations=100_000))
     assert components["latency"] == pytest.approx(0.4)
     assert components["host"] == pytest.approx(0.2)
 
 
 def test_a_device_that_worked_while_the_loop_waited_leaves_less_to_the_input() -> None:
     profile = profile_of({"compute": 0.04}, input_seconds=0.05, input_busy_seconds=0.04)
-    components, *_ = components_of(
-        Slice(at(2), 1.0, 100, input_wait=0.5), executables(), profile, all_watched=False, host=BUSY_HOST
-    )
+    components = of_unwatched(stretch(1.0, 100, input=0.5), profile)
     assert components["input"] == pytest.approx(0.1)
     assert components["host"] == pytest.approx(0.5)
 
 
 def test_a_wait_in_which_the_device_was_idle_is_never_the_devices() -> None:
     profile = profile_of({"compute": 0.06}, input_seconds=0.04)
-    piece = Slice(at(2), 1.0, 100, input_wait=0.7)
-    components, *_ = components_of(piece, executables(), profile, all_watched=False, host=BUSY_HOST)
+    components = of_unwatched(stretch(1.0, 100, input=0.7), profile)
     assert components["input"] == pytest.approx(0.7)
     assert components["compute"] == pytest.approx(0.3)
+    # Ten steps of 90 ms, of which 50 ms are a wait; a run takes 10 ms by its time, though 60 fit in.
+    watched = Known(executables(), None, BUSY_HOST, idle_at_ends=1.0, watched=True)
+    components = charged(stretch(0.9, 10, {1: 60}, input=0.5), watched).components
+    assert components["input"] == pytest.approx(0.5)
+
+
+def test_the_work_of_a_loop_that_runs_ahead_is_that_of_the_runs_it_calls() -> None:
+    """Windows of it hold many dispatches and few runs."""
+    part = Part("f", 8, Counter({"compute": 0.04}), 0.04, 30)
+    dispatching = LoopProfile(
+        time=at(1), windows=1, steps=30, seconds=0.04, active_seconds=0.04, busy_seconds=0.04, whole_steps=30,
+        parts={"a": part},
+    )  # fmt: skip
+    assert dispatching.host_is_ahead
+    components = of_unwatched(stretch(1.25, 50), dispatching)
+    assert components["compute"] == pytest.approx(50 * 0.005)
+    assert components["host"] == pytest.approx(1.0)

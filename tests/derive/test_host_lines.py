@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.loops.host_lines import LINES_KEPT, LINES_SHOWN, SERIES
-from jaxobs.model.events import ExecutableRan, MainThreadSampled
+from jaxobs.model.events import Event, ExecutableRan, MainThreadSampled, TurnsAsked
 from jaxobs.report.summary import render
 from jaxobs.vocabulary.activities import ACTIVITIES
 from tests.derive.made_up import (
@@ -25,18 +25,21 @@ from tests.derive.made_up import (
     module,
     new_fold,
     step,
+    waits,
 )
 
 SERIES_NAME = "jaxobs_host_line_sampled_seconds_total"
 
 
-def half_idle(*seen: MainThreadSampled) -> Fold:
-    """A hundred steps of 100 ms, each of which keeps the device for 50 ms."""
+def half_idle(*seen: Event) -> Fold:
+    """A hundred steps of 100 ms, each of which keeps the device for 50 ms; the host waits for it in each."""
     fold = applied(new_fold(), [backend(), created(1)])
     fold.bind_peaks("example", PEAKS)
     fold.analysed(1, module(matrix=4e10))
     fold.apply(ExecutableRan(1, 0.05, 0.001, at(1)))
-    return applied(fold, [*(step(i, 1 + i / 10, 1 + (i + 1) / 10, runs=(1,)) for i in range(100)), *seen])
+    return applied(
+        fold, [waits(), *(step(i, 1 + i / 10, 1 + (i + 1) / 10, runs=(1,)) for i in range(100)), *seen]
+    )
 
 
 def train(fold: Fold) -> dict[str, Any]:
@@ -53,12 +56,22 @@ def test_a_main_thread_that_works_while_the_device_is_idle_is_host() -> None:
     assert loop["device_idle"] == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize("activity", ["device", "dispatch", "waiting", "unknown"])
+@pytest.mark.parametrize("activity", ["device", "dispatch", "unknown"])
 def test_whatever_else_it_does_is_not_host(activity: str) -> None:
     loop = train(half_idle(main_thread(1, 11, loop="train", **{activity: 10.0})))
     assert loop["components"]["host"] == 0.0
     assert loop["components"]["unknown"] == pytest.approx(5.0)
     assert loop["device_idle"] == pytest.approx(0.5)
+
+
+def test_a_host_that_is_blocked_is_host_where_the_device_is_known_to_be_idle() -> None:
+    """It sleeps, or waits for a lock, a file or the network."""
+    loop = train(half_idle(main_thread(1, 11, waiting=5.0, device=5.0)))
+    assert loop["components"]["host"] == pytest.approx(5.0)
+    asked = TurnsAsked("train", 100, 0, at(11))  # the host may wait for the device in a way that is not known
+    assert train(half_idle(asked, main_thread(1, 11, waiting=10.0)))["components"]["host"] == pytest.approx(
+        0.0
+    )
 
 
 def test_without_samples_idle_time_is_unknown() -> None:

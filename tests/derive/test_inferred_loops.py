@@ -10,8 +10,7 @@ from types import MappingProxyType
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.loops.found.candidate import Followed
-from jaxobs.derive.loops.found.inferred import InferredLoops
+from jaxobs.derive.loops.found import Followed, InferredLoops
 from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.events import ROW_LENGTH, UNMARKED, StepCompleted, StepEnded, StepRows, steps_of_rows
 

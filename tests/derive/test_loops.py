@@ -34,6 +34,7 @@ from tests.derive.made_up import (
     module,
     new_fold,
     step,
+    waits,
 )
 
 
@@ -109,7 +110,7 @@ def test_busy_and_idle_seconds_of_a_watched_loop() -> None:
     fold = applied(new_fold(), [backend(), created(1)])
     fold.bind_peaks("example", PEAKS)
     fold.analysed(1, module(matrix=1e10))
-    fold.apply(ExecutableRan(1, 0.05, 0.001, at(1)))
+    applied(fold, [ExecutableRan(1, 0.05, 0.001, at(1)), waits()])
     applied(fold, [step(i, 1 + i * 0.1, 1.1 + i * 0.1, wait=0.02, runs=(1,)) for i in range(10)])
     fold.apply(main_thread(1, 2, processor=0.3, device=0.5, marked_input=0.2))
     document = fold.snapshot(at(3)).to_dict()
@@ -128,7 +129,7 @@ def test_without_peaks_there_is_no_bound_and_not_a_bound_of_zero_seconds() -> No
     fold = applied(new_fold(), [backend(), created(1)])
     fold.bind_peaks("example", NO_PEAKS)
     fold.analysed(1, module())
-    fold.apply(step(0, 1.0, 2.0, runs=(1,)))
+    applied(fold, [waits(), step(0, 1.0, 2.0, runs=(1,))])
     snapshot = fold.snapshot(at(3))
     bounds = families(snapshot).get("jaxobs_bound_seconds_total", {})
     assert ("train", "compute") not in bounds
@@ -165,7 +166,7 @@ def test_mfu_is_absent_while_a_run_has_no_cost_or_was_not_seen() -> None:
     fold = applied(new_fold(), [backend(), created(1), created(2, proto=None)])
     fold.bind_peaks("example", PEAKS)
     fold.analysed(1, module())
-    fold.apply(step(0, 1.0, 2.0, runs=(1, 2)))
+    applied(fold, [waits(), step(0, 1.0, 2.0, runs=(1, 2))])
     loop = fold.snapshot(at(3)).to_dict()["loops"]["train"]
     assert (loop["mfu"], loop["mfu_reason"]) == (None, "the cost of some runs is not known")
     fold = applied(new_fold(), [backend(), created(1)])

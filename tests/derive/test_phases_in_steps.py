@@ -17,6 +17,7 @@ from tests.derive.made_up import (
     new_fold,
     run_seconds,
     step,
+    waits,
 )
 
 
@@ -33,7 +34,7 @@ def trained(kind: str, inside: str = "train") -> Fold:
     fold.bind_peaks("example", PEAKS)
     fold.analysed(1, module())
     fold.apply(FunctionWatched(-1, "train_step", "", at(0.3)))
-    fold.apply(ExecutableRan(1, 0.8, 0.001, at(0.5)))
+    applied(fold, [ExecutableRan(1, 0.8, 0.001, at(0.5)), waits()])
     applied(fold, [step(number, 1.0 + number, 2.0 + number, runs=(1,)) for number in range(5)])
     applied(fold, [*compiles("eval_step", 6.2, 10.2), PhaseEnded(kind, inside, at(6.1), at(15.1), 0)])
     parts = {"checkpoint": 9.0} if kind == "checkpoint" else {"nested": 9.0}

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.loops.timing.turns import STEPS_REMEMBERED, TurnLog, Turns
-from jaxobs.derive.steps.plain_steps import PlainSteps, grouped
+from jaxobs.derive.steps import grouped
 from jaxobs.derive.validation import RATES
 from jaxobs.model.events import (
     ROW_LENGTH,
@@ -163,32 +162,3 @@ def test_groups_hold_every_step_once_and_in_order(steps: list[tuple[str, int, in
 def test_rows_that_are_cut_are_refused() -> None:
     with pytest.raises(ValueError, match="no whole rows"):
         list(grouped(["train"] * (ROW_LENGTH + 1)))
-
-
-def plain(first: int, count: int, start: int, turn: int, runs: Any = 1) -> PlainSteps:
-    rows: StepRows = []
-    for number in range(first, first + count):
-        begin = start + (number - first) * turn
-        rows += ["train", number, begin, begin + turn, 0, 0, 0, None, None, 1, runs]
-    return PlainSteps(rows)
-
-
-def test_turns_between_two_completions_are_found_wherever_they_lie() -> None:
-    log = TurnLog()
-    log.append(Turns.of_steps(plain(0, 10, 0, 100), None))
-    log.append(Turns.of_steps(plain(10, 10, 1_500, 100), 1_000))  # after a pause of 500
-    between = log.between(4, 450, 14, 1_950)
-    assert (between.steps, between.runs, between.excluded, between.paused) == (10, (1,), 0, 500)
-    log.append(Turns.of_steps(plain(20, 5, 2_500, 100, runs=2), 2_500))
-    assert log.between(4, 450, 22, 2_700).runs is None
-    assert log.duration(12) == 100
-    assert log.duration(99) is None
-
-
-def test_turns_that_nobody_asks_for_are_forgotten() -> None:
-    log = TurnLog()
-    for first in range(0, 5 * STEPS_REMEMBERED, 1_000):
-        log.append(Turns.of_steps(plain(first, 1_000, first * 100, 100), first * 100))
-    assert log.duration(0) is None
-    assert log.duration(5 * STEPS_REMEMBERED - 1) == 100
-    assert len(log._turns) <= STEPS_REMEMBERED / 1_000

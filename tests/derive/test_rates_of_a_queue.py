@@ -14,7 +14,7 @@ from tests.derive.timed_runs import watched
 
 IN_FLIGHT = 32
 DISPATCH = 2e-4
-POLLED_EVERY, TIMED_EVERY = 1.0, 3.0
+POLLED_EVERY, TIMED_EVERY = 0.5, 3.0
 
 
 class Job(NamedTuple):
@@ -35,7 +35,10 @@ class Job(NamedTuple):
 
 
 class Simulation:
-    """The host and the device of a job, with what polls see of them; `shown` is the rate each second."""
+    """The host and the device of a job, with what polls see of them: a step twice a second, and the last of a loop.
+
+    `shown` is the rate each second.
+    """
 
     def __init__(self, job: Job) -> None:
         self.job, self.noise = job, random.Random(0)
@@ -45,13 +48,16 @@ class Simulation:
         self.now = self.free = 1.0
         """The host's clock, and when the device is done with all that was dispatched."""
         self.busy, self.steps = 0.0, 0
+        self.queue: deque[float] = deque()
+        """When the steps in flight will be done."""
         self.completion_due, self.timing_due = 2.0, 1.0 + job.timed
         self.seen: deque[tuple[float, Event]] = deque()
         self.told = 2.0
         self.shown: list[float | None] = []
 
     def epoch(self) -> None:
-        began, queue = self.now, deque[float]()
+        began, queue = self.now, self.queue
+        queue.clear()
         for turn in range(1, self.job.steps + 1):
             start = self.now
             self.now += DISPATCH
@@ -65,6 +71,8 @@ class Simulation:
                 queue.clear()
             self.fold.apply(step(self.steps, start, self.now, runs=(1, 2) if self.job.beside else (1,)))
             self.poll(took)
+            if self.job.entered or turn == self.job.steps:
+                self.complete()
             self.steps += 1
             if self.job.entered or turn == self.job.steps:
                 self.fold.apply(LoopEnded("train", at(self.now), 0))
@@ -76,13 +84,16 @@ class Simulation:
 
     def poll(self, took: float) -> None:
         """Note what polls will see of the newest step, if they look at it."""
-        if self.free >= self.completion_due:
+        if self.now >= self.completion_due:
             self.completion_due = self.free + POLLED_EVERY
-            self.seen.append((self.free, StepCompleted("train", self.steps, at(self.free), 100_000)))
-        if self.free >= self.timing_due:
+            self.complete()
+        if self.free >= self.timing_due and len(self.queue) <= 1:  # a clean run began on an idle device
             self.timing_due = self.free + TIMED_EVERY
-            ran = [ExecutableRan(1, took * share, 0.0, at(self.free)) for share in (0.98, 1.0, 1.02)]
-            self.seen.extend((self.free, each) for each in ran)
+            self.seen.append((self.free, ExecutableRan(1, took, 0.0, at(self.free))))
+
+    def complete(self) -> None:
+        """Polls will see when the device is done with the newest step."""
+        self.seen.append((self.free, StepCompleted("train", self.steps, at(self.free), 100_000)))
 
     def tell(self) -> None:
         """What polls have seen by now, and a snapshot a second."""

@@ -31,6 +31,7 @@ from tests.derive.made_up import (
     new_fold,
     run_seconds,
     step,
+    waits,
 )
 
 
@@ -208,7 +209,7 @@ def test_goodput_is_absent_where_steps_were_dropped_on_their_way() -> None:
 
 def test_time_waits_for_a_loop_that_is_only_found_after_some_turns() -> None:
     """Calls each half a second from the first second on: after the third they are a loop, from the first one on."""
-    fold = applied(new_fold(), [created(1)])
+    fold = applied(new_fold(), [created(1), waits(loop="f")])
     for number in range(1, 20):
         began = 0.5 + 0.5 * number
         fold.apply_steps([UNMARKED, number, at(began), at(began), 0, 0, 1_000, None, None, 1, 1])
@@ -230,7 +231,7 @@ def unmarked_calls(runs: Sequence[int], every: float, first: int = 1, start: flo
 def test_a_found_loop_that_another_one_follows_holds_nothing_back() -> None:
     """An evaluation of two seconds, then a training of ten: nothing says that the evaluation is over but the training."""
     watched = [FunctionWatched(-1, "train", "", at(0)), FunctionWatched(-2, "evaluate", "", at(0))]
-    fold = applied(new_fold(), watched)
+    fold = applied(new_fold(), [*watched, waits(loop="train"), waits(loop="evaluate")])
     fold.apply_steps(unmarked_calls([*[-2] * 20, *[-1] * 101], 0.1))
     assert run_seconds(fold, 13.05)["productive"] == pytest.approx(12.0)
 

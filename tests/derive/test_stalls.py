@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.loops.liveness import SignsOfLife
-from jaxobs.derive.loops.wall_time.stalls import ENOUGH_STEPS, FACTOR, IN_A_ROW, LEAST_SECONDS, Stalls
+from jaxobs.derive.loops.signs import ENOUGH_STEPS, FACTOR, IN_A_ROW, LEAST_SECONDS, SignsOfLife, Stalls
 from jaxobs.model.events import (
     CompilePhaseStarted,
     Event,

@@ -36,6 +36,7 @@ from tests.derive.made_up import (
     families,
     module,
     step,
+    waits,
 )
 
 BUSY_SHARE = Metric("other_busy_ratio", "gauge", "Busy.", ("device",), "ratio")
@@ -144,6 +145,7 @@ def observed(*, seconds: float = 0.04) -> Fold:
     applied(fold, [backend(), created(1), FunctionWatched(-1, "f", "no", at(0.2))])
     fold.bind_peaks("example", PEAKS)
     fold.analysed(1, module(matrix=1.64e10))  # 16.4 ms at 1 TFLOP/s
+    fold.apply(waits())
     applied(fold, [step(i, 0.5 + i / 10, 0.55 + i / 10, runs=(1,)) for i in range(20)])
     return applied(fold, [ExecutableRan(1, seconds, 0.001, at(3))])
 

@@ -9,7 +9,7 @@ import pytest
 
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.events import ExecutableRan, FunctionWatched
-from tests.derive.made_up import at, module
+from tests.derive.made_up import at, module, waits
 from tests.derive.traced import (
     COMPUTE,
     cost_of,
@@ -25,7 +25,7 @@ from tests.derive.traced import (
 
 def loop_whose_device_also_runs(other: float, kind: str = "compute") -> dict[str, Any]:
     """A step's watched function takes 40 ms of its 100; what no function of jax.jit made, `other` seconds of a window."""
-    fold = fold_with_steps(runs=(1,))
+    fold = fold_with_steps(waits(), runs=(1,))
     known = replace(module(matrix=1e10), fingerprint="abc")
     fold.apply(FunctionWatched(-1, "f", "", at(0)))
     fold.analysed(1, known)

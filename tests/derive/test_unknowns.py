@@ -31,6 +31,7 @@ from tests.derive.made_up import (
     new_fold,
     step,
     unexplained,
+    waits,
 )
 
 KEYS = set(DOCUMENT_KEYS)
@@ -69,6 +70,7 @@ def watched(fold: Fold) -> None:
     fold.bind_peaks("example", PEAKS)
     fold.analysed(1, module())
     fold.apply(ExecutableRan(1, 0.01, 0.001, at(2)))
+    fold.apply(waits())
     applied(fold, [step(i, i, i + 0.5, runs=(1,), examples=1.0, tokens=2.0) for i in range(10)])
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.derive.compilation import MAX_LISTED as FUNCTIONS_LISTED
-from jaxobs.derive.executables.kept_operations import LET_GO, KeptOperations
-from jaxobs.derive.executables.table import LISTED
+from jaxobs.derive.executables.registry import LET_GO, KeptOperations
+from jaxobs.derive.executables.view import LISTED
 from jaxobs.derive.fold import Fold
 from jaxobs.model.cost import Cost, OperationCost
 from jaxobs.model.events import Compilation, ExecutableCreated, ExecutableRan, FunctionCalled, FunctionWatched

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.profiler_windows.parts import LoopSpans, StepSpan, parts_of
+from jaxobs.derive.profiler_windows.parts import LoopSpans, parts_of
+from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import NANOSECONDS
 from tests.derive.made_up import at, step
 
@@ -15,12 +18,12 @@ SECOND = NANOSECONDS
 
 def span(
     start: float, end: float, *, wait: float = 0.0, nested: float = 0.0, compiling: float = 0.0
-) -> StepSpan:
-    event = step(0, start, end, wait=wait, nested=nested)
-    return StepSpan.of(event, event.end - event.start - event.nested, round(compiling * SECOND))
+) -> Steps:
+    steps = Steps.of(step(0, start, end, wait=wait, nested=nested))
+    return replace(steps, compiling=round(compiling * SECOND))
 
 
-def loop(*steps: StepSpan, phases: tuple[tuple[int, int], ...] = ()) -> LoopSpans:
+def loop(*steps: Steps, phases: tuple[tuple[int, int], ...] = ()) -> LoopSpans:
     spans = LoopSpans()
     for each in steps:
         spans.append(each)

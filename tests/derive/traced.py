@@ -8,7 +8,7 @@ from jaxobs.cost_model import module_cost
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.profiler_windows.windows import WindowToRead
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
-from jaxobs.model.events import ProfileWindow
+from jaxobs.model.events import Event, ProfileWindow
 from jaxobs.model.trace import DeviceTrace, ModuleTime, OperationTime, StretchTime, Trace
 from jaxobs.roofline_model.traced import Profiled, join
 from tests.derive.made_up import (
@@ -92,9 +92,9 @@ TINY = Cost(bytes=1e3)
 SLOW = Cost(matrix_flops_by_type={"float32": 1e9}, bytes=1e3)  # 1 ms
 
 
-def fold_with_steps(count: int = 40, seconds: float = 0.1, **more: Any) -> Fold:
-    """A loop from second 1 on that marks its steps and watches nothing."""
-    fold = applied(new_fold(), [backend(), created(1)])
+def fold_with_steps(*events: Event, count: int = 40, seconds: float = 0.1, **more: Any) -> Fold:
+    """A loop from second 1 on that marks its steps and watches nothing; `events` come before."""
+    fold = applied(new_fold(), [backend(), created(1), *events])
     fold.bind_peaks("example", PEAKS)
     for number in range(count):
         fold.apply(step(number, 1 + number * seconds, 1 + (number + 1) * seconds, **more))

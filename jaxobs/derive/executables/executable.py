@@ -5,29 +5,34 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter, deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from jaxobs.model.cost import Cost
-from jaxobs.roofline_model.bounds import Bound
+from jaxobs.hardware.peaks import Peaks
+from jaxobs.model.cost import Cost, OperationCost
+from jaxobs.roofline_model.bottleneck import HALF_SURE_RUNS, Verdict, confidence, margin
+from jaxobs.roofline_model.bounds import Bound, bound_time, total_bound
+from jaxobs.roofline_model.traced import Operation, ProfiledModule
 
 SAMPLES_KEPT = 21
-"""Sampled runs whose median is an executable's device time: enough to outlive a few disturbed ones, few enough to
-follow a change within a minute."""
-SAMPLES_AT_A_TIME = 3
-"""Samples of one burst, which are not independent: of four calls three are timed; what disturbs one disturbs all."""
+"""Clean runs whose median is an executable's device time: enough to outlive a few disturbed ones, few enough to follow a
+change within a minute."""
+
+ENOUGH_SAMPLES = 5
+"""Clean runs from which on their median caps the time that windows tell: tracing makes small operations longer."""
+
+WHOLE_RUNS = 2
+"""Whole runs that a profiler window must hold to tell how long one takes: of a run that is longer than the window, or
+nearly, a trace holds pieces that look like runs."""
 
 UNEVEN = 2.0
 """Runs are uneven where the mean of the samples is more than this many times their median, or, for executables whose
 runs may differ, the longest sample more than this many times the shortest. Where a tenth of the runs took eighteen
 times as long as the others, the device seemed idle for half of the time in which it was busy throughout."""
 
-LATEST = 5e-4
-"""Most seconds by which the end of a run is seen late: polls are at least 0.2 ms apart, and a thread wakes late on a
-busy machine."""
-
-WINDOWS_COMPARED = 5
-"""Profiler windows whose median shows how late polls are: a slow moment in one of them moves it little."""
+CUT_RUN = 0.5
+"""Share of a run's operations that lie in the window where its edge cuts the run, on average: runs are cut as often at
+the window's beginning as at its end, and at any point of the run."""
 
 MEASURED = "the repetitions of its loops are the mean of those seen in profiler windows"
 
@@ -39,8 +44,9 @@ class Windows:
     runs: float = 0.0
     seconds: float = 0.0
     """Seconds of runs, from first operation to the end of the last; of operations where traces show no single runs."""
-    beside: tuple[tuple[float, float | None], ...] = ()
-    """For each of the last windows that show single runs: seconds per run in it, and by the samples of that time."""
+    timed_runs: float = 0.0
+    timed_seconds: float = 0.0
+    """The same, of windows that held several whole runs."""
     labels: Counter[str] = field(default_factory=Counter)
     """Device seconds by the component that they are charged to."""
     executions: Counter[str] = field(default_factory=Counter)
@@ -50,8 +56,8 @@ class Windows:
 
     @property
     def seconds_per_run(self) -> float | None:
-        """Seconds of one traced run; None where the windows saw no run."""
-        return self.seconds / self.runs if self.runs > 0 else None
+        """Seconds of one traced run; None where no window held several whole ones."""
+        return self.timed_seconds / self.timed_runs if self.timed_runs > 0 else None
 
 
 @dataclass(slots=True)
@@ -78,16 +84,14 @@ class Executable:
     untimed: int = 0
     """Runs outside loops whose seconds are not counted yet."""
     seconds: float = 0.0
-    room: float = math.inf
-    """Seconds per run for which its loops' wall time last had room; infinite where its timed runs fitted in."""
     samples: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
     sample_error: float = 0.0
     """Uncertainty of the newest sample, as a share of it."""
     spacings: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
-    """Seconds per run by the spacing of steps that ran nothing but known executables: upper bounds of a run's time."""
+    """Seconds per run by the steps of loops that run nothing else: upper bounds of what a run takes."""
+    ran_ahead: bool = False
+    """Whether a spacing is one of steps whose host ran ahead, so that it is what a run takes and not only a bound."""
     sample_count: int = 0
-    mostly_missed: bool = False
-    """Whether polls timed far fewer of its runs than of another executable's in the same steps."""
     windows: Windows = field(default_factory=Windows)
     measured: Cost | None = None
     """The cost with measured repetitions of its loops, where the module does not state them."""
@@ -104,70 +108,48 @@ class Executable:
 
     @property
     def seconds_per_run(self) -> float | None:
-        """Device seconds of one run: as timed, but no more than its loops' wall time had room for."""
-        timed = self.timed_seconds_per_run
-        return None if timed is None else min(timed, self.room)
+        """Device seconds of one run; None where nothing tells.
+
+        Windows tell it, else clean runs, else the spacing of steps. Clean runs and the spacing cap what windows tell.
+        """
+        traced = self.windows.seconds_per_run
+        spaced = statistics.median(self.spacings) if self.spacings else math.inf
+        clean = None if not self.samples or self.differs else statistics.median(self.samples)
+        if traced is not None:
+            return min(traced, spaced, clean if clean and len(self.samples) >= ENOUGH_SAMPLES else math.inf)
+        if clean is not None:
+            return min(clean, spaced)
+        return spaced if self.ran_ahead else None
 
     @property
-    def timed_seconds_per_run(self) -> float | None:
-        """Device seconds of one run: the median of the newest samples, less the lateness of polls.
-
-        Without samples to rely on, it is the mean of traced runs, which tracing makes longer. Both are bounded by the
-        spacing of untraced runs.
-        """
-        spaced = statistics.median(self.spacings) if self.spacings else math.inf
-        if not self.samples_tell:
-            traced = self.windows.seconds_per_run
-            return None if traced is None else min(traced, spaced)
-        sampled = statistics.median(self.samples)
-        return min(sampled - self._lateness(sampled), spaced)
-
-    def _lateness(self, sampled: float) -> float:
-        """Seconds by which polls see its runs end too late: by how much sampled runs are longer than traced ones.
-
-        Only runs of about the same time are compared: a machine that has other work now is slower than it was.
-        """
-        if not self.windows.beside:
-            return 0.0
-        then = statistics.median(before or sampled for _, before in self.windows.beside)
-        late = statistics.median(
-            max(0.0, (before or sampled) - traced) for traced, before in self.windows.beside
+    def is_traced(self) -> bool:
+        """Whether its time is that of traced runs, which take longer than others."""
+        return (
+            self.windows.seconds_per_run is not None and self.seconds_per_run == self.windows.seconds_per_run
         )
-        return min(late, LATEST) * min(1.0, sampled / then)
 
     @property
     def doubt(self) -> float:
-        """Share by which the sampled time of a run may be off: the standard error of the median, relative to it.
+        """Share by which the time of a run may be off: the standard error of the median of clean runs, relative to it.
 
         For a normal distribution that is 0.93 of the distance between the quartiles over the root of the number of
         samples (1.2533 σ / √n, with 1.349 σ between the quartiles). With few samples it is the error of the newest one,
         and 0 without any.
         """
         count = len(self.samples)
-        if count < 2 * SAMPLES_AT_A_TIME:
+        if count < ENOUGH_SAMPLES:
             return self.sample_error
         ordered = sorted(self.samples)
         apart = ordered[3 * count // 4] - ordered[count // 4]
-        return 0.93 * apart / math.sqrt(count / SAMPLES_AT_A_TIME) / statistics.median(ordered)
+        return 0.93 * apart / math.sqrt(count) / statistics.median(ordered)
 
     @property
     def hidden_seconds(self) -> float:
         """Seconds by which the samples' mean exceeds their median where runs are uneven, as with `lax.cond`; else 0."""
-        if len(self.samples) < 2 * SAMPLES_AT_A_TIME:
+        if len(self.samples) < ENOUGH_SAMPLES or self.windows.seconds_per_run is not None:
             return 0.0
         mean, middle = statistics.fmean(self.samples), statistics.median(self.samples)
         return mean - middle if mean > UNEVEN * middle else 0.0
-
-    @property
-    def samples_tell(self) -> bool:
-        """Whether samples give the time of a run; otherwise traced runs do, if there are any.
-
-        Where runs differ, their length decides which ones are sampled. So it does where most runs are too short for
-        polls to time: the few that are timed are the longest. An executable with runs of 0.7 ms between those of others
-        got one sample, of 3 ms.
-        """
-        few = len(self.samples) < 2 * SAMPLES_AT_A_TIME and self.windows.runs >= SAMPLES_AT_A_TIME
-        return bool(self.samples) and not few and not self.mostly_missed and not self.differs
 
     @property
     def may_differ(self) -> bool:
@@ -211,3 +193,87 @@ def lower_bound_reason(cost: Cost) -> str | None:
         return None
     reasons = reasons or tuple(f"{name} is unmodelled" for name in cost.unmodelled)
     return "a lower bound: " + "; ".join(reasons[:3] or ("its cost is",))
+
+
+def absorb(
+    executable: Executable,
+    ran: ProfiledModule,
+    operations: Iterable[Operation],
+    costs: Sequence[OperationCost] | None,
+) -> None:
+    """Add a window's runs of the executable, and its module's operations; nothing where the window reports no runs.
+
+    `costs` are the costs of its operations; without them the measured cost stays as it is.
+
+    Where runs are alike, whole runs alone give their time. Where they may differ, longer ones are cut more often by the
+    window's edges, so that whole runs alone are too short: by a fifth where each fourth run takes 10 ms and the others
+    1 ms, in windows of 26 ms. Then cut runs are counted, too.
+    """
+    if not ran.runs or not ran.devices:
+        return
+    seen = executable.windows
+    with_cut_ones = ran.runs + CUT_RUN * ran.cut_runs
+    if ran.run_seconds is not None and executable.may_differ:
+        runs, spent = with_cut_ones, ran.run_seconds + ran.cut_seconds
+    else:
+        runs, spent = ran.runs, ran.work.seconds if ran.run_seconds is None else ran.run_seconds
+    seen.runs += runs / ran.devices
+    seen.seconds += spent / ran.devices
+    if ran.runs >= WHOLE_RUNS * ran.devices:
+        seen.timed_runs += runs / ran.devices
+        seen.timed_seconds += spent / ran.devices
+    seen.runs_counted += with_cut_ones
+    for operation in operations:
+        seen.labels[operation.label] += operation.work.seconds / ran.devices  # type: ignore[assignment]
+        seen.executions[operation.name] += operation.executions
+    executable.measured = _measured_cost(executable, costs) or executable.measured
+
+
+def bind(executable: Executable, peaks: Peaks, costs: Sequence[OperationCost] | None) -> None:
+    """Set the bound time of one run. Without the costs of its operations it stays as it is."""
+    if costs is None:
+        return
+    means = _means(executable) if executable.measured is not None else {}
+    executable.bound = total_bound(
+        bound_time(cost, peaks, executable.working_set) for cost in _costs_of_a_run(costs, means)
+    )
+
+
+def verdict_of_operations(executable: Executable) -> Verdict | None:
+    """The bottleneck by the components that the executable's traced operations were charged to; None without any."""
+    total = sum(executable.windows.labels.values())
+    if total <= 0:
+        return None
+    shares = {word: amount / total for word, amount in executable.windows.labels.most_common()}
+    words = list(shares)
+    first, second = words[0], words[1] if len(words) > 1 else None
+    lead = margin(shares[first], 0.0 if second is None else shares[second])
+    explained = 1.0 - shares.get("unknown", 0.0) - shares.get("unmodelled", 0.0)
+    sure = confidence(lead, executable.windows.runs, HALF_SURE_RUNS, explained)
+    reason = "its bound time is not known" if first in {"unknown", "unmodelled"} else None
+    return Verdict(first, sure, second, shares, reason)
+
+
+def _measured_cost(executable: Executable, costs: Sequence[OperationCost] | None) -> Cost | None:
+    """The cost with the mean repetitions seen in windows; None where none were, or the module's figures are exact."""
+    if (
+        costs is None
+        or executable.cost is None
+        or executable.cost.exact
+        or not executable.windows.runs_counted
+    ):
+        return None
+    cost = sum(_costs_of_a_run(costs, _means(executable)), Cost())
+    return replace(cost, exact=False, inexact_reasons=(MEASURED, *cost.inexact_reasons))
+
+
+def _costs_of_a_run(costs: Sequence[OperationCost], means: Mapping[str, float]) -> Iterator[Cost]:
+    """The cost of each operation in one run: executed as often as on average where that was seen, else as compiled."""
+    return (operation.once.scaled(means.get(operation.name, operation.executions)) for operation in costs)
+
+
+def _means(executable: Executable) -> dict[str, float]:
+    """The mean number of executions per run, for each operation that was seen."""
+    return {
+        name: count / executable.windows.runs_counted for name, count in executable.windows.executions.items()
+    }

@@ -1,19 +1,17 @@
-"""The registry of executables: which there are, what work each does, and whether its runs can be seen."""
+"""All executables: which there are, what work each does, how often each ran, and how long the device took."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Mapping
 
-from jaxobs.derive.executables.executable import Executable
-from jaxobs.derive.executables.kept_operations import KeptOperations
-from jaxobs.derive.executables.profiled import absorb, bind
-from jaxobs.derive.executables.run_ledger import RunLedger
+from jaxobs.derive.executables.executable import Executable, absorb, bind
 from jaxobs.derive.metrics.catalogue import executable_metrics
 from jaxobs.derive.metrics.series import Series
+from jaxobs.derive.refusal import require
 from jaxobs.hardware.peaks import Peaks
-from jaxobs.model.cost import ModuleCost
-from jaxobs.model.events import ExecutableCreated, FunctionWatched, memory_need
+from jaxobs.model.cost import ModuleCost, OperationCost
+from jaxobs.model.events import ExecutableCreated, ExecutableRan, FunctionWatched, memory_need
 from jaxobs.roofline_model.traced import Operation, Profiled
 from jaxobs.vocabulary.text import OUTSIDE_JIT, clean_label
 
@@ -25,6 +23,132 @@ NOT_JITTED = (
 
 DEFINITIONS = 20
 """Most functions of one name that are distinguished, by where they are defined."""
+
+KIN = 20
+"""Newest executables of a function among which one with the same sizes is looked for."""
+
+OPERATIONS_KEPT = 100_000
+"""Most operations kept, of some 560 bytes each (measured): ten steps of large models have some ten thousand each."""
+
+LET_GO = f"its operations were let go of: those of the executables that ran last are kept, up to {OPERATIONS_KEPT:,}"
+"""Why an executable has no bound time of its own operations."""
+
+
+class KeptOperations:
+    """Operations by the fingerprint of their module. Those used longest ago are dropped first."""
+
+    def __init__(self, limit: int = OPERATIONS_KEPT) -> None:
+        self._limit = limit
+        self._by_fingerprint: OrderedDict[str, tuple[OperationCost, ...]] = OrderedDict()
+        self._count = 0
+
+    def keep(self, fingerprint: str, operations: tuple[OperationCost, ...]) -> None:
+        """Keep the operations of one module: the newest stay even if they alone exceed the limit."""
+        self._count += len(operations) - len(self._by_fingerprint.pop(fingerprint, ()))
+        self._by_fingerprint[fingerprint] = operations
+        while self._count > self._limit and len(self._by_fingerprint) > 1:
+            _, oldest = self._by_fingerprint.popitem(last=False)
+            self._count -= len(oldest)
+
+    def used(self, fingerprint: str) -> None:
+        """Note that the module ran just now."""
+        if fingerprint in self._by_fingerprint:
+            self._by_fingerprint.move_to_end(fingerprint)
+
+    def of(self, fingerprint: str) -> tuple[OperationCost, ...] | None:
+        """The operations of a module; None where they were dropped, or never known."""
+        return self._by_fingerprint.get(fingerprint)
+
+    def __len__(self) -> int:
+        return self._count
+
+
+LONGEST_RUN = 1e8
+"""Most seconds of a run that is believed: three years."""
+
+
+class RunLedger:
+    """Counts runs of the executables `by_number`. `ran_unseen` is called for calls whose executable is not known."""
+
+    def __init__(self, by_number: Mapping[int, Executable], ran_unseen: Callable[[int, int], None]) -> None:
+        self._by_number = by_number
+        self._ran_unseen = ran_unseen
+        self.changed: set[int] = set()
+        """Numbers of the executables that changed since the last `settle`."""
+        self.local_devices = 1
+
+    def hold(self, runs: Mapping[int, int]) -> None:
+        """Count calls by run while it is not known yet whether they belong to a loop."""
+        for run, calls in runs.items():
+            if (executable := self._by_number.get(run)) is not None:
+                executable.runs += calls
+                self.changed.add(run)
+
+    def release(self, runs: Mapping[int, int]) -> None:
+        """Take held calls by run off the count again: it is known where they belong, and they are counted there."""
+        for run, calls in runs.items():
+            if (executable := self._by_number.get(run)) is not None:
+                executable.runs -= calls
+
+    def ran_outside(self, runs: Mapping[int, int]) -> None:
+        """Count held calls by run as calls outside loops."""
+        self.release(runs)
+        for run, calls in runs.items():
+            self.ran(run, calls)
+
+    def ran(self, run: int, calls: int = 1) -> None:
+        """Add calls outside loops: each takes as long as its executable's runs do."""
+        if self.ran_in_loop(run, calls) is not None:
+            self.ran_untimed(run, calls)
+
+    def ran_untimed(self, run: int, calls: int) -> None:
+        """Note that no loop will report the seconds of these calls, which are counted already."""
+        if (executable := self._by_number.get(run)) is not None:
+            executable.untimed += calls
+            self.changed.add(run)
+
+    def ran_in_loop(self, run: int, calls: int = 1) -> Executable | None:
+        """Add calls whose seconds the loop reports by `spent`. Returns the executable, None where it is not visible."""
+        executable = self._by_number.get(run)
+        if executable is None:
+            self._ran_unseen(run, calls)
+            return None
+        executable.runs += calls
+        self.changed.add(run)
+        return executable
+
+    def spent(self, run: int, seconds: float) -> None:
+        """Add device seconds of runs in a loop."""
+        self._by_number[run].seconds += seconds
+        self.changed.add(run)
+
+    def sampled(self, event: ExecutableRan) -> None:
+        require(0 < event.seconds <= LONGEST_RUN, "device time that is no positive number, or of years")
+        require(0 <= event.uncertainty <= LONGEST_RUN, "device time whose uncertainty is no duration")
+        executable = self._by_number.get(event.run)
+        if executable is not None:
+            executable.samples.append(event.seconds)
+            executable.sample_count += 1
+            executable.sample_error = min(1.0, event.uncertainty / event.seconds)
+            self.changed.add(event.run)
+
+    def spaced(self, runs: tuple[int, ...], spacing: float, *, ahead: bool) -> None:
+        """Note that steps which each ran these, and nothing else, took `spacing` seconds each.
+
+        `ahead`: the host ran ahead of the device, which worked throughout. Different executables are not told apart, and
+        what several devices run side by side is not either.
+        """
+        executable = self._by_number.get(runs[0]) if len(set(runs)) == 1 else None
+        if executable is not None and (len(runs) == 1 or executable.devices >= self.local_devices):
+            executable.spacings.append(spacing / len(runs))
+            executable.ran_ahead |= ahead
+            self.changed.add(executable.number)
+
+    def take_changed(self) -> list[Executable]:
+        """Take the executables that changed since the last call, in order."""
+        changed = [self._by_number[number] for number in sorted(self.changed)]
+        self.changed.clear()
+        return changed
 
 
 class Executables:
@@ -164,11 +288,37 @@ class Executables:
         """The newest executable with this content."""
         return self._by_fingerprint.get(fingerprint)
 
+    def seconds_per_run(self, executable: Executable) -> float | None:
+        """Device seconds of one run; where it was never timed, those of one of the same function and sizes."""
+        timed = executable.seconds_per_run
+        if timed is not None or not executable.memory:
+            return timed
+        for number in reversed(self._of_function[executable.function][-KIN:]):
+            other = self._by_number[number]
+            if (
+                other is not executable
+                and other.memory == executable.memory
+                and other.cost == executable.cost
+            ):
+                timed = other.seconds_per_run
+                if timed is not None:
+                    return timed
+        return None
+
+    def seconds_of(self, run: int) -> float | None:
+        """Device seconds of one run, by number; None where none was timed."""
+        executable = self._by_number.get(run)
+        return None if executable is None else self.seconds_per_run(executable)
+
     def settle(self) -> list[Executable]:
         """The executables that changed since the last time, in order, with all seconds that are known by now."""
-        changed = self.runs.settle()
+        changed = self.runs.take_changed()
         for executable in changed:
             self._operations.used(executable.fingerprint)
+            per_run = self.seconds_per_run(executable) if executable.untimed else None
+            if per_run is not None:
+                executable.seconds += per_run * executable.untimed
+                executable.untimed = 0
         return changed
 
     def why_no_runs(self, executable: Executable) -> str | None:

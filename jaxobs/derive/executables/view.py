@@ -1,4 +1,4 @@
-"""What is shown of an executable: each figure, or why it is not known."""
+"""What is shown of executables: which ones, and each figure of theirs, or why it is not known."""
 
 from __future__ import annotations
 
@@ -6,27 +6,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jaxobs.derive.executables.executable import Executable
-from jaxobs.derive.executables.kept_operations import LET_GO
-from jaxobs.derive.executables.profiled import verdict_of_operations
+from jaxobs.derive.executables.executable import Executable, verdict_of_operations
+from jaxobs.derive.executables.registry import LET_GO, Executables
+from jaxobs.derive.metrics.catalogue import executable_metrics
+from jaxobs.derive.metrics.selection import Largest, Selection
+from jaxobs.derive.metrics.series import Series
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost
 from jaxobs.model.figure import Figure, figure
 from jaxobs.roofline_model import bottleneck
 from jaxobs.roofline_model.bottleneck import Verdict
 from jaxobs.roofline_model.bounds import efficiency, run_on
+from jaxobs.vocabulary.text import OTHER
+
+LISTED = 300
+"""Most executables in a snapshot: an entry takes 30 µs and 1.4 kB (measured)."""
 
 TRACED = "of runs that the profiler traced, which takes up to 0.7 µs an operation longer (measured on a CPU)"
-"""The note on times that come from profiler windows alone. A loop's times are shortened to fit its untraced steps
-(`traced_steps.untraced`), but no untraced run of the executable is known."""
+"""The note on times that come from profiler windows alone."""
+
+OF_KIN = "of an executable of the same function and sizes: no run of this one was timed"
 
 NOT_TIMED = (
-    "no run has been timed: of the calls sampled each second none was its, or its runs are shorter than about a "
-    "millisecond (a profiler window times those), or it has no output that is not donated and small beside the free "
-    "memory"
+    "no run has been timed: none began on an idle device while it was watched, "
+    "and no profiler window held two of them"
 )
-
-TOO_SHORT = "most of its runs are too short for polls to time, and no profiler window has seen it yet"
 TOO_DIFFERENT = (
     "its runs take too different times for some to tell of all, and no profiler window was long enough yet"
 )
@@ -78,14 +82,19 @@ class ExecutableView:
         return self.function, self.executable.value or ""
 
 
-def executable_view(executable: Executable, why_no_runs: str | None, peaks: Peaks | None) -> ExecutableView:
-    """What is shown of the executable. `why_no_runs`: why not all its runs are counted; None where they are."""
-    per_run, cost, bound = executable.seconds_per_run, executable.work, executable.bound
+def executable_view(
+    executable: Executable, per_run: float | None, why_no_runs: str | None, peaks: Peaks | None
+) -> ExecutableView:
+    """What is shown of the executable, a run of which takes `per_run` seconds.
+
+    `why_no_runs`: why not all its runs are counted; None where they are.
+    """
+    cost, bound = executable.work, executable.bound
     near = efficiency(bound, per_run) if bound is not None and per_run is not None else None
-    runs, spent, source = _counted(executable, why_no_runs)
-    not_timed = TOO_DIFFERENT if executable.differs else TOO_SHORT if executable.mostly_missed else NOT_TIMED
+    runs, spent, source = _counted(executable, per_run, why_no_runs)
+    not_timed = TOO_DIFFERENT if executable.differs else NOT_TIMED
     unmeasured = None if per_run is not None else why_no_runs or not_timed
-    traced = TRACED if per_run is not None and not executable.samples_tell else None
+    traced = TRACED if executable.is_traced else OF_KIN if executable.seconds_per_run != per_run else None
     unbound = bound_reason(executable, peaks)
     achieved = _rate(cost, per_run)
     no_flops = "it computes no floating-point number" if cost is not None and not cost.flops > 0 else None
@@ -109,7 +118,7 @@ def executable_view(executable: Executable, why_no_runs: str | None, peaks: Peak
         ),
         Figure(_rate(cost, bound.seconds if bound else None), no_flops or unbound),
         Figure(near.value if near else None, why_near or executable.lower_bound_reason or traced),
-        _verdict(executable, peaks),
+        _verdict(executable, per_run, peaks),
         Figure(executable.memory, None if executable.memory else "the backend gave no memory analysis"),
         figure(
             executable.donatable_bytes, executable.cost_reason or "arguments and outputs were not compared"
@@ -118,14 +127,14 @@ def executable_view(executable: Executable, why_no_runs: str | None, peaks: Peak
     )
 
 
-def _verdict(executable: Executable, peaks: Peaks | None) -> Verdict:
+def _verdict(executable: Executable, per_run: float | None, peaks: Peaks | None) -> Verdict:
     """The bottleneck: unknown where there is a cost but no bound, as a peak is missing; unmodelled without a cost."""
     if executable.cost is not None and executable.bound is None:
         return Verdict("unknown", 0.0, None, reason=bound_reason(executable, peaks))
     return verdict_of_operations(executable) or bottleneck.of_executable(
         executable.bound,
-        executable.seconds_per_run,
-        executable.sample_count,
+        per_run,
+        max(executable.sample_count, len(executable.spacings)),
         complete=executable.is_modelled,
         operations=executable.operations,
     )
@@ -145,12 +154,12 @@ def bound_reason(executable: Executable, peaks: Peaks | None) -> str | None:
 
 
 def _counted(
-    executable: Executable, why_no_runs: str | None
+    executable: Executable, per_run: float | None, why_no_runs: str | None
 ) -> tuple[float | None, float | None, str | None]:
     """Runs, their device seconds, and how they were counted (`source`)."""
     if why_no_runs is None:
         settled = executable.seconds > 0 or not executable.runs
-        timed = executable.seconds_per_run is not None and settled
+        timed = per_run is not None and settled
         return executable.runs, executable.seconds if timed else None, "watched"
     if executable.windows.runs > 0:
         return executable.windows.runs, executable.windows.seconds, "sampled"
@@ -162,3 +171,67 @@ def _rate(cost: Cost | None, elapsed: float | None) -> float | None:
     if cost is None or not cost.flops > 0 or elapsed is None or not elapsed > 0:
         return None
     return cost.flops / elapsed
+
+
+class ExecutableTable:
+    """Views of the executables that are shown. At most `limit` of them have series of their own."""
+
+    def __init__(self, executables: Executables, series: Series, limit: int) -> None:
+        self._executables = executables
+        self._series = series
+        self._selection: Selection[int] = Selection(limit)
+        self._longest: Largest[int] = Largest(LISTED)
+        self._weights: dict[int, tuple[float, ...]] = {}
+        self.views: dict[int, ExecutableView] = {}
+        """Views by number, of executables that are listed or have series of their own."""
+        self.listed: list[int] = []
+        """The executables with the most device time, in order, and the one that needs the most memory."""
+        self.shown: list[int] = []
+        """Numbers of the executables that have series of their own."""
+
+    def update(self) -> None:
+        """Bring views and counters up to date. The time taken grows with the executables that changed, not with all."""
+        changed = self._executables.settle()
+        for executable in changed:
+            self.views.pop(executable.number, None)
+            self._weights[executable.number] = _weight(executable)
+        named = [executable.number for executable in changed if executable.fingerprint]
+        shown = self._selection.choose(self._weights, named)
+        self._list([executable.number for executable in changed])
+        for executable in changed:
+            if executable.fingerprint and self._executables.why_no_runs(executable) is None:
+                own = (executable.function, executable.fingerprint)
+                labels = own if executable.number in shown else (OTHER, OTHER)
+                key, total = (str(executable.number),), self._series.total
+                total(executable_metrics.EXECUTABLE_RUNS, labels, executable.runs, key)
+                if executable.seconds:
+                    total(executable_metrics.EXECUTABLE_SECONDS, labels, executable.seconds, key)
+        self.shown = sorted(shown)
+        self.views = {
+            number: self.views.get(number) or self._view(number)
+            for number in dict.fromkeys([*self.listed, *self.shown])
+        }
+
+    def left_out(self) -> Figure[int]:
+        """How many executables are in no list."""
+        count = max(0, len(self._executables) - LISTED)
+        reason = f"the {LISTED} with the most device time, else FLOPs, are listed" if count else None
+        return Figure(count, reason)
+
+    def _list(self, changed: list[int]) -> None:
+        self.listed = list(self._longest.update(self._weights, changed))
+        largest = self._executables.largest
+        if largest is not None and largest.number not in self.listed:
+            self.listed[-1] = largest.number
+
+    def _view(self, number: int) -> ExecutableView:
+        executable, known = self._executables[number], self._executables
+        per_run, why_no_runs = known.seconds_per_run(executable), known.why_no_runs(executable)
+        return executable_view(executable, per_run, why_no_runs, known.peaks)
+
+
+def _weight(executable: Executable) -> tuple[float, ...]:
+    """The rank of an executable: its device seconds, then the FLOPs of a run."""
+    return max(
+        executable.seconds, executable.windows.seconds
+    ), executable.work.flops if executable.work else 0.0

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from jaxobs.derive.loops.liveness import SignsOfLife
-from jaxobs.derive.loops.loop_time import OF_LOOPS, LoopTime, seconds_by_category
-from jaxobs.derive.loops.wall_time.run_seconds import RunSeconds
-from jaxobs.derive.loops.wall_time.stalls import FACTOR
+from jaxobs.derive.loops.signs import FACTOR, SignsOfLife, Stalls
 from jaxobs.derive.metrics.catalogue import process_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.refusal import require
-from jaxobs.derive.steps.plain_steps import PlainSteps
+from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import (
     LONGEST_GAP,
@@ -21,11 +18,12 @@ from jaxobs.model.events import (
     LoopEntered,
     PhaseEnded,
     PhaseStarted,
-    StepEnded,
 )
 from jaxobs.model.figure import Figure
+from jaxobs.model.intervals import Intervals
 from jaxobs.vocabulary.text import EAGER
 from jaxobs.vocabulary.units import duration, percent
+from jaxobs.vocabulary.words import CATEGORIES
 
 STEPS_WAITED_FOR = 3
 """Usual steps after which a loop that ends no step, and that is no iteration, is taken to be over: steps may take
@@ -51,6 +49,113 @@ TOO_SHORT = "less than two seconds of steps were seen, in less than a minute"
 
 
 AGENT_LOST = "of the time since {} after the start: the agent was lost, and with it what it had counted"
+
+OF_LOOPS = ("productive", "input", "checkpoint", "stalled", "other")
+"""Categories whose seconds come from loops."""
+
+NOT_PRODUCTIVE = ("compile", "input", "checkpoint")
+
+
+class LoopTime(NamedTuple):
+    """The time of one loop so far: wall seconds, seconds by component, and stalls.
+
+    `saves_are_phases`: the loop's checkpoints are phases of the run as well, as in a loop that nobody marked; they are
+    not counted a second time here.
+    """
+
+    wall: float
+    components: Mapping[str, float]
+    stalls: Stalls
+    saves_are_phases: bool = False
+    pending_since: int | None = None
+    """When the time began that is not in `wall` yet, as it is not known when the device was done with its steps."""
+
+
+def seconds_by_category(loops: Mapping[str, LoopTime]) -> dict[str, float]:
+    """Seconds of each category in `OF_LOOPS`, summed over all loops."""
+    known = dict.fromkeys(OF_LOOPS, 0.0)
+    for loop in loops.values():
+        parts = {word: loop.components[word] for word in NOT_PRODUCTIVE}
+        beyond = loop.stalls.seconds + loop.stalls.busy_seconds
+        known["productive"] += max(0.0, loop.wall - sum(parts.values()) - beyond)
+        known["input"] += parts["input"]
+        known["checkpoint"] += 0.0 if loop.saves_are_phases else parts["checkpoint"]
+        known["stalled"] += loop.stalls.seconds
+        known["other"] += loop.stalls.busy_seconds
+    return known
+
+
+PHASES = ("checkpoint", "initialisation")
+"""Phases that are categories; time in any other phase is `other`."""
+
+
+class RunSeconds:
+    """The seconds charged to each category. A moment once charged stays as it is, so no category ever falls.
+
+    Where the beginning of a phase was lost, its time was charged without a reason before the phase became known: later
+    unexplained time is charged to the phase instead.
+    """
+
+    def __init__(self, series: Series, began: int) -> None:
+        self._series = series
+        self._until = began
+        self._compiling = Intervals()
+        self._phases = {name: Intervals() for name in PHASES}
+        self._unexplained = 0.0
+        """Seconds charged to the `rest`, without a reason, which may still turn out to be a phase's."""
+        self._late = dict.fromkeys(PHASES, 0.0)
+        """Seconds of each phase that were charged to the `rest`, to be made up for with later time."""
+        self.by_category = dict.fromkeys(CATEGORIES, 0.0)
+        for category in CATEGORIES:
+            series.add(process_metrics.RUN_SECONDS, (category,), 0.0)
+
+    def compiled(self, start: int, end: int) -> None:
+        """Add a compile, in or outside loops."""
+        self._compiling.add(start, end)
+
+    def phase_ended(self, name: str, start: int, end: int) -> None:
+        """Add a phase outside loops. Loops inside it are charged first, as it is not known when they ran in it."""
+        if name in self._phases:
+            self._phases[name].add(start, end)
+
+    def charge(self, until: int, reported: Mapping[str, float], rest: str) -> dict[str, float]:
+        """Charge the time up to `until`: what loops `reported`, then compiles and phases outside them, then the `rest`.
+
+        Returns the seconds of `reported` for which there was no time left.
+        """
+        self._note_late_phases()
+        left = seconds(max(0, until - self._until))
+        if left <= 0:
+            return dict(reported)
+        self._until = until
+        over = {}
+        for word, amount in reported.items():
+            given = self._charge_to(word, amount, left)
+            over[word] = amount - given
+            left -= given
+        for word, intervals in (("compile", self._compiling), *self._phases.items()):
+            left -= self._charge_to(word, seconds(intervals.take(until)), left)
+        for word, late in self._late.items():
+            given = self._charge_to(word, late, left)
+            self._late[word] -= given
+            left -= given
+        self._unexplained += left
+        self._charge_to(rest, left, left)
+        return over
+
+    def _note_late_phases(self) -> None:
+        """Note phase seconds in time that is charged already, at most those that were charged without a reason."""
+        for word, intervals in self._phases.items():
+            amount = min(seconds(intervals.take(self._until)), self._unexplained)
+            self._unexplained -= amount
+            self._late[word] += amount
+
+    def _charge_to(self, category: str, amount: float, left: float) -> float:
+        """Charge up to `amount` of the seconds that are `left` to a category; returns how many."""
+        given = min(left, amount)
+        self.by_category[category] += given
+        self._series.add(process_metrics.RUN_SECONDS, (category,), given)
+        return given
 
 
 class _Running(NamedTuple):
@@ -109,31 +214,21 @@ class RunTime:
         self._heard_until = max(time, self._heard_until or time)
         self._lost = lost
 
-    def step_ended(self, event: StepEnded, *, found: bool = False) -> None:
-        """Add a step; `found`: nobody marked its loop. A marked iteration runs on until its end is reported."""
-        before = self._running.get(event.loop)
-        follows = before is not None and event.start == before.end
-        self._note_running(event.loop, event.start, _Running(event.end, follows and not found, found))
-
-    def steps_ended(self, steps: PlainSteps, *, found: bool = False) -> None:
-        """Add many steps of one loop at once, none of which lies far from the next."""
-        follows = steps.starts[-1] == steps.ends[-2]
-        self._note_running(
-            steps.loop, steps.starts[0], _Running(steps.ends[-1], follows and not found, found)
-        )
-
-    def _note_running(self, loop: str, start: int, running: _Running) -> None:
-        """Note that the loop has ended steps, the first of which began at `start`."""
+    def steps_ended(self, steps: Steps, *, found: bool) -> None:
+        """Add steps; `found`: nobody marked their loop. A marked iteration runs on until its end is reported."""
+        start, loop = steps.starts[0], steps.loop
         if self._first_step is None:
             self._first_step = start
-        if running.found:
+        if found:
             self._running = {
                 name: each for name, each in self._running.items() if not each.found or each.end > start
             }
         before = self._running.get(loop)
-        end = running.end if before is None else max(running.end, before.end)
-        self._running[loop] = running._replace(end=end)
-        self._signs.seen(running.end)
+        earlier = steps.ends[-2] if len(steps) > 1 else None if before is None else before.end
+        follows = steps.starts[-1] == earlier
+        end = steps.end if before is None else max(steps.end, before.end)
+        self._running[loop] = _Running(end, follows and not found, found)
+        self._signs.seen(steps.end)
 
     def job_ended(self) -> None:
         """No more events will come: no loop or phase under way holds the charging back any longer."""
@@ -257,6 +352,7 @@ class RunTime:
         """The earliest of `now`, the start of what is under way, and each running loop's last step or sign of life."""
         held = [start for start, loop in self._open_phases.items() if loop is None]
         held += [compiling_since] if compiling_since is not None else []
+        held += [loop.pending_since for loop in loops.values() if loop.pending_since is not None]
         for name, running in self._running.items():
             patience = _patience(running, loops.get(name))
             if name in self._open_phases.values() or now - running.end <= patience:

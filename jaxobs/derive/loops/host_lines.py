@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from jaxobs.derive.loops.stretches import WINDOW
 from jaxobs.derive.metrics.catalogue import loop_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.refusal import is_amount, require
@@ -23,6 +25,9 @@ SERIES: Final = 12
 
 LEAST_SHARE: Final = 0.01
 """Share of a loop's sampled time from which on a row may have a series of its own."""
+
+LATELY_KEPT: Final = 3_000
+"""Newest rows kept with their time: a hundred a second, of the last half minute."""
 
 MOST_CARRIED: Final = 60.0
 """Seconds by which the rows of an event may exceed its length: samples that waited for their line to be known."""
@@ -72,13 +77,24 @@ class HostLines:
         self._samples = 0
         self._new: dict[HostLine, float] = {}
         self._in_series: set[HostLine] = set()
+        self._lately: deque[tuple[int, str, float]] = deque(maxlen=LATELY_KEPT)
 
-    def add(self, line: HostLine, seconds: float, samples: int) -> None:
-        """Add `seconds` that were sampled at this line."""
+    def add(self, line: HostLine, seconds: float, samples: int, time: int) -> None:
+        """Add `seconds` that were sampled at this line until `time`."""
+        self._lately.append((time, line.activity, seconds))
         kept = line if line in self._seconds or len(self._seconds) < LINES_KEPT else OTHERS
         for amounts in (self._seconds, self._new):
             amounts[kept] = amounts.get(kept, 0.0) + seconds
         self._samples += samples
+
+    def lately(self, now: int) -> Counter[str]:
+        """Sampled seconds of the last half minute by activity."""
+        while self._lately and now - self._lately[0][0] > WINDOW:
+            self._lately.popleft()
+        found: Counter[str] = Counter()
+        for _, activity, spent in self._lately:
+            found[activity] += spent  # type: ignore[assignment]  # Counter adds floats as well
+        return found
 
     def update(self) -> None:
         """Bring the counters up to what was added."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 
-from jaxobs.derive.loops.collaborators import Collaborators
-from jaxobs.derive.loops.found.inferred import InferredLoops
+from jaxobs.derive.loops.found import InferredLoops
 from jaxobs.derive.loops.host_lines import MOST_CARRIED, HostLine, HostLines, check_row
-from jaxobs.derive.loops.liveness import SignsOfLife
-from jaxobs.derive.loops.loop import Loop
-from jaxobs.derive.metrics.series import Series
+from jaxobs.derive.loops.loop import Loop, RoomsOfLoops
 from jaxobs.derive.refusal import require
+from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import MainThreadSampled, Recorded
 
@@ -21,20 +19,26 @@ MOST_LOOPS = 20
 class Loops:
     """All loops by name, each created when it is first named."""
 
-    def __init__(self, series: Series, signs: SignsOfLife, collaborators: Collaborators) -> None:
-        self._series = series
-        self._signs = signs
-        self._collaborators = collaborators
+    def __init__(self, rooms: RoomsOfLoops) -> None:
+        self._rooms = rooms
         self.by_name: dict[str, Loop] = {}
+        self._newest: dict[int, Loop] = {}
+        """The loop of each thread's newest steps."""
         self.inferred = InferredLoops(
-            collaborators.executables.title_of,
-            collaborators.compilations.within,
-            collaborators.runs.seconds_of,
+            rooms.executables.title_of, rooms.compiles.within, rooms.executables.seconds_of
         )
-        self.outside = HostLines("", series)
+        self.outside = HostLines("", rooms.series)
         """Where the main thread was outside loops."""
         self._unplaced: dict[str, Recorded] = {}
         """Newest recorded values, by name, that name no loop while one may still be found."""
+
+    def of(self, steps: Steps) -> Loop:
+        """The loop of steps that ended. Where those before them on their thread are another loop's, it is told."""
+        loop, before = self.named(steps.loop), self._newest.get(steps.thread)
+        if before is not None and before is not loop and before.stretches.pending_since is not None:
+            loop.stretches.entered_behind_others()
+        self._newest[steps.thread] = loop
+        return loop
 
     @property
     def steps(self) -> int:
@@ -47,7 +51,7 @@ class Loops:
         if loop is None:
             if len(self.by_name) >= MOST_LOOPS:
                 raise ValueError(f"more than {MOST_LOOPS} loops")
-            loop = self.by_name[name] = Loop(name, self._series, self._signs, self._collaborators)
+            loop = self.by_name[name] = Loop(name, self._rooms)
         return loop
 
     def infer(self, name: str) -> bool:
@@ -55,7 +59,7 @@ class Loops:
         try:
             self.named(name).inferred = True
         except ValueError as error:
-            self._series.refusals.note(f"{name}: {error}")
+            self._rooms.series.refusals.note(f"{name}: {error}")
             return False
         return True
 
@@ -84,6 +88,6 @@ class Loops:
         for name, line, waits_in, activity, spent, samples in event.rows:
             place = HostLine(line, waits_in, activity)
             if (loop := self.by_name.get(name or self.inferred.current or "")) is not None:
-                loop.main_thread_seen(place, spent, samples)
+                loop.host.add(place, spent, samples, event.end)
             else:
-                self.outside.add(place, spent, samples)
+                self.outside.add(place, spent, samples, event.end)

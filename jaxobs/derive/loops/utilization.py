@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from jaxobs.derive.executables.executable import Executable
-from jaxobs.derive.loops.collaborators import Executables, Runs
-from jaxobs.derive.loops.timing.step_times import StepTimes
-from jaxobs.derive.loops.wall_time.bottleneck import ENOUGH_STEPS
-from jaxobs.derive.loops.wall_time.window import Slice
+from jaxobs.derive.executables.registry import Executables
+from jaxobs.derive.loops.bottleneck import ENOUGH_STEPS
+from jaxobs.derive.loops.stretches import Stretch
 from jaxobs.derive.metrics.catalogue import loop_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
@@ -21,8 +19,6 @@ from jaxobs.vocabulary.units import rough_percent
 
 MENTIONED = 0.05
 """Share of device time in uncounted programs above which MFU is called a lower bound: samples are off by as much."""
-
-NO_END_SEEN = "no run's end has been seen: the host may be ahead of the device"
 
 SAMPLED = "how often what is not watched runs in a step is known from profiler windows"
 
@@ -40,12 +36,11 @@ class Work:
     untimed_runs: int = 0
 
 
-def work_of(runs: Mapping[int, int], executable_of: Callable[[int], Executable | None]) -> Work:
+def work_of(runs: Mapping[int, int], executables: Executables) -> Work:
     """The work of watched calls by number, as in `StepEnded.runs`."""
     work = Work()
     for run, count in runs.items():
-        executable = executable_of(run)
-        per_run = executable.seconds_per_run if executable is not None else None
+        executable, per_run = executables.get(run), executables.seconds_of(run)
         if executable is None or executable.work is None:
             work.uncosted_runs += count
         else:
@@ -60,10 +55,9 @@ def work_of(runs: Mapping[int, int], executable_of: Callable[[int], Executable |
 class LoopWork:
     """Counters of one loop's work. Runs wait to be counted until their module is decoded, and the peaks are found."""
 
-    def __init__(self, name: str, series: Series, executables: Executables, runs: Runs) -> None:
+    def __init__(self, name: str, series: Series, executables: Executables) -> None:
         self._name = name
         self._executables = executables
-        self._runs = runs
         self._series = series
         self._waiting_for_cost: Counter[int] = Counter()
         self._waiting_for_bound: Counter[int] = Counter()
@@ -92,40 +86,28 @@ class LoopWork:
         self._count_bounds()
 
     def utilization(
-        self,
-        recent: Slice,
-        did: Work,
-        *,
-        elapsed: float,
-        profile: LoopProfile | None,
-        unwatched: str | None,
-        times: StepTimes,
+        self, rated: Stretch, did: Work, profile: LoopProfile | None, unwatched: str | None, *, watched: bool
     ) -> Utilization:
-        """MFU and HFU of the slice `recent`: `did` is the work of its watched runs, done in `elapsed` seconds.
+        """MFU and HFU of the stretches that rates are over: `did` is the work of their watched runs.
 
-        `unwatched` names a function that runs in the loop without being watched.
+        `unwatched` names a function that runs in the loop without being watched; `watched`: others are.
         """
-        peaks = self._executables.peaks
-        if peaks is None:
+        executables = self._executables
+        if executables.peaks is None:
             return Utilization(None, None, "no backend has been found yet")
         sampled = None
-        reason = _why_unknown(recent, did, self._executables, unwatched, any_watched=times.watched)
+        reason = _why_unknown(rated, did, executables, unwatched, any_watched=watched)
         if reason is not None:
-            sampled = _sampled_cost(recent, self._executables, profile)
+            sampled = _sampled_cost(rated, executables, profile)
             if sampled is None:
                 return Utilization(None, None, reason)
-        own = None if self.model_flops is None else self.model_flops * recent.steps / self._runs.local_devices
-        used = model_flops_utilization(did.cost if sampled is None else sampled, elapsed, peaks, own)
-        if (
-            used.mfu is not None
-            and sampled is None
-            and did.untimed_runs
-            and not (times.completions_seen or times.least_seconds(1))
-        ):
-            return Utilization(None, None, NO_END_SEEN)
+        devices = executables.runs.local_devices
+        own = None if self.model_flops is None else self.model_flops * rated.steps / devices
+        work = did.cost if sampled is None else sampled
+        used = model_flops_utilization(work, rated.wall, executables.peaks, own)
         if used.mfu is None:
             return used
-        reason = _why_more(recent, self._executables, profile, sampled=sampled is not None)
+        reason = _why_more(rated, executables, profile, sampled=sampled is not None)
         return used._replace(reason=reason or used.reason or (SAMPLED if sampled is not None else None))
 
     def _count_bounds(self) -> None:
@@ -157,25 +139,25 @@ def _by_peak(work: Cost, peaks: Peaks | None) -> tuple[Mapping[str, float], Mapp
 
 
 def _why_unknown(
-    recent: Slice, did: Work, executables: Executables, unwatched: str | None, *, any_watched: bool
+    rated: Stretch, did: Work, executables: Executables, unwatched: str | None, *, any_watched: bool
 ) -> str | None:
     """Why watched runs do not account for all work of the loop; None where they do."""
     if unwatched is not None:
         return f"{unwatched} was compiled in the loop, so it runs there, and is not watched: wrap it in obs.watch()"
     if did.uncosted_runs:
-        return executables.why_unseen(recent.runs) or "the cost of some runs is not known"
+        return executables.why_unseen(rated.runs) or "the cost of some runs is not known"
     if not did.cost.matrix_flops and not any_watched:
         return "no function of the loop is watched: wrap it in obs.watch()"
     return None
 
 
 def _why_more(
-    recent: Slice, executables: Executables, profile: LoopProfile | None, *, sampled: bool
+    rated: Stretch, executables: Executables, profile: LoopProfile | None, *, sampled: bool
 ) -> str | None:
     """Why there is more work than was counted, as of programs outside jit; None where windows saw little of it."""
     if profile is None or profile.busy_seconds <= 0:
         return None
-    ran = map(executables.of_fingerprint, profile.parts) if sampled else map(executables.get, recent.runs)
+    ran = map(executables.of_fingerprint, profile.parts) if sampled else map(executables.get, rated.runs)
     counted = {executable.fingerprint for executable in ran if executable is not None}
     computed = sum(
         sum(part.seconds.values()) - part.seconds["transfer"] - part.seconds["communication"]
@@ -191,7 +173,7 @@ def _why_more(
     )
 
 
-def _sampled_cost(recent: Slice, executables: Executables, profile: LoopProfile | None) -> Cost | None:
+def _sampled_cost(rated: Stretch, executables: Executables, profile: LoopProfile | None) -> Cost | None:
     """The work of these steps if they ran what traced steps ran; None where not every executable's work is known."""
     if profile is None or profile.whole_steps < ENOUGH_STEPS:
         return None
@@ -204,5 +186,5 @@ def _sampled_cost(recent: Slice, executables: Executables, profile: LoopProfile 
             continue
         if not part.calls:  # its calls were not recorded, or it takes turns with others of its function
             return None
-        cost += executable.work.scaled(part.calls / profile.whole_steps * recent.steps)
+        cost += executable.work.scaled(part.calls / profile.whole_steps * rated.steps)
     return cost

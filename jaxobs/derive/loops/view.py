@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jaxobs.derive.executables.executable import MEASURED, lower_bound_reason
-from jaxobs.derive.loops.found.candidate import LONG_TURN
+from jaxobs.derive.loops.bottleneck import ENOUGH_STEPS
+from jaxobs.derive.loops.found import LONG_TURN
 from jaxobs.derive.loops.host_lines import HostLineView
 from jaxobs.derive.loops.loop import Loop
-from jaxobs.derive.loops.utilization import NO_END_SEEN
-from jaxobs.derive.loops.wall_time.bottleneck import ENOUGH_STEPS
-from jaxobs.derive.loops.wall_time.traced_steps import host_is_ahead
-from jaxobs.derive.loops.wall_time.window import Slice
+from jaxobs.derive.loops.stretches import IN_FLIGHT, MAX_DOUBT, Kind, Stretch
 from jaxobs.derive.metrics.catalogue import loop_metrics
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.profiler_windows.view import ProfileView, profile_view
@@ -28,7 +26,16 @@ MENTIONED = 0.05
 
 NOT_ALL_TIMED = "no step has ended of late, or not all that they ran is watched and was timed"
 
-NOT_TIMED = "not known yet: it takes two steps seen to end on the device, or a second of the host's turns"
+NO_END_SEEN = "no run's end has been seen: the host may be ahead of the device"
+
+UNSEEN = (
+    "no end of a run is seen, as where all outputs are donated: the host's turns tell over "
+    f"{round(IN_FLIGHT / MAX_DOUBT)} steps without a break"
+)
+
+DOUBTFUL = "the host left the loop while the device may have worked on, and no end of a run was seen there"
+
+TOO_SHORT = "where nothing is watched it takes a second of the host's turns"
 
 NO_ITERATIONS = (
     "no step is a call of seconds whose executable does most of its work in a loop with a known trip count"
@@ -68,25 +75,31 @@ class LoopView:
 
 def loop_view(loop: Loop) -> LoopView:
     """What is shown of the loop at its last `update`."""
-    settled, elapsed = loop.settled, loop.elapsed()
-    no_rate = _why_no_rate(loop)
-    step_seconds, source = _step_time(loop)
-    mfu, hfu = _utilization(loop)
+    rated = loop.rated
+    known = rated.steps > 0 and rated.wall > 0
+    note = _note(rated) if known else _why_no_rate(loop)
+    rate = Figure(rated.steps / rated.wall if known else None, note)
+    few = (
+        f"of {rated.steps} step{'s' * (rated.steps > 1)} alone"
+        if known and rated.steps < ENOUGH_STEPS
+        else None
+    )
+    mfu, hfu = _utilization(loop, note)
     return LoopView(
         inferred=loop.inferred,
         iterations_per_step=_iterations(loop),
         steps=loop.steps,
         failed_steps=loop.failed,
-        examples=loop.amounts.figure("examples"),
-        tokens=loop.amounts.figure("tokens"),
+        examples=loop.amount("examples"),
+        tokens=loop.amount("tokens"),
         wall_seconds=loop.wall,
-        step_seconds=step_seconds,
+        step_seconds=Figure(rated.wall / rated.steps if known else None, few or note),
         device_seconds_per_step=_device_seconds(loop),
-        step_seconds_source=source,
-        host_seconds=figure(loop.times.host_seconds(), "no step has ended yet"),
-        steps_per_second=Figure(settled.steps / elapsed if elapsed > 0 else None, no_rate),
-        examples_per_second=_rate(loop.amounts.figure("examples"), settled.examples, elapsed, no_rate),
-        tokens_per_second=_rate(loop.amounts.figure("tokens"), settled.tokens, elapsed, no_rate),
+        step_seconds_source=figure(_source(rated) if known else None, note),
+        host_seconds=figure(loop.host_seconds(), "no step has ended yet"),
+        steps_per_second=rate,
+        examples_per_second=_rate(loop.amount("examples"), rated.examples, rate, rated),
+        tokens_per_second=_rate(loop.amount("tokens"), rated.tokens, rate, rated),
         components=Figure(dict(loop.components)),
         mfu=mfu,
         hfu=hfu,
@@ -99,73 +112,78 @@ def loop_view(loop: Loop) -> LoopView:
     )
 
 
+def _source(rated: Stretch) -> str:
+    return "completions" if rated.kind in {Kind.SEEN, Kind.TURNS} else "host"
+
+
+def _note(rated: Stretch) -> str | None:
+    """What to know of rates: that they are by the host's turns alone, or that compiles took much of their time."""
+    if rated.kind is Kind.UNSEEN:
+        return UNSEEN
+    if rated.compiling <= MENTIONED * rated.wall:
+        return None
+    share = rough_percent(rated.compiling / rated.wall)
+    return f"compiles took {share} of the time that this is over"
+
+
+def _why_no_rate(loop: Loop) -> str:
+    """Why there is no rate."""
+    if loop.quiet is not None:
+        return loop.quiet
+    kinds = loop.stretches.kinds
+    if Kind.DOUBTFUL in kinds:
+        return DOUBTFUL
+    if Kind.UNSEEN in kinds:
+        return UNSEEN
+    if Kind.UNWATCHED in kinds:
+        return TOO_SHORT
+    return NO_END_SEEN if loop.steps else "no step has ended yet"
+
+
 def _iterations(loop: Loop) -> Figure[int]:
     """Iterations inside one step, where a step is a long call that holds a whole training or an epoch."""
-    step_seconds, _, _ = loop.times.step_seconds()
+    rated = loop.rated
+    step_seconds = rated.wall / rated.steps if rated.steps else None
     turns = next((executable.iterations for executable in loop.ran() if executable.iterations), None)
     if not loop.inferred or step_seconds is None or step_seconds < LONG_TURN:
         turns = None
     return figure(turns, NO_ITERATIONS)
 
 
-def _step_time(loop: Loop) -> tuple[Figure[float], Figure[str]]:
-    """Seconds of a step, and their source."""
-    step_seconds, source, timed = loop.times.step_seconds()
-    few = f"of {timed} step{'s' * (timed > 1)} alone" if timed < ENOUGH_STEPS else None
-    return Figure(step_seconds, few if step_seconds is not None else NOT_TIMED), figure(source, NOT_TIMED)
-
-
 def _device_seconds(loop: Loop) -> Figure[float]:
-    steps, did = loop.settled.steps, loop.did
+    steps, did = loop.rated.steps, loop.did
     all_timed = steps > 0 and did.device_seconds > 0 and not did.untimed_runs
-    return figure(did.device_seconds / steps if all_timed else None, NOT_ALL_TIMED)
+    return figure(min(did.device_seconds, loop.rated.wall) / steps if all_timed else None, NOT_ALL_TIMED)
 
 
-def _why_no_rate(loop: Loop) -> str | None:
-    """Why there is no rate; or, beside a rate, that its seconds have compiles in them."""
-    no_rate = _with_compiles(loop.settled)
-    if no_rate is None and loop.settled.wall <= 0 and not loop.in_doubt:
-        return loop.quiet or "no step has ended yet, but for its compiles"
-    if (loop.settled.wall > 0 or loop.in_doubt) and not loop.elapsed():
-        return NO_END_SEEN
-    return no_rate
+def _rate(total: Figure[float], amount: float, rate: Figure[float], rated: Stretch) -> Figure[float]:
+    known = rate.value is not None and total.value is not None
+    return Figure(amount / rated.wall if known else None, total.reason or rate.reason)
 
 
-def _rate(total: Figure[float], amount: float, elapsed: float, no_rate: str | None) -> Figure[float]:
-    known = elapsed > 0 and total.value is not None
-    return Figure(amount / elapsed if known else None, total.reason or no_rate)
-
-
-def _with_compiles(settled: Slice) -> str | None:
-    """The note that compiles took much of the time of rates and utilisation; None where they did not."""
-    if settled.compiling <= MENTIONED * settled.wall:
-        return None
-    share = rough_percent(settled.compiling / settled.wall)
-    return f"compiles took {share} of the time that this is over"
-
-
-def _utilization(loop: Loop) -> tuple[Figure[float], Figure[float]]:
+def _utilization(loop: Loop, note: str | None) -> tuple[Figure[float], Figure[float]]:
     """MFU and HFU, each with why it is unknown, or what to know of it."""
-    used, cost = loop.utilization(), loop.did.cost
+    if not loop.rated.steps:
+        return Figure(None, note), Figure(None, note)
+    watched = loop.stretches.watched
+    used = loop.work.utilization(loop.rated, loop.did, loop.profile, loop.unwatched(), watched=watched)
+    cost = loop.did.cost
     lower_bound = lower_bound_reason(cost)
     if lower_bound is None and MEASURED in cost.inexact_reasons:
         lower_bound = MEASURED
-    reason = used.reason or lower_bound or _with_compiles(loop.settled)
+    reason = used.reason or lower_bound or note
     return Figure(used.mfu, reason), Figure(used.hfu, reason)
 
 
 def _idle(loop: Loop) -> Figure[float]:
     """Share of the last window in which the device was idle."""
-    charged, wall = loop.charged, loop.recent.wall
-    if charged.idle_unknown is None or wall <= 0:
+    new, wall = loop.charged, loop.whole.wall
+    if new.idle is None or wall <= 0:
         reason = (
             "not all of the device's time is known: watch the loop's functions, or wait for a profiler window"
         )
-        uneven = next((each.function for each in loop.ran() if each.hidden_seconds), None)
-        if uneven is not None:
-            reason = f"the runs of {uneven} take too different times for some of them to tell of all"
-        return Figure(None, loop.quiet or reason)
-    idle = charged.idle_unknown + sum(charged.components[word] for word in IDLE)
+        return Figure(None, loop.quiet or new.reason or reason)
+    idle = new.idle + sum(new.components[word] for word in IDLE)
     return Figure(min(1.0, idle / wall))
 
 
@@ -174,9 +192,8 @@ def _profile(loop: Loop) -> Figure[ProfileView]:
     if loop.profile is None:
         return Figure(None, loop.why_no_profile)
     apart = sum(loop.charged.components.get(word, 0.0) for word in ("compile", "checkpoint"))
-    untraced = (loop.recent.wall - apart) / loop.recent.steps if loop.recent.steps else None
-    ahead = host_is_ahead(loop.profile, loop.recent)
-    return Figure(profile_view(loop.profile, untraced, host_is_ahead=ahead))
+    untraced = (loop.whole.wall - apart) / loop.whole.steps if loop.whole.steps else None
+    return Figure(profile_view(loop.profile, untraced))
 
 
 def show_loop(name: str, view: LoopView, last_step: float | None, series: Series) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from jaxobs.derive.steps.plain_steps import PlainSteps
-from jaxobs.derive.steps.step_log import StepLog
+from jaxobs.derive.steps import StepLog, Steps
 from jaxobs.model.clock import seconds
-from jaxobs.model.events import StepEnded
 from jaxobs.model.intervals import Span, joined
 
 LONGER = 2
@@ -39,12 +37,12 @@ class StepSpan(NamedTuple):
     thread: int
 
     @classmethod
-    def of(cls, event: StepEnded, turn: int, compiling: int) -> StepSpan:
-        """The span of a step of which `compiling` nanoseconds of `turn` were spent in compiles on its thread."""
-        start = event.start - event.gap
-        apart = min(turn, compiling + event.checkpoint)
-        ready = event.start + event.input_wait
-        return cls(start, event.start, ready, event.end, turn, apart, event.nested > 0, event.thread)
+    def all_of(cls, steps: Steps) -> Iterator[StepSpan]:
+        """The span of each step."""
+        apart, nested, thread = steps.compiling + steps.checkpoint, steps.nested > 0, steps.thread
+        columns = zip(steps.starts, steps.ends, steps.gaps, steps.waits, steps.turns, strict=True)
+        for start, end, gap, wait, turn in columns:
+            yield cls(start - gap, start, start + wait, end, turn, min(turn, apart), nested, thread)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,36 +69,25 @@ class LoopSpans:
     """The newest steps of a loop, and the phases inside them."""
 
     def __init__(self) -> None:
-        self._steps: StepLog[StepSpan] = StepLog(STEPS_REMEMBERED)
+        self._steps = StepLog(STEPS_REMEMBERED)
         self.phases: deque[Span] = deque(maxlen=STEPS_REMEMBERED)
         """The phases inside steps, in monotonic nanoseconds: their time is not the loop's."""
         self.over = False
         """Whether the loop's iteration has ended and no step has come since."""
 
-    def append(self, steps: StepSpan | PlainSteps) -> None:
-        """Add a step, or many steps in which nothing was nested or compiled."""
+    def append(self, steps: Steps) -> None:
         self._steps.append(steps)
         self.over = False
 
     @property
     def last_end(self) -> int:
-        newest = next(reversed(self._steps))
-        return newest.ends[-1] if isinstance(newest, PlainSteps) else newest.end
+        return next(reversed(self._steps)).end
 
     def within(self, start: int, end: int) -> list[StepSpan]:
         """The steps that lie wholly or partly in [start, end]."""
-        found = []
-        for steps in self._steps:
-            if isinstance(steps, PlainSteps):
-                if steps.starts[0] - steps.gaps[0] >= end or steps.ends[-1] <= start:
-                    continue
-                spans = [
-                    StepSpan.of(event, event.gap + event.end - event.start, 0) for event in steps.events()
-                ]
-            else:
-                spans = [steps]
-            found += [span for span in spans if span.start < end and span.end > start]
-        return found
+        near = (steps for steps in self._steps if steps.begin < end and steps.end > start)
+        spans = (span for steps in near for span in StepSpan.all_of(steps))
+        return [span for span in spans if span.start < end and span.end > start]
 
 
 def parts_of(start: int, end: int, loops: Mapping[str, LoopSpans]) -> dict[str, LoopPart]:

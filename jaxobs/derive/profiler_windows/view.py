@@ -31,10 +31,10 @@ class ProfileView:
     """The time of a step in the windows over that of a step outside them."""
 
 
-def profile_view(profile: LoopProfile, untraced_step: float | None, *, host_is_ahead: bool) -> ProfileView:
+def profile_view(profile: LoopProfile, untraced_step: float | None) -> ProfileView:
     """The view of a loop's windows; `untraced_step` is a step's time outside them, s, None where not known."""
     labels = profile.labels()
-    busy = profile.device_seconds
+    busy, host_is_ahead = profile.device_seconds, profile.host_is_ahead
     traced = profile.active_seconds / profile.steps if profile.steps else None
     slowdown = traced / untraced_step if traced and untraced_step and not host_is_ahead else None
     no_slowdown = NOT_THEIR_WORK if host_is_ahead else "no step outside the windows is known of late"

@@ -18,9 +18,9 @@ from jaxobs.derive.profiler_windows.loop_profile import (
     only_parts_of,
 )
 from jaxobs.derive.profiler_windows.operations import Operations
-from jaxobs.derive.profiler_windows.parts import LoopPart, LoopSpans, StepSpan, parts_of
+from jaxobs.derive.profiler_windows.parts import LoopPart, LoopSpans, parts_of
 from jaxobs.derive.refusal import require
-from jaxobs.derive.steps.plain_steps import PlainSteps
+from jaxobs.derive.steps import Steps
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import LoopEnded, PhaseEnded, ProfileWindow
@@ -84,9 +84,8 @@ class Profiles:
         for outcome in OUTCOMES:
             series.add(profile_metrics.PROFILE_WINDOWS, (outcome,), 0.0)
 
-    def steps_ended(self, loop: str, steps: StepSpan | PlainSteps) -> None:
-        """Add one step, or many steps in which nothing was nested or compiled."""
-        self._spans.setdefault(loop, LoopSpans()).append(steps)
+    def steps_ended(self, steps: Steps) -> None:
+        self._spans.setdefault(steps.loop, LoopSpans()).append(steps)
 
     def loop_ended(self, event: LoopEnded) -> None:
         if event.loop in self._spans:

@@ -19,6 +19,7 @@ from tests.derive.made_up import (
     module,
     new_fold,
     step,
+    waits,
 )
 
 
@@ -27,7 +28,7 @@ def waiting(wait: float) -> Fold:
     fold = applied(new_fold(), [backend(), created(1), FunctionWatched(-1, "f", "x", at(1))])
     fold.bind_peaks("example", PEAKS)
     fold.analysed(1, module(matrix=3e10, executed_matrix_flops_by_type={"float32": 3e10}))
-    fold.apply(ExecutableRan(1, 0.05, 0.001, at(2)))
+    applied(fold, [ExecutableRan(1, 0.05, 0.001, at(2)), waits()])
     steps = [step(i, 2 + i / 10, 2 + (i + 1) / 10, wait=wait, runs=(1,)) for i in range(100)]
     seen = main_thread(2, 12, device=5.0, marked_input=10 * wait * 10, processor=5.0 - 10 * wait * 10)
     return applied(fold, [*steps, seen, LoopEnded("train", at(12), 0)])

@@ -1,0 +1,365 @@
+"""Charges each second of a loop's wall time once, and names the bottleneck: docs/how_it_works/bottlenecks.md."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from jaxobs.derive.executables.executable import Executable
+from jaxobs.derive.executables.registry import Executables
+from jaxobs.derive.loops.stretches import FEW_STEPS, Stretch
+from jaxobs.derive.profiler_windows.loop_profile import LoopProfile, Part
+from jaxobs.roofline_model.bottleneck import (
+    HALF_SURE_STEPS,
+    Verdict,
+    confidence,
+    label_of_busy,
+    margin,
+)
+from jaxobs.vocabulary import activities
+from jaxobs.vocabulary.units import rough
+from jaxobs.vocabulary.words import BUSY, COMPONENTS, DEVICE, REST
+
+ENOUGH_STEPS = 5
+ENOUGH_SECONDS = 0.5
+"""A label takes at least this many steps and seconds, or `FEW_STEPS` and `LONG_SECONDS`."""
+
+LONG_SECONDS = 10.0
+"""Few steps are enough where they are long: two that took ten seconds hold more moments than five of 0.1 s."""
+
+DOUBT_OF_A_WHOLE = 0.5
+"""Share in doubt of device time charged by executable: each is charged to the larger part of its bound time, so up to
+half of it belongs to another component."""
+
+MAX_BOUNDED = 0.05
+"""Largest share of the wall time in which runs without a time may have been, for the rest of the time to be told all the
+same."""
+
+NOTHING = 1e-6
+"""A share below this is none: it comes of rounding."""
+
+IDLE_KNOWN = 0.9
+"""Share of turns with an idle device at their end from which on a host that is blocked is what the device waits for."""
+
+HOST_UNKNOWN = "the device was idle, and what the host did is not known"
+NO_BOUND = (
+    "the device worked on what has no bound time, as a peak is missing or its cost is not known yet, or took far longer "
+    "than its work and launching it"
+)
+
+TRACED_EVENT = 0.7e-6
+"""Most seconds by which tracing lengthens an operation: 0.4 to 0.7 µs on a CPU, in chains of 64 to 300 small ones,
+whose runs took 1.5 to 4.2 times as long (measured on two cores)."""
+
+
+class HostShares(NamedTuple):
+    """Shares of wall time in which the loop's thread was on a processor, below an unmarked iterator of data, or blocked.
+
+    All are 0 where nothing is known of the thread: then no time is charged by them.
+    """
+
+    on_processor: float = 0.0
+    input: float = 0.0
+    blocked: float = 0.0
+    waiting: float = 0.0
+    """For the device."""
+
+    @classmethod
+    def of(cls, sampled: Mapping[str, float]) -> HostShares:
+        """From sampled seconds by activity."""
+        total = sum(sampled.values())
+        words = (activities.PROCESSOR, activities.INPUT, activities.WAITING, activities.DEVICE)
+        return cls(*(sampled.get(word, 0.0) / total for word in words)) if total > 0 else cls()
+
+
+class Known(NamedTuple):
+    """What is known of a loop beside its stretches."""
+
+    executables: Executables
+    profile: LoopProfile | None = None
+    host: HostShares = HostShares()
+    idle_at_ends: float = 0.0
+    """Share of turns at whose end the device was known to be idle."""
+    watched: bool = False
+    unwatched: str | None = None
+    """A function that runs in the loop and is not watched."""
+
+
+@dataclass(slots=True)
+class Charged:
+    """Wall time by component, and what that rests on; all in seconds."""
+
+    components: dict[str, float]
+    """They add up to the wall time."""
+    by_operation: float = 0.0
+    """Device seconds that were charged operation by operation."""
+    sampled: float = 0.0
+    """Device seconds of watched runs."""
+    doubtful: float = 0.0
+    """By how much these may be off."""
+    spent: dict[int, float] = field(default_factory=dict)
+    """Device seconds by run."""
+    untimed: Counter[int] = field(default_factory=Counter)
+    """Calls of which it is not known how long the device took."""
+    idle: float | None = None
+    """Seconds of `unknown` in which the device was idle; None where that is not known."""
+    reason: str | None = None
+    """Why there is unknown time."""
+
+
+@dataclass(slots=True)
+class Busy:
+    """The device's work in a stretch, before it is held against the wall time."""
+
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """By component."""
+    by_operation: float = 0.0
+    sampled: float = 0.0
+    doubtful: float = 0.0
+    spent: dict[int, float] = field(default_factory=dict)
+    untimed: Counter[int] = field(default_factory=Counter)
+    bounded: float = 0.0
+    """Most seconds of the untimed runs."""
+    why: str | None = None
+    """Why not all of it is known."""
+
+
+def charged(piece: Stretch, known: Known) -> Charged:
+    """Charge the wall time of a stretch, or of several summed, to components.
+
+    Compiles come first, during which the loop dispatches nothing. Busy seconds of the device come next, cut to the wall
+    time in which it is not known to have been idle. Idle seconds go to what the host was doing: a checkpoint, waiting
+    for input, then what samples of its thread saw. The rest is `unknown`; where the device's time is not all known, none
+    of it is `host`.
+    """
+    busy = _busy(piece, known)
+    components = dict.fromkeys(COMPONENTS, 0.0)
+    components["compile"] = min(max(piece.compiling, 0.0), piece.wall)
+    remaining = piece.wall - components["compile"]
+    waited, idle = _idle(piece, known)
+    total = sum(busy.seconds.values())
+    share = min(1.0, max(0.0, remaining - idle) / total) if total > 0 else 0.0
+    for word, amount in busy.seconds.items():
+        components[word] += amount * share
+    remaining = max(0.0, remaining - total * share)
+    for word, amount in (("checkpoint", piece.checkpoint), ("input", waited)):
+        given = min(max(amount, 0.0), remaining)
+        components[word] += given
+        remaining -= given
+    host, left = known.host, remaining if busy.why is None else max(0.0, remaining - busy.bounded)
+    is_known = busy.why is None or busy.bounded <= MAX_BOUNDED * piece.wall
+    blocked = host.blocked if known.idle_at_ends >= IDLE_KNOWN else 0.0
+    seen = {
+        "input": host.input * piece.wall,
+        "host": (host.on_processor + blocked) * piece.wall if is_known else 0.0,
+    }
+    together = sum(seen.values())
+    part = min(1.0, left / together) if together > 0 else 0.0
+    for word, amount in seen.items():
+        components[word] += part * amount
+    rest = max(0.0, remaining - part * together)
+    components["unknown"] += rest
+    reason = busy.why
+    if reason is None and components["unknown"] > 0:
+        reason = HOST_UNKNOWN if rest > components["unknown"] / 2 else NO_BOUND
+    return Charged(
+        components, share * min(busy.by_operation, total), share * busy.sampled,
+        share * min(busy.doubtful, total), {run: share * amount for run, amount in busy.spent.items()},
+        busy.untimed, rest if is_known else None, reason,
+    )  # fmt: skip
+
+
+def _idle(piece: Stretch, known: Known) -> tuple[float, float]:
+    """Seconds that the loop waited for its input with the device idle, as far as known, and all known idle seconds."""
+    profile = known.profile
+    if known.watched or profile is None or profile.host_is_ahead:
+        return piece.input, known.idle_at_ends * (piece.input + piece.checkpoint)
+    waited = _idle_in_waits(profile, piece.input, piece.steps)
+    return waited, waited
+
+
+def _busy(piece: Stretch, known: Known) -> Busy:
+    """The device's work in the stretch: what watched runs take, and what windows saw of the others."""
+    busy, profile, named = Busy(), known.profile, set[str]()
+    for run, calls in piece.runs.items():
+        executable = known.executables.get(run)
+        if executable is None:
+            if profile is None:  # windows see its operations, whichever executable ran
+                busy.why = (
+                    busy.why or known.executables.why_unseen((run,)) or "which executables ran is not visible"
+                )
+                busy.bounded += piece.within[run] / 1e9
+            continue
+        named.add(executable.fingerprint)
+        _add_runs(busy, piece, run, calls, executable, known)
+    if profile is not None and profile.steps > 0:
+        ahead = profile.host_is_ahead or (known.watched and known.idle_at_ends < IDLE_KNOWN)
+        for word, amount in unwatched_device_time(profile, named, piece, ahead=ahead).items():
+            busy.seconds[word] += amount
+            busy.by_operation += amount
+    elif known.unwatched is not None or not piece.runs:
+        unwatched = known.unwatched or "no function of the loop"
+        busy.why = f"{unwatched} is watched: only profiler windows show the device's work"
+        if known.unwatched is not None:
+            busy.why = f"{unwatched} is not watched: only profiler windows show its work"
+        busy.bounded = piece.wall
+    return busy
+
+
+def _add_runs(busy: Busy, piece: Stretch, run: int, calls: int, executable: Executable, known: Known) -> None:
+    per_run = known.executables.seconds_per_run(executable)
+    if per_run is None:
+        busy.untimed[run] = calls
+        busy.bounded += piece.within[run] / 1e9
+        busy.why = busy.why or f"no run of {executable.function} was timed"
+        return
+    if hidden := executable.hidden_seconds * calls:
+        busy.bounded += hidden
+        busy.why = (
+            busy.why
+            or f"the runs of {executable.function} take too different times for some of them to tell of all"
+        )
+    spent = busy.spent[run] = per_run * calls
+    busy.sampled += spent
+    busy.doubtful += executable.doubt * spent
+    part = (
+        known.profile.parts.get(executable.fingerprint) if known.profile and executable.fingerprint else None
+    )
+    if part is not None and part.seconds:
+        for word, amount in split(part, per_run).items():
+            busy.seconds[word] += amount * calls
+        busy.by_operation += spent
+        return
+    busy.seconds[label_of_whole(executable, per_run)] += spent
+
+
+def label_of_whole(executable: Executable, per_run: float) -> str:
+    """The component that all of an executable's time is charged to where no window has seen its operations."""
+    if not executable.is_analysed or (executable.work is not None and executable.bound is None):
+        return "unknown"  # not analysed yet, or no peaks to compare with
+    return label_of_busy(
+        executable.bound, per_run, complete=executable.is_modelled, operations=executable.operations
+    )
+
+
+def unwatched_device_time(
+    profile: LoopProfile, watched: set[str], piece: Stretch, *, ahead: bool
+) -> dict[str, float]:
+    """Device seconds, by component, of these steps' runs of all but the executables with fingerprints in `watched`.
+
+    Where the host runs `ahead` of the device, they are those of the runs that this many steps call. Otherwise the
+    device works as long in a step as in a traced one, without the cost of tracing.
+    """
+    factor = 1.0 if ahead else untraced(profile, piece)
+    per_second = max(0.0, piece.wall - piece.compiling) / profile.seconds if profile.seconds > 0 else 0.0
+    found: defaultdict[str, float] = defaultdict(float)
+    alone = True
+    for fingerprint, part in profile.parts.items():
+        if fingerprint and fingerprint in watched:
+            alone = alone and part.runs <= 0
+            continue
+        called, per_run = profile.calls_a_step(part), part.seconds_per_run
+        seconds: Mapping[str, float] = part.seconds
+        if not ahead:
+            times = factor * piece.steps / profile.steps
+        elif called and per_run is not None:
+            seconds, times = split(part, per_run), called * piece.steps
+        else:  # how often it is called is not known: the device spends the same share of the time in it
+            times = per_second
+        for word, amount in seconds.items():
+            found[word] += amount * times
+    if alone and not ahead:  # otherwise the time of the runs has the gaps in it
+        found["latency"] += profile.gap_seconds * factor * piece.steps / profile.steps
+    return found
+
+
+def split(part: Part, per_run: float) -> dict[str, float]:
+    """The device seconds of one untraced run by component, in the proportions of the traced runs' operations.
+
+    Where the operations took less than the whole run, the rest is `latency`: the device waited between them.
+    """
+    total = sum(part.seconds.values())
+    if total <= 0:
+        return {"unknown": per_run}
+    # Where traced runs are told apart, the gaps between their operations are known: this run is the same, scaled.
+    in_runs = part.run_seconds or 0.0
+    if in_runs:
+        own = per_run * min(1.0, total / in_runs)
+    else:
+        own = min(per_run, total / part.runs) if part.runs > 0 else per_run
+    found = {word: amount / total * own for word, amount in part.seconds.items()}
+    if own < per_run:
+        found["latency"] = found.get("latency", 0.0) + per_run - own
+    return found
+
+
+def _idle_in_waits(profile: LoopProfile, waited: float, steps: float) -> float:
+    """For how many of the `waited` seconds, in which the loop waited for input, the device was idle, too.
+
+    It is taken to work as long in the waits of a step as in those of a traced step.
+    """
+    working = profile.input_busy_seconds / profile.steps * steps if profile.steps > 0 else 0.0
+    return max(0.0, waited - working)
+
+
+def untraced(profile: LoopProfile, piece: Stretch) -> float:
+    """The factor from the device time of traced steps to that of these untraced ones.
+
+    Tracing lengthens operations, the small ones most, and the steps with them. So both are shortened by as much as
+    traced steps take longer, at most by TRACED_EVENT an operation. Where traced steps took longer still, the window met
+    a slow moment of the machine: then the device keeps its share of a step's time, not counting idle waits for input.
+    """
+    device = profile.device_seconds / profile.steps
+    if device < sys.float_info.min or piece.steps == 0:  # a tenth of a smaller float may be 0
+        return 1.0
+    waiting = _idle_in_waits(profile, profile.input_seconds, profile.steps)
+    traced = max(device, (profile.active_seconds - waiting) / profile.steps)
+    waiting = _idle_in_waits(profile, piece.input, piece.steps)
+    now = max(0.0, piece.wall - piece.compiling - piece.checkpoint - waiting) / piece.steps
+    tracing = min(max(0.0, traced - now), TRACED_EVENT * profile.operations / profile.steps, 0.9 * device)
+    return (device - tracing) * min(1.0, now / (traced - tracing)) / device
+
+
+def decide(
+    components: Mapping[str, float],
+    steps: int,
+    by_operation: float | None = None,
+    doubtful: float = 0.0,
+    why_unknown: str | None = None,
+) -> Verdict:
+    """The component with the largest share; surer with a larger margin, more steps, and less unexplained time.
+
+    `by_operation`: device seconds among the components that were charged operation by operation; None: all of them.
+    `doubtful`: seconds by which the device time may be off, so that they may be the device's or the host's.
+    """
+    wall = sum(components.values())
+    if wall <= 0:
+        return Verdict("unknown", 0.0, None, reason="no step has ended yet")
+    shares = {word: components.get(word, 0.0) / wall for word in COMPONENTS}
+    told = sum(share for share in shares.values() if share >= NOTHING)
+    shares = {word: share / told if share >= NOTHING else 0.0 for word, share in shares.items()}
+    some, long = steps >= ENOUGH_STEPS and wall >= ENOUGH_SECONDS, steps >= FEW_STEPS and wall >= LONG_SECONDS
+    if not (some or long):
+        few = f"{steps} step{'' if steps == 1 else 's'} in {rough(wall)} s"
+        least = f"{ENOUGH_STEPS} steps and {ENOUGH_SECONDS} s, or {FEW_STEPS} steps and {LONG_SECONDS:g} s"
+        reason = f"{few}, and a label takes at least {least}"
+        return Verdict("unknown", 0.0, None, shares, reason)
+    ranked = sorted(shares, key=lambda word: shares[word], reverse=True)
+    first, second = ranked[0], ranked[1]
+    lead = min(_lead(shares, first, other, doubtful / wall) for other in ranked[1:])
+    device = sum(components.get(word, 0.0) for word in DEVICE)
+    as_a_whole = 0.0 if by_operation is None else max(0.0, device - by_operation) / wall
+    explained = 1.0 - shares["unknown"] - shares["unmodelled"] - DOUBT_OF_A_WHOLE * as_a_whole
+    sure = confidence(lead, steps, HALF_SURE_STEPS, explained)
+    reason_unknown = why_unknown or NO_BOUND if first == "unknown" else None
+    return Verdict(first, sure, second if shares[second] > 0 else None, shares, reason_unknown)
+
+
+def _lead(shares: Mapping[str, float], first: str, other: str, doubtful: float) -> float:
+    """The margin of `first` over `other`, as small as it is if the doubtful share belongs to the other side."""
+    both = first in BUSY and other in BUSY
+    moved = 0.0 if both else doubtful * sum(word in BUSY or word in REST for word in (first, other))
+    return margin(shares[first], shares[other], moved)

@@ -1,0 +1,406 @@
+"""A loop's time by completed steps: what lies between two completions that were seen is a stretch.
+
+Each device finishes in order what one thread dispatched, so one completion tells that all steps before it are done. Where
+the host waits for the device in each step, or nothing is watched, the host's own clock tells as much, and each turn is a
+stretch. Every figure of a loop is a function of its newest stretches.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from jaxobs.derive.metrics.histogram import MAX_VALUE
+from jaxobs.derive.refusal import require
+from jaxobs.derive.steps import StepLog, Steps
+from jaxobs.model.clock import NANOSECONDS, each_in_seconds, seconds
+from jaxobs.model.events import StepCompleted, TurnsAsked
+
+WINDOW = 30 * NANOSECONDS
+"""Nanoseconds that rates, MFU and bottleneck cover: two scrapes at 15 s, the interval of Prometheus's example file."""
+
+LATE = 3
+"""Steps' time after which a loop that ends none has no rates any more, where that is longer than WINDOW."""
+
+FEW_STEPS = 2
+"""Steps of long ago that are kept where there are no newer ones: enough for the label of a loop of long steps."""
+
+IN_FLIGHT = 32
+"""Steps by which a host can be ahead of the device: PJRT's clients allow this many computations in flight
+(`max_inflight_computations`)."""
+
+MAX_DOUBT = 0.1
+"""Largest share of a stretch that may be in doubt: what can be in flight where its ends were not seen, or where the host
+was elsewhere in it."""
+
+MAX_COMPILING = 0.1
+"""Share of compiles from which on a stretch is in no rate."""
+
+COMPLETIONS_MISSING = 10 * NANOSECONDS
+"""Nanoseconds of steps without a completion, or three stretches if that is longer, after which none is waited for."""
+
+ASKED, IN_TURN, ENOUGH = 5, 5, 3
+"""Newest reports of turns that were asked, and newest completions, by which it is judged whether the host waits for the
+device in each step: all outputs asked for were finished, or most completions came in their own step's turn."""
+
+SURE = 0.5
+"""Share of a usual turn to which a completion must be known to show whether it came in its own step's turn."""
+
+STEPS_REMEMBERED = 20_000
+"""Steps whose turns are kept until completions of them arrive: between two lie 5 000 of 0.1 ms."""
+
+COMPLETIONS_WAITING = 8
+"""Completions kept that came before the end of their step was known; the oldest are dropped first."""
+
+
+class Kind(enum.Enum):
+    """What is known of a stretch's length."""
+
+    SEEN = "completions were seen at both ends"
+    TURNS = "the host's turns, as it waits for the device in each step"
+    UNWATCHED = "the host's turns, as nothing is watched"
+    UNSEEN = "the host's turns, as no completion was seen"
+    DOUBTFUL = "the host was elsewhere while the device may have worked for the loop"
+
+
+@dataclass(slots=True)
+class Stretch:
+    """What lies between two completions, or several such summed. Parts of the host's turns lie over the same time."""
+
+    kind: Kind = Kind.SEEN
+    end: int = 0
+    """When it ended, in monotonic nanoseconds."""
+    wall: float = 0.0
+    steps: int = 0
+    compiling: float = 0.0
+    input: float = 0.0
+    checkpoint: float = 0.0
+    examples: float = 0.0
+    tokens: float = 0.0
+    breaks: int = 0
+    """How often the host was elsewhere."""
+    runs: Counter[int] = field(default_factory=Counter)
+    """Watched calls by number, as in `StepEnded.runs`."""
+    within: Counter[int] = field(default_factory=Counter)
+    """Nanoseconds in which a run of that number was at all."""
+    turns: list[float] = field(default_factory=list)
+    """Seconds of each step, where they are known one by one."""
+    spacing: tuple[int, ...] = ()
+    """What each of its steps ran, where that is the same for all and nothing else took time."""
+    ahead: bool = False
+    """Whether the host was ahead of the device throughout, which then worked all the time."""
+
+    @property
+    def compiled(self) -> bool:
+        """Whether compiles took too much of it for a rate."""
+        return self.compiling > MAX_COMPILING * self.wall
+
+    def add(self, other: Stretch) -> None:
+        """Add the amounts of another stretch."""
+        self.end = max(self.end, other.end)
+        self.wall += other.wall
+        self.steps += other.steps
+        self.compiling += other.compiling
+        self.input += other.input
+        self.checkpoint += other.checkpoint
+        self.examples = min(self.examples + other.examples, MAX_VALUE)
+        self.tokens = min(self.tokens + other.tokens, MAX_VALUE)
+        self.breaks += other.breaks
+        for run, count in other.runs.items():  # `Counter.update` takes three times as long
+            self.runs[run] += count
+        for run, amount in other.within.items():
+            self.within[run] += amount
+
+    def add_turns(self, steps: Steps) -> None:
+        """Add what the host did in these steps; the wall time is not theirs alone, and is set elsewhere."""
+        self.steps += len(steps)
+        self.compiling += seconds(steps.compiling)
+        self.input += seconds(steps.input_wait)
+        self.checkpoint += seconds(steps.checkpoint)
+        self.examples += _amount(steps, 7)
+        self.tokens += _amount(steps, 8)
+        for run, count in steps.runs.items():
+            self.runs[run] += count
+
+
+def _amount(steps: Steps, column: int) -> float:
+    """The examples or tokens of these steps; 0 where they are none, or refused."""
+    try:
+        return steps.total(column) or 0.0
+    except ValueError:
+        return 0.0
+
+
+def summed(stretches: Iterable[Stretch]) -> Stretch:
+    """The sum of stretches."""
+    whole = Stretch()
+    for each in stretches:
+        whole.add(each)
+    return whole
+
+
+class Stretches:
+    """The stretches of one loop: those that ended since the last `take`, and sums of those of the last half minute."""
+
+    def __init__(self) -> None:
+        self.watched = False
+        """Whether any step has called a watched function, so that completions can be seen."""
+        self._log = StepLog(STEPS_REMEMBERED)
+        self._open: deque[Steps] = deque()
+        """Steps that the host has ended and that are in no stretch yet."""
+        self._mark: int | None = None
+        """When the device was done with all steps before the open ones, as far as is known."""
+        self._mark_seen = False
+        self._tail = 0
+        """Nanoseconds after the newest step in which the loop waited for an item that never came."""
+        self._behind_others = False
+        self._waiting: deque[StepCompleted] = deque(maxlen=COMPLETIONS_WAITING)
+        self._in_turn: deque[bool] = deque(maxlen=IN_TURN)
+        self._asked: deque[TurnsAsked] = deque(maxlen=ASKED)
+        self._completed = self._unseen = False
+        self._patience = COMPLETIONS_MISSING
+        self._fresh: list[Stretch] = []
+        self._ended: list[Stretch] = []
+        self._kept: deque[Stretch] = deque()
+        self.newest: tuple[int, float] | None = None
+        """The newest step of which the spacing of completions is known, and that, s."""
+
+    @property
+    def host_waits(self) -> bool:
+        """Whether the host waits for the device in each step, so that its turns are the steps."""
+        asked, ready = self._sum_asked()
+        return ready == asked >= ENOUGH or sum(self._in_turn) >= ENOUGH
+
+    @property
+    def idle_at_ends(self) -> float:
+        """The share of turns at whose end the device was known to be idle, as it was done with their output."""
+        asked, ready = self._sum_asked()
+        return 1.0 if self.host_waits else ready / max(1, asked)
+
+    @property
+    def pending_since(self) -> int | None:
+        """When the time began that is in no stretch yet; None where there is no such time."""
+        if not self._open:
+            return None
+        return self._open[0].begin if self._mark is None else max(self._mark, self._open[0].begin)
+
+    def steps_ended(self, steps: Steps) -> None:
+        """The host has ended steps."""
+        self.watched = self.watched or bool(steps.runs)
+        self._log.append(steps)
+        self._open.append(steps)
+        self._tail = 0
+        while self._waiting and self._waiting[0].step <= steps.last:
+            self._complete(self._waiting.popleft())
+        if not self.watched or self.host_waits:
+            self._close_by_turns(Kind.TURNS if self.watched else Kind.UNWATCHED)
+        elif (self._unseen and not self._completed) or self._is_late(steps.begin):
+            self._close_by_turns(Kind.UNSEEN)
+
+    def loop_ended(self, input_wait: int, time: int) -> None:
+        """The iteration is over, and has waited so long for an item that never came."""
+        if self._open:
+            self._tail = input_wait
+        elif input_wait:
+            kind = Kind.TURNS if self.watched else Kind.UNWATCHED
+            self._fresh.append(Stretch(kind, time, seconds(input_wait), input=seconds(input_wait)))
+
+    def completed(self, event: StepCompleted) -> None:
+        """The device is done with a step; this waits until the host's turns up to that step are known."""
+        self._completed = True
+        if self._log.of(event.step) is not None:
+            self._complete(event)
+        else:
+            self._waiting.append(event)
+
+    def unseen(self) -> None:
+        """No output of a step can be asked for."""
+        self._unseen = True
+
+    def asked(self, event: TurnsAsked) -> None:
+        require(0 <= event.ready <= event.asked, "more turns with a finished output than were asked")
+        self._asked.append(event)
+
+    def entered_behind_others(self) -> None:
+        """The loop's next steps follow those of another loop, on which the device may still work."""
+        self._behind_others = not self._open
+
+    def fresh(self) -> list[Stretch]:
+        """The stretches that ended since the last call; `take` gives them too."""
+        fresh, self._fresh = self._fresh, []
+        self._ended += fresh
+        return fresh
+
+    def take(self, now: int, *, wait: bool, final: bool) -> list[Stretch]:
+        """Take the stretches that ended since the last call.
+
+        `wait`: a run is known to be under way for long, so completions are still to come. `final`: none is.
+        """
+        if final or (not wait and self._open and self._is_late(now)):
+            self._close_by_turns(Kind.UNSEEN)
+        ended, self._ended, self._fresh = self._ended + self._fresh, [], []
+        by_kind: dict[tuple[Kind, bool], Stretch] = {}
+        for each in ended:
+            key = (each.kind, each.compiled)
+            by_kind.setdefault(key, Stretch(each.kind)).add(each)
+        self._kept.extend(by_kind.values())
+        self._forget_old(now)
+        return ended
+
+    def whole(self) -> Stretch:
+        """The sum of the newest stretches."""
+        return summed(self._kept)
+
+    def rated(self) -> Stretch:
+        """The sum of those that rates are over: not in doubt, and without much compiling, unless all are like that."""
+        known = [each for each in self._kept if each.kind not in {Kind.UNSEEN, Kind.DOUBTFUL}]
+        whole = summed(each for each in known if not each.compiled)
+        if not whole.steps:
+            whole = summed(known)
+            whole = replace(whole, wall=whole.wall - whole.compiling, compiling=0.0)
+        if any(each.kind is Kind.SEEN for each in known):
+            whole.kind = Kind.SEEN
+        elif known:
+            whole.kind = known[-1].kind
+            if whole.kind is Kind.UNWATCHED and whole.wall < 1.0:
+                whole = Stretch(Kind.UNWATCHED)
+        if not whole.steps:
+            unseen = summed(each for each in self._kept if each.kind is Kind.UNSEEN and not each.compiled)
+            whole = replace(unseen if _hides_little(unseen) else Stretch(), kind=Kind.UNSEEN)
+        return whole
+
+    @property
+    def kinds(self) -> set[Kind]:
+        """The kinds of the newest stretches."""
+        return {each.kind for each in self._kept}
+
+    def turn_of(self, step: int) -> float | None:
+        """Seconds of a step's turn, if it is remembered."""
+        found = self._log.of(step)
+        return None if found is None else seconds(found.turns[step - found.first])
+
+    def _sum_asked(self) -> tuple[int, int]:
+        return sum(each.asked for each in self._asked), sum(each.ready for each in self._asked)
+
+    def _is_late(self, now: int) -> bool:
+        """Whether no completion has come for too long, though there are steps to complete."""
+        return now - (self.pending_since or now) > self._patience
+
+    def _complete(self, event: StepCompleted) -> None:
+        found = self._log.of(event.step)
+        if found is None:
+            return
+        at = event.step - found.first
+        self._judge(event, found, at)
+        if self.host_waits:
+            return
+        steps = self._take_through(event.step)
+        end = max(event.time, found.ends[at])
+        if steps:
+            self._close(steps, end)
+        elif self._mark is not None and event.time > self._mark:
+            self._mark, self._mark_seen = (
+                event.time,
+                True,
+            )  # the device was behind what was told by the host's turns
+
+    def _judge(self, event: StepCompleted, found: Steps, at: int) -> None:
+        """Note whether the device was done with a step by the end of the host's turn, unless that was unusual."""
+        if found.compiling or found.nested or found.checkpoint:
+            return
+        if event.uncertainty <= SURE * sum(found.turns) / len(found):
+            self._in_turn.append(event.time - event.uncertainty <= found.ends[at])
+
+    def _take_through(self, step: int) -> list[Steps]:
+        """Take the open steps up to that one; none where it is not among them."""
+        place = next((n for n, steps in enumerate(self._open) if steps.first <= step <= steps.last), None)
+        if place is None:
+            return []
+        taken = [self._open.popleft() for _ in range(place)]
+        last = self._open.popleft()
+        cut = step - last.first + 1
+        if cut < len(last):
+            self._open.appendleft(last.cut(cut, len(last)))
+        return [*taken, last.cut(0, cut)]
+
+    def _close(self, steps: list[Steps], end: int) -> None:
+        """End a stretch at a completion."""
+        first, last = steps[0], steps[-1]
+        start = first.begin if self._mark is None else max(self._mark, first.begin)
+        if not self._open:
+            end = max(end, last.end + self._tail)
+        ended = Stretch(Kind.SEEN, end)
+        for each in steps:
+            ended.add_turns(each)
+        ended.input += seconds(self._tail if not self._open else 0)
+        per_step = max(0, end - start) / ended.steps
+        elsewhere = doubt = 0.0
+        before = start
+        for each in steps:
+            away = max(0, each.begin - max(before, start))
+            elsewhere += away + each.nested
+            doubt += min(away, IN_FLIGHT * per_step)
+            doubt += min(each.nested, IN_FLIGHT * per_step) if each is not last else 0.0
+            ended.breaks += bool(away or each.nested)
+            before = each.end
+        wall = end - start - elsewhere
+        if self._behind_others or wall <= 0 or doubt > MAX_DOUBT * wall:
+            ended.kind = Kind.DOUBTFUL
+            wall = max(0.0, wall)
+        ended.wall = seconds(round(wall))
+        ended.within = Counter(dict.fromkeys(ended.runs, round(wall)))
+        if ended.kind is Kind.SEEN:
+            self.newest = (last.last, ended.wall / ended.steps)
+            self._patience = max(COMPLETIONS_MISSING, 3 * (end - start))
+            own = ended.wall - ended.compiling - ended.input - ended.checkpoint
+            alike = {each.each_ran for each in steps}
+            ended.ahead = self._mark_seen and end > last.end and own > (1 - MAX_DOUBT) * ended.wall
+            if not ended.breaks and len(alike) == 1:
+                ended.spacing = alike.pop() or ()
+        self._behind_others = False
+        self._mark, self._mark_seen = end, end > last.end
+        self._fresh.append(ended)
+
+    def _close_by_turns(self, kind: Kind) -> None:
+        """End a stretch at the host's end of each of the open steps."""
+        for steps in self._open:
+            ended = Stretch(
+                kind, steps.end, seconds(sum(steps.turns)), within=Counter(steps.nanoseconds_with())
+            )
+            ended.add_turns(steps)
+            ended.breaks = int(bool(steps.nested) or (self._mark is not None and steps.begin > self._mark))
+            if kind is Kind.TURNS and not ended.compiled:
+                ended.turns = each_in_seconds(steps.turns)
+                ended.spacing = steps.each_ran or ()
+            self._mark, self._mark_seen = steps.end, False
+            self._fresh.append(ended)
+        self._open.clear()
+        if self._tail:
+            tail, self._tail = self._tail, 0
+            self._fresh.append(Stretch(kind, (self._mark or 0) + tail, seconds(tail), input=seconds(tail)))
+
+    def _forget_old(self, now: int) -> None:
+        """Forget stretches of before the window, unless newer ones have too few steps and they are not long ago."""
+        steps = sum(each.steps for each in self._kept)
+        while len(self._kept) > 1 and now - (first := self._kept[0]).end > WINDOW:
+            others, age = steps - first.steps, seconds(now - first.end)
+            if first.steps and others < FEW_STEPS and age * first.steps < LATE * first.wall:
+                break
+            steps = others
+            self._kept.popleft()
+
+
+def _hides_little(unseen: Stretch) -> bool:
+    """Whether what may be in flight is little beside these steps: 320 unbroken ones, where 32 may be in flight."""
+    return unseen.steps * MAX_DOUBT >= IN_FLIGHT * (1 + unseen.breaks)
+
+
+def why_quiet(newest: Stretch, now: int) -> str | None:
+    """Why the newest stretches are too old to describe the loop now; None where they are not."""
+    silence = now - newest.end
+    longest = LATE * newest.wall / newest.steps if newest.steps else 0.0
+    if newest.end == 0 or silence <= WINDOW or seconds(silence) <= longest:
+        return None
+    return f"no step has ended for {seconds(silence):.0f} s"

@@ -1,1 +1,0 @@
-"""Where a loop's wall time went: its components, its bottleneck, its stalls."""

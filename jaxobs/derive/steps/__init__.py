@@ -1,1 +1,0 @@
-"""Steps as columns and as a log."""
