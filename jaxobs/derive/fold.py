@@ -87,6 +87,9 @@ class Fold(Rooms):
                 continue
             runs.release(steps.runs)
             self._fold_steps(steps, followed.saved)
+        for completed in followed.completed:
+            if completed.loop in self.loops.by_name:
+                self.loops.by_name[completed.loop].completed(completed)
         self.observation.accepted, self.observation.refused = counts
         return followed.rows
 

@@ -192,7 +192,8 @@ class HostLines:
 
     def take(self) -> list[MainThreadSampled]:
         """The samples since the last call, as one event or none. On the sender's thread."""
-        return self._guard.call(lambda: self._tally.take(self._runnable_share())) or []
+        told = self._guard.call(lambda: self._tally.take(self._runnable_share())) or []
+        return [event._replace(thread=self._main or 0) for event in told]
 
     def _runnable_share(self) -> float | None:
         """Share of the time since the last call in which the main thread was on a processor or ready for one."""

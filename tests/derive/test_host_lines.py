@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.loops.host_lines import LINES_KEPT, LINES_SHOWN, SERIES
-from jaxobs.model.events import Event, ExecutableRan, MainThreadSampled, TurnsAsked
+from jaxobs.model.events import UNMARKED, Event, ExecutableRan, MainThreadSampled, TurnsAsked
 from jaxobs.report.summary import render
 from jaxobs.vocabulary.activities import ACTIVITIES
 from tests.derive.made_up import (
@@ -92,6 +92,22 @@ def test_samples_of_another_loop_say_nothing_of_this_one() -> None:
     assert train(fold)["components"]["host"] == 0.0
     process = fold.snapshot(at(12)).to_dict()["process"]
     assert process["host_lines"][0]["seconds"] == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize(("thread", "inside"), [(1, True), (2, False)])
+def test_samples_of_the_main_thread_are_of_a_found_loop_only_where_it_runs_there(
+    thread: int, inside: bool
+) -> None:
+    fold = applied(new_fold(), [created(1), waits(loop="f")])
+    rows: list[Any] = []
+    for number in range(1, 20):
+        begin = at(number * 0.2)
+        rows += (UNMARKED, number, begin, begin + 1_000, 0, 0, 1_000, None, None, thread, 1)
+    fold.apply_steps(rows)
+    seen = main_thread(1, 3, loop="", processor=2.0)
+    document = applied(fold, [seen._replace(thread=1)]).snapshot(at(4)).to_dict()
+    assert bool(document["loops"]["f"]["host_lines"]) is inside
+    assert bool(document["process"]["host_lines"]) is not inside
 
 
 def test_the_summary_names_the_lines_beside_the_idle_time() -> None:

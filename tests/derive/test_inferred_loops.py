@@ -139,7 +139,7 @@ def test_the_last_step_of_a_loop_ends_where_the_device_was_done_with_it() -> Non
     followed = loops.follow(calls([1] * 5, every=3.0))
     told = loops.completed(StepCompleted(UNMARKED, 5, 15 * NANOSECONDS, 0))
     assert told == StepCompleted("train", 4, 15 * NANOSECONDS, 0)
-    found = steps(Followed(followed.rows + loops.end().rows, Counter(), {}))
+    found = steps(Followed(followed.rows + loops.end().rows, Counter(), {}, []))
     assert [turn.end / NANOSECONDS for turn in found["train"]] == [3, 6, 9, 12, 15]
 
 
@@ -189,7 +189,9 @@ def test_a_phase_ends_the_turn_in_which_it_began() -> None:
     rows = calls([1] * 9, every=1.0)
     followed = loops.follow(rows[: 5 * ROW_LENGTH])
     loops.phase_ended(round(4.5 * NANOSECONDS), round(4.9 * NANOSECONDS))
-    turns = steps(Followed(followed.rows + loops.follow(rows[5 * ROW_LENGTH :]).rows, Counter(), {}))["train"]
+    turns = steps(Followed(followed.rows + loops.follow(rows[5 * ROW_LENGTH :]).rows, Counter(), {}, []))[
+        "train"
+    ]
     assert [(turn.end - turn.start) / NANOSECONDS for turn in turns] == [1, 1, 1, 1, 0.5, 1, 1, 1]
 
 

@@ -49,6 +49,9 @@ HELD = 20_000
 CALLS_REMEMBERED = 10_000
 """Calls whose completion may still arrive: completions are seconds late at most."""
 
+COMPLETIONS_REMEMBERED = 100
+"""Completions kept of calls that are no loop's yet: two a second, for as long as a loop may be looked for."""
+
 PHASES = 100
 """Newest phases kept: those that may lie in the turn under way."""
 
@@ -114,12 +117,14 @@ class Candidate:
 class Followed(NamedTuple):
     """What unmarked calls turned out to be: `rows` of steps in order of time, or calls by run that belong to no loop.
 
-    `saved`: nanoseconds of checkpoints within a step, by the step's loop and number.
+    `saved`: nanoseconds of checkpoints within a step, by the step's loop and number. `completed`: steps whose calls the
+    device was seen to be done with before it was known that they are steps.
     """
 
     rows: StepRows
     outside: Counter[int]
     saved: dict[tuple[str, int], int]
+    completed: list[StepCompleted]
 
 
 class InferredLoops:
@@ -154,6 +159,9 @@ class InferredLoops:
         self._rows: StepRows = []
         self._outside: Counter[int] = Counter()
         self._saved: dict[tuple[str, int], int] = {}
+        self._early: dict[int, StepCompleted] = {}
+        """Completions of calls that may yet turn out to be a step's, by the call."""
+        self._completed: list[StepCompleted] = []
 
     @property
     def current(self) -> str | None:
@@ -161,6 +169,12 @@ class InferredLoops:
         if self._active is not None and self._active.found:
             return self._active.function
         return min(self.names, key=list(self._candidates).index, default=None)
+
+    def under_way(self, thread: int) -> str | None:
+        """The loop found whose turn is under way on this thread (0: on any); None where there is none."""
+        turn, active = self._turn, self._active
+        on_thread = bool(turn) and (not thread or turn[-1].thread == thread)
+        return active.function if on_thread and active is not None and active.found else None
 
     @property
     def is_searching(self) -> bool:
@@ -213,6 +227,8 @@ class InferredLoops:
         alone = self._active is not None and not self._active.found and len(turn) == 1 and turn[0].run == run
         if alone and seconds(ended - turn[0].start) >= LONG_TURN:
             self._close(ended)
+            if (loop := self._active) is not None and loop.found and loop.steps:
+                self._completed.append(StepCompleted(loop.function, loop.steps - 1, ended, 0))
         return self._take()
 
     def completed(self, event: StepCompleted) -> StepCompleted | None:
@@ -220,7 +236,12 @@ class InferredLoops:
         if self._turn and self._turn[-1].number == event.step:
             self._done = max(event.time, self._turn[-1].start)
         step = self.steps_of_calls.get(event.step)
-        return None if step is None else event._replace(loop=step[0], step=step[1])
+        if step is not None:
+            return event._replace(loop=step[0], step=step[1])
+        self._early[event.step] = event
+        if len(self._early) > COMPLETIONS_REMEMBERED:
+            del self._early[next(iter(self._early))]
+        return None
 
     def _add_call(self, call: Call) -> None:
         self._done = None
@@ -324,6 +345,8 @@ class InferredLoops:
     def _remember(self, call: Call, loop: Candidate) -> None:
         """Note that this call's completion will be that of the step of the loop that is reported next."""
         self.steps_of_calls[call.number] = (loop.function, loop.steps)
+        if (early := self._early.pop(call.number, None)) is not None:
+            self._completed.append(early._replace(loop=loop.function, step=loop.steps))
         if len(self.steps_of_calls) > CALLS_REMEMBERED:
             del self.steps_of_calls[next(iter(self.steps_of_calls))]
 
@@ -358,8 +381,8 @@ class InferredLoops:
         self._outside.update(call.run for call in turn)
 
     def _take(self) -> Followed:
-        taken = Followed(self._rows, self._outside, self._saved)
-        self._rows, self._outside, self._saved = [], Counter(), {}
+        taken = Followed(self._rows, self._outside, self._saved, self._completed)
+        self._rows, self._outside, self._saved, self._completed = [], Counter(), {}, []
         return taken
 
 

@@ -85,9 +85,10 @@ class Loops:
             0.0 <= sampled <= seconds(event.end - event.start) + MOST_CARRIED,
             "more samples than there was time",
         )
+        found = self.inferred.under_way(event.thread) or ""
         for name, line, waits_in, activity, spent, samples in event.rows:
             place = HostLine(line, waits_in, activity)
-            if (loop := self.by_name.get(name or self.inferred.current or "")) is not None:
+            if (loop := self.by_name.get(name or found)) is not None:
                 loop.host.add(place, spent, samples, event.end)
             else:
                 self.outside.add(place, spent, samples, event.end)

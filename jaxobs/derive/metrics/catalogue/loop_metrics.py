@@ -30,9 +30,9 @@ STEPS = Metric("jaxobs_steps_total", "counter", "Steps that ended.", ("loop",))
 STEPS_FAILED = Metric("jaxobs_steps_failed_total", "counter", "Steps that raised.", ("loop",))
 STEP_SECONDS = Metric(
     "jaxobs_step_seconds", "histogram",
-    "What a step takes: each turn of a host that waits for the device, else the spacing of completions on the device, "
-    "averaged between samples; the host's turn where nothing is watched. Buckets a tenth apart: a quantile between 10 µs "
-    "and 10 s is right to 10 %, the median to 5 %.",
+    "What a step takes: each turn of a host that waits for the device, else the mean between two completions that were "
+    "seen, entered for each step between them; the host's turns, a second's mean, where nothing is watched. Buckets a "
+    "tenth apart: a quantile of single steps between 10 µs and 10 s is right to 10 %, the median to 5 %.",
     ("loop",), "seconds", STEP_BUCKETS,
 )  # fmt: skip
 STEP_HOST_SECONDS = Metric(
@@ -78,7 +78,7 @@ BOTTLENECK_INFO = Metric(
 )  # fmt: skip
 MFU = Metric(
     "jaxobs_mfu_ratio", "gauge", "Model FLOPs utilization: matrix FLOPs without rematerialised ones, over wall time "
-    "and matrix peak, in the last half minute, without the compiles that a loop begins with.", ("loop",), "ratio",
+    "and matrix peak, in the last half minute, without stretches that compiled.", ("loop",), "ratio",
 )  # fmt: skip
 HFU = Metric(
     "jaxobs_hfu_ratio",
