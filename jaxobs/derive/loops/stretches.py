@@ -366,15 +366,16 @@ class Stretches:
     def _close_by_turns(self, kind: Kind) -> None:
         """End a stretch at the host's end of each of the open steps."""
         for steps in self._open:
-            ended = Stretch(
-                kind, steps.end, seconds(sum(steps.turns)), within=Counter(steps.nanoseconds_with())
-            )
+            mark = steps.begin if self._mark is None else self._mark
+            told_before = max(0, min(mark, steps.end) - steps.begin)
+            wall = seconds(max(0, sum(steps.turns) - told_before))
+            ended = Stretch(kind, steps.end, wall, within=Counter(steps.nanoseconds_with()))
             ended.add_turns(steps)
-            ended.breaks = int(bool(steps.nested) or (self._mark is not None and steps.begin > self._mark))
+            ended.breaks = int(bool(steps.nested) or steps.begin > mark)
             if kind is Kind.TURNS and not ended.compiled:
                 ended.turns = each_in_seconds(steps.turns)
                 ended.spacing = steps.each_ran or ()
-            self._mark, self._mark_seen = steps.end, False
+            self._mark, self._mark_seen = max(mark, steps.end), False
             self._fresh.append(ended)
         self._open.clear()
         if self._tail:

@@ -1,0 +1,142 @@
+"""A loop's time by completed steps: what a stretch is, and which clock tells of it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxobs.derive.loops.stretches import Kind, Stretch, Stretches
+from jaxobs.derive.steps import Steps
+from jaxobs.model.events import StepCompleted, TurnsAsked
+from tests.derive.made_up import MILLISECOND, at, step
+
+
+def dispatched(count: int, start: float, turn: float, first: int = 0) -> list[Steps]:
+    """Steps of a watched function, each `turn` seconds of the host's."""
+    return [
+        Steps.of(step(first + n, start + n * turn, start + (n + 1) * turn, runs=(1,))) for n in range(count)
+    ]
+
+
+def told(stretches: Stretches, now: float) -> list[Stretch]:
+    return stretches.take(at(now), wait=False, final=False)
+
+
+def done(number: int, time: float) -> StepCompleted:
+    return StepCompleted("train", number, at(time), MILLISECOND)
+
+
+def test_what_lies_between_two_completions_is_a_stretch() -> None:
+    stretches = Stretches()
+    for steps in dispatched(20, 0.0, 0.001):
+        stretches.steps_ended(steps)
+    stretches.completed(done(9, 1.0))
+    stretches.completed(done(14, 1.5))
+    first, second = told(stretches, 2.0)
+    assert (first.steps, first.wall) == (10, pytest.approx(1.0))
+    assert (second.steps, second.wall, second.runs[1]) == (5, pytest.approx(0.5), 5)
+    assert stretches.pending_since == at(1.5)
+    assert stretches.rated().kind is Kind.SEEN
+
+
+def test_a_stretch_lasts_until_the_host_has_ended_its_last_step() -> None:
+    """The device is done early in the turn, and the host goes on in it."""
+    stretches = Stretches()
+    stretches.completed(done(0, 0.2))
+    stretches.steps_ended(Steps.of(step(0, 0.0, 1.0, runs=(1,))))
+    (only,) = told(stretches, 2.0)
+    assert only.wall == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("in_turn", "asked", "waits"),
+    [(3, None, True), (2, None, False), (0, (9, 9), True), (0, (9, 8), False), (3, (9, 1), True)],
+)
+def test_the_hosts_turns_are_the_clock_where_it_waits_in_each_step(
+    in_turn: int, asked: tuple[int, int] | None, waits: bool
+) -> None:
+    stretches = Stretches()
+    for number in range(5):
+        end = 0.1 * (number + 1)
+        stretches.completed(done(number, end - 0.01 if number < in_turn else end + 0.05))
+        stretches.steps_ended(Steps.of(step(number, end - 0.1, end, runs=(1,))))
+    if asked:
+        stretches.asked(TurnsAsked("train", *asked, at(0.5)))
+    assert stretches.host_waits is waits
+    stretches.steps_ended(Steps.of(step(5, 0.5, 0.6, runs=(1,))))
+    assert (told(stretches, 0.6)[-1].kind is Kind.TURNS) is waits
+
+
+def test_turns_in_which_something_compiled_do_not_tell_whether_the_host_waits() -> None:
+    from dataclasses import replace
+
+    stretches = Stretches()
+    for number, steps in enumerate(dispatched(6, 0.0, 0.1)):
+        stretches.completed(done(number, 0.1 * number + 0.05))
+        stretches.steps_ended(replace(steps, compiling=1))
+    assert not stretches.host_waits
+
+
+def test_without_a_completion_steps_wait_for_ten_seconds_and_are_in_doubt_then() -> None:
+    stretches = Stretches()
+    for steps in dispatched(5, 0.0, 0.1):
+        stretches.steps_ended(steps)
+    assert told(stretches, 9.9) == []
+    assert stretches.pending_since == at(0.0)
+    assert stretches.take(at(30.0), wait=True, final=False) == []  # a run is known to last
+    (*_, last) = told(stretches, 10.1)
+    assert last.kind is Kind.UNSEEN
+    assert stretches.pending_since is None
+    assert stretches.rated().steps == 0
+
+
+def test_what_the_device_was_behind_is_no_time_of_later_steps() -> None:
+    """Steps were counted by the host's turns, and then a completion came after all."""
+    stretches = Stretches()
+    for steps in dispatched(5, 0.0, 0.1):
+        stretches.steps_ended(steps)
+    told(stretches, 10.1)
+    stretches.completed(done(4, 20.0))
+    for steps in dispatched(5, 0.5, 0.1, first=5):
+        stretches.steps_ended(steps)
+    stretches.completed(done(9, 22.0))
+    (only,) = told(stretches, 22.0)
+    assert (only.steps, only.wall) == (5, pytest.approx(2.0))
+
+
+def test_after_another_loops_steps_the_first_stretch_is_in_doubt() -> None:
+    stretches = Stretches()
+    stretches.entered_behind_others()
+    for steps in dispatched(20, 0.0, 0.001):
+        stretches.steps_ended(steps)
+    for number in (9, 19):
+        stretches.completed(done(number, 0.1 * number))
+    first, second = told(stretches, 2.0)
+    assert (first.kind, second.kind) == (Kind.DOUBTFUL, Kind.SEEN)
+
+
+turns = st.lists(
+    st.tuples(st.floats(0, 0.2), st.floats(0, 0.5), st.booleans(), st.integers(0, 3)), min_size=1, max_size=30
+)
+
+
+@given(turns, st.booleans())
+def test_no_step_is_lost_and_no_second_counted_twice(
+    seen: list[tuple[float, float, bool, int]], waits: bool
+) -> None:
+    """Turns after pauses, some of which are followed by the completion of a step a few before them."""
+    stretches, now, found = Stretches(), 1.0, list[Stretch]()
+    if waits:
+        stretches.asked(TurnsAsked("train", 9, 9, at(1)))
+    for number, (pause, turn, completes, behind) in enumerate(seen):
+        now += pause
+        stretches.steps_ended(Steps.of(step(number, now, now + turn, runs=(1,))))
+        now += turn
+        if completes:
+            stretches.completed(done(max(0, number - behind), now))
+        found += stretches.take(at(now), wait=False, final=False)
+    found += stretches.take(at(now), wait=False, final=True)
+    assert sum(each.steps for each in found) == len(seen)
+    assert sum(each.runs[1] for each in found) == len(seen)
+    assert sum(each.wall for each in found) <= now - 1.0 + 1e-6
