@@ -156,7 +156,7 @@ def test_operations_of_a_running_job_have_the_same_figures_as_those_of_a_trace()
         (0, 10, product(4), "compute"), (0, 10, moving(8), "compute"), (0, 5, moving(1), "collective")
     )
     live = Operations(new_fold().series, 200)
-    live.add(found, {"abc": "train_step"})
+    live.add(found, {"abc": "train_step"}, 1.0)
     shown = {row["operation"]: row for row in plain(live.operations.value)}
     for name, offline in zip(("op0", "op1", "op2"), rows(found), strict=True):
         row = shown[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -270,3 +271,29 @@ def test_a_real_trace_of_eight_gpus_adds_up_in_the_fold() -> None:
     assert 0 < profile["gap_seconds"] < 0.02 * profile["busy_seconds"]
     row = next(row for row in snapshot["operations"] if row["operation"] == "input_transpose_fusion")
     assert (row["function"], row["executions"]) == ("forward_3d_conv", 40)
+
+
+@pytest.mark.parametrize(("busy", "shown"), [(0.9, True), (0.2, False)])
+def test_steps_longer_than_a_window_have_operations_where_most_of_its_time_was_recorded(
+    busy: float, shown: bool
+) -> None:
+    """A window of a second lies in a step of ten; an operation that goes on at its edges is not recorded."""
+    fold = fold_with_steps(count=3, seconds=10.0)
+    made = cost_of(("dot", COMPUTE, 1), ("add", MEMORY, 1))
+    fold.analysed(1, made)
+    fold.apply(window(12.0, 13.0))
+    (told,) = fold.windows_to_read(at(31))
+    rows = [operation("dot", 0.75 * busy, runs=3), operation("add", 0.25 * busy, runs=3)]
+    one = device(rows, runs=0)
+    cut = replace(one, modules=(replace(one.modules[0], runs=0, cut_runs=1, cut_seconds=busy),))
+    read(fold, told, trace_of(cut), lambda *_: made)
+    document = fold.snapshot(at(31)).to_dict()
+    seen = {row["operation"]: row["share"] for row in document["operations"] or ()}
+    assert seen == (pytest.approx({"dot": 0.75, "add": 0.25}) if shown else {})
+    shares = document["loops"]["train"]["bottleneck"]["shares"]
+    if shown:
+        assert shares["compute"] == pytest.approx(0.75 * busy)
+        assert shares["memory"] == pytest.approx(0.25 * busy)
+    else:
+        assert document["loops"]["train"]["profile"] is None
+    assert document["executables"][0]["seconds_per_run"] is None

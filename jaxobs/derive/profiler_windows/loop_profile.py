@@ -24,6 +24,11 @@ MAIN = 0.1
 AHEAD = 0.25
 """Share by which runs must differ from calls to show that the device did the work of steps outside the windows."""
 
+RECORDED = 0.5
+"""Least share of a window's time in which operations were recorded for those of a run that is longer than the window to
+stand for it. The profiler does not record one that goes on at the window's beginning or end, so the device seems idle
+where these are long."""
+
 INPUT = "\0input"
 CALLS = "\0calls"
 
@@ -215,12 +220,15 @@ def loop_profile(
 def only_parts_of(name: str, profiled: Profiled) -> str | None:
     """A module of which the trace holds only parts of runs in the loop's steps; None where there is none.
 
-    Such a trace is useless: an operation that is longer than the window is not recorded, so the device seems idle.
+    Such a trace is useless where an operation that is longer than the window was not recorded, so that the device seems
+    idle; where it was seen to be busy for most of the time, parts of a run tell as much as whole ones.
     """
     for device in profiled.devices:
         if name not in device.trace.stretches:
             continue
         stretch = device.trace.stretches[name]
+        if stretch.busy_seconds >= RECORDED * stretch.seconds:
+            continue
         inside: Counter[tuple[str, str]] = Counter()
         for key, charged in zip(device.keys, stretch.charged_seconds, strict=True):
             inside[key[:2]] += charged  # type: ignore[assignment]  # Counter adds floats as well

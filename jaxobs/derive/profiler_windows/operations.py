@@ -10,6 +10,7 @@ from typing import Any
 from jaxobs.derive.metrics.catalogue import profile_metrics
 from jaxobs.derive.metrics.selection import Selection
 from jaxobs.derive.metrics.series import Series
+from jaxobs.derive.profiler_windows.loop_profile import RECORDED
 from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure
 from jaxobs.model.metrics import Metric
 from jaxobs.roofline_model.operation_work import Work
@@ -96,12 +97,17 @@ class Operations:
         self.scopes: Figure[list[ScopeView]] = Figure(None, NO_WINDOW)
         """Operations and scopes are listed with the most time first."""
 
-    def add(self, profiled: Profiled, functions: Mapping[str, str]) -> None:
-        """Add one window. `functions` gives the function of each executable's fingerprint."""
-        only_parts = profiled.only_parts()
+    def add(self, profiled: Profiled, functions: Mapping[str, str], lasted: float) -> None:
+        """Add one window of so many seconds. `functions` gives the function of each executable's fingerprint.
+
+        Shares of what was sampled need no whole run. But where a run is longer than the window, and its longest
+        operations were not recorded, the others stand for nothing.
+        """
+        room = RECORDED * lasted * len(profiled.devices)
+        only_parts = profiled.only_parts() if profiled.busy_seconds < room else frozenset()
         for (module, identity, _), operation in profiled.operations.items():
             if (module, identity) in only_parts:
-                continue  # operations longer than the window were not recorded, so its time is not representative
+                continue
             fingerprint = operation.fingerprint or ""
             function = functions.get(fingerprint) or (operation.module or "").removeprefix("jit_")
             key = (function, fingerprint, operation.name)

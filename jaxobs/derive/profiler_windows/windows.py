@@ -129,7 +129,8 @@ class Profiles:
         self._count(window.event.outcome)
         functions = self._executables.functions()
         self._executables.profiled(profiled)
-        self.operations.add(profiled, functions)
+        lasted = seconds(window.event.end - window.event.start)
+        self.operations.add(profiled, functions, lasted)
         for name, part in window.parts.items():
             profile = loop_profile(name, part, profiled, functions, window.event.end)
             if profile is None:
