@@ -169,7 +169,7 @@ class Observer:
 
     @property
     def address(self) -> str | None:
-        """The URL of `/metrics`; None where nothing is served. Waits for the agent if it was just started."""
+        """The URL of `/metrics`; None if nothing is served. Waits for the agent if it was just started."""
         known = self._messages.address_known
         if self._started and not self._ended and not known.wait(ADDRESS_SECONDS):
             known.set()  # nothing is served, or it comes late: nobody waits a second time

@@ -28,8 +28,13 @@ class UsageError(Exception):
 
 
 def say(speaker: str, message: object) -> None:
-    """One line on standard error, whatever is in the message."""
-    print(printable(f"{speaker}: {message}"), file=sys.stderr)
+    """One line on standard error after the name of who says it."""
+    tell(f"{speaker}: {message}")
+
+
+def tell(line: str) -> None:
+    """One line on standard error, whatever is in it."""
+    print(printable(line), file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager

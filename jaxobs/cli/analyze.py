@@ -151,12 +151,12 @@ OPERATION_FIGURES: Final = (
     Column("bound", bound_of, text=True),
 )
 
-_LEAST_NAME = 12
+_MIN_NAME = 12
 _GAP = 2  # columns between two cells
 _NAMES = 3
 """Most operations that a note names."""
 
-LEAST_OVERLAP = 1.01
+MIN_OVERLAP = 1.01
 """Ratio of the operations' own times to the busy time above which a note mentions the overlap: less is not visible."""
 
 
@@ -189,7 +189,7 @@ def notes_of(document: Mapping[str, Any]) -> list[str]:
     if share:
         notes.append(f"{percent(share)} of the busy time is in operations without a known cost")
     own = sum(row["self_seconds"] for row in document["operations"])
-    if own > LEAST_OVERLAP * document["busy_seconds"]:
+    if own > MIN_OVERLAP * document["busy_seconds"]:
         notes.append(
             "operations ran side by side: each moment is divided equally between them, so that times add up to the busy "
             "time; FLOP/s and efficiency are over these parts"
@@ -222,8 +222,8 @@ def _operations(document: Mapping[str, Any], top: int, width: int) -> TextTable:
     table = _table(columns, document["operations"][:top], {"FLOP", "bytes", "B/s"})
     widest = [max(map(len, cells)) for cells in zip(table.columns, *table.rows, strict=True)]
     left = width - _GAP * (len(widest) - 1) - sum(widest[1:-1])
-    name = min(widest[0], max(_LEAST_NAME, left * 3 // 5))
-    source = min(widest[-1], max(_LEAST_NAME, left - name))
+    name = min(widest[0], max(_MIN_NAME, left * 3 // 5))
+    source = min(widest[-1], max(_MIN_NAME, left - name))
     table.rows = [(cut(cells[0], name), *cells[1:-1], end_of(cells[-1], source)) for cells in table.rows]
     return table
 

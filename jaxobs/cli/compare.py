@@ -38,7 +38,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _judged(comparison: Comparison, allowed: float, loop: str | None) -> int:
-    """The exit status. Raises UsageError where the records do not suffice to judge."""
+    """The exit status. Raises UsageError if the records do not suffice to judge."""
     judged = [time for time in comparison.step_times if loop in {None, time.loop}]
     if not judged:
         raise UsageError(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, NoReturn, TypedDict
 
-from jaxobs.cli import UsageError, suggestion
+from jaxobs.cli import UsageError, suggestion, tell
 from jaxobs.report.text_table import PLAIN_WIDTH
 
 MIN_SECONDS = 1.0
@@ -105,8 +105,3 @@ def bar(title: str) -> Iterator[Bar]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=1.0)
         yield lambda share, text: progress.update(task, completed=min(share, 1.0), description=text)
-
-
-def tell(line: str) -> None:
-    """Print one line on standard error, and flush it."""
-    print(line, file=sys.stderr, flush=True)

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxobs.cli import INTERRUPTED, UsageError, calibrate, say
+from jaxobs.cli import INTERRUPTED, UsageError, calibrate, say, tell
 from jaxobs.cli.check import check_devices, read_devices
-from jaxobs.cli.console import Parser, bar, look_of, seconds_up_to, tell
+from jaxobs.cli.console import Parser, bar, look_of, seconds_up_to
 from jaxobs.config import Settings, SettingsError, load_settings
 from jaxobs.hardware.calibration import cache_directory, save_calibration
 from jaxobs.model.clock import sleep
@@ -145,7 +145,7 @@ def _train(observer: Observer, text: Text, size: Size, seconds: float) -> Outcom
 
 
 def _hold(observer: Observer) -> None:
-    tell(f"jaxobs demo: {observer.address or 'the process'} stays until Ctrl-C")
+    say("jaxobs demo", f"{observer.address or 'the process'} stays until Ctrl-C")
     try:
         while True:
             sleep(3600)

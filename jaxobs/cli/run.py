@@ -25,7 +25,7 @@ USAGE = """usage: jaxobs run [options] [--] script.py [arguments]
 
 
 def run(arguments: list[str]) -> int:
-    """Replace this process by the script; returns only for --help. Raises UsageError where it cannot be run."""
+    """Replace this process by the script; returns only for --help. Raises UsageError if it cannot be run."""
     settings, rest = _settings_of(arguments)
     if rest[:1] == ["--help"] or arguments[:1] == ["-h"]:  # options after the script are its own
         print(f"{USAGE}\n\noptions:\n{options_help()}")
@@ -58,7 +58,7 @@ def _settings_of(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
 
 
 def _program_of(arguments: list[str]) -> list[str]:
-    """The script or `-m module` with its arguments. Raises UsageError where there is none that Python could run."""
+    """The script or `-m module` with its arguments. Raises UsageError if there is none that Python could run."""
     program = arguments[1:] if arguments[:1] == ["--"] else arguments
     if not program or program == ["-m"]:
         raise UsageError(

@@ -50,7 +50,7 @@ def module_cost(
 
     ``serialized`` is an optimised ``HloModuleProto``, as ``executable.hlo_modules()[0]`` serialises it; of a
     partitioned module it is one device's program. ``custom_call_rules`` give the costs of custom calls by
-    target. Raises ``HloDecodeError`` where the bytes are no such module or hold more than
+    target. Raises ``HloDecodeError`` if the bytes are no such module or hold more than
     ``decode.MAXIMUM_INSTRUCTIONS``.
     """
     module = decode(serialized)
@@ -147,7 +147,7 @@ def _finite(cost: Cost, module: Module) -> Cost:
 
 
 def _main_loop_trips(entry: Computation, least: Mapping[Computation, Tally]) -> int | None:
-    """The known trip count of the outermost loop with most of the FLOPs; None where there is no such loop.
+    """The known trip count of the outermost loop with most of the FLOPs; None if there is no such loop.
 
     ``least`` has the cost of one run of each computation.
     """

@@ -76,7 +76,7 @@ class SourceTypes:
 
 
 def _deciding_operand(instruction: Instruction) -> Instruction | None:
-    """The operand that decides this instruction's type; None where the instruction itself does."""
+    """The operand that decides this instruction's type; None if the instruction itself does."""
     opcode, operands = instruction.opcode, instruction.operands
     if opcode == "convert":
         return operands[0] if _compilers_own(instruction) else None
@@ -99,7 +99,7 @@ def _constant(instruction: Instruction) -> bool:
 
 
 def argument(parameter: Instruction) -> Instruction | None:
-    """The first caller's operand for a parameter; None where no single value is passed."""
+    """The first caller's operand for a parameter; None if no single value is passed."""
     callers = parameter.computation.callers
     if not callers:
         return None

@@ -42,8 +42,6 @@ class Rate:
     """Rows of the square matrices, or elements of the array."""
     per_second: float
     """FLOP/s (operations/s for integers), or transcendental results/s."""
-    median_per_second: float
-    """The same rate as the median over the rounds: the typical rate of a machine that is shared with others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,7 @@ class LeftOut:
 
     dtype: str
     runs_as: str | None
-    """The type that such a product runs in; None where the compiler refuses it."""
+    """The type that such a product runs in; None if the compiler refuses it."""
     reason: str
     """The reason as text that follows the type's name."""
 
@@ -98,10 +96,8 @@ class Calibration:
     """Rates of `exp`, by element type."""
     bandwidth: tuple[Bandwidth, ...]
     """Bandwidths in the order of growing working sets."""
-    latency_seconds: float | None
-    """The time from the call of an executable that does almost nothing to its result."""
     other_load: float | None
-    """Cores' worth of time that other processes used meanwhile; None where the system does not provide it."""
+    """Cores' worth of time that other processes used meanwhile; None if the system does not provide it."""
     left_out: tuple[LeftOut, ...] = ()
     """Element types of products that were not measured."""
 
@@ -147,7 +143,7 @@ class Calibration:
         if document.get("schema") != SCHEMA_VERSION:
             raise CalibrationError(f"schema {document.get('schema')!r}, this version reads {SCHEMA_VERSION}")
         try:
-            latency, load = document["latency_seconds"], document["other_load"]
+            load = document["other_load"]
             return cls(
                 device_kind=_text(document["device_kind"]),
                 platform=_text(document["platform"]),
@@ -164,7 +160,6 @@ class Calibration:
                     Bandwidth(_count(point["working_set_bytes"]), _rate(point["copy"]), _rate(point["triad"]))
                     for point in document["bandwidth"]
                 ),
-                latency_seconds=None if latency is None else _rate(latency),
                 other_load=None if load is None else _load(load),
                 left_out=tuple(_left_out(entry) for entry in document.get("left_out", ())),
             )
@@ -184,13 +179,7 @@ def _best(rates: tuple[Rate, ...]) -> dict[str, Rate]:
 
 def _rates(points: Any) -> tuple[Rate, ...]:
     return tuple(
-        Rate(
-            dtype=_text(point["dtype"]),
-            size=_count(point["size"]),
-            per_second=_rate(point["per_second"]),
-            median_per_second=_rate(point["median_per_second"]),
-        )
-        for point in points
+        Rate(_text(point["dtype"]), _count(point["size"]), _rate(point["per_second"])) for point in points
     )
 
 
@@ -212,18 +201,18 @@ def _count(value: object) -> int:
 
 
 def _rate(value: object) -> float:
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf:
-        return float(value)
-    raise CalibrationError(f"expected a positive, finite number, found {value!r}")
+    if (number := _load(value)) > 0:
+        return number
+    raise CalibrationError(f"expected a positive number, found {value!r}")
 
 
 def _load(value: object) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf:
         return float(value)
-    raise CalibrationError(f"expected a number that is not negative, found {value!r}")
+    raise CalibrationError(f"expected a finite number that is not negative, found {value!r}")
 
 
-_LARGEST_FILE = 4 * 2**20  # bytes; a calibration takes about 10 kB
+_MAX_FILE_BYTES = 4 * 2**20  # bytes; a calibration takes about 10 kB
 
 
 class NoHomeError(OSError):
@@ -297,7 +286,7 @@ def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
 
 
 def _quota(cgroup: Path) -> float | None:
-    """Cores' worth of time that the control group (version 2, else 1) allows; None where it sets no limit."""
+    """Cores' worth of time that the control group (version 2, else 1) allows; None if it sets no limit."""
     with contextlib.suppress(OSError, ValueError):
         limit, period = (cgroup / "cpu.max").read_text(encoding="utf-8").split()[:2]
         return None if limit == "max" else int(limit) / int(period)
@@ -311,10 +300,7 @@ def _quota(cgroup: Path) -> float | None:
 def key_of(calibration: Calibration) -> CalibrationKey:
     """The key of a calibration."""
     return CalibrationKey(
-        device_kind=calibration.device_kind,
-        processor=calibration.processor,
-        cores=calibration.cores,
-        jaxlib=calibration.jaxlib,
+        calibration.device_kind, calibration.processor, calibration.cores, calibration.jaxlib
     )
 
 
@@ -338,8 +324,8 @@ def read_calibration(path: Path) -> tuple[Calibration | None, str | None]:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):  # a FIFO would be waited for
             return None, f"{path} is no calibration: not a regular file"
-        if found.st_size > _LARGEST_FILE:
-            return None, f"{path} is no calibration: larger than {_LARGEST_FILE} bytes"
+        if found.st_size > _MAX_FILE_BYTES:
+            return None, f"{path} is no calibration: larger than {_MAX_FILE_BYTES} bytes"
         return Calibration.from_dict(read_json(path.read_bytes())), None
     except FileNotFoundError:
         return None, f"no calibration is kept at {path}; run `jaxobs calibrate`"

@@ -71,8 +71,8 @@ def peaks_for(
         overrides: The user's own values, keyed `matrix.<dtype>`, `vector.<dtype>` (FLOP/s), `transcendentals`
             (results/s), `memory`, `link` (bytes/s), `capacity` (bytes).
         measured: A calibration of this kind of device; one of another kind is ignored.
-        tensorfloat32_allowed: True where all float32 products may run as TensorFloat-32, whose peak is then theirs;
-            False where none may; None where the program's precision and the platform decide.
+        tensorfloat32_allowed: True if all float32 products may run as TensorFloat-32, whose peak is then theirs;
+            False if none may; None if the program's precision and the platform decide.
 
     Raises:
         ValueError: An override has an unknown key, or is no positive, finite number.
@@ -104,7 +104,6 @@ def peaks_for(
         memory_capacity=capacity.value if capacity else None,
         reason=_reason(device_kind, platform, values, notes),
         float32_products=float32_products(device_kind, platform, values, own, tensorfloat32_allowed),
-        latency_seconds=mine.latency_seconds if mine else None,
     )
 
 

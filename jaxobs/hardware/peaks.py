@@ -51,12 +51,10 @@ class Peaks:
     memory_capacity: float | None
     """Bytes of device memory."""
     reason: str | None
-    """Why values are absent, and how to supply them; None where compute and memory peaks are known."""
+    """Why values are absent, and how to supply them; None if compute and memory peaks are known."""
     float32_products: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     """For each precision that a program requests of float32 products (`default`, `high`, `highest`), the type in which
     the device multiplies, and the number of passes. Other precisions run in float32 in one pass."""
-    latency_seconds: float | None = None
-    """The time from calling an executable that does almost nothing to its result, where measured."""
 
     def memory_rate(self, working_set_bytes: float | None) -> float | None:
         """Bytes/s for data of this size; main memory's where the size is None or not a positive number.
@@ -121,7 +119,6 @@ class Peaks:
                 precision: {"type": dtype, "passes": passes}
                 for precision, (dtype, passes) in self.float32_products.items()
             },
-            "latency_seconds": self.latency_seconds,
             "reason": self.reason,
         }
 

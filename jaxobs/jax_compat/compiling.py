@@ -39,7 +39,7 @@ JIT_OPTIONS = (
 
 
 class JitCall(NamedTuple):
-    """A call of a jitted function that JAX is about to trace. `names`: those of the arrays, None where not known."""
+    """A call of a jitted function that JAX is about to trace. `names`: those of the arrays, None if not known."""
 
     function: Any
     options: tuple[tuple[str, Any], ...]
@@ -74,7 +74,7 @@ class Lowering(NamedTuple):
 def new_executable(frame: FrameType | None) -> Any:
     """The `LoadedExecutable` that JAX has just made: a local variable above the listener of `backend_compile`.
 
-    None where the compile failed or the variable is missing: the executable's cost is then absent.
+    None if the compile failed or the variable is missing: the executable's cost is then absent.
     """
     for caller in callers(frame, FRAMES_TO_SEARCH):
         name = {"_cached_compilation": "xla_executable", "from_hlo": "compiled"}.get(caller.f_code.co_name)
@@ -103,7 +103,7 @@ def traced_function(frame: FrameType | None) -> Any:
 def lowered_by_jax(frame: FrameType | None) -> bool | None:
     """Whether a function of JAX's own (`jnp.multiply`) is being lowered, by the source that its jaxpr records.
 
-    Under `jax.grad` outside jit such functions are compiled without a trace event. None where no source is recorded.
+    Under `jax.grad` outside jit such functions are compiled without a trace event. None if no source is recorded.
     """
     for caller in callers(frame, FRAMES_TO_SEARCH):
         closed = caller.f_locals.get("closed_jaxpr")

@@ -42,7 +42,7 @@ def executables_alive(function: Any) -> int | None:
 def is_tracer(value: Any) -> bool:
     """Whether a value is a tracer, which exists only while JAX traces and must not be kept beyond that.
 
-    `jax.core.Tracer` is public; False where JAX is not imported or a future version has no such name.
+    `jax.core.Tracer` is public; False if JAX is not imported or a future version has no such name.
     """
     tracer = getattr(sys.modules.get("jax.core"), "Tracer", None)
     return isinstance(tracer, type) and issubclass(type(value), tracer)

@@ -23,7 +23,7 @@ NAMES = {
 
 
 class DeviceStatistics(NamedTuple):
-    """The memory statistics of one device; None where the backend has none, as on CPU."""
+    """The memory statistics of one device; None if the backend has none, as on CPU."""
 
     device: int
     platform: str
@@ -96,7 +96,7 @@ def speaks_of_memory(message: str) -> bool:
 
 
 def requested_bytes(message: str) -> int | None:
-    """The bytes of the allocation that failed; None where the message does not say."""
+    """The bytes of the allocation that failed; None if the message does not say."""
     found = ALLOCATION.search(message)
     if found is None:
         return None
@@ -112,7 +112,7 @@ def requested_bytes(message: str) -> int | None:
 def matching_executable(
     executables: Iterable[Mapping[str, Any]], requested: int | None
 ) -> tuple[Mapping[str, Any], str] | None:
-    """The one executable with a part that needs what was asked for, and that part. None where none has, or several.
+    """The one executable with a part that needs what was asked for, and that part. None if none has, or several.
 
     `outputs` of an entry are the bytes of each of its outputs, where they are known; else their sum counts. Executables
     of the same function that match count as one, the first of them in `executables`.

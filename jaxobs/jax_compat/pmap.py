@@ -63,14 +63,14 @@ def call_of_pmap(frame: FrameType | None) -> FrameType | None:
 
 
 def mapped_function(call: FrameType) -> Any:
-    """The user's function behind the call; None where it cannot be found."""
+    """The user's function behind the call; None if it cannot be found."""
     kept = _kept(call)
     wrapped = kept.get("wrapped_fun")  # since 0.9
     return getattr(wrapped, "f", None) or kept.get("f") or kept.get("fun")
 
 
 def mapped_name(call: FrameType) -> str | None:
-    """The name that JAX gives the pmapped function; None where the function cannot be found."""
+    """The name that JAX gives the pmapped function; None if the function cannot be found."""
     function = mapped_function(call)
     if function is None:
         return None

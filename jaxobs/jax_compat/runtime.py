@@ -66,7 +66,7 @@ def profiler_module() -> Any:
 def is_to_be_written(session: object) -> bool:
     """Whether `jax.profiler` will write the trace of this session of jaxlib's once it has taken it into memory.
 
-    By `_profile_state.session`, the `jax.profiler.ProfileSession` under way (0.12). False where the trace stays in
+    By `_profile_state.session`, the `jax.profiler.ProfileSession` under way (0.12). False if the trace stays in
     memory, where JAX has not made the session, and without the name: the trace is then not read.
     """
     state = getattr(sys.modules.get("jax._src.profiler"), "_profile_state", None)

@@ -76,7 +76,6 @@ def calibrate(
     ready, left_out = _compiled(every, _LONGEST_CALL * seconds, progress)
     _rounds(ready, start, seconds, progress)
     progress(1.0, "done")
-    latency = next((timed for timed in ready if timed.program.group == "latency"), None)
     return Calibration(
         device_kind=device.device_kind,
         platform=device.platform,
@@ -90,7 +89,6 @@ def calibrate(
         vector=_rates(ready, "vector"),
         transcendentals=_rates(ready, "transcendentals"),
         bandwidth=_bandwidth(ready),
-        latency_seconds=1 / latency.best if latency else None,
         other_load=load.cores(),
         left_out=tuple(left_out),
     )
@@ -208,7 +206,7 @@ def _worth_repeating(timed: _Timed, ready: list[_Timed]) -> bool:
 
 def _rates(every: list[_Timed], group: str) -> tuple[Rate, ...]:
     return tuple(
-        Rate(timed.program.dtype, timed.program.size, timed.best, statistics.median(timed.rates))
+        Rate(timed.program.dtype, timed.program.size, timed.best)
         for timed in every
         if timed.program.group == group and timed.rates
     )

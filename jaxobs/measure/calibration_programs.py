@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-Group = Literal["latency", "matrix", "vector", "transcendentals", "copy", "triad"]
+Group = Literal["matrix", "vector", "transcendentals", "copy", "triad"]
 
 _KIBIBYTE, _MEBIBYTE, _GIBIBYTE = 2**10, 2**20, 2**30
 _SMALLEST_SET, _LARGEST_SET = 64 * _KIBIBYTE, 512 * _MEBIBYTE
@@ -64,8 +64,7 @@ def programs(platform: str) -> list[Program]:
 
 
 def _processor_programs(last_level_cache: int) -> list[Program]:
-    found = [_empty()]
-    found += [_matrix(dtype, size) for dtype in (*_DTYPES, *_NARROW) for size in (256, 512, 1024, 2048)]
+    found = [_matrix(dtype, size) for dtype in (*_DTYPES, *_NARROW) for size in (256, 512, 1024, 2048)]
     for dtype in ("float32", "float64"):
         found += [_vector(dtype, count, links=8, times=2**20 // count) for count in (2**16, 2**18)]
         found += [_transcendentals(dtype, count, links=1, times=2**22 // count) for count in (2**16, 2**18)]
@@ -76,8 +75,7 @@ def _processor_programs(last_level_cache: int) -> list[Program]:
 
 def _accelerator_programs() -> list[Program]:
     """Programs so large that launching does not count: 64 MiB with 66 FLOP a byte, sets of 8 MiB to 1 GiB."""
-    found = [_empty()]
-    found += [
+    found = [
         _matrix(dtype, size)
         for dtype in (*_DTYPES, *_NARROW, "tensorfloat32")
         for size in (2048, 4096, 8192, 16384)
@@ -150,14 +148,6 @@ def _in_place(
         return run
 
     return prepare
-
-
-def _empty() -> Program:
-    def prepare() -> Callable[[], None]:
-        compiled, value = jax.jit(lambda x: x + 1), jnp.float32(1)
-        return lambda: _block(compiled(value))
-
-    return Program("latency", "float32", 1, 1.0, prepare)
 
 
 def _block(value: Any) -> None:

@@ -10,7 +10,7 @@ from jaxobs.model.trace import Step
 from jaxobs.trace.attribution import PICOSECONDS, Interval
 from jaxobs.trace.modules import ForeignPrograms, ModuleIndex, program_of, text_of
 from jaxobs.trace.planes import EventStats, Line, Plane, PlaneMetadata, lines_of, payload
-from jaxobs.trace.timeline import LONGEST, Run, Timeline
+from jaxobs.trace.timeline import MAX_DURATION, Run, Timeline
 
 _DISTINCT_STATS: Final = frozenset(["hlo_op", "hlo_module", "program_id", "device_ordinal"])
 _NEVER: Final = ("$", "ThreadpoolListener::Record", "ThreadpoolListener::Stop")
@@ -88,7 +88,7 @@ class HostPlane:
                 continue
             start = base + event.offset_ps
             duration = event.duration_ps
-            if duration < 0 or duration > LONGEST or start < 0:
+            if duration < 0 or duration > MAX_DURATION or start < 0:
                 self._strange += 1
             elif what == _OPERATION:
                 _, add, index, add_ending, flow_at, run_at, add_run = entry
@@ -208,7 +208,7 @@ class Endings:
                 continue
             start, end, operation = intervals[at]
             moment, line, task_start = known
-            if end < moment <= start + LONGEST:
+            if end < moment <= start + MAX_DURATION:
                 if not self._begun:
                     self._sort(intervals)
                 if operation not in containers:

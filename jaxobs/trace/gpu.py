@@ -10,7 +10,7 @@ from typing import Final
 
 from jaxobs.trace.modules import ModuleIndex, kind_of_event, program_of, text_of
 from jaxobs.trace.planes import EventStats, Line, Plane, PlaneMetadata, lines_of, payload
-from jaxobs.trace.timeline import LONGEST, Timeline
+from jaxobs.trace.timeline import MAX_DURATION, Timeline
 
 _DISTINCT_STATS: Final = frozenset(
     ["hlo_op", "hlo_module", "program_id", "memcpy_details", "cuda_graph_exec_id"]
@@ -20,7 +20,7 @@ _GRAPH: Final = "cuda_graph_exec_id"
 _MEMORY: Final = ("MemoryAlloc", "MemoryFree", "MemoryResidency", "Memory Alloc", "Memory Free")
 """Events of the allocator, which take no time of the device."""
 
-LONGEST_LAUNCH: Final = 20 * 10**6
+MAX_LAUNCH: Final = 20 * 10**6
 """Longest wait, in picoseconds, that is taken for a kernel's launch, which takes 2 to 10 µs; dispatching the next
 executable takes the host far longer."""
 
@@ -42,12 +42,12 @@ def read_gpu(
 
 
 def _launches(device: Timeline) -> list[tuple[int, int]]:
-    """The waits of at most LONGEST_LAUNCH between two operations of one program, on any streams."""
+    """The waits of at most MAX_LAUNCH between two operations of one program, on any streams."""
     found = []
     reach, last = -1, None
     for start, end, index in sorted(device.intervals):
         program = device.operations[index].program_id
-        if program is not None and program == last and 0 <= reach < start <= reach + LONGEST_LAUNCH:
+        if program is not None and program == last and 0 <= reach < start <= reach + MAX_LAUNCH:
             found.append((reach, start))
         if end > reach:
             reach, last = end, program
@@ -82,7 +82,7 @@ class _GpuPlane:
                 index = self._copy(metadata_id, payload(stats[correlation_at]), index)
             start = base + event.offset_ps
             duration = event.duration_ps
-            if duration < 0 or duration > LONGEST or start < 0:
+            if duration < 0 or duration > MAX_DURATION or start < 0:
                 self.device.wrong_times += 1
                 continue
             intervals.append((start, start + duration, index))

@@ -110,13 +110,13 @@ def unsigned(program_id: int) -> int:
 
 
 def program_of(stats: Mapping[str, Value]) -> int | None:
-    """The program id in the statistics of an event; None where it is not among them."""
+    """The program id in the statistics of an event; None if it is not among them."""
     program = stats.get("program_id")
     return unsigned(program) if isinstance(program, int) else None
 
 
 def text_of(stats: Mapping[str, Value], name: str) -> str | None:
-    """A text among the statistics of an event; None where it is not there, or no text."""
+    """A text among the statistics of an event; None if it is not there, or no text."""
     value = stats.get(name)
     return value if isinstance(value, str) else None
 
@@ -143,7 +143,7 @@ class ModuleIndex:
         return own == name and instructions <= known.keys()
 
     def instruction(self, program_id: int | None, name: str) -> Instruction | None:
-        """An instruction by name; None where the module is not in the trace, or has none of this name."""
+        """An instruction by name; None if the module is not in the trace, or has none of this name."""
         return None if program_id is None else self._read(program_id)[1].get(name)
 
     def entry(self, program_id: int | None) -> frozenset[str] | None:

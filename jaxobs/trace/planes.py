@@ -224,7 +224,7 @@ def lines_of(plane: Plane) -> Iterator[Line]:
 # one by one.
 
 
-MOST_KNOWN: Final = 200_000
+MAX_KNOWN: Final = 200_000
 """Most statistics kept by their bytes. Where there are more they do not repeat, and are decoded when needed."""
 
 _UNIQUE: Final = frozenset(
@@ -264,7 +264,7 @@ class EventStats:
             name = self._name(raw)
             if name in self._distinct:  # above the limit too, or events would be taken for each other
                 self._known[bytes(raw)] = len(self._known) + 1
-            elif name not in _UNIQUE and len(self._known) < MOST_KNOWN:
+            elif name not in _UNIQUE and len(self._known) < MAX_KNOWN:
                 self._known[bytes(raw)] = 0
         return tuple(map(self.code, stats))
 

@@ -194,7 +194,7 @@ class _HostReader:
     def _read_device(
         self, plane: Plane, index: ModuleIndex, copies: dict[bytes, str]
     ) -> tuple[Timeline | None, int]:
-        """The device of a plane, or None where it is no device's or the device ran nothing, and the events read."""
+        """The device of a plane, or None if it is no device's or the device ran nothing, and the events read."""
         if plane.name in _OWN_PLANES or not plane.name.startswith(_DEVICE):
             return None, 0
         metadata = PlaneMetadata(plane)

@@ -13,7 +13,7 @@ from jaxobs.trace.attribution import PICOSECONDS, Attribution, Interval, attribu
 from jaxobs.trace.modules import ForeignPrograms, ModuleIndex, kind_of_opcode, opcode_in_name
 from jaxobs.trace.planes import Value
 
-LONGEST: Final = 24 * 3600 * 10**12
+MAX_DURATION: Final = 24 * 3600 * 10**12
 """A day: no operation lasts longer, so a longer one's times are corrupted."""
 
 LONGER: Final = 2
@@ -128,7 +128,7 @@ class Timeline:
         }
 
     def entry_operations(self, program_id: int | None) -> frozenset[str] | None:
-        """Names of the instructions that each run of a program executes; None where its module is not known."""
+        """Names of the instructions that each run of a program executes; None if its module is not known."""
         return self._modules.entry(program_id)
 
     def users(self) -> list[frozenset[int]]:
@@ -147,7 +147,7 @@ class Timeline:
         """The figures of everything read so far; `stretches` in seconds, by a name."""
         kinds: list[Kind] = [operation.kind for operation in self.operations]
         found = attribute(self.intervals, kinds)
-        counts, totals, fastest = [0] * len(kinds), [0] * len(kinds), [LONGEST] * len(kinds)
+        counts, totals, fastest = [0] * len(kinds), [0] * len(kinds), [MAX_DURATION] * len(kinds)
         for start, end, index in self.intervals:
             duration = end - start
             counts[index] += 1

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from jaxobs.trace.modules import ModuleIndex, program_of, text_of, unsigned
 from jaxobs.trace.planes import EventStats, Line, Plane, PlaneMetadata, lines_of
-from jaxobs.trace.timeline import LONGEST, Run, Timeline
+from jaxobs.trace.timeline import MAX_DURATION, Run, Timeline
 
 _OPERATIONS: Final = "XLA Ops"
 _ASYNCHRONOUS: Final = "Async XLA Ops"
@@ -53,7 +53,7 @@ class _TpuPlane:
                 self._module_names[program] = written[1]
                 self.device.runs.setdefault(program, set()).add(line.base + event.offset_ps)
                 start, end = self._times(line.base, event)
-                if 0 <= start <= end <= start + LONGEST:
+                if 0 <= start <= end <= start + MAX_DURATION:
                     self.device.whole_runs.append(Run((start, end), program))
         self.events += line.count
 
@@ -62,7 +62,7 @@ class _TpuPlane:
         found: list[tuple[int, int, int]] = []
         for event in line:
             start, end = self._times(line.base, event)
-            if not 0 <= start <= end <= start + LONGEST:
+            if not 0 <= start <= end <= start + MAX_DURATION:
                 self.device.wrong_times += 1
                 continue
             found.append((start, end, self._operation(event.metadata_id)))

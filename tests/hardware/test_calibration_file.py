@@ -41,11 +41,10 @@ calibrations = st.builds(
     jaxlib=st.text(max_size=8),
     created=rates,
     seconds=rates,
-    matrix=st.lists(st.builds(Rate, st.text(max_size=8), sizes, rates, rates), max_size=4).map(tuple),
+    matrix=st.lists(st.builds(Rate, st.text(max_size=8), sizes, rates), max_size=4).map(tuple),
     vector=st.just(()),
     transcendentals=st.just(()),
     bandwidth=st.lists(st.builds(Bandwidth, sizes, rates, rates), max_size=4).map(tuple),
-    latency_seconds=st.none() | rates,
     other_load=st.none() | st.floats(min_value=0, max_value=64),
     left_out=st.lists(
         st.builds(LeftOut, st.text(max_size=8), st.none() | st.text(max_size=8), st.text(max_size=8)),
@@ -54,7 +53,7 @@ calibrations = st.builds(
 )
 EXAMPLE = Calibration(
     "cpu", "cpu", "Example 9000", 8, "0.10.2", "0.10.2", 1.7e9, 10.0,
-    (Rate("float32", 512, 4e11, 3e11),), (), (), (Bandwidth(2**16, 9e10, 8e10),), 5e-6, 0.0,
+    (Rate("float32", 512, 4e11),), (), (), (Bandwidth(2**16, 9e10, 8e10),), 0.0,
 )  # fmt: skip
 
 
@@ -78,7 +77,7 @@ WRONG = [
     (key, wrong)
     for key in sorted(EXAMPLE.to_dict())
     for wrong in (dict[str, Any](), [None], -1, float("nan"), "7", None)
-    if not (wrong is None and key in {"latency_seconds", "other_load"})  # they may be absent
+    if not (wrong is None and key == "other_load")  # they may be absent
     if not (
         wrong == {} and key in {"matrix", "vector", "transcendentals", "bandwidth", "left_out"}
     )  # no entries

@@ -24,18 +24,17 @@ def calibration(**changes: object) -> Calibration:
         "created": 1.7e9,
         "seconds": 10.0,
         "matrix": (
-            Rate("float32", 512, 4e11, 3e11),
-            Rate("float32", 2048, 3e11, 3e11),
-            Rate("bfloat16", 512, 2e11, 2e11),
+            Rate("float32", 512, 4e11),
+            Rate("float32", 2048, 3e11),
+            Rate("bfloat16", 512, 2e11),
         ),
-        "vector": (Rate("float32", 65536, 2e11, 2e11),),
-        "transcendentals": (Rate("float32", 65536, 5e9, 5e9), Rate("float64", 65536, 1e9, 1e9)),
+        "vector": (Rate("float32", 65536, 2e11),),
+        "transcendentals": (Rate("float32", 65536, 5e9), Rate("float64", 65536, 1e9)),
         "bandwidth": (
             Bandwidth(2**16, 9e10, 8e10),
             Bandwidth(2**20, 1.6e11, 9e10),
             Bandwidth(2**28, 4e10, 3e10),
         ),
-        "latency_seconds": 5e-6,
         "other_load": 0.1,
     }
     return Calibration(**{**values, **changes})  # type: ignore[arg-type]  # of as many types as it has fields
@@ -114,7 +113,6 @@ def test_a_calibrated_processor_has_the_best_rate_of_each_type() -> None:
     assert peaks.transcendentals.value == 5e9
     assert peaks.memory is not None
     assert peaks.memory.value == 4e10
-    assert peaks.latency_seconds == 5e-6
     assert peaks.reason is None
 
 
@@ -168,7 +166,7 @@ def test_a_type_that_runs_as_another_has_the_peak_of_that_one_and_says_so() -> N
 def test_the_datasheets_float8_stands_for_every_8_bit_float() -> None:
     measured = calibration(
         device_kind="NVIDIA H200",
-        matrix=(Rate("float8_e4m3fn", 8192, 1.2e15, 1.2e15), Rate("int4", 8192, 1e15, 1e15)),
+        matrix=(Rate("float8_e4m3fn", 8192, 1.2e15), Rate("int4", 8192, 1e15)),
         left_out=(LeftOut("float8_e5m2", "bfloat16", "runs as bfloat16 here: no peak of its own"),),
     )
     peaks = peaks_for("NVIDIA H200", "gpu", measured=measured)

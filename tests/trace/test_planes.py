@@ -293,7 +293,7 @@ def test_asynchronous_operations_of_a_tpu_that_overlap_enclose_nothing():
 
 
 def test_operations_are_told_from_each_other_beyond_the_statistics_that_are_kept(monkeypatch):
-    monkeypatch.setattr("jaxobs.trace.planes.MOST_KNOWN", 10)
+    monkeypatch.setattr("jaxobs.trace.planes.MAX_KNOWN", 10)
     names = [f"dot.{number}" for number in range(30)]
     events = [("gemm", 10 * at, 5, kernel(name, 1)) for at, name in enumerate(names)]
     device = only(read_trace(space(modules(jit_eval=(3, dict.fromkeys(names, "dot"), {})), gpu(events))))

@@ -68,7 +68,6 @@ def calibration(told: Findings) -> None:
         peak = sheet.transcendentals if dtype == "float32" else None
         _against(told, f"transcendentals {dtype}", rate.per_second, peak, UNITS)
     _memory(told, found, sheet)
-    told.figure("latency", found.latency_seconds, unit="s", reason="it was not measured")
     for left_out in found.left_out:
         told.unmeasured(f"matrix {left_out.dtype}", left_out.reason)
 

@@ -107,7 +107,7 @@ class Watch:
     def refresh(self, timeout: float) -> None:
         """Fetch from all ranks without a fetch under way, and take answers for `timeout` seconds; others come later.
 
-        Raises UsageError where `find` does.
+        Raises UsageError if `find` does.
         """
         if monotonic() - self._found >= _DIRECTORY_SECONDS:
             self._found = monotonic()

@@ -15,7 +15,7 @@ from jaxobs.model.cost import Cost
 
 
 def estimated(call: CustomCall) -> Cost | None:
-    """The cost by the estimate of the kernel's author; None where there is none."""
+    """The cost by the estimate of the kernel's author; None if there is none."""
     configuration = call.configuration.get("custom_call_config", call.configuration)
     estimate = configuration.get("cost_estimate")
     if not isinstance(estimate, dict):

@@ -96,7 +96,7 @@ class CustomCall:
 
 
 Rule = Callable[[CustomCall], Cost | None]
-"""A function that returns the whole cost of one execution, bytes included, or None where it does not apply."""
+"""A function that returns the whole cost of one execution, bytes included, or None if it does not apply."""
 
 
 def apply_rule(call: CustomCall, rules: Mapping[str, Rule], tally: Tally) -> None:

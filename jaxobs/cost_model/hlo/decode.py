@@ -119,7 +119,7 @@ def _link_calls(instruction: Instruction, called: Any, by_id: dict[int, Computat
 def callees_first(module: Module) -> list[Computation]:
     """The computations that the entry reaches, each after all that it calls.
 
-    Raises ``HloDecodeError`` where one calls itself.
+    Raises ``HloDecodeError`` if one calls itself.
     """
     order: list[Computation] = []
     finished: set[Computation] = set()

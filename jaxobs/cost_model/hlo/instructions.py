@@ -252,7 +252,7 @@ class Instruction:
 
     @property
     def trip_count(self) -> int | None:
-        """The number of times that a ``while`` runs its body; None where the compiler does not know."""
+        """The number of times that a ``while`` runs its body; None if the compiler does not know."""
         found = _TRIP_COUNT.search(self.backend_config)
         return int(found.group(1)) if found else None
 

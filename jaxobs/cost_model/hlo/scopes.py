@@ -26,7 +26,7 @@ _STRUCTURE: Final = re.compile(
     r"custom_jvp_call|custom_vjp_call|custom_vjp_call_jaxpr|pjit|jit|shard_map|xla_call|main|)\Z"
 )
 
-MOST_FRAMES: Final = 100
+MAX_FRAMES: Final = 100
 """Most frames read of an operation's stack; JAX writes ten by default (`jax_traceback_in_locations_limit`)."""
 
 
@@ -100,7 +100,7 @@ class Provenance:
             self._frames.file_locations,
             self._frames.file_names,
         )
-        for _ in range(MOST_FRAMES):
+        for _ in range(MAX_FRAMES):
             if not 0 < frame_id <= len(frames):
                 return
             frame = frames[frame_id - 1]
