@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.costs.sections import Cell, Demand, Section, Table, middle
 from jaxobs.jax_compat.arrays import list_arrays
 from jaxobs.model.events import LiveArraysCounted
-from jaxobs_plugins.probes.memory.array_census import ArrayCensus
+from jaxobs_plugins.probes.memory import ArrayCensus
 
 NUMBERS = (1_000, 5_000, 20_000, 100_000)
 LIMIT = 0.002

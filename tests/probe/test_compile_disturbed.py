@@ -20,7 +20,7 @@ from jaxobs.model.events import (
 )
 from jaxobs.probe.steps.marks import StepMark
 from jaxobs_plugins.probes.compile import causes
-from jaxobs_plugins.probes.compile.executable import local_devices_of, memory_of, module_of
+from jaxobs_plugins.probes.compile.probe import local_devices_of, memory_of, module_of
 from tests.probe.compiled import compilations
 
 

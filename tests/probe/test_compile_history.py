@@ -6,8 +6,8 @@ import gc
 import tracemalloc
 from typing import TYPE_CHECKING, Any
 
-from jaxobs_plugins.probes.compile import history
-from jaxobs_plugins.probes.compile.history import History, Traced
+from jaxobs_plugins.probes.compile import causes as history
+from jaxobs_plugins.probes.compile.causes import History, Traced
 from jaxobs_plugins.probes.compile.miss_cause import Leaf, Signature, Value
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from jaxobs.jax_compat.objects import TEXT_LENGTH, sharding_text
-from jaxobs_plugins.probes.compile.functions import function_key, function_text
 from jaxobs_plugins.probes.compile.miss_cause import Value
-from jaxobs_plugins.probes.compile.values import value_of
+from jaxobs_plugins.probes.compile.values import function_key, function_text, value_of
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),

@@ -11,7 +11,7 @@ import pytest
 
 from jaxobs.model.events import PROCESS_MEMORY, Event, LiveArraysCounted, MemorySampled
 from jaxobs.testing import FakeJob
-from jaxobs_plugins.probes.memory.probe import MemoryProbe
+from jaxobs_plugins.probes.memory import MemoryProbe
 
 GIB = 2**30
 

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import pytest
 
 from jaxobs.model.events import Event, LiveArraysCounted
-from jaxobs_plugins.probes.memory import array_census
-from jaxobs_plugins.probes.memory.probe import MemoryProbe
+from jaxobs_plugins.probes import memory as array_census
+from jaxobs_plugins.probes.memory import MemoryProbe
 from tests.plugins.memory.conftest import censuses
 
 

@@ -13,8 +13,7 @@ import psutil
 import pytest
 
 from jaxobs.model.events import PROCESS_MEMORY, Event, Measured, MemorySampled
-from jaxobs_plugins.probes.memory.probe import MemoryProbe
-from jaxobs_plugins.probes.memory.process_memory import memory_limit, process_memory
+from jaxobs_plugins.probes.memory import MemoryProbe, memory_limit, process_memory
 from tests.plugins.memory.conftest import devices_in
 
 
@@ -35,7 +34,7 @@ def test_on_cpu_the_memory_of_the_process_is_told(probe: MemoryProbe, events: li
 
 def test_the_peak_is_not_that_of_the_process_that_started_this_one() -> None:
     held = bytearray(b"x") * (300 * 2**20)
-    program = "from jaxobs_plugins.probes.memory import process_memory as of; print(of.process_memory().peak)"
+    program = "from jaxobs_plugins.probes import memory as of; print(of.process_memory().peak)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )

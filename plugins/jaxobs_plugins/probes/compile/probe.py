@@ -5,7 +5,7 @@ second time: the executable is the one that JAX has just made. Serialising its m
 could delay the job, and the only work that cannot be done later.
 
 What a function is compiled for is noted when its trace and its lowering begin, and compared with its earlier compiles
-once the executable exists (`history.py`); this gives each recompile its cause.
+once the executable exists (`causes.py`); this gives each recompile its cause.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import functools
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, TypeVar, cast
 
@@ -37,12 +38,86 @@ from jaxobs.model.events import (
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin.base import Probe
 from jaxobs.plugin.frames import call_site
+from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
 from jaxobs.plugin.protocol import Job
 from jaxobs.plugin.span_context import current_span_context
 from jaxobs.vocabulary.text import EAGER, cut_name
 from jaxobs_plugins.probes.compile.causes import NO_CAUSE, Causes
-from jaxobs_plugins.probes.compile.executable import local_devices_of, memory_of, module_of
-from jaxobs_plugins.probes.compile.phases import PHASES, Phase, ThreadState
+
+PHASES = {
+    "/jax/core/compile/jaxpr_trace_duration": "trace",
+    "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower",
+    "/jax/core/compile/backend_compile_duration": "backend",
+}
+
+
+@dataclass(slots=True)
+class Phase:
+    """A phase under way; `inner` is the time of the phases nested in it so far, in nanoseconds."""
+
+    name: str
+    function: str
+    start: int
+    inner: int = 0
+
+
+class ThreadState(threading.local):
+    """The phases under way on one thread, and those that ended since its last executable."""
+
+    def __init__(self) -> None:
+        self.stack: list[Phase] = []
+        self.ended: dict[tuple[str, str], tuple[int, int]] = {}
+        self.eager: set[str] = set()
+        self.pmapped: dict[str, str] = {}
+        self.cache = "off"
+        self.saved: float | None = None
+        self.began_anew = 0
+
+
+MEMORY_KINDS = {
+    "argument": "argument_size_in_bytes",
+    "output": "output_size_in_bytes",
+    "temporary": "temp_size_in_bytes",
+    "alias": "alias_size_in_bytes",
+    "code": "generated_code_size_in_bytes",
+}
+
+
+def module_of(executable: Any, limit: int) -> tuple[bytes | None, str]:
+    """The serialised `HloModuleProto` and an empty reason, or None and the reason; `limit` in bytes."""
+    try:
+        proto: bytes = executable.hlo_modules()[0].as_serialized_hlo_module_proto()
+    except Exception as error:  # a backend that does not give its modules
+        if raised_by_signal_handler(error):  # a large module takes seconds
+            raise
+        return None, f"the backend gave no module: {type(error).__name__}: {error}"[:200]
+    if len(proto) > limit:
+        return None, f"the module has {len(proto)} bytes, more than JAXOBS_MAXIMUM_MODULE_BYTES={limit}"
+    return proto, ""
+
+
+def memory_of(executable: Any) -> tuple[tuple[str, int], ...]:
+    """(kind, bytes) of XLA's memory analysis, per device; empty where the backend has none.
+
+    XLA's `peak_memory_in_bytes` is not among them: seen on a CPU (0.10.2 to 0.12.0.1) it leaves out the arguments and
+    what is allocated but not in use at that moment. The size of the code is left out unless it is positive: backends
+    that do not know it say -1 or, as XLA's for CPUs, 0.
+    """
+    with Suppressed(Exception):  # not every backend has the analysis: then its memory is absent
+        stats = executable.get_compiled_memory_stats()
+        known = (
+            (kind, int(getattr(stats, name))) for kind, name in MEMORY_KINDS.items() if hasattr(stats, name)
+        )
+        return tuple((kind, size) for kind, size in known if kind != "code" or size > 0)
+    return ()
+
+
+def local_devices_of(executable: Any) -> int:
+    """The number of this process's devices that an executable runs on."""
+    with Suppressed(Exception):  # as above; an executable runs on one device at least
+        return len(executable.local_devices())
+    return 1
+
 
 Hook = TypeVar("Hook", bound=Callable[..., None])
 

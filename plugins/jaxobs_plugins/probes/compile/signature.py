@@ -11,9 +11,8 @@ from typing import Any
 from jaxobs.jax_compat.compiling import JitCall
 from jaxobs.jax_compat.jit import trace_context
 from jaxobs.jax_compat.objects import clipped, explicit_text, is_of, mesh_text, name_of, plain, sharding_text
-from jaxobs_plugins.probes.compile.functions import function_text
 from jaxobs_plugins.probes.compile.miss_cause import Leaf, Signature, Value
-from jaxobs_plugins.probes.compile.values import dtype_text, value_of
+from jaxobs_plugins.probes.compile.values import dtype_text, function_text, value_of
 
 POSITIONAL, KEYWORD = Value("positional"), Value("keyword")
 """How an argument was passed."""

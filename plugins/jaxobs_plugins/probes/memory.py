@@ -1,0 +1,361 @@
+"""Probe `memory`: samples device memory, the memory of the process, and which arrays hold it, on a thread of jaxobs.
+
+It queries the backend that the job has made, and makes none itself. After a backend has failed, nothing of JAX is
+called for a pause that doubles with each failure in a row.
+
+Listing the arrays is one call that holds the interpreter lock and cannot be split. Its duration is therefore estimated
+beforehand, from the approximate number of arrays and the measured cost of one. Where it would take too long, the arrays
+are listed only while the job stands still anyway.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import astuple
+from pathlib import Path
+
+from jaxobs.jax_compat.arrays import Census, arrays_alive, list_arrays
+from jaxobs.jax_compat.compiling import is_compiling
+from jaxobs.jax_compat.memory import (
+    DeviceStatistics,
+    address_space,
+    device_statistics,
+    named_amounts,
+)
+from jaxobs.jax_compat.runtime import backend_exists
+from jaxobs.model.clock import NANOSECONDS, monotonic, now, perf_counter_ns, sleep, thread_time_ns
+from jaxobs.model.events import PROCESS_MEMORY, LiveArraysCounted, Measured, MemorySampled
+from jaxobs.model.metrics import Metric
+from jaxobs.plugin import control_groups
+from jaxobs.plugin.base import Probe
+from jaxobs.plugin.frames import stack_of
+from jaxobs.plugin.protocol import Job
+
+FIELDS = ("VmRSS:", "VmHWM:", "RssFile:")
+"""Fields of `/proc/self/status`, in KiB: physical memory, its peak, and the part of it that is pages of files."""
+
+
+def process_memory() -> MemorySampled:
+    """This process's memory in use, its peak, and the limit; None for each that the system does not provide."""
+    status = _status()
+    in_use, peak = status.get("VmRSS"), status.get("VmHWM")
+    # The system updates its peak less often than the amount in use.
+    highest = None if in_use is None or peak is None else max(peak, in_use)
+    reason = "" if in_use is not None else "the system does not tell it"
+    return MemorySampled(
+        PROCESS_MEMORY, in_use, highest, memory_limit(), None, None, reason, now(), status.get("RssFile")
+    )
+
+
+def _status() -> dict[str, int]:
+    """The FIELDS of `/proc/self/status` in bytes, as far as they are there; empty on other systems."""
+    with contextlib.suppress(OSError, ValueError):
+        # Among the other lines is the program's name, which may be any bytes.
+        text = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace")
+        lines = (line.split() for line in text.split("\n") if line.startswith(FIELDS))
+        return {name.removesuffix(":"): int(kibibytes) * 1024 for name, kibibytes, _ in lines}
+    return {}
+
+
+@functools.cache
+def memory_limit() -> int | None:
+    """The smallest of the host's memory and the limits of this process's control groups, in bytes; read only once."""
+    limits: list[int] = []
+    with contextlib.suppress(OSError, ValueError):
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    with contextlib.suppress(OSError, LookupError, ValueError):  # no control groups here
+        _, limit = control_groups.memory_limit(control_groups.find_group("memory"))
+        limits += [int(limit)] if limit else []
+    return min((limit for limit in limits if limit > 0), default=None)
+
+
+class Stillness:
+    """Says whether steps stand still; call it about once a second.
+
+    True from the second call in a row that meets the same compile, or a checkpoint: one that has lasted for a second
+    will mostly last longer. Only a compile on the main thread counts: it does not hold
+    the interpreter lock, and steps wait.
+    """
+
+    def __init__(self, in_checkpoint: Callable[[], bool]) -> None:
+        self._in_checkpoint = in_checkpoint
+        self._before: object = None
+
+    def __call__(self) -> bool:
+        now: object = "checkpoint" if self._in_checkpoint() else _compile_under_way()
+        before, self._before = self._before, now
+        return now is not None and now == before
+
+
+def _compile_under_way() -> object:
+    """A key of the call of XLA's compiler on the main thread, different for the next call; None where there is none."""
+    innermost = next(iter(stack_of(threading.main_thread().ident, 1)), None)
+    return (id(innermost), innermost.f_lasti) if innermost is not None and is_compiling(innermost) else None
+
+
+LOCK_NANOSECONDS = 1_200_000
+"""Longest that listing may hold the interpreter lock: no step may be delayed by more
+than 2 ms, on a busy machine too."""
+
+STILL_NANOSECONDS = 50_000_000
+"""Longest that it may hold the lock while the job stands still, when only its other threads wait. Enough for some
+100 000 arrays, for which it took up to three times as long as estimated (`benchmarks/live_array_census.py`)."""
+
+ARRAY_NANOSECONDS = 300.0
+LEAST_ARRAY_NANOSECONDS = 200.0
+TRACEBACK_NANOSECONDS = 250.0
+"""Assumed cost of listing an array, the least that the assumption falls to, and the
+cost of reading an array's traceback.
+
+Measured (`benchmarks/live_array_census.py`, JAX 0.6.2 and 0.10.2): listing takes 110 ns for each of 3 000 arrays and
+280 to 390 ns for each of 10 000, which no longer fit the processor's cache; a traceback takes 60 to 250 ns. With the
+least, 6 000 arrays are listed, which took 1.8 ms."""
+
+LEAST_MEASURED = 500
+"""Fewest arrays in a listing from which the cost of one is taken."""
+
+SLICE_NANOSECONDS = 300_000
+SLEEP_SECONDS = 0.001
+TURN_SECONDS = 0.05
+"""A turn counts in slices with sleeps between them for no longer than `TURN_SECONDS`, and the next turn continues."""
+
+FIRST_INTERVAL_SECONDS = 1.0
+INTERVAL_SECONDS = 10.0
+SHARE = 0.0005
+"""Censuses follow each other at the first interval while a job makes its arrays, and
+the pause doubles up to the second.
+
+It is longer where all censuses would otherwise take more than `SHARE` of a processor."""
+
+
+GROUPS = 20
+LINES = 10
+"""The numbers of the largest groups, and of the lines that made the most, that are sent to the agent."""
+
+
+class ArrayCensus:
+    """Counts live arrays; call `turn` about once a second. `stands_still`: whether the job's steps wait anyway."""
+
+    def __init__(self, stands_still: Callable[[], bool] = lambda: False) -> None:
+        self.lock_nanoseconds = 0
+        self._stands_still = stands_still
+        self._census: Census | None = None
+        self._lines_reason = ""
+        self._next = 0.0
+        self._interval = FIRST_INTERVAL_SECONDS
+        self._spent = 0
+        self._array_cost = ARRAY_NANOSECONDS
+        self._traceback_cost = TRACEBACK_NANOSECONDS
+        self._measured_for = LEAST_MEASURED
+        self._reason = ""
+
+    def turn(self, stopped: Callable[[], bool]) -> Iterator[LiveArraysCounted]:
+        """Continue the census under way, or begin one when it is due. Yields the result, or why none was begun."""
+        if self._census is None and monotonic() >= self._next:
+            reason = self._begin()
+            if reason and reason != self._reason:
+                yield not_counted(reason)
+            self._reason = reason
+        if self._census is not None and self._count(stopped):
+            yield self._counted(self._census)
+            self.end()
+
+    def end(self) -> None:
+        """Drop the census under way, counted or not; the next one begins when it is due."""
+        self._census = None
+        self._next = monotonic() + max(self._interval, self._spent / NANOSECONDS / SHARE)
+        self._interval = min(2 * self._interval, INTERVAL_SECONDS)
+
+    def _count(self, stopped: Callable[[], bool]) -> bool:
+        """Count for a turn, in slices with sleeps between them. Returns whether the census is complete."""
+        end = monotonic() + TURN_SECONDS
+        while not stopped():
+            if self._advance():
+                return True
+            if monotonic() >= end:
+                break
+            sleep(SLEEP_SECONDS)
+        return False
+
+    def _advance(self) -> bool:
+        """Count for one slice. Returns whether the census is complete."""
+        assert self._census is not None
+        began = thread_time_ns()
+        try:
+            return self._census.advance(SLICE_NANOSECONDS)
+        finally:
+            self._spent += thread_time_ns() - began
+
+    def _begin(self) -> str:
+        """List the arrays, or return why they are not listed now; the next turn then tries again."""
+        alive = arrays_alive()
+        if alive is None:
+            return self._begin_blindly()
+        still = self._stands_still()
+        most = STILL_NANOSECONDS if still else LOCK_NANOSECONDS
+        expected = alive * self._cost_of_one(alive)
+        if expected > most:
+            # A cost measured on a busy machine must not last for ever.
+            self._array_cost = max(LEAST_ARRAY_NANOSECONDS, 0.9 * self._array_cost)
+            return (
+                f"too many arrays to list while steps run: {_rounded(alive)} would hold the interpreter lock for about "
+                f"{expected / 1e6:.2g} ms. They are listed during a compile or a checkpoint that takes some seconds"
+            )
+        self._list(tracebacks=expected + alive * self._traceback_cost <= most)
+        return ""
+
+    def _begin_blindly(self) -> str:
+        """Begin where the number of arrays is not available: the duration of the last listing decides instead."""
+        if self.lock_nanoseconds > LOCK_NANOSECONDS:
+            self.end()
+            self.lock_nanoseconds = int(0.9 * self.lock_nanoseconds)
+            return "to list the arrays has held the interpreter lock for too long"
+        self._list(tracebacks=self.lock_nanoseconds < LOCK_NANOSECONDS / 4)
+        return ""
+
+    def _cost_of_one(self, alive: int) -> float:
+        """The expected nanoseconds to list one of `alive` arrays.
+
+        A cost measured with few arrays says little about many, which may not fit the processor's cache.
+        """
+        return (
+            self._array_cost if alive <= 2 * self._measured_for else max(self._array_cost, ARRAY_NANOSECONDS)
+        )
+
+    def _list(self, *, tracebacks: bool) -> None:
+        began, began_here = perf_counter_ns(), thread_time_ns()
+        listing = list_arrays(tracebacks=tracebacks)
+        took = self._spent = thread_time_ns() - began_here  # excludes the time of other programs
+        self.lock_nanoseconds = perf_counter_ns() - began
+        self._census = Census(listing)
+        self._lines_reason = (
+            "" if tracebacks else "so many arrays that reading the line of each takes too long"
+        )
+        count = len(listing.avals)
+        if count >= LEAST_MEASURED:
+            if tracebacks:
+                self._traceback_cost = max(0.0, took / count - self._array_cost)
+            else:
+                self._array_cost, self._measured_for = took / count, count
+
+    def _counted(self, census: Census) -> LiveArraysCounted:
+        groups, lines = tuple(map(astuple, census.groups(GROUPS))), tuple(map(astuple, census.lines(LINES)))
+        return LiveArraysCounted(
+            census.count, census.bytes, groups, lines,
+            self._lines_reason, self.lock_nanoseconds / NANOSECONDS, "", now(),
+        )  # fmt: skip
+
+
+def not_counted(reason: str) -> LiveArraysCounted:
+    """The event that says why there is no census."""
+    return LiveArraysCounted(None, None, (), (), "", 0.0, reason, now())
+
+
+def _rounded(count: int) -> str:
+    """A number of arrays with two significant digits: a reason that changes is sent again, and arrays come and go."""
+    return f"some {float(f'{count:.2g}'):.0f}"
+
+
+FIRST_PAUSE_SECONDS = 2.0
+LONGEST_PAUSE_SECONDS = 300.0
+"""A backend that failed is queried again after the first pause, which doubles with each
+further failure up to the longest."""
+
+SAID_AGAIN = 60
+"""Samples after which the reason why a device has no figures is sent again, for an agent that was restarted."""
+
+ADDRESSES = (
+    Metric(
+        "jaxobs_process_address_space_bytes", "gauge",
+        "Addresses that the training process has taken, where `ulimit -v` bounds them; of memory it uses less.", (),
+        "bytes",
+    ),
+    Metric(
+        "jaxobs_process_address_space_limit_bytes", "gauge",
+        "The most addresses that the training process may take, by `ulimit -v`: beyond them an allocation fails though "
+        "memory is there.", (), "bytes",
+    ),
+)  # fmt: skip
+
+IN_THE_PROCESS = "its arrays lie in the memory of the process"
+NOTHING_TOLD = "the backend tells no memory statistics"
+
+
+class MemoryProbe(Probe):
+    """Emits `MemorySampled` for the process and for each device, and `LiveArraysCounted` from the census."""
+
+    metrics = ADDRESSES  # the core derives its other memory metrics from the events
+
+    def __init__(self) -> None:
+        self._job: Job | None = None
+        self._census = ArrayCensus(Stillness(self._in_checkpoint))
+        self._silent: set[int] = set()
+        self._known: set[int] = set()
+        self._samples = 0
+        self._pause = 0.0
+        self._not_before = 0.0
+
+    def start(self, job: Job) -> None:
+        self._job = job
+
+    def stop(self) -> None:
+        self._job = None
+
+    def sample(self) -> None:
+        """Sample everything once. Does not raise where a backend does."""
+        job = self._job
+        if job is None or not backend_exists():
+            return
+        if self._samples % SAID_AGAIN == 0:
+            self._silent.clear()
+        self._samples += 1
+        job.emit(process_memory())
+        for metric, amount in zip(ADDRESSES, address_space() or (), strict=False):
+            job.emit(Measured(metric.name, (), float(amount), now()))
+        if monotonic() < self._not_before:
+            return
+        try:
+            for allocator in device_statistics():
+                self._device(job, allocator)
+        except Exception as error:  # noqa: BLE001  # a backend may raise anything, and may be shutting down
+            self._failed(job, error)
+            return
+        self._pause = 0.0
+        try:
+            for event in self._census.turn(lambda: self._job is None):
+                job.emit(event)
+        except Exception as error:  # noqa: BLE001  # one array that cannot be read costs no device its figures
+            self._census.end()
+            job.emit(not_counted(f"the arrays could not be counted: {type(error).__name__}: {error}"[:300]))
+
+    def _device(self, job: Job, allocator: DeviceStatistics) -> None:
+        amounts = named_amounts(allocator.statistics)
+        if amounts["in_use"] is not None:
+            self._silent.discard(allocator.device)
+            self._known.add(allocator.device)
+            job.emit(MemorySampled(device=allocator.device, **amounts, reason="", time=now()))
+        elif allocator.device not in self._silent:
+            self._silent.add(allocator.device)
+            job.emit(
+                _nothing(allocator.device, IN_THE_PROCESS if allocator.platform == "cpu" else NOTHING_TOLD)
+            )
+
+    def _in_checkpoint(self) -> bool:
+        return self._job is not None and self._job.progress().in_checkpoint
+
+    def _failed(self, job: Job, error: Exception) -> None:
+        self._pause = min(max(FIRST_PAUSE_SECONDS, 2 * self._pause), LONGEST_PAUSE_SECONDS)
+        self._not_before = monotonic() + self._pause
+        self._census.end()
+        reason = f"the backend failed: {type(error).__name__}: {error}"[:300]
+        job.emit(not_counted(reason))
+        for device in self._known:
+            job.emit(_nothing(device, reason))
+
+
+def _nothing(device: int, reason: str) -> MemorySampled:
+    return MemorySampled(device, None, None, None, None, None, reason, now())
