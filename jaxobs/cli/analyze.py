@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from jaxobs.cli import UsageError, say, using
-from jaxobs.cli.console import Parser, look_of
+from jaxobs.cli.console import Parser
+from jaxobs.cli.terminal import look_of
 from jaxobs.report.columns import Column, Row, figure, plain_table, text
 from jaxobs.report.drawing import Element, Point, legend, markup, roofline, tag
 from jaxobs.report.page.parts import parts_style, table, with_code

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from jaxobs.cli import INTERRUPTED, UsageError, say
-from jaxobs.cli.console import Parser, bar, look_of, seconds_up_to
+from jaxobs.cli.console import Parser, bar, seconds_up_to
+from jaxobs.cli.terminal import look_of
 from jaxobs.hardware.calibration import (
     Calibration,
     NoHomeError,

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from jaxobs.cli import installed_version
-from jaxobs.cli.console import Parser, look_of
+from jaxobs.cli.console import Parser
 from jaxobs.cli.plugins import describe, find_plugins
+from jaxobs.cli.terminal import look_of
 from jaxobs.config import SETTINGS, Settings, SettingsError, load_settings, origin, plain_settings
 from jaxobs.config import unknown_settings as unknown_settings_of_jaxobs
 from jaxobs.hardware.calibration import NoHomeError, cache_directory, load_calibration, this_host

@@ -9,8 +9,9 @@ import re
 import sys
 
 from jaxobs.cli import UsageError, say, using
-from jaxobs.cli.console import Parser, look_of
+from jaxobs.cli.console import Parser
 from jaxobs.cli.show import read_record
+from jaxobs.cli.terminal import look_of
 from jaxobs.report.comparison import Comparison, compare
 from jaxobs.report.noise import factor
 from jaxobs.vocabulary.units import percent

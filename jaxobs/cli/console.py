@@ -1,17 +1,15 @@
-"""What commands share: the type of their options, the width and style of the terminal, and progress."""
+"""What commands share: the type of their options, and progress."""
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import IO, NoReturn, TypedDict
+from typing import NoReturn
 
 from jaxobs.cli import UsageError, suggestion, tell
-from jaxobs.report.text_table import PLAIN_WIDTH
 
 MIN_SECONDS = 1.0
 
@@ -52,36 +50,6 @@ def seconds_up_to(most: float) -> Callable[[str], float]:
         return value
 
     return seconds
-
-
-class Look(TypedDict):
-    """What a text is written for: so many columns, and whether with styles."""
-
-    width: int
-    bold: bool
-
-
-def look_of(stream: IO[str] | None) -> Look:
-    """The width of a stream's terminal, and whether it shows styles."""
-    return {"width": terminal_width(stream), "bold": is_styled(stream)}
-
-
-def terminal_width(stream: IO[str] | None) -> int:
-    """The columns of a stream's terminal, at least 60; PLAIN_WIDTH if the stream is no terminal, or closed."""
-    try:
-        return PLAIN_WIDTH if stream is None else max(60, os.get_terminal_size(stream.fileno()).columns)
-    except (OSError, ValueError):
-        return PLAIN_WIDTH
-
-
-def is_styled(stream: IO[str] | None) -> bool:
-    """Whether to write bold and colour: to a capable terminal, unless `NO_COLOR` is set (https://no-color.org)."""
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-        return False
-    try:
-        return stream is not None and stream.isatty()
-    except ValueError:  # closed
-        return False
 
 
 @contextmanager

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from jaxobs.cli import INTERRUPTED, UsageError, calibrate, say, tell
 from jaxobs.cli.check import check_devices, read_devices
-from jaxobs.cli.console import Parser, bar, look_of, seconds_up_to
+from jaxobs.cli.console import Parser, bar, seconds_up_to
+from jaxobs.cli.terminal import look_of
 from jaxobs.config import Settings, SettingsError, load_settings
 from jaxobs.hardware.calibration import cache_directory, save_calibration
 from jaxobs.model.clock import sleep

@@ -6,7 +6,8 @@ import json
 import sys
 from typing import Any
 
-from jaxobs.cli.console import Parser, look_of
+from jaxobs.cli.console import Parser
+from jaxobs.cli.terminal import look_of
 from jaxobs.plugin.base import Plugin
 from jaxobs.plugin.discovery import COLLECTORS, CUSTOM_CALLS, EXPORTERS, PROBES, Found, discover
 from jaxobs.plugin.settings import variables

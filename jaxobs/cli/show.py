@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jaxobs.cli import UsageError, say, using
-from jaxobs.cli.console import Parser, look_of
+from jaxobs.cli.console import Parser
+from jaxobs.cli.terminal import look_of
 from jaxobs.plugin.files import open_regular
 from jaxobs.report.record import LARGEST_BYTES, Record, RecordError, decoded
 from jaxobs.report.summary import render

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxobs.cli.console import is_styled, terminal_width
+from jaxobs.cli.terminal import is_styled, terminal_width
 from jaxobs.report.text_table import PLAIN_WIDTH
 from tests.cli.launched import JAXOBS, environment, jaxobs, outcome
 

@@ -48,7 +48,7 @@ def _attach(settings: dict[str, object]) -> None:
 def _load_renderer() -> None:
     """Load what renders the summary, while an agent that is still starting has the time to."""
     try:
-        import jaxobs.cli.console
+        import jaxobs.cli.terminal
         import jaxobs.report.summary  # noqa: F401
     except Exception:  # noqa: BLE001, S110  # `_report` meets it again, and says it
         pass
@@ -104,7 +104,7 @@ def closing_text() -> str:
     if snapshot is None:
         return _why_nothing()
 
-    from jaxobs.cli.console import look_of
+    from jaxobs.cli.terminal import look_of
     from jaxobs.report.summary import render
 
     return render(snapshot.to_dict(), **look_of(sys.stderr))

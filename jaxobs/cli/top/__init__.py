@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from jaxobs.cli import UsageError, say
-from jaxobs.cli.console import Parser, look_of
+from jaxobs.cli.console import Parser
+from jaxobs.cli.terminal import look_of
 from jaxobs.config import SettingsError, load_settings
 from jaxobs.model.clock import sleep
 from jaxobs.plugin.files import open_regular
