@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.clocks import (
+from jaxobs.derive.devices import (
     BUSY,
     LOW_CLOCK,
     Reading,
     RecentlyTaken,
     Taken,
+    clocks_view,
     read_device,
     remark_on,
 )
-from jaxobs.derive.devices import clocks_view
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.metrics.catalogue import CORE_METRICS
 from jaxobs.model.events import ExecutableRan, FunctionWatched, Measured
