@@ -42,11 +42,11 @@ class Fold(Rooms):
 
         An event with a refused value counts as refused and not as accepted, so each event is in exactly one count.
         """
-        values_refused = self.series.refused
+        values_refused = self.series.refusals.values
         try:
             require_types(event)
             self._handlers[type(event)](event)
-            if self.series.refused == values_refused:
+            if self.series.refusals.values == values_refused:
                 self.observation.accepted += 1
             else:
                 self.observation.refused += 1

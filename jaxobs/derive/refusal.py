@@ -49,6 +49,13 @@ class Refusals:
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
+        self.values = 0
+        """Values that were refused in events that were accepted otherwise."""
+
+    def refuse(self, reason: str) -> None:
+        """Count a value that is refused."""
+        self.values += 1
+        self.note(reason)
 
     def note(self, reason: str) -> None:
         reason = reason[:REASON_LETTERS]

@@ -9,14 +9,14 @@ from typing import Any, Final
 from jaxobs.derive.compilation import CompilationView, Compiles
 from jaxobs.derive.compiling import CompileTimes
 from jaxobs.derive.devices import Devices, DeviceView
-from jaxobs.derive.executables.gauges import show_executables
 from jaxobs.derive.executables.registry import Executables
-from jaxobs.derive.executables.view import ExecutableTable, ExecutableView
+from jaxobs.derive.executables.view import ExecutableCount, ExecutableTable, ExecutableView
 from jaxobs.derive.loops.goodput import RunTime
+from jaxobs.derive.loops.host_lines import LineCount
 from jaxobs.derive.loops.loop import RoomsOfLoops
 from jaxobs.derive.loops.loops import Loops
 from jaxobs.derive.loops.signs import RunsUnderWay, SignsOfLife
-from jaxobs.derive.loops.view import LoopView, loop_view, show_bottlenecks, show_loop
+from jaxobs.derive.loops.view import LoopCounts, LoopView, loop_counts, loop_view
 from jaxobs.derive.memory import Memory, PeakExecutable
 from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.process import (
@@ -29,10 +29,10 @@ from jaxobs.derive.process import (
     identity_view,
 )
 from jaxobs.derive.profiler_windows.operations import OperationView, ScopeView
-from jaxobs.derive.profiler_windows.windows import Profiles
+from jaxobs.derive.profiler_windows.windows import Profiles, WindowCounts
 from jaxobs.derive.spans import FinishedSpans
 from jaxobs.derive.validation import Validation
-from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
+from jaxobs.model.clock import ClockAnchor, seconds
 from jaxobs.model.events import memory_need
 from jaxobs.model.figure import Figure, figure
 from jaxobs.model.metrics import Catalogue, DeviceReading
@@ -54,12 +54,21 @@ class SnapshotView:
     """Plain data that is shown beside `identity` and `process`, under `process` in the document."""
     process: ProcessView
     loops: Mapping[str, LoopView]
+    loop_counts: Mapping[str, LoopCounts]
+    host_lines: Sequence[LineCount]
+    """The lines outside loops that were sampled since the view before this one."""
     compilation: CompilationView
     executables: Sequence[ExecutableView]
     """The executables with the most device time, in order, and the one that needs the most memory."""
     executables_left_out: Figure[int]
+    executables_with_series: Sequence[ExecutableView]
+    executable_counts: Sequence[ExecutableCount]
+    """Those of the executables that changed since the view before this one."""
+    unseen_functions: Sequence[str]
+    """Functions of which it is no longer known, since the view before this one, which executable runs."""
     with_gradients: frozenset[str]
     """Fingerprints of the executables that have a backward pass in them."""
+    windows: WindowCounts
     operations: Figure[list[OperationView]]
     scopes: Figure[list[ScopeView]]
     devices: Figure[list[DeviceView]]
@@ -98,17 +107,19 @@ class Rooms:
         rows = max(1, series_limit // SERIES_A_ROW // 2)
         self.compiles = Compiles(rows)
         self.compile_times = CompileTimes()
-        self.executables = Executables(self.series)
-        self.executable_table = ExecutableTable(self.executables, self.series, rows)
-        self.profiles = Profiles(self.series, self.executables, max(1, series_limit // SERIES_AN_OPERATION))
+        self.executables = Executables()
+        self.executable_table = ExecutableTable(self.executables, rows)
+        self.profiles = Profiles(self.executables, max(1, series_limit // SERIES_AN_OPERATION))
         self.devices = Devices(self.series.gauges, device_readings)
         self.memory = Memory()
         self.recent = Recent()
         self.signs = SignsOfLife(began)
-        self.run_time = RunTime(self.series, began, self.signs, facts.get("counts_begin_seconds"))
+        self.run_time = RunTime(began, self.signs, facts.get("counts_begin_seconds"))
         self.spans = FinishedSpans(self.compiles, clock, resource.get("service.instance.id", ""), job)
         self.loops = Loops(
-            RoomsOfLoops(self.series, self.signs, self.compile_times, self.executables, self.profiles)
+            RoomsOfLoops(
+                self.series.refusals, self.signs, self.compile_times, self.executables, self.profiles
+            )
         )
         self.validation = Validation()
         self.under_way = RunsUnderWay()
@@ -120,23 +131,29 @@ def snapshot_view(rooms: Rooms, now: int) -> SnapshotView:
     """The view of all rooms as of `now`. Contradicting figures are withheld."""
     loops = _loops(rooms, now)
     executables = _executables(rooms, seconds(now - rooms.began))
+    table = rooms.executable_table
+    listed = [executables[number] for number in table.listed]
     compilation = rooms.compiles.view(rooms.compile_times.in_progress(now))
     _update_run_time(rooms, now)
-    rooms.loops.outside.update()
-    show_bottlenecks(loops, rooms.series)
     return SnapshotView(
         identity=identity_view(rooms.resource, rooms.devices.backend),
         resource=rooms.resource,
         facts=rooms.facts,
-        process=_process(rooms, compilation, executables, now),
+        process=_process(rooms, compilation, listed, now),
         loops=loops,
+        loop_counts={name: loop_counts(loop) for name, loop in rooms.loops.by_name.items()},
+        host_lines=rooms.loops.outside.counts(),
         compilation=compilation,
-        executables=executables,
-        executables_left_out=rooms.executable_table.left_out(),
+        executables=listed,
+        executables_left_out=table.left_out(),
+        executables_with_series=[executables[number] for number in table.shown],
+        executable_counts=table.counts(),
+        unseen_functions=rooms.executables.lost(),
         with_gradients=rooms.with_gradients,
+        windows=rooms.profiles.counts(),
         operations=rooms.profiles.operations.operations,
         scopes=rooms.profiles.operations.scopes,
-        devices=rooms.devices.views(now, rooms.memory, loops.values(), executables),
+        devices=rooms.devices.views(now, rooms.memory, loops.values(), listed),
         sources=rooms.observation.sources(),
         agent=rooms.observation.agent(),
         last_heard=rooms.observation.last_heard,
@@ -149,21 +166,17 @@ def _loops(rooms: Rooms, now: int) -> dict[str, LoopView]:
     for name, loop in rooms.loops.by_name.items():
         loop.update(now, running=rooms.under_way.at(now) is not None)
         views[name] = rooms.validation.loop(name, loop_view(loop))
-        last_step = None if loop.last_end is None else rooms.clock.wall_time(loop.last_end) / NANOSECONDS
-        show_loop(name, views[name], last_step, rooms.series)
     return views
 
 
-def _executables(rooms: Rooms, age: float) -> list[ExecutableView]:
-    """Views of the executables that are listed; `age` is the age of the process, s."""
+def _executables(rooms: Rooms, age: float) -> dict[int, ExecutableView]:
+    """Views, by number, of the executables that are listed or have series; `age` is the age of the process, s."""
     table = rooms.executable_table
     table.update()
     backend = rooms.devices.backend
     # Devices may run an executable side by side, each by itself, so the time for runs is that of all devices.
     room = age * max(1, len(backend.devices) if backend else 0)
-    views = {number: rooms.validation.executable(view, room) for number, view in table.views.items()}
-    show_executables((views[number] for number in table.shown), rooms.series)
-    return [views[number] for number in table.listed]
+    return {number: rooms.validation.executable(view, room) for number, view in table.views.items()}
 
 
 def end_run_time(rooms: Rooms, now: int) -> Figure[float]:

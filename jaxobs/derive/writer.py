@@ -19,20 +19,29 @@ from typing import Any
 
 from jaxobs.derive.compilation import CompilationView
 from jaxobs.derive.devices import DeviceView
+from jaxobs.derive.executables.view import ExecutableView
+from jaxobs.derive.loops.host_lines import LineCount
+from jaxobs.derive.loops.view import LoopCounts
 from jaxobs.derive.memory import DeviceMemory, LiveArrays
 from jaxobs.derive.metrics.catalogue import (
     compilation_metrics,
     device_metrics,
+    executable_metrics,
+    loop_metrics,
     memory_metrics,
     process_metrics,
+    profile_metrics,
 )
 from jaxobs.derive.metrics.series import Labels, Series
 from jaxobs.derive.process import RUN_LABELS, SourceState, is_up, source_view
+from jaxobs.derive.profiler_windows.operations import OperationCounts
+from jaxobs.derive.profiler_windows.windows import WindowCounts
 from jaxobs.derive.snapshot import SnapshotView
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor
 from jaxobs.model.figure import Figure, Rows, plain
+from jaxobs.model.metrics import Metric
 from jaxobs.roofline_model.bounds import ceiling
-from jaxobs.vocabulary.text import OTHER
+from jaxobs.vocabulary.text import OTHER, clean_label
 from jaxobs.vocabulary.words import PHASES
 
 MAX_GROUPS = 20
@@ -40,6 +49,17 @@ MAX_LINES = 10
 """Groups of live arrays, and lines that made them, with series of their own; the rest are summed in one more series."""
 
 UNKNOWN_LINE = "(unknown)"
+
+EXECUTABLE_GAUGES = (
+    executable_metrics.EXECUTABLE_FLOPS,
+    executable_metrics.EXECUTABLE_BYTES,
+    executable_metrics.EXECUTABLE_INTENSITY,
+    executable_metrics.EXECUTABLE_ACHIEVED,
+    executable_metrics.EXECUTABLE_ATTAINABLE,
+    executable_metrics.EXECUTABLE_EFFICIENCY,
+    executable_metrics.EXECUTABLE_BOTTLENECK,
+    executable_metrics.EXECUTABLE_MEMORY,
+)
 
 DEVICE_MEMORY = (
     (memory_metrics.DEVICE_MEMORY_IN_USE, "in_use_bytes"),
@@ -65,6 +85,8 @@ class Writer:
     def __init__(self, series: Series, clock: ClockAnchor) -> None:
         self._series = series
         self._clock = clock
+        self._written: OperationCounts | None = None
+        """The counts of operations that were written last: they change with a window alone."""
         self._ceilings: dict[tuple[str, str], tuple[tuple[float, float], ...]] = {}
         self._functions, self._executables, self._operations, self._scopes = Rows(), Rows(), Rows(), Rows()
         for phase in PHASES:  # closed sets of labels start at 0
@@ -72,12 +94,69 @@ class Writer:
 
     def write(self, view: SnapshotView, advice: Advice) -> None:
         """Bring all series up to date with a snapshot and the advice that was derived from it."""
+        self._write_loops(view)
+        self._write_host_lines("", view.host_lines)
+        _write_executables(view, self._series)
+        self._write_windows(view.windows)
         _write_compilation(view.compilation, self._series)
         self._write_devices(view.devices.value or ())
         _write_memory(view, self._series)
         self._write_process(view)
         self._write_sources(view.sources)
         _write_advice(advice, self._series)
+
+    def _write_loops(self, view: SnapshotView) -> None:
+        series, shares, information, recorded = self._series, [], [], []
+        for name, loop in view.loops.items():
+            labels, verdict = (name,), loop.bottleneck
+            _write_loop_counts(name, view.loop_counts[name], series)
+            series.total(loop_metrics.STEPS, labels, loop.steps)
+            series.total(loop_metrics.STEPS_FAILED, labels, loop.failed_steps)
+            for metric, amount in (
+                (loop_metrics.EXAMPLES, loop.examples.value),
+                (loop_metrics.TOKENS, loop.tokens.value),
+            ):
+                if amount is not None:
+                    series.total(metric, labels, amount)
+            if loop.wall_seconds:
+                for word, spent in (loop.components.value or {}).items():
+                    series.total(loop_metrics.COMPONENT_SECONDS, (name, word), spent)
+            last_step = self._wall_time(view.loop_counts[name].last_end)
+            series.set(loop_metrics.LAST_STEP, labels, last_step)
+            series.set(loop_metrics.MFU, labels, loop.mfu.value)
+            series.set(loop_metrics.HFU, labels, loop.hfu.value)
+            series.set(loop_metrics.BOTTLENECK_CONFIDENCE, labels, verdict.confidence)
+            shares += [((name, word), share) for word, share in verdict.shares.items()]
+            information.append(((name, verdict.label, verdict.runner_up or ""), 1.0))
+            recorded += [((name, key), value.value) for key, value in loop.recorded.items()]
+            self._write_host_lines(name, view.loop_counts[name].host_lines)
+        series.replace(loop_metrics.BOTTLENECK, shares)
+        series.replace(loop_metrics.BOTTLENECK_INFO, information)
+        series.replace(loop_metrics.RECORDED, recorded)
+
+    def _write_host_lines(self, loop: str, lines: Iterable[LineCount]) -> None:
+        for line, labels, spent in lines:
+            self._series.total(loop_metrics.HOST_LINE_SECONDS, (loop, *labels), spent, (loop, *line))
+
+    def _write_windows(self, windows: WindowCounts) -> None:
+        series, operations = self._series, windows.operations
+        for outcome, count in windows.outcomes.items():
+            series.total(profile_metrics.PROFILE_WINDOWS, (outcome,), count)
+        for loop, spent in windows.seconds.items():
+            series.total(profile_metrics.PROFILED_SECONDS, (loop,), spent)
+            series.total(profile_metrics.PROFILED_STEPS, (loop,), windows.steps[loop])
+        if operations is None or operations is self._written:
+            return
+        self._written = operations
+        for number, labels, spent, cost in operations.operations:
+            key = (str(number),)
+            series.total(profile_metrics.OPERATION_SECONDS, labels, spent, key)
+            if cost is not None:
+                series.total(profile_metrics.OPERATION_FLOPS, labels, cost.flops, key)
+                series.total(profile_metrics.OPERATION_BYTES, labels, cost.bytes, key)
+        series.replace(profile_metrics.OPERATION_INFO, ((labels, 1.0) for labels in operations.about))
+        unmodelled = (((name,), share) for name, share in operations.unmodelled.items())
+        series.replace(profile_metrics.UNMODELLED, unmodelled)
 
     def _write_devices(self, devices: Iterable[DeviceView]) -> None:
         info, flops, memory, sources = [], [], [], []
@@ -124,6 +203,9 @@ class Writer:
         series.replace(process_metrics.BUILD_INFO, [(versions, 1.0)])
         run = tuple(view.resource.get(name, "") for name in RUN_LABELS)
         series.replace(process_metrics.RUN_INFO, [(run, 1.0)])
+        for category, spent in view.process.run_seconds.items():
+            series.total(process_metrics.RUN_SECONDS, (category,), spent)
+        series.set(process_metrics.GOODPUT, (), view.process.goodput.value)
         series.set(process_metrics.LAST_HEARD, (), self._wall_time(view.last_heard))
         series.total(process_metrics.EVENTS, ("accepted",), agent.events_accepted)
         series.total(process_metrics.EVENTS, ("dropped",), agent.events_dropped)
@@ -190,6 +272,69 @@ class Writer:
 
 def _table(figure: Figure[list[Any]], rows: Rows) -> Figure[list[Any]]:
     return figure if figure.value is None else Figure(rows.written(figure.value), figure.reason)
+
+
+def _write_loop_counts(name: str, counts: LoopCounts, series: Series) -> None:
+    for metric, observed in (
+        (loop_metrics.STEP_SECONDS, counts.step_seconds),
+        (loop_metrics.STEP_HOST_SECONDS, counts.host_seconds),
+    ):
+        if any(observed.counts):
+            series.show(metric, (name,), observed)
+    for (dtype, kind), flops in counts.flops.items():
+        series.total(loop_metrics.FLOPS, (name, dtype, kind), flops)
+    if counts.bytes is not None:
+        series.total(loop_metrics.BYTES, (name,), counts.bytes)
+    for bound, spent in counts.bound_seconds.items():
+        series.total(loop_metrics.BOUND_SECONDS, (name, bound), spent)
+
+
+def _write_executables(view: SnapshotView, series: Series) -> None:
+    metrics = executable_metrics
+    counters = (metrics.EXECUTABLE_RUNS, metrics.EXECUTABLE_SECONDS)
+    for function in map(clean_label, view.unseen_functions):
+        for metric in counters:
+            for labels in [known for known in series.gauges(metric.name) if known[0] == function]:
+                series.set(metric, labels, None)
+    for number, labels, runs, spent in view.executable_counts:
+        series.total(metrics.EXECUTABLE_RUNS, labels, runs, (str(number),))
+        if spent:
+            series.total(metrics.EXECUTABLE_SECONDS, labels, spent, (str(number),))
+    values: dict[Metric, dict[Labels, float | None]] = {metric: {} for metric in EXECUTABLE_GAUGES}
+    for each in _newest_of_each_content(view.executables_with_series):
+        for metric, labels, value in _executable_gauges(each):
+            values[metric][each.labels + labels] = value
+    for metric, shown in values.items():
+        series.replace(metric, shown.items())
+
+
+def _newest_of_each_content(views: Iterable[ExecutableView]) -> Iterable[ExecutableView]:
+    """Choose the newest one whose runs were timed of executables with the same labels, as where a function is made anew.
+
+    So one that has not run yet hides nothing.
+    """
+    chosen: dict[Labels, ExecutableView] = {}
+    for view in views:
+        if view.labels not in chosen or view.seconds_per_run.value is not None:
+            chosen[view.labels] = view
+    return chosen.values()
+
+
+def _executable_gauges(view: ExecutableView) -> Iterator[tuple[Metric, Labels, float | None]]:
+    """The gauges of one executable: metric, labels after those of the executable, and value."""
+    if view.cost.value is not None:
+        cost = view.cost.value.cost
+        yield executable_metrics.EXECUTABLE_FLOPS, (), cost.flops
+        yield executable_metrics.EXECUTABLE_BYTES, (), cost.bytes
+        yield executable_metrics.EXECUTABLE_INTENSITY, (), cost.intensity
+    yield executable_metrics.EXECUTABLE_ACHIEVED, (), view.achieved_flops_per_second.value
+    yield executable_metrics.EXECUTABLE_ATTAINABLE, (), view.attainable_flops_per_second.value
+    yield executable_metrics.EXECUTABLE_EFFICIENCY, (), view.efficiency.value
+    if view.seconds_per_run.value is not None:
+        limits = view.bottleneck.label, view.bottleneck.runner_up or ""
+        yield executable_metrics.EXECUTABLE_BOTTLENECK, limits, 1.0
+    for kind, amount in (view.memory.value or {}).items():
+        yield executable_metrics.EXECUTABLE_MEMORY, (kind,), float(amount)
 
 
 def _write_compilation(view: CompilationView, series: Series) -> None:

@@ -129,7 +129,7 @@ def test_amounts_that_are_no_amounts_are_refused_with_a_reason(value: float) -> 
     assert "no finite, positive number" in loop["examples_reason"]
     assert loop["examples_per_second"] is None
     assert loop["tokens"] == 8.0
-    assert fold.series.refused == 1
+    assert fold.series.refusals.values == 1
     reasons = fold.snapshot(at(4))["agent"]["refused_reasons"]
     assert reasons == ["1 × examples= of loop `train`: no finite, positive number"]
 

@@ -15,11 +15,8 @@ from hypothesis import strategies as st
 from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.loops.bottleneck import HostShares, Known, charged, split, untraced
 from jaxobs.derive.loops.stretches import Stretch
-from jaxobs.derive.metrics.catalogue import CORE_METRICS
-from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile, Part
 from jaxobs.model.events import ExecutableRan, FunctionWatched
-from jaxobs.model.metrics import Catalogue
 from jaxobs.vocabulary.words import COMPONENTS
 from tests.derive.made_up import PEAKS, at, created, module
 
@@ -45,7 +42,7 @@ def profiles(draw: st.DrawFn) -> LoopProfile:
 
 def executables() -> Executables:
     """Of number 1 a run takes 10 ms; 2 was never timed; -1 is a watched function whose executable is not visible."""
-    known = Executables(Series(Catalogue(CORE_METRICS), 100))
+    known = Executables()
     known.bind_peaks(PEAKS)
     for number, fingerprint in ((1, "a"), (2, "b")):
         known.created(created(number, f"f{number}"))

@@ -16,7 +16,7 @@ from jaxobs.roofline_model.bounds import model_flops_utilization
 from jaxobs.roofline_model.operation_work import BESIDE_OTHERS, HIDDEN_BEHIND_OTHERS
 from jaxobs.roofline_model.traced import Profiled, join
 from jaxobs.trace.attribution import attribute
-from tests.derive.made_up import PEAKS, new_fold
+from tests.derive.made_up import PEAKS
 
 KINDS: tuple[Kind, ...] = ("compute", "collective")
 
@@ -155,7 +155,7 @@ def test_operations_of_a_running_job_have_the_same_figures_as_those_of_a_trace()
     found = joined(
         (0, 10, product(4), "compute"), (0, 10, moving(8), "compute"), (0, 5, moving(1), "collective")
     )
-    live = Operations(new_fold().series, 200)
+    live = Operations(200)
     live.add(found, {"abc": "train_step"}, 1.0)
     shown = {row["operation"]: row for row in plain(live.operations.value)}
     for name, offline in zip(("op0", "op1", "op2"), rows(found), strict=True):

@@ -6,14 +6,12 @@ from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
 from jaxobs.derive.executables.executable import Executable, absorb, bind
-from jaxobs.derive.metrics.catalogue import executable_metrics
-from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.refusal import require
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import ModuleCost, OperationCost
 from jaxobs.model.events import ExecutableCreated, ExecutableRan, FunctionWatched, memory_need
 from jaxobs.roofline_model.traced import Operation, Profiled
-from jaxobs.vocabulary.text import OUTSIDE_JIT, clean_label
+from jaxobs.vocabulary.text import OUTSIDE_JIT
 
 NOT_WATCHED = "not watched: wrap the function in obs.watch()"
 NOT_JITTED = (
@@ -154,8 +152,7 @@ class RunLedger:
 class Executables:
     """All executables of the job, by the probe's number."""
 
-    def __init__(self, series: Series) -> None:
-        self._series = series
+    def __init__(self) -> None:
         self._by_number: dict[int, Executable] = {}
         self._by_fingerprint: dict[str, Executable] = {}
         self._watched: dict[int, FunctionWatched] = {}
@@ -164,6 +161,7 @@ class Executables:
         """Titles by a function's name and definition: the name for the first, and the definition with it for others."""
         self._watched_names: set[str] = set()
         self._unseen_runs: Counter[int] = Counter()
+        self._lost: list[str] = []
         self._unseen: dict[str, int] = {}
         """Functions some of whose calls do not show which executable ran; with the number that they were watched by."""
         self._operations = KeptOperations()
@@ -339,12 +337,14 @@ class Executables:
             self._lose_sight(self._watched[run])
 
     def _lose_sight(self, watched: FunctionWatched) -> None:
-        """Remove the counters of a function's executables: from now on it is not known which of them run."""
+        """End the counters of a function's executables: from now on it is not known which of them run."""
         if watched.function in self._unseen:
             return
         self._unseen[watched.function] = watched.number
         self.runs.changed.update(self._of_function[watched.function])
-        for metric in (executable_metrics.EXECUTABLE_RUNS, executable_metrics.EXECUTABLE_SECONDS):
-            for labels in [*self._series.gauges(metric.name)]:
-                if labels[0] == clean_label(watched.function):
-                    self._series.set(metric, labels, None)
+        self._lost.append(watched.function)
+
+    def lost(self) -> list[str]:
+        """Take the functions of which it is no longer known, since the last call, which executable runs."""
+        lost, self._lost = self._lost, []
+        return lost

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxobs.derive.executables.executable import Executable, verdict_of_operations
 from jaxobs.derive.executables.registry import LET_GO, Executables
-from jaxobs.derive.metrics.catalogue import executable_metrics
 from jaxobs.derive.metrics.selection import Largest, Selection
-from jaxobs.derive.metrics.series import Series
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost
 from jaxobs.model.figure import Figure, figure
@@ -173,12 +171,20 @@ def _rate(cost: Cost | None, elapsed: float | None) -> float | None:
     return cost.flops / elapsed
 
 
+class ExecutableCount(NamedTuple):
+    """All runs and device seconds of an executable, and the labels of the series that they belong to now."""
+
+    number: int
+    labels: tuple[str, str]
+    runs: float
+    seconds: float
+
+
 class ExecutableTable:
     """Views of the executables that are shown. At most `limit` of them have series of their own."""
 
-    def __init__(self, executables: Executables, series: Series, limit: int) -> None:
+    def __init__(self, executables: Executables, limit: int) -> None:
         self._executables = executables
-        self._series = series
         self._selection: Selection[int] = Selection(limit)
         self._longest: Largest[int] = Largest(LISTED)
         self._weights: dict[int, tuple[float, ...]] = {}
@@ -186,6 +192,7 @@ class ExecutableTable:
         """Views by number, of executables that are listed or have series of their own."""
         self.listed: list[int] = []
         """The executables with the most device time, in order, and the one that needs the most memory."""
+        self._counts: list[ExecutableCount] = []
         self.shown: list[int] = []
         """Numbers of the executables that have series of their own."""
 
@@ -202,15 +209,19 @@ class ExecutableTable:
             if executable.fingerprint and self._executables.why_no_runs(executable) is None:
                 own = (executable.function, executable.fingerprint)
                 labels = own if executable.number in shown else (OTHER, OTHER)
-                key, total = (str(executable.number),), self._series.total
-                total(executable_metrics.EXECUTABLE_RUNS, labels, executable.runs, key)
-                if executable.seconds:
-                    total(executable_metrics.EXECUTABLE_SECONDS, labels, executable.seconds, key)
+                self._counts.append(
+                    ExecutableCount(executable.number, labels, executable.runs, executable.seconds)
+                )
         self.shown = sorted(shown)
         self.views = {
             number: self.views.get(number) or self._view(number)
             for number in dict.fromkeys([*self.listed, *self.shown])
         }
+
+    def counts(self) -> list[ExecutableCount]:
+        """Take the counts of the executables that changed since the last call."""
+        counts, self._counts = self._counts, []
+        return counts
 
     def left_out(self) -> Figure[int]:
         """How many executables are in no list."""

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from jaxobs.derive.loops.signs import FACTOR, SignsOfLife, Stalls
-from jaxobs.derive.metrics.catalogue import process_metrics
-from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.refusal import require
 from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import NANOSECONDS, seconds
@@ -96,8 +94,7 @@ class RunSeconds:
     unexplained time is charged to the phase instead.
     """
 
-    def __init__(self, series: Series, began: int) -> None:
-        self._series = series
+    def __init__(self, began: int) -> None:
         self._until = began
         self._compiling = Intervals()
         self._phases = {name: Intervals() for name in PHASES}
@@ -106,8 +103,6 @@ class RunSeconds:
         self._late = dict.fromkeys(PHASES, 0.0)
         """Seconds of each phase that were charged to the `rest`, to be made up for with later time."""
         self.by_category = dict.fromkeys(CATEGORIES, 0.0)
-        for category in CATEGORIES:
-            series.add(process_metrics.RUN_SECONDS, (category,), 0.0)
 
     def compiled(self, start: int, end: int) -> None:
         """Add a compile, in or outside loops."""
@@ -154,7 +149,6 @@ class RunSeconds:
         """Charge up to `amount` of the seconds that are `left` to a category; returns how many."""
         given = min(left, amount)
         self.by_category[category] += given
-        self._series.add(process_metrics.RUN_SECONDS, (category,), given)
         return given
 
 
@@ -187,13 +181,10 @@ class RunTime:
     `began` on. Nothing says that the job still initialises then, so unexplained time is `other`.
     """
 
-    def __init__(
-        self, series: Series, began: int, signs: SignsOfLife, counts_begin: float | None = None
-    ) -> None:
-        self._series = series
+    def __init__(self, began: int, signs: SignsOfLife, counts_begin: float | None = None) -> None:
         self._signs = signs
         self._counts_begin = counts_begin
-        self._spent = RunSeconds(series, began + round((counts_begin or 0.0) * NANOSECONDS))
+        self._spent = RunSeconds(began + round((counts_begin or 0.0) * NANOSECONDS))
         self._first_step: int | None = None
         self._first_executable: int | None = None
         self._running: dict[str, _Running] = {}
@@ -297,7 +288,6 @@ class RunTime:
             if running_since is not None and _hangs(now - running_since, loops):
                 running_since = None
         self._charge(until, rest, running_since, seconds_by_category(loops), observed_at)
-        self._series.set(process_metrics.GOODPUT, (), self.goodput().value)
 
     def _charge(
         self, until: int, rest: str, running_since: int | None, known: Mapping[str, float], observed_at: int

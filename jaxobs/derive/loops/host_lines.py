@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from jaxobs.derive.loops.stretches import WINDOW
-from jaxobs.derive.metrics.catalogue import loop_metrics
-from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.refusal import is_amount, require
 from jaxobs.model.figure import Figure
 from jaxobs.vocabulary.activities import ACTIVITIES
@@ -67,15 +65,21 @@ def check_row(activity: str, seconds: float, samples: int) -> float:
 OTHERS: Final = HostLine(OTHER, OTHER, OTHER)
 
 
-class HostLines:
-    """Sampled seconds of the main thread in one loop, or outside loops (`loop` is then empty)."""
+class LineCount(NamedTuple):
+    """All seconds of a line, and the labels of the series that they belong to now."""
 
-    def __init__(self, loop: str, series: Series) -> None:
-        self._loop = loop
-        self._series = series
+    line: HostLine
+    labels: HostLine
+    seconds: float
+
+
+class HostLines:
+    """Sampled seconds of the main thread in one loop, or outside loops."""
+
+    def __init__(self) -> None:
         self._seconds: dict[HostLine, float] = {}
         self._samples = 0
-        self._new: dict[HostLine, float] = {}
+        self._new: set[HostLine] = set()
         self._in_series: set[HostLine] = set()
         self._lately: deque[tuple[int, str, float]] = deque(maxlen=LATELY_KEPT)
 
@@ -83,8 +87,8 @@ class HostLines:
         """Add `seconds` that were sampled at this line until `time`."""
         self._lately.append((time, line.activity, seconds))
         kept = line if line in self._seconds or len(self._seconds) < LINES_KEPT else OTHERS
-        for amounts in (self._seconds, self._new):
-            amounts[kept] = amounts.get(kept, 0.0) + seconds
+        self._seconds[kept] = self._seconds.get(kept, 0.0) + seconds
+        self._new.add(kept)
         self._samples += samples
 
     def lately(self, now: int) -> Counter[str]:
@@ -96,15 +100,17 @@ class HostLines:
             found[activity] += spent  # type: ignore[assignment]  # Counter adds floats as well
         return found
 
-    def update(self) -> None:
-        """Bring the counters up to what was added."""
+    def counts(self) -> list[LineCount]:
+        """The lines that were sampled since the last call; the largest have series of their own."""
         total = sum(self._seconds.values())
-        new, self._new = self._new, {}
+        new, self._new = self._new, set()
+        counts = []
         for line in sorted(new, key=lambda line: -self._seconds[line]):
             if len(self._in_series) < SERIES and self._seconds[line] >= LEAST_SHARE * total:
                 self._in_series.add(line)
-            shown = line if line in self._in_series else OTHERS
-            self._series.add(loop_metrics.HOST_LINE_SECONDS, (self._loop, *shown), new[line])
+            labels = line if line in self._in_series else OTHERS
+            counts.append(LineCount(line, labels, self._seconds[line]))
+        return counts
 
     @property
     def samples(self) -> int:

@@ -19,12 +19,11 @@ from jaxobs.derive.loops.host_lines import HostLines
 from jaxobs.derive.loops.signs import STEPS_KEPT, SignsOfLife, Stalls
 from jaxobs.derive.loops.stretches import Kind, Stretch, Stretches, summed, why_quiet
 from jaxobs.derive.loops.utilization import LoopWork, Work, work_of
-from jaxobs.derive.metrics.catalogue import loop_metrics
-from jaxobs.derive.metrics.histogram import MAX_VALUE
-from jaxobs.derive.metrics.series import Series
+from jaxobs.derive.metrics.catalogue.loop_metrics import HOST_STEP_BUCKETS, STEP_BUCKETS
+from jaxobs.derive.metrics.histogram import MAX_VALUE, Histogram
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.derive.profiler_windows.windows import Profiles
-from jaxobs.derive.refusal import is_amount, require
+from jaxobs.derive.refusal import Refusals, is_amount, require
 from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import NANOSECONDS, each_in_seconds, seconds
 from jaxobs.model.events import RECORDED_NAMES, LoopDeclared, LoopEnded, Recorded, StepCompleted
@@ -48,7 +47,7 @@ median was 7 µs and its maximum 227 ms for true 10 ms steps."""
 class RoomsOfLoops(NamedTuple):
     """The other rooms that every loop of the job uses."""
 
-    series: Series
+    refusals: Refusals
     signs: SignsOfLife
     compiles: CompileTimes
     executables: Executables
@@ -60,7 +59,7 @@ class Loop:
 
     def __init__(self, name: str, rooms: RoomsOfLoops) -> None:
         self.name = name
-        self._series, self._signs, self._compiles, self._executables, self._profiles = rooms
+        self._refusals, self._signs, self._compiles, self._executables, self._profiles = rooms
         self.inferred = False
         """Whether nobody marked the loop, and it was found by what repeats."""
         self.steps = 0
@@ -70,14 +69,15 @@ class Loop:
         self.recorded: dict[str, float | None] = {}
         self.stretches = Stretches()
         self.stalls = Stalls()
-        self.host = HostLines(name, self._series)
+        self.host = HostLines()
         self.last_end: int | None = None
         """When its last step ended, in monotonic nanoseconds."""
+        self.step_times, self.host_times = Histogram(STEP_BUCKETS), Histogram(HOST_STEP_BUCKETS)
         self._host_turns = Counter[str]()
         self._amounts: dict[str, float | None] = dict.fromkeys(AMOUNTS)
         self._refused: set[str] = set()
         self._block = Stretch()
-        self._work = LoopWork(name, self._series, self._executables)
+        self._work = LoopWork(self._executables)
         self._compiled_here: set[str] = set()
         self.whole, self.rated, self.did = Stretch(), Stretch(), Work()
         """The newest stretches, those of them that rates are over, and what the runs in these did."""
@@ -148,7 +148,7 @@ class Loop:
             self._amounts[word] = min(total, MAX_VALUE)
         except ValueError:
             self._refused.add(word)
-            self._series.refuse(f"{word}= of loop `{self.name}`: no finite, positive number")
+            self._refusals.refuse(f"{word}= of loop `{self.name}`: no finite, positive number")
 
     def amount(self, word: str) -> Figure[float]:
         """How many examples or tokens its steps have had, or why there is no such number."""
@@ -177,7 +177,6 @@ class Loop:
     def record(self, event: Recorded) -> None:
         require(event.name in self.recorded or len(self.recorded) < RECORDED_NAMES, "too many recorded names")
         self.recorded[event.name] = event.value if math.isfinite(event.value) else None
-        self._series.set(loop_metrics.RECORDED, (self.name, event.name), event.value)
 
     def update(self, now: int, *, running: bool = False, final: bool = False) -> None:
         """Charge the stretches that ended since the last call, and sum up the newest ones.
@@ -191,7 +190,6 @@ class Loop:
         if ended:
             self._charge(charged(summed(ended), known))
         self._work.count()
-        self.host.update()
         self.whole, self.rated = self.stretches.whole(), self.stretches.rated()
         self.quiet = why_quiet(self.whole, now)
         if self.quiet is not None:
@@ -210,7 +208,6 @@ class Loop:
         self.wall += sum(new.components.values())
         for word, amount in new.components.items():
             self.components[word] += amount
-            self._series.add(loop_metrics.COMPONENT_SECONDS, (self.name, word), amount)
         for run, amount in new.spent.items():
             self._executables.runs.spent(run, amount)
         for run, calls in new.untimed.items():
@@ -220,7 +217,7 @@ class Loop:
         turns = each_in_seconds(steps.turns)
         self._host_turns.update(steps=len(turns))
         self._host_turns["seconds"] += sum(turns)  # type: ignore[assignment]  # Counter adds floats as well
-        self._series.observe_all(loop_metrics.STEP_HOST_SECONDS, (self.name,), turns)
+        self.host_times.observe_all(turns)
 
     def host_seconds(self) -> float | None:
         """The mean of the host's turns."""
@@ -233,16 +230,14 @@ class Loop:
 
     def _observe_stretch(self, ended: Stretch) -> None:
         """Observe the step times of a stretch: each where they are known singly, else their mean for each of them."""
-        labels = (self.name,)
         if ended.turns:
-            self._series.observe_all(loop_metrics.STEP_SECONDS, labels, ended.turns)
+            self.step_times.observe_all(ended.turns)
         elif ended.kind is Kind.SEEN and ended.steps and not ended.compiled:
-            self._series.observe(loop_metrics.STEP_SECONDS, labels, ended.wall / ended.steps, ended.steps)
+            self.step_times.observe(ended.wall / ended.steps, ended.steps)
         elif ended.kind is Kind.UNWATCHED and not ended.compiled:
             self._block.add(ended)
             if self._block.steps and self._block.wall >= BLOCK_SECONDS:
-                mean = self._block.wall / self._block.steps
-                self._series.observe(loop_metrics.STEP_SECONDS, labels, mean, self._block.steps)
+                self.step_times.observe(self._block.wall / self._block.steps, self._block.steps)
                 self._block = Stretch()
         if ended.spacing and (ended.turns or ended.steps >= STEPS_FOR_A_SPACING):
             each = statistics.median(ended.turns) if ended.turns else ended.wall / ended.steps
@@ -252,12 +247,12 @@ class Loop:
         """Attach the exemplar of a step's span to the histogram buckets that hold the step's times."""
         if (turn := self.stretches.turn_of(step)) is not None:
             at = replace(exemplar, value=turn)
-            self._series.exemplify(loop_metrics.STEP_HOST_SECONDS, (self.name,), at)
+            self.host_times.exemplify(at)
             if self.stretches.host_waits:
-                self._series.exemplify(loop_metrics.STEP_SECONDS, (self.name,), at)
+                self.step_times.exemplify(at)
         if self.stretches.newest is not None and self.stretches.newest[0] == step:
             at = replace(exemplar, value=self.stretches.newest[1])
-            self._series.exemplify(loop_metrics.STEP_SECONDS, (self.name,), at)
+            self.step_times.exemplify(at)
 
     def verdict(self) -> Verdict:
         """The bottleneck of the newest stretches."""

@@ -27,7 +27,7 @@ class Loops:
         self.inferred = InferredLoops(
             rooms.executables.title_of, rooms.compiles.within, rooms.executables.seconds_of
         )
-        self.outside = HostLines("", rooms.series)
+        self.outside = HostLines()
         """Where the main thread was outside loops."""
         self._unplaced: dict[str, Recorded] = {}
         """Newest recorded values, by name, that name no loop while one may still be found."""
@@ -59,7 +59,7 @@ class Loops:
         try:
             self.named(name).inferred = True
         except ValueError as error:
-            self._rooms.series.refusals.note(f"{name}: {error}")
+            self._rooms.refusals.note(f"{name}: {error}")
             return False
         return True
 

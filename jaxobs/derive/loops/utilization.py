@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.loops.bottleneck import ENOUGH_STEPS
 from jaxobs.derive.loops.stretches import Stretch
-from jaxobs.derive.metrics.catalogue import loop_metrics
-from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost
@@ -55,14 +53,16 @@ def work_of(runs: Mapping[int, int], executables: Executables) -> Work:
 class LoopWork:
     """Counters of one loop's work. Runs wait to be counted until their module is decoded, and the peaks are found."""
 
-    def __init__(self, name: str, series: Series, executables: Executables) -> None:
-        self._name = name
+    def __init__(self, executables: Executables) -> None:
         self._executables = executables
-        self._series = series
         self._waiting_for_cost: Counter[int] = Counter()
         self._waiting_for_bound: Counter[int] = Counter()
         self.model_flops: float | None = None
         """The user's own count of a step's FLOPs, on all local devices."""
+        self.flops: defaultdict[tuple[str, str], float] = defaultdict(float)
+        """Matrix FLOPs by element type and kind: `model`, or `rematerialized`."""
+        self.bytes: float | None = None
+        self.bound_seconds: defaultdict[str, float] = defaultdict(float)
 
     def ran(self, run: int, calls: int = 1) -> None:
         """Add watched calls, by number as in `StepEnded.runs`."""
@@ -80,9 +80,9 @@ class LoopWork:
             every, repeated = _by_peak(executable.work, self._executables.peaks)
             for dtype, flops in every.items():
                 again = repeated.get(dtype, 0.0)
-                self._series.add(loop_metrics.FLOPS, (self._name, dtype, "model"), times * (flops - again))
-                self._series.add(loop_metrics.FLOPS, (self._name, dtype, "rematerialized"), times * again)
-            self._series.add(loop_metrics.BYTES, (self._name,), times * executable.work.bytes)
+                self.flops[dtype, "model"] += times * (flops - again)
+                self.flops[dtype, "rematerialized"] += times * again
+            self.bytes = (self.bytes or 0.0) + times * executable.work.bytes
         self._count_bounds()
 
     def utilization(
@@ -120,11 +120,9 @@ class LoopWork:
             bound = executable.bound
             if bound.seconds is not None:
                 for word in ("compute", "memory"):
-                    amount = count * bound.seconds if bound.limit == word else 0.0
-                    self._series.add(loop_metrics.BOUND_SECONDS, (self._name, word), amount)
+                    self.bound_seconds[word] += count * bound.seconds if bound.limit == word else 0.0
             if bound.communication_seconds is not None:
-                amount = count * bound.communication_seconds
-                self._series.add(loop_metrics.BOUND_SECONDS, (self._name, "communication"), amount)
+                self.bound_seconds["communication"] += count * bound.communication_seconds
 
 
 def _by_peak(work: Cost, peaks: Peaks | None) -> tuple[Mapping[str, float], Mapping[str, float]]:

@@ -8,16 +8,15 @@ from dataclasses import dataclass, field
 from jaxobs.derive.executables.executable import MEASURED, lower_bound_reason
 from jaxobs.derive.loops.bottleneck import ENOUGH_STEPS
 from jaxobs.derive.loops.found import LONG_TURN
-from jaxobs.derive.loops.host_lines import HostLineView
+from jaxobs.derive.loops.host_lines import HostLineView, LineCount
 from jaxobs.derive.loops.loop import Loop
 from jaxobs.derive.loops.stretches import IN_FLIGHT, MAX_DOUBT, Kind, Stretch
-from jaxobs.derive.metrics.catalogue import loop_metrics
-from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.profiler_windows.view import ProfileView, profile_view
 from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure
+from jaxobs.model.metrics import HistogramValue
 from jaxobs.roofline_model.bottleneck import Verdict
 from jaxobs.vocabulary.units import rough_percent
-from jaxobs.vocabulary.words import COMPONENTS, IDLE
+from jaxobs.vocabulary.words import IDLE
 
 NOT_FINITE = "the value recorded last is no finite number"
 
@@ -71,6 +70,35 @@ class LoopView:
     host_samples: int
     device_idle: Figure[float]
     profile: Figure[ProfileView]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopCounts:
+    """What a loop has counted since it began, beside the figures of its view."""
+
+    last_end: int | None
+    """When its last step ended, in monotonic nanoseconds."""
+    step_seconds: HistogramValue
+    host_seconds: HistogramValue
+    flops: Mapping[tuple[str, str], float]
+    """Matrix FLOPs by element type and kind."""
+    bytes: float | None
+    bound_seconds: Mapping[str, float]
+    host_lines: Sequence[LineCount]
+    """The lines that were sampled since the counts before these."""
+
+
+def loop_counts(loop: Loop) -> LoopCounts:
+    """What the loop has counted by its last `update`."""
+    return LoopCounts(
+        loop.last_end,
+        loop.step_times.value(),
+        loop.host_times.value(),
+        dict(loop.work.flops),
+        loop.work.bytes,
+        dict(loop.work.bound_seconds),
+        loop.host.counts(),
+    )
 
 
 def loop_view(loop: Loop) -> LoopView:
@@ -194,34 +222,3 @@ def _profile(loop: Loop) -> Figure[ProfileView]:
     apart = sum(loop.charged.components.get(word, 0.0) for word in ("compile", "checkpoint"))
     untraced = (loop.whole.wall - apart) / loop.whole.steps if loop.whole.steps else None
     return Figure(profile_view(loop.profile, untraced))
-
-
-def show_loop(name: str, view: LoopView, last_step: float | None, series: Series) -> None:
-    """Set the counters of steps and the gauges of one loop from its view.
-
-    `last_step`: when the loop's last step ended, in Unix seconds; None where none has.
-    """
-    for metric, amount in (
-        (loop_metrics.STEPS, view.steps),
-        (loop_metrics.STEPS_FAILED, view.failed_steps),
-        (loop_metrics.EXAMPLES, view.examples.value),
-        (loop_metrics.TOKENS, view.tokens.value),
-    ):
-        if amount is not None:
-            series.total(metric, (name,), float(amount))
-    if last_step is not None:
-        series.set(loop_metrics.LAST_STEP, (name,), last_step)
-    series.set(loop_metrics.MFU, (name,), view.mfu.value)
-    series.set(loop_metrics.HFU, (name,), view.hfu.value)
-    for word in COMPONENTS:
-        series.set(loop_metrics.BOTTLENECK, (name, word), view.bottleneck.shares.get(word))
-    series.set(loop_metrics.BOTTLENECK_CONFIDENCE, (name,), view.bottleneck.confidence)
-
-
-def show_bottlenecks(views: Mapping[str, LoopView], series: Series) -> None:
-    """Set the series of each loop's bottleneck, and remove those of earlier bottlenecks."""
-    verdicts = {name: view.bottleneck for name, view in views.items()}
-    series.replace(
-        loop_metrics.BOTTLENECK_INFO,
-        (((name, verdict.label, verdict.runner_up or ""), 1.0) for name, verdict in verdicts.items()),
-    )

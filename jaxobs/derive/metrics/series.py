@@ -36,7 +36,6 @@ class Series:
 
     def __init__(self, catalogue: Catalogue, limit: int) -> None:
         self.catalogue = catalogue
-        self.refused = 0
         self.refusals = Refusals()
         self._limit = limit
         self._counts: Counter[str] = Counter()  # series by owner: a plugin, or "" for the core
@@ -49,14 +48,10 @@ class Series:
         self._families: dict[str, Family] = {}
         """Families of the last snapshot that are still valid: a change in a series removes its family."""
 
-    def refuse(self, reason: str) -> None:
-        self.refused += 1
-        self.refusals.note(reason)
-
     def add(self, metric: Metric, labels: Labels, value: float) -> None:
         """Add to a counter. A negative value is refused, as a counter never falls."""
         if not (math.isfinite(value) and value >= 0):
-            self.refuse(f"{metric.name}: {value:g} is no finite number from 0 on")
+            self.refusals.refuse(f"{metric.name}: {value:g} is no finite number from 0 on")
             return
         if not value and labels in self._plain.get(metric.name, ()):
             return
@@ -71,7 +66,7 @@ class Series:
         series falls.
         """
         if not math.isfinite(value):
-            self.refuse(f"{metric.name}: {value:g} is no finite number")
+            self.refusals.refuse(f"{metric.name}: {value:g} is no finite number")
             return
         # Compared with the last total given, not with the series, which beyond the limit is shared with others.
         key = (metric.name, labels if of is None else of)
@@ -116,7 +111,7 @@ class Series:
     def observe(self, metric: Metric, labels: Labels, value: float, count: int = 1) -> None:
         """Add `count` observations of a value to a histogram."""
         if not (math.isfinite(value) and value >= 0):
-            self.refuse(f"{metric.name}: {value:g} is no finite number from 0 on")
+            self.refusals.refuse(f"{metric.name}: {value:g} is no finite number from 0 on")
             return
         histogram = self._histogram(metric, labels)
         if histogram is not None:
@@ -160,7 +155,7 @@ class Series:
         """
         metric = self.catalogue.get(name)
         if metric is None or len(labels) != len(metric.labels) or name in _DERIVED:
-            self.refuse(f"{name}: no plugin has declared it with {len(labels)} labels")
+            self.refusals.refuse(f"{name}: no plugin has declared it with {len(labels)} labels")
         elif metric.kind == "counter":
             self.add(metric, labels, value)
         elif metric.kind == "gauge":

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import count
+from typing import Any, NamedTuple
 
-from jaxobs.derive.metrics.catalogue import profile_metrics
 from jaxobs.derive.metrics.selection import Selection
-from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.profiler_windows.loop_profile import RECORDED
+from jaxobs.model.cost import Cost
 from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure
-from jaxobs.model.metrics import Metric
 from jaxobs.roofline_model.operation_work import Work
 from jaxobs.roofline_model.traced import Operation, Profiled
 from jaxobs.vocabulary.text import OTHER
@@ -39,7 +38,8 @@ class Seen:
     work: Work = field(default_factory=Work)
     count: int = 0
     executions: int = 0
-    counted: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    number: int = 0
+    """Distinguishes it from any other, also from one of the same name that was forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +83,40 @@ class ScopeView(WorkView):
     scope: str
 
 
+class OperationCount(NamedTuple):
+    """All device seconds and work of an operation in windows, and the labels of the series that they belong to now.
+
+    `cost` is None where its work is not modelled.
+    """
+
+    number: int
+    labels: tuple[str, str, str]
+    seconds: float
+    cost: Cost | None
+
+
+class OperationCounts(NamedTuple):
+    """What is counted of operations after a window."""
+
+    operations: list[OperationCount]
+    about: list[tuple[str, str, str, str]]
+    """Function, operation, scope and source line of the operations with series of their own."""
+    unmodelled: dict[str, float]
+    """By function, the share of its device time in operations whose work is not known."""
+
+
 class Operations:
     """The operations of all windows so far. `limit` operations, and as many functions, have series of their own."""
 
-    def __init__(self, series: Series, limit: int) -> None:
-        self._series = series
+    def __init__(self, limit: int) -> None:
         self._selection: Selection[tuple[str, str, str]] = Selection(limit)
         self._functions: Selection[str] = Selection(limit)
         self._seen: dict[Key, Seen] = {}
+        self._numbers = count()
         self._busy: Counter[str] = Counter()
         self._unmodelled: Counter[str] = Counter()
         self.operations: Figure[list[OperationView]] = Figure(None, NO_WINDOW)
+        self.counts: OperationCounts | None = None
         self.scopes: Figure[list[ScopeView]] = Figure(None, NO_WINDOW)
         """Operations and scopes are listed with the most time first."""
 
@@ -111,21 +134,21 @@ class Operations:
             fingerprint = operation.fingerprint or ""
             function = functions.get(fingerprint) or (operation.module or "").removeprefix("jit_")
             key = (function, fingerprint, operation.name)
-            seen = self._seen.setdefault(key, Seen(function, operation))
+            seen = self._seen.setdefault(key, Seen(function, operation, number=next(self._numbers)))
             seen.work.merge(operation.work)
             seen.count += operation.count
             seen.executions += operation.executions
             self._busy[function] += operation.work.seconds  # type: ignore[assignment]  # Counter adds floats as well
             if operation.label == "unmodelled":
                 self._unmodelled[function] += operation.work.seconds  # type: ignore[assignment]
-        self._count()
+        self.counts = self._counted()
         if len(self._seen) > KEPT:
             ranked = sorted(self._seen, key=lambda key: -self._seen[key].work.seconds)
             self._seen = {key: self._seen[key] for key in ranked[: KEPT // 2]}
         self._draw()
 
-    def _count(self) -> None:
-        """Bring the series up to date. An operation of a function is one series for all executables of the function."""
+    def _counted(self) -> OperationCounts:
+        """Count. An operation of a function is one series for all executables of the function."""
         weights: dict[tuple[str, str, str], tuple[float, ...]] = {}
         groups: dict[tuple[str, str, str], list[Seen]] = {}
         for seen in self._seen.values():
@@ -133,25 +156,20 @@ class Operations:
             groups.setdefault(labels, []).append(seen)
             weights[labels] = (weights.get(labels, (0.0,))[0] + seen.work.seconds,)
         shown = self._selection.choose(weights)
-        about: dict[tuple[str, ...], float] = {}
+        counts, about = [], []
         for labels, members in groups.items():
             name = labels if labels in shown else (OTHER, OTHER, OTHER)
             for seen in members:
-                now = (seen.work.seconds, seen.work.cost.flops, seen.work.cost.bytes)
-                for metric, value, before in zip(_COUNTERS, now, seen.counted, strict=True):
-                    # Work that is not modelled is not 0.
-                    if metric is profile_metrics.OPERATION_SECONDS or seen.work.bounds:
-                        self._series.add(metric, name, max(0.0, value - before))
-                seen.counted = now
+                cost = seen.work.cost if seen.work.bounds else None  # work that is not modelled is not 0
+                counts.append(OperationCount(seen.number, name, seen.work.seconds, cost))
             if labels in shown:
                 newest = members[-1].operation
-                about[labels[0], labels[1], newest.scope, newest.source] = 1.0
-        self._series.replace(profile_metrics.OPERATION_INFO, about.items())
+                about.append((labels[0], labels[1], newest.scope, newest.source))
         functions = self._functions.choose({name: (busy,) for name, busy in self._busy.items() if name})
         ratios = {
-            (name,): self._unmodelled[name] / self._busy[name] for name in functions if self._busy[name] > 0
+            name: self._unmodelled[name] / self._busy[name] for name in functions if self._busy[name] > 0
         }
-        self._series.replace(profile_metrics.UNMODELLED, ratios.items())
+        return OperationCounts(counts, about, ratios)
 
     def _draw(self) -> None:
         """Build the rows of the snapshot, which change only with a new window."""
@@ -164,13 +182,6 @@ class Operations:
                 scopes.setdefault(seen.operation.scope, Work()).merge(seen.work)
         ranked = sorted(scopes.items(), key=lambda pair: -pair[1].seconds)[:SHOWN]
         self.scopes = Figure([ScopeView(**_figures(work, busy), scope=scope) for scope, work in ranked])
-
-
-_COUNTERS: tuple[Metric, ...] = (
-    profile_metrics.OPERATION_SECONDS,
-    profile_metrics.OPERATION_FLOPS,
-    profile_metrics.OPERATION_BYTES,
-)
 
 
 def _operation(seen: Seen, busy: float) -> OperationView:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from jaxobs.derive.executables.registry import Executables
-from jaxobs.derive.metrics.catalogue import profile_metrics
-from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.profiler_windows.loop_profile import (
     CALLS,
     INPUT,
@@ -17,7 +16,7 @@ from jaxobs.derive.profiler_windows.loop_profile import (
     loop_profile,
     only_parts_of,
 )
-from jaxobs.derive.profiler_windows.operations import Operations
+from jaxobs.derive.profiler_windows.operations import OperationCounts, Operations
 from jaxobs.derive.profiler_windows.parts import LoopPart, LoopSpans, parts_of
 from jaxobs.derive.refusal import require
 from jaxobs.derive.steps import Steps
@@ -69,20 +68,29 @@ class WindowToRead:
         return replace(self, event=self.event._replace(xspace=None))
 
 
+class WindowCounts(NamedTuple):
+    """What is counted of profiler windows: by what became of them, and the seconds and steps inside them by loop."""
+
+    outcomes: Mapping[str, int]
+    seconds: Mapping[str, float]
+    steps: Mapping[str, float]
+    operations: OperationCounts | None
+
+
 class Profiles:
     """All profiler windows of the job. `limit` operations have series of their own."""
 
-    def __init__(self, series: Series, executables: Executables, limit: int) -> None:
-        self._series = series
+    def __init__(self, executables: Executables, limit: int) -> None:
         self._executables = executables
         self._spans: dict[str, LoopSpans] = {}
         self._waiting: deque[ProfileWindow] = deque()
         self._of_loops: dict[str, LoopProfiles] = {}
         self._why: dict[str, str] = {}
-        self.operations = Operations(series, limit)
-        self.outcomes: Counter[str] = Counter()
-        for outcome in OUTCOMES:
-            series.add(profile_metrics.PROFILE_WINDOWS, (outcome,), 0.0)
+        self.operations = Operations(limit)
+        self.outcomes = Counter(dict.fromkeys(OUTCOMES, 0))
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.steps: defaultdict[str, float] = defaultdict(float)
+        """Seconds and steps inside windows, by loop."""
 
     def steps_ended(self, steps: Steps) -> None:
         self._spans.setdefault(steps.loop, LoopSpans()).append(steps)
@@ -142,8 +150,8 @@ class Profiles:
                 )
                 continue
             self._of_loops.setdefault(name, LoopProfiles()).add(profile)
-            self._series.add(profile_metrics.PROFILED_SECONDS, (name,), profile.seconds)
-            self._series.add(profile_metrics.PROFILED_STEPS, (name,), profile.steps)
+            self.seconds[name] += profile.seconds
+            self.steps[name] += profile.steps
 
     def of(self, loop: str, time: int) -> LoopProfile | None:
         """What the windows show of a loop at `time`; None where no window is valid for it."""
@@ -162,6 +170,8 @@ class Profiles:
             for spans in self._spans.values()
         )
 
+    def counts(self) -> WindowCounts:
+        return WindowCounts(dict(self.outcomes), dict(self.seconds), dict(self.steps), self.operations.counts)
+
     def _count(self, outcome: str) -> None:
         self.outcomes[outcome] += 1
-        self._series.add(profile_metrics.PROFILE_WINDOWS, (outcome,), 1.0)
