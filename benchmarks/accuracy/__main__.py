@@ -1,4 +1,4 @@
-"""Prints, for each program of the suite, its analytic cost beside jaxobs's and XLA's, and the ratio of each.
+"""Holds, for each program of the suite, jaxobs's cost against formulas, with XLA's figures beside it.
 
 ``python -m benchmarks.accuracy`` from the repository's root; ``--only TEXT`` takes programs whose name has
 the text; ``--peers PYTHON`` adds datarax's figures, computed by that interpreter. Exit status 1 where jaxobs is
@@ -8,85 +8,52 @@ set and is not, or more than 1 % between jaxobs and XLA where both count the sam
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Mapping
-
-# isort: off
-from benchmarks.accuracy import host_devices  # noqa: F401 before JAX
-# isort: on
+from collections.abc import Mapping, Sequence
 
 import jax
 
-from benchmarks.accuracy.comparison import MATRIX, Compared, compare
+from benchmarks.accuracy.comparison import Compared, Others, compare
 from benchmarks.accuracy.peers import DISTRIBUTION, figures_from
 from benchmarks.accuracy.suite import programs
-from benchmarks.accuracy.table import PeerFigures, print_header, print_row
+from benchmarks.truths import Table, options_of
 
 
 def main() -> int:
     """Print the table and the counts; 1 where any figure of jaxobs is off."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=__doc__)
-    parser.add_argument("--only", default="", metavar="TEXT")
+    parser = options_of(__doc__)
     parser.add_argument("--peers", metavar="PYTHON")
     options = parser.parse_args()
-    peers, version, refused = figures_from(options.peers, options.only) if options.peers else (None, "", "")
+    only = options.only or ""
+    peers, version, refused = figures_from(options.peers, only) if options.peers else ({}, "", "")
+    print(f"JAX {jax.__version__} on {jax.devices()[0].device_kind}; formulas: benchmarks/accuracy/*.py")
+    table, every = Table(options.strict), [compare(program) for program in programs(only)]
+    for compared in every:
+        table.add(compared.program.name, compared.figures())
+    status = table.status()
+    right = sum(all(one.verdict == "right" for one in compared.figures()) for compared in every)
     print(
-        f"JAX {jax.__version__} on {jax.devices()[0].device_kind}; formulas and sources: benchmarks/accuracy/*.py"
+        f"jaxobs is right on {right} programs of {len(every)}, in every figure that has a sharp value and every flag."
     )
-    print("Each tool's figure is followed by its ratio to the analytic value; — where no formula is sharp.\n")
-    print_header(DISTRIBUTION if peers is not None else None)
-    every = []
-    for program in programs(options.only):
-        compared = compare(program)
-        print_row(compared, peers)
-        every.append(compared)
-    right = sum(not compared.faults for compared in every)
-    print(f"\n{len(every)} programs.")
-    sharp_bytes = sum(compared.program.bytes is not None for compared in every)
-    _print_count("jaxobs", right, "programs, in every figure that has a sharp value and every flag")
-    _print_count(
-        "XLA",
-        sum(compared.flops_right(compared.xla_flops) for compared in every),
-        f"programs' FLOPs, and {sum(compared.bytes_right(compared.xla_bytes) for compared in every)} of the "
-        f"{sharp_bytes} with sharp bytes",
-    )
-    if peers is not None:
-        _print_peers(peers, every, sharp_bytes, version)
-    elif refused:
+    _count("XLA", every, {compared.program.name: compared.xla for compared in every})
+    if refused:
         print(f"{DISTRIBUTION}: no figures: {refused}")
-    return int(right < len(every) or _disagreement(every) > MATRIX)
+    elif options.peers:
+        _count(f"{DISTRIBUTION} {version}", every, peers)
+    return status
 
 
-def _print_count(tool: str, right: int, of_what: str) -> None:
-    print(f"{tool} is right on {right} {of_what}.")
-
-
-def _print_peers(
-    peers: Mapping[str, PeerFigures], every: list[Compared], sharp_bytes: int, version: str
-) -> None:
-    pairs = [
-        (compared, peers.get(compared.program.name, PeerFigures(None, None, "not run"))) for compared in every
-    ]
-    flops = sum(compared.flops_right(peer.flops) for compared, peer in pairs)
-    moved = sum(compared.bytes_right(peer.bytes) for compared, peer in pairs)
-    _print_count(
-        f"{DISTRIBUTION} {version}",
-        flops,
-        f"programs' FLOPs, and {moved} of the {sharp_bytes} with sharp bytes",
+def _count(tool: str, every: Sequence[Compared], found: Mapping[str, Others]) -> None:
+    """Print on how many programs another tool is right."""
+    answers = [(one.program, found.get(one.program.name, Others(error="not run"))) for one in every]
+    flops, moved = (
+        sum(right) for right in zip(*(tool.right(program) for program, tool in answers), strict=True)
     )
-    for compared, peer in pairs:
-        if peer.error:
-            print(f"  {DISTRIBUTION} gave nothing for {compared.program.name!r}: {peer.error}")
-
-
-def _disagreement(every: list[Compared]) -> float:
-    """The largest difference between jaxobs and XLA where they count the same work; also printed."""
-    found = [compared.xla_difference for compared in every if compared.xla_difference is not None]
-    if found:
-        print(f"On the {len(found)} modules of real products and convolutions alone, without a loop, jaxobs and XLA "
-              f"differ by at most {max(found):.2%}.")  # fmt: skip
-    return max(found, default=0.0)
+    sharp = sum(one.program.bytes is not None for one in every)
+    print(f"{tool} is right on {flops} programs' FLOPs, and {moved} of the {sharp} with sharp bytes.")
+    for program, one in answers:
+        if one.error:
+            print(f"  {tool} gave nothing for {program.name!r}: {one.error}")
 
 
 if __name__ == "__main__":

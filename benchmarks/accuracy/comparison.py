@@ -1,14 +1,16 @@
-"""One program's cost by jaxobs and by XLA, and what is wrong with either."""
+"""One program's cost by jaxobs and by others, beside its formula."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 
 from benchmarks.accuracy.program import Program
-from jaxobs.cost_model import Cost, ModuleCost, module_cost
+from benchmarks.truths import Figure
+from jaxobs.cost_model import Cost, module_cost
 from jaxobs.cost_model.hlo.decode import decode
 
 MATRIX, VECTOR, BYTES = 0.01, 0.05, 0.10
@@ -22,52 +24,56 @@ PURE_OPCODES = _WORK | _STRUCTURE | _MOVEMENT
 
 
 @dataclass(frozen=True)
+class Others:
+    """What another tool says of a program: one figure for all FLOPs, and bytes; `error` where it said nothing."""
+
+    flops: float | None = None
+    bytes: float | None = None
+    error: str = ""
+
+    def right(self, program: Program) -> tuple[bool, bool]:
+        """Whether its FLOPs and its bytes are right.
+
+        Where a program has matrix FLOPs they may be 5 % off: such a tool counts vector work with them.
+        """
+        flops = None if program.unmodelled else program.matrix_flops or program.vector_flops
+        return _near(self.flops, flops, VECTOR), _near(self.bytes, program.bytes, BYTES)
+
+
+def _near(found: float | None, truth: float | None, tolerance: float) -> bool:
+    return truth is not None and Figure("", found, truth, tolerance).verdict == "right"
+
+
+@dataclass(frozen=True)
 class Compared:
-    """What was found for a program; XLA's figures are None where it gives none."""
+    """What was found for a program."""
 
     program: Program
     cost: Cost
-    xla_flops: float | None
-    xla_bytes: float | None
-    is_pure: bool
+    xla: Others
+    pure: bool
 
-    @property
-    def faults(self) -> list[str]:
-        """What is wrong with jaxobs's cost; empty where nothing is."""
+    def figures(self) -> Iterator[Figure]:
+        """Each figure that has a sharp value, and every flag."""
         program, cost = self.program, self.cost
         if program.unmodelled:
-            return [] if cost.unmodelled else ["should be unmodelled"]
-        found = [f"unmodelled {name}" for name in cost.unmodelled]
-        if cost.exact != program.exact:
-            found.append("should be exact" if program.exact else "should be flagged")
-        sent = sum(cost.collective_bytes.values())
-        compared = (
+            yield Figure("unmodelled", bool(cost.unmodelled), True)
+            return
+        yield Figure("unmodelled", ", ".join(cost.unmodelled) or "nothing", "nothing")
+        yield Figure("exact", cost.exact, program.exact, note=program.formula)
+        for name, found, truth, tolerance in (
             ("matrix FLOPs", cost.matrix_flops, program.matrix_flops, MATRIX),
             ("vector FLOPs", cost.vector_flops, program.vector_flops, VECTOR),
             ("rematerialised FLOPs", cost.rematerialized_flops, program.rematerialized_flops, MATRIX),
             ("bytes", cost.bytes, program.bytes, BYTES),
-            ("bytes sent", sent, program.bytes_sent, BYTES),
-        )
-        return found + [name for name, value, expected, off in compared if not near(value, expected, off)]
-
-    def flops_right(self, flops: float | None) -> bool:
-        """Whether a tool's one figure for all FLOPs is right.
-
-        Where a program has matrix FLOPs it may be 5 % off: such a tool counts vector work with them.
-        """
-        expected = self.program.matrix_flops or self.program.vector_flops
-        return expected is not None and not self.program.unmodelled and near(flops, expected, VECTOR)
-
-    def bytes_right(self, moved: float | None) -> bool:
-        """Whether a tool's bytes are right, where the analytic value is sharp."""
-        return self.program.bytes is not None and near(moved, self.program.bytes, BYTES)
-
-    @property
-    def xla_difference(self) -> float | None:
-        """Relative difference of XLA's FLOPs from jaxobs's where they count the same work, else None."""
-        if not self.is_pure or not self.cost.matrix_flops or self.xla_flops is None:
-            return None
-        return abs(self.xla_flops - self.cost.matrix_flops) / self.cost.matrix_flops
+            ("bytes sent", sum(cost.collective_bytes.values()), program.bytes_sent, BYTES),
+        ):
+            theirs = {"matrix FLOPs": self.xla.flops, "bytes": self.xla.bytes}.get(name)
+            if truth is not None and (truth or found or name == "matrix FLOPs"):
+                note = f"XLA {theirs:.5g}" if theirs is not None else ""
+                yield Figure(name, found, truth, tolerance, note=note)
+        if self.pure and cost.matrix_flops and self.xla.flops is not None:
+            yield Figure("matrix FLOPs, beside XLA", cost.matrix_flops, self.xla.flops, MATRIX)
 
 
 def compare(program: Program) -> Compared:
@@ -79,20 +85,8 @@ def compare(program: Program) -> Compared:
     if isinstance(analysis, list):
         analysis = analysis[0] if analysis else {}
     analysis = analysis or {}
-    module = module_cost(serialized)
-    pure = _is_pure(serialized, module)
-    return Compared(program, module.cost, analysis.get("flops"), analysis.get("bytes accessed"), pure)
-
-
-def near(found: float | None, expected: float | None, tolerance: float) -> bool:
-    """Whether a figure is as expected; always where nothing is expected."""
-    if expected is None:
-        return True
-    return found is not None and abs(found - expected) <= tolerance * expected
-
-
-def _is_pure(serialized: bytes, module: ModuleCost) -> bool:
-    computations = decode(serialized).computations
-    opcodes = {instruction.opcode for computation in computations for instruction in computation.instructions}
-    real = not any(dtype.startswith("complex") for dtype in module.cost.matrix_flops_by_type)
-    return opcodes <= PURE_OPCODES and real
+    cost = module_cost(serialized).cost
+    opcodes = {one.opcode for part in decode(serialized).computations for one in part.instructions}
+    real = not any(dtype.startswith("complex") for dtype in cost.matrix_flops_by_type)
+    xla = Others(analysis.get("flops"), analysis.get("bytes accessed"))
+    return Compared(program, cost, xla, pure=real and opcodes <= PURE_OPCODES)

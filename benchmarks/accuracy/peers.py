@@ -20,31 +20,24 @@ from typing import Any
 DISTRIBUTION = "datarax"
 
 
-def figures_from(python: str, only: str) -> tuple[dict[str, Any] | None, str, str]:
-    """By program, with the version of datarax; or None and why there are no figures."""
-    from benchmarks.accuracy.table import PeerFigures
+def figures_from(python: str, only: str) -> tuple[dict[str, Any], str, str]:
+    """By program, with the version of datarax; or none, and why."""
+    from benchmarks.accuracy.comparison import Others
 
     if not Path(python).exists():
-        return None, "", f"there is no {python}: {DISTRIBUTION} could not be installed, see above"
+        return {}, "", f"there is no {python}: {DISTRIBUTION} could not be installed, see above"
     command = [python, "-m", "benchmarks.accuracy.peers", "--only", only]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode or not lines:
         last = next(iter(done.stderr.strip().splitlines()[-1:]), "it said nothing")
-        return None, "", f"its process ended with status {done.returncode}: {last}"
-    figures = {
-        line["name"]: PeerFigures(line["flops"], line["bytes"], line["error"])
-        for line in lines
-        if "name" in line
-    }
-    return figures, lines[0]["version"], ""
+        return {}, "", f"its process ended with status {done.returncode}: {last}"
+    return {line.pop("name"): Others(**line) for line in lines[1:]}, lines[0]["version"], ""
 
 
 def main() -> None:
     """Runs in the other environment: imports no jaxobs."""
-    from benchmarks.accuracy import host_devices  # noqa: F401 before JAX
-
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.peers")
     parser.add_argument("--only", default="")
     only = parser.parse_args().only

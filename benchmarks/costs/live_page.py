@@ -7,11 +7,11 @@ from functools import partial
 from benchmarks.costs.scrape import HOSTS, get, serving
 from benchmarks.costs.sections import Cell, Demand, Section, Table, middle
 from benchmarks.paired import median, take_turns
-from benchmarks.sample_document import document, loop, recompilation
 from jaxobs.derive.executables.view import LISTED
 from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs_plugins.prometheus.pages import PAGE_PATH, SNAPSHOT_PATH, Pages, answer
+from tests.sample_document import document, loop, recompilation
 
 TURNS = 4_000
 """Snapshots before, a second apart."""

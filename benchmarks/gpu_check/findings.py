@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,10 @@ class Findings:
         """Say a figure, with its tolerance and unit; with `found` None and its reason, that there is none."""
         note = source if found is not None else reason or "no reason was given"
         self._write({"figure": asdict(Figure(name, _plain(found), _plain(truth), note=note, **given))})
+
+    def of(self, name: str, document: Mapping[str, Any], key: str, truth: Value = None, **given: Any) -> None:
+        """Say a figure of a document, where its reason stands beside it if there is none."""
+        self.figure(name, document.get(key), truth, reason=document.get(f"{key}_reason"), **given)
 
     def unmeasured(self, name: str, reason: str) -> None:
         """Say that a figure could not be had, and why."""

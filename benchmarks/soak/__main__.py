@@ -23,12 +23,10 @@ from pathlib import Path
 import psutil
 
 from benchmarks.beside import install
-from benchmarks.soak.disturbances import Disturbances
-from benchmarks.soak.endpoint import Endpoint
-from benchmarks.soak.growth import Held
-from benchmarks.soak.verdict import LEAST_MINUTES, figures_of_counts, figures_of_growth
+from benchmarks.soak.disturbances import Disturbances, Endpoint
+from benchmarks.soak.verdict import LEAST_MINUTES, Held, figures_of_counts, figures_of_growth
 
-PLUGIN = Path(__file__).parent / "plugin" / "jaxobs_soak.py"
+PLUGIN = Path(__file__).with_name("jaxobs_soak.py")
 ENTRY_POINTS = {
     "jaxobs.probes": "soak = jaxobs_soak:Probe",
     "jaxobs.collectors": "soak_collector = jaxobs_soak:Collector",

@@ -1,17 +1,183 @@
-"""What goes wrong around the job: an endpoint that fails, clients that hang, an agent that is suspended."""
+"""What goes wrong around the job, by chance: an OTLP endpoint that fails, clients that hang, a suspended agent."""
 
 from __future__ import annotations
 
 import contextlib
+import gzip
+import http.client
 import random
+import socket
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
 
 import psutil
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
+from prometheus_client.parser import text_string_to_metric_families as text_families
 
-from benchmarks.soak.chance import Bag
-from benchmarks.soak.endpoint import MODES, Endpoint
-from benchmarks.soak.scrapes import Scrapes
+
+class Bag:
+    """Draws words in any order, but none again before each has come.
+
+    So everything has happened once before growth is measured, and what is made once at its first time is no growth.
+    """
+
+    def __init__(self, chance: random.Random, words: Sequence[str]) -> None:
+        self._chance = chance
+        self._words = words
+        self._left: list[str] = []
+
+    def draw(self) -> str:
+        self._left = self._left or self._chance.sample(self._words, len(self._words))
+        return self._left.pop()
+
+
+STATUS = {"unavailable": 503, "too large": 413}
+MODES = ("accepts", "accepts", "unavailable", "too large", "slow", "silent", "closed")
+
+SILENT_SECONDS = 15.0
+"""How long a request is kept without an answer: longer than the exporter waits, which is 10 s by default."""
+
+
+class Endpoint:
+    """`mode` is one of MODES. `spans` are those for which it answered that it has them."""
+
+    def __init__(self) -> None:
+        self.mode = "accepts"
+        self.spans: set[bytes] = set()
+        self.sent_twice = 0
+        self._lock = threading.Lock()
+        self._server: ThreadingHTTPServer | None = None
+        self._address = ("127.0.0.1", 0)
+        self._open()
+        self.url = f"http://127.0.0.1:{self._address[1]}"
+
+    def turn(self, mode: str) -> None:
+        """Answer so from now on."""
+        self.mode = mode
+        if mode == "closed" and self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+        elif mode != "closed" and self._server is None:
+            self._open()
+
+    def took(self, spans: set[bytes]) -> None:
+        with self._lock:
+            self.sent_twice += len(spans & self.spans)
+            self.spans |= spans
+
+    def _open(self) -> None:
+        self._server = ThreadingHTTPServer(self._address, _handler(self))
+        self._server.daemon_threads = True
+        self._address = ("127.0.0.1", self._server.server_port)
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+
+def _handler(endpoint: Endpoint) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            mode = endpoint.mode
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if mode in {"silent", "closed"}:  # a server that goes ends the connections that it has
+                time.sleep(SILENT_SECONDS if mode == "silent" else 0.0)
+                self.close_connection = True
+                return
+            if mode == "slow":
+                time.sleep(random.uniform(0.5, 3.0))
+            status = STATUS.get(mode, 200)
+            if status == 200 and self.path == "/v1/traces":
+                endpoint.took(_span_ids(body, self.headers["Content-Encoding"]))
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    return Handler
+
+
+def _span_ids(body: bytes, encoding: str | None) -> set[bytes]:
+    message = ExportTraceServiceRequest.FromString(gzip.decompress(body) if encoding == "gzip" else body)
+    return {
+        span.trace_id + span.span_id
+        for resource in message.resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    }
+
+
+CLIENTS = ("text", "text", "openmetrics", "openmetrics", "idle", "half", "rubbish", "gone")
+HALVES = {"idle": b"", "half": b"GET /metrics HTTP/1.1\r\nHo", "rubbish": b"\x16\x03\x01\x00\xff" * 20}
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+
+PATIENCE = 30.0
+"""Seconds for a scrape, while the agent may be suspended and the machine busy."""
+
+
+class Scrapes:
+    """One client after the other and some side by side, until `end`."""
+
+    def __init__(self, address: str, chance: random.Random, suspended: threading.Event) -> None:
+        self.answered = 0
+        self.failures: list[str] = []
+        self._where = urlsplit(address)
+        self._chance = chance
+        self._bag = Bag(chance, CLIENTS)
+        self._suspended = suspended
+        self._held: list[socket.socket] = []
+
+    def turn(self) -> float:
+        """One client; and how many seconds there are until the next."""
+        kind = self._bag.draw()
+        if kind in {"text", "openmetrics"}:
+            self._scrape(kind)
+        else:
+            self._disturb(kind)
+        return self._chance.uniform(0.2, 4.0)
+
+    def end(self) -> None:
+        for client in self._held:
+            client.close()
+
+    def _scrape(self, kind: str) -> None:
+        connection = http.client.HTTPConnection(self._where.hostname or "", self._where.port, PATIENCE)
+        headers = {"Accept": OPENMETRICS, "Accept-Encoding": "gzip"} if kind == "openmetrics" else {}
+        try:
+            connection.request("GET", self._where.path, headers=headers)
+            response = connection.getresponse()
+            body = response.read()
+            if response.getheader("Content-Encoding") == "gzip":
+                body = gzip.decompress(body)
+            families = openmetrics_families if kind == "openmetrics" else text_families
+            if response.status != 200 or not list(families(body.decode())):
+                self.failures.append(f"{kind}: status {response.status}, {len(body)} bytes")
+            self.answered += 1
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            if not self._suspended.is_set():
+                self.failures.append(f"{kind}: {type(error).__name__}: {error}")
+        finally:
+            connection.close()
+
+    def _disturb(self, kind: str) -> None:
+        """Held open, as by a client that hangs; at most a handful at a time."""
+        while len(self._held) > 6:
+            self._held.pop(0).close()
+        with contextlib.suppress(OSError):
+            client = socket.create_connection((self._where.hostname, self._where.port), 5.0)
+            if kind == "gone":
+                client.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                client.close()
+                return
+            client.sendall(HALVES[kind])
+            self._held.append(client)
+
 
 RECOVERY_SECONDS = 5.0
 """After a suspension: a scrape that began within may have run out of time."""

@@ -68,6 +68,8 @@ def main() -> None:
 
         obs = jaxobs.instrument()
         function, steps = obs.watch(function), obs.steps(steps, examples=64)
+        while obs.address is None:
+            time.sleep(0.05)  # the agent starts
         (folder / "address").write_text(obs.address)
     weights = jnp.eye(WIDTH)
     for done, batch in enumerate(steps):

@@ -43,7 +43,7 @@ def test_a_run_on_a_cpu_writes_its_page_and_its_evidence(tmp_path: Path) -> None
     assert done.returncode == 0, done.stdout + done.stderr
     (path,) = tmp_path.glob("*-cpu.md")
     text = path.read_text()
-    assert "| device kind | cpu | cpu | right | JAX |" in text
+    assert "| device kind | cpu | cpu | right |" in text
     assert "| reports | 1 | 1 | right |" in text
     assert "- loops without command buffers: only a GPU has command buffers" in text
     assert "WRONG" not in text

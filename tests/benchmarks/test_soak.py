@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.soak.growth import count_growth, memory_growth
-from benchmarks.soak.verdict import figures_of_counts
+from benchmarks.soak.verdict import count_growth, figures_of_counts, memory_growth
 
 MEBIBYTE = 2**20
 

@@ -21,5 +21,5 @@ def _suite(*options: str) -> subprocess.CompletedProcess[str]:
 def test_without_the_other_tool_the_table_says_so_and_is_there() -> None:
     done = _suite("--only", "three matrices", "--peers", "/no/such/python")
     assert done.returncode == 0, done.stderr
-    assert "jaxobs is right on 1 programs" in done.stdout
+    assert "jaxobs is right on 1 programs of 1" in done.stdout
     assert "datarax: no figures: " in done.stdout

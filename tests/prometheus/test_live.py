@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.sample_document import document, loop
 from jaxobs.model.metrics import Family, Metric
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.protocol import Batch
@@ -24,6 +23,7 @@ from jaxobs_plugins.prometheus.pages import Pages, answer
 from jaxobs_plugins.prometheus.server import Request
 from tests.prometheus.conftest import LOOPBACK
 from tests.report.markup_reading import Read
+from tests.sample_document import document, loop
 from tests.waiting import wait_for
 
 SECRET = "0af7651916cd43dd8448eb211c80319c"

@@ -3,10 +3,10 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.sample_document import document, loop
 from jaxobs.report.page import History
 from jaxobs.report.page.history import COLUMNS, POINTS, SECONDS
 from jaxobs.report.page.steps import shares_of
+from tests.sample_document import document, loop
 
 
 def test_it_reaches_back_an_hour_and_never_holds_more_than_its_bound():

@@ -3,7 +3,6 @@ from typing import Any
 import pytest
 
 import jaxobs
-from benchmarks.sample_document import document
 from jaxobs.hardware.known_peaks import peaks_for
 from jaxobs.model.cost import Cost
 from jaxobs.report.comparison import NO_REASON, compare, step_parts
@@ -12,6 +11,7 @@ from jaxobs.report.snapshot import Snapshot, absent_snapshot
 from jaxobs.roofline_model.bounds import Utilization, bound_time
 from tests.report.made_up import record, windows
 from tests.report.markup_reading import Read
+from tests.sample_document import document
 
 WORK = Cost({"bfloat16": 2e12}, {"bfloat16": 2e12}, {"float32": 1e9}, bytes=3e9, unmodelled=("custom<call>",))
 

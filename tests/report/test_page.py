@@ -2,10 +2,10 @@ import json
 
 import pytest
 
-from benchmarks.sample_document import document, executable, loop, operation, recompilation
 from jaxobs.report.page import History, Rank, View, page
 from jaxobs.report.page.steps import recompilations_of, shares_of
 from tests.report.markup_reading import Read
+from tests.sample_document import document, executable, loop, operation, recompilation
 
 HOSTILE = "<script>alert('x')</script>\"'><img src=x onerror=alert(1)>&amp;"
 

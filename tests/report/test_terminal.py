@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.sample_document import document, loop, recompilation
 from jaxobs.report.columns import Column, sorted_rows
 from jaxobs.report.columns.compilations import newest
 from jaxobs.report.page.history import History
@@ -12,6 +11,7 @@ from jaxobs.report.page.view import View
 from jaxobs.report.terminal.ranks import LAGS, Observed, columns, lags, rank_rows
 from jaxobs.report.terminal.roofline import roofline
 from jaxobs.report.terminal.steps import bar, steps
+from tests.sample_document import document, loop, recompilation
 
 
 def plain_text(lines):

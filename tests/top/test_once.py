@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.sample_document import document, loop
 from tests.cli.launched import jaxobs, outcome
 from tests.jobs import Outcome
+from tests.sample_document import document, loop
 
 SECRET = "0123456789abcdef"
 

@@ -8,10 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.beside import free_port
-from benchmarks.sample_document import document, loop
 from jaxobs.cli.top.servers import Access, SnapshotClient, target_of
 from jaxobs.cli.top.view import SortedTable, TopApp
 from jaxobs.cli.top.watch import Watch, Watched
+from tests.sample_document import document, loop
 
 if TYPE_CHECKING:
     import pytest

@@ -51,7 +51,7 @@ def calibration(told: Findings) -> None:
             f"`jaxobs calibrate` ended with status {done.returncode}: {done.stderr.strip()[-500:]}"
         )
     found = Calibration.from_dict(json.loads(file.read_text(encoding="utf-8")))
-    told.figure("device kind", found.device_kind, told.device_kind, source="JAX")
+    told.figure("device kind", found.device_kind, told.device_kind)
     told.figure("seconds it took", found.seconds, unit="s")
     sheet = peaks_for(told.device_kind, told.platform)
     for dtype, rate in sorted(found.best_matrix().items()):
@@ -86,8 +86,9 @@ def _memory(told: Findings, found: Calibration, sheet: Peaks) -> None:
 
 def _against(told: Findings, name: str, found: float, peak: Any, between: tuple[float, float]) -> None:
     if peak is None:
-        told.figure(name, found, unit="/s", source="no datasheet says it")
+        told.figure(name, found, unit="/s")
         return
     told.figure(
-        f"{name}, over the datasheet", found / peak.value, between=between, source=f"{found:.4g} over {peak.value:.4g}"
+        f"{name}, over the datasheet", found / peak.value, between=between,
+        source=f"{found:.4g} over {peak.value:.4g}",
     )  # fmt: skip

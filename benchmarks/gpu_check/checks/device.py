@@ -26,7 +26,7 @@ def device(told: Findings) -> None:
     for problem in report["problems"]:
         told.note(f"`jaxobs check` says: {problem}")
     found = report["devices"][0] if report["devices"] else {}
-    told.figure("device kind", found.get("kind"), told.device_kind, source="JAX", reason="no device")
+    told.figure("device kind", found.get("kind"), told.device_kind, reason="no device")
     if not told.on_gpu:
         told.unmeasured("the row of the datasheet", f"{told.device_kind!r} is no GPU, and has no row")
         return
@@ -41,27 +41,22 @@ def _row(told: Findings, peaks: dict[str, Any]) -> None:
     told.keep_json("nvidia_smi.json", smi)
     chip = chips_by_alias().get(normalised(told.device_kind))
     if chip is None:
-        told.figure(
-            "device kind is in the table", found=False, truth=True, source="jaxobs/hardware/hardware.toml"
-        )
+        told.figure("device kind is in the table", found=False, truth=True)
         return
-    told.figure("device kind is in the table", found=True, truth=True, source="jaxobs/hardware/hardware.toml")
+    told.figure("device kind is in the table", found=True, truth=True)
     if smi:
-        told.figure("name", told.device_kind, smi.get("name"), source="nvidia-smi name")
+        told.figure("name", told.device_kind, smi.get("name"))
     product = (peaks.get("matrix") or {}).get("bfloat16") or {}
     told.figure("provenance of the bfloat16 peak", product.get("provenance"), "datasheet", reason="no peak")
     told.figure("bfloat16 peak", product.get("value"), unit="FLOP/s", reason="no peak")
     total = amount(smi.get("memory.total"))
     told.figure(
         "memory", peaks.get("memory_capacity"), total and total * MEBIBYTE, relative=0.03, unit="B",
-        source="nvidia-smi memory.total, which leaves out what the driver reserves", reason="the table has none",
+        reason="the table has none",
     )  # fmt: skip
     cores = getattr(jax.local_devices()[0], "core_count", None)
-    told.figure(
-        "multiprocessors", chip.cores, cores, absolute=0, source="JAX core_count", reason="not in its row"
-    )
+    told.figure("multiprocessors", chip.cores, cores, absolute=0, reason="not in its row")
     clock = amount(smi.get("clocks.max.sm"))
     told.figure(
-        "boost clock", chip.clock, clock and clock * 1e6, relative=0.02, unit="Hz", source="nvidia-smi clocks.max.sm",
-        reason="not in its row",
-    )  # fmt: skip
+        "boost clock", chip.clock, clock and clock * 1e6, relative=0.02, unit="Hz", reason="not in its row"
+    )

@@ -54,8 +54,9 @@ def run_loops(told: Findings, names: Sequence[str], variables: dict[str, str], a
             found = label(*ALSO.get(name, ()))(answer)
             told.keep_json(f"{name}.json", answer.loop)
             told.figure(
-                f"loop {name}", found.found or "none clear", found.truth, source=f"construction; {found.note}"
-            )
+                f"loop {name}", found.found or "none clear", found.truth,
+                source=f"construction; {found.note}",
+            )  # fmt: skip
 
 
 def _run(told: Findings, name: str, variables: dict[str, str]) -> Run | str:

@@ -32,7 +32,7 @@ def out_of_memory(told: Findings) -> None:
     told.evidence("stderr.txt").write_text(done.stderr[-200_000:], encoding="utf-8")
     told.figure("seconds to its end", time.monotonic() - began, unit="s")
     truth = _truth(done.stdout)
-    told.figure("exit status", done.returncode, 1, absolute=0, source="an error that nobody catches")
+    told.figure("exit status", done.returncode, 1, absolute=0)
     found = sorted(reports.glob("jaxobs-out-of-memory-*"))
     told.figure("reports", len(found), 1, absolute=0)
     if not found or truth is None:
@@ -53,25 +53,18 @@ def _amounts(told: Findings, folder: Path, truth: dict[str, Any]) -> None:
     error = (folder / "error.txt").read_text(encoding="utf-8")
     told.note("The error: " + " ".join(error.split())[:300])
     told.figure(
-        "bytes asked for, as read from the message", requested_bytes(error), truth["asked"], relative=0.01, unit="B",
-        source="the size of what could not be had", reason="the message has no amount that jaxobs can read",
+        "bytes asked for, as read from the message", requested_bytes(error), truth["asked"], relative=0.01,
+        unit="B", reason="the message has no amount that jaxobs can read",
     )  # fmt: skip
     arrays = json.loads((folder / "live_arrays.json").read_text(encoding="utf-8"))
-    told.figure(
-        "bytes of live arrays",
-        arrays["bytes"],
-        truth["held"],
-        relative=0.01,
-        unit="B",
-        source="the arrays held",
-    )
+    told.figure("bytes of live arrays", arrays["bytes"], truth["held"], relative=0.01, unit="B")
     file = folder / "memory_statistics.json"
     statistics = (
         (json.loads(file.read_text(encoding="utf-8"))[0]["statistics"] or {}) if file.exists() else {}
     )
     told.figure(
-        "bytes in use by the allocator", statistics.get("bytes_in_use"), truth["held"], relative=0.05, unit="B",
-        source="the arrays held", reason="this backend has no statistics of memory",
+        "bytes in use by the allocator", statistics.get("bytes_in_use"), truth["held"], relative=0.05,
+        unit="B", reason="this backend has no statistics of memory",
     )  # fmt: skip
 
 

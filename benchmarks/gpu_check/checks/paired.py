@@ -37,12 +37,10 @@ def paired(told: Findings) -> None:
     _say(told, "with jaxobs over without", ratio)
     allowed = ALLOWED if told.on_gpu else ALLOWED_OF_A_CPU
     told.figure(
-        "within what is promised",
-        ratio.low <= allowed,
-        truth=True,
+        "within what is promised", ratio.low <= allowed, truth=True,
         source=f"{allowed}, lower end of the interval",
-    )
-    told.figure("of a core, its threads in the job", found.threads, source="in plain blocks")
+    )  # fmt: skip
+    told.figure("of a core, its threads in the job", found.threads)
 
 
 def _say(told: Findings, name: str, ratio: Interval) -> None:

@@ -35,54 +35,49 @@ MEBIBYTE = 2**20
 
 
 class Reading(NamedTuple):
-    """A metric of jaxobs and the field of nvidia-smi that is the same, in jaxobs's unit after `scale`."""
+    """A metric of jaxobs and the field of nvidia-smi that is the same, in jaxobs's unit after `scale`.
 
-    metric: str
-    labels: dict[str, str]
+    `short_name` is that behind `jaxobs_nvidia_`; `label` is `name=value`, or empty.
+    """
+
+    short_name: str
+    label: str
     field: str
     scale: float
     unit: str
-    relative: float = 0.0
-    absolute: float = 0.0
+    relative: float | None = None
+    absolute: float | None = None
+
+    @property
+    def metric(self) -> str:
+        """Its whole name."""
+        return f"jaxobs_nvidia_{self.short_name}"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """By which it is found."""
+        name, _, value = self.label.partition("=")
+        return {name: value} if name else {}
 
 
 READINGS = (
     # nvidia-smi prints what NVML tells it (nvidia-smi manual, "DESCRIPTION"): tolerances are for the moments between the
     # two, and for what it rounds to MiB. Power is a mean over a second since Ampere (NVML, nvmlDeviceGetPowerUsage); the
     # clock is that of a moment, and at the limit of power it moves all the time.
-    Reading("jaxobs_nvidia_power_watts", {}, "power.draw", 1.0, "W", relative=0.05),
-    Reading("jaxobs_nvidia_power_limit_watts", {}, "enforced.power.limit", 1.0, "W", relative=0.001),
-    Reading("jaxobs_nvidia_clock_hertz", {"clock": "sm"}, "clocks.sm", 1e6, "Hz", relative=0.1),
-    Reading("jaxobs_nvidia_clock_hertz", {"clock": "memory"}, "clocks.mem", 1e6, "Hz", relative=0.001),
-    Reading("jaxobs_nvidia_clock_limit_hertz", {"clock": "sm"}, "clocks.max.sm", 1e6, "Hz", relative=0.001),
-    Reading(
-        "jaxobs_nvidia_clock_limit_hertz", {"clock": "memory"}, "clocks.max.mem", 1e6, "Hz", relative=0.001
-    ),
-    Reading("jaxobs_nvidia_utilization_ratio", {}, "utilization.gpu", 0.01, "", absolute=0.05),
-    Reading("jaxobs_nvidia_memory_utilization_ratio", {}, "utilization.memory", 0.01, "", absolute=0.1),
-    Reading("jaxobs_nvidia_memory_used_bytes", {}, "memory.used", MEBIBYTE, "B", absolute=2.0 * MEBIBYTE),
-    Reading(
-        "jaxobs_nvidia_memory_reserved_bytes", {}, "memory.reserved", MEBIBYTE, "B", absolute=2.0 * MEBIBYTE
-    ),
-    Reading("jaxobs_nvidia_memory_total_bytes", {}, "memory.total", MEBIBYTE, "B", absolute=2.0 * MEBIBYTE),
-    Reading(
-        "jaxobs_nvidia_temperature_celsius", {"sensor": "gpu"}, "temperature.gpu", 1.0, "°C", absolute=3.0
-    ),
-    Reading(
-        "jaxobs_nvidia_temperature_celsius",
-        {"sensor": "memory"},
-        "temperature.memory",
-        1.0,
-        "°C",
-        absolute=3.0,
-    ),
-    Reading(
-        "jaxobs_nvidia_ecc_errors_total",
-        {"kind": "corrected"},
-        "ecc.errors.corrected.volatile.total",
-        0.0,
-        "",
-    ),
+    Reading("power_watts", "", "power.draw", 1.0, "W", relative=0.05),
+    Reading("power_limit_watts", "", "enforced.power.limit", 1.0, "W", relative=0.001),
+    Reading("clock_hertz", "clock=sm", "clocks.sm", 1e6, "Hz", relative=0.1),
+    Reading("clock_hertz", "clock=memory", "clocks.mem", 1e6, "Hz", relative=0.001),
+    Reading("clock_limit_hertz", "clock=sm", "clocks.max.sm", 1e6, "Hz", relative=0.001),
+    Reading("clock_limit_hertz", "clock=memory", "clocks.max.mem", 1e6, "Hz", relative=0.001),
+    Reading("utilization_ratio", "", "utilization.gpu", 0.01, "", absolute=0.05),
+    Reading("memory_utilization_ratio", "", "utilization.memory", 0.01, "", absolute=0.1),
+    Reading("memory_used_bytes", "", "memory.used", MEBIBYTE, "B", absolute=2.0 * MEBIBYTE),
+    Reading("memory_reserved_bytes", "", "memory.reserved", MEBIBYTE, "B", absolute=2.0 * MEBIBYTE),
+    Reading("memory_total_bytes", "", "memory.total", MEBIBYTE, "B", absolute=2.0 * MEBIBYTE),
+    Reading("temperature_celsius", "sensor=gpu", "temperature.gpu", 1.0, "°C", absolute=3.0),
+    Reading("temperature_celsius", "sensor=memory", "temperature.memory", 1.0, "°C", absolute=3.0),
+    Reading("ecc_errors_total", "kind=corrected", "ecc.errors.corrected.volatile.total", 0.0, ""),
 )
 """Fields by `nvidia-smi --help-query-gpu`. Errors are counted from the run's start here, so that 0 is the truth."""
 
@@ -163,7 +158,7 @@ def compare(told: Findings, smi: list[dict[str, str]], pages: list[list[Series]]
             continue
         told.figure(
             name, "absent" if found is None else found, statistics.median(theirs),
-            relative=reading.relative or None, absolute=None if reading.relative else reading.absolute,
+            relative=reading.relative, absolute=reading.absolute,
             unit=reading.unit, source=f"nvidia-smi {reading.field}, median of {len(theirs)}",
         )  # fmt: skip
 
@@ -234,8 +229,9 @@ def _energy(told: Findings, sampler: Sampler, began: float) -> None:
         told.unmeasured("energy", "nvidia-smi tells no power")
         return
     # A change is seen up to a second after it came to the page: a tenth of the ten seconds between three changes.
-    told.figure("energy over time", (high - low) / (last - first), statistics.mean(known), relative=0.1, unit="W",
-                source="nvidia-smi power.draw, mean")  # fmt: skip
+    told.figure(
+        "energy over time", (high - low) / (last - first), statistics.mean(known), relative=0.1, unit="W"
+    )
 
 
 def _allocator(told: Findings, obs: Any, held: Any) -> None:
@@ -247,14 +243,13 @@ def _allocator(told: Findings, obs: Any, held: Any) -> None:
     if not truth or not said:
         told.unmeasured("device memory", device["memory_reason"] or "memory_stats() tells nothing")
         return
-    told.figure("bytes in use, at rest", said["in_use_bytes"], truth["bytes_in_use"], relative=0.001, unit="B",
-                source="memory_stats()", reason=said.get("in_use_bytes_reason"))  # fmt: skip
-    told.figure("bytes in use, at least the array held", said["in_use_bytes"] - held.nbytes,
-                between=(0.0, 2.0 * 2**30), unit="B")  # fmt: skip
-    told.figure("limit", said["limit_bytes"], truth.get("bytes_limit"), absolute=0, unit="B", source="memory_stats()",
-                reason=said.get("limit_bytes_reason"))  # fmt: skip
-    told.figure("peak", said["peak_bytes"], truth.get("peak_bytes_in_use"), relative=0.001, unit="B",
-                source="memory_stats()", reason=said.get("peak_bytes_reason"))  # fmt: skip
+    told.of("bytes in use, at rest", said, "in_use_bytes", truth["bytes_in_use"], relative=0.001, unit="B")
+    told.figure(
+        "bytes in use, at least the array held", said["in_use_bytes"] - held.nbytes,
+        between=(0.0, 2.0 * 2**30), unit="B",
+    )  # fmt: skip
+    told.of("limit", said, "limit_bytes", truth.get("bytes_limit"), absolute=0, unit="B")
+    told.of("peak", said, "peak_bytes", truth.get("peak_bytes_in_use"), relative=0.001, unit="B")
     _process_memory(told, obs, truth)
 
 
@@ -267,8 +262,7 @@ def _process_memory(told: Findings, obs: Any, truth: dict[str, int]) -> None:
     if found is None or pool is None:
         told.unmeasured("memory of the process, by NVML", reason)
         return
-    told.figure("memory of the process, by NVML", found, between=(float(pool), pool + 3.0 * 2**30), unit="B",
-                source="JAX's pool and a context")  # fmt: skip
+    told.figure("memory of the process, by NVML", found, between=(float(pool), pool + 3.0 * 2**30), unit="B")
     done = subprocess.run(
         ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"],
         capture_output=True, text=True, timeout=20, check=False,

@@ -91,29 +91,16 @@ def _judge(told: Findings, program: Program) -> None:
     wall = (before + after) / 2
     told.keep_json(f"rooflines/{name}.json", found.to_dict() | {"wall_clock": [before, after]})
     told.figure(
-        f"{program.name}: time", found.seconds, wall, relative=TOLERANCE if told.on_gpu else TOLERANCE_OF_A_CPU,
-        unit="s", source="wall clock of a second of runs",
+        f"{program.name}: time", found.seconds, wall,
+        relative=TOLERANCE if told.on_gpu else TOLERANCE_OF_A_CPU, unit="s",
     )  # fmt: skip
-    told.figure(
-        f"{program.name}: matrix FLOPs",
-        found.cost.matrix_flops,
-        program.flops,
-        relative=1e-9,
-        source="formula",
-    )
+    told.figure(f"{program.name}: matrix FLOPs", found.cost.matrix_flops, program.flops, relative=1e-9)
     if program.bytes is not None:
-        told.figure(
-            f"{program.name}: bytes",
-            found.cost.bytes,
-            program.bytes,
-            relative=1e-9,
-            unit="B",
-            source="formula",
-        )
+        told.figure(f"{program.name}: bytes", found.cost.bytes, program.bytes, relative=1e-9, unit="B")
     if program.bytes_between is not None:
         told.figure(f"{program.name}: bytes", found.cost.bytes, between=program.bytes_between, unit="B")
     if program.executed is not None:
-        told.figure(f"{program.name}: runs in", _types(found), program.executed, source="the type asked for")
+        told.figure(f"{program.name}: runs in", _types(found), program.executed)
     if program.label is not None and found.efficiency is not None:
         told.figure(f"{program.name}: bottleneck", found.bottleneck, program.label)
     _efficiency(told, program, found, wall)
@@ -126,11 +113,15 @@ def _efficiency(told: Findings, program: Program, found: Any, wall: float) -> No
     slack = program.slack if told.on_gpu else TOLERANCE_OF_A_CPU
     peak = found.peaks.matrix_peak(program.executed) if program.executed else None
     if peak is not None and program.flops:
-        told.figure(name, found.efficiency, program.flops / peak.value / wall, relative=slack,
-                    source=f"formula, {peak.provenance} peak, wall clock", reason=found.reason)  # fmt: skip
+        told.figure(
+            name, found.efficiency, program.flops / peak.value / wall, relative=slack,
+            source=f"formula, {peak.provenance} peak, wall clock", reason=found.reason,
+        )  # fmt: skip
     elif program.bytes is not None and found.peaks.memory is not None:
-        told.figure(name, found.efficiency, program.bytes / found.peaks.memory.value / wall, relative=slack,
-                    source=f"formula, {found.peaks.memory.provenance} peak, wall clock", reason=found.reason)  # fmt: skip
+        told.figure(
+            name, found.efficiency, program.bytes / found.peaks.memory.value / wall, relative=slack,
+            source=f"formula, {found.peaks.memory.provenance} peak, wall clock", reason=found.reason,
+        )  # fmt: skip
     else:
         told.figure(name, found.efficiency, reason=found.reason)
     if found.efficiency is not None and told.on_gpu:

@@ -116,8 +116,9 @@ def judge(told: Findings, path: Path) -> None:
         mine = found.get((module, name), seconds_by_name.get(name))
         _compared(told, f"operation {name} of {module or 'no module'}", mine, seconds)
     told.figure(
-        "unmodelled share of the trace", report["unmodelled_share"], between=(0.0, 0.02), reason="nothing ran"
-    )
+        "unmodelled share of the trace", report["unmodelled_share"], between=(0.0, 0.02),
+        reason="nothing ran",
+    )  # fmt: skip
     _unmodelled(told, report)
 
 

@@ -95,7 +95,7 @@ def training(told: Findings) -> None:
     final = obs.final_snapshot
     loops = final.to_dict()["loops"] if final is not None else {}
     told.figure(
-        "steps", (loops.get("train") or {}).get("steps"), run.steps, absolute=0, source="the loop's own count",
+        "steps", (loops.get("train") or {}).get("steps"), run.steps, absolute=0,
         reason="there is no last snapshot",
     )  # fmt: skip
     _memory(told, document, statistics)
@@ -108,25 +108,19 @@ def _time_and_work(
     loop = document["loops"]["train"]
     near = 0.02 if told.on_gpu else 0.25
     wall = run.step_seconds
-    told.figure(
-        "step time", loop["step_seconds"], wall, relative=near, unit="s", source="the loop's own clock",
-        reason=loop["step_seconds_reason"],
-    )  # fmt: skip
-    told.figure(
-        "device time of a step", loop["device_seconds_per_step"], wall, relative=2.5 * near, unit="s",
-        source="the loop's own clock: the device is never idle", reason=loop["device_seconds_per_step_reason"],
-    )  # fmt: skip
+    told.of("step time", loop, "step_seconds", wall, relative=near, unit="s")
+    # The device is never idle.
+    told.of("device time of a step", loop, "device_seconds_per_step", wall, relative=2.5 * near, unit="s")
     _work(told, document, shape, attention)
     chip = chips_by_alias().get(normalised(told.device_kind))
     peak = chip.values.get("matrix.bfloat16") if chip else None
     model, again = shape.model_flops(attention), shape.rematerialized_flops(attention)
     for name, flops in (("mfu", model), ("hfu", model + again)):
-        told.figure(
-            name.upper(), loop[name], peak and flops / wall / peak, relative=near,
-            source="formula, wall clock, datasheet", reason=loop[f"{name}_reason"],
-        )  # fmt: skip
-    told.figure("components together", sum(loop["components"].values()), loop["wall_seconds"], relative=0.01, unit="s",
-                source="wall time of the loop")  # fmt: skip
+        told.of(name.upper(), loop, name, peak and flops / wall / peak, relative=near)
+    told.figure(
+        "components together", sum(loop["components"].values()), loop["wall_seconds"], relative=0.01,
+        unit="s",
+    )  # fmt: skip
     verdict = loop["bottleneck"]
     told.figure("bottleneck", verdict["label"])
     shares = sorted(((share, word) for word, share in verdict["shares"].items() if share), reverse=True)
@@ -146,10 +140,10 @@ def _work(told: Findings, document: dict[str, Any], shape: Shape, attention: Att
     again = cost.get("rematerialized_flops")
     told.figure(
         "matrix FLOPs, rematerialised ones left out", cost["matrix_flops"] - again if cost else None,
-        shape.model_flops(attention), relative=1e-3, source="6ND and attention, by formula", reason=reason,
+        shape.model_flops(attention), relative=1e-3, reason=reason,
     )  # fmt: skip
     told.figure(
-        "rematerialised matrix FLOPs", again, shape.rematerialized_flops(attention), relative=1e-3, source="formula",
+        "rematerialised matrix FLOPs", again, shape.rematerialized_flops(attention), relative=1e-3,
         reason=reason,
     )  # fmt: skip
     types = cost.get("executed_matrix_flops_by_type") or {}
@@ -165,7 +159,7 @@ def _memory(told: Findings, document: dict[str, Any], statistics: dict[str, int]
     for key, name in (("peak_bytes", "peak_bytes_in_use"), ("limit_bytes", "bytes_limit")):
         told.figure(
             f"device memory: {name}", said.get(key), truth.get(name), relative=0.05, unit="B",
-            source="memory_stats() right after", reason=said.get(f"{key}_reason") or device["memory_reason"],
+            reason=said.get(f"{key}_reason") or device["memory_reason"],
         )  # fmt: skip
 
 

@@ -33,12 +33,9 @@ def unchanged(told: Findings) -> None:
     if plain_exit is not None:
         allowed = EXIT_SECONDS if told.on_gpu else 3 * EXIT_SECONDS
         told.figure(
-            "exit",
-            observed_exit,
-            between=(0.0, plain_exit + allowed),
-            unit="s",
+            "exit", observed_exit, between=(0.0, plain_exit + allowed), unit="s",
             reason="it did not end by itself",
-        )
+        )  # fmt: skip
     mine, own = observed.truth, plain.truth
     if not mine or not own:
         told.note(f"It said: {(observed.stderr or plain.stderr).strip()[-600:]}")
@@ -55,13 +52,17 @@ def _loop(told: Findings, observed: Run, truth: dict[str, Any]) -> None:
     if not loop:
         told.unmeasured("the loop", "jaxobs found no loop")
         return
-    told.figure("step time", loop["step_seconds"], truth["step_seconds"], relative=near, unit="s",
-                source="the script's own clock", reason=loop["step_seconds_reason"])  # fmt: skip
+    told.figure(
+        "step time", loop["step_seconds"], truth["step_seconds"], relative=near, unit="s",
+        reason=loop["step_seconds_reason"],
+    )  # fmt: skip
     document = observed.last or {}
     peaks = document["devices"][0]["peaks"] or {}
     peak = ((peaks.get("matrix") or {}).get("bfloat16") or {}).get("value") if told.on_gpu else None
-    told.figure("MFU", loop["mfu"], peak and truth["model_flops"] / truth["step_seconds"] / peak, relative=near,
-                source="formula, the script's own clock", reason=loop["mfu_reason"])  # fmt: skip
+    told.figure(
+        "MFU", loop["mfu"], peak and truth["model_flops"] / truth["step_seconds"] / peak, relative=near,
+        reason=loop["mfu_reason"],
+    )  # fmt: skip
     told.figure("bottleneck", loop["bottleneck"]["label"])
     functions = document.get("functions") or {}
     told.figure("the step is known by its name", "step" in functions, truth=True)

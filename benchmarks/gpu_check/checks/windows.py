@@ -42,15 +42,11 @@ def _study(told: Findings, found: dict[str, Any]) -> None:
     told.figure("length of a window", sum(span[3] for span in spans) / len(spans), unit="s")
     told.figure("charged for a window", charged, unit="s")
     told.figure(
-        "excess of a window", excess.middle, unit="s", source=f"95 % interval {excess.low:.4f} to {excess.high:.4f} s"
+        "excess of a window", excess.middle, unit="s",
+        source=f"95 % interval {excess.low:.4f} to {excess.high:.4f} s",
     )  # fmt: skip
     # Windows come no more often than they are paid for, so that more charged than lost keeps the promise.
-    told.figure(
-        "excess is no more than was charged",
-        excess.low <= charged,
-        truth=True,
-        source="lower end of the interval",
-    )
+    told.figure("excess is no more than was charged", excess.low <= charged, truth=True)
     told.figure("dearest window", max(lost), unit="s")
     rate = found["steps"][-1] / (found["times"][-1] - found["times"][0])
     told.figure("steps a second", rate, unit="1/s")

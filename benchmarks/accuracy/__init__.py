@@ -1,4 +1,4 @@
-"""Eight devices on the host, for the distributed programs; to be imported before JAX."""
+"""FLOPs and bytes of programs by formula. The distributed ones need eight devices, asked for before JAX is imported."""
 
 import os
 

@@ -1,0 +1,147 @@
+"""Make pairs of runs for real and print what is said of each: `python -m benchmarks.comparisons [--only NAME,…]`.
+
+Each pair is two runs of a small training, each `--seconds` long, one after the other: the same program twice (ten times),
+a larger model, a slower loader, float32 for bfloat16, recompiles, another batch size, a loaded machine. Exit status 1: a
+cause was not named, or one was invented. On a machine that others use, their load is a cause as well: it is shown.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.beside import busy, without_settings
+from benchmarks.truths import Figure, Table, options_of
+from jaxobs.cli.show import read_record
+from jaxobs.report.comparison import compare, relative
+from jaxobs.report.differences import Cause
+from jaxobs.report.record import Record
+
+LAYERS = 3
+AGENT_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What the second run has otherwise, and the cause that must be named; None where nothing differs."""
+
+    name: str
+    cause: Cause | None = None
+    changed: dict[str, str] = field(default_factory=dict)
+    both: dict[str, str] = field(default_factory=dict)
+
+
+PAIRS = (
+    *(Pair(f"same_{number}") for number in range(1, 11)),
+    Pair("larger_model", Cause.MODEL, {"WIDTH": "512"}),
+    Pair("slower_loader", Cause.INPUT, {"WAIT": "0.01"}),
+    Pair("float32_for_bfloat16", Cause.PRECISION, {"DTYPE": "float32"}, {"DTYPE": "bfloat16"}),
+    Pair("extra_recompiles", Cause.RECOMPILE, {"SHAPES": "4"}),
+    Pair("another_batch_size", Cause.BATCH, {"BATCH": "256"}),
+    Pair("loaded_machine", Cause.LOAD),
+)
+
+
+def train(seconds: float, settings: Mapping[str, str]) -> None:
+    """A small training whose every part can be made slower."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    import jaxobs
+
+    width, rows = int(settings.get("WIDTH", "384")), int(settings.get("BATCH", "128"))
+    dtype = settings.get("DTYPE", "float32")
+
+    @jax.jit
+    def train_step(weights: list[Any], batch: Any) -> Any:
+        def loss(weights: list[Any]) -> Any:
+            hidden = batch
+            for weight in weights:
+                hidden = jnp.tanh(hidden @ weight)
+            return (hidden.astype(jnp.float32) ** 2).mean()
+
+        value, slopes = jax.value_and_grad(loss)(weights)
+        return jax.tree.map(lambda weight, slope: weight - 0.01 * slope, weights, slopes), value
+
+    def batches() -> Iterator[Any]:
+        """The same one again and again; every hundredth has one of the other shapes, if there are some."""
+        whole = np.random.default_rng(0).standard_normal((rows, width), dtype=np.float32)
+        batch = jnp.asarray(whole, dtype)
+        others = [batch[: rows - 1 - number] for number in range(int(settings.get("SHAPES", "1")) - 1)]
+        end, turn = time.perf_counter() + seconds, 0
+        while time.perf_counter() < end:
+            time.sleep(float(settings.get("WAIT", "0")))
+            turn += 1
+            yield others.pop() if others and turn % 100 == 0 else batch
+
+    weights = [jnp.full((width, width), 0.01, dtype) for _ in range(LAYERS)]
+    with jaxobs.instrument() as obs:
+        step = obs.watch(train_step)
+        for batch in obs.steps(batches(), examples=rows):
+            weights, value = step(weights, batch)
+            value.block_until_ready()
+
+
+def record_of(folder: Path, seconds: float, settings: Mapping[str, str]) -> Record:
+    """That of one run."""
+    environment = {
+        **without_settings(), "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(["plugins", "."]),
+        "JAXOBS_RUN_DIRECTORY": str(folder), "OTEL_EXPORTER_PROMETHEUS_PORT": "0",
+    }  # fmt: skip
+    words = [f"{name}={value}" for name, value in settings.items()]
+    command = [sys.executable, "-m", "benchmarks.comparisons", "--train", str(seconds), *words]
+    subprocess.run(command, env=environment, check=True, timeout=seconds + 120, capture_output=True)
+    until = time.monotonic() + AGENT_SECONDS
+    while not folder.exists() and time.monotonic() < until:
+        time.sleep(0.5)  # the job's end waits for its agent only for a moment
+    return read_record(str(folder))
+
+
+def judged(pair: Pair, before: Record, after: Record) -> list[Figure]:
+    """What is said of a pair, beside what is so."""
+    comparison = compare(before, after)
+    causes = {each.cause for each in comparison.differences}
+    told = comparison.step_times[0]
+    loads = [record.part("host").get("other_cpus") for record in (before, after)]
+    load = " → ".join("?" if value is None else f"{value:.2f}" for value in loads)
+    change = "too few stretches" if told.change is None else f"{relative(told.change)}: {told.verdict}"
+    note = f"step time {change}; other load {load} processors"
+    named = ", ".join(sorted(map(str, causes))) or "none"
+    if pair.cause is not None:
+        return [Figure("causes", named, named if pair.cause in causes else str(pair.cause), note=note)]
+    # What others do on this machine is a cause that nobody made, and yet a true one.
+    calm = told.verdict in {"within the noise", "cannot be told"} or Cause.LOAD in causes
+    invented = named if causes - {Cause.LOAD} else "none"
+    return [Figure("invented", invented, "none", note=note), Figure("the same step time", calm, True)]
+
+
+def main() -> int:
+    """Print what is said of each pair as it is made; the exit status."""
+    if sys.argv[1:2] == ["--train"]:
+        train(float(sys.argv[2]), dict(word.split("=") for word in sys.argv[3:]))
+        return 0
+    parser = options_of(__doc__)
+    parser.add_argument("--seconds", type=float, default=30.0)
+    options = parser.parse_args()
+    table = Table(options.strict)
+    for pair in PAIRS:
+        if options.only and pair.name not in options.only.split(","):
+            continue
+        with tempfile.TemporaryDirectory() as place:
+            before = record_of(Path(place, "a"), options.seconds, pair.both)
+            with busy((os.cpu_count() or 1) if pair.cause is Cause.LOAD else 0):
+                after = record_of(Path(place, "b"), options.seconds, pair.both | pair.changed)
+            table.add(pair.name, judged(pair, before, after))
+    return table.status()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
