@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any, ParamSpec, Self, TypeVar, cast
 
 from jaxobs.config import Settings, plain_settings
-from jaxobs.identity.process import process_age_seconds, read_identity
+from jaxobs.identity import process_age_seconds, read_identity
 from jaxobs.model.addresses import loaded_prometheus
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, monotonic, now
 from jaxobs.model.profile import ProfileResult, checked_seconds

@@ -20,7 +20,7 @@ from jaxobs.config import (
 )
 from jaxobs.model.profile import LARGEST_TRACE
 from jaxobs.plugin.settings import read, setting
-from jaxobs.probe.transport.payloads import MOST_WAITING_BYTES
+from jaxobs.probe.transport.backlog import MOST_WAITING_BYTES
 from jaxobs.proto.element_types import ELEMENT_TYPES as OF_XLA
 from jaxobs.proto.element_types import Kind
 from jaxobs.vocabulary.text import MASK

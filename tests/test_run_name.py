@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jaxobs.identity.process import read_identity
-from jaxobs.identity.run_name import attempt, job_key, run_name, script_name
+from jaxobs.identity import attempt, job_key, read_identity, run_name, script_name
 
 SLURM = {"SLURM_JOB_ID": "812", "SLURM_JOB_NAME": "llama"}
 INDEXED = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "JOB_COMPLETION_INDEX": "3"}

@@ -5,13 +5,10 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Callable
 from typing import Any, Final
 
 from jaxobs.flow import wire
-from jaxobs.flow.descriptor import Descriptor
-from jaxobs.flow.waiting import ready
-from jaxobs.flow.wake_up import WakeUp
+from jaxobs.flow.pipe import Descriptor, WakeUp, ready
 from jaxobs.model.clock import monotonic
 
 PIECE_BYTES: Final = 1 << 16
@@ -34,16 +31,13 @@ class JobPipe:
         with contextlib.suppress(OSError, ValueError), self._send_lock:
             self._end.sendall(wire.frame(kind, body))
 
-    def wait(self, until: float, idle: Callable[[], None]) -> bool:
+    def wait(self, until: float) -> bool:
         """Wait until there is something to receive, a thread wakes this one, or `monotonic()` reaches `until`.
 
-        Returns whether there is something to receive. If there was nothing at once, `idle` is called after the wait.
+        Returns whether there is something to receive.
         """
         ends: list[socket.socket | Descriptor] = [self._end, self._wake_up.reading]
-        readable = ready(ends, [], 0.0)
-        if self._end not in readable:
-            readable = ready(ends, [], max(0.0, until - monotonic()))
-            idle()
+        readable = ready(ends, [], max(0.0, until - monotonic()))
         if self._wake_up.reading in readable:
             self._wake_up.heard()
         return self._end in readable

@@ -6,13 +6,16 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from jaxobs.agent.service import Service
-from jaxobs.agent.without_jax import refuse_jax
 from jaxobs.flow import wire
 from jaxobs.model.clock import sleep
 
@@ -29,6 +32,9 @@ AUTOGROUP_TRIES = 50
 AUTOGROUP_RETRY_SECONDS = 0.1
 """Linux lets unprivileged processes change one autogroup's priority in 0.1 s, all together; the ranks of a host start
 at the same time."""
+
+
+REFUSED = frozenset({"jax", "jaxlib"})
 
 
 def main(descriptor: int) -> int:
@@ -97,3 +103,27 @@ def serve(pipe: socket.socket, *, started: Callable[[], None] = lambda: None) ->
     with contextlib.suppress(OSError):
         pipe.shutdown(socket.SHUT_RDWR)
     pipe.close()
+
+
+class _Refuser(MetaPathFinder, Loader):
+    """An import finder that finds the REFUSED modules, so that a search for them succeeds, and refuses to load them."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,  # noqa: ARG002  # the import system's
+        target: ModuleType | None = None,  # noqa: ARG002  # the import system's
+    ) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self) if fullname in REFUSED else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        raise ImportError(
+            f"the agent does not import {module.__name__}: a probe imports it in start(), which runs in the job alone,"
+            " and not at the top of its module",
+            name=module.__name__,
+        )
+
+
+def refuse_jax() -> None:
+    """Let `import jax` raise ImportError in this process from now on. JAX must not be imported yet."""
+    sys.meta_path.insert(0, _Refuser())

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib.metadata
 import os
+import resource
 import socket
+import sys
 from collections import deque
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
 
 from jaxobs.agent.analysis import Analysis, Done, WindowDone
-from jaxobs.agent.cycle import Cycle
-from jaxobs.agent.exporting import STUCK_SECONDS
+from jaxobs.agent.exporting import STUCK_SECONDS, LastFlush
 from jaxobs.agent.job_pipe import JobPipe
-from jaxobs.agent.last_flush import LastFlush
-from jaxobs.agent.last_summary import last_document, leave_summary, summary_file
-from jaxobs.agent.loading import load_plugins
-from jaxobs.agent.pushed_values import PushedValues
-from jaxobs.agent.resident_memory import ResidentMemory
-from jaxobs.agent.slices import Slices
+from jaxobs.agent.plugins import load_plugins
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.metrics.catalogue import CORE_METRICS
 from jaxobs.flow import wire
@@ -39,6 +37,24 @@ from jaxobs.model.events import (
 )
 from jaxobs.model.metrics import Catalogue
 from jaxobs.model.snapshot import SnapshotData
+from jaxobs.plugin.files import temporary_directory, write_whole
+from jaxobs.report.summary import render
+from jaxobs.report.values import flat_values
+
+EARLIEST: Final = 0.7
+LATEST: Final = 1.3
+"""Limits of the time between two snapshots, in intervals. One follows the job's report, which ends what the job sends in
+an interval, so that the agent wakes up once for both. It does not wait for a report that is late."""
+
+FIRST_SECONDS: Final = 0.2
+
+
+OWNER_ALONE = 0o600
+"""Permissions of the file: by default it is in the system's temporary directory, which everybody may read."""
+
+SECONDS: Final = 2.0
+"""Least seconds between two frames. One has some 25 numbers, which take 20 µs to collect here and 3 µs to read in the
+job (measured)."""
 
 SETTLE_SECONDS = 2.0
 """Most seconds to wait for modules that are being decoded, so that a requested snapshot has their costs. At most a
@@ -50,9 +66,91 @@ LAST_SETTLE_SECONDS = 0.4
 ANSWER_SECONDS = 0.1
 """Seconds of the job's patience that are left for the last snapshot to reach it."""
 
-LONGEST_PATIENCE = 1.0
-"""Most seconds of work with pauses while events keep arriving. Those of one interval must be folded in one; and where
-that is long, the end of the job, with `shutdown_timeout` to go, or a requested snapshot may be waiting behind them."""
+
+class Cycle:
+    """When the agent makes and exports the next snapshot; `interval` is in seconds."""
+
+    def __init__(self, interval: float) -> None:
+        self._interval = interval
+        self._last = monotonic() + min(interval, FIRST_SECONDS) - LATEST * interval
+        self._reported = False
+
+    def reported(self) -> None:
+        """Note that all that the job sends in this interval has arrived."""
+        self._reported = True
+
+    def is_due(self) -> bool:
+        least = EARLIEST if self._reported else LATEST
+        return monotonic() - self._last >= least * self._interval
+
+    def latest(self) -> float:
+        """The time by `monotonic()` at which a snapshot is due, whether the job has reported or not."""
+        return self._last + LATEST * self._interval
+
+    def begun(self) -> None:
+        self._last, self._reported = monotonic(), False
+
+
+class ResidentMemory:
+    """Reads the resident memory. It keeps the file open: reading takes 3 µs, opening first 19 µs (measured)."""
+
+    def __init__(self) -> None:
+        self._file: int | None = None
+        with contextlib.suppress(OSError):
+            self._file = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+
+    def read(self) -> int:
+        """Resident bytes now, by `/proc/self/statm`; where there is no such file, their peak, by getrusage(2)."""
+        if self._file is not None:
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                return int(os.pread(self._file, 128, 0).split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak * (1 if sys.platform == "darwin" else 1024)
+
+
+def last_document(document: Mapping[str, Any], undelivered: Mapping[str, str]) -> dict[str, Any]:
+    """The last snapshot's document, with a description of what exporters have not delivered, by exporter."""
+    return {**document, "agent": {**document["agent"], "undelivered": dict(undelivered)}}
+
+
+def summary_file(directory: str | None, name: str | None) -> str | None:
+    """The path of the summary's file, in the directory of the settings or the system's temporary one.
+
+    None where there is neither, and where the job has not sent its name.
+    """
+    place = Path(directory) if directory else temporary_directory()
+    return None if place is None or name is None else str(place.absolute() / f"jaxobs-{name}-killed.txt")
+
+
+def leave_summary(file: str | None, snapshot: SnapshotData) -> None:
+    """Write the summary of a job that was killed. An error is ignored, because no job is left to report it to."""
+    if file is None or not (snapshot["process"]["platform"] or snapshot["loops"]):
+        return  # nothing of JAX ran in it
+    text = (
+        f"The job ended without a word: it was killed, or ended by os._exit.\n{render(snapshot.document)}\n"
+    )
+    try:
+        write_whole(Path(file), text.encode("utf-8", "replace"), OWNER_ALONE)
+    except OSError:
+        return
+
+
+class PushedValues:
+    """The sender of the values. It sends nothing before `begin`."""
+
+    def __init__(self, send: Callable[[bytes, Any], None]) -> None:
+        self._send = send
+        self._next: float | None = None
+
+    def begin(self) -> None:
+        """Send values from now on, because the job has asked for them."""
+        self._next = monotonic()
+
+    def offer(self, snapshot: SnapshotData) -> None:
+        """Send the values of a new snapshot, unless some were sent less than SECONDS ago."""
+        if self._next is not None and monotonic() >= self._next:
+            self._next = monotonic() + SECONDS
+            self._send(wire.VALUES, flat_values(snapshot.document))
 
 
 class Service:
@@ -73,7 +171,6 @@ class Service:
         self._new_events: list[Event] = []
         self._logged: dict[str, float] = {}
         interval = float(self.settings["interval"])
-        self._slices = Slices(patience=min(interval / 2, LONGEST_PATIENCE))
         self._cycle = Cycle(interval)
         self._analysis = Analysis(self.log, self._pipe.wake)
         self._plugins = load_plugins(self.catalogue, self.settings, self.log, self._arrived.extend)
@@ -124,7 +221,6 @@ class Service:
         finish: float | None = None
         ended = False
         while not ended:
-            self._slices()
             for kind, body in waiting:
                 patience = self._take(kind, body)
                 finish = finish if patience is None else patience
@@ -134,7 +230,7 @@ class Service:
                 break
             if self._cycle.is_due():
                 self._new_snapshot()
-            readable = self._pipe.wait(self._cycle.latest(), idle=self._slices.has_waited)
+            readable = self._pipe.wait(self._cycle.latest())
             self._fold_arrivals()
             if readable:
                 piece = self._pipe.receive()
@@ -169,15 +265,13 @@ class Service:
         patience = seconds(until - now())
         if patience <= 0:
             return
-        with self._slices.without_pauses():
-            self._read_windows()
-            self._analysed(self._analysis.settle(min(SETTLE_SECONDS, patience / 3)))
-            self._send(wire.REPLY, (number, dict(self._new_snapshot().document)))
+        self._read_windows()
+        self._analysed(self._analysis.settle(min(SETTLE_SECONDS, patience / 3)))
+        self._send(wire.REPLY, (number, dict(self._new_snapshot().document)))
 
     def _fold(self, events: Iterator[Event | StepRows]) -> None:
         taken = self._plugins.events_are_taken
         for event in events:
-            self._slices()
             if isinstance(event, list):
                 folded = self.fold.apply_steps(event)
                 if taken:
@@ -210,7 +304,6 @@ class Service:
         taken = bool(self._arrived) and self._plugins.events_are_taken
         for _ in range(len(self._arrived)):
             # One by one, because plugins append on threads of their own meanwhile.
-            self._slices()
             event = self._arrived.popleft()
             self.fold.apply_own(event)
             if taken and isinstance(event, Measured | SpanEnded):
@@ -251,18 +344,15 @@ class Service:
         self._fold_arrivals()
         self._read_windows()
         for guard in self._plugins.guards:
-            self._slices()
             self.fold.apply_own(guard.report(STUCK_SECONDS))
         self.fold.observation.agent_measured(process_time(), self._resident.read())
         for exporter in self._plugins.exporters:
             self.fold.observation.exporter_dropped(exporter.guard.source, *exporter.dropped())
-        self._slices()
         snapshot = self.fold.snapshot(now())
         self._pushed_values.offer(snapshot)
         events, self._new_events = self._new_events, []
         spans = self.fold.spans.take()
         for exporter in self._plugins.exporters:
-            self._slices()
             exporter.offer(snapshot, events, spans)
         return snapshot
 
@@ -273,13 +363,12 @@ class Service:
             exporter.job_ended()
         for collector in self._plugins.collectors:
             collector.stop()
-        with self._slices.without_pauses():
-            self._read_windows(final=True)
-            settle = SETTLE_SECONDS if patience is None else min(LAST_SETTLE_SECONDS, patience / 3)
-            self._analysed(self._analysis.settle(settle))
-            self._fold_arrivals()
-            self.fold.end(now(), by_itself=patience is not None)
-            snapshot = self._new_snapshot()
+        self._read_windows(final=True)
+        settle = SETTLE_SECONDS if patience is None else min(LAST_SETTLE_SECONDS, patience / 3)
+        self._analysed(self._analysis.settle(settle))
+        self._fold_arrivals()
+        self.fold.end(now(), by_itself=patience is not None)
+        snapshot = self._new_snapshot()
         if patience is None:
             leave_summary(self._summary_file, snapshot.served_no_more())
         flush = LastFlush(self._plugins.exporters, patience or 0.0)

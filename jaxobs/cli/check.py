@@ -56,7 +56,7 @@ def run(arguments: list[str]) -> int:
 
 def collect() -> dict[str, Any]:
     """The report as plain data, with all `problems` in one list."""
-    from jaxobs.identity.process import read_identity
+    from jaxobs.identity import read_identity
 
     loaded, problems = usable_settings()
     problems = [*unknown_settings_of_jaxobs(os.environ).values(), *problems]

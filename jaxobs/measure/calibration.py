@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import sys
 from collections import defaultdict
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 
 import jax
 import jaxlib.version
@@ -22,23 +24,64 @@ import jaxlib.version
 from jaxobs.cost_model.module import executed_types
 from jaxobs.hardware.calibration import Bandwidth, Calibration, LeftOut, Rate, processor_model, usable_cores
 from jaxobs.measure.calibration_programs import Program, programs
-from jaxobs.measure.other_load import OtherLoad
-from jaxobs.model.clock import NANOSECONDS, perf_counter, wall_now
+from jaxobs.model.clock import NANOSECONDS, perf_counter, process_time, wall_now
+
+_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+_IDLE_COLUMNS = (3, 4, 8, 9)
+"""Columns of /proc/stat (proc_stat(5)) that are not busy time, or would count it twice: idle, waiting for a device, and
+the time of guests, which is included in the user's."""
+
 
 _BLOCK_SECONDS = 0.02
 """Least length of a sample, which is the median of the calls in it: a few slices of the scheduler's time."""
+
 _FEWEST_CALLS = 3
+
 _LONG_BLOCK_SECONDS = 0.1
 """Length at which a sample is complete with any number of calls."""
+
 _LONGEST_CALL = 0.05
 """Share of the budget: a program whose single call is expected to take more is left out."""
+
 _WORTH_REPEATING = 0.8
 """Share of the fastest rate of its kind: a program slower than that in the first two rounds is not timed again."""
+
 _COMPILE_THREADS = 2
+
 _COMPILING = 0.3
 """Share of the progress bar that compiling takes."""
+
 _KEPT_BYTES = 128 * 2**20
 """Bytes of data up to which a program's data is kept; larger data is made anew for each round, to save memory."""
+
+
+class OtherLoad:
+    """Counts from its creation on. Where this process may use only some of the host's cores, the load is not known."""
+
+    def __init__(self, statistics: Path = Path("/proc/stat")) -> None:
+        self._statistics = statistics
+        self._start = perf_counter()
+        self._busy = self._busy_seconds()
+        self._own = process_time()
+
+    def cores(self) -> float | None:
+        """The mean number of cores that other processes have kept busy since; None where it is not known."""
+        busy, elapsed = self._busy_seconds(), perf_counter() - self._start
+        if busy is None or self._busy is None or elapsed <= 0:
+            return None
+        own = process_time() - self._own
+        return max(0.0, (busy - self._busy - own) / elapsed)
+
+    def _busy_seconds(self) -> float | None:
+        try:
+            lines = self._statistics.read_text(encoding="utf-8").splitlines()
+            ticks = [int(word) for word in lines[0].split()[1:]]
+        except (OSError, ValueError, IndexError):
+            return None
+        cores = sum(line.startswith("cpu") for line in lines) - 1
+        if not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) != cores:
+            return None
+        return sum(value for column, value in enumerate(ticks) if column not in _IDLE_COLUMNS) / _TICKS
 
 
 @dataclass(slots=True)

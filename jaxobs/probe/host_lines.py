@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
-from jaxobs.flow.descriptor import above_streams, identity
+from jaxobs.flow.pipe import above_streams, identity
 from jaxobs.model.clock import monotonic, now, seconds, thread_time
 from jaxobs.model.events import MainThreadSampled
 from jaxobs.plugin.frames import stack_of

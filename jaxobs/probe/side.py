@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -11,7 +12,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from jaxobs.flow.ring import Ring
-from jaxobs.jax_compat.runtime import leave_out
+from jaxobs.jax_compat.runtime import backend_exists, leave_out
 from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import BackendFound, Event
 from jaxobs.model.profile import ProfileResult
@@ -19,7 +20,6 @@ from jaxobs.plugin.guard import Guard
 from jaxobs.plugin.protocol import Progress
 from jaxobs.plugin.threads import LONGEST_CALL, Flag, Thread
 from jaxobs.plugin.wrapping import INTERNAL
-from jaxobs.probe.backend import find_backend
 from jaxobs.probe.host_lines import HostLines
 from jaxobs.probe.import_hook import weakly, when_imported
 from jaxobs.probe.sources import Sources
@@ -28,7 +28,7 @@ from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.steps.loops import Loops, Tracing, UnmarkedCalls
 from jaxobs.probe.steps.marks import LibraryPhase, hook_annotations, on_main_thread
 from jaxobs.probe.steps.values import RecordedValues
-from jaxobs.probe.transport.payloads import Payloads
+from jaxobs.probe.transport.backlog import Payloads
 from jaxobs.probe.transport.sender import Agents, Sender
 from jaxobs.probe.watch.automatic import watch_all_jitted, watch_compiled_ahead, watch_loops_outside_jit
 from jaxobs.probe.watch.calls import Calls, Executables, Shared
@@ -37,13 +37,38 @@ from jaxobs.probe.watch.polling.first_calls import FirstCalls
 from jaxobs.probe.watch.registry import Watching
 from jaxobs.probe.watch.watched import Watched
 
-Hook = TypeVar("Hook", bound=Callable[..., None])
-
 START_SECONDS = 1.0
 """Most seconds for which starting the agent may hold up `instrument()`; it takes 15 ms on an idle machine."""
 
 PROFILE_SECONDS = 180.0
 """Seconds to wait for a profiler window: it records for a minute at most, and waits for at most one before it."""
+
+
+def find_backend() -> BackendFound | None:
+    """The backend and its local devices; None while the job has created no backend.
+
+    Asking JAX for devices would create one, and break what the job sets up afterwards (`jax.distributed.initialize()`,
+    `jax_num_cpu_devices`).
+    """
+    if not backend_exists():
+        return None
+    import jax
+
+    local = jax.local_devices()
+    # The UUID is empty where JAX has none, because a number within the process identifies no device.
+    devices = tuple(
+        (ordinal, str(device.device_kind), str(getattr(device, "uuid", None) or ""))
+        for ordinal, device in enumerate(local)
+    )
+    numbers = [getattr(device, "local_hardware_id", None) for device in local]
+    return BackendFound(
+        jax.default_backend(), devices, jax.process_index(), jax.process_count(), jax.__version__,
+        importlib.metadata.version("jaxlib"), now(),
+        tuple(number for number in numbers if type(number) is int) if None not in numbers else (),
+    )  # fmt: skip
+
+
+Hook = TypeVar("Hook", bound=Callable[..., None])
 
 
 class ProbeJob:

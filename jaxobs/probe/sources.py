@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from functools import partial
 
-from jaxobs.model.clock import monotonic
+from jaxobs.flow.pipe import Call
+from jaxobs.model.clock import monotonic, thread_time
 from jaxobs.model.events import SourceReported
 from jaxobs.model.profile import ProfileResult
 from jaxobs.plugin.base import Probe
 from jaxobs.plugin.discovery import PROBES, Announced, announced
 from jaxobs.plugin.guard import Guard, Suppressed
 from jaxobs.plugin.protocol import Job
-from jaxobs.plugin.threads import LONGEST_CALL
-from jaxobs.probe.sampling import Turns
+from jaxobs.plugin.threads import LONGEST_CALL, Flag, Thread
 
 STOP_SECONDS = 1.0
 """Most seconds that the end of the job waits for all plugins of others together."""
@@ -30,6 +30,61 @@ STUCK_SECONDS = 5.0
 
 TURN_SECONDS = 0.05
 """Most seconds to wait for all turns to end, so that their samples go to the agent at once. A turn takes 0.3 ms."""
+
+
+def _nothing() -> None:
+    pass
+
+
+class Turns:
+    """Calls `first`, then `turn` each time that `begin` is called, and `last` after `stop`, all on one thread.
+
+    None may raise. Raises RuntimeError where no thread can be started. `awaited`: as of `Thread`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        turn: Callable[[], None],
+        *,
+        first: Callable[[], None] = _nothing,
+        last: Callable[[], None] = _nothing,
+        awaited: bool = True,
+    ) -> None:
+        self.cpu_seconds = 0.0
+        self._turn = turn
+        self._first = first
+        self._last = last
+        self._wanted = Call()
+        self._ending = False
+        self._done = Flag()
+        self._under_way = False
+        self._thread = Thread(name, self._run, awaited=awaited)
+
+    def begin(self) -> Flag:
+        """Begin a turn, unless the one before has not ended. Returns what is set at its end."""
+        if not self._under_way:
+            self._under_way, self._done = True, Flag()
+            self._wanted.make()
+        return self._done
+
+    def stop(self) -> None:
+        """Let the thread end after what is under way."""
+        self._ending = True
+        self._wanted.make()
+
+    def join(self, timeout: float) -> bool:
+        """Wait for the end of the thread, after `stop`, for `timeout` seconds at most. Returns whether it came."""
+        return self._thread.join(timeout)
+
+    def _run(self) -> None:
+        self._first()
+        while self._wanted.wait() and not self._ending:
+            self._turn()
+            self.cpu_seconds = thread_time()
+            self._under_way = False
+            self._done.set()
+        self._last()
 
 
 class Source:

@@ -6,14 +6,15 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import urlsplit
 
 import psutil
 import pytest
 
-from jaxobs.agent import service, slices
-from jaxobs.agent.main import serve
-from jaxobs.flow import wire
+from benchmarks.costs.decoding import compiled_module
+from jaxobs.agent import analysis
+from jaxobs.agent.analysis import Analysis, ModuleDone
 from jaxobs.model.clock import now
 from jaxobs.model.events import (
     BackendFound,
@@ -121,31 +122,6 @@ def test_however_seldom_it_makes_snapshots_it_ends_when_it_is_asked_to(start_age
     assert agent.finish(20.0) < 5.0
 
 
-def agent_on_a_thread(interval: float) -> tuple[socket.socket, threading.Thread]:
-    """The job's end of its pipe, over which it was greeted, and its thread."""
-    ours, theirs = socket.socketpair()
-    thread = threading.Thread(target=serve, args=(theirs,))
-    thread.start()
-    hello = {
-        "settings": {"interval": interval, "series_limit": 2000, "prometheus": False},
-        "resource": {"service.name": "job"}, "clock": (0, 0), "began": now(),
-    }  # fmt: skip
-    ours.sendall(wire.frame(wire.HELLO, hello))
-    return ours, thread
-
-
-def test_what_was_sent_before_the_end_is_folded_without_many_pauses(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(slices, "PAUSE_SECONDS", 1.5 * service.LONGEST_PATIENCE)
-    ours, thread = agent_on_a_thread(interval=60.0)
-    time.sleep(0.5)  # it waits for something to do
-    ours.sendall(wire.events_frame(steps(1000))[0] + wire.frame(wire.FINISH, 5.0))
-    thread.join(15)
-    assert not thread.is_alive()
-    ours.close()
-
-
 def test_ten_thousand_series_do_not_keep_the_agent_from_receiving(start_agent: Start) -> None:
     agent = start_agent(series_limit=12_000)
     labels = [
@@ -159,3 +135,32 @@ def test_ten_thousand_series_do_not_keep_the_agent_from_receiving(start_agent: S
         agent.snapshot()
     assert (time.monotonic() - began) / 10 < 10.0
     assert agent.snapshot()["loops"]["train"]["steps"] == 10_000
+
+
+def test_a_module_is_read_without_rest_while_somebody_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(analysis, "LONGEST_REST", 30.0)  # one would fail the test
+    monkeypatch.setattr(analysis, "perf_counter", iter(range(0, 10**6, 100)).__next__)
+    worker = Analysis(print, lambda: None)
+    worker.submit(1, compiled_module(8))
+    worker.submit(2, compiled_module(9))
+    threading.Timer(0.1, worker.start).start()
+    began = time.monotonic()
+    done = worker.settle(25.0)
+    worker.stop()
+    assert [one.module is not None for one in done if isinstance(one, ModuleDone)] == [True, True]
+    assert time.monotonic() - began < 20.0
+
+
+def test_from_one_module_to_the_next_is_a_rest_as_long_as_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(analysis, "perf_counter", iter(range(0, 10**6, 100)).__next__)  # 100 s each
+    worker = Analysis(print, lambda: None)
+    worker.submit(1, compiled_module(8))
+    worker.submit(2, compiled_module(9))
+    began = time.monotonic()
+    worker.start()
+    done: list[Any] = []
+    while len(done) < 2:
+        time.sleep(0.01)
+        done += worker.finished()
+    worker.stop()
+    assert time.monotonic() - began >= analysis.LONGEST_REST

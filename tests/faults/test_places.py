@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from jaxobs.model.clock import ClockAnchor, monotonic
-from jaxobs.probe.out_of_memory.files import write_report
+from jaxobs.probe.out_of_memory.reporter import write_report
 from jaxobs_plugins.jsonl import JsonLinesExporter, _file_name
 from jaxobs_plugins.probes.profiler.windows import write_trace
 from tests.jobs import environment

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxobs.flow.descriptor import Descriptor
-from jaxobs.flow.waiting import ready
+from jaxobs.flow.pipe import Descriptor, ready
 
 
 def test_a_number_that_means_something_else_is_not_touched(tmp_path: Path) -> None:
@@ -38,8 +37,8 @@ def test_a_number_that_means_something_else_is_not_touched(tmp_path: Path) -> No
 
 SENDS_TO_NOBODY = """
 import signal
-from jaxobs.flow.descriptor import Descriptor
-from jaxobs.flow.wake_up import WakeUp
+from jaxobs.flow.pipe import Descriptor
+from jaxobs.flow.pipe import WakeUp
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 ours, theirs = Descriptor.pair()
 theirs.close()

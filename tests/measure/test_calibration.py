@@ -13,9 +13,8 @@ import jax
 import pytest
 
 from jaxobs.hardware.calibration import Calibration, usable_cores
-from jaxobs.measure.calibration import calibrate
+from jaxobs.measure.calibration import OtherLoad, calibrate
 from jaxobs.measure.calibration_programs import Program, programs, working_sets
-from jaxobs.measure.other_load import OtherLoad
 
 MEBIBYTE = 2**20
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jaxobs.flow.ring import Ring
 from jaxobs.model.events import ExecutableCreated, Measured, ProfileWindow
-from jaxobs.probe.transport.payloads import Payloads
+from jaxobs.probe.transport.backlog import Payloads
 
 MOST = 1000
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jaxobs.flow import wire
-from jaxobs.flow.descriptor import Descriptor
+from jaxobs.flow.pipe import Descriptor
 from jaxobs.flow.ring import Ring
 from jaxobs.model.events import Event, FunctionWatched, LoopDeclared, ProbeReported, Recorded
 from jaxobs.probe.transport.agent_process import AgentProcess

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from jaxobs.flow import wire
-from jaxobs.flow.descriptor import Descriptor
+from jaxobs.flow.pipe import Descriptor
 from jaxobs.flow.ring import Ring
 from jaxobs.model.events import LoopEnded, ProfileWindow
 from jaxobs.probe.transport.agent_process import AgentProcess

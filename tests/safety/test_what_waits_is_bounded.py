@@ -9,7 +9,7 @@ from typing import Any
 EMITS = """
 import pathlib
 from jaxobs.model.events import ExecutableCreated
-from jaxobs.probe.transport.payloads import MOST_WAITING_BYTES
+from jaxobs.probe.transport.backlog import MOST_WAITING_BYTES
 
 def resident():
     return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

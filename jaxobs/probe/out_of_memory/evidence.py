@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import os
 import re
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -18,16 +19,28 @@ from jaxobs.jax_compat.runtime import backend_exists
 from jaxobs.model.clock import monotonic
 from jaxobs.model.events import ExecutableCreated
 from jaxobs.plugin.guard import raised_by_signal_handler
-from jaxobs.probe.out_of_memory.exhaustion import Exhaustion
-from jaxobs.probe.out_of_memory.output_sizes import output_sizes
-from jaxobs.probe.out_of_memory.summary import summary_text
+from jaxobs.probe.out_of_memory.reporter import Exhaustion, summary_text
+from jaxobs.proto.element_types import ELEMENT_TYPES
+from jaxobs.proto.wire_format import LENGTH, VARINT, FieldError, fields, numbers
 from jaxobs.vocabulary.text import MASK, masked
+
+# Fields of openxla/xla, `xla/service/hlo.proto` and `xla/xla_data.proto`.
+_PROGRAM_SHAPE = 4 << 3 | LENGTH
+_RESULT = 2 << 3 | LENGTH
+_ELEMENT_TYPE = 2 << 3 | VARINT
+_DIMENSIONS = 3 << 3 | LENGTH
+_PARTS = 4 << 3 | LENGTH
+
+MOST_OUTPUTS = 100_000
+
 
 SNAPSHOT_SECONDS = 2.0
 """Most seconds to wait for the agent's answer: it may have a newly compiled module to read first."""
 
 GROUPS = 200
+
 LINES = 50
+
 LARGEST_PROFILE = 64 * 2**20
 
 SLICE_NANOSECONDS = 10_000_000
@@ -52,6 +65,39 @@ FILES = {
 NOT_WATCHED = (
     "not known: the error came out of no watched call (obs.watch): of another function's, or after the call"
 )
+
+
+def output_sizes(proto: bytes | None) -> tuple[int, ...]:
+    """Bytes of each output on one device, without padding; empty where the module cannot be read."""
+    try:
+        return tuple(
+            size
+            for program in _parts(memoryview(proto or b""), _PROGRAM_SHAPE)
+            for result in _parts(program, _RESULT)
+            for size, _ in zip(_sizes(result), range(MOST_OUTPUTS), strict=False)
+        )
+    except (FieldError, RecursionError):
+        return ()
+
+
+def _sizes(shape: memoryview) -> Iterator[int]:
+    parts = list(_parts(shape, _PARTS))
+    if parts:
+        for part in parts:
+            yield from _sizes(part)
+        return
+    bits, dimensions = 0, []
+    for key, _, content, end in fields(shape):
+        if key == _ELEMENT_TYPE:
+            (number,) = numbers(shape[content:end])
+            bits = ELEMENT_TYPES[number].bits if number in ELEMENT_TYPES else 0
+        elif key == _DIMENSIONS:
+            dimensions = numbers(shape[content:end])
+    yield math.prod(dimensions) * -(-bits // 8)
+
+
+def _parts(message: memoryview, wanted: int) -> Iterator[memoryview]:
+    return (message[content:end] for key, _, content, end in fields(message) if key == wanted)
 
 
 class Ask(NamedTuple):

@@ -19,8 +19,7 @@ import threading
 from functools import partial
 from pathlib import Path
 
-from jaxobs.flow.descriptor import Descriptor
-from jaxobs.flow.waiting import ready
+from jaxobs.flow.pipe import Descriptor, ready
 from jaxobs.model.clock import monotonic
 
 FORK_PATIENCE = 2.0
@@ -48,6 +47,23 @@ _starting = threading.RLock()
 _guards_forks = False
 _pipes: list[Descriptor] = []
 """The job's ends of pipes that are open, which a forked child must close."""
+
+
+_FORK = "import posix; posix.fork() and posix._exit(0); "
+
+_ENTRY = (
+    "import os, sys; fd, size = int(sys.argv[1]), int(sys.argv[3]); os.set_inheritable(fd, False); "
+    "os.set_blocking(fd, True); os.setsid()\n"
+    "for other in map(int, os.listdir('/dev/fd')):\n"
+    "  if other > 2 and other != fd: os.closerange(other, other + 1)\n"
+    "path = b''\n"
+    "while len(path) < size: path += os.read(fd, size - len(path)) or sys.exit()\n"
+    "import marshal, site; site.main(); sys.path[:] = marshal.loads(path); "
+    "from jaxobs.agent.main import main; sys.exit(main(fd))"
+)
+"""The program of the agent's process. Its own descriptors are closed before anything else: a caller may wait for the end
+of the job's. It gets its import path by the pipe, as the path may be longer than a command; `job=` is for who looks at a
+list of processes."""
 
 
 class AgentProcess:
@@ -120,22 +136,6 @@ def close_in_child() -> None:
     """Close the pipes in a forked child: with an end open there, the agent would not see the end of the job."""
     for pipe in _pipes:
         pipe.close()
-
-
-_FORK = "import posix; posix.fork() and posix._exit(0); "
-_ENTRY = (
-    "import os, sys; fd, size = int(sys.argv[1]), int(sys.argv[3]); os.set_inheritable(fd, False); "
-    "os.set_blocking(fd, True); os.setsid()\n"
-    "for other in map(int, os.listdir('/dev/fd')):\n"
-    "  if other > 2 and other != fd: os.closerange(other, other + 1)\n"
-    "path = b''\n"
-    "while len(path) < size: path += os.read(fd, size - len(path)) or sys.exit()\n"
-    "import marshal, site; site.main(); sys.path[:] = marshal.loads(path); "
-    "from jaxobs.agent.main import main; sys.exit(main(fd))"
-)
-"""The program of the agent's process. Its own descriptors are closed before anything else: a caller may wait for the end
-of the job's. It gets its import path by the pipe, as the path may be longer than a command; `job=` is for who looks at a
-list of processes."""
 
 
 def _start_unseen(command: list[str]) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from jaxobs.flow.wake_up import Call
+from jaxobs.flow.pipe import Call
 from jaxobs.jax_compat.arrays import is_ready
 from jaxobs.model.clock import NANOSECONDS, now, seconds, thread_time
 from jaxobs.model.events import ExecutableRan, RunUnderWay, StepCompleted, StepUnseen

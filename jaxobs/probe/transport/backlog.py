@@ -1,13 +1,13 @@
-"""Keeps account of what was sent: what a new agent must be sent again, and what is lost with one that dies.
-
-Used by the sender, on its thread.
-"""
+"""What waits for the agent, what it has not folded yet, and what a new agent must be sent again."""
 
 from __future__ import annotations
 
+import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+from jaxobs.flow.ring import Ring
+from jaxobs.flow.wire import payload_apart, without_payload
 from jaxobs.model.events import (
     BackendFound,
     Event,
@@ -17,8 +17,61 @@ from jaxobs.model.events import (
     StepRows,
 )
 
+MOST_WAITING_BYTES = 256 * 2**20
+"""Most bytes that wait: four modules of the largest size that is decoded by default, or some hundred usual ones. It is
+about a hundredth of an accelerator host's memory, which is tens of gigabytes."""
+
+
 RETAINED_BYTES = 8 * 2**20
 """Most bytes of modules kept for a new agent; the costs of further ones are lost with the agent that has them."""
+
+
+class Payloads:
+    """Puts what probes emit into the ring, without its module or trace where too many bytes wait already.
+
+    `unsent` returns the bytes that were taken out of the ring and are not written yet. `emit` may be called from any
+    thread, and from a signal handler that interrupts it.
+    """
+
+    def __init__(self, ring: Ring, unsent: Callable[[], int], most: int = MOST_WAITING_BYTES) -> None:
+        self._ring = ring
+        self._unsent = unsent
+        self._most = most
+        self._at_most = 0
+        """An upper bound of the bytes that wait: counted anew only where it would exceed the limit."""
+        self._lock = threading.RLock()
+        self.module_bytes = 0
+        """Bytes of all modules so far: a trace that holds the job's modules is at least as large."""
+
+    def emit(self, event: Event) -> None:
+        if not (size := payload_bytes(event)):
+            self._ring.emit(event)
+            return
+        with self._lock:
+            if type(event) is ExecutableCreated:
+                self.module_bytes += size
+            if self._at_most + size > self._most:
+                self._at_most = self.waiting_bytes()
+            if self._at_most + size > self._most:
+                self._ring.emit(without_payload(event, self._why_not(size), "failed"))
+            else:
+                self._at_most += size
+                self._ring.emit(event)
+
+    def _why_not(self, size: int) -> str:
+        if size > self._most:
+            return f"it has {size} bytes: no more than {self._most} may wait for the agent"
+        return f"the agent was behind: {self._at_most} bytes of modules and traces waited for it already"
+
+    def waiting_bytes(self) -> int:
+        """The bytes that wait now, counted over every event in the ring."""
+        return self._unsent() + sum(map(payload_bytes, self._ring.waiting()))
+
+
+def payload_bytes(event: Event) -> int:
+    """The size of the module or the trace in an event, in bytes."""
+    _, payload = payload_apart(event)
+    return len(payload) if isinstance(payload, bytes) else 0
 
 
 class Retained:

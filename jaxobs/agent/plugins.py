@@ -1,18 +1,19 @@
-"""Finds the agent's plugins and declares their metrics: one that fails is reported and does not affect the others."""
+"""Finds the agent's plugins and declares their metrics, and runs collectors: one that fails or hangs affects no other."""
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from jaxobs.agent.collecting import Collecting
 from jaxobs.agent.exporting import Exporting
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Catalogue, DeviceReading
 from jaxobs.plugin.base import Collector
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, Found, discover
 from jaxobs.plugin.guard import Guard
+from jaxobs.plugin.protocol import Agent
 from jaxobs.plugin.settings import unknown_variables
 
 
@@ -74,3 +75,39 @@ def load_plugins(
         elif not guard.failures:
             plugins.collectors.append(Collecting(found.plugin, guard, collected))
     return plugins
+
+
+class Collecting:
+    """One collector plugin and its thread."""
+
+    def __init__(self, plugin: Collector, guard: Guard, received: Callable[[list[Measured]], None]) -> None:
+        self._plugin = plugin
+        self.guard = guard
+        self._received = received
+        self._stop = threading.Event()
+        self._pause = Collector.interval
+        self._thread: threading.Thread | None = None
+
+    def start(self, agent: Agent) -> None:
+        self._thread = threading.Thread(target=self._run, args=(agent,), name="jaxobs-collector", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def _run(self, agent: Agent) -> None:
+        self.guard.call(self._plugin.start, agent)
+        if self.guard.failures:
+            return  # it could not start; the guard has the reason
+        while not self._stop.is_set():
+            values = self.guard.call(self._collect)
+            if values:
+                self._received(values)
+            self._stop.wait(self._pause)
+        self.guard.call(self._plugin.stop)
+
+    def _collect(self) -> list[Measured]:
+        self._pause = float(self._plugin.interval)  # under the guard: it may be a property of the plugin's
+        values = list(self._plugin.collect())
+        self.guard.idle_reason = str(self._plugin.reason)
+        return values

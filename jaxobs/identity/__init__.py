@@ -1,1 +1,0 @@
-"""Who this process is, from the environment alone: asking JAX would make its backend."""
