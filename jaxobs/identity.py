@@ -44,7 +44,7 @@ _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 def run_name(
     given: str | None, environment: Mapping[str, str], host: str, argv: Sequence[str] | None = None
 ) -> str | None:
-    """The user's own name, else that of the job in SLURM or Kubernetes, else the script's; None where there is none.
+    """The user's own name, else that of the job in SLURM or Kubernetes, else the script's; None if there is none.
 
     Ranks that Open MPI, srun or `jax.distributed` run together run one script, so they agree.
     """
@@ -64,7 +64,7 @@ def script_name(argv: Sequence[str]) -> str | None:
 
 
 def attempt(environment: Mapping[str, str]) -> int | None:
-    """How often the run was started again; None where no launcher tells."""
+    """How often the run was started again; None if no launcher tells."""
     # Slurm sets the count once there is one to set (man sbatch, output environment).
     if "SLURM_JOB_ID" in environment:
         return first_number(environment, ("SLURM_RESTART_COUNT",)) or 0
@@ -72,7 +72,7 @@ def attempt(environment: Mapping[str, str]) -> int | None:
 
 
 def job_key(given: str | None, environment: Mapping[str, str], host: str) -> str | None:
-    """What only the ranks of one start of one job share, so that they can share trace ids; None where nothing tells.
+    """What only the ranks of one start of one job share, so that they can share trace ids; None if nothing tells.
 
     A script's name is no such thing, nor is a coordinator's address: two runs of one script are two jobs.
     """
@@ -108,14 +108,14 @@ def _kubernetes_job(environment: Mapping[str, str], host: str) -> str | None:
 
 
 def first_number(environment: Mapping[str, str], names: Sequence[str]) -> int | None:
-    """The first of these variables that holds a number from 0 on; None where none does."""
+    """The first of these variables that holds a number from 0 on; None if none does."""
     values = (environment.get(name, "") for name in names)
     return next((int(value) for value in values if value.isdecimal()), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What the environment tells; None where it does not. `instance` is unique to this run of this process.
+    """What the environment tells; None if it does not. `instance` is unique to this run of this process.
 
     `run` is one name over all ranks and restarts, `attempt` counts the restarts, and `job` is what only the ranks of this
     one start share. `given` are the resource attributes that the user set, which win.

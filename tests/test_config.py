@@ -20,7 +20,7 @@ from jaxobs.config import (
 )
 from jaxobs.model.profile import LARGEST_TRACE
 from jaxobs.plugin.settings import read, setting
-from jaxobs.probe.transport.backlog import MOST_WAITING_BYTES
+from jaxobs.probe.transport.backlog import MAX_WAITING_BYTES
 from jaxobs.proto.element_types import ELEMENT_TYPES as OF_XLA
 from jaxobs.proto.element_types import Kind
 from jaxobs.vocabulary.text import MASK
@@ -98,7 +98,7 @@ def test_no_larger_trace_is_asked_for_than_is_read_and_can_wait_for_the_agent() 
         match=f"profile_maximum_bytes={LARGEST_TRACE + 1}.*must be a whole number from 0 to {LARGEST_TRACE} ",
     ):
         load_settings(profile_maximum_bytes=LARGEST_TRACE + 1)
-    assert LARGEST_TRACE <= MOST_WAITING_BYTES
+    assert LARGEST_TRACE <= MAX_WAITING_BYTES
 
 
 def test_only_a_name_that_is_close_is_suggested() -> None:

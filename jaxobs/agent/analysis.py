@@ -27,7 +27,7 @@ faster than they can be read, must not take the job's memory."""
 MODULES_CARRIED = 64 * 2**20
 """Most bytes of serialized modules kept for later profiler windows: some 50 modules of ten thousand instructions."""
 
-LONGEST_REST = 0.5
+MAX_REST_SECONDS = 0.5
 """Most seconds of rest after a module or window. A shorter one is followed by a rest of its own duration, so that the
 worker takes half a core at most."""
 
@@ -134,7 +134,7 @@ class Analysis:
                 self._bytes -= size
             self._finished.put(done)
             self._wake()
-            self._awaited.wait(min(perf_counter() - began, LONGEST_REST))
+            self._awaited.wait(min(perf_counter() - began, MAX_REST_SECONDS))
 
     def _decode(self, number: int, proto: bytes | memoryview) -> ModuleDone:
         found = self._modules.cost(proto)

@@ -41,8 +41,8 @@ from jaxobs.plugin.files import temporary_directory, write_whole
 from jaxobs.report.summary import render
 from jaxobs.report.values import flat_values
 
-EARLIEST: Final = 0.7
-LATEST: Final = 1.3
+MIN_INTERVALS: Final = 0.7
+MAX_INTERVALS: Final = 1.3
 """Limits of the time between two snapshots, in intervals. One follows the job's report, which ends what the job sends in
 an interval, so that the agent wakes up once for both. It does not wait for a report that is late."""
 
@@ -72,7 +72,7 @@ class Cycle:
 
     def __init__(self, interval: float) -> None:
         self._interval = interval
-        self._last = monotonic() + min(interval, FIRST_SECONDS) - LATEST * interval
+        self._last = monotonic() + min(interval, FIRST_SECONDS) - MAX_INTERVALS * interval
         self._reported = False
 
     def reported(self) -> None:
@@ -80,12 +80,12 @@ class Cycle:
         self._reported = True
 
     def is_due(self) -> bool:
-        least = EARLIEST if self._reported else LATEST
+        least = MIN_INTERVALS if self._reported else MAX_INTERVALS
         return monotonic() - self._last >= least * self._interval
 
     def latest(self) -> float:
         """The time by `monotonic()` at which a snapshot is due, whether the job has reported or not."""
-        return self._last + LATEST * self._interval
+        return self._last + MAX_INTERVALS * self._interval
 
     def begun(self) -> None:
         self._last, self._reported = monotonic(), False
@@ -116,7 +116,7 @@ def last_document(document: Mapping[str, Any], undelivered: Mapping[str, str]) -
 def summary_file(directory: str | None, name: str | None) -> str | None:
     """The path of the summary's file, in the directory of the settings or the system's temporary one.
 
-    None where there is neither, and where the job has not sent its name.
+    None if there is neither, or the job has not sent its name.
     """
     place = Path(directory) if directory else temporary_directory()
     return None if place is None or name is None else str(place.absolute() / f"jaxobs-{name}-killed.txt")
@@ -357,7 +357,7 @@ class Service:
         return snapshot
 
     def _end(self, patience: float | None) -> None:
-        """Flush a last time and stop. `patience`: the most seconds that the job waits; None where it was killed."""
+        """Flush a last time and stop. `patience`: the most seconds that the job waits; None if it was killed."""
         until = monotonic() + (patience or 0.0) - ANSWER_SECONDS
         for exporter in self._plugins.exporters:
             exporter.job_ended()

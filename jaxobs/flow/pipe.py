@@ -62,7 +62,7 @@ class Descriptor:
 
 
 def identity(number: int) -> tuple[int, int] | None:
-    """Device and inode of what a descriptor's number means now; None where it is closed."""
+    """Device and inode of what a descriptor's number means now; None if it is closed."""
     try:
         found = os.fstat(number)
     except OSError:

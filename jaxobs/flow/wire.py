@@ -96,7 +96,7 @@ def payloads_apart(events: Sequence[Event | StepRows]) -> tuple[list[Event | Ste
 
 
 def payload_apart(event: Event | StepRows) -> tuple[Event | StepRows, bytes | None]:
-    """The event with `b""` in place of its module or trace, and that module or trace, None where there is none."""
+    """The event with `b""` in place of its module or trace, and that module or trace, None if there is none."""
     if isinstance(event, ProfileWindow):
         return event._replace(xspace=b""), event.xspace
     if isinstance(event, ExecutableCreated):

@@ -65,7 +65,7 @@ class OtherLoad:
         self._own = process_time()
 
     def cores(self) -> float | None:
-        """The mean number of cores that other processes have kept busy since; None where it is not known."""
+        """The mean number of cores that other processes have kept busy since; None if it is not known."""
         busy, elapsed = self._busy_seconds(), perf_counter() - self._start
         if busy is None or self._busy is None or elapsed <= 0:
             return None
@@ -185,7 +185,7 @@ def _compile_kind(kind: list[_Timed], longest: float) -> LeftOut | None:
 
 
 def _not_its_own(program: Program) -> LeftOut | None:
-    """Why a program does not run in its own element type, whose peak its rate is not then; None where it does."""
+    """Why a program does not run in its own element type, whose peak its rate is not then; None if it does."""
     if program.compiled is None:
         return None
     try:

@@ -49,7 +49,7 @@ class Program:
     """FLOP, results or bytes of one call."""
     prepare: Callable[[], Callable[[], None]]
     compiled: Callable[[], Any] | None = None
-    """Gives the executable of a program that the compiler may run in another type; None where it never does."""
+    """Gives the executable of a program that the compiler may run in another type; None if it never does."""
 
     @property
     def title(self) -> str:

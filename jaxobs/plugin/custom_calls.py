@@ -1,7 +1,7 @@
 """Loads rules for the costs of custom calls: built-in ones, and those of the entry-point group `jaxobs.custom_calls`.
 
 Such an entry point names a mapping from custom-call target to rule, a function of one
-`jaxobs.cost_model.CustomCall` that returns its whole `jaxobs.cost_model.Cost`, or None where it does not apply.
+`jaxobs.cost_model.CustomCall` that returns its whole `jaxobs.cost_model.Cost`, or None if it does not apply.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def temporary_directory() -> Path | None:
-    """The system's temporary directory, by TMPDIR and the like; None where none can be written to.
+    """The system's temporary directory, by TMPDIR and the like; None if none can be written to.
 
     `tempfile` caches its first answer. That cache is restored here, because the job may set TMPDIR later.
     """
@@ -95,7 +95,7 @@ def writing_remarks(directory: str | None, would: str, refused: Callable[[str], 
 
 
 def why_not_writable(directory: Path) -> str | None:
-    """Why no file can be made in a directory, or in the nearest existing one above it; None where one can."""
+    """Why no file can be made in a directory, or in the nearest existing one above it; None if one can."""
     folders = (directory, *directory.absolute().parents)
     # `Path.exists` raises where a folder above may not be read.
     there = next((folder for folder in folders if os.path.exists(folder)), directory)  # noqa: PTH110

@@ -63,7 +63,7 @@ class Guard:
     def call(
         self, function: Callable[Parameters, Result], /, *args: Parameters.args, **kwargs: Parameters.kwargs
     ) -> Result | None:
-        """The function's result; None where it failed or the plugin is set aside."""
+        """The function's result; None if it failed or the plugin is set aside."""
         if self._set_aside_at is not None and self.set_aside:
             return None
         thread = threading.get_ident()

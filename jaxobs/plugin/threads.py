@@ -22,7 +22,7 @@ from typing import Any
 from jaxobs.model.clock import monotonic
 from jaxobs.plugin.guard import Suppressed, described
 
-LONGEST_CALL = 30.0
+MAX_CALL_SECONDS = 30.0
 """Most seconds for which the end of the interpreter waits for threads that run only code of jaxobs: longer than any
 call of theirs takes, of which the longest is that of a profiler session that ends."""
 
@@ -114,8 +114,8 @@ def living() -> list[Thread]:
 
 
 def join_all() -> None:
-    """Wait for all threads that are to be waited for, LONGEST_CALL seconds at most."""
-    deadline = monotonic() + LONGEST_CALL
+    """Wait for all threads that are to be waited for, MAX_CALL_SECONDS seconds at most."""
+    deadline = monotonic() + MAX_CALL_SECONDS
     for thread in living():
         if thread.awaited:
             thread.join(deadline - monotonic())

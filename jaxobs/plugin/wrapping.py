@@ -127,7 +127,7 @@ def drop_internal_frames(error: BaseException) -> None:
 def _function(owner: Any, name: str) -> Callable[..., Any] | None:
     """The function that a class or module itself defines under a name; inherited methods are wrapped where defined.
 
-    None where `owner` is neither, as when this version of a library has no such class.
+    None if `owner` is neither, as when this version of a library has no such class.
     """
     found = vars(owner).get(name) if isinstance(owner, type | ModuleType) else None
     return cast("Callable[..., Any]", found) if callable(found) else None

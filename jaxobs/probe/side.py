@@ -18,7 +18,7 @@ from jaxobs.model.events import BackendFound, Event
 from jaxobs.model.profile import ProfileResult
 from jaxobs.plugin.guard import Guard
 from jaxobs.plugin.protocol import Progress
-from jaxobs.plugin.threads import LONGEST_CALL, Flag, Thread
+from jaxobs.plugin.threads import MAX_CALL_SECONDS, Flag, Thread
 from jaxobs.plugin.wrapping import INTERNAL
 from jaxobs.probe.host_lines import HostLines
 from jaxobs.probe.import_hook import weakly, when_imported
@@ -288,7 +288,7 @@ class ProbeSide:
             if self.host_lines is not None:
                 self.host_lines.stop()
             if "host-lines" in self._threads:
-                self._threads["host-lines"].join(LONGEST_CALL)
+                self._threads["host-lines"].join(MAX_CALL_SECONDS)
             self._let_go.set()
             self.sender.finish(max(0.0, self._deadline - monotonic()))
 

@@ -20,7 +20,7 @@ from jaxobs.plugin.base import Probe
 from jaxobs.plugin.discovery import PROBES, Announced, announced
 from jaxobs.plugin.guard import Guard, Suppressed
 from jaxobs.plugin.protocol import Job
-from jaxobs.plugin.threads import LONGEST_CALL, Flag, Thread
+from jaxobs.plugin.threads import MAX_CALL_SECONDS, Flag, Thread
 
 STOP_SECONDS = 1.0
 """Most seconds that the end of the job waits for all plugins of others together."""
@@ -197,7 +197,7 @@ class Sources:
             if source.built_in:
                 source.end()
         if self._own is not None:
-            self._own.join(LONGEST_CALL)
+            self._own.join(MAX_CALL_SECONDS)
         for turns in self._of_others:
             turns.join(deadline - monotonic())
 

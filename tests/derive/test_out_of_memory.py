@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.jax_compat.memory import matching_executable, requested_bytes, speaks_of_memory
-from jaxobs.probe.out_of_memory.reporter import summary_text
+from jaxobs.probe.out_of_memory.summary import summary_text
 
 MESSAGES = {
     "RESOURCE_EXHAUSTED: Out of memory allocating 400000000000000 bytes.": 400000000000000,  # CPU, JAX 0.10

@@ -90,7 +90,7 @@ def test_a_large_donated_argument_is_copied_a_few_times_only(monkeypatch: pytest
         return update(rows, row)
 
     called.lower = update.lower  # type: ignore[attr-defined]
-    monkeypatch.setattr(measuring, "LARGEST_COPIES", 4 * cache.nbytes)
+    monkeypatch.setattr(measuring, "MAX_COPIES", 4 * cache.nbytes)
     before = sum(array.nbytes for array in jax.live_arrays())
     assert jaxobs.roofline(called, cache, jnp.ones(1024)).seconds > 0
     assert max(alive) < before + 6 * cache.nbytes

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.probe.out_of_memory.evidence import output_sizes
+from jaxobs.probe.out_of_memory.output_sizes import output_sizes
 
 
 def proto_of(function: Any, *args: Any) -> bytes:

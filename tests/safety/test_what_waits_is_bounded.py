@@ -9,7 +9,7 @@ from typing import Any
 EMITS = """
 import pathlib
 from jaxobs.model.events import ExecutableCreated
-from jaxobs.probe.transport.backlog import MOST_WAITING_BYTES
+from jaxobs.probe.transport.backlog import MAX_WAITING_BYTES
 
 def resident():
     return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -22,11 +22,11 @@ before, most = resident(), 0
 side = obs._side
 for number in range(240):
     side.payloads.emit(ExecutableCreated(number, "step", 0, b"x" * (5 * 2**20 + number), "", (), 1))
-    assert side.payloads.waiting_bytes() <= MOST_WAITING_BYTES
+    assert side.payloads.waiting_bytes() <= MAX_WAITING_BYTES
     most = max(most, resident() - before)
     time.sleep(0.005)
 refused = [event for event in side.ring.waiting() if type(event) is ExecutableCreated and event.proto is None]
-print(len(refused) > 100, most < 2.2 * MOST_WAITING_BYTES, flush=True)  # twice: the sender encodes a copy
+print(len(refused) > 100, most < 2.2 * MAX_WAITING_BYTES, flush=True)  # twice: the sender encodes a copy
 obs.shutdown(timeout=1.0)
 """
 

@@ -4,35 +4,37 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 import os
 import re
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from jaxobs.jax_compat.arrays import Census, list_arrays
-from jaxobs.jax_compat.memory import address_space, device_statistics, matching_executable, requested_bytes
+from jaxobs.jax_compat.memory import (
+    address_space,
+    device_statistics,
+    matching_executable,
+    requested_bytes,
+    speaks_of_memory,
+)
 from jaxobs.jax_compat.runtime import backend_exists
 from jaxobs.model.clock import monotonic
 from jaxobs.model.events import ExecutableCreated
 from jaxobs.plugin.guard import raised_by_signal_handler
-from jaxobs.probe.out_of_memory.reporter import Exhaustion, summary_text
-from jaxobs.proto.element_types import ELEMENT_TYPES
-from jaxobs.proto.wire_format import LENGTH, VARINT, FieldError, fields, numbers
+from jaxobs.probe.out_of_memory.output_sizes import output_sizes
+from jaxobs.probe.out_of_memory.summary import summary_text
 from jaxobs.vocabulary.text import MASK, masked
 
-# Fields of openxla/xla, `xla/service/hlo.proto` and `xla/xla_data.proto`.
-_PROGRAM_SHAPE = 4 << 3 | LENGTH
-_RESULT = 2 << 3 | LENGTH
-_ELEMENT_TYPE = 2 << 3 | VARINT
-_DIMENSIONS = 3 << 3 | LENGTH
-_PARTS = 4 << 3 | LENGTH
+CHAIN = 5
+"""Most errors of a chain of causes that are searched: training code wraps errors in its own."""
 
-MOST_OUTPUTS = 100_000
+RUNTIME_ERRORS = frozenset({"JaxRuntimeError", "XlaRuntimeError", "RuntimeError", "ValueError"})
+"""Types whose message is read: XLA's own, and those that JAX turns them into (ValueError for an eager operation)."""
 
+MODULES = ("builtins", "jax", "jaxlib", "numpy")
 
 SNAPSHOT_SECONDS = 2.0
 """Most seconds to wait for the agent's answer: it may have a newly compiled module to read first."""
@@ -41,7 +43,7 @@ GROUPS = 200
 
 LINES = 50
 
-LARGEST_PROFILE = 64 * 2**20
+MAX_PROFILE_BYTES = 64 * 2**20
 
 SLICE_NANOSECONDS = 10_000_000
 
@@ -67,37 +69,33 @@ NOT_WATCHED = (
 )
 
 
-def output_sizes(proto: bytes | None) -> tuple[int, ...]:
-    """Bytes of each output on one device, without padding; empty where the module cannot be read."""
-    try:
-        return tuple(
-            size
-            for program in _parts(memoryview(proto or b""), _PROGRAM_SHAPE)
-            for result in _parts(program, _RESULT)
-            for size, _ in zip(_sizes(result), range(MOST_OUTPUTS), strict=False)
-        )
-    except (FieldError, RecursionError):
-        return ()
+class Exhaustion(NamedTuple):
+    """The error in a chain of causes that says that memory ran out, with its type's name and its message."""
+
+    error: BaseException
+    type: str
+    message: str
 
 
-def _sizes(shape: memoryview) -> Iterator[int]:
-    parts = list(_parts(shape, _PARTS))
-    if parts:
-        for part in parts:
-            yield from _sizes(part)
-        return
-    bits, dimensions = 0, []
-    for key, _, content, end in fields(shape):
-        if key == _ELEMENT_TYPE:
-            (number,) = numbers(shape[content:end])
-            bits = ELEMENT_TYPES[number].bits if number in ELEMENT_TYPES else 0
-        elif key == _DIMENSIONS:
-            dimensions = numbers(shape[content:end])
-    yield math.prod(dimensions) * -(-bits // 8)
-
-
-def _parts(message: memoryview, wanted: int) -> Iterator[memoryview]:
-    return (message[content:end] for key, _, content, end in fields(message) if key == wanted)
+def exhaustion(error: BaseException | None) -> Exhaustion | None:
+    """Find the error that says that memory ran out, in `error` and its causes; None if none does."""
+    for _ in range(CHAIN):
+        if error is None:
+            return None
+        kind = type(error)
+        module = type.__dict__["__module__"].__get__(kind)
+        if type(module) is str and module.partition(".")[0] in MODULES:
+            # Read from the slots: an error of the user's may define `__str__`, `args` or `__cause__` itself.
+            arguments = BaseException.args.__get__(error)  # type: ignore[attr-defined]  # a slot of the class
+            message = arguments[0] if arguments and type(arguments[0]) is str else ""
+            if issubclass(kind, MemoryError):
+                return Exhaustion(error, kind.__name__, message)
+            if kind.__name__ in RUNTIME_ERRORS and speaks_of_memory(message):
+                return Exhaustion(error, kind.__name__, message)
+        slots: Any = BaseException
+        cause = slots.__cause__.__get__(error)
+        error = slots.__context__.__get__(error) if cause is None else cause
+    return None
 
 
 class Ask(NamedTuple):
@@ -114,7 +112,7 @@ class Parts:
         self.missing: dict[str, str] = {}
 
     def get(self, file: str, get: Callable[[], Any]) -> Any:
-        """The part, or None where it fails, as any may while memory is short; the others are gathered all the same."""
+        """The part, or None if it fails, as any may while memory is short; the others are gathered all the same."""
         try:
             return get()
         except Exception as problem:
@@ -233,7 +231,7 @@ def _allocations() -> bytes | None:
     import jax
 
     profile: bytes = jax.profiler.device_memory_profile()
-    if len(profile) > LARGEST_PROFILE:
+    if len(profile) > MAX_PROFILE_BYTES:
         raise ValueError(f"the profile has {len(profile)} bytes")
     return profile
 

@@ -29,7 +29,7 @@ class Answers:
     def ask(self, request: Callable[[int, float], None], timeout: float) -> Any:
         """Call `request` with a new number and the timeout, and return the agent's answer to it.
 
-        None where no answer came within `timeout` seconds, or none will come any more.
+        None if no answer came within `timeout` seconds, or none will come any more.
         """
         with self._lock:
             self._asked += 1
@@ -100,7 +100,7 @@ class AgentMessages:
                 warn(f"exporter {exporter}: {what}")
 
     def _served_at(self, address: str | None, summary_file: str | None) -> None:
-        """Log and pass on the agent's address. `address` is None where nothing is served, or not yet."""
+        """Log and pass on the agent's address. `address` is None if nothing is served, or not yet."""
         lines = [] if address is None else [f"metrics at {address}"]
         if summary_file and summary_file != self._summary_file:
             lines.append(f"if the job is killed its last summary is in {summary_file}")

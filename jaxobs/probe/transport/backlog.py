@@ -17,7 +17,7 @@ from jaxobs.model.events import (
     StepRows,
 )
 
-MOST_WAITING_BYTES = 256 * 2**20
+MAX_WAITING_BYTES = 256 * 2**20
 """Most bytes that wait: four modules of the largest size that is decoded by default, or some hundred usual ones. It is
 about a hundredth of an accelerator host's memory, which is tens of gigabytes."""
 
@@ -33,7 +33,7 @@ class Payloads:
     thread, and from a signal handler that interrupts it.
     """
 
-    def __init__(self, ring: Ring, unsent: Callable[[], int], most: int = MOST_WAITING_BYTES) -> None:
+    def __init__(self, ring: Ring, unsent: Callable[[], int], most: int = MAX_WAITING_BYTES) -> None:
         self._ring = ring
         self._unsent = unsent
         self._most = most

@@ -1,0 +1,126 @@
+"""The summary of an out-of-memory report: its most important facts, as text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jaxobs.model.events import memory_need
+from jaxobs.report.text_table import PLAIN_WIDTH, TextTable
+from jaxobs.vocabulary.units import byte_size, count, duration, or_absent
+
+PARTS = ("argument", "output", "temporary", "code", "alias")
+SHOWN = 10
+
+_OF_DEVICES = {
+    "bytes_in_use": "in use", "peak_bytes_in_use": "peak", "bytes_limit": "limit",
+    "largest_free_block_bytes": "largest free block",
+}  # fmt: skip
+_OF_THE_PROCESS = {"in_use_bytes": "in use", "peak_bytes": "peak", "limit_bytes": "limit"}
+
+
+def summary_text(report: Mapping[str, Any]) -> str:
+    """The summary's text. `report` is what `evidence` gathers; any part may be missing."""
+    sections = (_head, _memory, _executables, _arrays, _steps, _compilations, _files)
+    return "\n\n".join(text for section in sections if (text := section(report))) + "\n"
+
+
+def _head(report: Mapping[str, Any]) -> str:
+    rows = [
+        ("when", report["when"]),
+        ("process", f"{report['pid']} ({report['name']})"),
+        ("error", f"{report['type']}: {report['message']}"),
+    ]
+    if report["requested_bytes"] is not None:
+        rows.append(("asked for", byte_size(report["requested_bytes"])))
+    rows.append(("executable", report["blame"] or "not known"))
+    return "jaxobs: out of memory\n" + "\n".join(f"  {name:<11}{value}" for name, value in rows)
+
+
+def _memory(report: Mapping[str, Any]) -> str:
+    lines = []
+    for device in report.get("memory_statistics") or ():
+        amounts = _amounts(device["statistics"], _OF_DEVICES) or "tells nothing"
+        lines.append(f"  device {device['device']} ({device['platform']}): {amounts}")
+    process = (report.get("process") or {}).get("memory") or {}
+    if process:
+        lines.append("  process: " + _amounts(process, _OF_THE_PROCESS))
+    addresses = report.get("address_space")
+    if addresses:
+        in_use, limit = byte_size(addresses["in_use_bytes"]), byte_size(addresses["limit_bytes"])
+        lines.append(f"  address space: in use {in_use}, limit {limit} (ulimit -v)")
+    return "memory\n" + "\n".join(lines) if lines else ""
+
+
+def _amounts(statistics: Mapping[str, int | None] | None, names: Mapping[str, str]) -> str:
+    """The amounts that are known, under their names: `in use 3 GiB, limit 16 GiB`."""
+    known = {words: (statistics or {}).get(key) for key, words in names.items()}
+    return ", ".join(f"{words} {byte_size(amount)}" for words, amount in known.items() if amount is not None)
+
+
+def _executables(report: Mapping[str, Any]) -> str:
+    known = [entry for entry in report.get("executables") or () if entry["memory"]]
+    known.sort(key=lambda entry: -memory_need(entry["memory"]))
+    table = TextTable(
+        ("function", "bytes a run", *PARTS, "executable"),
+        title="executables by the memory that they need on one device", left=("executable",),
+    )  # fmt: skip
+    for entry in known[:SHOWN]:
+        amounts = (memory_need(entry["memory"]), *(entry["memory"].get(part) for part in PARTS))
+        shown = (or_absent(amount, byte_size) for amount in amounts)
+        table.add(entry["function"], *shown, entry["executable"] or "")
+    return _text(table)
+
+
+def _arrays(report: Mapping[str, Any]) -> str:
+    arrays = report.get("live_arrays")
+    if not arrays:
+        return ""
+    failed = arrays.get("without_memory") or {"count": 0}
+    unmade = (
+        f"; {count(failed['count'])} of {byte_size(failed['bytes'])} got no memory" if failed["count"] else ""
+    )
+    table = TextTable(
+        ("array", "bytes", "count", "sharding", "made by"),
+        title=f"largest of {count(arrays['count'])} live arrays, {byte_size(arrays['bytes'])} in all"
+        + unmade,
+        left=("sharding", "made by"),
+    )
+    for group in arrays["groups"][:SHOWN]:
+        cells = (byte_size(group["bytes"]), count(group["count"]), group["sharding"])
+        table.add(f"{group['dtype']}{group['shape']}", *cells, group["line"] or "not known")
+    return _text(table)
+
+
+def _steps(report: Mapping[str, Any]) -> str:
+    table = TextTable(("loop", "step", "took", "ended before", ""), title="last steps", left=("",))
+    for step in _recent(report, "steps"):
+        cells = (str(step["step"]), duration(step["seconds"]), duration(step["ago"]))
+        table.add(step["loop"], *cells, "failed" if step["failed"] else "")
+    return _text(table)
+
+
+def _compilations(report: Mapping[str, Any]) -> str:
+    table = TextTable(("function", "took", "ended before", "cause"), title="last compiles", left=("cause",))
+    for compilation in _recent(report, "compilations"):
+        spent = duration(sum(compilation["seconds"].values()))
+        cause = compilation["recompilation"] or ""
+        table.add(compilation["function"], spent, duration(compilation["ago"]), cause)
+    return _text(table)
+
+
+def _recent(report: Mapping[str, Any], what: str) -> Sequence[Mapping[str, Any]]:
+    known: Sequence[Mapping[str, Any]] = ((report.get("process") or {}).get("recent") or {}).get(what) or ()
+    return known[-SHOWN:]
+
+
+def _text(table: TextTable) -> str:
+    """The table as text; empty where it has no rows."""
+    return "\n".join(table.lines(PLAIN_WIDTH)) if table.rows else ""
+
+
+def _files(report: Mapping[str, Any]) -> str:
+    named = report.get("files") or {}
+    missing = [f"  {name:<24}not there: {reason}" for name, reason in (report.get("missing") or {}).items()]
+    lines = [f"  {name:<24}{what}" for name, what in named.items()] + missing
+    return "in this directory\n" + "\n".join(lines) if lines else ""
