@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from jaxobs.model.cost import Cost
     from jaxobs.model.profile import ProfileResult
     from jaxobs.observer import Observer
-    from jaxobs.report.roofline import Roofline
+    from jaxobs.report.measured_run import Roofline
     from jaxobs.report.snapshot import Snapshot
 
 __all__ = [
@@ -33,7 +33,7 @@ _HOMES = {
     "Cost": "jaxobs.model.cost",
     "Observer": "jaxobs.observer",
     "ProfileResult": "jaxobs.model.profile",
-    "Roofline": "jaxobs.report.roofline",
+    "Roofline": "jaxobs.report.measured_run",
     "Snapshot": "jaxobs.report.snapshot",
     "cost": "jaxobs.measure.on_demand",
     "roofline": "jaxobs.measure.on_demand",

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 from jaxobs.cli import UsageError, say, using
 from jaxobs.cli.console import Parser
 from jaxobs.cli.terminal import look_of
-from jaxobs.report.columns import Column, Row, figure, plain_table, text
-from jaxobs.report.drawing import Element, Point, legend, markup, roofline, tag
-from jaxobs.report.page.parts import parts_style, table, with_code
+from jaxobs.report.blocks import Point
+from jaxobs.report.markup import Element, legend, markup, style, table, tag, with_code
+from jaxobs.report.roofline_chart import roofline
+from jaxobs.report.tables import Column, Row, figure, plain_table, text
 from jaxobs.report.text_table import TextTable, cut, end_of, to_text
 from jaxobs.vocabulary.units import amount, duration, or_absent, percent
 
@@ -249,10 +250,10 @@ body { background: var(--surface); color: var(--ink); font: 15px/1.5 system-ui, 
 """
 
 
-def _operation(row: Row) -> Element:
+def _operation(row: Row) -> str:
     """A cell with the name, and below it the module, source line and reason, which are too wide for columns."""
     particulars = "; ".join(words for words in (row["module"], where(row), row["reason"]) if words)
-    return tag("div", row["name"], tag("div", tag("small", particulars)) if particulars else None)
+    return f"{row['name']}\n{particulars}" if particulars else str(row["name"])
 
 
 _OPERATIONS: Final = (Column("operation", _operation), text("what", "category"), *OPERATION_FIGURES)
@@ -267,7 +268,7 @@ def page(report: Report) -> str:
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
         tag("title", title),
-        tag("style", parts_style() + _STYLE),
+        tag("style", style() + _STYLE),
     )
     body = tag("body", tag("h1", title), *_sections(report), class_="jaxobs")
     return f"<!DOCTYPE html>\n{markup(tag('html', head, body, lang='en'))}\n"

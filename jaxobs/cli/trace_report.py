@@ -23,7 +23,7 @@ from jaxobs.hardware.known_peaks import known_peaks, peaks_for, user_peaks
 from jaxobs.hardware.peaks import Peak, Peaks
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.trace import DeviceTrace, HostTrace, Trace
-from jaxobs.report.drawing import Roof
+from jaxobs.report.blocks import RoofLine
 from jaxobs.roofline_model.bounds import model_flops_utilization, roof
 from jaxobs.roofline_model.traced import Operation, ProfiledDevice, ProfiledModule, join
 from jaxobs.vocabulary.text import printable_document
@@ -36,7 +36,7 @@ class Report:
     source: str
     document: dict[str, Any]
     """Plain data, ready for JSON."""
-    roofs: list[Roof]
+    roofs: list[RoofLine]
     """The rooflines below which some operation lies."""
 
 
@@ -75,7 +75,7 @@ def build_report(
     document = printable_document(document)  # names are those of the traced program
     kinds = {device.peaks.device_kind: device.peaks for device in profiled.devices}
     roofs = [
-        Roof(kind, *found)
+        RoofLine(kind, *found)
         for kind, names in profiled.dtypes.items()
         for dtype in sorted(names)
         if (found := roof(kinds[kind], dtype)) is not None

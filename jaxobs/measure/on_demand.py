@@ -22,7 +22,7 @@ from jaxobs.model.cost import Cost, ModuleCost
 from jaxobs.plugin.custom_calls import load_rules
 from jaxobs.probe.log import warn
 from jaxobs.probe.watch.watched import Watched, state_of
-from jaxobs.report.roofline import Roofline, measured_run
+from jaxobs.report.measured_run import Roofline, measured_run
 from jaxobs.roofline_model.bounds import Utilization, bound_time, model_flops_utilization, total_bound
 
 WARM_UP = 3

@@ -106,7 +106,7 @@ class Cost:
         parts += [f"{amount(self.transcendentals)} transcendentals"] if self.transcendentals else []
         sent = {kind: size for kind, size in self.collective_bytes.items() if size}
         parts += [f"{byte_size(size)} sent by {kind}" for kind, size in sent.items()]
-        reasons = [*self.inexact_reasons, *(f"{name} is unmodelled" for name in self.unmodelled)]
+        reasons = [*self.inexact_reasons, *(f"the work of {name} is not known" for name in self.unmodelled)]
         return least + ", ".join(parts) + self._most() + (f"; {'; '.join(reasons)}" if reasons else "")
 
     def rows(self) -> Iterator[tuple[str, str]]:

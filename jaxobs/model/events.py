@@ -9,9 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, get_args
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from jaxobs.model.clock import NANOSECONDS
+
+Instant = Annotated[int, "instant"]
+"""Nanoseconds of the host's monotonic clock."""
+Duration = Annotated[int, "duration"]
+"""Nanoseconds."""
 
 AttributeValue = str | int | float | bool
 Attributes = tuple[tuple[str, AttributeValue], ...]
@@ -31,15 +36,15 @@ class Measured(NamedTuple):
     metric: str
     labels: tuple[str, ...]
     value: float
-    time: int
+    time: Instant
 
 
 class SpanEnded(NamedTuple):
     """A finished span of a plugin, which is exported unchanged."""
 
     name: str
-    start: int
-    end: int
+    start: Instant
+    end: Instant
     attributes: Attributes
     parent: SpanContext | None
 
@@ -55,9 +60,9 @@ class SourceReported(NamedTuple):
     up: bool
     seconds: float
     failures: int
-    last_success: int | None
+    last_success: Instant | None
     reason: str
-    time: int
+    time: Instant
 
 
 class ProbeReported(NamedTuple):
@@ -72,7 +77,7 @@ class ProbeReported(NamedTuple):
     refused: int
     listeners_restored: int
     cpu_seconds: float
-    time: int
+    time: Instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +91,8 @@ class Span:
     trace_id: int
     span_id: int
     parent: SpanContext | None
-    start: int
-    end: int
+    start: Instant
+    end: Instant
     attributes: Attributes
 
 
@@ -110,13 +115,13 @@ class StepEnded(NamedTuple):
 
     loop: str
     step: int
-    start: int
-    end: int
-    gap: int
-    input_wait: int
-    dispatch: int
-    nested: int
-    checkpoint: int
+    start: Instant
+    end: Instant
+    gap: Duration
+    input_wait: Duration
+    dispatch: Duration
+    nested: Duration
+    checkpoint: Duration
     examples: float | None
     tokens: float | None
     failed: bool
@@ -133,8 +138,8 @@ class StepCompleted(NamedTuple):
 
     loop: str
     step: int
-    time: int
-    uncertainty: int
+    time: Instant
+    uncertainty: Duration
 
 
 class StepUnseen(NamedTuple):
@@ -145,7 +150,7 @@ class StepUnseen(NamedTuple):
 
     loop: str
     step: int
-    time: int
+    time: Instant
 
 
 class TurnsAsked(NamedTuple):
@@ -158,7 +163,7 @@ class TurnsAsked(NamedTuple):
     loop: str
     asked: int
     ready: int
-    time: int
+    time: Instant
 
 
 class LoopDeclared(NamedTuple):
@@ -166,22 +171,22 @@ class LoopDeclared(NamedTuple):
 
     loop: str
     model_flops: float
-    time: int
+    time: Instant
 
 
 class LoopEntered(NamedTuple):
     """The iteration of a loop began: its first step is under way, and may wait for its first item or compile."""
 
     loop: str
-    time: int
+    time: Instant
 
 
 class LoopEnded(NamedTuple):
     """The iteration of a loop is over (exhausted or left); `input_wait`: the wait for an item that never came."""
 
     loop: str
-    time: int
-    input_wait: int
+    time: Instant
+    input_wait: Duration
 
 
 class PhaseStarted(NamedTuple):
@@ -189,7 +194,7 @@ class PhaseStarted(NamedTuple):
 
     phase: str
     inside: str | None
-    time: int
+    time: Instant
 
 
 class PhaseEnded(NamedTuple):
@@ -200,9 +205,9 @@ class PhaseEnded(NamedTuple):
 
     phase: str
     inside: str | None
-    start: int
-    end: int
-    nested: int
+    start: Instant
+    end: Instant
+    nested: Duration
 
 
 class Recorded(NamedTuple):
@@ -211,7 +216,7 @@ class Recorded(NamedTuple):
     loop: str
     name: str
     value: float
-    time: int
+    time: Instant
 
 
 StepRows = list[Any]
@@ -247,7 +252,7 @@ class FunctionWatched(NamedTuple):
     number: int
     function: str
     reason: str
-    time: int
+    time: Instant
 
 
 class FunctionCalled(NamedTuple):
@@ -255,7 +260,7 @@ class FunctionCalled(NamedTuple):
 
     run: int
     calls: int
-    time: int
+    time: Instant
 
 
 class ExecutableRan(NamedTuple):
@@ -264,15 +269,15 @@ class ExecutableRan(NamedTuple):
     run: int
     seconds: float
     uncertainty: float
-    time: int
+    time: Instant
 
 
 class RunUnderWay(NamedTuple):
     """A run that was dispatched at `start` had not ended at `time`. Emitted once a second for a run that lasts."""
 
     run: int
-    start: int
-    time: int
+    start: Instant
+    time: Instant
 
 
 MISS_ARGUMENT = "jax.recompilation.argument"
@@ -299,7 +304,7 @@ class CompilePhaseStarted(NamedTuple):
     function: str
     phase: str
     thread: int
-    time: int
+    time: Instant
 
 
 class CompilePhaseEnded(NamedTuple):
@@ -308,9 +313,9 @@ class CompilePhaseEnded(NamedTuple):
     function: str
     phase: str
     thread: int
-    start: int
-    end: int
-    exclusive: int
+    start: Instant
+    end: Instant
+    exclusive: Duration
     outermost: bool
 
 
@@ -324,7 +329,7 @@ class Compilation(NamedTuple):
     function: str
     executable: int
     thread: int
-    time: int
+    time: Instant
     phases: tuple[tuple[str, int, int], ...]
     persistent_cache: str
     recompilation: str | None
@@ -342,7 +347,7 @@ class ExecutableCreated(NamedTuple):
 
     executable: int
     function: str
-    time: int
+    time: Instant
     proto: bytes | None
     proto_reason: str
     memory: tuple[tuple[str, int], ...]
@@ -368,7 +373,7 @@ class BackendFound(NamedTuple):
     process_count: int
     jax_version: str
     jaxlib_version: str
-    time: int
+    time: Instant
     local_hardware_ids: tuple[int, ...] = ()
 
 
@@ -391,7 +396,7 @@ class MemorySampled(NamedTuple):
     pool: int | None
     largest_free: int | None
     reason: str
-    time: int
+    time: Instant
     files: int | None = None
 
 
@@ -410,7 +415,7 @@ class LiveArraysCounted(NamedTuple):
     lines_reason: str
     lock_seconds: float
     reason: str
-    time: int
+    time: Instant
 
 
 class MainThreadSampled(NamedTuple):
@@ -422,8 +427,8 @@ class MainThreadSampled(NamedTuple):
     in `StepEnded`; 0 where it is not told.
     """
 
-    start: int
-    end: int
+    start: Instant
+    end: Instant
     rows: tuple[tuple[str, str, str, str, float, int], ...]
     thread: int = 0
 
@@ -439,43 +444,39 @@ class ProfileWindow(NamedTuple):
 
     kind: str
     outcome: str
-    start: int
-    end: int
-    cost: int
+    start: Instant
+    end: Instant
+    cost: Duration
     xspace: bytes | None
     path: str
     reason: str
 
 
+# fmt: off
 Event = (
-    Measured
-    | SpanEnded
-    | StepEnded
-    | StepCompleted
-    | StepUnseen
-    | TurnsAsked
-    | LoopDeclared
-    | LoopEntered
-    | LoopEnded
-    | PhaseStarted
-    | PhaseEnded
-    | Recorded
-    | FunctionWatched
-    | FunctionCalled
-    | ExecutableRan
-    | RunUnderWay
-    | CompilePhaseStarted
-    | CompilePhaseEnded
-    | Compilation
-    | ExecutableCreated
-    | BackendFound
-    | MemorySampled
-    | LiveArraysCounted
-    | MainThreadSampled
-    | ProfileWindow
-    | SourceReported
+    Measured | SpanEnded | StepEnded | StepCompleted | StepUnseen | TurnsAsked | LoopDeclared | LoopEntered
+    | LoopEnded | PhaseStarted | PhaseEnded | Recorded | FunctionWatched | FunctionCalled | ExecutableRan
+    | RunUnderWay | CompilePhaseStarted | CompilePhaseEnded | Compilation | ExecutableCreated
+    | BackendFound | MemorySampled | LiveArraysCounted | MainThreadSampled | ProfileWindow | SourceReported
     | ProbeReported
 )
+# fmt: on
 
 EVENT_TYPES: tuple[type[Event], ...] = get_args(Event)
 """All event types; the index of each is its number on the wire. Both ends run the same installation."""
+
+
+_UNITS: dict[type, dict[str, str]] = {}
+
+
+def units_of(event_type: type) -> Mapping[str, str]:
+    """By field of an event, whether it is an `instant` or a `duration`; other fields are neither."""
+    if event_type not in _UNITS:
+        hints = get_type_hints(event_type, include_extras=True)
+        parts = [
+            (name, part) for name, hint in hints.items() for part in (hint, *get_args(hint))
+        ]  # `Instant | None`
+        _UNITS[event_type] = {
+            name: str(part.__metadata__[0]) for name, part in parts if get_origin(part) is Annotated
+        }
+    return _UNITS[event_type]

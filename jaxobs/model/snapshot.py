@@ -141,6 +141,16 @@ def main_thread_lines(document: Document) -> list[str]:
     return [f"{name} {rough_percent(share)}" for name, share in main_thread_shares(document)]
 
 
+def compiling_lines(document: Document) -> list[tuple[str, float]]:
+    """The lines at which the main thread traced, lowered or compiled, each with its seconds, the longest first."""
+    spent: dict[str, float] = {}
+    for row in _host_lines(document):
+        if row.get("activity") == COMPILE and float(row.get("share") or 0.0) >= MIN_SHARE:
+            line = str(row.get("line"))
+            spent[line] = spent.get(line, 0.0) + float(row.get("seconds") or 0.0)
+    return sorted(spent.items(), key=lambda pair: -pair[1])
+
+
 def waiting_for_device(document: Document) -> float:
     """Share of all sampled time in which the main thread waited for a device."""
     rows = _host_lines(document)

@@ -7,24 +7,22 @@ from dataclasses import asdict
 from operator import itemgetter
 from typing import Any, Final
 
-from jaxobs.report.columns import Column
+from jaxobs.report.blocks import Point, RoofLine
+from jaxobs.report.charts import shares_bar
 from jaxobs.report.comparison import INTERVALS, Comparison, step_parts
 from jaxobs.report.differences import Row
-from jaxobs.report.drawing import Element, Point, Roof, legend, markup, roofline, shares_bar, tag
-from jaxobs.report.page import opening
-from jaxobs.report.page.compiles import compilations
-from jaxobs.report.page.memory import memory
-from jaxobs.report.page.parts import pairs, parts_style, quiet, table, with_code
-from jaxobs.report.page.rooflines import nearness
-from jaxobs.report.page.steps import where_steps_go
-from jaxobs.report.page.view import View
+from jaxobs.report.markup import Element, legend, markup, pairs, quiet, style, table, tag, with_code
+from jaxobs.report.page import shown
+from jaxobs.report.roofline_chart import roofline
+from jaxobs.report.tables import Column
+from jaxobs.report.view import View, sections
 from jaxobs.vocabulary.units import amount, duration, percent
 from jaxobs.vocabulary.words import COMPONENTS
 
-_SECTIONS: Final = (
-    opening.sentence, opening.figures, opening.absent_figures, opening.advice, where_steps_go, nearness,
-    compilations, memory,
+_WITHOUT_HISTORY: Final = (
+    "sentence", "figures", "absent", "advice", "steps", "roofline", "compiles", "memory",
 )  # fmt: skip
+"""The sections of the page that a notebook shows."""
 
 
 def snapshot_html(document: Mapping[str, Any]) -> str:
@@ -34,7 +32,8 @@ def snapshot_html(document: Mapping[str, Any]) -> str:
     link = (
         tag("p", tag("a", "Follow it live", href=live, target="_blank", rel="noreferrer")) if live else None
     )
-    return _shown(*(section(View(document)) for section in _SECTIONS), link)
+    found = (section for section in sections(View(document)) if section.name in _WITHOUT_HISTORY)
+    return _shown(*(each for section in found for each in shown(section)), link)
 
 
 def roofline_html(
@@ -54,7 +53,7 @@ def roofline_html(
         points.append(Point("this run", "executable", intensity, rate, 0.3, label, about, attainable))
     return _shown(
         pairs(_figures(measured), class_="figures"),
-        roofline([Roof(device, *roof) for roof in roofs], points),
+        roofline([RoofLine(device, *roof) for roof in roofs], points),
         table(
             _AMOUNTS,
             [{"work": kind, "amount": much} for kind, much in work],
@@ -98,7 +97,7 @@ def _rows(title: str, rows: Sequence[Row]) -> Element | None:
 
 
 def _shown(*elements: Element | None) -> str:
-    css = tag("style", parts_style())
+    css = tag("style", style())
     whole = tag("div", css, *elements, class_="jaxobs in-notebook")
     return markup(whole, with_ids=False)  # there may be many in one notebook
 
@@ -116,7 +115,7 @@ def _figures(measured: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _why_inexact(cost: Mapping[str, Any]) -> Element | None:
-    unmodelled = (f"{name} is unmodelled" for name in cost.get("unmodelled") or ())
+    unmodelled = (f"the work of {name} is not known" for name in cost.get("unmodelled") or ())
     reasons = [*(cost.get("inexact_reasons") or ()), *unmodelled]
     return quiet("At least so much: " + "; ".join(reasons) + ".") if reasons else None
 

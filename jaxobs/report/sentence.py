@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from jaxobs.model.snapshot import Document, longest_loops
+from jaxobs.model.snapshot import Document
+from jaxobs.roofline_model.bottleneck import UNTOLD
 from jaxobs.vocabulary.units import amount, duration, percent, rough_percent
 
 CLEAR: Final = 0.1
@@ -19,11 +20,14 @@ difference over their sum) is above CLEAR, so that a low confidence must have an
 WORTH_SAYING: Final = 0.01
 """Share of the run's time from which on recompilations are mentioned; below it there is little to gain."""
 
+UNMODELLED: Final = "work whose cost is not known"
+"""What a sentence calls the label `unmodelled`."""
+
 OF_ARGUMENTS: Final = ("shape", "dtype", "weak_type", "sharding")
 """Causes that are a property of the argument that is named with them."""
 
 
-class Part(NamedTuple):
+class Phrase(NamedTuple):
     """Some words of a sentence. `strong`: they matter most; `is_name`: they are a name from the user's program."""
 
     words: str
@@ -31,25 +35,20 @@ class Part(NamedTuple):
     is_name: bool = False
 
 
-def _name(words: str) -> Part:
-    return Part(words, strong=True, is_name=True)
+def _name(words: str) -> Phrase:
+    return Phrase(words, strong=True, is_name=True)
 
 
-def main_loop(document: Document) -> str | None:
-    """The name of the loop that took most of the time; None where there is no loop."""
-    return next(iter(longest_loops(document)), None)
-
-
-def sentence(document: Document, name: str) -> Iterator[Part]:
+def sentence(document: Document, name: str) -> Iterator[Phrase]:
     """What a person would answer who was asked how this loop is going."""
     loop = (document.get("loops") or {})[name]
     yield from _pace(name, loop)
-    yield Part(" ")
+    yield Phrase(" ")
     yield from _limit(loop)
     yield from _compiled_again(document)
 
 
-def plain(parts: Iterator[Part]) -> str:
+def plain(parts: Iterator[Phrase]) -> str:
     """The sentence as plain text, with names in backquotes."""
     return "".join(f"`{part.words}`" if part.is_name else part.words for part in parts)
 
@@ -60,46 +59,62 @@ def code_apart(text: str) -> list[tuple[str, bool]]:
     return [(piece, at % 2 == 1) for at, piece in enumerate(pieces)] if len(pieces) % 2 else [(text, False)]
 
 
-def _pace(name: str, loop: Document) -> Iterator[Part]:
+def without_quotes(text: str) -> str:
+    """A text without the backquotes around code."""
+    return "".join(words for words, _ in code_apart(text))
+
+
+def why_unknown(loop: Document) -> str:
+    """Why it is not known what the device did in a loop, or in most of it: the most particular reason."""
+    reasons = (
+        (loop.get("bottleneck") or {}).get("reason"),
+        loop.get("mfu_reason"),
+        loop.get("profile_reason"),
+    )
+    return str(next((reason for reason in reasons if reason and reason != UNTOLD), UNTOLD))
+
+
+def _pace(name: str, loop: Document) -> Iterator[Phrase]:
     yield _name(name)
     rate, step_seconds = loop.get("steps_per_second"), loop.get("step_seconds")
     if rate is None:
-        yield Part(f" has done {loop.get('steps') or 0:,} steps")
+        yield Phrase(f" has done {loop.get('steps') or 0:,} steps")
     elif rate >= 1 or step_seconds is None:
-        yield Part(f" runs at {amount(rate)} steps/s")
+        yield Phrase(f" runs at {amount(rate)} steps/s")
     else:
-        yield Part(f" takes {duration(step_seconds)} a step")
-    yield Part(f", MFU {percent(loop['mfu'])}." if loop.get("mfu") is not None else ".")
+        yield Phrase(f" takes {duration(step_seconds)} a step")
+    yield Phrase(f", MFU {percent(loop['mfu'])}." if loop.get("mfu") is not None else ".")
 
 
-def _limit(loop: Document) -> Iterator[Part]:
+def _limit(loop: Document) -> Iterator[Phrase]:
     verdict = loop.get("bottleneck") or {}
     label, second, shares = verdict.get("label"), verdict.get("runner_up"), verdict.get("shares") or {}
     reason = verdict.get("reason")
     largest = max(shares, key=shares.__getitem__, default=label)
     if not label or (label == "unknown" and reason and label != largest):
-        yield Part(f"What limits it is not known: {reason or 'too little was seen'}.")
+        yield Phrase(f"What limits it is not known: {reason or 'too little was seen'}.")
         return
     next_share = f" ({rough_percent(shares[second])})" if second in shares else ""
     if label == "unknown":
-        yield Part(f"What it spends {rough_percent(shares.get(label, 0.0))} of its time on is not known")
+        yield Phrase(f"What it spends {rough_percent(shares.get(label, 0.0))} of its time on is not known")
         known = second in shares and second != label
-        yield Part(f"; {second} takes {rough_percent(shares[second])}." if known else ".")
+        yield Phrase(f": {why_unknown(loop)}")
+        yield Phrase(f"; {second} takes {rough_percent(shares[second])}." if known else ".")
         return
     share = f" ({rough_percent(shares[label])} of the time)" if label in shares else ""
     unsure = (verdict.get("confidence") or 0.0) < CLEAR
     if unsure and shares.get(label, 0.0) > APART * shares.get(second, 0.0):
-        yield Part(f"It seems to be limited by {label}{share}, which is not sure.")
+        yield Phrase(f"It seems to be limited by {label}{share}, which is not sure.")
         return
     if unsure and second:
-        yield Part(f"Two things limit it about as much: {label}{share} and {second}{next_share}.")
+        yield Phrase(f"Two things limit it about as much: {label}{share} and {second}{next_share}.")
         return
-    yield Part("It is limited by ")
-    yield Part(str(label), strong=True)
-    yield Part(f"{share}" + (f", then {second}{next_share}." if second else "."))
+    yield Phrase("It is limited by ")
+    yield Phrase(UNMODELLED if label == "unmodelled" else str(label), strong=True)
+    yield Phrase(f"{share}" + (f", then {second}{next_share}." if second else "."))
 
 
-def _compiled_again(document: Document) -> Iterator[Part]:
+def _compiled_again(document: Document) -> Iterator[Phrase]:
     """The function whose recompilations took longest, and what changed in the most expensive of them."""
     age = (document.get("process") or {}).get("seconds")
     spent = {
@@ -112,13 +127,13 @@ def _compiled_again(document: Document) -> Iterator[Part]:
         return
     dearest = max(document["functions"][name]["recompilations"], key=lambda row: row.get("seconds") or 0.0)
     cause, argument = str(dearest.get("cause")), dearest.get("argument")
-    yield Part(f" {rough_percent(spent[name] / age)} of the run went into compiling ")
+    yield Phrase(f" {rough_percent(spent[name] / age)} of the run went into compiling ")
     yield _name(name)
     if argument and cause in OF_ARGUMENTS:
-        yield Part(f" again, because the {cause.replace('_', ' ')} of ")
+        yield Phrase(f" again, because the {cause.replace('_', ' ')} of ")
         yield _name(str(argument))
-        yield Part(" changed")
+        yield Phrase(" changed")
     else:
-        yield Part(f" again ({cause.replace('_', ' ')})")
+        yield Phrase(f" again ({cause.replace('_', ' ')})")
     site = str(dearest.get("call_site") or "").rpartition("/")[2]
-    yield Part(f" at {site}." if site else ".")
+    yield Phrase(f" at {site}." if site else ".")

@@ -23,6 +23,12 @@ HALF_SURE_RUNS = HALF_SURE_STEPS / 2
 """As many runs of one executable, which are more alike than steps, halve it."""
 
 
+MIN_SHARE = 1e-6
+"""Share below which time is none: it is what is left over where sums of clocks differ."""
+
+UNTOLD = "most of its time is spent on the device, and what it does there could not be told"
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """A bottleneck: its `label` and the runner-up, both words of COMPONENTS, and a confidence from 0 to 1."""
@@ -34,13 +40,14 @@ class Verdict:
     reason: str | None = None
 
     def to_dict(self) -> dict[str, object]:
+        """Plain data. `unknown` always has a reason, and a share that is next to nothing is none."""
         return {
             "label": self.label,
             "confidence": self.confidence,
             "runner_up": self.runner_up,
             "runner_up_reason": None if self.runner_up else self.reason or "nothing else took time",
-            "shares": dict(self.shares),
-            "reason": self.reason,
+            "shares": {word: share if share >= MIN_SHARE else 0.0 for word, share in self.shares.items()},
+            "reason": self.reason or (UNTOLD if self.label == "unknown" else None),
         }
 
 

@@ -252,7 +252,7 @@ def _cost(
     """The cost of one execution, or None and why there is none."""
     if known is not None:
         lacking = ", ".join(known.once.unmodelled)
-        return known.once, f"the work of {lacking} is not modelled" if lacking else None
+        return known.once, f"the work of {lacking} is not known" if lacking else None
     if time.instruction is None:
         return None, "the profiler did not say which instruction it belongs to"
     if module is None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, now, seconds
-from jaxobs.model.events import Event, Measured, SpanContext, StepCompleted
+from jaxobs.model.events import Event, Measured, SpanContext, units_of
 from jaxobs.model.metrics import Catalogue
 from jaxobs.plugin.base import Delivery, Exporter
 from jaxobs.plugin.files import writing_remarks
@@ -32,10 +32,6 @@ FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK |
 MAXIMUM_BYTES = 256 * 2**20
 """Largest size of one file; two are kept. Near a million events: a small training run wrote 281 bytes an event."""
 
-INSTANTS = frozenset({"time", "start", "end", "last_success"})
-DURATIONS = frozenset({"gap", "input_wait", "dispatch", "nested", "checkpoint", "exclusive", "cost"})
-"""Fields in nanoseconds, which are written in seconds; `StepCompleted.uncertainty` is one too."""
-
 PAIRS = frozenset({"attributes", "memory"})
 """Fields that hold (name, value) pairs, which are written as objects."""
 
@@ -47,13 +43,14 @@ def as_record(event: Event, clock: ClockAnchor, catalogue: Catalogue) -> dict[st
     """
     fields = event._asdict()
     moment = fields.pop("time") if "time" in fields else fields["end"]
+    units = units_of(type(event))
     record: dict[str, Any] = {"event": type(event).__name__, "time": _unix(moment, clock)}
     for name, value in fields.items():
         if isinstance(value, bytes):
             record[f"{name}_bytes"] = len(value)
-        elif name in INSTANTS and value is not None:
+        elif units.get(name) == "instant" and value is not None:
             record[name] = _unix(value, clock)
-        elif name in DURATIONS or (name == "uncertainty" and isinstance(event, StepCompleted)):
+        elif units.get(name) == "duration":
             record[name] = seconds(value)
         elif name == "phases":
             record[name] = [

@@ -19,8 +19,7 @@ from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.base import Exporter
 from jaxobs.plugin.files import write_whole, writing_remarks
 from jaxobs.plugin.protocol import Agent, Batch, Remark
-from jaxobs.report.record import FORMAT, VERSION, State, encoded
-from jaxobs.report.step_windows import StepWindows
+from jaxobs.report.record import FORMAT, VERSION, State, StepWindows, encoded
 from jaxobs.vocabulary.text import masked
 
 PREFIXES: Final = (

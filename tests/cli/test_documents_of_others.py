@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from jaxobs.cli import UsageError, main, using
 from jaxobs.cli.top.servers import Access, Answer, SnapshotClient, target_of
 from jaxobs.cli.top.watch import Watched, text
-from jaxobs.report.terminal.roofline import roofline
-from jaxobs.report.terminal.steps import opening, steps
+from jaxobs.report.terminal import opening, roofline, steps
 from jaxobs.vocabulary.text import read_json
 from tests.jobs import environment
 

@@ -62,6 +62,6 @@ def test_it_prints_as_one_line_with_what_is_not_known() -> None:
     assert str(work) == (
         "at least 2 TFLOP (2 T matrix bfloat16, 3 M vector float32, 500 G rematerialised bfloat16), 1 GiB, "
         "1.86 kFLOP/byte, 5 k transcendentals, 1 MiB sent by all-reduce; "
-        "a loop runs an unknown number of times; custom_call is unmodelled"
+        "a loop runs an unknown number of times; the work of custom_call is not known"
     )
     assert str(Cost()) == "0 FLOP, 0 B"

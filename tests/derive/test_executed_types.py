@@ -11,7 +11,7 @@ from jaxobs.derive.fold import Fold
 from jaxobs.hardware.known_peaks import peaks_for
 from jaxobs.model.cost import Cost
 from jaxobs.model.events import FunctionWatched
-from jaxobs.report.roofline import measured_run
+from jaxobs.report.measured_run import measured_run
 from jaxobs.roofline_model.bounds import bound_time, model_flops_utilization
 from tests.derive.made_up import applied, at, backend, created, families, module, new_fold, step, unexplained
 

@@ -12,7 +12,7 @@ from jaxobs.model.events import (
     SourceReported,
     StepCompleted,
 )
-from jaxobs.report.page import History
+from jaxobs.report.history import History
 from tests.derive.made_up import at, new_fold, step
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from jaxobs.model.metrics import Family, Metric
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.protocol import Batch
-from jaxobs.report.page import Rank
+from jaxobs.report.view import Rank
 from jaxobs_plugins.prometheus import PrometheusExporter
 from jaxobs_plugins.prometheus.access import Token
 from jaxobs_plugins.prometheus.address import Neighbours, TargetFile, target_group

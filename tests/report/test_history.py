@@ -3,9 +3,8 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxobs.report.page import History
-from jaxobs.report.page.history import COLUMNS, POINTS, SECONDS
-from jaxobs.report.page.steps import shares_of
+from jaxobs.report.history import COLUMNS, POINTS, SECONDS, History
+from jaxobs.report.view import shares_of
 from tests.sample_document import document, loop
 
 

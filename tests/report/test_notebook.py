@@ -6,7 +6,7 @@ import jaxobs
 from jaxobs.hardware.known_peaks import peaks_for
 from jaxobs.model.cost import Cost
 from jaxobs.report.comparison import NO_REASON, compare, step_parts
-from jaxobs.report.roofline import measured_run
+from jaxobs.report.measured_run import measured_run
 from jaxobs.report.snapshot import Snapshot, absent_snapshot
 from jaxobs.roofline_model.bounds import Utilization, bound_time
 from tests.report.made_up import record, windows
@@ -33,7 +33,7 @@ def test_a_snapshot_of_nothing_says_why():
 def test_a_cost_shows_its_work_by_unit_and_type():
     read = Read(WORK._repr_html_())
     assert "matrix, bfloat162 TFLOP" in read.text
-    assert "custom<call> is unmodelled" in read.text
+    assert "the work of custom<call> is not known" in read.text
 
 
 def test_a_measured_run_stands_under_its_roof():

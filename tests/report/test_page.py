@@ -2,8 +2,9 @@ import json
 
 import pytest
 
-from jaxobs.report.page import History, Rank, View, page
-from jaxobs.report.page.steps import recompilations_of, shares_of
+from jaxobs.report.history import History
+from jaxobs.report.page import page
+from jaxobs.report.view import Rank, View, recompilations_of, shares_of
 from tests.report.markup_reading import Read
 from tests.sample_document import document, executable, loop, operation, recompilation
 

@@ -2,7 +2,8 @@ from typing import Any
 
 import pytest
 
-from jaxobs.report.sentence import main_loop, plain, sentence
+from jaxobs.model.snapshot import longest_loops
+from jaxobs.report.sentence import plain, sentence
 
 LOOP: dict[str, Any] = {
     "wall_seconds": 60.0, "steps": 1_200, "steps_per_second": 18.0, "step_seconds": 0.055, "mfu": 0.24,
@@ -18,7 +19,7 @@ def said(*recompilations: dict[str, object], **loop: object) -> str:
         "loops": {"warm-up": {"wall_seconds": 1.0}, "train": LOOP | loop},
         "functions": {"train_step": {"recompilations": list(recompilations)}},
     }
-    name = main_loop(document)
+    name = longest_loops(document)[0]
     assert name == "train"
     return plain(sentence(document, name))
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.report.step_windows import WINDOWS_KEPT, StepWindows
+from jaxobs.report.record import WINDOWS_KEPT, StepWindows
 
 COUNTS = st.lists(st.integers(0, 50), min_size=1, max_size=400)
 

@@ -68,23 +68,23 @@ def test_loops() -> None:
 
 def test_functions_by_seconds_with_causes() -> None:
     text = render(DOCUMENT)
-    assert line(text, "train_step") == "train_step 4 2 shape, 1 dtype 1.670 0.120 0.050 1.500 0.000"
+    assert line(text, "train_step") == "train_step 4 2 shape, 1 dtype 1.67 s 120 ms 50 ms 1.5 s"
     assert text.index("train_step") < text.index("(eager)")
 
 
 def test_the_dearest_recompilations_say_what_changed() -> None:
     again = render(DOCUMENT, width=200).partition("compiled again")[2].partition("executables")[0]
     assert [" ".join(line.split()) for line in again.splitlines() if line] == [
-        "function cause argument from to times seconds called at",
-        "train_step dtype batch f32[8] bf16[8] 1 1.000 train.py:42",
-        "train_step shape – – – 1 0.300 –",
-        "train_step shape – – – 1 0.200 –",
+        "function why what changed called at cost",
+        "train_step dtype batch: f32[8] → bf16[8] train.py:42 once 1 s",
+        "train_step shape – – once 300 ms",
+        "train_step shape – – once 200 ms",
     ]
 
 
 def test_executables_with_a_cost_that_is_a_lower_bound() -> None:
     executables = render(DOCUMENT).partition("executables")[2]
-    assert line(executables, "train_step") == "train_step deadbeef 1,100 ≥ 2.92 G 12.3 11 ms – unknown"
+    assert line(executables, "train_step") == "train_step deadbeef 1,100 11 ms ≥ 2.92 G 12.3 – unknown"
 
 
 def test_a_reason_is_given_once_for_all_that_lacks_for_it() -> None:
@@ -116,7 +116,7 @@ def test_runs_of_profiler_windows_alone_are_marked() -> None:
     document = copy.deepcopy(DOCUMENT)
     document["executables"][0] |= {"runs": 3, "source": "sampled"}
     executables = render(document).partition("\nexecutables\n")[2]
-    assert line(executables, "train_step") == "train_step deadbeef 3 * ≥ 2.92 G 12.3 11 ms – unknown"
+    assert line(executables, "train_step") == "train_step deadbeef 3 * 11 ms ≥ 2.92 G 12.3 – unknown"
     reserve = "runs and time in profiler windows alone: a sample of all"
     assert f"  * runs of `train_step`: {reserve}" in executables.splitlines()
 

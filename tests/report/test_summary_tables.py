@@ -7,8 +7,7 @@ import copy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.report.summary import render
-from jaxobs.report.summary.tables import LARGEST_EXECUTABLES
+from jaxobs.report.summary import MAX_EXECUTABLES, render
 from jaxobs.report.text_table import TextTable
 from jaxobs.vocabulary.text import printable
 from tests.report.test_summary import DOCUMENT, NO_PEAK, line
@@ -24,7 +23,7 @@ def test_executables_that_differ_in_their_hash_alone_share_a_row_and_reasons_nam
     }
     document["executables"] += [{**again, "executable": f"{number:016x}"} for number in range(12)]
     executables = render(document).partition("\nexecutables\n")[2]
-    assert line(executables, "<lambda>") == "<lambda> 12 alike – 7 – – – –"
+    assert line(executables, "<lambda>") == "<lambda> 12 alike – – 7 – – –"
     assert "  – runs of `<lambda>`: it has several executables" in executables.splitlines()
     assert "smaller ones" not in executables
 
@@ -61,7 +60,7 @@ def test_the_largest_executables_are_shown_by_device_seconds_then_flops() -> Non
     shown = [
         line.split()[0] for line in executables.splitlines() if line.startswith("f") and line[1].isdigit()
     ]
-    assert shown == ["f1", *(f"f{number}" for number in range(19, 19 - LARGEST_EXECUTABLES + 1, -1))]
+    assert shown == ["f1", *(f"f{number}" for number in range(19, 19 - MAX_EXECUTABLES + 1, -1))]
     assert "12 smaller ones are not shown" in executables
 
 
@@ -75,10 +74,10 @@ def test_the_largest_operations_are_shown_once_windows_were_read() -> None:
     operations = render(document).partition("\nlargest operations of train_step in profiler windows\n")[2]
     assert line(operations, "dot.0") == "dot.0 net.py:7 40 % 120 G – compute"
     document["operations"][0] |= {"scope": "encoder/mlp", "function": "eval_step"}
-    assert line(render(document), "dot.0").startswith("dot.0 encoder/mlp net.py:7 eval_step 40 %")
+    assert line(render(document), "dot.0").startswith("dot.0 eval_step encoder/mlp net.py:7 40 %")
     document["operations"][0]["scope"] = f"{'encoder/' * 9}mlp"
     assert line(render(document, width=200), "dot.0").startswith(
-        "dot.0 …der/encoder/encoder/encoder/encoder/mlp "
+        "dot.0 eval_step …der/encoder/encoder/encoder/encoder/mlp "
     )
     assert "dot.2" in operations
     assert "dot.3" not in operations

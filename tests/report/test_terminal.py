@@ -4,13 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.report.columns import Column, sorted_rows
-from jaxobs.report.columns.compilations import newest
-from jaxobs.report.page.history import History
-from jaxobs.report.page.view import View
-from jaxobs.report.terminal.ranks import LAGS, Observed, columns, lags, rank_rows
-from jaxobs.report.terminal.roofline import roofline
-from jaxobs.report.terminal.steps import bar, steps
+from jaxobs.report.history import History
+from jaxobs.report.tables import Column, newest, sorted_rows
+from jaxobs.report.terminal import LAGS, Observed, bar, columns, lags, rank_rows, roofline, steps
+from jaxobs.report.view import View
 from tests.sample_document import document, loop, recompilation
 
 

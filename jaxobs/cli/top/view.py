@@ -17,15 +17,22 @@ from textual.widgets import DataTable, Footer, Static
 
 from jaxobs.cli import UsageError, using
 from jaxobs.cli.top.watch import Watch, Watched
-from jaxobs.report.columns import Column, Row, sorted_rows, words
-from jaxobs.report.columns.compilations import AGAIN, NEWEST, functions, newest, recompilations
-from jaxobs.report.columns.executables import EXECUTABLES, OPERATIONS
-from jaxobs.report.page.view import View
-from jaxobs.report.terminal.ranks import GONE, LAGGING, columns, rank_rows
-from jaxobs.report.terminal.roofline import roofline
-from jaxobs.report.terminal.spans import Line
-from jaxobs.report.terminal.steps import opening, steps
+from jaxobs.report.tables import (
+    AGAIN,
+    EXECUTABLES,
+    NEWEST,
+    OPERATIONS,
+    Column,
+    Row,
+    functions,
+    newest,
+    recompilations,
+    sorted_rows,
+    words,
+)
+from jaxobs.report.terminal import GONE, LAGGING, Line, columns, opening, rank_rows, roofline, steps
 from jaxobs.report.text_table import cut
+from jaxobs.report.view import View
 from jaxobs.vocabulary.text import printable
 from jaxobs.vocabulary.words import Component
 

@@ -22,11 +22,12 @@ from jaxobs.cli.top.servers import (
     target_of,
 )
 from jaxobs.model.clock import monotonic
-from jaxobs.report.columns import plain_table
-from jaxobs.report.page import History, View
+from jaxobs.report.history import History
 from jaxobs.report.summary import render
-from jaxobs.report.terminal.ranks import Observed, columns, rank_rows
+from jaxobs.report.tables import plain_table
+from jaxobs.report.terminal import Observed, columns, rank_rows
 from jaxobs.report.text_table import to_text
+from jaxobs.report.view import View
 from jaxobs.vocabulary.text import printable
 
 _DIRECTORY_SECONDS: Final = 5.0

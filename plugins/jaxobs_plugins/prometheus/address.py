@@ -28,7 +28,7 @@ from jaxobs.model.addresses import (
 )
 from jaxobs.model.clock import monotonic
 from jaxobs.plugin.files import DRAFT_NAME, open_regular, write_whole
-from jaxobs.report.page import Rank
+from jaxobs.report.view import Rank
 from jaxobs_plugins.prometheus.file_work import FileWork
 from jaxobs_plugins.prometheus.render import label_name, label_value
 

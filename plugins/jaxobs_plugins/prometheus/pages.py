@@ -14,7 +14,9 @@ from urllib.parse import parse_qs, parse_qsl
 from jaxobs.model.clock import NANOSECONDS, wall_now
 from jaxobs.model.profile import checked_seconds
 from jaxobs.model.snapshot import SnapshotData, absent_document
-from jaxobs.report.page import History, Rank, View, page, policy
+from jaxobs.report.history import History
+from jaxobs.report.page import page, policy
+from jaxobs.report.view import Rank, View
 from jaxobs_plugins.prometheus.access import AllowedHosts, Token, refusal
 from jaxobs_plugins.prometheus.render import accepts_gzip, negotiate, render
 from jaxobs_plugins.prometheus.server import Request, Response, plain

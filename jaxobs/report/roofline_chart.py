@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Final
 
-from jaxobs.report.drawing.axes import LogScale, level, level_name, short
-from jaxobs.report.drawing.elements import Element, chart, number, stretched, tag
+from jaxobs.report.blocks import Point, RoofLine
+from jaxobs.report.charts import LogScale, level, level_name, short
+from jaxobs.report.markup import Element, chart, number, stretched, tag
 from jaxobs.vocabulary.units import amount
 
 _HEIGHT: Final = 380
@@ -25,45 +25,7 @@ _NAMED: Final = 4
 """How many of the largest executables have their names beside them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Roof:
-    """What one kind of device can attain with one element type: `min(intensity × bytes/s, FLOP/s)`."""
-
-    device_kind: str
-    dtype: str
-    flops_per_second: float
-    bytes_per_second: float
-
-    @property
-    def ridge(self) -> float:
-        """The intensity, FLOP/byte, from which on the roof is flat."""
-        return self.flops_per_second / self.bytes_per_second
-
-    def at(self, intensity: float) -> float:
-        """FLOP/s that work of this intensity can attain."""
-        return min(intensity * self.bytes_per_second, self.flops_per_second)
-
-
-class Point(NamedTuple):
-    """A measured executable or operation. `intensity` and `rate` are above 0."""
-
-    name: str
-    kind: Literal["executable", "operation"]
-    intensity: float
-    """FLOP/byte."""
-    rate: float
-    """FLOP/s."""
-    share: float
-    """Its share of the time of all points of its kind, 0 to 1, drawn as its area."""
-    bottleneck: str
-    """A word of docs/how_it_works/bottlenecks.md, drawn as its colour."""
-    about: str
-    """Lines of text that are shown under the pointer."""
-    attainable: float | None = None
-    """FLOP/s at its bound time; under the pointer a line is drawn up to it."""
-
-
-def roofline(roofs: Sequence[Roof], points: Sequence[Point]) -> Element | None:
+def roofline(roofs: Sequence[RoofLine], points: Sequence[Point]) -> Element | None:
     """An `<svg>` element; None where there is neither a roof nor a point."""
     if not roofs and not points:
         return None
@@ -102,7 +64,7 @@ def _grid(across: LogScale, up: LogScale) -> Iterator[Element]:
     yield tag("text", text, class_="tick axis", x="100%", y=_HEIGHT - 8, text_anchor="end")
 
 
-def _roof(roof: Roof, across: LogScale, up: LogScale, low: float, high: float) -> Element:
+def _roof(roof: RoofLine, across: LogScale, up: LogScale, low: float, high: float) -> Element:
     corners = [low, *([roof.ridge] if low < roof.ridge < high else []), high]
     line = " ".join(f"{across.at(x):.2f},{up.at(roof.at(x)):.1f}" for x in corners)
     about = (
@@ -121,7 +83,7 @@ def _roof(roof: Roof, across: LogScale, up: LogScale, low: float, high: float) -
     )
 
 
-def _roof_names(roof: Roof, across: LogScale, up: LogScale) -> Iterator[Element]:
+def _roof_names(roof: RoofLine, across: LogScale, up: LogScale) -> Iterator[Element]:
     flat = f"{roof.dtype} {amount(roof.flops_per_second, 'FLOP/s')}"
     places = [(flat, 100, up.at(roof.flops_per_second) - 7)]
     if across.at(roof.ridge) > _SLOPE_TO_NAME:

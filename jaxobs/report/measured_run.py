@@ -154,5 +154,5 @@ def _lower_bound_reasons(work: Cost, bound: Bound) -> list[str]:
     """What the bound time leaves out; empty where there is no bound, which has a reason of its own."""
     if bound.seconds is None:
         return []
-    reasons = [*work.inexact_reasons, *(f"{name} is unmodelled" for name in work.unmodelled)]
+    reasons = [*work.inexact_reasons, *(f"the work of {name} is not known" for name in work.unmodelled)]
     return reasons + [f"no peak for {name}" for name in bound.missing]

@@ -1,0 +1,364 @@
+"""Charts as SVG elements: where the time went, and lines over time, with their scales and ticks.
+
+Every chart is as wide as the element around it and has a height in pixels of its own. Horizontal positions are
+percentages and vertical ones pixels, so that letters and dots keep their size on a phone and on a wide screen without a
+script. Lines and areas are drawn in a layer 100 units wide that is stretched to the width (`stretched`). What a chart
+shows under the pointer is in the `<title>` of its parts, which every browser shows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import Final
+
+from jaxobs.report.blocks import Curve, SharesOverTime
+from jaxobs.report.markup import Element, chart, stretched, tag
+from jaxobs.vocabulary.units import amount, duration, rough_percent
+from jaxobs.vocabulary.words import COMPONENTS
+
+_LEAST_TICKS: Final = 3
+"""Least ticks of a logarithmic axis: two show the scale, and a third that it is logarithmic."""
+
+_TIME_STEPS: Final = (5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 180.0, 300.0, 600.0, 900.0)
+_MOST_TIME_TICKS: Final = 6
+"""Most labels of a time axis: this many fit beside each other on a phone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Maps values from `low` to `high` linearly to positions from `start` to `end`, and beyond."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def at(self, value: float) -> float:
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    def all_at(self, values: Iterable[float]) -> list[float]:
+        """The positions of the values."""
+        low, start, reach, width = self.low, self.start, self.high - self.low, self.end - self.start
+        return [start + (value - low) / reach * width for value in values]
+
+    def ticks(self, wanted: int = 3, unit: float = 1.0) -> list[float]:
+        """Round values, nearly as many as `wanted`: steps of 1, 2 or 5 times a power of ten of `unit`."""
+        reach = (self.high - self.low) / unit
+        power = 10.0 ** (math.floor(math.log10(reach)) - 1)
+        step = min(
+            (power * times for times in (1, 2, 5, 10, 20, 50)), key=lambda step: abs(reach / step - wanted)
+        )
+        first, last = math.ceil(self.low / unit / step - 1e-9), math.floor(self.high / unit / step + 1e-9)
+        return [index * step * unit for index in range(first, last + 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class LogScale:
+    """Maps positive values to a logarithmic axis; `low` and `high` are the exponents of ten at its ends."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    @classmethod
+    def around(cls, values: Iterable[float], margin: float, start: float, end: float) -> LogScale:
+        """A scale around positive `values`, with `margin` decades left free on both sides."""
+        powers = [math.log10(value) for value in values]
+        return cls(min(powers) - margin, max(powers) + margin, start, end)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The values at both ends."""
+        return 10.0**self.low, 10.0**self.high
+
+    def at(self, value: float) -> float:
+        return self.start + (math.log10(value) - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    def ticks(self) -> list[float]:
+        """Powers of ten; where fewer than three of them fit, also their multiples by 2 and 5, or by 1 to 9."""
+        powers = range(math.floor(self.low), math.ceil(self.high) + 1)
+        inside: list[float] = []
+        for steps in ((1.0,), (1.0, 2.0, 5.0), tuple(float(step) for step in range(1, 10))):
+            ticks = [step * 10.0**power for power in powers for step in steps]
+            inside = [tick for tick in ticks if self.low <= math.log10(tick) <= self.high]
+            if len(inside) >= _LEAST_TICKS:
+                break
+        return inside
+
+
+def short(tick: float) -> str:
+    """A tick as text such as `100 T`, without trailing zeros."""
+    figure, _, prefix = amount(tick).partition(" ")
+    return f"{float(figure.replace(',', '')):g} {prefix}".rstrip()
+
+
+def level(y: float, kind: str = "grid") -> Element:
+    """A line across the whole chart."""
+    return tag("line", class_=kind, x1="0", y1=y, x2="100%", y2=y)
+
+
+def level_name(text: str, y: float) -> Element:
+    """The name of a level, in the gutter that a chart of class `with-levels` has at its left."""
+    return tag("text", text, class_="tick", x="-8", y=y + 4, text_anchor="end")
+
+
+def seconds_ago(scale: Scale, y: float) -> Iterator[Element]:
+    """Labels of a time axis that ends now; `scale` is of seconds, negative before now."""
+    span = scale.high - scale.low
+    step = next((step for step in _TIME_STEPS if span / step <= _MOST_TIME_TICKS), _TIME_STEPS[-1])
+    for index in range(math.floor(span / step) + 1):
+        ago = index * step
+        if scale.at(-ago) < _ROOM_OF_A_LABEL:
+            continue
+        text = "now" if not ago else f"−{ago:.0f} s" if step < 60 else f"−{ago / 60:.0f} min"
+        anchor = "end" if not ago else "middle"
+        yield tag("text", text, class_="tick", x=f"{scale.at(-ago):.2f}%", y=y, text_anchor=anchor)
+
+
+_ROOM_OF_A_LABEL: Final = 5.0
+"""Percent of the width: half of a label's width on a phone, which would else be cut off."""
+
+
+def bands(positions: Sequence[float], most: int, first: float, last: float) -> list[tuple[int, float, float]]:
+    """Bands in which points at ascending `positions` are pointed at: (index of the point, start, end), at most `most`.
+
+    The bands lie side by side from `first` to `last`.
+    """
+    if not positions:
+        return []
+    step = math.ceil(len(positions) / most)
+    chosen = list(range(len(positions) - 1, -1, -step))[::-1]
+    middles = [(positions[left] + positions[right]) / 2 for left, right in pairwise(chosen)]
+    edges = [first, *middles, last]
+    return [(index, start, end) for index, (start, end) in zip(chosen, pairwise(edges), strict=True)]
+
+
+def band(text: str, start: float, end: float, top: float, bottom: float) -> Element:
+    """A band from `start` to `end`, in per cent of the width, that shows the text under the pointer."""
+    return tag(
+        "rect", tag("title", text), class_="mark band", x=f"{start:.2f}%", width=f"{max(0.0, end - start):.2f}%",
+        y=top, height=bottom - top,
+    )  # fmt: skip
+
+
+_LINE_TOP: Final = 14
+_AXIS: Final = 22
+
+_SMALLEST, _LARGEST = 1e-290, 1e290
+"""Bounds of what can be drawn: beyond them lengths become 0 or infinite. A script may record any value."""
+
+
+def line_chart(curve: Curve, *, height: int = 92, with_times: bool = True) -> Element | None:
+    """An `<svg>` element; None if fewer than two of the values are known.
+
+    The line is broken where a value is not known or cannot be drawn. `height` is that of the whole chart in pixels, and
+    `with_times` whether times are written below it; of charts one above the other only the last needs them.
+    """
+    write = curve.write
+    runs = [
+        list(run)
+        for drawable, run in groupby(
+            zip(curve.times, curve.values, strict=True), key=lambda pair: abs(pair[1]) < _LARGEST
+        )
+        if drawable
+    ]
+    known = [pair for run in runs for pair in run]
+    if len(known) < 2:
+        return None
+    bottom = height - (_AXIS if with_times else 4)
+    found = [value for _, value in known]
+    up = _scale(found, bottom, curve.from_zero, curve.limit)
+    scale = Scale(-curve.span, 0.0, 0.0, 100.0)
+    last = known[-1]
+    ends = f"now {write(last[1])}, lowest {write(min(found))}, highest {write(max(found))}"
+    return chart(
+        height,
+        f"{curve.name} over time: {ends}",
+        *_levels(up, write, curve.tick_unit),
+        stretched(height, *(shape for run in runs for shape in _line(run, scale, up, fill=curve.from_zero))),
+        _limit(up, curve.limit, write),
+        tag("circle", class_="last", cx=f"{scale.at(last[0]):.2f}%", cy=up.at(last[1]), r="3"),
+        *_values_pointed_at(known, scale, bottom, write),
+        *(seconds_ago(scale, height - 6) if with_times else ()),
+        kind="with-levels line",
+    )
+
+
+def _scale(values: Sequence[float], bottom: float, from_zero: bool, limit: float | None) -> Scale:
+    low, high = min(values), max(values)
+    usual = sorted(values)[int(_USUAL * (len(values) - 1))]
+    if from_zero and high > _FAR_ABOVE * usual > 0:
+        high = _ROOM_ABOVE * usual
+    if limit is not None and limit <= _LIMIT_IN_SIGHT * high:
+        high = max(high, limit)
+    if from_zero:
+        low = min(0.0, low)
+    if high - low < _SMALLEST:
+        room = 0.5 * (abs(high) if abs(high) > _SMALLEST else 1.0)
+        high, low = high + room, low - (0.0 if from_zero else room)
+    return Scale(low, high + (high - low) * 0.08, bottom, _LINE_TOP)
+
+
+_USUAL: Final = 0.95
+_FAR_ABOVE: Final = 3.0
+_ROOM_ABOVE: Final = 1.5
+"""A line leaves the chart at its top where its highest value is more than _FAR_ABOVE times the _USUAL quantile: a few
+moments such as the first steps, which wait for nothing, would flatten all the rest. Their values are shown under the
+pointer. The axis then ends at _ROOM_ABOVE times that quantile."""
+
+_LIMIT_IN_SIGHT: Final = 3.0
+"""How many times the highest value a limit may be to be drawn: a higher one would flatten the line at the bottom."""
+
+
+def _levels(up: Scale, write: Callable[[float], str], tick_unit: float) -> Iterator[Element]:
+    for tick in up.ticks(3, tick_unit):
+        y = up.at(tick)
+        yield level(y)
+        yield level_name(write(tick) if tick else "0", y)
+
+
+def _limit(up: Scale, limit: float | None, write: Callable[[float], str]) -> Element | None:
+    if limit is None or limit > up.high:
+        return None
+    y = up.at(limit)
+    return tag(
+        "g",
+        level(y, "limit"),
+        tag("text", f"limit {write(limit)}", class_="tick", x="100%", y=y - 4, text_anchor="end"),
+    )
+
+
+def _line(run: Sequence[tuple[float, float]], scale: Scale, up: Scale, *, fill: bool) -> Iterator[Element]:
+    across = _across(run, scale)
+    line = " ".join(map("{:.2f},{:.1f}".format, across, up.all_at(value for _, value in run)))
+    if fill and len(run) > 1:
+        corners = f"{line} {across[-1]:.2f},{up.start} {across[0]:.2f},{up.start}"
+        yield tag("polygon", class_="under-line", points=corners)
+    yield tag("polyline", class_="line", points=line)
+
+
+def _values_pointed_at(
+    known: Sequence[tuple[float, float]], scale: Scale, bottom: float, write: Callable[[float], str]
+) -> Iterator[Element]:
+    across = _across(known, scale)
+    for index, start, end in bands(across, _BANDS, across[0], across[-1]):
+        time, value = known[index]
+        yield band(f"{write(value)}\n{duration(-time)} ago", start, end, _LINE_TOP, bottom)
+
+
+def _across(known: Sequence[tuple[float, float]], scale: Scale) -> list[float]:
+    return scale.all_at(max(scale.low, time) for time, _ in known)
+
+
+_BAR: Final = 34
+_STACK_HEIGHT: Final = 200
+_STACK_TOP, _STACK_BOTTOM = 8, 176
+_BANDS: Final = 60
+"""Most bands in which a chart shows values under the pointer."""
+
+_MIN_SHARE: Final = 0.0005
+"""Share below which a part is not drawn: it would be narrower than a pixel, and round to 0 %."""
+
+_ROOM_FOR_A_NAME: Final = 0.14
+"""Share of the width from which on a part's name fits into it on a phone."""
+
+
+def shares_bar(parts: Mapping[str, float], width: str = "100%") -> Element | None:
+    """A bar of `parts`, seconds by component, that fills the width; None where they add up to nothing."""
+    whole = sum(parts.values())
+    if whole <= 0:
+        return None
+    shares = {name: parts[name] / whole for name in _ordered(parts)}
+    shapes: list[Element] = []
+    start = 0.0
+    for name, share in shares.items():
+        if share >= _MIN_SHARE:
+            title = f"{name}: {duration(parts[name])}, {rough_percent(share)}"
+            shapes.append(
+                tag(
+                    "svg",
+                    tag("title", title),
+                    tag("rect", class_=f"is-{name}", width="100%", height=_BAR),
+                    tag("text", name, class_=f"on-{name}", x="8", y=_BAR / 2 + 4)
+                    if share >= _ROOM_FOR_A_NAME
+                    else None,
+                    class_="mark part",
+                    x=f"{100 * start:.3f}%",
+                    width=f"{100 * share:.3f}%",
+                    height=_BAR,
+                )
+            )
+        start += share
+    label = "; ".join(f"{name} {rough_percent(share)}" for name, share in shares.items() if share >= 0.005)
+    return chart(_BAR, f"Where a step goes: {label}", *shapes, kind="bar", width=width)
+
+
+def shares_over_time(drawn: SharesOverTime) -> Element | None:
+    """Shares of the time as a stack that adds up to 1, with its marks on top; None if there is no stretch of time."""
+    edges, shares, span, marks = drawn
+    if len(edges) < 2:
+        return None
+    scale = Scale(-span, 0.0, 0.0, 100.0)
+    shown = {name: shares[name] for name in _ordered(shares) if max(shares[name]) >= _MIN_SHARE}
+    across = [scale.at(max(-span, edge)) for edge in edges]
+    events = [
+        tag(
+            "svg", tag("title", what), tag("path", d="M0 0 L4 -7 L-4 -7 Z"), class_="mark event",
+            x=f"{scale.at(time):.2f}%", y=_STACK_TOP, overflow="visible",
+        )
+        for time, what in marks
+        if time >= -span
+    ]  # fmt: skip
+    middle = (_STACK_TOP + _STACK_BOTTOM) / 2
+    return chart(
+        _STACK_HEIGHT,
+        f"Where the time went, as parts of it over time: {', '.join(shown)}",
+        stretched(_STACK_HEIGHT, *_areas(across, shown)),
+        tag("line", class_="level", x1=f"{across[0]:.2f}%", y1=middle, x2="100%", y2=middle),
+        level(_STACK_BOTTOM),
+        *(
+            level_name(text, y)
+            for text, y in (("100 %", _STACK_TOP + 4), ("50 %", middle), ("0", _STACK_BOTTOM))
+        ),
+        *_shares_pointed_at(edges, across, shown),
+        *events,
+        *seconds_ago(scale, _STACK_HEIGHT - 6),
+    )
+
+
+def _ordered(names: Mapping[str, object]) -> list[str]:
+    known = [name for name in COMPONENTS if name in names]
+    return known + sorted(set(names) - set(known))
+
+
+def _areas(across: Sequence[float], layers: Mapping[str, Sequence[float]]) -> Iterator[Element]:
+    """Areas of the layers, each on top of those before it, and level within a stretch, as no more is known of it."""
+    stretches = list(pairwise(f"{x:.2f}" for x in across))
+    below = [0.0] * len(stretches)
+    lower = _steps(stretches, below)
+    for name, layer in layers.items():
+        above = [low + share for low, share in zip(below, layer, strict=True)]
+        upper = _steps(stretches, above)
+        yield tag("polygon", class_=f"area is-{name}", points=" ".join([*upper, *reversed(lower)]))
+        below, lower = above, upper
+
+
+def _steps(stretches: Sequence[tuple[str, str]], heights: Sequence[float]) -> list[str]:
+    ups = Scale(0.0, 1.0, _STACK_BOTTOM, _STACK_TOP).all_at(min(1.0, height) for height in heights)
+    return [f"{x},{up:.1f}" for (start, end), up in zip(stretches, ups, strict=True) for x in (start, end)]
+
+
+def _shares_pointed_at(
+    edges: Sequence[float], across: Sequence[float], shares: Mapping[str, Sequence[float]]
+) -> Iterator[Element]:
+    middles = [(start + end) / 2 for start, end in pairwise(across)]
+    for index, start, end in bands(middles, _BANDS, across[0], across[-1]):
+        parts = sorted(((values[index], name) for name, values in shares.items()), reverse=True)
+        lines = [f"{name} {rough_percent(share)}" for share, name in parts if share >= 0.005]
+        yield band(
+            "\n".join([f"{duration(-edges[index + 1])} ago", *lines]), start, end, _STACK_TOP, _STACK_BOTTOM
+        )

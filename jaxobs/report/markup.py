@@ -1,0 +1,225 @@
+"""Elements of HTML and SVG, which are text from the start, the colours of charts, and the parts of pages.
+
+`tag` escapes each text and each attribute: names shown come from the user's program and may hold markup, so nothing else
+joins strings into markup. It takes a third of the time of `xml.etree.ElementTree`, which matters as a page has thousands
+of elements. Colours are classes, which `style()` defines for light and dark surroundings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from html import escape
+from importlib.resources import files
+from typing import Final
+
+from jaxobs.report.sentence import code_apart
+from jaxobs.report.tables import Column, Row, known_columns
+from jaxobs.vocabulary.units import ABSENT
+from jaxobs.vocabulary.words import COMPONENTS, Component
+
+_VOID: Final = {"br", "link", "meta"}
+"""Elements used here that have no content, and so no end tag."""
+
+_START_WITH_ID: Final = re.compile(r'(<\w+(?: [\w-]+="[^"]*")*?) id="[^"]*"')
+
+
+class Element:
+    """Escaped markup that `tag` wrote. It is no string, so that no string can be mistaken for markup."""
+
+    __slots__ = ("written",)
+
+    def __init__(self, written: str) -> None:
+        self.written = written
+
+
+Child = Element | str | None
+
+
+def tag(name: str, /, *children: Child, **attributes: str | float | None) -> Element:
+    """An element with its children in order; children and attributes that are None are left out.
+
+    An attribute is written with `-` for `_` (`class_` for `class`): `tag("text", "0", text_anchor="end", x="40%")`.
+    """
+    written = f"<{name}"
+    for key, value in attributes.items():
+        if value is None:
+            continue
+        text = value if isinstance(value, str) else number(value)
+        if "&" in text or "<" in text or ">" in text or '"' in text:
+            text = escape(text, quote=False).replace('"', "&quot;")
+        written += f' {_attribute(key)}="{text}"'
+    written += ">"
+    for child in children:
+        if isinstance(child, Element):
+            written += child.written
+        elif child:
+            written += child if name == "style" else escape(child, quote=False)
+    return Element(written if name in _VOID else f"{written}</{name}>")
+
+
+def stretched(height: float, *children: Child) -> Element:
+    """A layer over a chart, 100 units across its whole width and `height` pixels high; lines keep their thickness."""
+    return tag(
+        "svg",
+        *children,
+        width="100%",
+        height=height,
+        viewBox=f"0 0 100 {number(height)}",
+        preserveAspectRatio="none",
+    )
+
+
+def chart(
+    height: int, label: str, *children: Child, kind: str = "with-levels", width: str = "100%"
+) -> Element:
+    """A whole chart, which can have the focus. `label` is what a screen reader reads, `kind` its further classes."""
+    return tag(
+        "svg", *children, class_=f"jaxobs-chart {kind}", width=width, height=height, role="img", tabindex="0",
+        aria_label=label,
+    )  # fmt: skip
+
+
+def markup(element: Element, *, with_ids: bool = True) -> str:
+    """The text of an element, as a browser parses it inside HTML. Lone surrogates and NUL are replaced.
+
+    Without ids several copies can stand in one document.
+    """
+    text = element.written if with_ids else _START_WITH_ID.sub(r"\1", element.written)
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def number(value: float) -> str:
+    """A number with at most two digits after the point: a fiftieth of a pixel cannot be seen."""
+    return f"{value:.2f}".rstrip("0").rstrip(".") if value % 1 else f"{value:.0f}"
+
+
+@cache
+def _attribute(key: str) -> str:
+    return key.rstrip("_").replace("_", "-")
+
+
+_ON_DARK, _ON_LIGHT = "#ffffff", "#10151c"
+"""Colours of a name within a coloured part."""
+
+
+@cache
+def style() -> str:
+    """CSS of parts and charts inside an element of class `jaxobs`, for light and dark surroundings."""
+    rules = (files("jaxobs.report") / "style.css").read_text(encoding="utf-8")
+    light, dark = ([(each.word, getattr(each, ground)) for each in Component] for ground in ("light", "dark"))
+    fills = [f".jaxobs .is-{word} {{ fill: var(--{word}); }}" for word in COMPONENTS]
+    fills.append(".jaxobs .is-cache_resident { fill: var(--transfer); }")
+    at_night = f"@media (prefers-color-scheme: dark) {{\n{_colours(dark)}\n}}"
+    return "\n".join((rules, _colours(light), at_night, *fills, ""))
+
+
+def _colours(colours: Iterable[tuple[str, str]]) -> str:
+    """The colour of each component, and that of its name within it, as variables and rules."""
+    found = list(colours)
+    variables = " ".join(f"--{word}: {colour};" for word, colour in found)
+    names = (
+        f".jaxobs-chart .part text.on-{word} {{ fill: {_readable_on(colour)}; }}" for word, colour in found
+    )
+    return "\n".join((f".jaxobs {{ {variables} }}", *names))
+
+
+def _readable_on(colour: str) -> str:
+    """White or black, whichever contrasts more with the colour (WCAG 2.2, contrast ratio)."""
+    luminance = _luminance(colour)
+    white = (_luminance(_ON_DARK) + 0.05) / (luminance + 0.05)
+    black = (luminance + 0.05) / (_luminance(_ON_LIGHT) + 0.05)
+    return _ON_DARK if white > black else _ON_LIGHT
+
+
+def _luminance(colour: str) -> float:
+    """Relative luminance, 0 to 1, of a colour such as `#0072b2` (WCAG 2.2)."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def legend(names: Iterable[str]) -> Element:
+    """The key to the colours of these components or bottlenecks."""
+    return tag(
+        "ul",
+        *(
+            tag("li", tag("svg", tag("rect", class_=f"is-{name}", width="10", height="10", rx="2"),
+                          width="10", height="10", aria_hidden="true"), f" {name}")
+            for name in names
+        ),
+        class_="legend",
+    )  # fmt: skip
+
+
+REASONS_SHOWN: Final = 4
+"""Reasons shown in a paragraph: nobody would read more; all of them are in the snapshot."""
+
+
+def card(title: str, *children: Element | str | None, name: str, note: str = "") -> Element:
+    """A section with a heading; `name` is its id, which a link to the page may end in."""
+    heading = tag("h2", title, tag("small", f" {note}") if note else None)
+    return tag("section", heading, *children, class_="card", id=name)
+
+
+def with_code(text: str) -> list[Element | str]:
+    """A text with its words in backquotes as elements of code."""
+    return [tag("code", words) if is_code else words for words, is_code in code_apart(text)]
+
+
+def quiet(*reasons: str | None) -> Element | None:
+    """Why something is not shown, each reason once; None if there is none."""
+    shown = list(dict.fromkeys(reason for reason in reasons if reason))[:REASONS_SHOWN]
+    return tag("p", *_lines(shown), class_="quiet") if shown else None
+
+
+def table(columns: Sequence[Column], rows: Sequence[Row], *, caption: str, more: str = "") -> Element | None:
+    """A table; None if there are no rows. A column in which no row has anything is left out."""
+    if not rows:
+        return None
+    kept = known_columns(columns, rows)
+    head = tag("tr", *(tag("th", column.title, scope="col", class_=_style(column)) for column in kept))
+    body = [tag("tr", *(_cell(column, row, first=not at) for at, column in enumerate(kept))) for row in rows]
+    inner = tag("table", tag("caption", caption, class_="unseen"), tag("thead", head), tag("tbody", *body))
+    region = tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
+    return tag("div", region, tag("p", more, class_="quiet")) if more else region
+
+
+def pairs(facts: Iterable[tuple[str, str]], **attributes: str) -> Element:
+    """Titles with their values."""
+    return tag(
+        "dl", *(tag("div", tag("dt", title), tag("dd", value)) for title, value in facts), **attributes
+    )
+
+
+def folded(summary: str, *children: Element | None, name: str) -> Element | None:
+    """A part that opens on demand; None where it would be empty.
+
+    By its `name` the page's script recognises it, and keeps it open while the page follows the run.
+    """
+    if all(child is None for child in children):
+        return None
+    return tag("details", tag("summary", summary), *children, id=name)
+
+
+def _cell(column: Column, row: Row, *, first: bool) -> Element:
+    name, *particulars = (column.show(row) or ABSENT).split("\n")
+    shown = [*with_code(name), *(tag("div", tag("small", *with_code(line))) for line in particulars)]
+    whole = column.whole(row) if column.whole else None
+    if first:
+        return tag("th", *shown, scope="row", class_=_style(column), title=whole)
+    return tag("td", *shown, class_=_style(column), title=whole)
+
+
+def _style(column: Column) -> str | None:
+    return "text" if column.text else None
+
+
+def _lines(texts: Iterable[str]) -> Iterable[Element | str]:
+    for index, text in enumerate(texts):
+        if index:
+            yield tag("br")
+        yield from with_code(text)

@@ -1,0 +1,87 @@
+"""What a roofline shows: a roof for each kind of device and element type, a point for each executable and operation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from jaxobs.model.snapshot import Document
+from jaxobs.report.blocks import Point, RoofLine
+from jaxobs.report.tables import Row, label_of, last_name
+from jaxobs.vocabulary.units import amount, duration, percent
+
+MIN_POINT: Final = 0.002
+"""Share of device time below which an operation is not drawn, as it would stretch the axes; the table has it."""
+
+
+def roofs_of(document: Document) -> list[RoofLine]:
+    """The roofs of each kind of device, for the element types that were seen."""
+    found: dict[tuple[str, str], RoofLine] = {}
+    for device in document.get("devices") or ():
+        for roof in device.get("roofs") or ():
+            kind, dtype = str(device.get("kind")), roof["dtype"]
+            found.setdefault(
+                (kind, dtype), RoofLine(kind, dtype, roof["flops_per_second"], roof["bytes_per_second"])
+            )
+    return list(found.values())
+
+
+def points_of(document: Document) -> list[Point]:
+    """The executables and operations with a known intensity and a measured time, as points."""
+    executables, operations = document.get("executables") or [], document.get("operations") or []
+    return [*_executables(executables), *_operations(operations)]
+
+
+def _executables(rows: Sequence[Row]) -> Iterator[Point]:
+    whole = sum(row.get("seconds") or 0.0 for row in rows)
+    for row in rows:
+        intensity, rate = (row.get("cost") or {}).get("intensity"), row.get("achieved_flops_per_second")
+        if intensity and rate:
+            per_run = row.get("seconds_per_run")
+            about = (
+                f"{row.get('function')}  {str(row.get('executable'))[:8]}",
+                *_about(row, intensity, rate, label := label_of(row.get("bottleneck"))),
+                f"{duration(per_run)} a run" if per_run is not None else None,
+            )
+            share = (row.get("seconds") or 0.0) / whole if whole else 0.0
+            yield Point(
+                str(row.get("function")), "executable", intensity, rate, share, label,
+                "\n".join(filter(None, about)), row.get("attainable_flops_per_second"),
+            )  # fmt: skip
+
+
+def _operations(rows: Sequence[Row]) -> Iterator[Point]:
+    for row in rows:
+        intensity, rate, share = row.get("intensity"), row.get("achieved_flops_per_second"), row.get("share")
+        if intensity and rate and (share or 0.0) >= MIN_POINT:
+            about = (
+                f"{row.get('operation')} in {row.get('function')}",
+                str(row["scope"]) if row.get("scope") else None,
+                last_name(row.get("source")),
+                *_about(row, intensity, rate, label := str(row.get("bottleneck") or "unknown")),
+                f"{percent(share or 0.0)} of device time",
+            )
+            attainable = rate / row["efficiency"] if row.get("efficiency") else None
+            yield Point(
+                str(row.get("operation")), "operation", intensity, rate, share or 0.0, label,
+                "\n".join(filter(None, about)), attainable,
+            )  # fmt: skip
+
+
+def _about(row: Row, intensity: float, rate: float, label: str) -> Iterator[str]:
+    yield f"{amount(rate, 'FLOP/s')} at {amount(intensity, 'FLOP/byte')}"
+    if row.get("efficiency") is not None:
+        yield f"efficiency {percent(row['efficiency'])}"
+    if label != "unknown":
+        yield f"limited by {label}"
+
+
+def why_incomplete(document: Document, points: Sequence[Point]) -> Iterator[str]:
+    """A sentence for each thing that is missing from the roofline."""
+    if not points:
+        yield "No executable has a known intensity and a measured time yet."
+    if not any(device.get("roofs") for device in document.get("devices") or ()):
+        reasons = (device.get("peaks_reason") for device in document.get("devices") or ())
+        yield from (f"No roof: {reason}." for reason in reasons if reason)
+    if not any(point.kind == "operation" for point in points) and document.get("operations_reason"):
+        yield f"No operations: {document['operations_reason']}."

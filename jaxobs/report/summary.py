@@ -1,0 +1,434 @@
+"""A snapshot as text for people: in full for the end of a run, and in one line.
+
+A value that is not known is printed as `–`, one with a reserve has a `*`, and each reason stands once below all tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from textwrap import wrap
+from typing import Any, Final
+
+from jaxobs.model.snapshot import (
+    Document,
+    all_compile_seconds,
+    compiling_lines,
+    devices_with_memory,
+    executable_size,
+    fullest,
+    longest_loops,
+    main_thread_lines,
+    waiting_for_device,
+)
+from jaxobs.report import tables
+from jaxobs.report.sentence import CLEAR, plain, sentence, why_unknown
+from jaxobs.report.tables import NO_VERDICT, Column, Row, known_columns, words
+from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, end_of, to_text
+from jaxobs.vocabulary.text import printable
+from jaxobs.vocabulary.units import (
+    ABSENT,
+    amount,
+    byte_size,
+    count,
+    duration,
+    or_absent,
+    percent,
+    rough_percent,
+)
+
+MARK: Final = "*"
+"""Marks a value that has a reason beside it, such as an MFU above 1, a lower bound, or a sample."""
+
+_MEANINGS: Final = {ABSENT: "is not known", MARK: "is known with a reserve"}
+
+ROWS_NAMED: Final = 4
+"""Most rows named with a reason: one that holds for more rows mostly holds for all."""
+
+MAX_SHARES: Final = 4
+MIN_SHARE: Final = 0.005
+"""Share below which a part is left out: it rounds to 0 %, or is less than what step times vary by."""
+
+MAX_EXECUTABLES: Final = 8
+"""Rows of executables: this many fit a screen together with the other tables."""
+
+MAX_OPERATIONS: Final = 3
+"""Rows of operations: those worth changing the program for; the rest are in the document."""
+
+MAX_FUNCTIONS: Final = 20
+"""Rows of compiled functions: a function that is not among the twenty slowest to compile hardly delays a start."""
+
+MAX_AGAIN: Final = 8
+"""Rows of recompilations: those that cost most are worth changing the program for; the rest are in the document."""
+
+MAX_REFUSALS: Final = 3
+MAX_LINES: Final = 4
+SCOPE_WIDTH: Final = 40
+SENTENCE_WIDTH: Final = 100
+"""Width in columns; longer lines are hard to read."""
+
+SAMPLED: Final = "runs and time in profiler windows alone: a sample of all"
+
+
+class ReasonsBelow:
+    """The reasons noted while tables are written, each of which is written once below all tables."""
+
+    def __init__(self) -> None:
+        self._noted: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
+
+    def __contains__(self, part: str) -> bool:
+        """Whether one of the reasons contains these words."""
+        return any(part in reason for _, reason in self._noted)
+
+    def cell(self, column: Column, row: Row, name: str = "") -> str:
+        """What a row shows, with its reason noted; a value that has a reason is marked. `name` is that of the row."""
+        shown, reason = words(column, row), row.get(f"{column.key}_reason") if column.key else None
+        mark = (MARK if shown else ABSENT) if reason else ""
+        if mark:
+            title = {"cost": "cost", "per run": "time per run"}.get(column.key) or column.title
+            self.note(mark, str(reason), title, name)
+        return f"{shown} {mark}".rstrip() if shown else ABSENT
+
+    def note(self, mark: str, reason: str, title: str, row: str = "") -> None:
+        """Note that the value in the column of this title has this reason."""
+        self._noted.setdefault((mark, reason), {}).setdefault(row, {})[title] = None
+
+    def lines(self) -> Iterator[str]:
+        """A heading and lines such as `– MFU, HFU of `train`: no peaks are known`; nothing if there is no reason."""
+        marks = {mark for mark, _ in self._noted}
+        if marks:
+            yield ", ".join(f"{mark} {meaning}" for mark, meaning in _MEANINGS.items() if mark in marks) + ":"
+        for (mark, reason), rows in sorted(self._noted.items(), key=lambda noted: noted[0][0] == MARK):
+            alike: dict[tuple[str, ...], list[str]] = {}
+            for row, titles in rows.items():
+                alike.setdefault(tuple(titles), []).append(row)
+            what = "; ".join(", ".join(titles) + _of(named) for titles, named in alike.items())
+            yield f"  {mark} {what}: {reason}"
+
+
+def _of(rows: list[str]) -> str:
+    named = [f"`{row}`" for row in rows if row]
+    if not named:
+        return ""
+    more = f" and {len(named) - ROWS_NAMED} more" if len(named) > ROWS_NAMED else ""
+    return f" of {', '.join(named[:ROWS_NAMED])}{more}"
+
+
+def render(document: Document, *, width: int = PLAIN_WIDTH, bold: bool = False) -> str:
+    """The summary of a snapshot's document, without a newline at its end; escape sequences only with `bold`."""
+    if not document.get("process"):
+        return f"jaxobs: no summary: {document.get('process_reason') or 'the snapshot is empty'}"
+    return to_text(_parts(document), width=width, bold=bold)
+
+
+def digest(document: Document) -> str:
+    """The summary in one line: each loop's steps, step time, MFU and bottleneck, and what was compiled."""
+    if not document.get("process"):
+        return str(document.get("process_reason") or "nothing is known")
+    parts = []
+    for name, loop in (document.get("loops") or {}).items():
+        said = [f"{name}: {or_absent(loop.get('steps'), count)} steps"]
+        said += [f"{duration(loop['step_seconds'])} a step"] if loop.get("step_seconds") is not None else []
+        said += [f"MFU {percent(loop['mfu'])}"] if loop.get("mfu") is not None else []
+        label = (loop.get("bottleneck") or {}).get("label")
+        parts.append(", ".join([*said, *([f"bottleneck {label}"] if label else [])]))
+    functions = document.get("functions") or {}
+    number = len(functions) + (document.get("functions_left_out") or 0)
+    if functions:
+        parts.append(f"{number:,} functions compiled in {duration(all_compile_seconds(document))}")
+    return printable("; ".join(parts) or "nothing has run yet")
+
+
+def _parts(document: Document) -> Iterator[TextTable | str]:
+    yield _headline(document)
+    for name in longest_loops(document)[:1]:
+        said = plain(sentence(document, name))
+        yield from wrap(said, SENTENCE_WIDTH, initial_indent="  ", subsequent_indent="  ")
+    reasons = ReasonsBelow()
+    yield from _about_the_run(document, reasons)
+    if (loops := _loops(document, reasons)) is not None:
+        yield from ("", loops)
+        yield from _where_time_went(document["loops"])
+    for table in (
+        _functions(document),
+        _again(document),
+        _executables(document, reasons),
+        _operations(document, reasons),
+    ):
+        yield from ("", table) if table is not None else ()
+    lines = list(reasons.lines())
+    yield from ["", *lines] if lines else []
+    if "peak" in reasons:
+        yield from _how_to_know_peaks(document, reasons)
+    advice = document.get("advice") or []
+    yield from [""] if advice else []
+    yield from (f"→ {' '.join(_advice(piece))}" for piece in advice)
+
+
+def _headline(document: Document) -> str:
+    process, agent = document["process"], document.get("agent") or {}
+    parts = [
+        f"{or_absent(process.get('seconds'), duration)} observed",
+        f"jax {process.get('jax') or 'unknown'}",
+    ]
+    parts += [str(process["platform"])] if process.get("platform") else []
+    for word in ("dropped", "refused"):
+        parts += [f"{agent[f'events_{word}']:,} events {word}"] if agent.get(f"events_{word}") else []
+    parts += [f"metrics at {process['address']}"] if process.get("address") else []
+    # A source whose hardware or library is not here is neither up nor down.
+    failed = [name for name, source in (document.get("sources") or {}).items() if source.get("up") is False]
+    parts += [f"failed: {', '.join(failed)}"] if failed else []
+    return "jaxobs: " + ", ".join(parts)
+
+
+def _about_the_run(document: Document, reasons: ReasonsBelow) -> Iterator[str]:
+    """What is missing from the figures, where the run's time went, and its memory."""
+    process, agent = document["process"], document.get("agent") or {}
+    if process.get("counts_begin_seconds") is not None:
+        since = duration(process["counts_begin_seconds"])
+        yield f"  counts begin {since} after the start: the agent was lost, and with it what it had counted"
+    for reason in agent.get("refused_reasons", [])[:MAX_REFUSALS]:
+        yield f"  refused: {reason}"
+    for exporter, what in (agent.get("undelivered") or {}).items():
+        yield f"  not delivered by {exporter}: {what}"
+    spent = {word: seconds for word, seconds in (process.get("run_seconds") or {}).items() if seconds}
+    if spent:
+        goodput = process.get("goodput")
+        ranked = sorted(spent.items(), key=lambda pair: -pair[1])
+        least = MIN_SHARE * sum(spent.values())
+        shown = [f"{word} {duration(seconds)}" for word, seconds in ranked if seconds >= least]
+        yield f"  the run: {', '.join(shown)}; goodput {or_absent(goodput, rough_percent)}"
+        if goodput is None and process.get("goodput_reason"):
+            reasons.note(ABSENT, str(process["goodput_reason"]), "goodput")
+    if running := process.get("running"):
+        yield f"  running: a call of {running['function']}, for {duration(running['seconds'])} so far"
+    yield from _main_thread(" outside loops" if document.get("loops") else "", process)
+    memory = list(_memory(document))
+    yield from [f"  memory: {'; '.join(memory)}"] if memory else []
+
+
+def _memory(document: Document) -> Iterator[str]:
+    """The memory of the fullest device and of the process, and where live arrays are made if it grows."""
+    found = []
+    if devices := devices_with_memory(document):
+        device = fullest(devices)
+        rank = f", the fullest of {len(devices)}," if len(devices) > 1 else ""
+        yield f"device {device.get('device')}{rank} {_filled(device['memory'])}"
+        found.append(device["memory"])
+    process = document["process"].get("memory") or {}
+    if process.get("in_use_bytes") is not None:
+        yield f"process {_filled(process)}"
+        found.append(process)
+    lines = (document["process"].get("live_arrays") or {}).get("lines") or ()
+    if lines and any(each.get("growth_bytes_per_second") for each in found):
+        most = max(lines, key=lambda line: line.get("bytes") or 0)
+        held = f"{most.get('count') or 0:,}, {byte_size(most.get('bytes') or 0)}"
+        yield f"most live arrays were made at {most.get('line')}: {held}"
+
+
+def _filled(memory: Document) -> str:
+    parts = [byte_size(memory["in_use_bytes"])]
+    parts[0] += f" of {byte_size(memory['limit_bytes'])}" if memory.get("limit_bytes") else ""
+    parts += [f"at most {byte_size(memory['peak_bytes'])}"] if memory.get("peak_bytes") else []
+    if memory.get("growth_bytes_per_second"):
+        parts.append(f"growing by {byte_size(60 * memory['growth_bytes_per_second'])} a minute")
+    if memory.get("forecast_seconds") is not None:
+        parts.append(f"full in {duration(memory['forecast_seconds'])}")
+    return ", ".join(parts)
+
+
+def _where_time_went(loops: Mapping[str, Document]) -> Iterator[str]:
+    """The largest shares of each loop's wall time since it began, and its bottleneck in the last half minute."""
+    if inferred := [name for name, loop in loops.items() if loop.get("inferred")]:
+        yield f"  nobody marked {', '.join(inferred)}: a step is the time from one call to the next"
+    for name, loop in loops.items():
+        iterations, step_seconds = loop.get("iterations_per_step"), loop.get("step_seconds")
+        if iterations and step_seconds is not None:
+            each = duration(step_seconds / iterations)
+            yield f"  a step of {name} is one call with {count(iterations)} iterations of {each}"
+        verdict = loop.get("bottleneck") or {}
+        shares = _shares(loop.get("components") or verdict.get("shares") or {})
+        if shares:
+            yield f"  time of {name}: {', '.join(f'{word} {rough_percent(share)}' for word, share in shares)}"
+        yield from _main_thread(f" of {name}", loop)
+        yield from (f"  {word} of {name}: {reason}" for word, reason in tables.not_finite(loop))
+        yield from _limit(name, loop, verdict)
+
+
+def _limit(name: str, loop: Document, verdict: Document) -> Iterator[str]:
+    label, second, confidence = (verdict.get(key) for key in ("label", "runner_up", "confidence"))
+    then = f"then {second}" if second else ""
+    if label == "unknown":
+        yield f"  bottleneck of {name}: unknown: {why_unknown(loop)}"
+    elif label and confidence is not None and confidence < CLEAR and label not in NO_VERDICT:
+        others = ", ".join(filter(None, (label, then)))
+        yield f"  bottleneck of {name} lately: none clear ({others}), confidence {confidence:.2f}"
+    elif label:
+        sure = "" if confidence is None else f", confidence {confidence:.2f}"
+        yield f"  bottleneck of {name} lately: {label}{sure}{f'; {then}' if then else ''}"
+
+
+def _main_thread(whose: str, document: Document) -> Iterator[str]:
+    """The lines that the main thread is at and those at which it compiles, with the device's idle share."""
+    lines = main_thread_lines(document)[:MAX_LINES]
+    waits = waiting_for_device(document)
+    lines += [f"waiting for the device {rough_percent(waits)}"] if waits >= MIN_SHARE else []
+    lines += [
+        f"{duration(spent)} compiling at {line}" for line, spent in compiling_lines(document)[:MAX_LINES]
+    ]
+    if lines:
+        idle = document.get("device_idle")
+        beside = "" if idle is None else f"device idle {rough_percent(idle)}; "
+        yield f"  host lines{whose}: {beside}{', '.join(lines)}"
+
+
+def _shares(components: Mapping[str, float]) -> list[tuple[str, float]]:
+    wall = sum(components.values())
+    shares = [(word, seconds / wall) for word, seconds in components.items() if wall > 0]
+    large = [pair for pair in shares if pair[1] >= MIN_SHARE]
+    return sorted(large, key=lambda pair: -pair[1])[:MAX_SHARES]
+
+
+def _table(
+    title: str,
+    columns: Sequence[Column],
+    rows: Sequence[Row],
+    reasons: ReasonsBelow,
+    named: Callable[[Row], str] = lambda row: "",
+) -> TextTable:
+    """A table of these rows, with their reasons noted."""
+    table = TextTable(
+        [column.title for column in columns], title, left=[column.title for column in columns if column.text]
+    )
+    for row in rows:
+        table.add(*(reasons.cell(column, row, named(row)) for column in columns))
+    return table
+
+
+def _loops(document: Document, reasons: ReasonsBelow) -> TextTable | None:
+    """Steps, rates, MFU and values recorded by the user, for each loop."""
+    found = [{"loop": name, **loop} for name, loop in (document.get("loops") or {}).items()]
+    steps = tables.figure("steps", "steps", count)
+    rates = [column for column in tables.LOOP_FIGURES if column.title in {"tokens/s", "examples/s"}]
+    kept = [
+        column
+        for column in (steps, *tables.LOOP_FIGURES)
+        if column not in rates or any(column.show(row) for row in found)
+    ]
+    values = dict.fromkeys(name for loop in found for name, _ in tables.recorded(loop))
+    kept += [tables.figure(name, name, amount, "recorded")._replace(key="") for name in values]
+    rows = [row for row in found if any(column.show(row) for column in kept)]
+    columns = [tables.text("loop", "loop"), *map(_with_source, kept)]
+    several = len(found) > 1
+    return (
+        _table("loops", columns, rows, reasons, lambda row: row["loop"] if several else "") if rows else None
+    )
+
+
+def _with_source(column: Column) -> Column:
+    """The column; the step time says if it is the host's."""
+    if column.key != "step_seconds":
+        return column
+
+    def show(row: Row) -> str | None:
+        shown = column.show(row)
+        return f"{shown} (host)" if shown and row.get("step_seconds_source") == "host" else shown
+
+    return column._replace(show=show)
+
+
+def _functions(document: Document) -> TextTable | None:
+    """What was compiled, and how long each phase took."""
+    rows = tables.functions(document)
+    if not rows:
+        return None
+    kept, rest = rows[:MAX_FUNCTIONS], rows[MAX_FUNCTIONS:]
+    table = tables.plain_table(
+        known_columns(tables.FUNCTIONS, kept), kept, title="compiled functions", absent=""
+    )
+    if left_out := (document.get("functions_left_out") or 0) + len(rest):
+        spent = sum(row["all"] for row in rest) + (document.get("functions_left_out_seconds") or 0.0)
+        table.caption = f"{left_out:,} cheaper ones are not shown, {duration(spent)} in all"
+    return table
+
+
+def _again(document: Document) -> TextTable | None:
+    """The most expensive recompilations: which argument changed, from what to what, and where the call was."""
+    rows = tables.recompilations(tables.functions(document))
+    if not rows:
+        return None
+    kept, left = rows[:MAX_AGAIN], len(rows) - MAX_AGAIN
+    table = tables.plain_table(known_columns(tables.AGAIN, kept), kept, title="compiled again")
+    table.caption = f"{left} cheaper ones are not shown" if left > 0 else ""
+    return table
+
+
+def _executables(document: Document, reasons: ReasonsBelow) -> TextTable | None:
+    """The executables with the most device time; those of a function that differ only in their hash share a row."""
+    columns = [
+        column for column in tables.EXECUTABLES if column.title not in {"bytes", "FLOP/s", "attainable"}
+    ]
+    told = [column for column in columns if column.title not in {"function", "executable"}]
+    found = sorted(document.get("executables") or [], key=executable_size, reverse=True)
+    rows: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    left_out = silent = 0
+    for each in found:
+        row = dict(each)
+        if row.get("source") == "sampled" and row.get("runs") is not None:
+            row["runs_reason"] = row.get("runs_reason") or SAMPLED
+        cells = (str(row.get("function")), *(words(column, row) for column in told))
+        if all(cell in {"", *NO_VERDICT} for cell in cells[1:]):
+            silent += 1
+        elif cells not in rows and len(rows) >= MAX_EXECUTABLES:
+            left_out += 1
+        else:
+            rows.setdefault(cells, []).append(row)
+    if not rows:
+        return None
+    shown = [
+        alike[0] | ({"executable": f"{len(alike)} alike"} if len(alike) > 1 else {})
+        for alike in rows.values()
+    ]
+    table = _table("executables", columns, shown, reasons, lambda row: str(row.get("function")))
+    left = [f"{left_out} smaller ones"] if left_out else []
+    left += [f"{silent} of which nothing is known"] if silent else []
+    table.caption = f"{' and '.join(left)} are not shown" if left else ""
+    return table
+
+
+def _operations(document: Document, reasons: ReasonsBelow) -> TextTable | None:
+    """The operations that took most device time in the profiler windows that were read."""
+    rows = [
+        # The innermost part of a long scope says more than its beginning.
+        {**row, "scope": end_of(str(row.get("scope") or ""), SCOPE_WIDTH)}
+        for row in (document.get("operations") or [])[:MAX_OPERATIONS]
+    ]
+    functions = {row.get("function") for row in rows}
+    alone = len(functions) == 1 and None not in functions
+    title = f"largest operations of {next(iter(functions))}" if alone else "largest operations"
+    left = {"FLOP/byte", "function"} if alone else {"FLOP/byte"}
+    columns = [column for column in tables.OPERATIONS if column.title not in left]
+    where = {"operation", "function", "scope", "line"}
+    told = [column for column in columns if column.title not in where]
+    rows = [row for row in rows if any(column.show(row) not in {None, *NO_VERDICT} for column in told)]
+    columns = [column for column in columns if column in told or column in known_columns(columns, rows)]
+    name = f"{title} in profiler windows"
+    return _table(name, columns, rows, reasons, lambda row: str(row.get("operation"))) if rows else None
+
+
+def _how_to_know_peaks(document: Document, shown: ReasonsBelow) -> Iterator[str]:
+    """What to run where a peak is not known, unless a reason was already shown that says so."""
+    reasons = {(device.get("peaks") or {}).get("reason") for device in document.get("devices") or []}
+    for reason in sorted(filter(None, reasons)):
+        if reason not in shown:
+            yield from ("", f"peaks: {reason}")
+
+
+def _advice(piece: Document) -> Iterator[str]:
+    yield str(piece["sentence"])
+    if piece.get("remedy"):
+        yield str(piece["remedy"])
+    if piece.get("saves_ratio") is not None:
+        hourly = f", {duration(piece['seconds_per_hour'])} an hour" if piece.get("seconds_per_hour") else ""
+        yield f"That would give back up to {rough_percent(piece['saves_ratio'])} of the time{hourly}."
+    elif piece.get("saves_bytes") is not None:
+        yield f"That would give back up to {byte_size(piece['saves_bytes'])}."

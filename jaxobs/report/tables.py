@@ -1,0 +1,336 @@
+"""The tables of a run, made once: columns with their headings and cells, and the rows for them.
+
+Page, notebook, terminal and summary write them, each in its own way. A cell is plain text, in which words in backquotes
+are code, and of which lines below the first are particulars; None stands for what is not known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from jaxobs.model.snapshot import Document, compile_seconds
+from jaxobs.report.sentence import without_quotes
+from jaxobs.report.text_table import TextTable
+from jaxobs.vocabulary.units import ABSENT, amount, byte_size, count, duration, percent, rough_percent, times
+from jaxobs.vocabulary.words import PHASES
+
+Row = Mapping[str, Any]
+Value = float | str | None
+
+
+class Column(NamedTuple):
+    """A heading, what a row shows below it (None: not known), and whether that is text, which is aligned left."""
+
+    title: str
+    show: Callable[[Row], str | None]
+    text: bool = False
+    value: Callable[[Row], Value] | None = None
+    """The value by which rows are sorted; None: they are sorted by the words that are shown."""
+    key: str = ""
+    """The row's key of what is shown; `KEY_reason` says why that is absent, or with which reserve it is known."""
+    whole: Callable[[Row], str | None] | None = None
+    """The whole text of which only a part is shown."""
+
+
+def figure(title: str, name: str, write: Callable[[float], str], part: str = "") -> Column:
+    """A column of the number `row[name]`, or of `row[part][name]`, as `write` formats it."""
+
+    def value(row: Row) -> float | None:
+        values = row.get(part) or {} if part else row
+        found: float | None = values.get(name)
+        return found
+
+    return computed(title, value, write)._replace(key=part or name)
+
+
+def computed(title: str, value: Callable[[Row], float | None], write: Callable[[float], str]) -> Column:
+    """A column of a number that is computed from the row, as `write` formats it."""
+    return Column(title, lambda row: None if (found := value(row)) is None else write(found), value=value)
+
+
+def text(title: str, name: str) -> Column:
+    """A column of the words `row[name]`."""
+    return Column(title, lambda row: str(row[name]) if row.get(name) else None, text=True)
+
+
+def place(title: str, name: str) -> Column:
+    """A column of a line of source, such as `train.py:12` for `/home/ada/train.py:12`."""
+    return Column(title, lambda row: last_name(row.get(name)), text=True, whole=lambda row: row.get(name))
+
+
+def last_name(path: object) -> str | None:
+    """The path without its folder."""
+    return str(path).rpartition("/")[2] if path else None
+
+
+def words(column: Column, row: Row) -> str:
+    """What a row shows in a column, without backquotes; empty if it is not known."""
+    return without_quotes(column.show(row) or "")
+
+
+def known_columns(columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]:
+    """The columns in which some row shows something."""
+    return [column for column in columns if any(column.show(row) for row in rows)]
+
+
+def plain_table(
+    columns: Sequence[Column], rows: Sequence[Row], *, title: str = "", absent: str = ABSENT
+) -> TextTable:
+    """The rows as a table of plain text, with `absent` for what is not known."""
+    left = [column.title for column in columns if column.text]
+    table = TextTable([column.title for column in columns], title=title, left=left)
+    for row in rows:
+        table.add(*(words(column, row) or absent for column in columns))
+    return table
+
+
+def sorted_rows(rows: Sequence[Row], column: Column, *, descending: bool) -> list[Row]:
+    """The rows sorted by a column; rows whose value is not known come last in either direction. Stable."""
+    known = [(value, row) for row in rows if (value := _value(row, column)) is not None]
+    rest = [row for row in rows if _value(row, column) is None]
+    known.sort(key=lambda pair: _order(pair[0]), reverse=descending)
+    return [row for _, row in known] + rest
+
+
+def _value(row: Row, column: Column) -> Value:
+    if column.value is None:
+        return words(column, row).casefold() or None
+    value = column.value(row)
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _order(value: float | str) -> tuple[float, str]:
+    return (0.0, value) if isinstance(value, str) else (float(value), "")
+
+
+# --- loops ---
+
+LOOP_FIGURES: Final = (
+    figure("step time", "step_seconds", duration),
+    figure("steps/s", "steps_per_second", amount),
+    figure("tokens/s", "tokens_per_second", amount),
+    figure("examples/s", "examples_per_second", amount),
+    figure("MFU", "mfu", percent),
+    figure("HFU", "hfu", percent),
+)
+"""The main figures of a loop."""
+
+
+def recorded(loop: Document) -> Iterator[tuple[str, float]]:
+    """The values recorded by the user that are known."""
+    found = (loop.get("recorded") or {}).items()
+    yield from ((name, value) for name, value in found if isinstance(value, int | float))
+
+
+def not_finite(loop: Document) -> Iterator[tuple[str, str]]:
+    """The values recorded by the user that are absent, such as a loss of NaN, each with its reason."""
+    values = loop.get("recorded") or {}
+    for name, value in values.items():
+        if value is None and values.get(f"{name}_reason"):
+            yield name, str(values[f"{name}_reason"])
+
+
+# --- compilations ---
+
+
+def functions(document: Document) -> list[dict[str, Any]]:
+    """A row for each compiled function, the one that took longest first; `all` is its seconds in all phases."""
+    found = document.get("functions") or {}
+    rows = [{"name": name, **function, "all": compile_seconds(function)} for name, function in found.items()]
+    return sorted(rows, key=lambda row: (-float(row["all"]), row["name"]))
+
+
+def recompilations(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """A row for each change that caused recompilations of these functions, the most expensive first."""
+    again = [{"name": row["name"], **each} for row in rows for each in row.get("recompilations") or ()]
+    return sorted(again, key=lambda row: -float(row.get("seconds") or 0.0))
+
+
+def newest(document: Document) -> list[dict[str, Any]]:
+    """A row for each of the newest compilations, the newest first.
+
+    `change` is the row of recompilations that explains it; None if the function was recompiled for several changes of
+    the same kind, as the snapshot does not tell which of them it was.
+    """
+    process = document.get("process") or {}
+    compiled = reversed((process.get("recent") or {}).get("compilations") or ())
+    return [{**row, **_change_of(document, row)} for row in compiled]
+
+
+def _change_of(document: Document, row: Row) -> Row:
+    function = (document.get("functions") or {}).get(row.get("function")) or {}
+    again = function.get("recompilations") or ()
+    alike = [each for each in again if each.get("cause") == row.get("recompilation")]
+    keys = ("argument", "old", "new", "call_site")
+    return {key: alike[0].get(key) for key in keys} if len(alike) == 1 else {}
+
+
+def _changed(row: Row) -> str | None:
+    """What changed, such as `x: float32[192,512] → float32[224,512]`."""
+    old, new, argument = (row.get(key) for key in ("old", "new", "argument"))
+    if old is None and new is None:
+        return argument
+    shown = f"`{old or '?'}` → `{new or '?'}`"
+    return f"{argument}: {shown}" if argument else shown
+
+
+def _causes(row: Row) -> str:
+    """How often each cause occurred, the most frequent first, such as `2 shape, 1 dtype`."""
+    counts: Counter[str] = Counter()
+    for found in row.get("recompilations") or ():
+        counts[str(found.get("cause")).replace("_", " ")] += found.get("count") or 0
+    return ", ".join(f"{number} {cause}" for cause, number in counts.most_common() if number)
+
+
+def _seconds(spent: float) -> str:
+    return duration(spent) if spent else ""
+
+
+AGAIN: Final = (
+    Column("function", lambda row: row["name"], text=True),
+    Column("why", lambda row: str(row.get("cause") or "").replace("_", " "), text=True),
+    Column("what changed", _changed, text=True),
+    place("called at", "call_site"),
+    Column("", lambda row: times(row.get("count") or 0), value=lambda row: row.get("count") or 0),
+    figure("cost", "seconds", _seconds),
+)
+NEWEST: Final = (
+    Column("ago", lambda row: duration(round(row["ago"])), value=lambda row: row["ago"]),
+    Column("function", lambda row: row["function"], text=True),
+    computed("took", compile_seconds, duration),
+    Column("again because of", lambda row: (row.get("recompilation") or "").replace("_", " "), text=True),
+    Column("what changed", _changed, text=True),
+    place("called at", "call_site"),
+)
+FUNCTIONS: Final = (
+    Column("function", lambda row: row["name"], text=True),
+    figure("compiles", "compilations", count),
+    Column("again", _causes, text=True, value=lambda row: row.get("recompilation_count")),
+    figure("seconds", "all", _seconds),
+    *(figure(phase.replace("_", " "), phase, _seconds, "seconds") for phase in PHASES),
+)
+
+# --- executables and operations ---
+
+CLOSE: Final = 0.25
+"""Confidence below which the runner-up is named: it has at least 3/5 of the label's weight, or samples are few."""
+
+NO_VERDICT: Final = ("unknown", "unmodelled")
+
+
+def label_of(verdict: Document | None) -> str:
+    """The word for what limits an executable."""
+    return str((verdict or {}).get("label") or "unknown")
+
+
+def _limit(row: Row) -> str | None:
+    """The bottleneck, such as `compute`, or `compute or latency` if the two are close."""
+    verdict = row.get("bottleneck")
+    if not verdict:
+        return None
+    label, second = label_of(verdict), verdict.get("runner_up")
+    close = second and (verdict.get("confidence") or 0.0) < CLOSE and label not in NO_VERDICT
+    return f"{label} or {second}" if close else label
+
+
+def _flops(row: Row) -> str | None:
+    cost = row.get("cost") or {}
+    least = "" if cost.get("exact", True) else "≥ "
+    return None if cost.get("flops") is None else f"{least}{amount(cost['flops'])}"
+
+
+EXECUTABLES: Final = (
+    Column("function", lambda row: str(row.get("function")), text=True),
+    Column("executable", lambda row: str(row.get("executable") or "")[:8], text=True),
+    figure("runs", "runs", count),
+    figure("per run", "seconds_per_run", duration),
+    figure("FLOP", "flops", amount, "cost")._replace(show=_flops),
+    figure("bytes", "bytes", lambda size: amount(size, "B"), "cost"),
+    figure("FLOP/byte", "intensity", amount, "cost"),
+    figure("FLOP/s", "achieved_flops_per_second", amount),
+    figure("attainable", "attainable_flops_per_second", amount),
+    figure("efficiency", "efficiency", percent),
+    Column("limited by", _limit, text=True),
+)
+OPERATIONS: Final = (
+    Column("operation", lambda row: str(row.get("operation")), text=True),
+    text("function", "function"),
+    text("scope", "scope"),
+    place("line", "source"),
+    figure("of device time", "share", percent),
+    figure("FLOP/byte", "intensity", amount),
+    figure("FLOP/s", "achieved_flops_per_second", amount),
+    figure("efficiency", "efficiency", percent),
+    text("limited by", "bottleneck"),
+)
+
+# --- devices, memory, sources ---
+
+
+def alike_devices(found: Sequence[Row]) -> list[dict[str, Any]]:
+    """A row for each group of devices that differ in nothing but their number."""
+    rows: dict[str, dict[str, Any]] = {}
+    for device in found:
+        clocks = device.get("clocks") or {}
+        key = f"{device.get('kind')} {clocks.get('throttle_reasons')} {clocks.get('clock_ratio')}"
+        row = rows.setdefault(key, {**device, "clocks": clocks, "numbers": []})
+        row["numbers"].append(str(device.get("device")))
+    return list(rows.values())
+
+
+def _peaks(row: Row) -> str | None:
+    """The peaks of memory and of the element types that were seen; the other peaks are in the snapshot."""
+    peaks = row.get("peaks") or {}
+    matrix = peaks.get("matrix") or {}
+    seen = [roof["dtype"] for roof in row.get("roofs") or () if roof["dtype"] in matrix] or list(matrix)
+    found = [(dtype, matrix[dtype], "FLOP/s") for dtype in seen]
+    found += [("memory", peaks["memory"], "B/s")] if peaks.get("memory") else []
+    told = (f"{name} {amount(peak['value'], unit)} ({peak['provenance']})" for name, peak, unit in found)
+    return ", ".join(told) or None
+
+
+def _clocks(row: Row) -> str | None:
+    clocks: Document = row.get("clocks") or {}
+    parts = [
+        f"{title} {rough_percent(clocks[key])}"
+        for title, key in (("utilisation", "utilization_ratio"), ("clock at", "clock_ratio"))
+        if clocks.get(key) is not None
+    ]
+    held = clocks.get("throttle_reasons")
+    return ", ".join([*parts, *([f"held down by {', '.join(held)}"] if held else [])]) or None
+
+
+def _state(row: Row) -> str:
+    return "down" if row.get("up") is False else "up" if row.get("up") else "nothing here"
+
+
+DEVICES: Final = (
+    Column("device", lambda row: ", ".join(row["numbers"]), text=True),
+    text("kind", "kind"),
+    Column("peaks", _peaks, text=True),
+    Column("now", _clocks, text=True),
+)
+MEMORY: Final = (
+    text("device", "name"),
+    figure("in use", "in_use_bytes", byte_size),
+    figure("at most", "peak_bytes", byte_size),
+    figure("limit", "limit_bytes", byte_size),
+)
+LIVE_LINES: Final = (
+    place("made at", "line"),
+    figure("arrays", "count", count),
+    figure("bytes", "bytes", byte_size),
+)
+LIVE_SHAPES: Final = (
+    Column("shape", lambda row: f"{row.get('dtype')} {row.get('shape')}", text=True),
+    *LIVE_LINES,
+)
+SOURCES: Final = (
+    text("source", "name"),
+    text("kind", "kind"),
+    Column("state", _state, text=True),
+    text("why", "reason"),
+)

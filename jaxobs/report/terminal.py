@@ -1,0 +1,370 @@
+"""A run in a terminal: how it goes, bars of a step's parts, the roofline of braille dots, and the table of ranks.
+
+Lines are made of words with a style; which colour a style has is decided elsewhere. What is shown comes from the view, as
+on the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, repeat, zip_longest
+from string import ascii_lowercase, ascii_uppercase
+from textwrap import wrap
+from typing import Any, Final, NamedTuple
+
+from jaxobs.model.snapshot import Document, main_thread_lines
+from jaxobs.report.blocks import Point, RoofLine
+from jaxobs.report.charts import LogScale, short
+from jaxobs.report.rooflines import points_of, roofs_of, why_incomplete
+from jaxobs.report.sentence import code_apart
+from jaxobs.report.tables import Column, Row, computed, figure, text
+from jaxobs.report.text_table import cut
+from jaxobs.report.view import (
+    VISIBLE,
+    View,
+    answer,
+    facts,
+    known_figures,
+    parts_of_a_step,
+    run_name,
+    why_absent,
+)
+from jaxobs.vocabulary.units import ABSENT, amount, count, duration, percent, rough_percent
+from jaxobs.vocabulary.words import COMPONENTS
+
+
+class Span(NamedTuple):
+    """Some words and their style: a component of wall time (its colour), `strong`, `quiet`, `bad`, or none."""
+
+    text: str
+    style: str = ""
+
+
+Line = tuple[Span, ...]
+
+
+def line_of(cells: Iterable[tuple[str, str]]) -> Line:
+    """A line of letters with styles: neighbours of one style share a span."""
+    spans: list[Span] = []
+    for letter, style in cells:
+        if spans and spans[-1].style == style:
+            spans[-1] = Span(spans[-1].text + letter, style)
+        else:
+            spans.append(Span(letter, style))
+    return tuple(spans)
+
+
+def with_code(sentence: str, style: str = "") -> Line:
+    """A sentence as a line; words in backquotes, which are code, become strong."""
+    return tuple(
+        Span(words, "strong" if is_code else style) for words, is_code in code_apart(sentence) if words
+    )
+
+
+_LONGEST_BAR: Final = 60
+"""Most columns of a bar: a longer one is no easier to read."""
+
+_HOST_LINES: Final = 4
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉"
+
+
+def opening(view: View, problem: str | None) -> Iterator[Line]:
+    """The facts, the sentence, and the problem in a line of its own where there is one."""
+    if view.document:
+        yield (
+            Span(run_name(view.document), "strong"),
+            *(Span(f" · {fact}", "quiet") for fact in facts(view.document)),
+        )
+        yield tuple(Span(part.words, "strong" if part.strong else "") for part in answer(view).parts)
+    if problem:
+        yield (Span(problem, "bad"),)
+
+
+def steps(view: View, width: int) -> Iterator[Line]:
+    """A line for each loop, bars for the parts of a step of the chosen one, host lines, absent figures, and advice."""
+    if view.loop is None:
+        yield tuple(Span(part.words, "quiet") for part in answer(view).parts)
+        return
+    for name in sorted(view.loops, key=lambda name: name != view.loop):
+        shown = " · ".join(f"{title} {value}" for title, value in known_figures(view, name))
+        steps_ended = f"{count(view.loops[name].get('steps') or 0)} steps"
+        style = "strong" if name == view.loop else "quiet"
+        figures = " · ".join(filter(None, (steps_ended, shown)))
+        yield (Span(f"{name}  ", style), Span(figures, "" if name == view.loop else "quiet"))
+        if name == view.loop:
+            yield from bars(view, width)
+            yield ()
+    if lines := main_thread_lines(view.loops[view.loop])[:_HOST_LINES]:
+        yield (Span("host lines  ", "strong"), Span(cut(" · ".join(lines), 3 * width)))
+    yield from ((Span(reason, "quiet"),) for reason in why_absent(view))
+    for piece in view.document.get("advice") or ():
+        yield (
+            Span("→ ", "strong"),
+            *with_code(f"{piece.get('sentence')} "),
+            *with_code(str(piece.get("remedy") or ""), "quiet"),
+        )
+
+
+def bars(view: View, width: int) -> Iterator[Line]:
+    """A bar for each component of a step, in the order of the stack that the page draws."""
+    parts, since = parts_of_a_step(view)
+    seconds = sum(parts.values())
+    if seconds <= 0:
+        yield (Span("No step has ended yet.", "quiet"),)
+        return
+    names = max(map(len, COMPONENTS))
+    room = max(8, min(_LONGEST_BAR, width - names - len("  100 %  999 ms") - 4))
+    for name in [name for name in COMPONENTS if parts.get(name, 0.0) >= VISIBLE * seconds]:
+        share = parts[name] / seconds
+        figures = f"{rough_percent(share):>6}  {duration(parts[name]):>8}"
+        yield (Span(f"{name:<{names}} ", ""), Span(bar(share, room), name), Span(figures))
+    yield (Span(f"{duration(seconds)} a step {since}, all its parts together", "quiet"),)
+
+
+def bar(share: float, width: int) -> str:
+    """A bar of eighths of a column for a share from 0 to 1, filled up with spaces."""
+    eighths = round(max(0.0, min(1.0, share)) * width * 8)
+    full, rest = divmod(eighths, 8)
+    return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(width)
+
+
+_GUTTER: Final = 7
+"""Columns for the names of levels, such as `500 G`."""
+
+_KEY: Final = 48
+_LEAST_KEY: Final = 34
+"""Most and least columns of the key: a letter, some of the name, the efficiency, and the longest bottleneck."""
+
+_LEAST_PLOT: Final = 22
+_MORE: Final = "·"
+"""Stands for the smaller points, which have no letter of their own."""
+
+_LABEL: Final = len("communication")
+_LEAST_HEIGHT: Final = 6
+_MARGIN: Final = 0.3
+"""Decades left free around what is drawn."""
+
+_DOTS: Final = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
+"""Bits of the braille letters from U+2800 on, by column and row within the letter (Unicode 16, chapter 21.1)."""
+
+Cells = list[list[tuple[str, str]]]
+
+
+def roofline(document: Document, width: int, height: int) -> Iterator[Line]:
+    """At most `height` lines of `width` columns: the plot at the left, and the key to its letters at the right."""
+    points, roofs = points_of(document), roofs_of(document)
+    named = _named(points)
+    key = min(_KEY, max(_LEAST_KEY, width // 3)) if width >= _GUTTER + _LEAST_PLOT + _LEAST_KEY else 0
+    drawn = [*_plot(roofs, named, width - key - bool(key), height)] if points or roofs else []
+    about = [*_key(named, key - 1)] if key > 1 else []
+    about += [
+        (Span(line, "quiet"),)
+        for reason in why_incomplete(document, points)
+        for line in wrap(reason, max(12, key or width))
+    ]
+    if not drawn or not key:
+        yield from drawn or about[:height]
+        return
+    for left, right in zip_longest(drawn, about[: len(drawn)], fillvalue=()):
+        yield (*left, Span(" "), *right)
+
+
+def _named(points: Sequence[Point]) -> list[tuple[str, Point]]:
+    """Each point with its letter, the largest of its kind first; those beyond the alphabet have _MORE."""
+    found: list[tuple[str, Point]] = []
+    for kind, letters in (("executable", ascii_uppercase), ("operation", ascii_lowercase)):
+        largest = sorted((point for point in points if point.kind == kind), key=lambda point: -point.share)
+        found += zip(chain(letters, repeat(_MORE)), largest, strict=False)
+    return found
+
+
+def _plot(
+    roofs: Sequence[RoofLine], named: Sequence[tuple[str, Point]], width: int, height: int
+) -> Iterator[Line]:
+    """The plot with its axes; the last line has the intensities."""
+    columns, rows = max(8, width - _GUTTER), max(_LEAST_HEIGHT, height) - 2
+    points = [point for _, point in named]
+    across = LogScale.around(
+        [point.intensity for point in points] + [roof.ridge for roof in roofs], _MARGIN, 0, columns - 1
+    )
+    low, _ = across.ends
+    rates = [rate for roof in roofs for rate in (roof.at(low), roof.flops_per_second)]
+    up = LogScale.around([*(point.rate for point in points), *rates], _MARGIN, rows - 1, 0)
+    cells: Cells = [[(" ", "") for _ in range(columns)] for _ in range(rows)]
+    levels = {round(up.at(tick)): short(tick) for tick in up.ticks()}
+    _draw_roofs(cells, roofs, across, up)
+    for letter, point in reversed(named):  # the largest last, above the others
+        x, y = round(across.at(point.intensity)), round(up.at(point.rate))
+        cells[min(rows - 1, max(0, y))][min(columns - 1, max(0, x))] = (letter, point.bottleneck)
+    for index, row in enumerate(cells):
+        name = levels.get(index, "")
+        yield (Span(f"{name:>{_GUTTER - 1}}{'┤' if name else '│'}", "quiet"), *line_of(row))
+    yield (Span(f"{'FLOP/s':>{_GUTTER - 1}}└{'─' * columns}", "quiet"),)
+    yield (Span(" " * _GUTTER + _intensities(across, columns), "quiet"),)
+
+
+def _draw_roofs(cells: Cells, roofs: Sequence[RoofLine], across: LogScale, up: LogScale) -> None:
+    columns, rows = len(cells[0]), len(cells)
+    bits = [[0] * columns for _ in range(rows)]
+    for roof in roofs:
+        before: int | None = None
+        for dot in range(2 * columns):
+            intensity = 10.0 ** (across.low + (across.high - across.low) * (dot - 0.5) / 2 / (columns - 1))
+            level = round(4 * up.at(roof.at(intensity)) + 1.5)
+            for y in _between(before, level):
+                if 0 <= y < 4 * rows:
+                    bits[y // 4][dot // 2] |= _DOTS[dot % 2][y % 4]
+            before = level
+    for y, row in enumerate(bits):
+        for x, dots in enumerate(row):
+            if dots:
+                cells[y][x] = (chr(0x2800 + dots), "roof")
+    for roof in roofs:
+        name = f"{roof.dtype} {amount(roof.flops_per_second, 'FLOP/s')}"[:columns]
+        _write(cells, round(up.at(roof.flops_per_second)) - 1, columns - len(name), name)
+
+
+def _between(before: int | None, level: int) -> range:
+    """The levels to be dotted from one column to the next, so that a steep line has no gaps."""
+    if before is None or before == level:
+        return range(level, level + 1)
+    return range(level, before) if level < before else range(before + 1, level + 1)
+
+
+def _write(cells: Cells, y: int, x: int, words: str) -> None:
+    """Write words from (x, y) to the right, if all of these cells are empty."""
+    if 0 <= y < len(cells) and x >= 0 and all(cells[y][x + at][0] == " " for at in range(len(words))):
+        for at, letter in enumerate(words):
+            cells[y][x + at] = (letter, "quiet")
+
+
+def _intensities(across: LogScale, columns: int) -> str:
+    line = [" "] * columns
+    unit = "FLOP/byte"
+    for tick in across.ticks():
+        name = f"{tick:g}"
+        start = round(across.at(tick)) - len(name) // 2
+        free = start >= 0 and start + len(name) < columns - len(unit) - 1
+        if free and all(letter == " " for letter in line[max(0, start - 1) : start + len(name) + 1]):
+            line[start : start + len(name)] = name
+    return "".join(line[: columns - len(unit)]) + unit
+
+
+def _key(named: Sequence[tuple[str, Point]], width: int) -> Iterator[Line]:
+    """The key, with lines such as `A train_step  41 % compute`: the share of the roof reached, and what limits it."""
+    room = width - len("A ") - len(" 0.078 % ") - _LABEL
+    if named:
+        yield (Span(f"  {'':<{room}} of roof limited by", "quiet"),)
+    for letter, point in named:
+        if letter == _MORE:
+            continue
+        reached = rough_percent(point.rate / point.attainable) if point.attainable else ABSENT
+        name = cut(point.name, room)
+        yield (
+            Span(f"{letter} ", point.bottleneck),
+            Span(f"{name:<{room}}"),
+            Span(f"{reached:>8} {point.bottleneck}", "quiet"),
+        )
+
+
+LAGS: Final = 0.1
+"""Least share of all ranks' time that a lagging rank costs: the threshold of JaxRankLags in deploy/prometheus."""
+
+LAGGING: Final = "◀ lags"
+GONE: Final = "✗"
+"""Marks a rank of which nothing new is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What is known of one rank now. `problem` says in one line why nothing newer is known."""
+
+    address: str
+    document: Document
+    problem: str | None = None
+
+
+def rank_rows(ranks: Sequence[Observed], loop: str | None = None) -> list[dict[str, Any]]:
+    """A row for each rank, in their order, with the figures of `loop`, or of its main loop where it has none such."""
+    rows = [_row(rank, loop) for rank in ranks]
+    for run in {row["run"] for row in rows}:
+        alike = [row for row in rows if row["run"] == run and row["shares"]]
+        for row, lag in zip(alike, lags([row["shares"] for row in alike]), strict=True):
+            row["lag"] = lag
+        slowest = max(alike, key=lambda row: row["lag"], default=None)
+        if slowest is not None and slowest["lag"] > LAGS:
+            slowest["lags"] = True
+    return rows
+
+
+def lags(shares: Sequence[Mapping[str, float]]) -> list[float]:
+    """The share of time that each rank of one run costs the others; 0 or less where it costs them nothing.
+
+    In collectives all ranks wait for the slowest, which therefore waits least. Where communication is not known, it is
+    the one that spends more than the mean on its input and its host (docs/how_it_works/bottlenecks.md).
+    """
+    if len(shares) < 2:
+        return [0.0] * len(shares)
+    known = [share["communication"] for share in shares if "communication" in share]
+    usual = sum(known) / len(known) if known else 0.0
+    own = [share.get("input", 0.0) + share.get("host", 0.0) for share in shares]
+    return [
+        max(usual - share.get("communication", usual), spent - sum(own) / len(own))
+        for share, spent in zip(shares, own, strict=True)
+    ]
+
+
+def _shares(loop: Mapping[str, Any]) -> dict[str, float]:
+    """The shares of a loop's time, without those of communication where no profiler window has shown any yet."""
+    shares = dict((loop.get("bottleneck") or {}).get("shares") or {})
+    if not (loop.get("profile") or shares.get("communication")):
+        shares.pop("communication", None)
+    return shares
+
+
+def _row(rank: Observed, wanted_loop: str | None) -> dict[str, Any]:
+    process = rank.document.get("process") or {}
+    view = View(rank.document, wanted_loop=wanted_loop)
+    loop = view.loops[view.loop] if view.loop is not None else {}
+    verdict = loop.get("bottleneck") or {}
+    return {
+        "rank": process.get("process_index"), "run": process.get("run") or process.get("service_name"),
+        "host": process.get("host_name"), "address": rank.address, "problem": rank.problem,
+        "steps": loop.get("steps"), "step_seconds": loop.get("step_seconds"),
+        "mfu": loop.get("mfu"),
+        "label": verdict.get("label"), "shares": _shares(loop), "lag": 0.0, "lags": False,
+    }  # fmt: skip
+
+
+def columns(rows: Sequence[Row]) -> Iterator[Column]:
+    """The columns of the table; those of run and host only where they differ."""
+    runs, hosts = {row["run"] for row in rows if row["run"]}, {row["host"] for row in rows if row["host"]}
+    yield Column("rank", _name, text=True, value=lambda row: row["rank"])
+    if len(runs) > 1:
+        yield text("run", "run")
+    if len(hosts) > 1:
+        yield text("host", "host")
+    yield figure("steps", "steps", count)
+    yield figure("step time", "step_seconds", duration)
+    yield figure("MFU", "mfu", percent)
+    yield _share("waits", ("communication",))
+    yield _share("own", ("input", "host"))
+    yield Column(
+        "costs", lambda row: rough_percent(row["lag"]) if row["lags"] else None, value=lambda row: row["lag"]
+    )
+    yield text("limited by", "label")
+    yield text("", "problem")
+
+
+def _name(row: Row) -> str:
+    known = row["address"] if row["rank"] is None else str(row["rank"])
+    return f"{known} {GONE}" if row["problem"] else f"{known} {LAGGING}" if row["lags"] else known
+
+
+def _share(title: str, components: tuple[str, ...]) -> Column:
+    def value(row: Row) -> float | None:
+        known = [row["shares"][name] for name in components if name in row["shares"]]
+        return sum(known) if known else None
+
+    return computed(title, value, rough_percent)
