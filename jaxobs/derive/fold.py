@@ -13,9 +13,9 @@ from jaxobs.derive.loops.found import Followed
 from jaxobs.derive.loops.signs import RunsUnderWay
 from jaxobs.derive.process import run_attributes
 from jaxobs.derive.profiler_windows.windows import WindowToRead
-from jaxobs.derive.refusal import described, in_turn, require_types
+from jaxobs.derive.refusal import described, in_turn, is_of_types, require_types
 from jaxobs.derive.snapshot import Rooms, end_run_time, snapshot_view
-from jaxobs.derive.steps import Steps, grouped
+from jaxobs.derive.steps import HeldSteps, Steps, grouped
 from jaxobs.derive.writer import Writer
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model import events
@@ -38,10 +38,21 @@ class Fold(Rooms):
     """Folds the events of one training process into its rooms, and makes snapshots of them."""
 
     def apply(self, event: events.Event) -> None:
-        """Fold one event. A malformed or impossible event is refused and counted, and the fold goes on.
+        """Fold one event; a step is held, and folded with those beside it before anything else is done.
 
-        An event with a refused value counts as refused and not as accepted, so each event is in exactly one count.
+        A malformed or impossible event is refused and counted, and the fold goes on. One with a refused value counts as
+        refused and not as accepted, so each event is in exactly one count.
         """
+        if type(event) is events.StepEnded and is_of_types(event) and self._held.add(event):
+            return
+        self._fold_held()
+        self._apply(event)
+
+    def _fold_held(self) -> None:
+        for steps in grouped(self._held.take()):
+            self._fold_steps(steps)
+
+    def _apply(self, event: events.Event) -> None:
         values_refused = self.series.refusals.values
         try:
             require_types(event)
@@ -64,6 +75,7 @@ class Fold(Rooms):
 
         Unmarked calls are folded as the steps of the loops that are inferred from them.
         """
+        self._fold_held()
         folded: events.StepRows = []
         for steps in grouped(rows):
             if steps.loop == events.UNMARKED:
@@ -97,7 +109,7 @@ class Fold(Rooms):
         """Fold steps together or one by one. `saved`: nanoseconds of checkpoints in a step, by its loop and number."""
         if saved or not self._folded_at_once(steps):
             for event in steps.events():
-                self.apply(event._replace(checkpoint=saved.get((event.loop, event.step), 0)))
+                self._apply(event._replace(checkpoint=saved.get((event.loop, event.step), 0)))
 
     def _folded_at_once(self, steps: Steps) -> bool:
         """Fold all the steps together and return True, or return False with nothing changed."""
@@ -135,6 +147,7 @@ class Fold(Rooms):
 
     def windows_to_read(self, now: int, *, final: bool = False) -> list[WindowToRead]:
         """Return the profiler windows whose steps are known by now; `final`: no more events will come."""
+        self._fold_held()
         return self.profiles.to_read(now, final=final)
 
     def profiled(self, window: WindowToRead, profiled: Profiled | None, reason: str = "") -> None:
@@ -143,6 +156,7 @@ class Fold(Rooms):
 
     def end(self, now: int, *, by_itself: bool) -> None:
         """Close the run and show what was held back. `by_itself` is false where the job died without reporting it."""
+        self._fold_held()
         self._follow(self.loops.inferred.end())
         self.loops.place_recorded()
         self.under_way = RunsUnderWay()
@@ -151,6 +165,7 @@ class Fold(Rooms):
         self.spans.run_ended(self.began, now, attributes)
 
     def snapshot(self, now: int) -> SnapshotData:
+        self._fold_held()
         self._follow(self.loops.inferred.settle(now))
         self.spans.settle(now)
         view = snapshot_view(self, now)
@@ -162,6 +177,10 @@ class Fold(Rooms):
     @cached_property
     def _writer(self) -> Writer:
         return Writer(self.series, self.clock)
+
+    @cached_property
+    def _held(self) -> HeldSteps:
+        return HeldSteps()
 
     @cached_property
     def _handlers(self) -> dict[type, Callable[[Any], None]]:

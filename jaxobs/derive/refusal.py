@@ -44,6 +44,15 @@ def require_types(event: Event) -> None:
             raise _wrong(event, event[at])
 
 
+def is_of_types(event: Event) -> bool:
+    """Whether each field of the event has its declared type."""
+    try:
+        require_types(event)
+    except TypeError:
+        return False
+    return True
+
+
 class Refusals:
     """The first few reasons why events and values were refused, each with how often it occurred."""
 

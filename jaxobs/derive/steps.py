@@ -15,6 +15,9 @@ from jaxobs.model.events import ROW_LENGTH, SpanContext, StepEnded, StepRows, st
 MAX_ELSEWHERE = 0.02
 """Largest share of the time of many steps that may lie between them and be ignored: no figure is as exact as that."""
 
+MAX_HELD = 1_000 * ROW_LENGTH
+"""Values of single steps that are held at most, to be folded together."""
+
 
 @dataclass(frozen=True)
 class Steps:
@@ -233,6 +236,24 @@ def _tuple(ran: object) -> tuple[int, ...]:
 
 def _is_range(numbers: Sequence[int]) -> bool:
     return list(numbers) == list(range(numbers[0], numbers[0] + len(numbers)))
+
+
+class HeldSteps:
+    """Single steps that wait to be folded together, as folding many costs little more than folding one."""
+
+    def __init__(self) -> None:
+        self._rows: StepRows = []
+
+    def add(self, event: StepEnded) -> bool:
+        """Hold a step. False if it has more to tell than columns hold, or if there are too many: then all are due."""
+        if event.nested or event.checkpoint or event.failed or event.parent or len(self._rows) >= MAX_HELD:
+            return False
+        self._rows += (*event[:7], *event[9:11], event.thread, event.runs)
+        return True
+
+    def take(self) -> StepRows:
+        rows, self._rows = self._rows, []
+        return rows
 
 
 class StepLog:

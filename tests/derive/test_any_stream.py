@@ -84,8 +84,8 @@ def test_events_with_anything_in_their_fields_are_refused_and_the_fold_goes_on(d
     fold = new_fold()
     fold.apply(broken._replace(**{field: data.draw(anything)}))
     fold.apply(step(1, 1.0, 2.0))
-    assert fold.observation.accepted + fold.observation.refused == 2
     snapshot = fold.snapshot(at(300))
+    assert fold.observation.accepted + fold.observation.refused == 2
     assert snapshot["agent"]["refused_reasons"] or fold.observation.refused == 0
     assert families(snapshot)["jaxobs_steps_total"]["train",] >= 1.0
     snapshot.to_json()
@@ -154,8 +154,8 @@ def test_an_event_of_which_a_value_is_refused_is_refused_and_not_accepted_too() 
 
 def test_a_step_that_ends_before_it_began_is_refused_whole() -> None:
     fold = applied(new_fold(), [step(0, 1.0, 2.0), step(1, 3.0, 2.0), step(2, 3.0, 4.0, nested=1.5)])
-    assert fold.observation.refused == 2
     assert fold.snapshot(at(5)).to_dict()["loops"]["train"]["wall_seconds"] == 1.0
+    assert fold.observation.refused == 2
 
 
 def test_an_executable_that_is_told_twice_keeps_its_runs() -> None:

@@ -173,7 +173,7 @@ def test_a_label_of_a_megabyte_or_of_no_text_is_cut_and_told_from_others(text: s
 
 def test_a_loop_named_after_each_step_is_refused_at_some_point() -> None:
     fold = applied(new_fold(), [step(0, number, number + 1, loop=f"step {number}") for number in range(100)])
-    assert len(fold.loops.by_name) == 20
+    assert len(fold.snapshot(at(101))["loops"]) == 20
     assert fold.observation.refused == 80
 
 

@@ -141,6 +141,7 @@ def test_step_spans_are_rate_limited_a_loop() -> None:
         now += length
         if number % 10 == 0:
             fold.apply(StepCompleted("train", number, at(now), 1_000))
+    fold.snapshot(at(now))
     why = [dict(span.attributes)["jax.step.why"] for span in fold.spans.take()]
     assert why.count("slow") == 60
     assert now / 10 - 2 <= why.count("sampled") <= now / 10 + 1

@@ -35,7 +35,7 @@ class Loops:
     def of(self, steps: Steps) -> Loop:
         """The loop of steps that ended. Where those before them on their thread are another loop's, it is told."""
         loop, before = self.named(steps.loop), self._newest.get(steps.thread)
-        if before is not None and before is not loop and before.stretches.pending_since is not None:
+        if before is not None and before is not loop and before.stretches.may_be_behind:
             loop.stretches.entered_behind_others()
         self._newest[steps.thread] = loop
         return loop

@@ -153,6 +153,8 @@ class Stretches:
         self._mark: int | None = None
         """When the device was done with all steps before the open ones, as far as is known."""
         self._mark_seen = False
+        self._in_doubt = False
+        """Whether it is not known that the device was done at the mark."""
         self._tail = 0
         """Nanoseconds after the newest step in which the loop waited for an item that never came."""
         self._behind_others = False
@@ -185,6 +187,11 @@ class Stretches:
         if not self._open:
             return None
         return self._open[0].begin if self._mark is None else max(self._mark, self._open[0].begin)
+
+    @property
+    def may_be_behind(self) -> bool:
+        """Whether the device may still work on the loop's steps: its newest ones were not seen to be done."""
+        return bool(self._open) or self._in_doubt
 
     def steps_ended(self, steps: Steps) -> None:
         """The host has ended steps."""
@@ -301,10 +308,8 @@ class Stretches:
         if steps:
             self._close(steps, end)
         elif self._mark is not None and event.time > self._mark:
-            self._mark, self._mark_seen = (
-                event.time,
-                True,
-            )  # the device was behind what was told by the host's turns
+            # The device was behind what was told by the host's turns.
+            self._mark, self._mark_seen, self._in_doubt = event.time, True, False
 
     def _judge(self, event: StepCompleted, found: Steps, at: int) -> None:
         """Note whether the device was done with a step by the end of the host's turn, unless that was unusual."""
@@ -359,7 +364,7 @@ class Stretches:
             ended.ahead = self._mark_seen and end > last.end and own > (1 - MAX_DOUBT) * ended.wall
             if not ended.breaks and len(alike) == 1:
                 ended.spacing = alike.pop() or ()
-        self._behind_others = False
+        self._behind_others = self._in_doubt = False
         self._mark, self._mark_seen = end, end > last.end
         self._fresh.append(ended)
 
@@ -377,6 +382,7 @@ class Stretches:
                 ended.spacing = steps.each_ran or ()
             self._mark, self._mark_seen = max(mark, steps.end), False
             self._fresh.append(ended)
+        self._in_doubt = kind is Kind.UNSEEN
         self._open.clear()
         if self._tail:
             tail, self._tail = self._tail, 0
