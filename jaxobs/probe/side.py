@@ -32,8 +32,7 @@ from jaxobs.probe.transport.backlog import Payloads
 from jaxobs.probe.transport.sender import Agents, Sender
 from jaxobs.probe.watch.automatic import watch_all_jitted, watch_compiled_ahead, watch_loops_outside_jit
 from jaxobs.probe.watch.calls import Calls, Executables, Shared
-from jaxobs.probe.watch.polling.completions import Completions
-from jaxobs.probe.watch.polling.first_calls import FirstCalls
+from jaxobs.probe.watch.completions import Completions
 from jaxobs.probe.watch.registry import Watching
 from jaxobs.probe.watch.watched import Watched
 
@@ -135,7 +134,7 @@ class ProbeSide:
         self.unmarked = UnmarkedCalls(self.ring)
         self.loops = Loops(self.ring, self.unmarked)
         self.completions = Completions(self.ring.emit, settings["sample_interval"])
-        self.first_calls = FirstCalls(self.ring.emit, self.completions)
+        self.loops.turn_ended, self.loops.left = self.completions.turn_ended, self.completions.loop_left
         self.recorded = RecordedValues(self.loops.current, log)
         retained = before.sender.retained.to_another_observer() if before is not None else None
         self.sender: Sender = Sender(
@@ -207,7 +206,7 @@ class ProbeSide:
 
     def _calls_of(self, function: Any, number: int) -> Calls:
         shared = Shared(
-            self.ring.emit, self.loops.current, self.executables, self.completions, self.first_calls, self.unmarked,
+            self.ring.emit, self.loops.current, self.executables, self.completions, self.unmarked,
             self.loops.failed,
         )  # fmt: skip
         return Calls(function, number, shared)
@@ -279,11 +278,11 @@ class ProbeSide:
                 if put_back is not None:
                     put_back()
             self.sources.stop(self._deadline - monotonic())
-            self.first_calls.ask()  # the last question: the one call of a training may have ended by now
+            self.completions.end()
             for event in self.recorded.last():
                 self.ring.emit(event)
         finally:
-            for holder in (self.completions, self.first_calls, self.recorded):
+            for holder in (self.completions, self.recorded):
                 holder.let_go()
             if self.host_lines is not None:
                 self.host_lines.stop()
@@ -294,7 +293,7 @@ class ProbeSide:
 
     def forget_in_child(self) -> None:
         """Switch everything off in a forked child, and close its copy of the pipe, which the agent would wait for."""
-        self.completions.armed = False
+        self.completions.let_go()
         self.sources.forget_in_child()
         self.sender.abandon()
         self._threads = {}
@@ -307,6 +306,7 @@ class ProbeSide:
         """Gather what is read once a wake-up instead of emitted when it happens. On the sender's thread."""
         events: list[Event] = []
         events += self.watching.calls_outside_steps()
+        events += self.loops.turns_asked()
         if self.host_lines is not None:
             events += self.host_lines.take()
         events += self.sources.turn()
@@ -319,7 +319,6 @@ class ProbeSide:
                 self._backend = find_backend()
             if self._backend is not None:
                 self.ring.emit(self._backend)
-        self.first_calls.ask()
         for event in self.recorded.ready():
             self.ring.emit(event)
 

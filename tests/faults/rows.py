@@ -266,7 +266,7 @@ ROWS: dict[int, Row] = {
     )),
     69: Row("trees of the user's types count their flattenings; live arrays after the results were dropped", (
         "probe/test_watched_is_the_function.py::test_pytrees_of_the_user_are_flattened_as_often_as_without",
-        "probe/test_completions.py::test_of_results_that_the_job_drops_one_small_one_is_alive_and_only_until_it_is_done",
+        "probe/test_completions.py::test_of_results_that_the_job_drops_few_small_ones_are_alive_and_only_until_they_are_done",
     )),
     70: Row("the interpreter ends with steps in flight and arrays recorded, watched, polled or sampled"),
     71: Row("the job joins every thread that it finds; threading.setprofile, settrace, excepthook"),

@@ -169,7 +169,7 @@ def test_steps_that_overlap_leave_none_that_the_next_takes_for_its_own_surroundi
 def test_what_is_marked_after_the_end_of_a_turn_was_read_belongs_to_the_next(marks: Marks) -> None:
     """A signal handler's marks may come before the turn is emitted, and be longer than it."""
     loops = marks.loops
-    state, step = loops.state("train"), Step("train")
+    state, step = loops.state("train"), Step(loops.state("train"))
     for start, end, marked in ((100, 110, 30), (110, 150, 0)):
         step.claim(marked)
         loops.end_step(state, step, start, end, 0, 0, (None, None))

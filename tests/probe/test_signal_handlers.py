@@ -70,11 +70,9 @@ def test_in_steps_phases_and_watched_calls(observed: Any, handler: list[int]) ->
     def prepare() -> Callable[[], None]:
         jitted = Jitted(observed)
         watched = observed.side.watching.watch(jitted)
-        observed.side.completions._wanted = 1000
 
         def run() -> None:
             for item in Steps(loops, [2, 3, 2], "train", lambda item: item, None):
-                observed.side.completions.armed = True
                 watched(np.ones(item))
             with StepMark(loops, "other", 1.0, None), PhaseMark(loops, "checkpoint"):
                 watched(np.ones(3))
@@ -131,7 +129,6 @@ def test_in_a_storm_of_signals_every_one_is_heard_and_later_steps_are_as_ever(
     while len(handler) < 300:
         try:
             while True:
-                observed.side.completions.armed = True
                 signal.setitimer(signal.ITIMER_REAL, delays.uniform(1e-6, 8e-5))
                 for given in Steps(loops, inputs, "train", len, None):
                     watched(given)

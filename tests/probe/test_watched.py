@@ -12,10 +12,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxobs.model.events import FunctionWatched, StepCompleted, StepEnded
+from jaxobs.model.events import FunctionWatched, StepCompleted, StepEnded, StepUnseen
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.watch.calls import NOT_SEEN
-from jaxobs.probe.watch.polling.completions import MOST_PASSED_BY
 from jaxobs.probe.watch.watchable import is_jitted
 from tests.probe.watched_runs import executables, runs, step
 
@@ -224,7 +223,6 @@ class Broken:
 
 
 def test_outputs_of_any_kind_pass_through(observed: Any) -> None:
-    completions = observed.side.completions
     gone = jnp.ones(3) + 1
     gone.delete()
     outputs: list[Any] = [None, 5, "text", (), {}, [Broken(1)], gone, {"a": [gone]}]
@@ -232,21 +230,19 @@ def test_outputs_of_any_kind_pass_through(observed: Any) -> None:
     broken.fails = True
     for output in [*outputs, broken]:
         watched = observed.side.watching.watch(lambda output=output: output)
-        completions._passed_by = 0  # as in a new round
         for _ in range(3):
-            completions.armed = True
-            assert watched() is output
-            assert completions.armed, output  # nothing could be asked: the next call is looked at
+            with step(observed):
+                assert watched() is output
+    assert not observed.of(StepCompleted)
+    assert observed.of(StepUnseen)
 
 
-def test_where_no_call_can_be_asked_they_are_looked_at_no_more_until_the_next_round(observed: Any) -> None:
-    completions = observed.side.completions
+def test_where_no_call_can_be_asked_not_each_is_looked_at(observed: Any) -> None:
     watched = observed.side.watching.watch(lambda: None)
-    completions.armed = True
-    for _ in range(MOST_PASSED_BY):
-        assert completions.armed
-        watched()
-    assert not completions.armed
+    for _ in range(2):
+        with step(observed):
+            watched()
+    assert not observed.side.loops.state("train").asks(2, 0)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

@@ -253,8 +253,7 @@ def test_inside_another_functions_trace_nothing_runs(observed: Any) -> None:
         return watched(x) + watched(x)
 
     outer_watched = observed.side.watching.watch(outer)
-    observed.side.completions.armed = True  # a sample is wanted: a tracer is no output to ask
-    with step(observed):
+    with step(observed):  # the first, of which an output is wanted: a tracer is no output to ask
         outer_watched(1.0)
         outer_watched(1.0)
     jax.make_jaxpr(watched)(1.0)

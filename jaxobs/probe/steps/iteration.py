@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from jaxobs.flow.ring import PADDING
 from jaxobs.model.clock import now
 from jaxobs.model.events import LoopEnded, LoopEntered
-from jaxobs.probe.steps.loops import AVERAGED_EVERY, SLOW, Loops, Step
+from jaxobs.probe.steps.loops import SLOW, Loops, Step
 from jaxobs.probe.steps.values import amount, as_name, given_amount
 
 Item = TypeVar("Item")
@@ -21,15 +21,18 @@ Amount = float | Callable[[Any], float] | None
 class Entry:
     """One pass through a loop: what was under way before it, and the `Step` that all its turns use."""
 
-    __slots__ = ("at", "claimed", "loops", "outer", "state", "step")
+    __slots__ = ("at", "claimed", "first", "loops", "outer", "state", "step")
 
     def __init__(self, loops: Loops, loop: str, flops: float | None) -> None:
         self.loops = loops
         self.state = loops.state(loop)
         loops.declare(self.state, flops)
-        self.step = Step(loop)
+        self.step = Step(self.state)
         self.outer, self.claimed = loops.current.around(), loops.current.claimed
         self.at = now()
+        self.first = self.state.steps
+        self.state.enter(self.first, self.at, self.state.passed)
+        self.state.begin(self.step, self.at)
         loops.emit(LoopEntered(loop, self.at))
 
     def leave(
@@ -60,6 +63,9 @@ class Entry:
             elif handed_on is not None:
                 body = end - handed_on  # the turn does not count, so its time goes to what is around the loop
             state.last_end = None
+            state.passed = state.steps - self.first
+            if state.last is not None:
+                loops.left()
             if self.outer is not None:
                 self.outer.claim(end - self.at - body)
             loops.current.claimed = self.claimed + end - self.at - body
@@ -107,10 +113,10 @@ class Steps(Generic[Item]):
         entry = Entry(loops, self._loop, self._flops)
         state, step, start = entry.state, entry.step, entry.at
         name, thread, later_runs = state.name, step.thread, step.later_runs
-        slow_after = SLOW * state.average
+        slow_after, every = SLOW * state.average, state.every
         handed_on = annotation = None
         iterator = iter(self._iterable)
-        current.step, step.number = step, state.steps
+        current.step = step
         try:
             for item in iterator:
                 ready = now()
@@ -128,7 +134,7 @@ class Steps(Generic[Item]):
                     annotation = None
                 end = now()
                 number = state.steps
-                if step.plain and number % AVERAGED_EVERY and end - start < slow_after:
+                if step.plain and number % every and end - start < slow_after:
                     # What `end_step` does, for a step that has nothing to report but its times and runs.
                     runs = step.runs() if later_runs else step.run
                     extend(
@@ -138,7 +144,7 @@ class Steps(Generic[Item]):
                     state.steps = number + 1
                 else:
                     loops.end_step(state, step, start, end, 0, ready - start, (examples, tokens))
-                    slow_after = SLOW * state.average
+                    slow_after, every = SLOW * state.average, state.every
                 start = end
                 step.dispatch = step.run = 0
                 if later_runs:

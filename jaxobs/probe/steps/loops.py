@@ -9,41 +9,152 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 from jaxobs.flow.ring import Ring
 from jaxobs.model.clock import NANOSECONDS, now
-from jaxobs.model.events import UNMARKED, LoopDeclared, StepEnded
+from jaxobs.model.events import UNMARKED, LoopDeclared, StepEnded, TurnsAsked
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.plugin.span_context import current_span_context
+
+EVERY = (1, 5, 17, 101, 499)
+"""One turn in so many is asked whether the device is done, and goes into the loop's average duration; the others skip
+that work. They are counted, as of turns picked by time too many would follow upon a wait; and it is a prime, so that a
+host that waits in each tenth or hundredth turn is met waiting as often as it waits."""
+
+ASKED_APART = 20_000_000
+"""Least nanoseconds from one such turn to the next, but for the shortest turns: to ask costs a thousandth of it."""
+
+PACE_OVER = 5 * ASKED_APART
+"""Nanoseconds over which the duration of a turn is averaged to choose one of EVERY."""
+
+COMPLETIONS = 2
+"""Completions of a loop until which each of its turns leaves an output: without two there is no rate."""
+
+PASSES_APART = NANOSECONDS // 4
+"""Nanoseconds between two passes through a loop for which it is to be seen when the last turn is done."""
+
+SEEN_OF_LATE = 2 * NANOSECONDS
+"""Nanoseconds for which a completion counts as recent: a second without one is usual."""
+
+LAST_TURNS = 3
+"""Turns around the one that was the last of the pass before which are asked, as this pass may be a little shorter."""
+
+
+class AskedTurns:
+    """Which of a loop's turns leave a small output, and in how many it was ready at the turn's end."""
+
+    __slots__ = (
+        "_at", "_found", "_number", "_pass_seen", "_reported", "calls", "completions", "counted", "every", "last", "name",
+        "told_at",
+    )  # fmt: skip
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.every = EVERY[-1]
+        """One turn in so many is asked."""
+        self.calls = 1
+        """Calls of watched functions in the newest turn that was asked."""
+        self.completions = 0
+        self.told_at = 0
+        """When the newest completion that was told was, by `now()`."""
+        self.last: int | None = None
+        """The number of the turn with which this pass may end, as the one before did; None where that is not asked."""
+        self.counted = False
+        """Whether the turn under way counts: those that are asked for other reasons would be met too often."""
+        self._found = self._reported = (0, 0)
+        self._number = self._at = self._pass_seen = 0
+
+    def enter(self, number: int, at: int, turns: int | None) -> None:
+        """Note that a pass begins with the turn of that number; the one before had so many turns."""
+        self._number, self._at = number, at
+        self.last = None
+        if at - self._pass_seen >= PASSES_APART:
+            self._pass_seen = at
+            self.last = number - 1 + (turns or -LAST_TURNS)
+
+    def asks(self, number: int, at: int) -> bool:
+        """Whether the turn of that number, which begins now, leaves an output."""
+        turns, passed = number - self._number, at - (self._at or at)
+        if passed >= PACE_OVER and turns > 0:
+            self.every = next((every for every in EVERY if every * passed >= ASKED_APART * turns), EVERY[-1])
+            self._number, self._at = number, at
+        self._at = self._at or at
+        self.counted = (number - 1) % self.every == 0
+        ends = self.last is not None and abs(number - self.last) <= LAST_TURNS
+        return self.counted or ends or self.completions < COMPLETIONS
+
+    def ends_soon(self, number: int) -> bool:
+        """Whether the pass under way may end before the next turn that is asked by count."""
+        return self.last is not None and self.last - self.every <= number <= self.last + LAST_TURNS
+
+    def asked(self, *, ready: bool) -> None:
+        """Note whether the output of the turn that ends was ready."""
+        if self.counted:
+            self._found = self._found[0] + 1, self._found[1] + ready
+
+    def completed(self, time: int) -> None:
+        """Note that a completion was told."""
+        self.completions += 1
+        self.told_at = time
+
+    def seen_of_late(self, at: int) -> bool:
+        """Whether a completion was told within SEEN_OF_LATE before `at`."""
+        return self.told_at > 0 and at - self.told_at < SEEN_OF_LATE
+
+    def give_up(self) -> None:
+        """Note that no completion is to be expected."""
+        self.completions = max(COMPLETIONS, self.completions)
+
+    def new(self) -> Iterator[TurnsAsked]:
+        """What was found since the last call of this; on the sender's thread."""
+        found, before = self._found, self._reported
+        if found != before:
+            self._reported = found
+            yield TurnsAsked(self.name, found[0] - before[0], found[1] - before[1], now())
+
 
 MAIN_THREAD_SILENT = 10 * NANOSECONDS
 """Nanoseconds without a call on the main thread after which another thread that calls counts as the one that trains.
 One that prepares input beside slower steps of the main thread is followed until the next of them, and never again."""
 
 
-class UnmarkedCalls:
+class UnmarkedCalls(AskedTurns):
     """Notes the calls of the thread that trains, until the script marks a step: marked steps make the loops then.
 
-    The thread that trains is the main thread, unless it is silent for MAIN_THREAD_SILENT.
+    The thread that trains is the main thread, unless it is silent for MAIN_THREAD_SILENT. Each call is a turn, which ends
+    with the next.
     """
 
-    __slots__ = ("_advance", "_extend", "_followed", "_latest", "_main", "_may_be_another", "count", "off")
+    __slots__ = (
+        "_advance",
+        "_extend",
+        "_latest",
+        "_main",
+        "_may_be_another",
+        "count",
+        "followed",
+        "off",
+        "output",
+    )
 
     def __init__(self, ring: Ring) -> None:
+        super().__init__(UNMARKED)
         self._extend, self._advance = ring.extend, ring.advance
-        self._main = self._followed = threading.main_thread().ident
+        self._main = self.followed = threading.main_thread().ident
         self._latest = 0
         """When the last call on the followed thread began."""
         self._may_be_another = True
         self.count = 0
         self.off = False
+        self.output: Any = None
+        """That of the newest call, until it is asked."""
 
     def note(self, run: int, started: int, ended: int) -> int:
         """Emit the call as a row of the ring. Returns its number, from 1 on; 0 where the caller shall only count it."""
         thread = threading.get_ident()
-        if self.off or (thread != self._followed and not self._follow(thread, started)):
+        if self.off or (thread != self.followed and not self._follow(thread, started)):
             return 0
         self.count = number = self.count + 1
         self._latest = started
@@ -54,7 +165,7 @@ class UnmarkedCalls:
     @property
     def on_another_thread(self) -> bool:
         """Whether the steps of the job are the calls of another thread than the main thread."""
-        return not self.off and self._followed != self._main
+        return not self.off and self.followed != self._main
 
     def _follow(self, thread: int, started: int) -> bool:
         """Whether this thread is to be followed from now on."""
@@ -62,12 +173,9 @@ class UnmarkedCalls:
             self._may_be_another = False
         elif not self._may_be_another or started - self._latest < MAIN_THREAD_SILENT:
             return False
-        self._followed = thread
+        self.followed = thread
         return True
 
-
-AVERAGED_EVERY = 16
-"""One step in so many goes into the loop's average duration, and every slow one; the others skip that work."""
 
 SLOW = 3
 """A step slower than the loop's average by this factor notes the current span, as the parent of its own span. So do the
@@ -78,14 +186,17 @@ class Step:
     """The step under way on a thread; watched calls add to it."""
 
     __slots__ = (
-        "checkpoint", "dispatch", "failed", "hidden", "later_runs", "loop", "nested", "number", "plain", "run", "several",
-        "thread",
+        "asks", "checkpoint", "dispatch", "failed", "hidden", "later_runs", "loop", "nested", "number", "output", "plain",
+        "run", "several", "state", "thread",
     )  # fmt: skip
 
-    def __init__(self, loop: str) -> None:
-        self.loop = loop
+    def __init__(self, state: AskedTurns) -> None:
+        self.loop = state.name
+        self.state = state
         self.hidden = False  # True while JAX traces: this step is never reported, and nothing runs in it
-        self.plain = True  # whether it has no nested time, no checkpoint and no failure
+        self.asks = False  # whether an output is kept of its last call
+        self.output: Any = None  # that output
+        self.plain = True  # whether nothing is asked, and it has no nested time, no checkpoint and no failure
         self.thread = threading.get_ident()
         self.number = 0
         self.dispatch = 0
@@ -152,25 +263,32 @@ class Current(threading.local):
         return self.phase
 
 
-_HOLDER = [Step("")]
+_HOLDER = [Step(AskedTurns(""))]
 _HELD_HERE_ALONE = sys.getrefcount(_HOLDER[0])
 """The reference count of an object with a single holder, as `sys.getrefcount` of this Python shows it."""
 
 
-class LoopState:
+class LoopState(AskedTurns):
     """A loop by name: its step numbers go on when the loop is entered again (epochs)."""
 
-    __slots__ = ("average", "claimed_then", "flops", "last_end", "name", "phase", "steps", "thread")
+    __slots__ = ("average", "claimed_then", "flops", "last_end", "passed", "phase", "steps", "thread")
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        super().__init__(name)
         self.steps = 0
+        self.average = 0  # nanoseconds
+        self.passed: int | None = None  # steps of its last pass
         self.last_end: int | None = None
         # The thread, its `Current.claimed` and `Current.phase` at `last_end`.
         self.thread = self.claimed_then = 0
         self.phase: object = None
-        self.average = 0  # nanoseconds
         self.flops: float | None = None
+
+    def begin(self, step: Step, at: int) -> None:
+        """Give the step that begins its number, and let it be asked if it is its turn."""
+        step.number = self.steps
+        step.asks = self.asks(self.steps, at)
+        step.plain = step.plain and not step.asks and not self.ends_soon(self.steps)
 
 
 class Loops:
@@ -183,6 +301,10 @@ class Loops:
         self.annotation: Any = None
         self.failed: Callable[[BaseException | None, str | None], None] = lambda error, function: None
         """Called with an error on its way through, and the watched function that raised it, if any; must not raise."""
+        self.turn_ended: Callable[[Step, int], None] = lambda step, end: None
+        """Called at the end of a step that was to leave an output."""
+        self.left: Callable[[], None] = lambda: None
+        """Called when the host leaves a loop whose end is to be seen."""
         self.emit = ring.emit
         self.ring = ring
         self.checkpoints: list[object] = []
@@ -198,6 +320,12 @@ class Loops:
         if self._unmarked is not None:
             self._unmarked.off = True
         return self._loops.setdefault(name, LoopState(name))
+
+    def turns_asked(self) -> Iterator[TurnsAsked]:
+        """What was found at the ends of turns since the last call of this; on the sender's thread."""
+        unmarked = () if self._unmarked is None else (self._unmarked,)
+        for each in (*unmarked, *list(self._loops.values())):
+            yield from each.new()
 
     def steps_ended(self) -> int:
         return sum(state.steps for state in list(self._loops.values()))
@@ -223,6 +351,8 @@ class Loops:
         amounts: tuple[float | None, float | None],
     ) -> None:
         """Emit the step, count it, and clear what `step` has nested or failed. `amounts`: its examples and tokens."""
+        if step.asks or step.output is not None:
+            self.turn_ended(step, end)
         number = state.steps
         examples, tokens = amounts
         duration = end - start - step.nested - step.checkpoint
@@ -231,7 +361,7 @@ class Loops:
         notable = duration > SLOW * average or number <= SLOW
         parent = current_span_context() if notable else None
         runs = step.runs()
-        if step.plain and parent is None:
+        if parent is None and not (step.nested or step.checkpoint or step.failed):
             self.ring.extend(
                 (
                     state.name, number, start, end, gap, input_wait, step.dispatch, examples, tokens, step.thread, runs,
@@ -249,9 +379,11 @@ class Loops:
                 )
             )  # fmt: skip
             step.nested, step.checkpoint = step.nested - nested, 0
-            step.failed, step.plain = False, not step.nested
+            step.failed = False
+        step.plain = not step.nested
         state.steps = number + 1
         state.last_end = end
+        state.begin(step, end)
 
     def declare(self, state: LoopState, flops: float | None) -> None:
         """Report the user's own FLOPs of a step, the first time and whenever they change."""
@@ -292,5 +424,5 @@ class Tracing:
 
     def hide_step(self) -> None:
         """Put a hidden step in the place of this thread's step: what runs from now on counts in no step."""
-        self._current.step = hidden = Step("")
+        self._current.step = hidden = Step(AskedTurns(""))
         hidden.hidden = True

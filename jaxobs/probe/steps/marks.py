@@ -53,9 +53,9 @@ class StepMark:
         # No name here for the current step, whose references `around` counts.
         self._outer = None if current.step is None else current.around()
         self._claimed = current.claimed
-        self._step = step = Step(self._loop)
-        step.number = state.steps
+        self._step = step = Step(state)
         self._start = start = now()
+        state.begin(step, start)
         self._gap = 0
         here = state.thread == self._step.thread and state.phase is current.phase
         if state.last_end is not None and self._outer is None and here:

@@ -19,10 +19,9 @@ from jaxobs.model.clock import now
 from jaxobs.model.events import FunctionWatched
 from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
 from jaxobs.probe.steps.loops import Current, UnmarkedCalls
-from jaxobs.probe.watch.polling.completions import Completions
-from jaxobs.probe.watch.polling.first_calls import FirstCalls
-from jaxobs.probe.watch.polling.output_leaf import OutputLeaf
+from jaxobs.probe.watch.completions import Completions, Output
 from jaxobs.probe.watch.signatures import (
+    OutputLeaf,
     Signature,
     is_transformed,
     leaf_signature,
@@ -42,6 +41,7 @@ class Created:
     executable: int
     function: str
     thread: int
+    time: int = 0
 
 
 class Executables:
@@ -52,8 +52,6 @@ class Executables:
 
     def __init__(self) -> None:
         self.count = 0
-        self.made_at = 0
-        """When the newest was recorded, by `now()`."""
         self._created: list[Created] = []
         self._makers: dict[int, tuple[weakref.ref[Any] | None, ...]] = {}
         self._numbers = itertools.count(1)
@@ -64,8 +62,7 @@ class Executables:
 
     def created(self, function: str, executable: int) -> None:
         with self._lock:
-            self._created.append(Created(executable, function, threading.get_ident()))
-            self.made_at = now()
+            self._created.append(Created(executable, function, threading.get_ident(), now()))
             self.count = len(self._created)
 
     def since(self, count: int, function: str) -> list[int]:
@@ -81,6 +78,11 @@ class Executables:
         """The last executable that the current thread made after `count` was read."""
         thread = threading.get_ident()
         return next((made for made in reversed(self._created[count:]) if made.thread == thread), None)
+
+    def compiled_since(self, count: int) -> int | None:
+        """When the current thread's last compile after `count` was read was over; None if there was none."""
+        newest = self.newest_since(count)
+        return None if newest is None else newest.time
 
     def compiled_by(self, function: Any, executables: list[int]) -> None:
         """Note that a call of this jitted function was seen to compile these executables."""
@@ -154,7 +156,6 @@ class Shared(NamedTuple):
     current: Current
     executables: Executables
     completions: Completions
-    first_calls: FirstCalls
     unmarked: UnmarkedCalls
     failed: Callable[[BaseException | None, str | None], None]
 
@@ -164,7 +165,7 @@ class Calls:
 
     __slots__ = (
         "__weakref__", "_earlier", "_emit", "_failed", "_known", "_name", "_table", "complete", "completions",
-        "current", "executables", "first_calls", "function", "leaf", "new", "number", "outside", "read", "run",
+        "current", "executables", "function", "leaf", "new", "number", "outside", "read", "run",
         "unmarked",
     )  # fmt: skip
 
@@ -179,7 +180,6 @@ class Calls:
         self.current = shared.current
         self.executables = shared.executables
         self.completions = shared.completions
-        self.first_calls = shared.first_calls
         self.unmarked = shared.unmarked
         self.leaf = OutputLeaf()
         self.read: Read | None = None
@@ -267,11 +267,17 @@ class Calls:
             if not isinstance(error, Exception) or raised_by_signal_handler(error):
                 raise  # it is the user's; anything else never gets into the user's call
 
-    def compiled(self, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Follow the run of a call that compiled and has returned: it may go on for long."""
-        run = self.run if self.read is None else self.which(args, kwargs)
-        if run != self.number:
-            self.first_calls.keep(self.leaf, result, run, self.executables.made_at)
+    def called_outside(self, result: Any, run: int, started: int, ended: int, compiled: int | None) -> None:
+        """Note a call outside any step."""
+        turn, number = self.unmarked, 0
+        if self.current.phase is None:
+            number = turn.note(run, started, ended)
+        if number == 0:
+            self.outside[run] = self.outside.get(run, 0) + 1
+        asks = number > 0 and turn.asks(number, started)
+        if asks or compiled is not None:
+            output = Output(turn, number, run, started, ended, compiled)
+            self.completions.called(self.leaf, result, output, turn if number else None)
 
     def _remember(self, seen: Signature, executable: int) -> None:
         if executables_alive(self.function) == 1:

@@ -16,10 +16,10 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from jaxobs.model.clock import now
-from jaxobs.model.events import UNMARKED
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.plugin.wrapping import drop_internal_frames, internal
 from jaxobs.probe.watch.calls import Calls, Learned
+from jaxobs.probe.watch.completions import Output
 
 
 class State:
@@ -71,10 +71,11 @@ class Watched:
         executables = calls.executables
         count = executables.count
         step = calls.current.step
-        if step is not None and step.hidden:
+        if step is None:
+            if calls.unmarked.output is not None:
+                calls.completions.turn_ended(calls.unmarked, now())
+        elif step.hidden:
             return calls.function(*args, **kwargs)  # inside a trace nothing runs
-        completions = calls.completions
-        sampling = completions.armed and completions.before_call()
         started = now()
         try:
             result = calls.function(*args, **kwargs)
@@ -85,29 +86,26 @@ class Watched:
             calls.failed(error, count, args, kwargs)
             drop_internal_frames(error)
             raise
+        compiled = None
         if executables.count != count or calls.new:
-            # A call that compiled began long before its run.
-            sampling = sampling and executables.count == count
             # Count as unknown until learned: a signal handler of the user's may interrupt the learning.
             known = calls.run, calls.read, calls.complete
             calls.run, calls.read, calls.complete = calls.number, None, False
             calls.learn(count, args, kwargs, known)
-            if executables.count != count:
-                calls.compiled(result, args, kwargs)
+            compiled = executables.compiled_since(count)
         run = calls.run if calls.read is None else calls.which(args, kwargs)
         if step is None:
-            number = calls.unmarked.note(run, started, ended) if calls.current.phase is None else 0
-            if number == 0:
-                calls.outside[run] = calls.outside.get(run, 0) + 1
-        elif step.run:
+            calls.called_outside(result, run, started, ended, compiled)
+            return result
+        if step.run:
             step.later_runs.append(run)
             step.dispatch += ended - started
         else:
             step.run = run
             step.dispatch = ended - started
-        if sampling:
-            loop, number = (step.loop, step.number) if step is not None else (UNMARKED, number)
-            completions.after_call(calls.leaf, result, run, loop, number, started, ended)
+        if step.asks or compiled is not None:
+            output = Output(step.state, step.number, run, started, ended, compiled)
+            calls.completions.called(calls.leaf, result, output, step)
         return result
 
     def __getattr__(self, name: str) -> Any:
