@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxobs.derive.metrics.catalogue.process_metrics import LAST_HEARD
+from jaxobs.derive.catalogue import LAST_HEARD
 from jaxobs.model.metrics import Metric
 
 RATE = "5m"

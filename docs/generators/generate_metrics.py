@@ -13,7 +13,7 @@ from pathlib import Path
 from example_query import example_query
 from written_file import write_or_compare
 
-from jaxobs.derive.metrics.catalogue import CORE_METRICS
+from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, discover
 

@@ -18,8 +18,8 @@ from jaxobs.agent.analysis import Analysis, Done, WindowDone
 from jaxobs.agent.exporting import STUCK_SECONDS, LastFlush
 from jaxobs.agent.job_pipe import JobPipe
 from jaxobs.agent.plugins import load_plugins
+from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.metrics.catalogue import CORE_METRICS
 from jaxobs.flow import wire
 from jaxobs.hardware.known_peaks import known_peaks
 from jaxobs.model.clock import ClockAnchor, monotonic, now, process_time, seconds

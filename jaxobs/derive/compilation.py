@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from operator import le
 from typing import Any, Final
 
-from jaxobs.derive.metrics.catalogue.compilation_metrics import COMPILE_BUCKETS
-from jaxobs.derive.metrics.histogram import Histogram
-from jaxobs.derive.metrics.selection import Largest, Selection
+from jaxobs.derive.catalogue import COMPILE_BUCKETS
 from jaxobs.derive.refusal import require
+from jaxobs.derive.series import Histogram, Largest, Selection
 from jaxobs.model import events
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import CACHE_SECONDS_SAVED, Compilation, CompilePhaseEnded

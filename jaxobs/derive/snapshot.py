@@ -18,7 +18,6 @@ from jaxobs.derive.loops.loops import Loops
 from jaxobs.derive.loops.signs import RunsUnderWay, SignsOfLife
 from jaxobs.derive.loops.view import LoopCounts, LoopView, loop_counts, loop_view
 from jaxobs.derive.memory import Memory, PeakExecutable
-from jaxobs.derive.metrics.series import Series
 from jaxobs.derive.process import (
     AgentView,
     IdentityView,
@@ -30,6 +29,7 @@ from jaxobs.derive.process import (
 )
 from jaxobs.derive.profiler_windows.operations import OperationView, ScopeView
 from jaxobs.derive.profiler_windows.windows import Profiles, WindowCounts
+from jaxobs.derive.series import Series
 from jaxobs.derive.spans import FinishedSpans
 from jaxobs.derive.validation import Validation
 from jaxobs.model.clock import ClockAnchor, seconds

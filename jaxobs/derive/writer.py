@@ -17,25 +17,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from jaxobs.derive import catalogue
 from jaxobs.derive.compilation import CompilationView
 from jaxobs.derive.devices import DeviceView
 from jaxobs.derive.executables.view import ExecutableView
 from jaxobs.derive.loops.host_lines import LineCount
 from jaxobs.derive.loops.view import LoopCounts
 from jaxobs.derive.memory import DeviceMemory, LiveArrays
-from jaxobs.derive.metrics.catalogue import (
-    compilation_metrics,
-    device_metrics,
-    executable_metrics,
-    loop_metrics,
-    memory_metrics,
-    process_metrics,
-    profile_metrics,
-)
-from jaxobs.derive.metrics.series import Labels, Series
 from jaxobs.derive.process import RUN_LABELS, SourceState, is_up, source_view
 from jaxobs.derive.profiler_windows.operations import OperationCounts
 from jaxobs.derive.profiler_windows.windows import WindowCounts
+from jaxobs.derive.series import Labels, Series
 from jaxobs.derive.snapshot import SnapshotView
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor
 from jaxobs.model.figure import Figure, Rows, plain
@@ -51,28 +43,28 @@ MAX_LINES = 10
 UNKNOWN_LINE = "(unknown)"
 
 EXECUTABLE_GAUGES = (
-    executable_metrics.EXECUTABLE_FLOPS,
-    executable_metrics.EXECUTABLE_BYTES,
-    executable_metrics.EXECUTABLE_INTENSITY,
-    executable_metrics.EXECUTABLE_ACHIEVED,
-    executable_metrics.EXECUTABLE_ATTAINABLE,
-    executable_metrics.EXECUTABLE_EFFICIENCY,
-    executable_metrics.EXECUTABLE_BOTTLENECK,
-    executable_metrics.EXECUTABLE_MEMORY,
+    catalogue.EXECUTABLE_FLOPS,
+    catalogue.EXECUTABLE_BYTES,
+    catalogue.EXECUTABLE_INTENSITY,
+    catalogue.EXECUTABLE_ACHIEVED,
+    catalogue.EXECUTABLE_ATTAINABLE,
+    catalogue.EXECUTABLE_EFFICIENCY,
+    catalogue.EXECUTABLE_BOTTLENECK,
+    catalogue.EXECUTABLE_MEMORY,
 )
 
 DEVICE_MEMORY = (
-    (memory_metrics.DEVICE_MEMORY_IN_USE, "in_use_bytes"),
-    (memory_metrics.DEVICE_MEMORY_PEAK, "peak_bytes"),
-    (memory_metrics.DEVICE_MEMORY_LIMIT, "limit_bytes"),
-    (memory_metrics.DEVICE_MEMORY_LARGEST_FREE, "largest_free_block_bytes"),
-    (memory_metrics.DEVICE_MEMORY_FRAGMENTED, "fragmented_bytes"),
-    (memory_metrics.DEVICE_MEMORY_EXHAUSTION, "forecast_seconds"),
+    (catalogue.DEVICE_MEMORY_IN_USE, "in_use_bytes"),
+    (catalogue.DEVICE_MEMORY_PEAK, "peak_bytes"),
+    (catalogue.DEVICE_MEMORY_LIMIT, "limit_bytes"),
+    (catalogue.DEVICE_MEMORY_LARGEST_FREE, "largest_free_block_bytes"),
+    (catalogue.DEVICE_MEMORY_FRAGMENTED, "fragmented_bytes"),
+    (catalogue.DEVICE_MEMORY_EXHAUSTION, "forecast_seconds"),
 )
 PROCESS_MEMORY = (
-    (memory_metrics.PROCESS_MEMORY_PEAK, "peak_bytes"),
-    (memory_metrics.PROCESS_MEMORY_LIMIT, "limit_bytes"),
-    (memory_metrics.PROCESS_MEMORY_EXHAUSTION, "forecast_seconds"),
+    (catalogue.PROCESS_MEMORY_PEAK, "peak_bytes"),
+    (catalogue.PROCESS_MEMORY_LIMIT, "limit_bytes"),
+    (catalogue.PROCESS_MEMORY_EXHAUSTION, "forecast_seconds"),
 )
 """Metrics of memory, each with the figure of the view that it shows."""
 
@@ -90,7 +82,7 @@ class Writer:
         self._ceilings: dict[tuple[str, str], tuple[tuple[float, float], ...]] = {}
         self._functions, self._executables, self._operations, self._scopes = Rows(), Rows(), Rows(), Rows()
         for phase in PHASES:  # closed sets of labels start at 0
-            series.total(compilation_metrics.COMPILE_FUNCTION_SECONDS, (OTHER, phase), 0.0)
+            series.total(catalogue.COMPILE_FUNCTION_SECONDS, (OTHER, phase), 0.0)
 
     def write(self, view: SnapshotView, advice: Advice) -> None:
         """Bring all series up to date with a snapshot and the advice that was derived from it."""
@@ -110,53 +102,53 @@ class Writer:
         for name, loop in view.loops.items():
             labels, verdict = (name,), loop.bottleneck
             _write_loop_counts(name, view.loop_counts[name], series)
-            series.total(loop_metrics.STEPS, labels, loop.steps)
-            series.total(loop_metrics.STEPS_FAILED, labels, loop.failed_steps)
+            series.total(catalogue.STEPS, labels, loop.steps)
+            series.total(catalogue.STEPS_FAILED, labels, loop.failed_steps)
             for metric, amount in (
-                (loop_metrics.EXAMPLES, loop.examples.value),
-                (loop_metrics.TOKENS, loop.tokens.value),
+                (catalogue.EXAMPLES, loop.examples.value),
+                (catalogue.TOKENS, loop.tokens.value),
             ):
                 if amount is not None:
                     series.total(metric, labels, amount)
             if loop.wall_seconds:
                 for word, spent in (loop.components.value or {}).items():
-                    series.total(loop_metrics.COMPONENT_SECONDS, (name, word), spent)
+                    series.total(catalogue.COMPONENT_SECONDS, (name, word), spent)
             last_step = self._wall_time(view.loop_counts[name].last_end)
-            series.set(loop_metrics.LAST_STEP, labels, last_step)
-            series.set(loop_metrics.MFU, labels, loop.mfu.value)
-            series.set(loop_metrics.HFU, labels, loop.hfu.value)
-            series.set(loop_metrics.BOTTLENECK_CONFIDENCE, labels, verdict.confidence)
+            series.set(catalogue.LAST_STEP, labels, last_step)
+            series.set(catalogue.MFU, labels, loop.mfu.value)
+            series.set(catalogue.HFU, labels, loop.hfu.value)
+            series.set(catalogue.BOTTLENECK_CONFIDENCE, labels, verdict.confidence)
             shares += [((name, word), share) for word, share in verdict.shares.items()]
             information.append(((name, verdict.label, verdict.runner_up or ""), 1.0))
             recorded += [((name, key), value.value) for key, value in loop.recorded.items()]
             self._write_host_lines(name, view.loop_counts[name].host_lines)
-        series.replace(loop_metrics.BOTTLENECK, shares)
-        series.replace(loop_metrics.BOTTLENECK_INFO, information)
-        series.replace(loop_metrics.RECORDED, recorded)
+        series.replace(catalogue.BOTTLENECK, shares)
+        series.replace(catalogue.BOTTLENECK_INFO, information)
+        series.replace(catalogue.RECORDED, recorded)
 
     def _write_host_lines(self, loop: str, lines: Iterable[LineCount]) -> None:
         for line, labels, spent in lines:
-            self._series.total(loop_metrics.HOST_LINE_SECONDS, (loop, *labels), spent, (loop, *line))
+            self._series.total(catalogue.HOST_LINE_SECONDS, (loop, *labels), spent, (loop, *line))
 
     def _write_windows(self, windows: WindowCounts) -> None:
         series, operations = self._series, windows.operations
         for outcome, count in windows.outcomes.items():
-            series.total(profile_metrics.PROFILE_WINDOWS, (outcome,), count)
+            series.total(catalogue.PROFILE_WINDOWS, (outcome,), count)
         for loop, spent in windows.seconds.items():
-            series.total(profile_metrics.PROFILED_SECONDS, (loop,), spent)
-            series.total(profile_metrics.PROFILED_STEPS, (loop,), windows.steps[loop])
+            series.total(catalogue.PROFILED_SECONDS, (loop,), spent)
+            series.total(catalogue.PROFILED_STEPS, (loop,), windows.steps[loop])
         if operations is None or operations is self._written:
             return
         self._written = operations
         for number, labels, spent, cost in operations.operations:
             key = (str(number),)
-            series.total(profile_metrics.OPERATION_SECONDS, labels, spent, key)
+            series.total(catalogue.OPERATION_SECONDS, labels, spent, key)
             if cost is not None:
-                series.total(profile_metrics.OPERATION_FLOPS, labels, cost.flops, key)
-                series.total(profile_metrics.OPERATION_BYTES, labels, cost.bytes, key)
-        series.replace(profile_metrics.OPERATION_INFO, ((labels, 1.0) for labels in operations.about))
+                series.total(catalogue.OPERATION_FLOPS, labels, cost.flops, key)
+                series.total(catalogue.OPERATION_BYTES, labels, cost.bytes, key)
+        series.replace(catalogue.OPERATION_INFO, ((labels, 1.0) for labels in operations.about))
         unmodelled = (((name,), share) for name, share in operations.unmodelled.items())
-        series.replace(profile_metrics.UNMODELLED, unmodelled)
+        series.replace(catalogue.UNMODELLED, unmodelled)
 
     def _write_devices(self, devices: Iterable[DeviceView]) -> None:
         info, flops, memory, sources = [], [], [], []
@@ -180,14 +172,14 @@ class Writer:
                 clocks.append(((ordinal,), reading.clock_ratio.value))
                 throttled += [((ordinal, why), 1.0) for why in reading.throttle_reasons.value or ()]
         replace = self._series.replace
-        replace(device_metrics.DEVICE_INFO, info)
-        replace(device_metrics.PEAK_FLOPS, flops)
-        replace(device_metrics.PEAK_BYTES, memory)
-        replace(device_metrics.PEAK_INFO, sources)
-        replace(device_metrics.CEILING, self._ceiling_points())
-        replace(device_metrics.DEVICE_UTILIZATION, utilization)
-        replace(device_metrics.DEVICE_CLOCK, clocks)
-        replace(device_metrics.DEVICE_THROTTLED, throttled)
+        replace(catalogue.DEVICE_INFO, info)
+        replace(catalogue.PEAK_FLOPS, flops)
+        replace(catalogue.PEAK_BYTES, memory)
+        replace(catalogue.PEAK_INFO, sources)
+        replace(catalogue.CEILING, self._ceiling_points())
+        replace(catalogue.DEVICE_UTILIZATION, utilization)
+        replace(catalogue.DEVICE_CLOCK, clocks)
+        replace(catalogue.DEVICE_THROTTLED, throttled)
 
     def _ceiling_points(self) -> Iterator[tuple[Labels, float]]:
         for at, points in self._ceilings.items():
@@ -200,38 +192,36 @@ class Writer:
             str(view.facts.get("jaxobs", "")), identity.jax.value or "", identity.jaxlib.value or "",
             identity.platform.value or "", str(view.facts.get("agent", "")), view.process.address.value or "",
         )  # fmt: skip
-        series.replace(process_metrics.BUILD_INFO, [(versions, 1.0)])
+        series.replace(catalogue.BUILD_INFO, [(versions, 1.0)])
         run = tuple(view.resource.get(name, "") for name in RUN_LABELS)
-        series.replace(process_metrics.RUN_INFO, [(run, 1.0)])
+        series.replace(catalogue.RUN_INFO, [(run, 1.0)])
         for category, spent in view.process.run_seconds.items():
-            series.total(process_metrics.RUN_SECONDS, (category,), spent)
-        series.set(process_metrics.GOODPUT, (), view.process.goodput.value)
-        series.set(process_metrics.LAST_HEARD, (), self._wall_time(view.last_heard))
-        series.total(process_metrics.EVENTS, ("accepted",), agent.events_accepted)
-        series.total(process_metrics.EVENTS, ("dropped",), agent.events_dropped)
-        series.total(process_metrics.EVENTS, ("refused",), agent.events_refused)
-        series.total(process_metrics.EVENTS_EMITTED, (), agent.events_emitted)
-        series.total(process_metrics.LISTENERS_RESTORED, (), agent.listeners_restored)
-        series.total(process_metrics.AGENT_CPU, ("probe",), agent.cpu_seconds.probe)
+            series.total(catalogue.RUN_SECONDS, (category,), spent)
+        series.set(catalogue.GOODPUT, (), view.process.goodput.value)
+        series.set(catalogue.LAST_HEARD, (), self._wall_time(view.last_heard))
+        series.total(catalogue.EVENTS, ("accepted",), agent.events_accepted)
+        series.total(catalogue.EVENTS, ("dropped",), agent.events_dropped)
+        series.total(catalogue.EVENTS, ("refused",), agent.events_refused)
+        series.total(catalogue.EVENTS_EMITTED, (), agent.events_emitted)
+        series.total(catalogue.LISTENERS_RESTORED, (), agent.listeners_restored)
+        series.total(catalogue.AGENT_CPU, ("probe",), agent.cpu_seconds.probe)
         if agent.cpu_seconds.agent.value is not None:
-            series.total(process_metrics.AGENT_CPU, ("agent",), agent.cpu_seconds.agent.value)
-        series.set(process_metrics.AGENT_RESIDENT, (), agent.resident_bytes.value)
+            series.total(catalogue.AGENT_CPU, ("agent",), agent.cpu_seconds.agent.value)
+        series.set(catalogue.AGENT_RESIDENT, (), agent.resident_bytes.value)
         for figure, count in view.contradictions.items():
-            series.total(process_metrics.CONTRADICTIONS, (figure,), count)
+            series.total(catalogue.CONTRADICTIONS, (figure,), count)
 
     def _write_sources(self, sources: Mapping[str, SourceState]) -> None:
         series = self._series
-        series.replace(
-            process_metrics.SOURCE_UP, (((name,), is_up(each.report)) for name, each in sources.items())
-        )
+        series.replace(catalogue.SOURCE_UP, (((name,), is_up(each.report)) for name, each in sources.items()))
         succeeded = (((name,), self._wall_time(each.report.last_success)) for name, each in sources.items())
-        series.replace(process_metrics.SOURCE_LAST_SUCCESS, succeeded)
+        series.replace(catalogue.SOURCE_LAST_SUCCESS, succeeded)
         for name, (report, lost) in sources.items():
-            series.total(process_metrics.SOURCE_SECONDS, (name,), report.seconds)
+            series.total(catalogue.SOURCE_SECONDS, (name,), report.seconds)
             if report.kind == "exporter":
-                series.total(process_metrics.EXPORTER_FAILURES, (report.source,), report.failures)
+                series.total(catalogue.EXPORTER_FAILURES, (report.source,), report.failures)
                 if lost is not None:
-                    series.total(process_metrics.EXPORTER_DROPPED, (report.source,), lost[0])
+                    series.total(catalogue.EXPORTER_DROPPED, (report.source,), lost[0])
 
     def _wall_time(self, monotonic: int | None) -> float | None:
         """Unix seconds of an instant in monotonic nanoseconds."""
@@ -276,30 +266,29 @@ def _table(figure: Figure[list[Any]], rows: Rows) -> Figure[list[Any]]:
 
 def _write_loop_counts(name: str, counts: LoopCounts, series: Series) -> None:
     for metric, observed in (
-        (loop_metrics.STEP_SECONDS, counts.step_seconds),
-        (loop_metrics.STEP_HOST_SECONDS, counts.host_seconds),
+        (catalogue.STEP_SECONDS, counts.step_seconds),
+        (catalogue.STEP_HOST_SECONDS, counts.host_seconds),
     ):
         if any(observed.counts):
             series.show(metric, (name,), observed)
     for (dtype, kind), flops in counts.flops.items():
-        series.total(loop_metrics.FLOPS, (name, dtype, kind), flops)
+        series.total(catalogue.FLOPS, (name, dtype, kind), flops)
     if counts.bytes is not None:
-        series.total(loop_metrics.BYTES, (name,), counts.bytes)
+        series.total(catalogue.BYTES, (name,), counts.bytes)
     for bound, spent in counts.bound_seconds.items():
-        series.total(loop_metrics.BOUND_SECONDS, (name, bound), spent)
+        series.total(catalogue.BOUND_SECONDS, (name, bound), spent)
 
 
 def _write_executables(view: SnapshotView, series: Series) -> None:
-    metrics = executable_metrics
-    counters = (metrics.EXECUTABLE_RUNS, metrics.EXECUTABLE_SECONDS)
+    counters = (catalogue.EXECUTABLE_RUNS, catalogue.EXECUTABLE_SECONDS)
     for function in map(clean_label, view.unseen_functions):
         for metric in counters:
             for labels in [known for known in series.gauges(metric.name) if known[0] == function]:
                 series.set(metric, labels, None)
     for number, labels, runs, spent in view.executable_counts:
-        series.total(metrics.EXECUTABLE_RUNS, labels, runs, (str(number),))
+        series.total(catalogue.EXECUTABLE_RUNS, labels, runs, (str(number),))
         if spent:
-            series.total(metrics.EXECUTABLE_SECONDS, labels, spent, (str(number),))
+            series.total(catalogue.EXECUTABLE_SECONDS, labels, spent, (str(number),))
     values: dict[Metric, dict[Labels, float | None]] = {metric: {} for metric in EXECUTABLE_GAUGES}
     for each in _newest_of_each_content(view.executables_with_series):
         for metric, labels, value in _executable_gauges(each):
@@ -324,39 +313,38 @@ def _executable_gauges(view: ExecutableView) -> Iterator[tuple[Metric, Labels, f
     """The gauges of one executable: metric, labels after those of the executable, and value."""
     if view.cost.value is not None:
         cost = view.cost.value.cost
-        yield executable_metrics.EXECUTABLE_FLOPS, (), cost.flops
-        yield executable_metrics.EXECUTABLE_BYTES, (), cost.bytes
-        yield executable_metrics.EXECUTABLE_INTENSITY, (), cost.intensity
-    yield executable_metrics.EXECUTABLE_ACHIEVED, (), view.achieved_flops_per_second.value
-    yield executable_metrics.EXECUTABLE_ATTAINABLE, (), view.attainable_flops_per_second.value
-    yield executable_metrics.EXECUTABLE_EFFICIENCY, (), view.efficiency.value
+        yield catalogue.EXECUTABLE_FLOPS, (), cost.flops
+        yield catalogue.EXECUTABLE_BYTES, (), cost.bytes
+        yield catalogue.EXECUTABLE_INTENSITY, (), cost.intensity
+    yield catalogue.EXECUTABLE_ACHIEVED, (), view.achieved_flops_per_second.value
+    yield catalogue.EXECUTABLE_ATTAINABLE, (), view.attainable_flops_per_second.value
+    yield catalogue.EXECUTABLE_EFFICIENCY, (), view.efficiency.value
     if view.seconds_per_run.value is not None:
         limits = view.bottleneck.label, view.bottleneck.runner_up or ""
-        yield executable_metrics.EXECUTABLE_BOTTLENECK, limits, 1.0
+        yield catalogue.EXECUTABLE_BOTTLENECK, limits, 1.0
     for kind, amount in (view.memory.value or {}).items():
-        yield executable_metrics.EXECUTABLE_MEMORY, (kind,), float(amount)
+        yield catalogue.EXECUTABLE_MEMORY, (kind,), float(amount)
 
 
 def _write_compilation(view: CompilationView, series: Series) -> None:
-    metrics = compilation_metrics
     for name, function in view.changed.items():
         label = name if name in view.with_series else OTHER
-        series.total(metrics.COMPILATIONS, (label,), function.compilations, (name,))
+        series.total(catalogue.COMPILATIONS, (label,), function.compilations, (name,))
         for phase, amount in function.seconds.items():
             if amount:
-                series.total(metrics.COMPILE_FUNCTION_SECONDS, (label, phase), amount, (name, phase))
+                series.total(catalogue.COMPILE_FUNCTION_SECONDS, (label, phase), amount, (name, phase))
         causes: dict[str, int] = {}
         for reason in function.recompilations:
             causes[reason.cause] = causes.get(reason.cause, 0) + reason.count
         for cause, count in causes.items():
-            series.total(metrics.RECOMPILATIONS, (label, cause), count, (name, cause))
+            series.total(catalogue.RECOMPILATIONS, (label, cause), count, (name, cause))
     for phase, histogram in view.phase_seconds.items():
-        series.show(metrics.COMPILE_SECONDS, (phase,), histogram)
+        series.show(catalogue.COMPILE_SECONDS, (phase,), histogram)
     for cause, amount in view.recompilation_seconds.items():
-        series.total(metrics.RECOMPILATION_SECONDS, (cause,), amount)
-    series.replace(metrics.COMPILING, (((name,), age) for name, age in view.in_progress.items()))
-    series.set(metrics.CACHE_ENABLED, (), view.persistent_cache.enabled.value)
-    series.total(metrics.CACHE_SECONDS_SAVED, (), view.seconds_gained)
+        series.total(catalogue.RECOMPILATION_SECONDS, (cause,), amount)
+    series.replace(catalogue.COMPILING, (((name,), age) for name, age in view.in_progress.items()))
+    series.set(catalogue.CACHE_ENABLED, (), view.persistent_cache.enabled.value)
+    series.total(catalogue.CACHE_SECONDS_SAVED, (), view.seconds_gained)
 
 
 def _write_memory(view: SnapshotView, series: Series) -> None:
@@ -369,9 +357,9 @@ def _write_memory(view: SnapshotView, series: Series) -> None:
     for metric, key in PROCESS_MEMORY:
         series.set(metric, (), None if process is None else getattr(process, key).value)
     counts, sizes, lines = _live_arrays(view.process.live_arrays.value)
-    series.replace(memory_metrics.LIVE_ARRAYS, counts.items())
-    series.replace(memory_metrics.LIVE_ARRAYS_BYTES, sizes.items())
-    series.replace(memory_metrics.LIVE_ARRAYS_LINE_BYTES, lines.items())
+    series.replace(catalogue.LIVE_ARRAYS, counts.items())
+    series.replace(catalogue.LIVE_ARRAYS_BYTES, sizes.items())
+    series.replace(catalogue.LIVE_ARRAYS_LINE_BYTES, lines.items())
 
 
 def _live_arrays(
@@ -400,10 +388,8 @@ def _write_advice(advice: Advice, series: Series) -> None:
         (tuple(str(piece.get(key) or "") for key in ("condition", "loop", "function")), piece)
         for piece in advice
     ]
-    series.replace(process_metrics.ADVICE_INFO, ((labels, 1.0) for labels, _ in places))
+    series.replace(catalogue.ADVICE_INFO, ((labels, 1.0) for labels, _ in places))
+    series.replace(catalogue.ADVICE_SAVES, ((labels, piece.get("saves_ratio")) for labels, piece in places))
     series.replace(
-        process_metrics.ADVICE_SAVES, ((labels, piece.get("saves_ratio")) for labels, piece in places)
-    )
-    series.replace(
-        process_metrics.ADVICE_SAVES_BYTES, ((labels, piece.get("saves_bytes")) for labels, piece in places)
+        catalogue.ADVICE_SAVES_BYTES, ((labels, piece.get("saves_bytes")) for labels, piece in places)
     )

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any, TypeVar
 
-from jaxobs.derive.metrics.catalogue import CORE_METRICS
+from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.model.clock import ClockAnchor
 from jaxobs.model.events import Event, Measured, SpanEnded
 from jaxobs.model.metrics import Catalogue, Metric

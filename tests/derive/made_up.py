@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.metrics.catalogue import CORE_METRICS
 from jaxobs.flow import wire
 from jaxobs.hardware.peaks import Peak, Peaks
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jaxobs.derive.metrics.catalogue import CORE_METRICS
+from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.model.metrics import Catalogue, Metric
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, discover
 

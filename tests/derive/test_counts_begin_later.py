@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.metrics.catalogue import CORE_METRICS
 from jaxobs.model.events import LoopEnded, ProbeReported
 from jaxobs.model.metrics import Catalogue
 from tests.derive.made_up import BEGAN, CLOCK, FACTS, RESOURCE, applied, at, run_seconds, step

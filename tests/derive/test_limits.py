@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxobs.derive.loops.loops import MOST_LOOPS
-from jaxobs.derive.metrics.selection import Largest, Selection
+from jaxobs.derive.series import Largest, Selection
 from jaxobs.model.events import (
     UNMARKED,
     Compilation,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.metrics.catalogue import CORE_METRICS
 from jaxobs.model.events import Compilation, Event, PhaseEnded, Span, SpanContext, SpanEnded, StepCompleted
 from jaxobs.model.metrics import Catalogue
 from tests.derive.made_up import BEGAN, CLOCK, applied, at, compiled, families, new_fold, sound_events, step

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.devices import (
     BUSY,
     LOW_CLOCK,
@@ -17,7 +18,6 @@ from jaxobs.derive.devices import (
     remark_on,
 )
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.metrics.catalogue import CORE_METRICS
 from jaxobs.model.events import ExecutableRan, FunctionWatched, Measured
 from jaxobs.model.figure import Figure
 from jaxobs.model.metrics import Catalogue, DeviceReading, Metric

@@ -16,7 +16,7 @@ from grafana.source.__main__ import FOLDER, text
 from grafana.source.not_shown import NOT_SHOWN
 from grafana.source.pages import PAGES
 from grafana.source.pages.roofline_chart import ELEMENT_TYPES
-from jaxobs.derive.metrics.catalogue import CORE_METRICS
+from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.model.metrics import SUFFIXES
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, discover
 

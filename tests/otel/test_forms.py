@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.metrics.series import Series
-from jaxobs.model.metrics import SCALE, Catalogue, Family, HistogramValue, Metric, bucket_index
+from jaxobs.derive.series import Histogram
+from jaxobs.model.metrics import SCALE, Family, HistogramValue, Metric, bucket_index
 from jaxobs.plugin.base import Collector
 from jaxobs_plugins.collectors.amd import AmdCollector
 from jaxobs_plugins.collectors.nvidia import NvidiaCollector
@@ -30,12 +30,9 @@ def sending(harness: Harness, receiver: Receiver, environment: pytest.MonkeyPatc
 
 
 def observed(values: list[float]) -> HistogramValue:
-    series = Series(Catalogue([WAITS]), 100)
-    series.observe_all(WAITS, ("a",), values)
-    (family,) = series.families()
-    value = family.series["a",]
-    assert isinstance(value, HistogramValue)
-    return value
+    histogram = Histogram(WAITS.buckets)
+    histogram.observe_all(values)
+    return histogram.value()
 
 
 @given(st.lists(st.floats(0, 1e12), min_size=1, max_size=50))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.metrics.catalogue import CORE_METRICS
+from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.model.metrics import Kind, Metric
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, discover
 from jaxobs_plugins.otel.encoding import otlp_name

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jaxobs.derive.metrics.catalogue import CORE_METRICS
+from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, discover
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "prometheus"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from jaxobs.derive.executables.executable import Executable, verdict_of_operations
 from jaxobs.derive.executables.registry import LET_GO, Executables
-from jaxobs.derive.metrics.selection import Largest, Selection
+from jaxobs.derive.series import Largest, Selection
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost
 from jaxobs.model.figure import Figure, figure

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from jaxobs.derive.catalogue import HOST_STEP_BUCKETS, STEP_BUCKETS
 from jaxobs.derive.compiling import CompileTimes
 from jaxobs.derive.executables.executable import Executable
 from jaxobs.derive.executables.registry import Executables
@@ -19,11 +20,10 @@ from jaxobs.derive.loops.host_lines import HostLines
 from jaxobs.derive.loops.signs import STEPS_KEPT, SignsOfLife, Stalls
 from jaxobs.derive.loops.stretches import Kind, Stretch, Stretches, summed, why_quiet
 from jaxobs.derive.loops.utilization import LoopWork, Work, work_of
-from jaxobs.derive.metrics.catalogue.loop_metrics import HOST_STEP_BUCKETS, STEP_BUCKETS
-from jaxobs.derive.metrics.histogram import MAX_VALUE, Histogram
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.derive.profiler_windows.windows import Profiles
 from jaxobs.derive.refusal import Refusals, is_amount, require
+from jaxobs.derive.series import MAX_VALUE, Histogram
 from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import NANOSECONDS, each_in_seconds, seconds
 from jaxobs.model.events import RECORDED_NAMES, LoopDeclared, LoopEnded, Recorded, StepCompleted

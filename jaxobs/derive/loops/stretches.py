@@ -12,8 +12,8 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from jaxobs.derive.metrics.histogram import MAX_VALUE
 from jaxobs.derive.refusal import require
+from jaxobs.derive.series import MAX_VALUE
 from jaxobs.derive.steps import StepLog, Steps
 from jaxobs.model.clock import NANOSECONDS, each_in_seconds, seconds
 from jaxobs.model.events import StepCompleted, TurnsAsked

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NamedTuple
 
-from jaxobs.derive.metrics.selection import Selection
 from jaxobs.derive.profiler_windows.loop_profile import RECORDED
+from jaxobs.derive.series import Selection
 from jaxobs.model.cost import Cost
 from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure
 from jaxobs.roofline_model.operation_work import Work

@@ -1,17 +1,28 @@
-"""The values of all metrics by their labels, within a limit on the number of series."""
+"""The values of all metrics by their labels: series, the histograms in them, and who has a series of its own."""
 
 from __future__ import annotations
 
+import bisect
+import heapq
 import math
+import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Generic, TypeVar
 
-from jaxobs.derive.metrics import catalogue as core
-from jaxobs.derive.metrics.catalogue import process_metrics
-from jaxobs.derive.metrics.histogram import MAX_VALUE, Histogram
+from jaxobs.derive import catalogue as core
 from jaxobs.derive.refusal import Refusals
-from jaxobs.model.metrics import Catalogue, Exemplar, Family, HistogramValue, Metric, Value
+from jaxobs.model.metrics import (
+    Catalogue,
+    Exemplar,
+    Family,
+    HistogramValue,
+    Metric,
+    Value,
+    bucket_index,
+    upper_bound,
+)
 from jaxobs.vocabulary.text import OTHER, clean_label
 
 Labels = tuple[str, ...]
@@ -23,7 +34,74 @@ PLUGIN_SHARE = 0.25
 
 NONE: Mapping[Labels, float] = MappingProxyType({})
 
-LARGEST = MAX_VALUE
+MAX_VALUE = sys.float_info.max
+"""Where a sum would become infinite it stays at this: a counter neither falls nor becomes infinite."""
+
+Key = TypeVar("Key", bound=Hashable)
+
+HYSTERESIS = 2.0
+"""How many times the weight of the least of the chosen a newcomer needs to displace it. The choice is sticky, since a
+series that comes and goes makes `rate()` wrong."""
+
+
+class Histogram:
+    """Counts finite values from 0 on in a metric's own buckets, and in exponential ones."""
+
+    def __init__(self, buckets: Sequence[float]) -> None:
+        self._buckets = buckets
+        self._counts = [0] * (len(buckets) + 1)
+        self._exemplars: list[Exemplar | None] = [None] * len(self._counts)
+        self._sum = 0.0
+        self._zeros = 0
+        self._exponential: Counter[int] = Counter()
+        self._value: HistogramValue | None = None
+
+    def observe(self, value: float, count: int = 1) -> None:
+        """Add `count` observations of a value."""
+        self._add(value, count)
+        if value > 0:
+            self._exponential[bucket_index(value)] += count
+        else:
+            self._zeros += count
+
+    def observe_all(self, values: Sequence[float]) -> None:
+        """Observe each of the values, a bucket at a time: a thousand may come in a second, in a few buckets."""
+        ordered = sorted(values)
+        begin = 0
+        while begin < len(ordered):
+            bucket = bisect.bisect_left(self._buckets, ordered[begin])
+            is_last = bucket == len(self._buckets)
+            end = len(ordered) if is_last else bisect.bisect_right(ordered, self._buckets[bucket], begin)
+            mean = math.fsum(ordered[begin:end]) / (end - begin)
+            self._add(min(max(mean, ordered[begin]), ordered[end - 1]), end - begin)
+            begin = end
+        begin = bisect.bisect_right(ordered, 0.0)
+        self._zeros += begin
+        while begin < len(ordered):
+            index = bucket_index(ordered[begin])
+            end = max(begin + 1, bisect.bisect_right(ordered, upper_bound(index), begin))
+            self._exponential[index] += end - begin
+            begin = end
+
+    def _add(self, value: float, count: int) -> None:
+        self._value = None
+        self._counts[bisect.bisect_left(self._buckets, value)] += count
+        self._sum = min(self._sum + value * count, MAX_VALUE)
+
+    def exemplify(self, exemplar: Exemplar) -> None:
+        """Attach the trace of an observed value to its bucket; a bucket without observations gets none."""
+        bucket = bisect.bisect_left(self._buckets, exemplar.value)
+        if self._counts[bucket] > 0:
+            self._value = None
+            self._exemplars[bucket] = exemplar
+
+    def value(self) -> HistogramValue:
+        """What was observed so far; the same object until more is observed."""
+        if self._value is None:
+            self._value = HistogramValue(
+                tuple(self._counts), self._sum, tuple(self._exemplars), self._zeros, dict(self._exponential)
+            )
+        return self._value
 
 
 class Series:
@@ -118,24 +196,6 @@ class Series:
             histogram.observe(value, count)
             self.show(metric, labels, histogram.value())
 
-    def observe_all(self, metric: Metric, labels: Labels, values: Sequence[float]) -> None:
-        """Observe each of the values, of which there is at least one; refusing one does not affect the others."""
-        if not math.isfinite(sum(values)) or min(values) < 0:
-            for value in values:
-                self.observe(metric, labels, value)
-            return
-        histogram = self._histogram(metric, labels)
-        if histogram is not None:
-            histogram.observe_all(values)
-            self.show(metric, labels, histogram.value())
-
-    def exemplify(self, metric: Metric, labels: Labels, exemplar: Exemplar) -> None:
-        """Attach the trace of an observed value to its bucket; a bucket without observations gets none."""
-        histogram = self._filled.get((metric.name, clean(labels)))
-        if histogram is not None:
-            histogram.exemplify(exemplar)
-            self.show(metric, labels, histogram.value())
-
     def _histogram(self, metric: Metric, labels: Labels) -> Histogram | None:
         """The histogram in which to observe a value; None where the limit is reached."""
         labels = clean(labels)
@@ -170,7 +230,7 @@ class Series:
     def families(self) -> tuple[Family, ...]:
         """All metrics that have series, in the order of names, as they are now: later changes do not affect them."""
         if self._limited:
-            limited = self._changing(process_metrics.SERIES_LIMITED)
+            limited = self._changing(core.SERIES_LIMITED)
             limited.update({(name,): float(count) for name, count in self._limited.items()})
         families = (self._families.get(metric.name) or self._family(metric) for metric in self.catalogue)
         return tuple(family for family in families if family.series)
@@ -209,3 +269,62 @@ class Series:
 def clean(labels: Labels) -> Labels:
     """Labels that every exporter can carry."""
     return tuple(clean_label(label) for label in labels)
+
+
+class Selection(Generic[Key]):
+    """A sticky choice of at most `limit` keys by weight (device seconds, else FLOPs), not by who came first."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._chosen: set[Key] = set()
+
+    def choose(
+        self, weights: Mapping[Key, tuple[float, ...]], changed: Iterable[Key] | None = None
+    ) -> frozenset[Key]:
+        """Choose among `weights`, which are compared left to right: device seconds first, then what stands in for them.
+
+        `changed`: the keys whose weight differs from the last call, if no key has gone since. Only they can come in, so
+        the cost grows with their number; a key whose weight has fallen keeps its place until another rises.
+        """
+        if changed is None:
+            self._chosen &= weights.keys()
+            changed = weights
+        # A newcomer never displaces a heavier key, so no more than `limit` of them come in.
+        newcomers = [key for key in changed if key not in self._chosen]
+        waiting = heapq.nlargest(self._limit, newcomers, key=weights.__getitem__)
+        while waiting and len(self._chosen) < self._limit:
+            self._chosen.add(waiting.pop(0))
+        for newcomer in waiting:
+            least = min(self._chosen, key=lambda key: weights[key])
+            if not _outweighs(weights[newcomer], weights[least]):
+                break
+            self._chosen.remove(least)
+            self._chosen.add(newcomer)
+        return frozenset(self._chosen)
+
+
+class Largest(Generic[Key]):
+    """The `limit` heaviest keys, in order.
+
+    A key outside them is compared only when its weight changes, not when that of one of them falls.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._keys: list[Key] = []
+
+    def update(self, weights: Mapping[Key, tuple[float, ...]], changed: Iterable[Key]) -> list[Key]:
+        """The heaviest keys, of equal ones the old first. `changed`: keys whose weight differs from the last call."""
+        candidates = dict.fromkeys(self._keys)
+        candidates.update(dict.fromkeys(changed))
+        self._keys = heapq.nlargest(self._limit, candidates, key=weights.__getitem__)
+        return self._keys
+
+
+def _outweighs(newcomer: tuple[float, ...], chosen: tuple[float, ...]) -> bool:
+    for mine, theirs in zip(newcomer, chosen, strict=True):
+        if mine > HYSTERESIS * theirs:
+            return True
+        if theirs > 0:
+            return False
+    return False

@@ -1,1 +1,0 @@
-"""The metrics that the core derives, and their values within the limit on series."""
