@@ -126,7 +126,8 @@ def ahead(fold: Fold, steps: int, device: float, unseen: float, *, wait_every: i
             now = done
         fold.apply(step(number, begun, now, runs=(1,)))
         if begun < unseen <= now:
-            fold.apply(StepUnseen("train", number, at(now)))
+            for _ in range(2):
+                fold.apply(StepUnseen("train", number, at(now)))
     return now
 
 
@@ -163,6 +164,23 @@ def test_epochs_no_longer_than_the_devices_queue_tell_no_step_time_where_no_outp
     loop = fold.snapshot(at(now)).to_dict()["loops"]["train"]
     assert loop["step_seconds"] is None
     assert loop["step_seconds_reason"]
+
+
+def test_a_rate_of_before_the_completions_stopped_is_none_of_now() -> None:
+    """The first five steps are waited for; then all outputs are donated, and steps are eight times as fast."""
+    fold, now = new_fold(), 0.5
+    for number in range(5):
+        fold.apply(step(number, number / 10, (number + 1) / 10, runs=(1,)))
+        fold.apply(completed(number, (number + 1) / 10 - 0.01) if number < 2 else completed(number, now))
+    for number in range(5, 1_000):
+        fold.apply(step(number, now, now + 0.0125, runs=(1,)))
+        now += 0.0125
+        if number % 80 == 0:
+            fold.apply(StepUnseen("train", number, at(now)))
+            rate = fold.snapshot(at(now)).to_dict()["loops"]["train"]["steps_per_second"]
+            if number > 300:
+                assert rate is None or rate == pytest.approx(80, rel=0.15)
+    assert rate == pytest.approx(80, rel=0.1)
 
 
 def test_where_completions_stop_the_hosts_turns_are_counted_after_ten_seconds_and_are_in_doubt() -> None:

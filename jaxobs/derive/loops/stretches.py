@@ -41,6 +41,9 @@ MAX_COMPILING = 0.1
 COMPLETIONS_MISSING = 10 * NANOSECONDS
 """Nanoseconds of steps without a completion, or three stretches if that is longer, after which none is waited for."""
 
+UNSEEN_IN_A_ROW = 2
+"""Reports, a second apart, that no completion can be seen after which none is waited for."""
+
 ASKED, IN_TURN, ENOUGH = 5, 5, 3
 """Newest reports of turns that were asked, and newest completions, by which it is judged whether the host waits for the
 device in each step: all outputs asked for were finished, or most completions came in their own step's turn."""
@@ -161,7 +164,8 @@ class Stretches:
         self._waiting: deque[StepCompleted] = deque(maxlen=COMPLETIONS_WAITING)
         self._in_turn: deque[bool] = deque(maxlen=IN_TURN)
         self._asked: deque[TurnsAsked] = deque(maxlen=ASKED)
-        self._completed = self._unseen = False
+        self._unseen = 0
+        """How often it was told, since the newest completion, that none can be seen."""
         self._patience = COMPLETIONS_MISSING
         self._fresh: list[Stretch] = []
         self._ended: list[Stretch] = []
@@ -203,7 +207,7 @@ class Stretches:
             self._complete(self._waiting.popleft())
         if not self.watched or self.host_waits:
             self._close_by_turns(Kind.TURNS if self.watched else Kind.UNWATCHED)
-        elif (self._unseen and not self._completed) or self._is_late(steps.begin):
+        elif self._unseen >= UNSEEN_IN_A_ROW or self._is_late(steps.begin):
             self._close_by_turns(Kind.UNSEEN)
 
     def loop_ended(self, input_wait: int, time: int) -> None:
@@ -216,7 +220,7 @@ class Stretches:
 
     def completed(self, event: StepCompleted) -> None:
         """The device is done with a step; this waits until the host's turns up to that step are known."""
-        self._completed = True
+        self._unseen = 0
         if self._log.of(event.step) is not None:
             self._complete(event)
         else:
@@ -224,7 +228,7 @@ class Stretches:
 
     def unseen(self) -> None:
         """No output of a step can be asked for."""
-        self._unseen = True
+        self._unseen += 1
 
     def asked(self, event: TurnsAsked) -> None:
         require(0 <= event.ready <= event.asked, "more turns with a finished output than were asked")
@@ -261,8 +265,14 @@ class Stretches:
         return summed(self._kept)
 
     def rated(self) -> Stretch:
-        """The sum of those that rates are over: not in doubt, and without much compiling, unless all are like that."""
+        """The sum of those that rates are over: not in doubt, and without much compiling, unless all are like that.
+
+        Where no completion is seen any more, those of before say nothing of now.
+        """
         known = [each for each in self._kept if each.kind not in {Kind.UNSEEN, Kind.DOUBTFUL}]
+        newest = next((each.kind for each in reversed(self._kept) if each.steps), None)
+        if newest is Kind.UNSEEN:
+            known = []
         whole = summed(each for each in known if not each.compiled)
         if not whole.steps:
             whole = summed(known)
