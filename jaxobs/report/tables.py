@@ -152,8 +152,8 @@ def recompilations(rows: Sequence[Row]) -> list[dict[str, Any]]:
 def newest(document: Document) -> list[dict[str, Any]]:
     """A row for each of the newest compilations, the newest first.
 
-    `change` is the row of recompilations that explains it; None if the function was recompiled for several changes of
-    the same kind, as the snapshot does not tell which of them it was.
+    It has what changed too (`argument`, `old`, `new`, `call_site`), unless the function was recompiled for several
+    changes of the same kind: then the snapshot does not tell which of them it was.
     """
     process = document.get("process") or {}
     compiled = reversed((process.get("recent") or {}).get("compilations") or ())
