@@ -33,7 +33,7 @@ BUDGET = 0.0009
 MIN_PAUSE, MAX_PAUSE = 0.03, 1.0
 """Limits of the average seconds between samples: thirty a second where they are cheap, one on a very slow machine."""
 
-BEFORE = "Python before it"
+BEFORE = "Python code before this line"
 """Shown in place of the call in which a line waits, where Python ran just before it: in which lines is not seen."""
 
 PROMPT = 0.0003

@@ -20,6 +20,8 @@ from http import HTTPStatus
 from ssl import SSLContext
 from urllib.parse import urlsplit
 
+import h11
+
 MAX_HEAD_BYTES = 16_384
 """Longest head of a request. Scrapers send a few hundred bytes; common web servers allow 8 KiB a line."""
 MAX_HEADERS = 100
@@ -30,12 +32,10 @@ _PIECE_BYTES = 65_536  # of a response, between two looks at the client's pace
 _RETRY_SECONDS = 0.2  # between attempts to accept while the process has no file descriptor left
 _NOTHING_LEFT = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
-_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105  # RFC 9110, section 5.6.2: no secret
-_REQUEST_LINE = re.compile(rf"({_TOKEN}) ([\x21-\x7e]+) HTTP/(1\.\d)")
-_NAME = re.compile(_TOKEN)
-_LENGTH = re.compile(r"[0-9]{1,18}")
-# RFC 9110, section 5.5: no value has one. Of lone CR and LF a proxy in front might see other lines than we do.
-_CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+_AMBIGUOUS = re.compile(rb"(?<!\r)\n|\n[ \t]")
+"""A line that ends in LF alone, or continues the one before it: h11 reads these, and a proxy in front might see other
+lines."""
 
 
 class BadRequestError(ValueError):
@@ -98,41 +98,30 @@ def read_request(head: bytes) -> Request:
 
     It takes time linear in the length of the head.
     """
-    first, *lines = head.removesuffix(_END_OF_HEAD).decode("latin-1").split("\r\n")
-    if len(lines) > MAX_HEADERS:
+    if _AMBIGUOUS.search(head):
+        raise BadRequestError("a line of the head that does not end in CR LF, or continues the one before it")
+    received = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+    received.receive_data(head)
+    try:
+        event = received.next_event()
+    except h11.RemoteProtocolError as error:
+        raise BadRequestError(str(error)[:200], HTTPStatus(error.error_status_hint)) from error
+    if not isinstance(event, h11.Request) or not event.http_version.startswith(b"1."):
+        raise BadRequestError("no request of HTTP/1.0 or HTTP/1.1")
+    fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in event.headers]
+    if len(fields) > MAX_HEADERS:
         raise BadRequestError(f"more than {MAX_HEADERS} headers", HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-    match = _REQUEST_LINE.fullmatch(first)
-    if match is None:
-        raise BadRequestError("the first line is no request of HTTP/1.0 or HTTP/1.1 that ends in CR LF")
     headers: dict[str, str] = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if not colon or not _NAME.fullmatch(name):
-            raise BadRequestError("a line of the head is no header, or continues the one before it")
-        if _CONTROL_CHARACTER.search(value):
-            raise BadRequestError("a control character in the head, or a line that does not end in CR LF")
-        name, value = name.lower(), value.strip(" \t")
-        if name == "host" and name in headers:
-            raise BadRequestError("two Host headers")
+    for name, value in fields:
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    method, target, version = match.groups()
-    if version != "1.0" and "host" not in headers:
-        raise BadRequestError("no Host header")
-    _check_length(headers)
-    authority, path, query = _target_parts(target)
-    # An authority in the target takes precedence over the Host header (RFC 9112, section 3.2.2).
-    return Request(method, path, headers, authority or headers.get("host", ""), query, version)
-
-
-def _check_length(headers: dict[str, str]) -> None:
-    length, coding = headers.get("content-length"), headers.get("transfer-encoding")
-    if length is not None and coding is not None:
+    if "content-length" in headers and "transfer-encoding" in headers:
         # Whoever goes by the other of the two sees other requests in the bytes that follow (RFC 9112, section 6.1).
         raise BadRequestError("both Content-Length and Transfer-Encoding")
-    if length is not None and not _LENGTH.fullmatch(length):
-        raise BadRequestError("Content-Length is no number of bytes")
-    if coding is not None and coding.lower() != "chunked":
-        raise BadRequestError("a Transfer-Encoding other than chunked", HTTPStatus.NOT_IMPLEMENTED)
+    authority, path, query = _target_parts(event.target.decode("latin-1"))
+    # An authority in the target takes precedence over the Host header (RFC 9112, section 3.2.2).
+    version = event.http_version.decode("latin-1")
+    host = authority or headers.get("host", "")
+    return Request(event.method.decode("latin-1"), path, headers, host, query, version)
 
 
 def _target_parts(target: str) -> tuple[str, str, str]:
