@@ -234,6 +234,8 @@ class HttpServer:
             self._admit(client)
 
     def _admit(self, client: socket.socket) -> None:
+        with suppress(OSError):  # a response is written in pieces: none waits 40 ms for the client's acknowledgement
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if len(self._served) < self._limits.connections or self._give_up_longest_waiting():
             among, work = self._served, self._serve(client)
         elif len(self._refused) < self._limits.connections:
@@ -347,11 +349,23 @@ class HttpServer:
             self._waiting[task] = None
 
 
+async def _head(reader: asyncio.StreamReader) -> bytes:
+    """All lines up to an empty one. Raises IncompleteReadError, and LimitOverrunError if it is too long."""
+    head = bytearray()
+    while True:
+        line = await reader.readuntil(b"\n")
+        head += line
+        if len(head) > MAX_HEAD_BYTES:
+            raise asyncio.LimitOverrunError("a long head", len(head))
+        if line in (b"\r\n", b"\n"):
+            return bytes(head)
+
+
 async def _receive(reader: asyncio.StreamReader, seconds: float) -> Request | Response | None:
     """The next request, the response that refuses what is no request, or None if the client has closed."""
     async with asyncio.timeout(seconds):
         try:
-            return read_request(await reader.readuntil(_END_OF_HEAD))
+            return read_request(await _head(reader))
         except asyncio.IncompleteReadError:
             return None
         except asyncio.LimitOverrunError:
