@@ -234,9 +234,8 @@ class HttpServer:
             self._admit(client)
 
     def _admit(self, client: socket.socket) -> None:
-        with suppress(
-            OSError
-        ):  # a response is written in pieces: none waits 40 ms for the client's acknowledgement
+        # A response is written in pieces, none of which is to wait 40 ms for the client's acknowledgement.
+        with suppress(OSError):
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if len(self._served) < self._limits.connections or self._give_up_longest_waiting():
             among, work = self._served, self._serve(client)
