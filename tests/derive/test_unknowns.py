@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from jaxobs.derive.fold import Fold
+from jaxobs.derive.loops.view import NO_END_SEEN
 from jaxobs.model.events import (
     ExecutableCreated,
     ExecutableRan,
@@ -148,3 +149,16 @@ def test_a_watched_loop_has_everything_that_the_contract_names() -> None:
     assert executable["efficiency"] == pytest.approx(0.1)
     assert document["devices"][1]["peaks"]["matrix"]["float32"]["provenance"] == "user"
     assert document["agent"]["cpu_seconds"].keys() >= {"probe", "agent"}
+
+
+def test_before_a_run_is_seen_to_end_mfu_says_what_would_keep_it_unknown_afterwards() -> None:
+    fold = applied(new_fold(), [backend(), FunctionWatched(-1, "f", "no function of jax.jit", at(0))])
+    fold.bind_peaks("example", PEAKS)
+    fold.apply(step(0, 1.0, 2.0, runs=(-1,)))
+    loop = fold.snapshot(at(3)).to_dict()["loops"]["train"]
+    assert loop["steps_per_second_reason"] == NO_END_SEEN
+    assert loop["mfu_reason"] == loop["hfu_reason"] == "f: no function of jax.jit"
+    fold.apply(waits(2))
+    applied(fold, [step(number, number + 1, number + 2, runs=(-1,)) for number in range(1, 9)])
+    loop = fold.snapshot(at(10)).to_dict()["loops"]["train"]
+    assert (loop["steps_per_second"], loop["mfu_reason"]) == (1.0, "f: no function of jax.jit")

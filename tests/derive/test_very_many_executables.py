@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 
 import pytest
 from hypothesis import given
@@ -21,12 +22,11 @@ from tests.derive.made_up import PEAKS, applied, at, backend, check, compiled, c
 MANY = 10_000
 
 
-@pytest.fixture(scope="module")
-def crowded() -> Fold:
-    """One watched function that was compiled for each of 10 000 shapes."""
+def crowd(many: int) -> Fold:
+    """One watched function that was compiled for each of so many shapes."""
     fold = applied(new_fold(), [backend(), FunctionWatched(-1, "f", "", at(0))])
     fold.bind_peaks("example", PEAKS)
-    for number in range(1, MANY + 1):
+    for number in range(1, many + 1):
         end = number / 1000
         fold.apply(compiled(end - 0.0005, end))
         fold.apply(Compilation("f", number, 1, at(end), (), "off", None, (), None))
@@ -36,6 +36,11 @@ def crowded() -> Fold:
         fold.apply(ExecutableRan(number, 1e-6 * number, 0.0, at(end)))
     fold.snapshot(at(11))
     return fold
+
+
+@pytest.fixture(scope="module")
+def crowded() -> Fold:
+    return crowd(MANY)
 
 
 def test_the_largest_are_listed_and_the_rest_is_counted(crowded: Fold) -> None:
@@ -80,17 +85,20 @@ def test_of_thousands_of_functions_the_dearest_are_listed_and_the_rest_is_summed
 
 
 def test_a_snapshot_and_a_step_cost_what_changed_and_not_what_there_is(crowded: Fold) -> None:
-    snapshots, steps = [], []
-    for turn in range(5):
-        began = time.process_time()
-        for number in range(20):
-            crowded.apply(step(number, 20 + turn, 20.01 + turn, runs=(number + 1,)))
-        steps.append((time.process_time() - began) / 20)
-        began = time.process_time()
-        crowded.snapshot(at(21 + turn))
-        snapshots.append(time.process_time() - began)
-    assert min(snapshots) < 0.02  # some 2 ms on an idle machine; 6 ms when all were looked at
-    assert min(steps) < 0.0004  # some 20 µs; 400 µs when all compiles were looked at
+    """They cost as much with a tenth of the executables. When all were looked at, a snapshot took three times as long."""
+    smaller = crowd(MANY // 10)
+    snapshots, steps = defaultdict[Fold, list[float]](list), defaultdict[Fold, list[float]](list)
+    for turn in range(20):
+        for fold in (crowded, smaller):
+            began = time.process_time()
+            for number in range(20):
+                fold.apply(step(number, 20 + turn, 20.01 + turn, runs=(number + 1,)))
+            steps[fold].append(time.process_time() - began)
+            began = time.process_time()
+            fold.snapshot(at(21 + turn))
+            snapshots[fold].append(time.process_time() - began)
+    assert min(snapshots[crowded]) < 1.6 * min(snapshots[smaller])
+    assert min(steps[crowded]) < 1.6 * min(steps[smaller])
 
 
 def test_those_without_their_operations_keep_their_cost_and_bound_and_say_what_they_lack(

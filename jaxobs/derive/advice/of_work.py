@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from jaxobs.derive.advice.facts import MIN_CONFIDENCE, Facts, Finding
+from jaxobs.derive.advice.facts import MIN_CONFIDENCE, Facts, Finding, WorkFacts
 from jaxobs.derive.devices import DeviceView
 from jaxobs.derive.memory import ProcessMemory
 from jaxobs.vocabulary.units import byte_size, duration, rough_percent
@@ -109,18 +110,13 @@ def slow_bucket(facts: Facts) -> Iterator[Finding]:
     Gives back: the time of its runs, less what they would take padded to the larger shape.
     Why so: run times differ by tens of per cent for many reasons; a factor of three is a bad choice of the compiler's.
     """
-    for slow in facts.work:
-        larger = [
-            work
-            for work in facts.work
-            if work.subject["function"] == slow.subject["function"]
-            and work.runs >= 5
-            and work.flops >= slow.flops
-            and work.bytes >= slow.bytes
-            and 3 * work.seconds <= slow.seconds
-        ]
-        if slow.runs >= 5 and larger:
-            better = min(larger, key=lambda work: work.seconds)
+    often: dict[str, list[WorkFacts]] = {}
+    for work in sorted(facts.work, key=lambda work: work.seconds):
+        if work.runs >= 5:
+            often.setdefault(work.subject["function"], []).append(work)
+    for slow in itertools.chain.from_iterable(often.values()):
+        better = _much_faster(slow, often[slow.subject["function"]])
+        if better is not None:
             yield Finding(
                 slow.subject,
                 f"a run of `{slow.subject['function']}` ({slow.subject['executable'][:8]}) with {slow.flops:.3g} FLOP "
@@ -130,6 +126,16 @@ def slow_bucket(facts: Facts) -> Iterator[Finding]:
                 "compiles better), or pad it to the larger one",
                 saves_ratio=slow.share * (1 - better.seconds / slow.seconds),
             )
+
+
+def _much_faster(slow: WorkFacts, others: Iterable[WorkFacts]) -> WorkFacts | None:
+    """The first of `others`, the fastest first, that has as much work and takes a third of the time at most."""
+    for work in others:
+        if 3 * work.seconds > slow.seconds:
+            return None
+        if work.flops >= slow.flops and work.bytes >= slow.bytes:
+            return work
+    return None
 
 
 def throttled_device(facts: Facts) -> Iterator[Finding]:

@@ -69,6 +69,10 @@ class LoopWork:
         self._waiting_for_cost[run] += calls
         self._waiting_for_bound[run] += calls
 
+    def why_unseen(self) -> str | None:
+        """Why calls of the loop do not show which executable ran, so that no rate gives an MFU; None where all do."""
+        return self._executables.why_unseen(self._waiting_for_cost)
+
     def count(self) -> None:
         """Bring the counters up to what is known by now."""
         for run, count in list(self._waiting_for_cost.items()):

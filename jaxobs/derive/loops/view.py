@@ -192,7 +192,8 @@ def _rate(total: Figure[float], amount: float, rate: Figure[float], rated: Stret
 def _utilization(loop: Loop, note: str | None) -> tuple[Figure[float], Figure[float]]:
     """MFU and HFU, each with why it is unknown, or what to know of it."""
     if not loop.rated.steps:
-        return Figure(None, note), Figure(None, note)
+        reason = loop.quiet or loop.work.why_unseen() or note
+        return Figure(None, reason), Figure(None, reason)
     watched = loop.stretches.watched
     used = loop.work.utilization(loop.rated, loop.did, loop.profile, loop.unwatched(), watched=watched)
     cost = loop.did.cost
