@@ -39,12 +39,17 @@ def collate(seconds):
     while time.perf_counter() < until:
         pass
 
+off_processor = {}
 for loop, items in (("host", range(150)), ("input", loader(60))):
     threading.Thread(target=window).start()
+    started, off = time.perf_counter(), 0.0
     for _ in obs.steps(items, loop=loop):
+        at, spent = time.perf_counter(), time.thread_time()
         products(x).block_until_ready()
         if loop == "host":
             collate(0.02)
+        off += time.perf_counter() - at - (time.thread_time() - spent)
+    off_processor[loop] = off / (time.perf_counter() - started)
 deadline = time.monotonic() + 20
 while time.monotonic() < deadline:
     document = obs.snapshot(60).to_dict()
@@ -52,18 +57,23 @@ while time.monotonic() < deadline:
         break
     time.sleep(0.1)
 obs.shutdown()
-say(document=document)
+say(document=document, off_processor=off_processor)
 """
 
 
 def test_windows_tell_what_a_loop_did_that_watches_nothing(start_training: Callable[..., Training]) -> None:
-    document = start_training(UNWATCHED).hear()["document"]
+    heard = start_training(UNWATCHED).hear()
+    document = heard["document"]
     for name in ("host", "input"):
         loop = document["loops"][name]
-        assert loop["bottleneck"]["label"] == name
-        # How long the main thread is on a processor is told by a few samples a second, and fewer on a loaded machine.
-        assert loop["bottleneck"]["shares"]["unknown"] < 0.3
-        assert loop["bottleneck"]["confidence"] > 0.2
+        # Time in which others have the processor is unknown, rightly; how much that is, a few samples a second tell.
+        off_processor = heard["off_processor"][name]
+        assert loop["bottleneck"]["shares"]["unknown"] < 0.3 + off_processor
+        if off_processor < 0.2:
+            assert loop["bottleneck"]["label"] == name
+            assert loop["bottleneck"]["confidence"] > 0.2
+        else:
+            assert loop["bottleneck"]["label"] in {name, "unknown", None}
         assert loop["profile"]["steps"] >= 1
         assert sum(loop["components"].values()) == pytest.approx(loop["wall_seconds"], rel=1e-9)
     (made,) = [made for made in document["executables"] if made["function"] == "products"]

@@ -51,8 +51,8 @@ print("raised", raised, "caught", caught)
 if OBSERVED:
     for _ in obs.steps(range(50), loop="afterwards"):
         step(x)
-    deadline = time.monotonic() + 30
-    while "afterwards" not in ((found := obs.snapshot(5.0))["loops"] or {}):
+    deadline = time.monotonic() + 60
+    while "afterwards" not in ((found := obs.snapshot(60.0))["loops"] or {}):
         assert time.monotonic() < deadline, found["loops_reason"]
     loops = found["loops"]
     print("afterwards", loops["afterwards"]["steps"], "failed", loops["afterwards"]["failed_steps"])
