@@ -47,13 +47,15 @@ class AskedTurns:
 
     __slots__ = (
         "_at", "_found", "_number", "_pass_seen", "_reported", "calls", "completions", "counted", "every", "last", "name",
-        "told_at",
+        "paced", "told_at",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.every = EVERY[-1]
         """One turn in so many is asked."""
+        self.paced = False
+        """Whether that rests on how long turns take. Until then each goes into it: 499 turns may be a minute."""
         self.calls = 1
         """Calls of watched functions in the newest turn that was asked."""
         self.completions = 0
@@ -79,7 +81,7 @@ class AskedTurns:
         turns, passed = number - self._number, at - (self._at or at)
         if passed >= PACE_OVER and turns > 0:
             self.every = next((every for every in EVERY if every * passed >= ASKED_APART * turns), EVERY[-1])
-            self._number, self._at = number, at
+            self._number, self._at, self.paced = number, at, True
         self._at = self._at or at
         self.counted = (number - 1) % self.every == 0
         ends = self.last is not None and abs(number - self.last) <= LAST_TURNS
@@ -288,7 +290,7 @@ class LoopState(AskedTurns):
         """Give the step that begins its number, and let it be asked if it is its turn."""
         step.number = self.steps
         step.asks = self.asks(self.steps, at)
-        step.plain = step.plain and not step.asks and not self.ends_soon(self.steps)
+        step.plain = step.plain and self.paced and not step.asks and not self.ends_soon(self.steps)
 
 
 class Loops:
