@@ -264,7 +264,7 @@ class FunctionCalled(NamedTuple):
 
 
 class ExecutableRan(NamedTuple):
-    """One clean run, begun on an idle device and polled to its end: `seconds` of device time, to within `uncertainty`."""
+    """One clean run, begun on an idle device and seen to end: `seconds` of device time, to within `uncertainty`."""
 
     run: int
     seconds: float

@@ -44,7 +44,9 @@ def main(folder: Path, seconds: float) -> None:
     with jaxobs.instrument() as observer:
         step = observer.watch(train_step_of(0.1))
         weights = [jnp.asarray(np.eye(WIDTH), jnp.float32) for _ in range(LAYERS)]
-        print(observer.address, flush=True)
+        while (address := observer.address) is None:  # the agent is still starting
+            time.sleep(0.1)
+        print(address, flush=True)
         for batch in observer.steps(batches(), examples=32):
             weights, loss = step(weights, batch)
             observer.record(loss=loss)

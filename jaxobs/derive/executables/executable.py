@@ -87,6 +87,8 @@ class Executable:
     samples: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
     sample_error: float = 0.0
     """Uncertainty of the newest sample, as a share of it."""
+    at_most: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
+    """Seconds that clean runs took at most which were too short for more to be known."""
     spacings: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
     """Seconds per run by the steps of loops that run nothing else: upper bounds of what a run takes."""
     ran_ahead: bool = False
@@ -120,6 +122,11 @@ class Executable:
         if clean is not None:
             return min(clean, spaced)
         return spaced if self.ran_ahead else None
+
+    @property
+    def most_seconds_per_run(self) -> float:
+        """Device seconds that a run takes at most; infinite where nothing tells."""
+        return statistics.median(self.at_most) if self.at_most else math.inf
 
     @property
     def is_traced(self) -> bool:

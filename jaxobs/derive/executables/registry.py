@@ -64,6 +64,9 @@ class KeptOperations:
 LONGEST_RUN = 1e8
 """Most seconds of a run that is believed: three years."""
 
+TOLERANCE = 0.15
+"""A run whose duration is not known to within this share tells only how long one takes at most."""
+
 
 class RunLedger:
     """Counts runs of the executables `by_number`. `ran_unseen` is called for calls whose executable is not known."""
@@ -124,11 +127,15 @@ class RunLedger:
         require(0 < event.seconds <= LONGEST_RUN, "device time that is no positive number, or of years")
         require(0 <= event.uncertainty <= LONGEST_RUN, "device time whose uncertainty is no duration")
         executable = self._by_number.get(event.run)
-        if executable is not None:
+        if executable is None:
+            return
+        if event.uncertainty > TOLERANCE * event.seconds:
+            executable.at_most.append(event.seconds + event.uncertainty)
+        else:
             executable.samples.append(event.seconds)
             executable.sample_count += 1
-            executable.sample_error = min(1.0, event.uncertainty / event.seconds)
-            self.changed.add(event.run)
+            executable.sample_error = event.uncertainty / event.seconds
+        self.changed.add(event.run)
 
     def spaced(self, runs: tuple[int, ...], spacing: float, *, ahead: bool) -> None:
         """Note that steps which each ran these, and nothing else, took `spacing` seconds each.

@@ -29,6 +29,7 @@ NOT_TIMED = (
     "no run has been timed: none began on an idle device while it was watched, "
     "and no profiler window held two of them"
 )
+TOO_SHORT = "its runs are too short to be timed from outside, and no profiler window held two of them"
 TOO_DIFFERENT = (
     "its runs take too different times for some to tell of all, and no profiler window was long enough yet"
 )
@@ -90,7 +91,7 @@ def executable_view(
     cost, bound = executable.work, executable.bound
     near = efficiency(bound, per_run) if bound is not None and per_run is not None else None
     runs, spent, source = _counted(executable, per_run, why_no_runs)
-    not_timed = TOO_DIFFERENT if executable.differs else NOT_TIMED
+    not_timed = TOO_DIFFERENT if executable.differs else TOO_SHORT if executable.at_most else NOT_TIMED
     unmeasured = None if per_run is not None else why_no_runs or not_timed
     traced = TRACED if executable.is_traced else OF_KIN if executable.seconds_per_run != per_run else None
     unbound = bound_reason(executable, peaks)

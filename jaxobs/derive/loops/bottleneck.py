@@ -213,7 +213,7 @@ def _add_runs(busy: Busy, piece: Stretch, run: int, calls: int, executable: Exec
     per_run = known.executables.seconds_per_run(executable)
     if per_run is None:
         busy.untimed[run] = calls
-        busy.bounded += piece.within[run] / 1e9
+        busy.bounded += min(piece.within[run] / 1e9, executable.most_seconds_per_run * calls)
         busy.why = busy.why or f"no run of {executable.function} was timed"
         return
     if hidden := executable.hidden_seconds * calls:

@@ -38,9 +38,6 @@ since the one before it. The relative error is then the same for a step of 30 ms
 
 MIN_POLL, MAX_POLL = 0.001, 0.05
 
-TOLERANCE = 0.15
-"""A run whose duration is not known to within this share is not reported."""
-
 FIRST_RUN = NANOSECONDS // 2
 """Nanoseconds of the shortest run of a call that compiled which is reported. It is cold: memory is touched for the first
 time, and the next compile takes the processors. One of 0.5 ms was seen to take 33 ms, one of 5 ms 112 ms."""
@@ -163,7 +160,7 @@ Found = tuple[Outputs, Output]
 class Completions:
     """Keeps outputs of calls, tells when the device was done with them, and lets go of them.
 
-    `called` and `turn_ended` are called on the thread that trains, all else on the polling thread.
+    `called`, `turn_ended` and `loop_left` are called on the thread that trains, all else on the polling thread.
     """
 
     def __init__(self, emit: Callable[[Any], None], interval: float) -> None:
@@ -273,9 +270,14 @@ class Completions:
             self._arrived.make()
 
     def loop_left(self) -> None:
-        """Let the polling thread wait for what the device still works on for a loop that the host has left."""
+        """Tell when the device was done with a loop that the host has left, or let the polling thread wait for that."""
         outputs = self._outputs.get(threading.get_ident())
-        if outputs is not None and outputs.waiting and not outputs.waiting[-1].ready:
+        newest = outputs.waiting[-1] if outputs is not None and outputs.waiting else None
+        if outputs is None or newest is None or newest.told:
+            return
+        if newest.ready:
+            self._tell(outputs, newest)
+        else:
             self._arrived.make()
 
     def run(self) -> None:
@@ -390,7 +392,7 @@ class Completions:
             self._emit(StepCompleted(output.turns.name, output.number, time, uncertainty))
         duration, error = output.duration()
         cold = output.compiled and duration < FIRST_RUN
-        if output.clean and not cold and error <= TOLERANCE * duration:
+        if output.clean and not cold and duration > 0:
             self._emit(ExecutableRan(output.run, seconds(duration), seconds(error), output.ready))
 
     def _lose(self, outputs: Outputs, output: Output) -> None:
