@@ -60,6 +60,15 @@ def stretch(
     return Stretch(wall=wall, steps=steps, runs=Counter(runs), within=within, **parts)  # type: ignore[arg-type]
 
 
+def test_runs_too_short_to_be_timed_leave_the_rest_of_the_time_to_the_host() -> None:
+    known = executables()
+    known.runs.sampled(ExecutableRan(2, 0.0005, 0.0005, at(0.5)))
+    found = charged(stretch(10.0, 100, {2: 100}), Known(known, None, HostShares(on_processor=1.0), 1.0, True))
+    assert known.seconds_of(2) is None
+    assert math.isclose(found.components["host"], 10.0 - 100 * 0.001)
+    assert math.isclose(found.components["unknown"], 100 * 0.001)
+
+
 shares = st.floats(0.0, 1.0)
 
 

@@ -147,7 +147,7 @@ def observed(*, seconds: float = 0.04) -> Fold:
     fold.analysed(1, module(matrix=1.64e10))  # 16.4 ms at 1 TFLOP/s
     fold.apply(waits())
     applied(fold, [step(i, 0.5 + i / 10, 0.55 + i / 10, runs=(1,)) for i in range(20)])
-    return applied(fold, [ExecutableRan(1, seconds, 0.001, at(3))])
+    return applied(fold, [ExecutableRan(1, seconds, seconds / 100, at(3))])
 
 
 def test_a_throttled_device_is_named_in_the_snapshot_and_the_metrics() -> None:

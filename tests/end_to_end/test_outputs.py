@@ -183,9 +183,10 @@ def test_an_installed_plugins_metric_and_span_arrive_everywhere_beside_a_broken_
     assert "# TYPE example_collection_seconds histogram" in text
     assert 'jaxobs_source_up{source="broken"} 0.0' in text
     assert 'jaxobs_source_up{source="example"} 1.0' in text
+    spans = wait_for(
+        lambda: [span for span in receiver.spans() if span.name == "example.collection"], "the plugin's spans"
+    )
     assert training.end() == 0
-    spans = [span for span in receiver.spans() if span.name == "example.collection"]
-    assert spans
     assert all(span.trace_id.hex() != "0" * 32 for span in spans)
     assert "example.collections" in {metric.name for metric in receiver.metrics()}
     (file,) = (tmp_path / "lines").glob("*.jsonl")

@@ -28,6 +28,7 @@ for number in obs.steps(range(20)):
     time.sleep(0.02)
 with obs.phase("checkpoint"):
     time.sleep(0.1)
+time.sleep(1.5)  # until the end of the last step is told
 began = time.monotonic()
 document = obs.snapshot(60).to_dict()
 obs.shutdown(timeout=5)

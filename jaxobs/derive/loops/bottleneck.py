@@ -35,8 +35,7 @@ DOUBT_OF_A_WHOLE = 0.5
 half of it belongs to another component."""
 
 MAX_BOUNDED = 0.05
-"""Largest share of the wall time in which runs without a time may have been, for the rest of the time to be told all the
-same."""
+"""Largest share of the wall time in which runs without a time may have been, for the device's idle time to be told."""
 
 NOTHING = 1e-6
 """A share below this is none: it comes of rounding."""
@@ -132,8 +131,8 @@ def charged(piece: Stretch, known: Known) -> Charged:
 
     Compiles come first, during which the loop dispatches nothing. Busy seconds of the device come next, cut to the wall
     time in which it is not known to have been idle. Idle seconds go to what the host was doing: a checkpoint, waiting
-    for input, then what samples of its thread saw. The rest is `unknown`; where the device's time is not all known, none
-    of it is `host`.
+    for input, then what samples of its thread saw, less the seconds that runs without a time may have taken. The rest is
+    `unknown`.
     """
     busy = _busy(piece, known)
     components = dict.fromkeys(COMPONENTS, 0.0)
@@ -149,15 +148,12 @@ def charged(piece: Stretch, known: Known) -> Charged:
         given = min(max(amount, 0.0), remaining)
         components[word] += given
         remaining -= given
-    host, left = known.host, remaining if busy.why is None else max(0.0, remaining - busy.bounded)
-    is_known = busy.why is None or busy.bounded <= MAX_BOUNDED * piece.wall
+    host = known.host
     blocked = host.blocked if known.idle_at_ends >= IDLE_KNOWN else 0.0
-    seen = {
-        "input": host.input * piece.wall,
-        "host": (host.on_processor + blocked) * piece.wall if is_known else 0.0,
-    }
+    seen = {"input": host.input * piece.wall, "host": (host.on_processor + blocked) * piece.wall}
     together = sum(seen.values())
-    part = min(1.0, left / together) if together > 0 else 0.0
+    left = min(remaining, together) - busy.bounded  # runs without a time may have been at any moment
+    part = max(0.0, left) / together if together > 0 else 0.0
     for word, amount in seen.items():
         components[word] += part * amount
     rest = max(0.0, remaining - part * together)
@@ -168,7 +164,8 @@ def charged(piece: Stretch, known: Known) -> Charged:
     return Charged(
         components, share * min(busy.by_operation, total), share * busy.sampled,
         share * min(busy.doubtful, total), {run: share * amount for run, amount in busy.spent.items()},
-        busy.untimed, rest if is_known else None, reason,
+        busy.untimed, rest if busy.bounded <= MAX_BOUNDED * piece.wall else None,
+        reason,
     )  # fmt: skip
 
 

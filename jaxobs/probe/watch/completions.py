@@ -170,6 +170,8 @@ class Completions:
         self._arrived = Call()
         self._wanted = False
         """Whether the polling thread waits for an output that is not ready."""
+        self._left = False
+        """Whether the host has left a loop of which nothing more comes that would be known better."""
         self._calls = self._rounds = 0
         self._outputs: dict[int, Outputs] = {}
         """By thread."""
@@ -278,6 +280,7 @@ class Completions:
         if newest.ready:
             self._tell(outputs, newest)
         else:
+            self._left = True
             self._arrived.make()
 
     def run(self) -> None:
@@ -313,7 +316,8 @@ class Completions:
     def _round(self) -> Found | None:
         """Wait for the step that the device is working on. None where there was none."""
         found = self._unfinished()
-        if found is None and not self._tell_newest(sure=MIN_POLL):
+        left, self._left = self._left, False
+        if found is None and not self._tell_newest(sure=self._interval if left else MIN_POLL):
             self._arrived.forget()
             self._wanted = True
             if self.stopped.is_set():  # it may be that call which was forgotten
