@@ -200,7 +200,7 @@ class Observer:
         Cheap enough for every step: it is what the agent sent last, at most some three seconds old. The first call asks
         for them and returns none. What is not known is absent: `report.values.flat_values` says what there is.
         """
-        return self._side.sender.values.get()
+        return self._side.sender.requests.values()
 
     def shutdown(self, timeout: float | None = None) -> None:
         """End observing within `timeout` seconds (default: SHUTDOWN_SECONDS), whatever exporters do.

@@ -125,7 +125,7 @@ def test_what_is_told_again_to_a_new_agent_is_not_lost(sending: Sending, event: 
     sending.ring.emit(event)
     sending.flush()
     for lost_before in (0, 1, 1):  # the report that went with the first
-        assert sending.sender._unfolded.lost == lost_before
+        assert sending.sender._lost_with_agents == lost_before
         sending.agents[-1].pipe.close()
         sending.hear()
     sending.flush()
@@ -141,7 +141,7 @@ def test_a_frame_that_no_pipe_took_is_counted(sending: Sending) -> None:
     assert left > 0
     sending.agents[0].pipe.close()
     sending.hear()
-    assert sending.sender._unfolded.lost == 50_000 - left
+    assert sending.sender._lost_with_agents == 50_000 - left
 
 
 def test_a_request_during_a_flush_is_sent_after_what_was_emitted_before_it(

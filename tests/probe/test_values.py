@@ -47,7 +47,7 @@ def test_a_new_agent_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
         jax.jit(lambda x: x + 1)(1.0)
 
         def arrives_anew() -> None:
-            obs._side.sender.values._newest = {}
+            obs._side.sender.requests.newest_values = {}
             deadline = time.monotonic() + 60
             while not obs.values():
                 assert time.monotonic() < deadline

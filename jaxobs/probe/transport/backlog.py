@@ -1,9 +1,8 @@
-"""What waits for the agent, what it has not folded yet, and what a new agent must be sent again."""
+"""What waits for the agent, and what a new agent must be sent again."""
 
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable
 
 from jaxobs.flow.ring import Ring
@@ -113,28 +112,3 @@ class Retained:
     def executables(self) -> list[ExecutableCreated]:
         """The executables so far. May be called from any thread."""
         return [event for event in list(self._kept) if isinstance(event, ExecutableCreated)]
-
-
-class Unfolded:
-    """Frames of events that were sent and that the agent has not acknowledged as folded.
-
-    Their events are lost with the agent if it dies, except those that a new one is sent again.
-    """
-
-    def __init__(self) -> None:
-        self._frames: deque[int] = deque()
-        self.lost = 0
-        """Events that were lost with an agent."""
-
-    def handed_over(self, events: int) -> None:
-        """Note one frame, with this many events that no new agent would be sent again."""
-        self._frames.append(events)
-
-    def folded(self, frames: int) -> None:
-        """Note that the agent has folded this many frames, the oldest first."""
-        for _ in range(frames):
-            self._frames.popleft()
-
-    def agent_died(self) -> None:
-        self.lost += sum(self._frames)
-        self._frames.clear()

@@ -19,7 +19,7 @@ from jaxobs.model.events import Event, ProbeReported
 from jaxobs.plugin.guard import described, raised_by_signal_handler
 from jaxobs.plugin.threads import Flag
 from jaxobs.probe.transport.agent_process import AgentProcess, Connection
-from jaxobs.probe.transport.backlog import Retained, Unfolded
+from jaxobs.probe.transport.backlog import Retained
 
 RESTARTS = 3
 
@@ -32,36 +32,27 @@ LOOK_SECONDS = 0.2
 """Seconds between two checks, at the end, whether the agent is suspended: then it is not waited for."""
 
 
-class LatestValues:
-    """The flat values that the agent sent last, to log beside a loss.
-
-    Once `wanted` is true the sender asks the agent to send them every two seconds.
-    """
-
-    def __init__(self) -> None:
-        self.wanted = False
-        self._newest: dict[str, float] = {}
-
-    def get(self) -> dict[str, float]:
-        """A copy that the caller may change: a few microseconds, and no lock."""
-        self.wanted = True
-        return self._newest.copy()
-
-    def arrived(self, values: dict[str, float]) -> None:
-        """Take newer values. On the sender's thread."""
-        self._newest = values
-
-
 class Requests:
-    """Requests that are not sent yet. Any thread may ask for a snapshot; the sender's thread takes the frames."""
+    """What is asked of the agent, by any thread; the sender's thread takes the frames."""
 
     def __init__(self) -> None:
-        self.values = LatestValues()
+        self.newest_values: dict[str, float] = {}
+        """The flat values that the agent sent last, to log beside a loss."""
+        self._values_are_wanted = False
         self._values_asked_of = 0
         self._snapshots: deque[tuple[int, int]] = deque()
 
     def __len__(self) -> int:
+        """How many snapshots are asked for and not sent yet."""
         return len(self._snapshots)
+
+    def values(self) -> dict[str, float]:
+        """A copy of the newest values that the caller may change: a few microseconds, and no lock.
+
+        From the first call on the agent is asked to send them every two seconds.
+        """
+        self._values_are_wanted = True
+        return self.newest_values.copy()
 
     def snapshot(self, number: int, timeout: float) -> None:
         """Ask for a snapshot under this number; the caller waits for it `timeout` seconds."""
@@ -73,7 +64,7 @@ class Requests:
         And once one for values if these are wanted.
         """
         frames = []
-        if self.values.wanted and self._values_asked_of != agent:
+        if self._values_are_wanted and self._values_asked_of != agent:
             self._values_asked_of = agent
             frames.append(wire.frame(wire.VALUES, None))
         for _ in range(asked):
@@ -115,7 +106,10 @@ class Sender:
         self._other_cpu = other_cpu
         self.retained = retained or Retained()
         """What each new agent is sent; it may begin with events of an earlier observer."""
-        self._unfolded = Unfolded()
+        self._unfolded: deque[int] = deque()
+        """How many events each frame holds that the agent has not acknowledged as folded, without those that a new agent
+        would be sent again: they are lost with the agent if it dies."""
+        self._lost_with_agents = 0
         self._starts = 0
         self._refused = 0
         self._reports = 0
@@ -125,8 +119,7 @@ class Sender:
         self._unsent: deque[memoryview] = deque()
         self._frames = wire.Frames()
         self._wake_up: WakeUp | None = None
-        self._requests = Requests()
-        self.values = self._requests.values
+        self.requests = Requests()
         self._finish: float | None = None
         self.last_is_wanted = True
         """Whether the end waits for the last snapshot also where the agent is still starting."""
@@ -149,7 +142,7 @@ class Sender:
 
     def request(self, number: int, timeout: float) -> None:
         """Ask the agent at once for a snapshot, which comes through `heard`; the caller waits `timeout` seconds."""
-        self._requests.snapshot(number, timeout)
+        self.requests.snapshot(number, timeout)
         self._wake()
 
     def unsent_bytes(self) -> int:
@@ -179,7 +172,7 @@ class Sender:
             next_flush = monotonic()
             while self._finish is None:
                 self._listen(max(0.0, next_flush - monotonic()))
-                if self._requests or monotonic() >= next_flush:
+                if self.requests or monotonic() >= next_flush:
                     next_flush = monotonic() + self._interval
                     self._flush(self._interval)
             self._close(self._finish)
@@ -214,7 +207,7 @@ class Sender:
             return
         self._unsent.append(memoryview(wire.frame(wire.HELLO, self._agents.greeting())))
         if retained := self.retained.events():
-            self._unfolded.handed_over(0)
+            self._unfolded.append(0)
             self._unsent.append(memoryview(wire.events_frame(retained)[0]))
 
     def _lost(self) -> None:
@@ -222,7 +215,8 @@ class Sender:
             return
         self._socket.close()
         self._socket = None
-        self._unfolded.agent_died()
+        self._lost_with_agents += sum(self._unfolded)
+        self._unfolded.clear()
         if self._agent is not None:
             self._agent.gone()
             self._agent = None
@@ -269,12 +263,13 @@ class Sender:
         for kind, body in self._frames.feed(piece):
             if kind == wire.FOLDED:
                 self._agent_is_up = True
-                self._unfolded.folded(body)
+                for _ in range(body):
+                    self._unfolded.popleft()
             elif kind == wire.STARTED:
                 if self._agent is not None:
                     self._agent.introduced(body)
             elif kind == wire.VALUES:
-                self.values.arrived(body)
+                self.requests.newest_values = body
             else:
                 self._agents.heard(kind, body)
 
@@ -283,9 +278,7 @@ class Sender:
             self._ring.drain()  # no agent will take it, and compiled modules among it are large
             return
         deadline = monotonic() + patience
-        asked = len(
-            self._requests
-        )  # those that come from here on may follow steps that are not drained any more
+        asked = len(self.requests)  # those that come later may follow steps that are not drained any more
         for event in self._gather():
             self._ring.emit(event)
         if not self._send(b"", deadline):
@@ -297,20 +290,20 @@ class Sender:
             light, traces = wire.payloads_apart(chunk)
             encoded, refused = wire.events_frame(light)
             self._refused += refused
-            self._unfolded.handed_over(max(0, wire.count(chunk) - refused - retained))
+            self._unfolded.append(max(0, wire.count(chunk) - refused - retained))
             self._unsent += map(memoryview, traces)
             if not self._send(encoded, deadline):
                 return
-        self._unfolded.handed_over(1)
+        self._unfolded.append(1)
         report, _ = wire.events_frame([self._report()])
-        self._send(report + self._requests.frames(self._starts, asked), deadline)
+        self._send(report + self.requests.frames(self._starts, asked), deadline)
 
     def _report(self) -> ProbeReported:
         """The sender's figures. They do not go into the ring: in a full one they would displace an uncounted event."""
         self._reports += 1
         return ProbeReported(
             self._ring.emitted() + self._reports,
-            self._ring.dropped() + self._unfolded.lost,
+            self._ring.dropped() + self._lost_with_agents,
             self._refused,
             self.listeners_restored,
             thread_time() + self._other_cpu(),
