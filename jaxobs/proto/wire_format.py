@@ -1,8 +1,7 @@
 """Where the fields of a serialized message begin and end, found without decoding what is in them.
 
 The encoding is that of Protocol Buffers, https://protobuf.dev/programming-guides/encoding: each field a key
-(number and wire type), then a varint, 8 bytes, 4 bytes, or a length and so many bytes. The fields of a message may be
-decoded a few at a time: a part of them is a message of the same type, and merging the parts gives the whole.
+(number and wire type), then a varint, 8 bytes, 4 bytes, or a length and so many bytes.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class HostPlane:
         for number, line in enumerate(lines_of(plane)):
             marks = {ordinal: len(device.intervals) for ordinal, device in self._devices.items()}
             self._read_line(number, line)
-            self.events += line.count
+            self.events += len(line.events)
             for ordinal, device in self._devices.items():
                 self._endings[ordinal].add_line(number, marks.get(ordinal, 0), len(device.intervals))
 
@@ -68,7 +68,7 @@ class HostPlane:
     def _read_line(self, number: int, line: Line) -> None:  # noqa: C901, PLR0912  # calls would double its time
         tables, code, ended = self._tables, self._stats.code, self._ended
         base, task_start = line.base, 0
-        for event in line:
+        for event in line.events:
             metadata_id = event.metadata_id
             try:
                 table = tables[metadata_id]

@@ -67,7 +67,7 @@ class _GpuPlane:
         tables, code, intervals = self._tables, self._stats.code, self.device.intervals
         operations = self.device.operations
         previous = first_kernel = -1
-        for event in line:
+        for event in line.events:
             metadata_id = event.metadata_id
             stats = event.stats[:]
             key = tuple(map(code, stats))
@@ -90,7 +90,7 @@ class _GpuPlane:
             if index != previous or metadata_id == first_kernel:
                 operations[index].executions += 1
                 previous, first_kernel = index, metadata_id
-        self.events += line.count
+        self.events += len(line.events)
 
     def _find(self, metadata_id: int, stats: list[bytes]) -> _Entry:
         key = self._stats.learn(stats)

@@ -1,10 +1,10 @@
-"""Reads the planes of a serialized XSpace: their tables, lines and events, decoding a few events at a time."""
+"""Reads the planes of a serialized XSpace: their tables, lines and events, decoding a line at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -14,7 +14,7 @@ from jaxobs.proto.messages import (
     StatMessage,
     StatMetadataEntryMessage,
 )
-from jaxobs.proto.wire_format import LENGTH, Field, FieldError, fields
+from jaxobs.proto.wire_format import LENGTH, FieldError, fields
 
 
 class TraceError(ValueError):
@@ -23,9 +23,6 @@ class TraceError(ValueError):
 
 _PLANES, _ERRORS, _WARNINGS, _HOSTNAMES = 1, 2, 3, 4
 _NAME, _LINES, _EVENT_METADATA, _STAT_METADATA, _STATS = 2, 3, 4, 5, 6
-_EVENTS: Final = 4 << 3 | LENGTH
-CHUNK_BYTES: Final = 32 * 2**10
-"""Events are decoded in parts of about this size: as messages they take about five times their bytes."""
 
 
 @dataclass(slots=True)
@@ -47,14 +44,6 @@ class Plane:
     event_metadata: list[memoryview] = field(default_factory=list)
     stat_metadata: list[memoryview] = field(default_factory=list)
     stats: list[memoryview] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class LineParts:
-    """The parts of a serialized XLine: fields other than events, and chunks of several events."""
-
-    own: list[memoryview] = field(default_factory=list)
-    events: list[memoryview] = field(default_factory=list)
 
 
 def split_space(data: memoryview) -> Space:
@@ -86,34 +75,12 @@ def split_plane(data: memoryview) -> Plane:
     return plane
 
 
-def split_line(data: memoryview) -> LineParts:
-    """The parts of a line; raises TraceError where the bytes are no line."""
-    parts = LineParts()
-    first = last = 0
-    for key, start, _, end in _fields(data, "a line"):
-        if key != _EVENTS:
-            parts.own.append(data[start:end])
-        elif start == last > first and end - first <= CHUNK_BYTES:
-            last = end
-        else:
-            if last > first:
-                parts.events.append(data[first:last])
-            first, last = start, end
-    if last > first:
-        parts.events.append(data[first:last])
-    return parts
-
-
 def _contents(data: memoryview, what: str) -> Iterator[tuple[int, memoryview]]:
     """The number and content of each length-delimited field; others are skipped."""
-    for key, _, content, end in _fields(data, what):
-        if key & 7 == LENGTH:
-            yield key >> 3, data[content:end]
-
-
-def _fields(data: memoryview, what: str) -> Iterator[Field]:
     try:
-        yield from fields(data)
+        for key, _, content, end in fields(data):
+            if key & 7 == LENGTH:
+                yield key >> 3, data[content:end]
     except FieldError as error:
         copied = ", or copy the whole file" if "truncated" in str(error) else ""
         raise TraceError(f"{what} is {error}; record it again{copied}") from None
@@ -182,39 +149,26 @@ class PlaneMetadata:
 _PICOSECONDS_A_NANOSECOND: Final = 1000
 
 
-class Line:
-    """A line's name, and its start in picoseconds; iterating gives its events. Raises TraceError for wrong bytes."""
+class Line(NamedTuple):
+    """A line of a plane, decoded."""
 
-    def __init__(self, plane: str, serialized: memoryview) -> None:
-        self._plane = plane
-        parts = split_line(serialized)
-        self._parts = parts.events
-        own = self._decoded(b"".join(map(bytes, parts.own)))
-        self.name = str(own.name or own.display_name, "utf-8", "replace")
-        self.base = own.timestamp_ns * _PICOSECONDS_A_NANOSECOND
-        self.count = 0
-        """The number of events iterated over."""
-
-    def __iter__(self) -> Iterator[Any]:
-        self.count = 0
-        for part in self._parts:
-            events = self._decoded(bytes(part)).events
-            self.count += len(events)
-            yield from events
-
-    def _decoded(self, serialized: bytes) -> Any:
-        try:
-            return LineMessage.FromString(serialized)
-        except DecodeError as error:
-            raise TraceError(
-                f"a line of plane {self._plane!r} is corrupted ({error}); record it again"
-            ) from None
+    name: str
+    base: int
+    """Its start in picoseconds."""
+    events: Sequence[Any]
 
 
 def lines_of(plane: Plane) -> Iterator[Line]:
     """The lines of a plane. Raises TraceError where one is corrupted."""
     for serialized in plane.lines:
-        yield Line(plane.name, serialized)
+        try:
+            line = LineMessage.FromString(bytes(serialized))
+        except DecodeError as error:
+            raise TraceError(
+                f"a line of plane {plane.name!r} is corrupted ({error}); record it again"
+            ) from None
+        name = str(line.name or line.display_name, "utf-8", "replace")
+        yield Line(name, line.timestamp_ns * _PICOSECONDS_A_NANOSECOND, line.events)
 
 
 # Reads the statistics of events fast: their bytes repeat, so each is decoded once.

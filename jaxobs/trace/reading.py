@@ -25,7 +25,7 @@ from jaxobs.trace.timeline import Timeline
 from jaxobs.trace.tpu import read_tpu
 
 DEFAULT_MAXIMUM_BYTES: Final = 256 * 2**20
-"""Largest trace of one host. Reading one of this size takes about seven times its bytes of memory and 18 s
+"""Largest trace of one host. Reading one of this size takes up to fifteen times its bytes of memory and 18 s
 (measured)."""
 
 _HOST: Final = "/host:CPU"
@@ -63,8 +63,7 @@ def read_trace(
             several hosts one that cannot be read is left out, with a note of the first.
     """
     if not isinstance(source, Path):
-        given = (stretches or {}, modules or {})
-        return Trace((_read_host(memoryview(source), "", maximum_bytes, given=given),))
+        return Trace((_read_host(memoryview(source), "", maximum_bytes, stretches, modules),))
     hosts = []
     names: set[str] = set()
     unreadable: list[TraceError] = []
@@ -72,11 +71,12 @@ def read_trace(
         name = path.name.removesuffix(".xplane.pb")
         try:
             host = _read_file(path, name, maximum_bytes)
-            if host.name in names:  # each host is known by its file where the recorded names are not unique
-                host = _read_file(path, f"{host.name} ({name})", maximum_bytes, renamed=True)
         except TraceError as error:
             unreadable.append(error)
             continue
+        if host.name in names:  # each host is known by its file where the recorded names are not unique
+            own = f"{host.name} ({name})"
+            host = replace(host, name=own, devices=tuple(replace(one, host=own) for one in host.devices))
         names.add(host.name)
         hosts.append(host)
     if not hosts:
@@ -85,14 +85,14 @@ def read_trace(
     return Trace((replace(hosts[0], notes=(*left_out, *hosts[0].notes)), *hosts[1:]))
 
 
-def _read_file(path: Path, name: str, maximum_bytes: int, *, renamed: bool = False) -> HostTrace:
+def _read_file(path: Path, name: str, maximum_bytes: int) -> HostTrace:
     try:
         with path.open("rb") as file:
             if not os.fstat(file.fileno()).st_size:  # which cannot be mapped
                 return _read_host(memoryview(b""), name, maximum_bytes)
             # Not closed explicitly: where reading fails, the error still holds views of it. The last view closes it.
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            return _read_host(memoryview(mapped), name, maximum_bytes, renamed=renamed)
+            return _read_host(memoryview(mapped), name, maximum_bytes)
     except TraceError as error:
         raise TraceError(f"{path}: {error}") from None
     except OSError as error:
@@ -103,9 +103,8 @@ def _read_host(
     data: memoryview,
     name: str,
     maximum_bytes: int,
-    *,
-    renamed: bool = False,
-    given: tuple[Stretches, Mapping[int, bytes]] = ({}, {}),
+    stretches: Stretches | None = None,
+    modules: Mapping[int, bytes] | None = None,
 ) -> HostTrace:
     if len(data) > maximum_bytes:
         raise TraceError(
@@ -121,10 +120,9 @@ def _read_host(
     space.planes.clear()
     if not any(plane.name.startswith(("/device:", "/host:")) or plane.lines for plane in planes):
         raise TraceError(f"{len(data)} bytes hold no plane of a profiler: they are no trace (XSpace)")
-    if not renamed:
-        name = space.hostnames[0] if space.hostnames else name
     try:
-        return _HostReader(name, space).read(planes, *given)
+        reader = _HostReader(space.hostnames[0] if space.hostnames else name, space)
+        return reader.read(planes, stretches or {}, modules or {})
     except (OverflowError, RecursionError, DecodeError) as error:
         raise TraceError(f"the trace has implausible values: {error}; record it again") from None
 

@@ -45,7 +45,7 @@ class _TpuPlane:
         self._module_names: dict[int, str] = {}
 
     def read_modules(self, line: Line) -> None:
-        for event in line:
+        for event in line.events:
             known = self._metadata.events.get(event.metadata_id)
             written = _MODULE.fullmatch(known.name) if known else None
             if written:
@@ -55,18 +55,18 @@ class _TpuPlane:
                 start, end = self._times(line.base, event)
                 if 0 <= start <= end <= start + MAX_DURATION:
                     self.device.whole_runs.append(Run((start, end), program))
-        self.events += line.count
+        self.events += len(line.events)
 
     def read_operations(self, line: Line) -> None:
         """Read a line of operations. On the synchronous one the event of a loop encloses those of its body."""
         found: list[tuple[int, int, int]] = []
-        for event in line:
+        for event in line.events:
             start, end = self._times(line.base, event)
             if not 0 <= start <= end <= start + MAX_DURATION:
                 self.device.wrong_times += 1
                 continue
             found.append((start, end, self._operation(event.metadata_id)))
-        self.events += line.count
+        self.events += len(line.events)
         if line.name == _ASYNCHRONOUS:  # its events overlap as they like: none of them runs another
             self.device.intervals.extend(found)
             return

@@ -218,13 +218,6 @@ def test_what_the_profiler_reported_is_passed_on():
     assert "the profiler reported: buffer overflow" in trace.hosts[0].notes
 
 
-def test_a_line_of_many_events_is_read_in_parts(monkeypatch):
-    events = [("a", at, 0.5, kernel(f"fusion.{at % 7}", at)) for at in range(500)]
-    whole = read_trace(space(gpu(events)))
-    monkeypatch.setattr("jaxobs.trace.planes.CHUNK_BYTES", 2_000)
-    assert read_trace(space(gpu(events))) == whole
-
-
 @pytest.fixture
 def directory(tmp_path):
     for run, hosts in (("2026_01_01", "ab"), ("2026_01_02", "abc")):
