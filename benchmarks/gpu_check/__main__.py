@@ -5,23 +5,23 @@
 
 Needs JAX for the device, jaxobs, and this checkout as the working directory. Each check is a process of its own with a
 deadline; one that fails costs the others nothing. Writes DIRECTORY/<date>-<device>.md, anew after each check, and
-DIRECTORY/<date>-<device>/evidence-<n>.zip, at most four and none over 15 MiB. On a CPU sizes are small, and what needs a
-GPU is said to be missing. Exit status 1 where a figure is wrong or a check failed.
+DIRECTORY/<date>-<device>/<check>.zip, the evidence of each. On a CPU sizes are small, and what needs a GPU is said to be
+missing. Exit status 1 where a figure is wrong or a check failed.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import shutil
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.gpu_check.findings import EVIDENCE
 from benchmarks.gpu_check.machine import ROOT, find_machine
-from benchmarks.gpu_check.results import Archives, page
-from benchmarks.gpu_check.runner import LOG, Outcome, chosen, run_all, shorten
+from benchmarks.gpu_check.results import page
+from benchmarks.gpu_check.runner import Outcome, chosen, run_all
 
 
 def main() -> int:
@@ -49,15 +49,16 @@ def main() -> int:
         return 2
     name = _unused(options.output, f"{datetime.datetime.now(datetime.UTC).date()}-{machine.slug}")
     options.output.mkdir(parents=True, exist_ok=True)
-    path, archives = options.output / f"{name}.md", Archives(options.output / name)
+    path, kept = options.output / f"{name}.md", options.output / name
     title, command = f"{machine.device_kind}, {machine.facts['date']}", _command(options)
     outcomes: list[Outcome] = []
     with tempfile.TemporaryDirectory(prefix="gpu-check-") as folder:
         for outcome in run_all(checks, machine, options.minutes, Path(folder), began):
             outcomes.append(outcome)
-            _keep(Path(folder) / outcome.check.name, archives)
+            if outcome.seconds:
+                shutil.make_archive(str(kept / outcome.check.name), "zip", Path(folder, outcome.check.name))
             facts = machine.facts | {"took": f"{time.monotonic() - began:.0f} s"}
-            path.write_text(page(title, command, facts, outcomes, archives), encoding="utf-8")
+            path.write_text(page(title, command, facts, outcomes, kept), encoding="utf-8")
             print(_line(outcome), flush=True)
     print(f"results: {path}", flush=True)
     return 1 if any(outcome.failed or outcome.count("WRONG") for outcome in outcomes) else 0
@@ -69,18 +70,6 @@ def _command(options: argparse.Namespace) -> str:
     for name, names in (("--only", options.only), ("--skip", options.skip)):
         words += [name, ",".join(names)] if names else []
     return " ".join(words)
-
-
-def _keep(folder: Path, archives: Archives) -> None:
-    if not folder.exists():
-        return
-    kept = folder / EVIDENCE
-    kept.mkdir(exist_ok=True)
-    shorten(folder / LOG)
-    for each in folder.iterdir():
-        if each.is_file():
-            each.rename(kept / each.name)
-    archives.add(folder.name, kept)
 
 
 def _line(outcome: Outcome) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+import subprocess
+import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from benchmarks.truths import Figure, Value
 
-FIGURES, EVIDENCE = "figures.jsonl", "evidence"
+FIGURES = "figures.jsonl"
 
 
 class Findings:
@@ -58,7 +61,7 @@ class Findings:
 
     def evidence(self, name: str) -> Path:
         """Where to write a file that is kept beside the results page."""
-        path = self.folder / EVIDENCE / name
+        path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
@@ -74,24 +77,26 @@ class Findings:
 def said_in(folder: Path) -> tuple[list[Figure], list[str]]:
     """Figures and notes that a check wrote; a line that is cut, because it was stopped, is left out."""
     figures, notes = [], []
-    for line in _lines(folder / FIGURES):
-        if "figure" in line:
-            told = line["figure"]
-            between = tuple(told["between"]) if told["between"] else None
-            figures.append(Figure(**{**told, "between": between}))
-        else:
-            notes.append(line["note"])
+    path = folder / FIGURES
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        with contextlib.suppress(ValueError):
+            told = json.loads(line)
+            if "figure" in told:
+                figures.append(Figure(**told["figure"]))
+            else:
+                notes.append(told["note"])
     return figures, notes
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    if not path.exists():
-        return
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            yield json.loads(line)
-        except ValueError:
-            continue
+def jaxobs(*words: str) -> str:
+    """What a command of jaxobs prints. Raises RuntimeError with its own words where it fails and prints nothing."""
+    done = subprocess.run(
+        [sys.executable, "-m", "jaxobs", *words], capture_output=True, text=True, check=False
+    )
+    if done.returncode and not done.stdout.strip():
+        said = done.stderr.strip()[-500:]
+        raise RuntimeError(f"`jaxobs {words[0]}` ended with status {done.returncode}: {said}")
+    return done.stdout
 
 
 def _plain(value: Any) -> Value:

@@ -59,14 +59,10 @@ def chosen(names: list[str] | None, left_out: list[str]) -> list[Check]:
     unknown = [name for name in [*(names or ()), *left_out] if name not in known]
     if unknown:
         raise ValueError(f"no check is called {', '.join(unknown)}: there are {', '.join(known)}")
-    return [
-        check for check in CHECKS if (names is None or check.name in names) and check.name not in left_out
-    ]
+    return [check for check in CHECKS if check.name in (names or known) and check.name not in left_out]
 
 
 LOG = "log.txt"
-KEPT_OF_A_LOG = 2**20
-"""Bytes from the end: XLA's allocator writes pages when memory runs out."""
 
 
 @dataclass
@@ -87,9 +83,8 @@ class Outcome:
     @property
     def wrong(self) -> list[str]:
         """Its figures that are, with what was found."""
-        return [
-            f"{one.name}: {text_of(one.found, one.unit)}" for one in self.figures if one.verdict == "WRONG"
-        ]
+        wrong = (one for one in self.figures if one.verdict == "WRONG")
+        return [f"{one.name}: {text_of(one.found, one.unit)}" for one in wrong]
 
 
 def run_all(
@@ -99,9 +94,8 @@ def run_all(
     for check in checks:
         left = began + minutes * 60 - time.monotonic()
         if left < check.seconds / 2:
-            yield Outcome(
-                check, reason=f"{max(0.0, left):.0f} s were left, and it takes about {check.seconds:.0f} s"
-            )
+            reason = f"{max(0.0, left):.0f} s were left, and it takes about {check.seconds:.0f} s"
+            yield Outcome(check, reason=reason)
             continue
         yield run_one(check, machine, folder / check.name, min(check.deadline, left))
 
@@ -145,13 +139,6 @@ def end_group(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-
-
-def shorten(path: Path) -> None:
-    """Keep the end of a log."""
-    text = path.read_bytes()
-    if len(text) > KEPT_OF_A_LOG:
-        path.write_bytes(b"(the beginning is left out)\n" + text[-KEPT_OF_A_LOG:])
 
 
 def _last_words(path: Path) -> str:

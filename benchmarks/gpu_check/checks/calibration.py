@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
-from benchmarks.gpu_check.findings import Findings
+from benchmarks.gpu_check.findings import Findings, jaxobs
 from jaxobs.hardware.calibration import Calibration
 from jaxobs.hardware.known_peaks import peaks_for
 from jaxobs.hardware.peaks import Peaks
@@ -34,34 +32,14 @@ def calibration(told: Findings) -> None:
     """Measure, and compare."""
     file = told.evidence("calibration.json")
     seconds = SECONDS if told.on_gpu else SECONDS_OF_A_CPU
-    command = [
-        sys.executable,
-        "-m",
-        "jaxobs",
-        "calibrate",
-        "--seconds",
-        str(seconds),
-        "--quiet",
-        "--output",
-        str(file),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(
-            f"`jaxobs calibrate` ended with status {done.returncode}: {done.stderr.strip()[-500:]}"
-        )
+    jaxobs("calibrate", "--seconds", str(seconds), "--quiet", "--output", str(file))
     found = Calibration.from_dict(json.loads(file.read_text(encoding="utf-8")))
     told.figure("device kind", found.device_kind, told.device_kind)
     told.figure("seconds it took", found.seconds, unit="s")
     sheet = peaks_for(told.device_kind, told.platform)
     for dtype, rate in sorted(found.best_matrix().items()):
-        _against(
-            told,
-            f"matrix {dtype}",
-            rate.per_second,
-            sheet.matrix_peak(dtype),
-            BESIDE_CUBLAS.get(dtype, MATRIX),
-        )
+        between = BESIDE_CUBLAS.get(dtype, MATRIX)
+        _against(told, f"matrix {dtype}", rate.per_second, sheet.matrix_peak(dtype), between)
     for dtype, rate in sorted(found.best_vector().items()):
         _against(told, f"vector {dtype}", rate.per_second, sheet.vector_peak(dtype), UNITS)
     for dtype, rate in sorted(found.best_transcendentals().items()):
@@ -79,9 +57,8 @@ def _memory(told: Findings, found: Calibration, sheet: Peaks) -> None:
     largest = max(found.bandwidth, key=lambda point: point.working_set_bytes)
     _against(told, f"memory, {largest.working_set_bytes / 2**20:.0f} MiB", largest.best, sheet.memory, MEMORY)
     for point in found.bandwidth[:2]:
-        told.figure(
-            f"memory, {point.working_set_bytes / 2**20:g} MiB, which may be in cache", point.best, unit="B/s"
-        )
+        size = f"{point.working_set_bytes / 2**20:g} MiB"
+        told.figure(f"memory, {size}, which may be in cache", point.best, unit="B/s")
 
 
 def _against(told: Findings, name: str, found: float, peak: Any, between: tuple[float, float]) -> None:

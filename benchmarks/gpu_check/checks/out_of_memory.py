@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -21,30 +20,29 @@ MOST_SECONDS = 60.0
 
 def out_of_memory(told: Findings) -> None:
     """Run it to its error, and read the report."""
-    reports = told.folder / "reports"
+    reports = told.evidence("reports")
     reports.mkdir()
-    environment = os.environ | {"JAXOBS_OUT_OF_MEMORY_DIRECTORY": str(reports)}
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environment = os.environ | {"JAXOBS_OUT_OF_MEMORY_DIRECTORY": str(reports), "PYTHONPATH": path}
     began = time.monotonic()
     done = subprocess.run(
         [sys.executable, str(PROGRAM)], capture_output=True, text=True, check=False,
-        cwd=ROOT, env=environment | {"PYTHONPATH": _path()}, timeout=MOST_SECONDS,
+        cwd=ROOT, env=environment, timeout=MOST_SECONDS,
     )  # fmt: skip
     told.evidence("stderr.txt").write_text(done.stderr[-200_000:], encoding="utf-8")
     told.figure("seconds to its end", time.monotonic() - began, unit="s")
-    truth = _truth(done.stdout)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     told.figure("exit status", done.returncode, 1, absolute=0)
     found = sorted(reports.glob("jaxobs-out-of-memory-*"))
     told.figure("reports", len(found), 1, absolute=0)
-    if not found or truth is None:
+    if not found or not lines:
         told.note(f"It said: {done.stderr.strip()[-600:]}")
         return
-    for path in found[0].iterdir():
-        shutil.copy(path, told.evidence(f"report/{path.name}"))
     summary = (found[0] / "summary.txt").read_text(encoding="utf-8")
     told.figure("the summary names the function", "grow" in summary, truth=True)
     if told.on_gpu:  # a CPU's error says INTERNAL up to JAX 0.8
         told.figure("the summary names RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED" in summary, truth=True)
-    _amounts(told, found[0], truth)
+    _amounts(told, found[0], json.loads(lines[-1]))
 
 
 def _amounts(told: Findings, folder: Path, truth: dict[str, Any]) -> None:
@@ -59,20 +57,9 @@ def _amounts(told: Findings, folder: Path, truth: dict[str, Any]) -> None:
     arrays = json.loads((folder / "live_arrays.json").read_text(encoding="utf-8"))
     told.figure("bytes of live arrays", arrays["bytes"], truth["held"], relative=0.01, unit="B")
     file = folder / "memory_statistics.json"
-    statistics = (
-        (json.loads(file.read_text(encoding="utf-8"))[0]["statistics"] or {}) if file.exists() else {}
-    )
+    devices = json.loads(file.read_text(encoding="utf-8")) if file.exists() else [{}]
+    in_use = (devices[0].get("statistics") or {}).get("bytes_in_use")
     told.figure(
-        "bytes in use by the allocator", statistics.get("bytes_in_use"), truth["held"], relative=0.05,
+        "bytes in use by the allocator", in_use, truth["held"], relative=0.05,
         unit="B", reason="this backend has no statistics of memory",
     )  # fmt: skip
-
-
-def _truth(stdout: str) -> dict[str, Any] | None:
-    lines = [line for line in stdout.splitlines() if line.startswith("{")]
-    told: dict[str, Any] | None = json.loads(lines[-1]) if lines else None
-    return told
-
-
-def _path() -> str:
-    return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))

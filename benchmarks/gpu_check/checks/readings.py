@@ -11,10 +11,15 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.gpu_check.findings import Findings
 from benchmarks.gpu_check.machine import amount, nvidia_smi
+
+if TYPE_CHECKING:
+    from prometheus_client.samples import Sample
 
 SECONDS = 23.0
 """Of load. The collector reads every five seconds, so that the seventeen that count have three readings of it at least;
@@ -37,10 +42,10 @@ MEBIBYTE = 2**20
 class Reading(NamedTuple):
     """A metric of jaxobs and the field of nvidia-smi that is the same, in jaxobs's unit after `scale`.
 
-    `short_name` is that behind `jaxobs_nvidia_`; `label` is `name=value`, or empty.
+    `name` is that behind `jaxobs_nvidia_`; `label` is `name=value`, or empty.
     """
 
-    short_name: str
+    name: str
     label: str
     field: str
     scale: float
@@ -51,13 +56,12 @@ class Reading(NamedTuple):
     @property
     def metric(self) -> str:
         """Its whole name."""
-        return f"jaxobs_nvidia_{self.short_name}"
+        return f"jaxobs_nvidia_{self.name}"
 
     @property
     def labels(self) -> dict[str, str]:
         """By which it is found."""
-        name, _, value = self.label.partition("=")
-        return {name: value} if name else {}
+        return dict([self.label.split("=")]) if self.label else {}
 
 
 READINGS = (
@@ -82,14 +86,6 @@ READINGS = (
 """Fields by `nvidia-smi --help-query-gpu`. Errors are counted from the run's start here, so that 0 is the truth."""
 
 
-class Series(NamedTuple):
-    """One line of a page of metrics."""
-
-    name: str
-    labels: dict[str, str]
-    value: float
-
-
 def page_at(address: str) -> str:
     """The page in Prometheus's text format. Raises OSError where it cannot be had."""
     request = urllib.request.Request(address, headers={"Accept": "text/plain; version=0.0.4"})
@@ -98,22 +94,15 @@ def page_at(address: str) -> str:
     return text
 
 
-def series_of(page: str) -> list[Series]:
+def series_of(page: str) -> list[Sample]:
     """Every sample of a page, by prometheus-client's own parser."""
-    from prometheus_client.parser import text_string_to_metric_families
-
-    return [
-        Series(sample.name, dict(sample.labels), float(sample.value))
-        for family in text_string_to_metric_families(page)
-        for sample in family.samples
-    ]
+    return [sample for family in text_string_to_metric_families(page) for sample in family.samples]
 
 
-def value_of(page: list[Series], name: str, **labels: str) -> float | None:
+def value_of(page: list[Sample], name: str, **labels: str) -> float | None:
     """The value of the first series with that name and those labels; None where there is none."""
-    return next(
-        (one.value for one in page if one.name == name and labels.items() <= one.labels.items()), None
-    )  # fmt: skip
+    found = (one.value for one in page if one.name == name and labels.items() <= one.labels.items())
+    return next(found, None)
 
 
 class Sampler(threading.Thread):
@@ -124,7 +113,7 @@ class Sampler(threading.Thread):
         self._address = address
         self._stopped = threading.Event()
         self.smi: list[tuple[float, dict[str, str]]] = []
-        self.pages: list[tuple[float, list[Series]]] = []
+        self.pages: list[tuple[float, list[Sample]]] = []
 
     def run(self) -> None:
         # Those that this version knows: with one that it does not it refuses them all.
@@ -140,7 +129,7 @@ class Sampler(threading.Thread):
         self.join(30.0)
 
 
-def compare(told: Findings, smi: list[dict[str, str]], pages: list[list[Series]]) -> None:
+def compare(told: Findings, smi: list[dict[str, str]], pages: list[list[Sample]]) -> None:
     """Say each reading: medians of what nvidia-smi and the pages of metrics had while the load was steady.
 
     What nvidia-smi tells and jaxobs does not is wrong: `absent`.

@@ -111,16 +111,13 @@ def _efficiency(told: Findings, program: Program, found: Any, wall: float) -> No
     """Against the bound by hand: for a product its FLOPs over the datasheet's rate, for a copy its bytes."""
     name = f"{program.name}: efficiency"
     slack = program.slack if told.on_gpu else TOLERANCE_OF_A_CPU
-    peak = found.peaks.matrix_peak(program.executed) if program.executed else None
-    if peak is not None and program.flops:
+    work, peak = program.flops, found.peaks.matrix_peak(program.executed) if program.executed else None
+    if not work or peak is None:
+        work, peak = program.bytes or 0.0, found.peaks.memory
+    if work and peak is not None:
         told.figure(
-            name, found.efficiency, program.flops / peak.value / wall, relative=slack,
+            name, found.efficiency, work / peak.value / wall, relative=slack,
             source=f"formula, {peak.provenance} peak, wall clock", reason=found.reason,
-        )  # fmt: skip
-    elif program.bytes is not None and found.peaks.memory is not None:
-        told.figure(
-            name, found.efficiency, program.bytes / found.peaks.memory.value / wall, relative=slack,
-            source=f"formula, {found.peaks.memory.provenance} peak, wall clock", reason=found.reason,
         )  # fmt: skip
     else:
         told.figure(name, found.efficiency, reason=found.reason)

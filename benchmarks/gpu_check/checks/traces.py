@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.gpu_check.findings import Findings
+from benchmarks.gpu_check.findings import Findings, jaxobs
 
 LARGEST = 12
 """Operations that are compared one by one."""
@@ -92,14 +90,13 @@ def _self_times(events: list[Event]) -> Iterator[tuple[tuple[str, str], float]]:
 
 def judge(told: Findings, path: Path) -> None:
     """Say how `jaxobs analyze` and JAX's reader agree, and what is not modelled."""
-    report = _analysis(path)
+    report: dict[str, Any] = json.loads(jaxobs("analyze", str(path), "--json"))
     told.keep_json("analysis.json", report)
     import jax
 
     if getattr(jax.profiler, "ProfileData", None) is None:
-        told.unmeasured(
-            "operations of the trace", f"JAX {jax.__version__} has no reader of traces of its own"
-        )
+        reason = f"JAX {jax.__version__} has no reader of traces of its own"
+        told.unmeasured("operations of the trace", reason)
         return
     truth = own_seconds(path)
     if not truth:
@@ -140,16 +137,3 @@ def _unmodelled(told: Findings, report: dict[str, Any]) -> None:
         for row in rows[:10]
     ]
     told.note("Not modelled, of the trace: " + ("; ".join(names) or "nothing") + ".")
-
-
-def _analysis(path: Path) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "jaxobs", "analyze", str(path), "--json"], capture_output=True, text=True, timeout=60,
-        check=False,
-    )  # fmt: skip
-    if done.returncode:
-        raise RuntimeError(
-            f"`jaxobs analyze` ended with status {done.returncode}: {done.stderr.strip()[-300:]}"
-        )
-    report: dict[str, Any] = json.loads(done.stdout)
-    return report

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -79,7 +78,7 @@ def training(told: Findings) -> None:
         del state  # donated
         end = time.perf_counter() + seconds
         window = threading.Timer(
-            seconds / 4, lambda: kept.append(obs.profile(0.5 if told.on_gpu else 0.25, keep=str(told.folder / "kept")))
+            seconds / 4, lambda: kept.append(obs.profile(0.5 if told.on_gpu else 0.25, keep=str(told.evidence("kept"))))
         )  # fmt: skip
         window.start()
         for item in obs.steps(run.until(end), tokens=shape.tokens):
@@ -157,10 +156,10 @@ def _memory(told: Findings, document: dict[str, Any], statistics: dict[str, int]
     said, truth = device["memory"] or {}, statistics or {}
     # Not what is in use: that differs between the middle of a step and its end. `readings` compares it at rest.
     for key, name in (("peak_bytes", "peak_bytes_in_use"), ("limit_bytes", "bytes_limit")):
+        reason = said.get(f"{key}_reason") or device["memory_reason"]
         told.figure(
-            f"device memory: {name}", said.get(key), truth.get(name), relative=0.05, unit="B",
-            reason=said.get(f"{key}_reason") or device["memory_reason"],
-        )  # fmt: skip
+            f"device memory: {name}", said.get(key), truth.get(name), relative=0.05, unit="B", reason=reason
+        )
 
 
 def _trace(told: Findings, kept: list[Any]) -> None:
@@ -170,7 +169,5 @@ def _trace(told: Findings, kept: list[Any]) -> None:
         return
     # One that was cut short, lest it become too large, is read as well.
     told.figure("kept window is read", result.outcome in ("read", "cut"), truth=True, source=result.outcome)
-    path = Path(result.path)
-    if path.is_file():
-        shutil.copy(path, told.evidence("trace.xplane.pb"))
-        traces.judge(told, path)
+    if Path(result.path).is_file():
+        traces.judge(told, Path(result.path))

@@ -52,17 +52,11 @@ def _loop(told: Findings, observed: Run, truth: dict[str, Any]) -> None:
     if not loop:
         told.unmeasured("the loop", "jaxobs found no loop")
         return
-    told.figure(
-        "step time", loop["step_seconds"], truth["step_seconds"], relative=near, unit="s",
-        reason=loop["step_seconds_reason"],
-    )  # fmt: skip
+    told.of("step time", loop, "step_seconds", truth["step_seconds"], relative=near, unit="s")
     document = observed.last or {}
     peaks = document["devices"][0]["peaks"] or {}
     peak = ((peaks.get("matrix") or {}).get("bfloat16") or {}).get("value") if told.on_gpu else None
-    told.figure(
-        "MFU", loop["mfu"], peak and truth["model_flops"] / truth["step_seconds"] / peak, relative=near,
-        reason=loop["mfu_reason"],
-    )  # fmt: skip
+    told.of("MFU", loop, "mfu", peak and truth["model_flops"] / truth["step_seconds"] / peak, relative=near)
     told.figure("bottleneck", loop["bottleneck"]["label"])
     functions = document.get("functions") or {}
     told.figure("the step is known by its name", "step" in functions, truth=True)
