@@ -23,7 +23,7 @@ FIGURES = (
     "live_page", "snapshot_time",
 )  # fmt: skip
 """Modules of benchmarks/costs/ whose `measure()` makes a section, in the order of the page."""
-PRINTED = ("agent_cost", "decoding", "live_array_census", "live_view")
+PRINTED = ("agent_cost", "decoding", "exit_seconds", "live_array_census", "live_view")
 """Others, that are on no page."""
 
 

@@ -6,7 +6,7 @@ import contextlib
 import random
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from benchmarks.beside import free_port
@@ -32,6 +32,14 @@ another half second of training. Where an endpoint *refuses*, nobody listens at 
 COLUMNS = (
     "tool", "resident, more in the job", "unshared, more in the job", "resident, beside", "unshared, beside",
 )  # fmt: skip
+
+
+@contextlib.contextmanager
+def endpoints() -> Iterator[dict[str, dict[str, str]]]:
+    """Settings by what the endpoint does: there is none, nobody listens at its port, or it accepts and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=1024) as silent:
+        ports = {"silent": silent.getsockname()[1], "refuses": free_port()}
+        yield {"": {}} | {how: {ENDPOINT: f"http://127.0.0.1:{port}"} for how, port in ports.items()}
 
 
 class Job(NamedTuple):
@@ -66,13 +74,14 @@ def one_round(every: list[Job], chance: random.Random) -> dict[Job, Figures]:
     """All jobs at once; they end one after another. Bytes of each, and the seconds of its end."""
     found: dict[Job, Figures] = {}
     with contextlib.ExitStack() as opened:
-        silent = opened.enter_context(socket.create_server(("127.0.0.1", 0), backlog=1024))
-        ports = {"silent": silent.getsockname()[1], "refuses": free_port()}
-        asked = {}
-        for job in every:
-            environment = {ENDPOINT: f"http://127.0.0.1:{ports[job.endpoint]}"} if job.endpoint else {}
-            process = Asked("benchmarks.costs.job", job.tool, str(TRAIN_SECONDS), str(PACE), **environment)
-            asked[job] = opened.enter_context(process)
+        settings = opened.enter_context(endpoints())
+        words = (str(TRAIN_SECONDS), str(PACE))
+        asked = {
+            job: opened.enter_context(
+                Asked("benchmarks.costs.job", job.tool, *words, **settings[job.endpoint])
+            )
+            for job in every
+        }
         for process in asked.values():
             while process.hear() != "ready":
                 pass

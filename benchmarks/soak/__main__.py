@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
-import math
 import os
 import random
 import subprocess
@@ -23,8 +21,10 @@ from pathlib import Path
 import psutil
 
 from benchmarks.beside import install
+from benchmarks.costs.processes import agents_of
 from benchmarks.soak.disturbances import Disturbances, Endpoint
-from benchmarks.soak.verdict import LEAST_MINUTES, Held, figures_of_counts, figures_of_growth
+from benchmarks.soak.verdict import Held, figures_of_counts, figures_of_growth
+from benchmarks.truths import Figure, Table
 
 PLUGIN = Path(__file__).with_name("jaxobs_soak.py")
 ENTRY_POINTS = {
@@ -65,14 +65,6 @@ def start_job(folder: Path, seed: str, how: str, endpoint: str) -> subprocess.Po
     return subprocess.Popen(command, env={**os.environ, **settings})
 
 
-def agent_of(job: subprocess.Popen[bytes]) -> psutil.Process:
-    """The agent beside a job."""
-    word = f"job={job.pid}"
-    return next(
-        process for process in psutil.process_iter(["cmdline"]) if word in (process.info["cmdline"] or ())
-    )
-
-
 def wait_for(file: Path, job: subprocess.Popen[bytes]) -> str:
     """What is in a file that the job writes."""
     while not file.exists() or not file.read_text():
@@ -84,8 +76,7 @@ def wait_for(file: Path, job: subprocess.Popen[bytes]) -> str:
 
 def watch(held: dict[str, Held], seconds: float, disturbances: Disturbances) -> None:
     """Sample all processes for so long, with a line now and then."""
-    began = time.monotonic()
-    line = 0.0
+    began, line = time.monotonic(), 0.0
     while (elapsed := time.monotonic() - began) < seconds:
         for name, process in held.items():
             try:
@@ -100,36 +91,11 @@ def watch(held: dict[str, Held], seconds: float, disturbances: Disturbances) -> 
         time.sleep(SAMPLE_SECONDS)
 
 
-def judge(
-    folder: Path, held: dict[str, Held], minutes: float, disturbances: Disturbances, spans: int
-) -> bool:
-    """Print each figure; whether all hold."""
-    good = True
-    if minutes < LEAST_MINUTES:
-        print(f"     memory is judged in runs of {LEAST_MINUTES:g} minutes and more")
-    for name, growth, most in figures_of_growth(held, minutes):
-        sound = growth <= most
-        good &= sound
-        limit = "" if most == math.inf else f" (at most {most:g})"
-        print(f"{'    ' if sound else 'GREW'} {name}: {growth:+.2f}{limit}")
-    for name, difference, between in figures_of_counts(folder, spans):
-        good &= difference == 0
-        print(f"{'OFF ' if difference else '    '} {name}: {difference:+d} ({between})")
-    failures = disturbances.scrapes.failures
-    print(
-        f"{'FAIL' if failures else '    '} scrapes: {disturbances.scrapes.answered}, {len(failures)} failed"
-    )
-    for failure in failures[:5]:
-        print(f"       {failure}")
-    return good and not failures
-
-
 def main() -> int:
     """Soak, and the verdict."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--seed", default=str(random.SystemRandom().randrange(10**6)))
-    parser.add_argument("--samples", type=Path, metavar="FILE", help="leave every sample there, as JSON")
     options = parser.parse_args()
     print(f"soak: {options.minutes:g} minutes, --seed {options.seed}", flush=True)
     endpoint = Endpoint()
@@ -140,21 +106,17 @@ def main() -> int:
         agent = None
         try:
             address = wait_for(folder / "address", job)
-            agent = agent_of(job)
+            (agent,) = agents_of(job.pid)
             processes = {"job": psutil.Process(job.pid), "plain": psutil.Process(plain.pid), "agent": agent}
             held = {name: Held(process) for name, process in processes.items()}
             disturbances = Disturbances(options.seed, endpoint, address, agent)
             disturbances.start()
             watch(held, options.minutes * 60, disturbances)
-            if options.samples:
-                options.samples.write_text(
-                    json.dumps({name: process.samples() for name, process in held.items()})
-                )
             disturbances.calm()
             (folder / "calm").touch()
             time.sleep(CALM_SECONDS)
             (folder / "end").touch()
-            status = job.wait(60), plain.wait(60)
+            statuses = job.wait(60), plain.wait(60)
             agent.wait(30)
         finally:
             for process in (job, plain):
@@ -162,12 +124,16 @@ def main() -> int:
             with contextlib.suppress(psutil.Error):
                 if agent is not None:
                     agent.resume()  # a suspended one would never hear that its job is gone
-        good = judge(folder, held, options.minutes, disturbances, len(endpoint.spans)) and status == (0, 0)
-    print(
-        f"job and plain job ended with status {status[0]} and {status[1]}; {disturbances.suspensions} suspensions"
-    )
-    print("flat" if good else f"FAILED: repeat with --seed {options.seed}")
-    return int(not good)
+        table, scrapes = Table(), disturbances.scrapes
+        table.add("growth", figures_of_growth(held, options.minutes))
+        table.add("in one count each", figures_of_counts(folder, len(endpoint.spans)))
+    said = f"of {scrapes.answered}. {'; '.join(scrapes.failures[:5])}"
+    table.add("scrapes", [Figure("failed", len(scrapes.failures), 0, note=said)])
+    said = f"{disturbances.suspensions} suspensions of the agent"
+    table.add("job and plain job", [Figure("statuses", str(statuses), "(0, 0)", note=said)])
+    wrong = table.status()
+    print(f"FAILED: repeat with --seed {options.seed}" if wrong else "flat")
+    return wrong
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
@@ -19,20 +19,13 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as text_families
 
 
-class Bag:
-    """Draws words in any order, but none again before each has come.
+def drawn(chance: random.Random, words: Sequence[str]) -> Iterator[str]:
+    """Words in any order, but none again before each has come.
 
     So everything has happened once before growth is measured, and what is made once at its first time is no growth.
     """
-
-    def __init__(self, chance: random.Random, words: Sequence[str]) -> None:
-        self._chance = chance
-        self._words = words
-        self._left: list[str] = []
-
-    def draw(self) -> str:
-        self._left = self._left or self._chance.sample(self._words, len(self._words))
-        return self._left.pop()
+    while True:
+        yield from chance.sample(words, len(words))
 
 
 STATUS = {"unavailable": 503, "too large": 413}
@@ -48,8 +41,6 @@ class Endpoint:
     def __init__(self) -> None:
         self.mode = "accepts"
         self.spans: set[bytes] = set()
-        self.sent_twice = 0
-        self._lock = threading.Lock()
         self._server: ThreadingHTTPServer | None = None
         self._address = ("127.0.0.1", 0)
         self._open()
@@ -64,11 +55,6 @@ class Endpoint:
             self._server = None
         elif mode != "closed" and self._server is None:
             self._open()
-
-    def took(self, spans: set[bytes]) -> None:
-        with self._lock:
-            self.sent_twice += len(spans & self.spans)
-            self.spans |= spans
 
     def _open(self) -> None:
         self._server = ThreadingHTTPServer(self._address, _handler(self))
@@ -92,7 +78,7 @@ def _handler(endpoint: Endpoint) -> type[BaseHTTPRequestHandler]:
                 time.sleep(random.uniform(0.5, 3.0))
             status = STATUS.get(mode, 200)
             if status == 200 and self.path == "/v1/traces":
-                endpoint.took(_span_ids(body, self.headers["Content-Encoding"]))
+                endpoint.spans.update(_span_ids(body, self.headers["Content-Encoding"]))
             self.send_response(status)
             self.send_header("Content-Length", "0")
             self.end_headers()
@@ -129,13 +115,13 @@ class Scrapes:
         self.failures: list[str] = []
         self._where = urlsplit(address)
         self._chance = chance
-        self._bag = Bag(chance, CLIENTS)
+        self._clients = drawn(chance, CLIENTS)
         self._suspended = suspended
         self._held: list[socket.socket] = []
 
     def turn(self) -> float:
         """One client; and how many seconds there are until the next."""
-        kind = self._bag.draw()
+        kind = next(self._clients)
         if kind in {"text", "openmetrics"}:
             self._scrape(kind)
         else:
@@ -193,7 +179,7 @@ class Disturbances:
         self._endpoint = endpoint
         self._agent = agent
         self._chance = random.Random(f"{seed} disturbances")
-        self._modes = Bag(random.Random(f"{seed} modes"), MODES)
+        self._modes = drawn(random.Random(f"{seed} modes"), MODES)
         self._calm = threading.Event()
         self._threads = [
             threading.Thread(target=self._repeat, args=(turn,), daemon=True)
@@ -217,7 +203,7 @@ class Disturbances:
             pass
 
     def _turn_endpoint(self) -> float:
-        self._endpoint.turn(self._modes.draw())
+        self._endpoint.turn(next(self._modes))
         return self._chance.uniform(4.0, 20.0)
 
     def _suspend_agent(self) -> float:

@@ -6,9 +6,10 @@ import json
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from benchmarks.truths import Figure
 
 if TYPE_CHECKING:
     import psutil
@@ -25,30 +26,21 @@ after 30), which must be over before the second quarter."""
 MEBIBYTE = 2**20
 
 
-@dataclass
 class Held:
     """What one process held, sample by sample: bytes that it allocated, descriptors, threads."""
 
-    process: psutil.Process
-    own_bytes: list[int] = field(default_factory=list)
-    descriptors: list[int] = field(default_factory=list)
-    threads: list[int] = field(default_factory=list)
+    def __init__(self, process: psutil.Process) -> None:
+        self._process = process
+        self.samples: list[tuple[int, int, int]] = []
 
     def sample(self) -> None:
         """Take one of each."""
-        self.own_bytes.append(anonymous_bytes(self.process.pid))
-        self.descriptors.append(self.process.num_fds())
-        self.threads.append(self.process.num_threads())
-
-    def samples(self) -> dict[str, list[int]]:
-        """All of them, by name."""
-        return {"own_bytes": self.own_bytes, "descriptors": self.descriptors, "threads": self.threads}
+        process = self._process
+        self.samples.append((anonymous_bytes(process.pid), process.num_fds(), process.num_threads()))
 
     def __str__(self) -> str:
-        return (
-            f"{self.own_bytes[-1] / MEBIBYTE:.1f} MiB, {self.descriptors[-1]} descriptors, "
-            f"{self.threads[-1]} threads"
-        )
+        own_bytes, descriptors, threads = self.samples[-1]
+        return f"{own_bytes / MEBIBYTE:.1f} MiB, {descriptors} descriptors, {threads} threads"
 
 
 def anonymous_bytes(pid: int) -> int:
@@ -84,49 +76,45 @@ def _quarters(samples: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
     return samples[quarter : 2 * quarter], samples[-quarter:]
 
 
-def figures_of_growth(held: Mapping[str, Held], minutes: float) -> Iterator[tuple[str, float, float]]:
-    """Name, growth, and the most that it may be; infinity for what is only shown, as memory is in a short run."""
-    most = MOST_MIB if minutes >= LEAST_MINUTES else math.inf
-    memory = {name: memory_growth(process.own_bytes) for name, process in held.items()}
-    yield "MiB of the plain job", memory["plain"], math.inf
-    yield "MiB of the observed job", memory["job"], math.inf
-    yield "MiB of the observed job above the plain", memory["job"] - memory["plain"], most
-    yield "MiB of the agent", memory["agent"], most
+def figures_of_growth(held: Mapping[str, Held], minutes: float) -> Iterator[Figure]:
+    """By how much each grew. Memory is only shown of the jobs by themselves, and in a short run."""
+    judged = (-math.inf, MOST_MIB) if minutes >= LEAST_MINUTES else None
+    note = "" if judged else f"judged in runs of {LEAST_MINUTES:g} minutes and more"
+    columns = {name: list(zip(*process.samples, strict=True)) for name, process in held.items()}
+    memory = {name: memory_growth(own_bytes) for name, (own_bytes, _, _) in columns.items()}
+    yield Figure("the plain job", memory["plain"], unit="MiB")
+    yield Figure("the observed job", memory["job"], unit="MiB")
+    yield Figure(
+        "the observed job above the plain", memory["job"] - memory["plain"], between=judged, unit="MiB"
+    )
+    yield Figure("the agent", memory["agent"], between=judged, unit="MiB", note=note)
     for name in ("job", "agent"):
-        yield f"descriptors of the {name}", count_growth(held[name].descriptors), 0
-        yield f"threads of the {name}", count_growth(held[name].threads), 0
+        _, descriptors, threads = columns[name]
+        yield Figure(f"descriptors of the {name}", count_growth(descriptors), between=(-math.inf, 0))
+        yield Figure(f"threads of the {name}", count_growth(threads), between=(-math.inf, 0))
 
 
-def figures_of_counts(folder: Path, delivered: int) -> Iterator[tuple[str, int, str]]:
-    """Name, difference, and the figures that it is between. `delivered`: spans that the endpoint has."""
-    document = json.loads((folder / "snapshot.json").read_text())
+def figures_of_counts(folder: Path, delivered: int) -> Iterator[Figure]:
+    """What was given less what is in one of its counts. `delivered`: spans that the endpoint has."""
+    document, witness, failing = (
+        json.loads((folder / f"{name}.json").read_text()) for name in ("snapshot", "witness", "failing")
+    )
     agent, sources = document["agent"], document["sources"]
-    parts = [agent[f"events_{outcome}"] for outcome in ("accepted", "dropped", "refused")]
-    emitted = agent["events_emitted"]
-    yield "events", emitted - sum(parts), _sum(emitted, parts, "accepted", "dropped", "refused")
-    witness, failing = _told(folder, "witness"), _told(folder, "failing")
+    emitted = {outcome: agent[f"events_{outcome}"] for outcome in ("accepted", "dropped", "refused")}
+    yield _difference("events", agent["events_emitted"], **emitted)
     for outcome, value in witness["metrics"].items():
-        yield f"events {outcome}, in the metrics", int(value) - agent[f"events_{outcome}"], f"{value:,.0f}"
-    given = witness["events"] + witness["spans"]
-    parts = [failing["events"] + failing["spans"], sources["soak_failing"]["dropped"]]
-    yield (
-        "the failing exporter's events and spans",
-        given - sum(parts),
-        _sum(given, parts, "taken", "dropped"),
-    )
-    parts = [delivered, sources["otel"]["dropped"]]
-    yield (
-        "spans over OTLP",
-        witness["spans"] - sum(parts),
-        _sum(witness["spans"], parts, "delivered", "dropped"),
-    )
-    yield "the witness's", sources["soak_witness"]["dropped"], "dropped by an exporter that never fails"
+        yield _difference(
+            f"events {outcome}, in the metrics", int(value), snapshot=agent[f"events_{outcome}"]
+        )
+    yield _difference(
+        "the failing exporter's events and spans", witness["events"] + witness["spans"],
+        taken=failing["events"] + failing["spans"], dropped=sources["soak_failing"]["dropped"],
+    )  # fmt: skip
+    dropped = sources["otel"]["dropped"]
+    yield _difference("spans over OTLP", witness["spans"], delivered=delivered, dropped=dropped)
+    yield Figure("dropped by an exporter that never fails", sources["soak_witness"]["dropped"], 0)
 
 
-def _told(folder: Path, name: str) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads((folder / f"{name}.json").read_text())
-    return told
-
-
-def _sum(whole: int, parts: list[int], *names: str) -> str:
-    return f"{whole:,} = " + " + ".join(f"{part:,} {name}" for part, name in zip(parts, names, strict=True))
+def _difference(name: str, whole: int, **parts: int) -> Figure:
+    said = " + ".join(f"{part:,} {name}" for name, part in parts.items())
+    return Figure(name, whole - sum(parts.values()), 0, note=f"{whole:,} = {said}")

@@ -35,7 +35,7 @@ def test_an_event_in_no_count_and_a_span_in_two_are_seen(tmp_path: Path) -> None
         json.dumps({"events": 5, "spans": 4, "dropped": 0, "metrics": {"refused": 3.0}})
     )
     (tmp_path / "failing.json").write_text(json.dumps({"events": 4, "spans": 3, "dropped": 2}))
-    differences = {name: difference for name, difference, _ in figures_of_counts(tmp_path, delivered=4)}
+    differences = {figure.name: figure.found for figure in figures_of_counts(tmp_path, delivered=4)}
     assert differences["events"] == 1
     assert differences["the failing exporter's events and spans"] == 0
     assert differences["events refused, in the metrics"] == 2
