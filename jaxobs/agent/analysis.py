@@ -173,10 +173,10 @@ class _Modules:
         self.rules: Mapping[str, Any] = {}
         """Rules for custom calls."""
         self._known: OrderedDict[bytes, ModuleCost | str] = OrderedDict()
-        self._sizes: dict[bytes, int] = {}
-        self._newest: dict[str, bytes] = {}
-        """By fingerprint, the content decoded last. Its size counts for all that share its cost; theirs count as 1."""
         self._operations = 0
+        """Operations of all that are known; a cost that several share counts for each."""
+        self._newest: dict[str, ModuleCost] = {}
+        """By fingerprint."""
         self.carried: dict[int, bytes] = {}
         """Modules of all windows by program id: a window carries them only after a compile, and later ones do not."""
 
@@ -185,29 +185,18 @@ class _Modules:
         if content in self._known:
             self._known.move_to_end(content)
             return self._known[content]
-        found = self._known[content] = self._shared(content, self._decode(proto))
-        self._resize(content, _size(found))
+        found = self._decode(proto)
+        if isinstance(found, ModuleCost):
+            equal = self._newest.get(found.fingerprint)
+            found = self._newest[found.fingerprint] = equal if equal == found else found
+        self._known[content] = found
+        self._operations += _size(found)
         while self._operations > OPERATIONS_KEPT and len(self._known) > 1:
-            oldest, gone = self._known.popitem(last=False)
-            self._operations -= self._sizes.pop(oldest)
-            if isinstance(gone, ModuleCost) and self._newest.get(gone.fingerprint) == oldest:
-                del self._newest[gone.fingerprint]
+            _, oldest = self._known.popitem(last=False)
+            self._operations -= _size(oldest)
+            if not any(oldest is known for known in self._known.values()):
+                self._newest.pop(getattr(oldest, "fingerprint", ""), None)
         return found
-
-    def _shared(self, content: bytes, found: ModuleCost | str) -> ModuleCost | str:
-        """The equal cost that is in the cache already, else this one."""
-        if isinstance(found, str):
-            return found
-        before = self._newest.get(found.fingerprint)
-        self._newest[found.fingerprint] = content
-        if before is None or self._known[before] != found:
-            return found
-        self._resize(before, 1)
-        return self._known[before]
-
-    def _resize(self, content: bytes, size: int) -> None:
-        self._operations += size - self._sizes.get(content, 0)
-        self._sizes[content] = size
 
     def of(self, trace: Trace) -> Callable[[str, int | None], ModuleCost | str]:
         """Return a function from host and program id, by which a trace names its modules, to costs."""

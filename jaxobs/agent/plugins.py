@@ -61,11 +61,10 @@ def load_plugins(
     for line in unknown_variables(own_settings, os.environ, settings):
         log(line)
     for found in every:
-        source = found.source or found.name
-        guard = Guard(source, found.group.removeprefix("jaxobs.").removesuffix("s"), log)
+        guard = Guard(found.source, found.group.removeprefix("jaxobs.").removesuffix("s"), log)
         if found.group == PROBES:
             if found.error or not guard.call(plugins.declare, found, catalogue):
-                plugins.undeclared[source] = found.error or guard.reason
+                plugins.undeclared[found.source] = found.error or guard.reason
             continue
         plugins.guards.append(guard)
         if found.error:

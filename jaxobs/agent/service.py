@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib.metadata
+import math
 import os
 import resource
 import socket
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,9 +53,9 @@ FIRST_SECONDS: Final = 0.2
 OWNER_ALONE = 0o600
 """Permissions of the file: by default it is in the system's temporary directory, which everybody may read."""
 
-SECONDS: Final = 2.0
-"""Least seconds between two frames. One has some 25 numbers, which take 20 µs to collect here and 3 µs to read in the
-job (measured)."""
+VALUES_SECONDS: Final = 2.0
+"""Least seconds between two frames of flat values. One has some 25 numbers, which take 20 µs to collect here and 3 µs to
+read in the job (measured)."""
 
 SETTLE_SECONDS = 2.0
 """Most seconds to wait for modules that are being decoded, so that a requested snapshot has their costs. At most a
@@ -91,26 +92,12 @@ class Cycle:
         self._last, self._reported = monotonic(), False
 
 
-class ResidentMemory:
-    """Reads the resident memory. It keeps the file open: reading takes 3 µs, opening first 19 µs (measured)."""
-
-    def __init__(self) -> None:
-        self._file: int | None = None
-        with contextlib.suppress(OSError):
-            self._file = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
-
-    def read(self) -> int:
-        """Resident bytes now, by `/proc/self/statm`; where there is no such file, their peak, by getrusage(2)."""
-        if self._file is not None:
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                return int(os.pread(self._file, 128, 0).split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak * (1 if sys.platform == "darwin" else 1024)
-
-
-def last_document(document: Mapping[str, Any], undelivered: Mapping[str, str]) -> dict[str, Any]:
-    """The last snapshot's document, with a description of what exporters have not delivered, by exporter."""
-    return {**document, "agent": {**document["agent"], "undelivered": dict(undelivered)}}
+def resident_bytes() -> int:
+    """Resident bytes now, by `/proc/self/statm`; where there is no such file, their peak, by getrusage(2)."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak * (1 if sys.platform == "darwin" else 1024)
 
 
 def summary_file(directory: str | None, name: str | None) -> str | None:
@@ -135,24 +122,6 @@ def leave_summary(file: str | None, snapshot: SnapshotData) -> None:
         return
 
 
-class PushedValues:
-    """The sender of the values. It sends nothing before `begin`."""
-
-    def __init__(self, send: Callable[[bytes, Any], None]) -> None:
-        self._send = send
-        self._next: float | None = None
-
-    def begin(self) -> None:
-        """Send values from now on, because the job has asked for them."""
-        self._next = monotonic()
-
-    def offer(self, snapshot: SnapshotData) -> None:
-        """Send the values of a new snapshot, unless some were sent less than SECONDS ago."""
-        if self._next is not None and monotonic() >= self._next:
-            self._next = monotonic() + SECONDS
-            self._send(wire.VALUES, flat_values(snapshot.document))
-
-
 class Service:
     """One agent for one job. Implements `jaxobs.plugin.protocol.Agent` for its plugins."""
 
@@ -161,11 +130,11 @@ class Service:
         self.resource: dict[str, str] = dict(hello["resource"])
         self.clock = ClockAnchor(*hello["clock"])
         self.catalogue = Catalogue(CORE_METRICS)
-        self._resident = ResidentMemory()
         self._pipe = JobPipe(pipe)
         self._send = self._pipe.send
         self._summary_file = summary_file(self.settings.get("summary_directory"), hello.get("name"))
-        self._pushed_values = PushedValues(self._send)
+        self._values_due = math.inf
+        """When flat values are sent next, by `monotonic()`: never before the job has asked for them."""
         self._arrived: deque[Measured | SpanEnded] = deque()
         self._payloads: deque[memoryview] = deque()
         self._new_events: list[Event] = []
@@ -224,7 +193,9 @@ class Service:
             for kind, body in waiting:
                 patience = self._take(kind, body)
                 finish = finish if patience is None else patience
-            self._acknowledge(waiting)
+            # The job can so count the events lost with an agent that dies.
+            if folded := sum(kind == wire.EVENTS for kind, _ in waiting):
+                self._send(wire.FOLDED, folded)
             waiting = []
             if finish is not None:  # nothing follows, and the job waits
                 break
@@ -240,12 +211,6 @@ class Service:
                 waiting = list(frames.feed(piece)) if piece else []
         self._end(finish)
 
-    def _acknowledge(self, taken: list[tuple[bytes, Any]]) -> None:
-        """Acknowledge frames of events, so that the job can count the events lost with an agent that dies."""
-        folded = sum(kind == wire.EVENTS for kind, _ in taken)
-        if folded:
-            self._send(wire.FOLDED, folded)
-
     def _take(self, kind: bytes, body: Any) -> float | None:
         if kind == wire.EVENTS:
             self._fold(wire.events_of(body))
@@ -255,7 +220,7 @@ class Service:
         elif kind == wire.REQUEST:
             self._answer(*body)
         elif kind == wire.VALUES:
-            self._pushed_values.begin()
+            self._values_due = monotonic()
         elif kind == wire.FINISH:
             return float(body)
         return None
@@ -280,7 +245,12 @@ class Service:
             if isinstance(event, ExecutableCreated) and event.proto is not None:
                 apart = not event.proto and self._payloads
                 self._analysis.submit(event.executable, self._payloads.popleft() if apart else event.proto)
-            amended: Event = self._window_ended(event) if isinstance(event, ProfileWindow) else event
+            amended: Event = event
+            if (
+                isinstance(event, ProfileWindow) and event.xspace == b""
+            ):  # its trace came in a frame before it
+                xspace = bytes(self._payloads.popleft()) if self._payloads else None
+                amended = event._replace(xspace=xspace)
             if isinstance(event, SourceReported) and event.up and event.source in self._plugins.undeclared:
                 # It works in the job, but its metrics are not declared here, so its measurements are refused.
                 reason = f"the agent cannot load it: {self._plugins.undeclared[event.source]}"
@@ -293,12 +263,6 @@ class Service:
                 self._bind(event)
             if isinstance(event, ProbeReported):
                 self._cycle.reported()
-
-    def _window_ended(self, event: ProfileWindow) -> ProfileWindow:
-        """The event with its trace, which came in a frame before it."""
-        if event.xspace != b"":
-            return event
-        return event._replace(xspace=bytes(self._payloads.popleft()) if self._payloads else None)
 
     def _fold_arrivals(self) -> None:
         taken = bool(self._arrived) and self._plugins.events_are_taken
@@ -345,11 +309,13 @@ class Service:
         self._read_windows()
         for guard in self._plugins.guards:
             self.fold.apply_own(guard.report(STUCK_SECONDS))
-        self.fold.observation.agent_measured(process_time(), self._resident.read())
+        self.fold.observation.agent_measured(process_time(), resident_bytes())
         for exporter in self._plugins.exporters:
             self.fold.observation.exporter_dropped(exporter.guard.source, *exporter.dropped())
         snapshot = self.fold.snapshot(now())
-        self._pushed_values.offer(snapshot)
+        if monotonic() >= self._values_due:
+            self._values_due = monotonic() + VALUES_SECONDS
+            self._send(wire.VALUES, flat_values(snapshot.document))
         events, self._new_events = self._new_events, []
         spans = self.fold.spans.take()
         for exporter in self._plugins.exporters:
@@ -374,7 +340,11 @@ class Service:
         flush = LastFlush(self._plugins.exporters, patience or 0.0)
         if patience is not None:
             undelivered = flush.while_the_job_waits(max(0.0, until - monotonic()))
-            self._send(wire.LAST, (last_document(snapshot.document, undelivered), undelivered))
+            document = {
+                **snapshot.document,
+                "agent": {**snapshot.document["agent"], "undelivered": undelivered},
+            }
+            self._send(wire.LAST, (document, undelivered))
             self._pipe.end()  # the job waits for this, and need not wait for the rest
         flush.to_the_end()
         self._analysis.stop()

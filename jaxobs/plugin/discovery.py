@@ -7,8 +7,9 @@ import or a constructor may do anything, and may hang.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -85,7 +86,7 @@ class Found:
     plugin: Any = None
     error: str = ""
     source: str = ""
-    """Its name among the sources, if that is not `name`."""
+    """Its name among the sources: with its distribution if another plugin has the name."""
 
     @property
     def has_own_variables(self) -> bool:
@@ -107,13 +108,17 @@ class Announced:
 
     @property
     def source(self) -> str:
-        """Its name among the sources, with its distribution if another plugin has the name."""
         return f"{self.name} ({_distribution(self.point)})" if self.error else self.name
+
+    def found(self, plugin: Any = None, error: str = "") -> Found:
+        """What comes of loading it."""
+        point = self.point
+        return Found(point.group, point.name, point.value, _distribution(point), plugin, error, self.source)
 
     def load(self) -> Found:
         """Import it and make the plugin, however long that takes. Raises only what a signal handler raised."""
         if self.error:
-            return replace(_failed(self.point, self.error), source=self.source)
+            return self.found(error=self.error)
         point = self.point
         try:
             loaded: Any = point.load()
@@ -122,14 +127,12 @@ class Announced:
             if not problem and isinstance(plugin, Plugin) and plugin.settings is not None:
                 plugin.settings = read_of_plugin(point.name, plugin.settings)
         except SettingsError as error:
-            return _failed(point, str(error))
+            problem = str(error)
         except BaseException as error:  # a plugin's import may do anything, SystemExit included
             if is_ctrl_c(error) or raised_by_signal_handler(error):
                 raise
-            return _failed(point, described(error))
-        if problem:
-            return _failed(point, problem)
-        return Found(point.group, point.name, point.value, _distribution(point), plugin)
+            problem = described(error)
+        return self.found(error=problem) if problem else self.found(plugin)
 
 
 def announced(group: str) -> list[Announced]:
@@ -159,34 +162,25 @@ def announced(group: str) -> list[Announced]:
 
 def discover(group: str, patience: float = LOAD_SECONDS) -> list[Found]:
     """Load every plugin of the group separately. A third party's that takes longer than `patience` is left out."""
-    loading = [(plugin, None if plugin.built_in else _Loading(plugin)) for plugin in announced(group)]
+    loads = [plugin.load if plugin.built_in else _begin_load(plugin, patience) for plugin in announced(group)]
+    return [load() for load in loads]
+
+
+def _begin_load(plugin: Announced, patience: float) -> Callable[[], Found]:
+    """Begin to load a third party's plugin on a thread of its own, because it may hang. Returns what waits for that."""
+    loaded: list[Found] = []
+    try:
+        thread = Thread(f"load-{plugin.name}", lambda: loaded.append(plugin.load()), awaited=False)
+    except RuntimeError as error:
+        return partial(plugin.found, error=described(error))
     deadline = monotonic() + patience
-    return [
-        plugin.load() if thread is None else thread.result(max(0.0, deadline - monotonic()), patience)
-        for plugin, thread in loading
-    ]
 
-
-class _Loading:
-    """The load of a third party's plugin on a thread of its own, because it may hang."""
-
-    def __init__(self, plugin: Announced) -> None:
-        self._plugin = plugin
-        self._loaded: Found | None = None
-        self._thread: Thread | None = None
-        try:
-            self._thread = Thread(f"load-{plugin.name}", self._run, awaited=False)
-        except RuntimeError as error:
-            self._loaded = _failed(plugin.point, described(error))
-
-    def result(self, timeout: float, patience: float) -> Found:
-        if self._thread is not None:
-            self._thread.join(timeout)
+    def await_load() -> Found:
+        thread.join(deadline - monotonic())
         late = f"its import or its constructor has not returned for {patience:g} s"
-        return self._loaded or _failed(self._plugin.point, late)
+        return loaded[0] if loaded else plugin.found(error=late)
 
-    def _run(self) -> None:
-        self._loaded = self._plugin.load()
+    return await_load
 
 
 def conformance_problem(group: str, plugin: Any) -> str:
@@ -199,10 +193,6 @@ def prefixes_of_others() -> tuple[str, ...]:
     every = entry_points()
     points = [point for group in BASES for point in every.select(group=group)]
     return tuple({prefix(point.name) for point in points if not _is_built_in(point)})
-
-
-def _failed(point: EntryPoint, error: str) -> Found:
-    return Found(point.group, point.name, point.value, _distribution(point), error=error)
 
 
 def _is_built_in(point: EntryPoint) -> bool:
