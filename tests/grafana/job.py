@@ -71,9 +71,9 @@ with jaxobs.instrument() as obs:
     with obs.phase("checkpoint"):
         np.asarray(weights)
         time.sleep(1.0)
-    weights = train(obs, weights, 150, 96, 0.005)  # another shape: compiled again
+    # Another shape: compiled again. Rows enough for a run of milliseconds: below one, polls cannot time it.
+    weights = train(obs, weights, 150, 1024, 0.005)
     weights = train(obs, weights, 60, 64, 0.05)  # the loader is the limit
-    # Rows enough for a run of milliseconds: below one, polls cannot time it.
     for batch in obs.steps(batches(150, 1024, 0.01), loop="eval", examples=1024):
         watched_evaluation(weights, batch).block_until_ready()
     window = threading.Thread(target=obs.profile, args=(1.0,))

@@ -21,7 +21,7 @@ def under_jaxobs(tmp_path: Path, script: str) -> subprocess.CompletedProcess[str
     file.write_text(textwrap.dedent(script), encoding="utf-8")
     command = [sys.executable, "-m", "jaxobs", "run", "--", str(file)]
     patient = {**os.environ, "JAXOBS_SHUTDOWN_TIMEOUT": "60"}  # the summary comes on a busy machine too
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=patient)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=170, env=patient)
 
 
 def test_a_loop_that_nobody_marked_is_found_with_its_evaluation(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_training_as_a_scan_outside_jit_is_a_loop_named_with_its_line(tmp_path
         """
         import jax, jax.numpy as jnp, pickle
         def body(w, _): return jnp.tanh(w @ w) * 1e-3, jnp.sum(w)
-        w = jnp.ones((256, 256))
+        w = jnp.ones((224, 224))
         for epoch in range(3):
             w, sums = jax.lax.scan(body, w, None, length=20_000)
             print(float(sums[-1]))

@@ -112,8 +112,8 @@ def test_gzip_is_sent_only_where_it_is_accepted(header: str, accepted: bool) -> 
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("piece", ['"', '"\\', "\\", ",", ";", "=", ' "', "q=0.1;", "a/b;c,", "*/*,"])
-def test_a_header_of_a_megabyte_is_read_in_linear_time(piece: str) -> None:
-    """In quadratic time each would take hours."""
-    header = piece * (1_000_000 // len(piece))
+def test_a_header_of_200_kilobytes_is_read_in_linear_time(piece: str) -> None:
+    """In quadratic time each would take many minutes."""
+    header = piece * (200_000 // len(piece))
     assert negotiate(header) in {TEXT, OPENMETRICS}
     assert accepts_gzip(f"{header}x") is False

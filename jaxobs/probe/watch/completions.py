@@ -388,9 +388,11 @@ class Completions:
 
     def _tell(self, outputs: Outputs, output: Output) -> None:
         """Report that the device was done with an output's turn, and how long its run took if that is known."""
-        output.told = True  # the other thread may put it back at the end of its turn
-        outputs.done_up_to(output)
         time, uncertainty = output.time()
+        if output.told or time <= outputs.done:  # the other thread was quicker
+            return
+        output.told = True  # it may be put back at the end of its turn
+        outputs.done_up_to(output)
         if output.turns.name or output.number:  # else the call was in no step and has no number
             output.turns.completed(time)
             self._emit(StepCompleted(output.turns.name, output.number, time, uncertainty))
