@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from jaxobs.cli import UsageError, say, using
 from jaxobs.cli.console import Parser
 from jaxobs.cli.terminal import look_of
-from jaxobs.report.blocks import Point
 from jaxobs.report.markup import Element, legend, markup, style, table, tag, with_code
 from jaxobs.report.roofline_chart import roofline
+from jaxobs.report.rooflines import Point
 from jaxobs.report.tables import Column, Row, figure, plain_table, text
 from jaxobs.report.text_table import TextTable, cut, end_of, to_text
 from jaxobs.vocabulary.units import amount, duration, or_absent, percent

@@ -23,7 +23,7 @@ from jaxobs.hardware.known_peaks import known_peaks, peaks_for, user_peaks
 from jaxobs.hardware.peaks import Peak, Peaks
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.trace import DeviceTrace, HostTrace, Trace
-from jaxobs.report.blocks import RoofLine
+from jaxobs.report.rooflines import RoofLine
 from jaxobs.roofline_model.bounds import model_flops_utilization, roof
 from jaxobs.roofline_model.traced import Operation, ProfiledDevice, ProfiledModule, join
 from jaxobs.vocabulary.text import printable_document

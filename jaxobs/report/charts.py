@@ -12,9 +12,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
-from jaxobs.report.blocks import Curve, SharesOverTime
 from jaxobs.report.markup import Element, chart, stretched, tag
 from jaxobs.vocabulary.units import amount, duration, rough_percent
 from jaxobs.vocabulary.words import COMPONENTS
@@ -150,6 +149,19 @@ _AXIS: Final = 22
 
 _SMALLEST, _LARGEST = 1e-290, 1e290
 """Bounds of what can be drawn: beyond them lengths become 0 or infinite. A script may record any value."""
+
+
+class Curve(NamedTuple):
+    """A value over time; NaN where it is not known."""
+
+    name: str
+    times: Sequence[float]
+    values: Sequence[float]
+    span: float
+    write: Callable[[float], str]
+    from_zero: bool = True
+    limit: float | None = None
+    tick_unit: float = 1.0
 
 
 def line_chart(curve: Curve, *, height: int = 92, with_times: bool = True) -> Element | None:
@@ -297,9 +309,17 @@ def shares_bar(parts: Mapping[str, float], width: str = "100%") -> Element | Non
     return chart(_BAR, f"Where a step goes: {label}", *shapes, kind="bar", width=width)
 
 
-def shares_over_time(drawn: SharesOverTime) -> Element | None:
-    """Shares of the time as a stack that adds up to 1, with its marks on top; None if there is no stretch of time."""
-    edges, shares, span, marks = drawn
+def shares_over_time(
+    edges: Sequence[float],
+    shares: Mapping[str, Sequence[float]],
+    span: float,
+    marks: Sequence[tuple[float, str]],
+) -> Element | None:
+    """Shares of the time over time, as a stack that adds up to 1; None if there is no stretch of time.
+
+    `shares` has by component its share of each stretch between two `edges`; the `marks` are moments with their texts,
+    and stand on top.
+    """
     if len(edges) < 2:
         return None
     scale = Scale(-span, 0.0, 0.0, 100.0)

@@ -7,22 +7,17 @@ from dataclasses import asdict
 from operator import itemgetter
 from typing import Any, Final
 
-from jaxobs.report.blocks import Point, RoofLine
 from jaxobs.report.charts import shares_bar
 from jaxobs.report.comparison import INTERVALS, Comparison, step_parts
 from jaxobs.report.differences import Row
 from jaxobs.report.markup import Element, legend, markup, pairs, quiet, style, table, tag, with_code
-from jaxobs.report.page import shown
+from jaxobs.report.page import compilations, how_it_goes, memory, nearness, where_steps_go
 from jaxobs.report.roofline_chart import roofline
+from jaxobs.report.rooflines import Point, RoofLine
 from jaxobs.report.tables import Column
-from jaxobs.report.view import View, sections
+from jaxobs.report.view import View
 from jaxobs.vocabulary.units import amount, duration, percent
 from jaxobs.vocabulary.words import COMPONENTS
-
-_WITHOUT_HISTORY: Final = (
-    "sentence", "figures", "absent", "advice", "steps", "roofline", "compiles", "memory",
-)  # fmt: skip
-"""The sections of the page that a notebook shows."""
 
 
 def snapshot_html(document: Mapping[str, Any]) -> str:
@@ -32,8 +27,9 @@ def snapshot_html(document: Mapping[str, Any]) -> str:
     link = (
         tag("p", tag("a", "Follow it live", href=live, target="_blank", rel="noreferrer")) if live else None
     )
-    found = (section for section in sections(View(document)) if section.name in _WITHOUT_HISTORY)
-    return _shown(*(each for section in found for each in shown(section)), link)
+    view = View(document)
+    cards = (section(view) for section in (where_steps_go, nearness, compilations, memory))
+    return _shown(*how_it_goes(view), *cards, link)
 
 
 def roofline_html(

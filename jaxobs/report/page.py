@@ -1,34 +1,28 @@
-"""The live page, one HTML document: the blocks of a view as markup, with the page's style and its script."""
+"""The live page, one HTML document: what is known of a run as cards, with the page's style and its script."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
-from jaxobs.model.snapshot import Document, longest_loops
-from jaxobs.report.blocks import (
-    Advice,
-    Block,
-    Curve,
-    Figures,
-    Folded,
-    Grid,
-    Legend,
-    Meters,
-    Nearness,
-    Reasons,
-    Section,
-    Sentence,
-    SharesOverTime,
-    StepBar,
+from jaxobs.model.snapshot import (
+    Document,
+    all_compile_seconds,
+    devices_with_memory,
+    fullest,
+    longest_loops,
+    main_thread_shares,
 )
-from jaxobs.report.charts import line_chart, shares_bar, shares_over_time
+from jaxobs.report import tables
+from jaxobs.report.charts import Curve, line_chart, shares_bar, shares_over_time
 from jaxobs.report.markup import (
+    Child,
     Element,
     card,
     folded,
@@ -42,8 +36,30 @@ from jaxobs.report.markup import (
     with_code,
 )
 from jaxobs.report.roofline_chart import roofline
-from jaxobs.report.view import View, facts, run_name, sections
-from jaxobs.vocabulary.units import rough_percent
+from jaxobs.report.rooflines import points_of, roofs_of, why_incomplete
+from jaxobs.report.sentence import why_unknown
+from jaxobs.report.tables import Column, Row
+from jaxobs.report.view import (
+    VISIBLE,
+    View,
+    answer,
+    facts,
+    known_figures,
+    parts_of_a_step,
+    recompilations_of,
+    run_name,
+    shares_of,
+    why_absent,
+)
+from jaxobs.vocabulary.units import amount, byte_size, duration, percent, rough_percent
+from jaxobs.vocabulary.words import COMPONENTS
+
+MAX_ROWS: Final = 40
+MAX_AGAIN: Final = 12
+MAX_LIVE: Final = 10
+MAX_LINES: Final = 6
+MAX_MOMENTS_LISTED: Final = 12
+"""How much is shown of long lists; the rest is in the snapshot."""
 
 _ICON: Final = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
@@ -57,46 +73,202 @@ def page(view: View) -> str:
     return "".join(_pieces(view))
 
 
-def shown(section: Section) -> Iterator[Element]:
-    """A section as a card, or its blocks alone if it has no title."""
-    curves = [block for block in section.blocks if isinstance(block, Curve)]
-    found = [
-        _curve(block, last=block is curves[-1]) if isinstance(block, Curve) else element(block)
-        for block in section.blocks
+def _pieces(view: View) -> Iterator[str]:
+    title = tag("title", f"{run_name(view.document)} · jaxobs")
+    yield '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+    yield markup(title) + "\n" + markup(tag("link", rel="icon", href=_ICON)) + "\n"
+    yield f'<style>{_style()}</style>\n</head>\n<body class="jaxobs">\n<main>\n'
+    yield markup(_header(view)) + "\n"
+    yield from (f"{markup(section)}\n" for section in _sections(view) if section is not None)
+    yield "</main>\n" + markup(_footer()) + "\n"
+    yield f"<script>{_script()}</script>\n</body>\n</html>\n"
+
+
+def _sections(view: View) -> Iterator[Element | None]:
+    """All that is shown of a run, in the order in which it is read."""
+    yield from how_it_goes(view)
+    for section in (
+        where_steps_go,
+        _over_time,
+        nearness,
+        compilations,
+        _host_lines,
+        memory,
+        _devices,
+        _own_cost,
+    ):
+        yield section(view)
+
+
+def how_it_goes(view: View) -> Iterator[Element | None]:
+    """The sentence, the main figures, why others are missing, and advice."""
+    said = (tag("b", part.words) if part.strong else part.words for part in answer(view))
+    yield tag("p", *said, class_="sentence", id="sentence")
+    if view.loop is not None and (known := list(known_figures(view, view.loop))):
+        yield pairs(known, class_="figures", id="figures")
+    yield quiet(*why_absent(view))
+    if pieces := view.document.get("advice"):
+        yield card("What to do", tag("ol", *map(_advice, pieces), class_="advice"), name="advice")
+
+
+def _advice(piece: Document) -> Element:
+    saved = piece.get("saves_ratio")
+    gives = tag("span", f" Gives back {rough_percent(saved)} of the time.", class_="saves") if saved else None
+    said = tag("strong", *with_code(str(piece.get("sentence"))))
+    return tag("li", said, " ", *with_code(str(piece.get("remedy") or "")), gives)
+
+
+def where_steps_go(view: View) -> Element | None:
+    """The parts of a step, which add up to it, and their shares over the last hour; None if no loop was seen."""
+    if view.loop is None:
+        return None
+    title, (parts, since) = "Where a step goes", parts_of_a_step(view)
+    whole = sum(parts.values())
+    if whole <= 0:
+        return card(title, quiet("No step has ended yet."), name="steps")
+    edges, shares = shares_of(view.trend, view.loop)
+    seen = [
+        name
+        for name in COMPONENTS
+        if parts.get(name, 0.0) >= VISIBLE * whole or max(shares.get(name, ()), default=0.0) >= VISIBLE
     ]
-    if section.title:
-        yield card(section.title, *found, name=section.name, note=section.note)
-    else:
-        yield from filter(None, found)
-
-
-def element(block: Block) -> Element | None:
-    """A block as markup; None if there is nothing to show."""
-    return _WRITTEN[type(block)](block)
-
-
-def _sentence(block: Sentence) -> Element:
-    spoken = (tag("b", part.words) if part.strong else part.words for part in block.parts)
-    return tag("p", *spoken, class_="sentence", id="sentence") if block.large else tag("p", *spoken)
-
-
-def _figures(block: Figures) -> Element:
-    return (
-        pairs(block.pairs, class_="figures", id="figures")
-        if block.large
-        else pairs(block.pairs, class_="facts")
+    rows = [
+        {"name": name, "seconds": parts[name], "share": parts[name] / whole}
+        for name in COMPONENTS
+        if parts.get(name)
+    ]
+    is_unknown = parts.get("unknown", 0.0) >= 0.05 * whole
+    return card(
+        title,
+        shares_bar(parts),
+        shares_over_time(edges, shares, view.span, recompilations_of(view.trend)),
+        legend(seen),
+        folded("As a table", table(tables.PARTS, rows, caption=title), name="steps-table"),
+        quiet(f"unknown: {why_unknown(view.chosen)}.") if is_unknown else None,
+        name="steps",
+        note=f"{duration(whole)} on average {since}, all its parts together",
     )
 
 
-def _curve(block: Curve, *, last: bool) -> Element | None:
-    if not block.titled:
-        return line_chart(block, height=130)
-    drawn = line_chart(block, height=100 if last else 82, with_times=last)
-    return tag("figure", tag("figcaption", block.name), drawn)
+def _over_time(view: View) -> Element | None:
+    """Rates, MFU and values recorded by the user over time; None if there is nothing to draw yet."""
+    if view.loop is None:
+        return None
+    curves = [curve for curve in _curves(view, view.loop) if sum(map(math.isfinite, curve.values)) >= 2]
+    if not curves:
+        return None
+    *before, last = curves
+    drawn = [(curve, line_chart(curve, height=82, with_times=False)) for curve in before]
+    drawn.append((last, line_chart(last, height=100)))
+    times = view.trend.times
+    step = max(1, math.ceil(len(times) / MAX_MOMENTS_LISTED))
+    rows = [{"index": index} for index in range(len(times) - 1, -1, -step)]
+    columns = [Column("seconds ago", lambda row: f"{-times[row['index']]:.0f}"), *map(_listed, curves)]
+    return card(
+        "Over time",
+        *(tag("figure", tag("figcaption", curve.name), chart) for curve, chart in drawn),
+        folded("As a table", table(columns, rows, caption="Over time"), name="speed-table"),
+        name="speed",
+    )
 
 
-def _meters(block: Meters) -> Element:
-    items = (
+def _curves(view: View, loop: str) -> Iterator[Curve]:
+    trend = view.trend
+    written = (
+        ("steps_per_second", "steps/s", amount),
+        ("tokens_per_second", "tokens/s", amount),
+        ("mfu", "MFU", percent),
+    )
+    for key, name, write in written:
+        yield Curve(name, trend.times, trend.column("loops", loop, key), view.span, write)
+    for name, values in trend.below("loops", loop, "recorded").items():
+        yield Curve(name, trend.times, values, view.span, amount, from_zero=False)
+
+
+def _listed(curve: Curve) -> Column:
+    values, write = curve.values, curve.write
+    return Column(
+        curve.name, lambda row: write(values[row["index"]]) if math.isfinite(values[row["index"]]) else None
+    )
+
+
+def nearness(view: View) -> Element | None:
+    """Executables and operations below their roofs; None if none is known."""
+    executables, operations = view.document.get("executables") or [], view.document.get("operations") or []
+    if not executables and not operations:
+        return None
+    points = points_of(view.document)
+    drawn: list[Element | None] = []
+    if points:
+        colours = dict.fromkeys(point.bottleneck for point in points)
+        drawn = [roofline(roofs_of(view.document), points), legend(colours)]
+    return card(
+        "Roofline",
+        *drawn,
+        quiet(*why_incomplete(view.document, points)),
+        *(
+            folded(
+                f"{title} ({len(rows)})",
+                _first(MAX_ROWS, columns, rows, title, "smaller"),
+                name=f"{title.lower()}-table",
+            )
+            for title, columns, rows in (
+                ("Executables", tables.EXECUTABLES, executables),
+                ("Operations", tables.OPERATIONS, operations),
+            )
+        ),
+        name="roofline",
+        note="how near to what the device can do" if points else "",
+    )
+
+
+def _first(
+    number: int, columns: Sequence[Column], rows: Sequence[Row], caption: str, others: str
+) -> Element | None:
+    """A table of the first rows, which says how many are left out and what they are."""
+    left = len(rows) - number
+    more = f"{left} {others} ones are in the snapshot." if left > 0 else ""
+    return table(columns, rows[:number], caption=caption, more=more)
+
+
+def compilations(view: View) -> Element | None:
+    """What was compiled again and why, the newest compiles, and the functions; None if nothing was compiled."""
+    rows = tables.functions(view.document)
+    if not rows:
+        return None
+    again, recent = tables.recompilations(rows), tables.newest(view.document)
+    number = sum(row.get("compilations") or 0 for row in rows)
+    left_out = view.document.get("functions_left_out") or 0
+    title = "Compiled again" if again else "Compiled"
+    return card(
+        title,
+        _first(MAX_AGAIN, tables.AGAIN, again, title, "cheaper")
+        if again
+        else tag("p", "Nothing was compiled twice."),
+        folded(
+            "Newest compiles",
+            table(tables.NEWEST, recent, caption="Newest compiles, seconds ago"),
+            name="newest-table",
+        ),
+        folded(
+            f"Functions ({len(rows) + left_out})",
+            table(tables.FUNCTIONS, rows[:MAX_ROWS], caption="Compiled functions"),
+            name="functions-table",
+        ),
+        name="compiles",
+        note=f"{'at least ' if left_out else ''}{number} compiles took"
+        f" {duration(all_compile_seconds(view.document))}",
+    )
+
+
+def _host_lines(view: View) -> Element | None:
+    """The lines that the main thread is at while it does not wait for the device; None if none is known."""
+    whose = view.chosen or view.process
+    shares, idle = main_thread_shares(whose)[:MAX_LINES], whose.get("device_idle")
+    if not shares:
+        return None
+    meters = (
         tag(
             "li",
             tag("span", line, class_="line"),
@@ -107,47 +279,103 @@ def _meters(block: Meters) -> Element:
                 width="100%", height="4", aria_hidden="true",
             ),
         )
-        for line, share in block.shares
+        for line, share in shares
     )  # fmt: skip
-    return tag("ol", *items, class_="meters")
+    note = f"the device is idle {rough_percent(idle)} of the time" if idle is not None else ""
+    return card("Lines the host is at", tag("ol", *meters, class_="meters"), name="host", note=note)
 
 
-def _advice(block: Advice) -> Element:
-    return tag("ol", *map(_piece, block.pieces), class_="advice")
+def memory(view: View) -> Element | None:
+    """The memory of the fullest device, else of the process; None if neither is known."""
+    devices = devices_with_memory(view.document)
+    device = fullest(devices) if devices else {}
+    name = f"device {device.get('device')}" if devices else "process"
+    found = device.get("memory") or view.process.get("memory") or {}
+    in_use = found.get("in_use_bytes")
+    if in_use is None:
+        return None
+    unit = 2.0 ** (10 * int(math.log2(max(in_use, 1.0)) // 10))  # the largest of B, KiB, … below it
+    curve = Curve(
+        f"memory of {name}", view.trend.times, view.trend.column("memory", name), view.span, byte_size,
+        limit=found.get("limit_bytes"), tick_unit=unit,
+    )  # fmt: skip
+    why_no_forecast = found.get("forecast_seconds") is None and found.get("forecast_seconds_reason")
+    rows = [{"name": f"device {each.get('device')}", **each["memory"]} for each in devices]
+    by_device = table(tables.MEMORY, rows, caption="Memory of devices")
+    live = view.process.get("live_arrays") or {}
+    lines, groups = ((live.get(key) or [])[:MAX_LIVE] for key in ("lines", "groups"))
+    return card(
+        "Memory",
+        tag("p", *_memory_in_words(name, found)),
+        line_chart(curve, height=130),
+        quiet(f"No forecast: {why_no_forecast}.") if why_no_forecast else None,
+        folded(f"Devices ({len(devices)})", by_device, name="memory-devices") if len(devices) > 1 else None,
+        folded(
+            "What holds it",
+            table(tables.LIVE_LINES, lines, caption="Live arrays by the line that made them"),
+            table(tables.LIVE_SHAPES, groups, caption="Live arrays by shape"),
+            name="memory-holders",
+        ),
+        name="memory",
+    )
 
 
-def _piece(piece: Document) -> Element:
-    saved = piece.get("saves_ratio")
-    gives = tag("span", f" Gives back {rough_percent(saved)} of the time.", class_="saves") if saved else None
-    said = tag("strong", *with_code(str(piece.get("sentence"))))
-    return tag("li", said, " ", *with_code(str(piece.get("remedy") or "")), gives)
+def _memory_in_words(name: str, found: Document) -> Iterator[Child]:
+    limit, peak, seconds = (found.get(key) for key in ("limit_bytes", "peak_bytes", "forecast_seconds"))
+    yield from (f"The {name} uses ", tag("b", byte_size(found["in_use_bytes"])))
+    if limit:
+        yield f" of {byte_size(limit)} ({rough_percent(found['in_use_bytes'] / limit)})"
+    yield f", at most {byte_size(peak)} so far." if peak else "."
+    if seconds is not None and math.isfinite(seconds):
+        grows = f"It grows, and reaches the limit in {duration(seconds)} if that goes on."
+        yield from (" ", tag("b", grows))
 
 
-_WRITTEN: Final[dict[type, Callable[[Any], Element | None]]] = {
-    Sentence: _sentence,
-    Figures: _figures,
-    Reasons: lambda block: quiet(*block.lines),
-    Grid: lambda block: table(block.columns, block.rows, caption=block.caption, more=block.more),
-    Folded: lambda block: folded(block.title, *map(element, block.blocks), name=block.name),
-    StepBar: lambda block: shares_bar(block.parts),
-    SharesOverTime: shares_over_time,
-    Legend: lambda block: legend(block.names),
-    Nearness: lambda block: roofline(block.roofs, block.points),
-    Meters: _meters,
-    Advice: _advice,
-}
+def _devices(view: View) -> Element | None:
+    """The devices' peaks with their provenance, their clocks, and what throttles them; None without devices."""
+    found = view.document.get("devices") or []
+    if not found:
+        return None
+    peaks = (f"Peaks: {each['peaks_reason']}." for each in found if each.get("peaks_reason"))
+    clocks = (
+        f"Clocks: {each['clocks_reason']}."
+        for each in found
+        if each.get("clocks") is None and each.get("clocks_reason")
+    )
+    shown = table(tables.DEVICES, tables.alike_devices(found), caption="Devices")
+    return card("Devices", shown, quiet(*peaks, *clocks), name="devices")
 
 
-def _pieces(view: View) -> Iterator[str]:
-    title = tag("title", f"{run_name(view.document)} · jaxobs")
-    yield '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-    yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-    yield markup(title) + "\n" + markup(tag("link", rel="icon", href=_ICON)) + "\n"
-    yield f'<style>{_style()}</style>\n</head>\n<body class="jaxobs">\n<main>\n'
-    yield markup(_header(view)) + "\n"
-    yield from (f"{markup(each)}\n" for section in sections(view) for each in shown(section))
-    yield "</main>\n" + markup(_footer()) + "\n"
-    yield f"<script>{_script()}</script>\n</body>\n</html>\n"
+def _own_cost(view: View) -> Element | None:
+    """CPU time, memory and lost events of jaxobs itself, and the sources that do not work."""
+    agent, age = view.document.get("agent") or {}, view.process.get("seconds") or 0.0
+    if not agent:
+        return None
+    cpu = agent.get("cpu_seconds") or {}
+    known = [
+        (title, f"{percent(cpu[key] / age)} of a core")
+        for key, title in (("probe", "in the job"), ("agent", "beside it"))
+        if cpu.get(key) is not None and age
+    ]
+    if agent.get("resident_bytes") is not None:
+        known.append(("memory", byte_size(agent["resident_bytes"])))
+    for key, title in (("accepted", "events"), ("dropped", "events dropped"), ("refused", "events refused")):
+        number = agent.get(f"events_{key}")
+        known += [(title, f"{number:,}")] if number or (key == "accepted" and number is not None) else []
+    sources = view.document.get("sources") or {}
+    refused = (f"Refused: {reason}." for reason in agent.get("refused_reasons") or ())
+    failed = (
+        f"{name} failed: {each.get('reason')}." for name, each in sources.items() if each.get("up") is False
+    )
+    rows = [{"name": name, **each} for name, each in sources.items()]
+    listed = table(tables.SOURCES, rows, caption="Sources")
+    return card(
+        "What jaxobs costs",
+        pairs(known, class_="facts"),
+        quiet(*refused, *failed),
+        folded(f"Sources ({len(sources)})", listed, name="sources-table"),
+        name="cost",
+    )
 
 
 def _header(view: View) -> Element:

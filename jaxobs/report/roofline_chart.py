@@ -9,9 +9,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from jaxobs.report.blocks import Point, RoofLine
 from jaxobs.report.charts import LogScale, level, level_name, short
 from jaxobs.report.markup import Element, chart, number, stretched, tag
+from jaxobs.report.rooflines import Point, RoofLine
 from jaxobs.vocabulary.units import amount
 
 _HEIGHT: Final = 380

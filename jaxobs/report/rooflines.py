@@ -3,12 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 from jaxobs.model.snapshot import Document
-from jaxobs.report.blocks import Point, RoofLine
 from jaxobs.report.tables import Row, label_of, last_name
 from jaxobs.vocabulary.units import amount, duration, percent
+
+
+class Point(NamedTuple):
+    """A measured executable or operation in a roofline. `intensity` and `rate` are above 0."""
+
+    name: str
+    kind: Literal["executable", "operation"]
+    intensity: float
+    """FLOP/byte."""
+    rate: float
+    """FLOP/s."""
+    share: float
+    """Its share of the time of all points of its kind, 0 to 1, drawn as its area."""
+    bottleneck: str
+    """A word of docs/how_it_works/bottlenecks.md, drawn as its colour."""
+    about: str
+    """Lines of text that are shown under the pointer."""
+    attainable: float | None = None
+    """FLOP/s at its bound time; under the pointer a line is drawn up to it."""
+
+
+class RoofLine(NamedTuple):
+    """What one kind of device can attain with one element type: `min(intensity × bytes/s, FLOP/s)`."""
+
+    device_kind: str
+    dtype: str
+    flops_per_second: float
+    bytes_per_second: float
+
+    @property
+    def ridge(self) -> float:
+        """The intensity, FLOP/byte, from which on the roof is flat."""
+        return self.flops_per_second / self.bytes_per_second
+
+    def at(self, intensity: float) -> float:
+        """FLOP/s that work of this intensity can attain."""
+        return min(intensity * self.bytes_per_second, self.flops_per_second)
+
 
 MIN_POINT: Final = 0.002
 """Share of device time below which an operation is not drawn, as it would stretch the axes; the table has it."""

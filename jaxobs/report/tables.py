@@ -133,6 +133,13 @@ def not_finite(loop: Document) -> Iterator[tuple[str, str]]:
             yield name, str(values[f"{name}_reason"])
 
 
+PARTS: Final = (
+    text("part", "name"),
+    figure("a step", "seconds", duration),
+    figure("of the time", "share", rough_percent),
+)
+"""The parts of a step."""
+
 # --- compilations ---
 
 

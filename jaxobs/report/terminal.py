@@ -14,9 +14,8 @@ from textwrap import wrap
 from typing import Any, Final, NamedTuple
 
 from jaxobs.model.snapshot import Document, main_thread_lines
-from jaxobs.report.blocks import Point, RoofLine
 from jaxobs.report.charts import LogScale, short
-from jaxobs.report.rooflines import points_of, roofs_of, why_incomplete
+from jaxobs.report.rooflines import Point, RoofLine, points_of, roofs_of, why_incomplete
 from jaxobs.report.sentence import code_apart
 from jaxobs.report.tables import Column, Row, computed, figure, text
 from jaxobs.report.text_table import cut
@@ -76,7 +75,7 @@ def opening(view: View, problem: str | None) -> Iterator[Line]:
             Span(run_name(view.document), "strong"),
             *(Span(f" · {fact}", "quiet") for fact in facts(view.document)),
         )
-        yield tuple(Span(part.words, "strong" if part.strong else "") for part in answer(view).parts)
+        yield tuple(Span(part.words, "strong" if part.strong else "") for part in answer(view))
     if problem:
         yield (Span(problem, "bad"),)
 
@@ -84,7 +83,7 @@ def opening(view: View, problem: str | None) -> Iterator[Line]:
 def steps(view: View, width: int) -> Iterator[Line]:
     """A line for each loop, bars for the parts of a step of the chosen one, host lines, absent figures, and advice."""
     if view.loop is None:
-        yield tuple(Span(part.words, "quiet") for part in answer(view).parts)
+        yield tuple(Span(part.words, "quiet") for part in answer(view))
         return
     for name in sorted(view.loops, key=lambda name: name != view.loop):
         shown = " · ".join(f"{title} {value}" for title, value in known_figures(view, name))

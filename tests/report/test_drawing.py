@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jaxobs.report.blocks import Curve, Point, RoofLine, SharesOverTime
-from jaxobs.report.charts import LogScale, Scale, bands, line_chart, shares_bar, shares_over_time
+from jaxobs.report.charts import Curve, LogScale, Scale, bands, line_chart, shares_bar, shares_over_time
 from jaxobs.report.markup import markup, tag
 from jaxobs.report.roofline_chart import roofline
+from jaxobs.report.rooflines import Point, RoofLine
 from jaxobs.vocabulary.words import COMPONENTS, Component
 from tests.report.markup_reading import Read
 
@@ -95,7 +95,7 @@ def test_the_parts_of_a_bar_add_up_to_its_width(parts):
 
 def test_a_stack_reaches_the_top_at_every_moment():
     shares = {"compute": [0.5, 0.25, 1.0], "input": [0.5, 0.5, 0.0], "compile": [0.0, 0.25, 0.0]}
-    drawn = shares_over_time(SharesOverTime([-30, -20, -10, 0], shares, 60.0, [(-15.0, "compiled again")]))
+    drawn = shares_over_time([-30, -20, -10, 0], shares, 60.0, [(-15.0, "compiled again")])
     assert drawn is not None
     read = Read(markup(drawn))
     areas = read.all("polygon", class_="area")
