@@ -1,6 +1,7 @@
 """Clients that are idle, slow, too many, or never leave: none keeps others waiting."""
 
 import contextlib
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -30,6 +31,17 @@ def test_a_client_that_sends_a_byte_at_a_time_is_closed_in_time(serve: Callable)
                 if is_closed(client, 0.02):
                     break
         assert 0.2 < time.monotonic() - started < 30
+
+
+def test_a_client_that_begins_with_tls_where_none_is_spoken_is_answered_at_once(serve: Callable) -> None:
+    server = serve(limits=Limits(first_request_seconds=60))
+    with server.connect() as client:
+        client.sendall(b"\x16\x03\x01\x02\x00")
+        assert client.recv(12) == b"HTTP/1.1 400"
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    with server.connect() as client, pytest.raises(ssl.SSLError):
+        context.wrap_socket(client)
 
 
 def test_a_connection_idle_between_requests_is_closed_in_time(serve: Callable) -> None:

@@ -351,8 +351,10 @@ class HttpServer:
 
 
 async def _head(reader: asyncio.StreamReader) -> bytes:
-    """All lines up to an empty one. Raises IncompleteReadError, and LimitOverrunError if it is too long."""
-    head = bytearray()
+    """All lines up to an empty one. Raises IncompleteReadError, LimitOverrunError if it is too long, BadRequestError."""
+    head = bytearray(await reader.readexactly(1))
+    if head < b"!":  # as TLS begins: its client sends no end of a line, and waits for an answer
+        raise BadRequestError("no request of HTTP; if it is TLS, ask with http:// instead of https://")
     while True:
         line = await reader.readuntil(b"\n")
         head += line
