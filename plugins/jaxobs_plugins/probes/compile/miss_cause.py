@@ -6,8 +6,6 @@ difference from the nearest earlier signature, the one with the fewest differenc
 
 from __future__ import annotations
 
-import itertools
-import operator
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
@@ -31,6 +29,7 @@ class Leaf(NamedTuple):
     weak_type: bool
     sharding: str = ""
 
+    @property
     def text(self) -> str:
         """Type and shape, such as `float32[8,16]`; a weakly typed array comes from a Python scalar."""
         dimensions = ",".join(map(str, self.shape))
@@ -63,7 +62,7 @@ class Signature(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """One difference between two signatures.
+    """One difference between two signatures. Its texts are written only for the one that is told.
 
     `certain`: the values differ. Otherwise only the objects are known to differ, because comparing their values would
     call code of the user's.
@@ -71,8 +70,8 @@ class Difference(NamedTuple):
 
     cause: str
     argument: str | None
-    old: str
-    new: str
+    old: Value | Leaf
+    new: Value | Leaf
     certain: bool = True
 
 
@@ -95,60 +94,32 @@ def explain(new: Signature, earlier: Iterable[Signature]) -> Explanation:
     Among equally near ones the latest counts. Objects that may or may not be equal are named only where nothing else
     differs: if they are equal, they did not cause the recompile.
     """
-    nearest: Signature | None = None
-    least = (0, 0)
+    found: list[Difference] = []
+    least: tuple[int, int] | None = None
     for old in earlier:
-        away = distance(old, new)
-        if nearest is None or away <= least:
-            nearest, least = old, away
-    certain = bool(least[0])
-    found = [] if nearest is None else [
-        difference for difference in differences(nearest, new) if difference.certain == certain
-    ]  # fmt: skip
+        every = list(differences(old, new))
+        certain = [difference for difference in every if difference.certain]
+        away = len(certain), len(every)
+        if least is None or away <= least:
+            least, found = away, certain or every
     if not found:
         return UNEXPLAINED
     first = min(found, key=lambda difference: CAUSES.index(difference.cause))
-    return Explanation(first.cause, first.argument, first.old, first.new, len(found))
-
-
-def distance(old: Signature, new: Signature) -> tuple[int, int]:
-    """The number of certain differences, then the number of those between objects that may be equal.
-
-    Counts what `differences` yields without building it, because each of thousands of arrays may have changed.
-    """
-    others = list(_other_differences(old, new))
-    certain = sum(difference.certain for difference in others)
-    if old.names == new.names:
-        shardings = _shardings(old, new)
-        if shardings[0] == shardings[1]:
-            arrays = sum(map(operator.ne, old.leaves, new.leaves))
-        else:
-            arrays = sum(
-                first != second or here != there
-                for first, second, here, there in zip(old.leaves, new.leaves, *shardings, strict=False)
-            )
-    else:
-        arrays = sum(1 for _ in _leaves(old, new))
-    return certain + arrays, len(others) - certain
+    return Explanation(first.cause, first.argument, first.old.text, first.new.text, len(found))
 
 
 def differences(old: Signature, new: Signature) -> Iterator[Difference]:
     """All differences, by kind, and within each kind in the order of the arguments."""
-    yield from _other_differences(old, new)
-    yield from _leaves(old, new)
-
-
-def _other_differences(old: Signature, new: Signature) -> Iterator[Difference]:
-    """All differences but those between arrays."""
-    if old.function != new.function:
-        yield Difference("redefined", None, old.function_text, new.function_text)
-    elif old.partial != new.partial:  # uncertain: named only where the bound arguments do not differ
-        yield Difference("redefined", None, old.function_text, new.function_text, certain=False)
+    if old.function != new.function or old.partial != new.partial:
+        # Of another partial alone it is uncertain: named only where the bound arguments do not differ.
+        texts = Value(old.function_text), Value(new.function_text)
+        yield Difference("redefined", None, *texts, certain=old.function != new.function)
     yield from _named_values("redefined", old.options, new.options)
     yield from _named_values("static_argument", old.statics, new.statics)
     yield from _named_values("pytree", old.bindings, new.bindings)
     yield from _structure(old, new)
     yield from _named_values("context", old.context, new.context)
+    yield from _leaves(old, new)
 
 
 def _named_values(
@@ -160,57 +131,46 @@ def _named_values(
     for name in now | before:
         first, second = before.get(name, Value(ABSENT)), now.get(name, Value(ABSENT))
         if first != second:
-            yield Difference(cause, name, first.text, second.text, first.text != second.text)
+            yield Difference(cause, name, first, second, first.text != second.text)
 
 
 def _structure(old: Signature, new: Signature) -> Iterator[Difference]:
     if old.structure == new.structure:
         return
     before, now = dict(old.structure), dict(new.structure)
-    arrays_before, arrays_now = dict(zip(old.names, old.leaves, strict=False)), None
+    arrays_before, arrays_now = (dict(zip(each.names, each.leaves, strict=False)) for each in (old, new))
     for path in now | before:
         first, second = before.get(path), now.get(path)
         if first is not None and second is not None:
             if first != second:
-                yield Difference("pytree", path, first.text, second.text, first.text != second.text)
+                yield Difference("pytree", path, first, second, first.text != second.text)
         # A container that only one of the two has shows in its parent's text, unless an array was or is in its place.
         elif second is not None and path in arrays_before:
-            yield Difference("pytree", path, arrays_before[path].text(), second.text)
-        elif first is not None:
-            arrays_now = arrays_now or dict(zip(new.names, new.leaves, strict=False))
-            if path in arrays_now:
-                yield Difference("pytree", path, first.text, arrays_now[path].text())
+            yield Difference("pytree", path, arrays_before[path], second)
+        elif first is not None and path in arrays_now:
+            yield Difference("pytree", path, first, arrays_now[path])
 
 
 def _leaves(old: Signature, new: Signature) -> Iterator[Difference]:
-    if old.names == new.names:
-        if old.leaves == new.leaves and old.shardings == new.shardings:
-            return
-        pairs = zip(new.names, old.leaves, new.leaves, *_shardings(old, new), strict=False)
-        yield from itertools.chain.from_iterable(itertools.starmap(_leaf, pairs))
-        return
-    first, second = _shardings(old, new)
-    before = dict(zip(old.names, zip(old.leaves, first, strict=False), strict=False))
-    for name, leaf, sharding in zip(new.names, new.leaves, second, strict=False):
-        if name in before:
-            yield from _leaf(name, before[name][0], leaf, before[name][1], sharding)
+    # Shardings that were not seen of both are not compared.
+    seen = bool(old.shardings and new.shardings)
+    first, second = (each.shardings if seen else ("",) * len(each.names) for each in (old, new))
+    arrays: Iterable[tuple[Leaf | None, str]] = zip(old.leaves, first, strict=False)
+    if old.names != new.names:
+        before = dict(zip(old.names, arrays, strict=False))
+        arrays = (before.get(name, (None, "")) for name in new.names)
+    for name, (was, placed), leaf, sharding in zip(new.names, arrays, new.leaves, second, strict=False):
+        if was is None:
+            continue
+        if was != leaf:
+            yield Difference(_cause(was, leaf), name, was, leaf)
+        elif placed != sharding:
+            yield Difference("sharding", name, Value(placed), Value(sharding))
 
 
-def _shardings(old: Signature, new: Signature) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The shardings of both signatures; empty texts for both where those of one were not seen."""
-    if old.shardings and new.shardings:
-        return old.shardings, new.shardings
-    return ("",) * len(old.names), ("",) * len(new.names)
-
-
-def _leaf(name: str, old: Leaf, new: Leaf, old_sharding: str, new_sharding: str) -> Iterator[Difference]:
-    if old != new:
-        if old.dtype != new.dtype:
-            cause = "dtype"
-        elif old.shape != new.shape:
-            cause = "shape"
-        else:
-            cause = "weak_type" if old.weak_type != new.weak_type else "sharding"
-        yield Difference(cause, name, old.text(), new.text())
-    elif old_sharding != new_sharding:
-        yield Difference("sharding", name, old_sharding, new_sharding)
+def _cause(old: Leaf, new: Leaf) -> str:
+    if old.dtype != new.dtype:
+        return "dtype"
+    if old.shape != new.shape:
+        return "shape"
+    return "weak_type" if old.weak_type != new.weak_type else "sharding"
