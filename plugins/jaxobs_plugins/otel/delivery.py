@@ -11,10 +11,9 @@ import gzip
 import math
 import random
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import requests
 from google.protobuf.message import DecodeError
@@ -27,6 +26,8 @@ from jaxobs_plugins.otel.environment import Sending
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
+
+    from jaxobs_plugins.otel.encoding import Signal
 
 RETRYABLE = frozenset({429, 502, 503, 504})
 PAYLOAD_TOO_LARGE = 413
@@ -47,7 +48,6 @@ QUICK_SECONDS = 0.5
 GIVE_UP_SECONDS = 300.0
 """Seconds after its first attempt at which a payload is dropped: the OpenTelemetry Collector's `max_elapsed_time`."""
 
-Item = TypeVar("Item")
 Verdict = Literal["delivered", "retryable", "split", "refused"]
 
 
@@ -63,46 +63,6 @@ class Outcome:
     reason: str = ""
     retry_after: float | None = None
     rejected: int = 0
-
-
-class Signal(ABC, Generic[Item]):
-    """Traces or metrics: what waits to be sent, and its encoding. `offer` is called on the exporter's thread."""
-
-    name: str
-    item_name: str
-    interval: float
-    """Seconds from one request to the next."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-
-    @abstractmethod
-    def offer(self, batch: Batch) -> int:
-        """Queue what is new. Returns the number of items dropped because the queue is full."""
-
-    @abstractmethod
-    def take(self) -> tuple[Item, ...]:
-        """Remove and return what the next request carries; empty if nothing waits."""
-
-    @abstractmethod
-    def encode(self, items: tuple[Item, ...]) -> Message:
-        """The request."""
-
-    @abstractmethod
-    def rejected(self, answer: bytes) -> int:
-        """How many items the receiver did not take, by its answer. Raises DecodeError if that is no OTLP."""
-
-    @abstractmethod
-    def waiting(self) -> int:
-        """The number of items that were offered and not taken yet."""
-
-    def size(self, items: tuple[Item, ...]) -> int:
-        """The number of items, as users count them."""
-        return len(items)
-
-    def is_full(self) -> bool:
-        """Whether enough items wait to send them before the interval is over."""
-        return False
 
 
 class Connection:
@@ -176,10 +136,10 @@ def _root_cause(error: BaseException) -> str:
     return f"{type(seen).__name__}: {seen}"
 
 
-class Worker(Generic[Item]):
+class Worker:
     """Delivers one signal on a daemon thread, which never uses JAX and may be left behind with a silent receiver."""
 
-    def __init__(self, signal: Signal[Item], endpoint: str, sending: Sending) -> None:
+    def __init__(self, signal: Signal, endpoint: str, sending: Sending) -> None:
         """`endpoint` is what messages show."""
         self.signal = signal
         self.endpoint = endpoint
@@ -264,7 +224,7 @@ class Worker(Generic[Item]):
                 return False
         return False
 
-    def _deliver(self, items: tuple[Item, ...]) -> bool:
+    def _deliver(self, items: tuple[Any, ...]) -> bool:
         """Deliver items or give them up. False if time ran out before; they then stay in flight."""
         pending = [items]
         first_attempt, attempt = monotonic(), 0
@@ -291,7 +251,7 @@ class Worker(Generic[Item]):
         self._in_flight = 0
         return True
 
-    def _attempt(self, items: tuple[Item, ...]) -> Outcome:
+    def _attempt(self, items: tuple[Any, ...]) -> Outcome:
         self._asked_at = began = monotonic()
         try:
             outcome, answer = self._connection.post(self.signal.encode(items), self._deadline)

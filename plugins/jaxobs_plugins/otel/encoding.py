@@ -9,6 +9,7 @@ goes out under the name of the semantic conventions too.
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -45,7 +46,6 @@ from jaxobs.model.events import AttributeValue, Span
 from jaxobs.model.metrics import SCALE, Exemplar, Family, HistogramValue, Metric
 from jaxobs.plugin.protocol import Agent, Batch
 from jaxobs.vocabulary.text import valid_text
-from jaxobs_plugins.otel.delivery import Signal
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -124,13 +124,16 @@ def sampled(spans: Iterable[Span]) -> tuple[Span, ...]:
     return tuple(span for span in spans if span.parent is None or span.parent.trace_flags & kept)
 
 
-class TraceSignal(Signal[Span]):
-    """The signal of spans. The oldest are dropped if more than `capacity` wait; a request has at most `batch_size`."""
+class TraceSignal:
+    """The signal of spans: what waits to be sent, and its encoding. `interval` is in seconds from request to request.
+
+    The oldest are dropped if more than `capacity` wait; a request has at most `batch_size`.
+    """
 
     name, item_name = "traces", "spans"
 
     def __init__(self, agent: Agent, interval: float, capacity: int, batch_size: int) -> None:
-        super().__init__()
+        self._lock = threading.Lock()
         self._agent = agent
         self.interval = interval
         self._batch_size = min(batch_size, capacity)
@@ -138,6 +141,7 @@ class TraceSignal(Signal[Span]):
         self._capacity = capacity
 
     def offer(self, batch: Batch) -> int:
+        """Queue what is new, on the exporter's thread. Returns the number of items dropped because the queue is full."""
         spans = sampled(batch.spans)
         with self._lock:
             dropped = max(len(self._spans) + len(spans) - self._capacity, 0)
@@ -145,10 +149,11 @@ class TraceSignal(Signal[Span]):
         return dropped
 
     def is_full(self) -> bool:
-        """Whether enough spans wait for a whole request."""
+        """Whether enough items wait to send them before the interval is over."""
         return len(self._spans) >= self._batch_size
 
-    def take(self) -> tuple[Span, ...]:
+    def take(self) -> tuple[Any, ...]:
+        """Remove and return what the next request carries; empty if nothing waits."""
         with self._lock:
             taken = min(len(self._spans), self._batch_size)
             return tuple(self._spans.popleft() for _ in range(taken))
@@ -158,7 +163,12 @@ class TraceSignal(Signal[Span]):
         return encode_spans([readable_span(span, self._agent.clock, of) for span in items])
 
     def rejected(self, answer: bytes) -> int:
+        """How many items the receiver did not take, by its answer. Raises DecodeError if that is no OTLP."""
         return int(ExportTraceServiceResponse.FromString(answer).partial_success.rejected_spans)
+
+    def size(self, items: tuple[Span, ...]) -> int:
+        """The number of items, as users count them."""
+        return len(items)
 
     def waiting(self) -> int:
         return len(self._spans)
@@ -171,13 +181,13 @@ class Reading(NamedTuple):
     family: Family
 
 
-class MetricSignal(Signal[Reading]):
+class MetricSignal:
     """The signal of metrics. Only the newest snapshot waits, since skipping one loses nothing of cumulative values."""
 
     name, item_name = "metrics", "data points"
 
     def __init__(self, agent: Agent, interval: float) -> None:
-        super().__init__()
+        self._lock = threading.Lock()
         self._agent = agent
         self.interval = interval
         self._start = now()
@@ -192,7 +202,10 @@ class MetricSignal(Signal[Reading]):
                 self._newest = readings
         return 0
 
-    def take(self) -> tuple[Reading, ...]:
+    def is_full(self) -> bool:
+        return False
+
+    def take(self) -> tuple[Any, ...]:
         with self._lock:
             taken, self._newest = self._newest, ()
         return taken
@@ -212,6 +225,9 @@ class MetricSignal(Signal[Reading]):
 
     def waiting(self) -> int:
         return self.size(self._newest)
+
+
+Signal = TraceSignal | MetricSignal
 
 
 class Period(NamedTuple):

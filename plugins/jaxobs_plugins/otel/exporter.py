@@ -46,7 +46,7 @@ class OpenTelemetryExporter(Exporter):
     """It sends spans and snapshots."""
 
     def __init__(self) -> None:
-        self._workers: tuple[Worker[Any], ...] = ()
+        self._workers: tuple[Worker, ...] = ()
         self._dropped: dict[str, int] = {}
         self._emit: Callable[[Measured], None] | None = None
         self._raised = False
@@ -63,7 +63,7 @@ class OpenTelemetryExporter(Exporter):
             worth_waiting_for=all(worker.delivers for worker in self._workers),
         )
 
-    def _undelivered(self, worker: Worker[Any]) -> str:
+    def _undelivered(self, worker: Worker) -> str:
         items, dropped = worker.signal.item_name, self._dropped.get(worker.signal.name, 0)
         waiting, why = worker.undelivered()
         parts = [f"{waiting} {items} wait ({why})"] if waiting and not self._ended else []
@@ -157,10 +157,10 @@ def _reached(signal: SignalName, endpoint: str) -> Remark:
     return Remark(f"{signal} would be sent to {endpoint}, which takes connections")
 
 
-def _worker(name: SignalName, endpoint: str, agent: Agent) -> Worker[Any]:
+def _worker(name: SignalName, endpoint: str, agent: Agent) -> Worker:
     # Imported here, because without an endpoint nothing of OpenTelemetry should be imported.
-    from jaxobs_plugins.otel.delivery import Signal, Worker
-    from jaxobs_plugins.otel.encoding import MetricSignal, TraceSignal
+    from jaxobs_plugins.otel.delivery import Worker
+    from jaxobs_plugins.otel.encoding import MetricSignal, Signal, TraceSignal
 
     def report(problem: str) -> None:
         agent.log(f"exporter otel: {problem}")
@@ -168,7 +168,7 @@ def _worker(name: SignalName, endpoint: str, agent: Agent) -> Worker[Any]:
     def number(variable: str, default: int) -> int:
         return positive_number(variable, default, os.environ, report)
 
-    signal: Signal[Any]
+    signal: Signal
     if name == "traces":
         interval, capacity = (
             number("OTEL_BSP_SCHEDULE_DELAY", 5_000),
