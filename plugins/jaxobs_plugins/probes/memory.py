@@ -101,19 +101,17 @@ LOCK_NANOSECONDS = 1_200_000
 """Longest that listing may hold the interpreter lock: no step may be delayed by more
 than 2 ms, on a busy machine too."""
 
-STILL_NANOSECONDS = 50_000_000
+STILL_NANOSECONDS = 40_000_000
 """Longest that it may hold the lock while the job stands still, when only its other threads wait. Enough for some
 100 000 arrays, for which it took up to three times as long as estimated (`benchmarks/live_array_census.py`)."""
 
-ARRAY_NANOSECONDS = 300.0
-LEAST_ARRAY_NANOSECONDS = 200.0
+ARRAY_NANOSECONDS = 200.0
 TRACEBACK_NANOSECONDS = 250.0
-"""Assumed cost of listing an array, the least that the assumption falls to, and the
-cost of reading an array's traceback.
+"""Assumed cost of listing an array, which a listing that took longer raises, and of reading an array's traceback.
 
 Measured (`benchmarks/live_array_census.py`, JAX 0.6.2 and 0.10.2): listing takes 110 ns for each of 3 000 arrays and
-280 to 390 ns for each of 10 000, which no longer fit the processor's cache; a traceback takes 60 to 250 ns. With the
-least, 6 000 arrays are listed, which took 1.8 ms."""
+280 to 390 ns for each of 10 000, which no longer fit the processor's cache; a traceback takes 60 to 250 ns. By this,
+6 000 arrays are listed, which took 1.8 ms."""
 
 LEAST_MEASURED = 500
 """Fewest arrays in a listing from which the cost of one is taken."""
@@ -141,16 +139,15 @@ class ArrayCensus:
     """Counts live arrays; call `turn` about once a second. `stands_still`: whether the job's steps wait anyway."""
 
     def __init__(self, stands_still: Callable[[], bool] = lambda: False) -> None:
-        self.lock_nanoseconds = 0
         self._stands_still = stands_still
         self._census: Census | None = None
         self._lines_reason = ""
         self._next = 0.0
         self._interval = FIRST_INTERVAL_SECONDS
         self._spent = 0
-        self._array_cost = ARRAY_NANOSECONDS
-        self._traceback_cost = TRACEBACK_NANOSECONDS
-        self._measured_for = LEAST_MEASURED
+        self._held = 0
+        self._listed = 0
+        self._cost = ARRAY_NANOSECONDS
         self._reason = ""
 
     def turn(self, stopped: Callable[[], bool]) -> Iterator[LiveArraysCounted]:
@@ -172,81 +169,53 @@ class ArrayCensus:
 
     def _count(self, stopped: Callable[[], bool]) -> bool:
         """Count for a turn, in slices with sleeps between them. Returns whether the census is complete."""
+        assert self._census is not None
         end = monotonic() + TURN_SECONDS
         while not stopped():
-            if self._advance():
-                return True
-            if monotonic() >= end:
-                break
+            began = thread_time_ns()
+            complete = self._census.advance(SLICE_NANOSECONDS)
+            self._spent += thread_time_ns() - began
+            if complete or monotonic() >= end:
+                return complete
             sleep(SLEEP_SECONDS)
         return False
-
-    def _advance(self) -> bool:
-        """Count for one slice. Returns whether the census is complete."""
-        assert self._census is not None
-        began = thread_time_ns()
-        try:
-            return self._census.advance(SLICE_NANOSECONDS)
-        finally:
-            self._spent += thread_time_ns() - began
 
     def _begin(self) -> str:
         """List the arrays, or return why they are not listed now; the next turn then tries again."""
         alive = arrays_alive()
-        if alive is None:
-            return self._begin_blindly()
-        still = self._stands_still()
-        most = STILL_NANOSECONDS if still else LOCK_NANOSECONDS
-        expected = alive * self._cost_of_one(alive)
+        if alive is None:  # where their number is not known, as many as in the last listing
+            alive = self._listed
+        most = STILL_NANOSECONDS if self._stands_still() else LOCK_NANOSECONDS
+        expected = alive * self._cost
         if expected > most:
             # A cost measured on a busy machine must not last for ever.
-            self._array_cost = max(LEAST_ARRAY_NANOSECONDS, 0.9 * self._array_cost)
+            self._cost = max(ARRAY_NANOSECONDS, 0.9 * self._cost)
             return (
                 f"too many arrays to list while steps run: {_rounded(alive)} would hold the interpreter lock for about "
                 f"{expected / 1e6:.2g} ms. They are listed during a compile or a checkpoint that takes some seconds"
             )
-        self._list(tracebacks=expected + alive * self._traceback_cost <= most)
+        self._list(tracebacks=expected + alive * TRACEBACK_NANOSECONDS <= most)
         return ""
-
-    def _begin_blindly(self) -> str:
-        """Begin where the number of arrays is not available: the duration of the last listing decides instead."""
-        if self.lock_nanoseconds > LOCK_NANOSECONDS:
-            self.end()
-            self.lock_nanoseconds = int(0.9 * self.lock_nanoseconds)
-            return "to list the arrays has held the interpreter lock for too long"
-        self._list(tracebacks=self.lock_nanoseconds < LOCK_NANOSECONDS / 4)
-        return ""
-
-    def _cost_of_one(self, alive: int) -> float:
-        """The expected nanoseconds to list one of `alive` arrays.
-
-        A cost measured with few arrays says little about many, which may not fit the processor's cache.
-        """
-        return (
-            self._array_cost if alive <= 2 * self._measured_for else max(self._array_cost, ARRAY_NANOSECONDS)
-        )
 
     def _list(self, *, tracebacks: bool) -> None:
         began, began_here = perf_counter_ns(), thread_time_ns()
         listing = list_arrays(tracebacks=tracebacks)
-        took = self._spent = thread_time_ns() - began_here  # excludes the time of other programs
-        self.lock_nanoseconds = perf_counter_ns() - began
+        self._spent = thread_time_ns() - began_here  # excludes the time of other programs
+        self._held = perf_counter_ns() - began
         self._census = Census(listing)
         self._lines_reason = (
             "" if tracebacks else "so many arrays that reading the line of each takes too long"
         )
-        count = len(listing.avals)
-        if count >= LEAST_MEASURED:
-            if tracebacks:
-                self._traceback_cost = max(0.0, took / count - self._array_cost)
-            else:
-                self._array_cost, self._measured_for = took / count, count
+        self._listed = len(listing.avals)
+        if self._listed >= LEAST_MEASURED:
+            cost = self._spent / self._listed - (TRACEBACK_NANOSECONDS if tracebacks else 0.0)
+            self._cost = max(ARRAY_NANOSECONDS, cost)
 
     def _counted(self, census: Census) -> LiveArraysCounted:
         groups, lines = tuple(map(astuple, census.groups(GROUPS))), tuple(map(astuple, census.lines(LINES)))
         return LiveArraysCounted(
             census.count, census.bytes, groups, lines,
-            self._lines_reason, self.lock_nanoseconds / NANOSECONDS, "", now(),
+            self._lines_reason, self._held / NANOSECONDS, "", now(),
         )  # fmt: skip
 
 
