@@ -52,7 +52,7 @@ _DELIMITERS = re.compile(r'[",;=\\]')
 _WEIGHT = re.compile(r"0?\.\d+|0\.?|1(\.0*)?")
 
 # OpenMetrics 0.0.1 is what Prometheus before 2.35 asks for; its text is the same as that of the version sent.
-_VERSIONS = {TEXT: {"0.0.4"}, OPENMETRICS: {"1.0.0", "0.0.1"}}
+_VERSIONS = {TEXT: ("0.0.4",), OPENMETRICS: ("1.0.0", "0.0.1")}
 
 # prometheus_client has no types for these two.
 _openmetrics: Callable[[Collector], bytes] = generate_openmetrics
@@ -187,10 +187,13 @@ def valid_unicode(text: str) -> str:
 
 
 class _Accepted(NamedTuple):
-    """One element of a header, with its weight split from its other parameters."""
+    """One element of a header. Of its parameters only weight and version count.
+
+    Names are rendered as ASCII and texts as UTF-8 whatever the others ask for.
+    """
 
     name: str
-    parameters: dict[str, str]
+    version: str | None
     weight: float
 
 
@@ -213,24 +216,13 @@ def accepts_gzip(accept_encoding: str) -> bool:
 
 def _weight_of(content_type: str, accepted: list[_Accepted]) -> float:
     """The weight that the most specific media range gives a content type; 0 where none matches."""
-    matching = [(_specificity(content_type, each), each.weight) for each in accepted]
-    return max((pair for pair in matching if pair[0] > 0), default=(0, 0.0))[1]
-
-
-def _specificity(content_type: str, accepted: _Accepted) -> int:
-    """The rank of a media range by how closely it names the content type; 0 where it does not match.
-
-    Only the parameter `version` counts: names are rendered as ASCII and texts as UTF-8 whatever the others ask for.
-    """
     media_type = _media_type(content_type)
-    if accepted.name != media_type:
-        return {"*/*": 1, media_type.partition("/")[0] + "/*": 2}.get(accepted.name, 0)
-    version = accepted.parameters.get("version")
-    if version is None:
-        return 3
-    if version not in _VERSIONS[content_type]:
-        return 0
-    return 5 if f"version={version};" in content_type else 4
+    ranges = [(media_type, version) for version in (*_VERSIONS[content_type], None)]
+    for name, version in (*ranges, (media_type.partition("/")[0] + "/*", None), ("*/*", None)):
+        weights = [each.weight for each in accepted if each.name == name and each.version == version]
+        if weights:
+            return max(weights)
+    return 0.0
 
 
 def _media_type(content_type: str) -> str:
@@ -245,4 +237,4 @@ def _elements(header: str) -> Iterator[_Accepted]:
         parameters = {key.strip(): value.strip() for key, _, value in (part.partition("=") for part in rest)}
         weight = parameters.pop("q", "1")
         if name and _WEIGHT.fullmatch(weight):
-            yield _Accepted(name, parameters, float(weight))
+            yield _Accepted(name, parameters.get("version"), float(weight))
