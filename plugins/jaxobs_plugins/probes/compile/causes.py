@@ -9,10 +9,9 @@ after another has been collected replaces it: the function was redefined.
 
 from __future__ import annotations
 
-import itertools
 import threading
 import weakref
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, NamedTuple, TypeVar
@@ -66,68 +65,64 @@ class Traced:
 
 
 @dataclass(slots=True, eq=False)
-class FunctionObject:
-    """A function object's number and the latest signatures it was compiled for.
+class Function:
+    """The function objects of one source by number, in the order in which they were last seen, and their signatures.
 
-    `reference` is weak, or the object's address where it allows no weak reference; only
-    a weak one shows that it is gone.
+    A reference is weak, or the object's address where it allows no weak reference; only a weak one shows that the
+    object is gone. The signatures are those that the objects were compiled for, the latest last.
     """
 
-    number: int
-    reference: weakref.ref[Any] | int | None = None
-    signatures: deque[Signature] = field(default_factory=lambda: deque(maxlen=SIGNATURES_KEPT))
-
-    def refers_to(self, function: Any) -> bool:
-        reference = self.reference
-        return reference() is function if isinstance(reference, weakref.ref) else reference == id(function)
-
-    @property
-    def is_gone(self) -> bool:
-        return isinstance(self.reference, weakref.ref) and self.reference() is None
-
-
-@dataclass(slots=True, eq=False)
-class Function:
-    """The function objects of one source by number, in the order in which they were last seen."""
-
-    objects: dict[int, FunctionObject] = field(default_factory=dict)
+    references: dict[int, weakref.ref[Any] | int] = field(default_factory=dict)
+    signatures: list[Signature] = field(default_factory=list)
 
     @property
     def arrays(self) -> int:
         return sum(len(signature.names) for signature in self.signatures)
 
-    @property
-    def signatures(self) -> list[Signature]:
-        return list(itertools.chain.from_iterable(each.signatures for each in self.objects.values()))
-
-    def seen(self, found: FunctionObject) -> FunctionObject:
-        self.objects.pop(found.number, None)
-        self.objects[found.number] = found
-        while len(self.objects) > OBJECTS_KEPT:
-            del self.objects[next(iter(self.objects))]
-        return found
+    def number_of(self, function: Any, unused: int) -> int:
+        """The number of an object, which depends on its identity alone; `unused` where it has none yet."""
+        known = (number for number, each in self.references.items() if _refers(each, function))
+        number = next(known, unused)
+        self.references.pop(number, None)
+        self.references[number] = _reference_to(function)
+        while len(self.references) > OBJECTS_KEPT:
+            del self.references[next(iter(self.references))]
+        return number
 
     def compiled_before(self, number: int, *, is_one_of_many: bool) -> list[Signature]:
         """The signatures to compare a compile of this object with: its own, else those of the object that it replaced.
 
         Empty where it replaced none and is thus a new function. A replaced object that is gone is forgotten.
         """
-        if number in self.objects and self.objects[number].signatures:
-            return list(self.objects[number].signatures)
-        compiled = [each for each in self.objects.values() if each.signatures]
-        replaced = [each for each in compiled if each.is_gone or not is_one_of_many]
+        if own := self._of(number):
+            return own
+        compiled = list(dict.fromkeys(each.function for each in reversed(self.signatures)))
+        replaced = [each for each in compiled if self._is_gone(each) or not is_one_of_many]
         if not replaced and len(compiled) >= OBJECTS_KEPT - 1:
             replaced = compiled
         if not replaced:
             return []
-        if replaced[-1].is_gone:
-            del self.objects[replaced[-1].number]  # one object alone replaces it
-        return list(replaced[-1].signatures)
+        earlier = self._of(replaced[0])
+        if self._is_gone(replaced[0]):  # one object alone replaces it
+            self.signatures = [each for each in self.signatures if each.function != replaced[0]]
+        return earlier
 
-    def forget_oldest(self) -> None:
-        """Forget one signature, of the object that was seen longest ago."""
-        oldest = next(each for each in self.objects.values() if each.signatures)
-        oldest.signatures.popleft()
+    def add(self, signature: Signature) -> None:
+        """Remember a signature, in place of the oldest ones where the object, or the source, has too many."""
+        self.signatures.append(signature)
+        if len(own := self._of(signature.function)) > SIGNATURES_KEPT:
+            self.signatures.remove(own[0])
+        while len(self.signatures) > 1 and (
+            self.arrays > ARRAYS_KEPT or len(self.signatures) > OBJECTS_KEPT * SIGNATURES_KEPT
+        ):
+            del self.signatures[0]
+
+    def _of(self, number: int) -> list[Signature]:
+        return [each for each in self.signatures if each.function == number]
+
+    def _is_gone(self, number: int) -> bool:
+        reference = self.references.get(number)
+        return isinstance(reference, weakref.ref) and reference() is None
 
 
 class History:
@@ -140,14 +135,10 @@ class History:
         self._number = self._arrays = self._traced_arrays = 0
 
     def number_of(self, key: tuple[Any, ...], function: Any) -> int:
-        """The number of a function object, which depends on its identity alone."""
+        """The number of a function object among those with this key."""
         with self._lock:
-            function_objects = self._function(key)
-            for found in function_objects.objects.values():
-                if found.refers_to(function):
-                    return function_objects.seen(found).number
             self._number += 1
-            return function_objects.seen(FunctionObject(self._number, _reference_to(function))).number
+            return self._function(key).number_of(function, self._number)
 
     def lowered(self, jaxpr: Any, traced: Traced | None) -> Traced | None:
         """The key and signature behind `jaxpr`: those just `traced`, else those remembered from an earlier lowering."""
@@ -176,11 +167,7 @@ class History:
             self._arrays -= function.arrays
             latest = function.signatures[-1:]
             earlier = function.compiled_before(number, is_one_of_many=is_one_of_many(traced.key))
-            function.seen(function.objects.get(number) or FunctionObject(number)).signatures.append(
-                _sharing(traced.signature, latest[-1]) if latest else traced.signature
-            )
-            while function.arrays > ARRAYS_KEPT and len(function.signatures) > 1:
-                function.forget_oldest()
+            function.add(_sharing(traced.signature, latest[-1]) if latest else traced.signature)
             self._arrays += function.arrays
             while self._arrays > ARRAYS_KEPT and len(self._functions) > 1:
                 self._arrays -= self._functions.popitem(last=False)[1].arrays
@@ -200,6 +187,10 @@ def _sharing(signature: Signature, earlier: Signature) -> Signature:
         name: getattr(earlier, name) for name in SHARED if getattr(earlier, name) == getattr(signature, name)
     }
     return signature._replace(**parts)
+
+
+def _refers(reference: weakref.ref[Any] | int, function: Any) -> bool:
+    return reference() is function if isinstance(reference, weakref.ref) else reference == id(function)
 
 
 def _reference_to(function: Any) -> weakref.ref[Any] | int:
