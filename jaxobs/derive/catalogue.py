@@ -6,7 +6,6 @@ A metric is written as Prometheus shows it, `name{label,label}`, with what it te
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from jaxobs.model.metrics import Kind, Metric
@@ -15,90 +14,72 @@ UNITS: Final = (
     "flops_per_second", "bytes_per_second", "flops_per_byte", "seconds", "bytes", "ratio", "flops", "arrays",
 )  # fmt: skip
 
-SIGNATURE: Final = re.compile(r"(\w+)(?:\{([\w,]+)\})?\Z")
 
-
-def _metric(kind: Kind, signature: str, told: str, buckets: tuple[float, ...] = ()) -> Metric:
-    found = SIGNATURE.match(signature)
-    if found is None:
-        raise ValueError(f"{signature!r} is no name with labels, such as `steps_total{{loop}}`")
-    name, labels = found.groups()
+def _metric(signature: str, told: str, buckets: tuple[float, ...] = ()) -> Metric:
+    """A counter where its name says so by `_total`, a histogram where it has buckets, else a gauge."""
+    name, _, labels = signature.rstrip("}").partition("{")
     base = name.removesuffix("_total")
+    kind: Kind = "histogram" if buckets else "counter" if base != name else "gauge"
     unit = next((unit for unit in UNITS if base.endswith(f"_{unit}")), "")
     return Metric(name, kind, told, tuple(labels.split(",")) if labels else (), unit, buckets)
 
 
-def counter(signature: str, told: str) -> Metric:
-    """A metric that never falls."""
-    return _metric("counter", signature, told)
-
-
-def gauge(signature: str, told: str) -> Metric:
-    """A metric that is as it is now."""
-    return _metric("gauge", signature, told)
-
-
-def histogram(signature: str, told: str, buckets: tuple[float, ...]) -> Metric:
-    """A metric that counts what was observed, by size."""
-    return _metric("histogram", signature, told, buckets)
-
-
 # The process and its observer: versions, the run, advice, events, plugins and what observing costs.
-BUILD_INFO = gauge(
+BUILD_INFO = _metric(
     "jaxobs_build_info{version,jax,jaxlib,platform,agent,address}",
     "Versions and platform; the agent is always a process.",
 )
-RUN_INFO = gauge(
+RUN_INFO = _metric(
     "jaxobs_run_info{run,attempt,rank,host,user}",
     "Which run this process belongs to, and as what. A label is empty where it is not known.",
 )
-LAST_HEARD = gauge(
+LAST_HEARD = _metric(
     "jaxobs_job_last_heard_timestamp_seconds",
     "When the agent last heard of the training process, in Unix time; about once a second.",
 )
-RUN_SECONDS = counter(
+RUN_SECONDS = _metric(
     "jaxobs_run_seconds_total{category}", "Where the process's time went; the categories add up to its age."
 )
-GOODPUT = gauge("jaxobs_goodput_ratio", "Productive share of the process's age.")
-ADVICE_INFO = gauge(
+GOODPUT = _metric("jaxobs_goodput_ratio", "Productive share of the process's age.")
+ADVICE_INFO = _metric(
     "jaxobs_advice_info{condition,loop,function}",
     "Advice given now; what it says is in the snapshot and in docs/reference/advice.md.",
 )
-ADVICE_SAVES = gauge(
+ADVICE_SAVES = _metric(
     "jaxobs_advice_saves_ratio{condition,loop,function}",
     "Share of wall time that the advice would give back.",
 )
-ADVICE_SAVES_BYTES = gauge(
+ADVICE_SAVES_BYTES = _metric(
     "jaxobs_advice_saves_bytes{condition,loop,function}", "Device memory that the advice would give back."
 )
-SOURCE_UP = gauge(
+SOURCE_UP = _metric(
     "jaxobs_source_up{source}",
     "1 where the plugin works, 0 where it failed; absent where there is nothing for it to read.",
 )
-SOURCE_LAST_SUCCESS = gauge(
+SOURCE_LAST_SUCCESS = _metric(
     "jaxobs_source_last_success_timestamp_seconds{source}", "When the plugin last worked, in Unix time."
 )
-SOURCE_SECONDS = counter("jaxobs_source_seconds_total{source}", "Time spent in the plugin.")
-LISTENERS_RESTORED = counter(
+SOURCE_SECONDS = _metric("jaxobs_source_seconds_total{source}", "Time spent in the plugin.")
+LISTENERS_RESTORED = _metric(
     "jaxobs_listener_restored_total", "Times that JAX's listeners had been cleared and were put back."
 )
-EVENTS = counter("jaxobs_events_total{outcome}", "Events of the job and the agent, by what became of them.")
-EVENTS_EMITTED = counter(
+EVENTS = _metric("jaxobs_events_total{outcome}", "Events of the job and the agent, by what became of them.")
+EVENTS_EMITTED = _metric(
     "jaxobs_events_emitted_total",
     "Events that the job and the agent have emitted; those in no count of jaxobs_events_total are on their way.",
 )
-AGENT_CPU = counter(
+AGENT_CPU = _metric(
     "jaxobs_agent_cpu_seconds_total{where}", "CPU time of jaxobs: its threads in the job, and the agent."
 )
-AGENT_RESIDENT = gauge("jaxobs_agent_resident_bytes", "Resident memory of the agent.")
-EXPORTER_FAILURES = counter("jaxobs_exporter_failures_total{exporter}", "Failed turns of an exporter.")
-EXPORTER_DROPPED = counter(
+AGENT_RESIDENT = _metric("jaxobs_agent_resident_bytes", "Resident memory of the agent.")
+EXPORTER_FAILURES = _metric("jaxobs_exporter_failures_total{exporter}", "Failed turns of an exporter.")
+EXPORTER_DROPPED = _metric(
     "jaxobs_exporter_dropped_total{exporter}", "Events and spans that an exporter is known to have lost."
 )
-SERIES_LIMITED = counter(
+SERIES_LIMITED = _metric(
     "jaxobs_series_limited_total{metric}", "Updates that found no series of their own, by metric."
 )
-CONTRADICTIONS = counter(
+CONTRADICTIONS = _metric(
     "jaxobs_contradictions_total{figure}",
     "Figures that were withheld because another contradicts them, each once.",
 )
@@ -124,9 +105,9 @@ HOST_STEP_BUCKETS: Final = (
     120.0, 300.0, 600.0,
 )  # fmt: skip
 
-STEPS = counter("jaxobs_steps_total{loop}", "Steps that ended.")
-STEPS_FAILED = counter("jaxobs_steps_failed_total{loop}", "Steps that raised.")
-STEP_SECONDS = histogram(
+STEPS = _metric("jaxobs_steps_total{loop}", "Steps that ended.")
+STEPS_FAILED = _metric("jaxobs_steps_failed_total{loop}", "Steps that raised.")
+STEP_SECONDS = _metric(
     "jaxobs_step_seconds{loop}",
     (
         "What a step takes: each turn of a host that waits for the device, else the mean between two completions that "
@@ -135,50 +116,50 @@ STEP_SECONDS = histogram(
     ),
     STEP_BUCKETS,
 )
-STEP_HOST_SECONDS = histogram(
+STEP_HOST_SECONDS = _metric(
     "jaxobs_step_host_seconds{loop}",
     "The host's turn of the loop. Buckets a factor of 2 to 3 apart: its mean is exact, its quantiles are rough.",
     HOST_STEP_BUCKETS,
 )
-LAST_STEP = gauge("jaxobs_last_step_timestamp_seconds{loop}", "When the last step ended, in Unix time.")
-COMPONENT_SECONDS = counter(
+LAST_STEP = _metric("jaxobs_last_step_timestamp_seconds{loop}", "When the last step ended, in Unix time.")
+COMPONENT_SECONDS = _metric(
     "jaxobs_step_component_seconds_total{loop,component}",
     "Where the loop's wall time went; the components of a loop add up to it.",
 )
-HOST_LINE_SECONDS = counter(
+HOST_LINE_SECONDS = _metric(
     "jaxobs_host_line_sampled_seconds_total{loop,line,waits_in,activity}",
     (
         "Where the main thread was, by samples of its Python stack: the lines with most time, and the rest. `loop` is "
         "empty outside steps."
     ),
 )
-EXAMPLES = counter("jaxobs_examples_total{loop}", "Examples of ended steps, this process's share.")
-TOKENS = counter("jaxobs_tokens_total{loop}", "Tokens of ended steps, this process's share.")
-RECORDED = gauge("jaxobs_recorded{loop,name}", "The user's own values, by obs.record().")
-BOTTLENECK = gauge(
+EXAMPLES = _metric("jaxobs_examples_total{loop}", "Examples of ended steps, this process's share.")
+TOKENS = _metric("jaxobs_tokens_total{loop}", "Tokens of ended steps, this process's share.")
+RECORDED = _metric("jaxobs_recorded{loop,name}", "The user's own values, by obs.record().")
+BOTTLENECK = _metric(
     "jaxobs_bottleneck_ratio{loop,bottleneck}", "Share of the last half minute's wall time; adds up to 1."
 )
-BOTTLENECK_CONFIDENCE = gauge(
+BOTTLENECK_CONFIDENCE = _metric(
     "jaxobs_bottleneck_confidence_ratio{loop}", "How sure the bottleneck's label is."
 )
-BOTTLENECK_INFO = gauge(
+BOTTLENECK_INFO = _metric(
     "jaxobs_bottleneck_info{loop,bottleneck,runner_up}", "The bottleneck's label and its runner-up."
 )
-MFU = gauge(
+MFU = _metric(
     "jaxobs_mfu_ratio{loop}",
     (
         "Model FLOPs utilization: matrix FLOPs without rematerialised ones, over wall time and matrix peak, in the last"
         " half minute, without stretches that compiled."
     ),
 )
-HFU = gauge("jaxobs_hfu_ratio{loop}", "Hardware FLOPs utilization: as MFU, with rematerialised FLOPs.")
-FLOPS = counter(
+HFU = _metric("jaxobs_hfu_ratio{loop}", "Hardware FLOPs utilization: as MFU, with rematerialised FLOPs.")
+FLOPS = _metric(
     "jaxobs_flops_total{loop,dtype,kind}", "Modelled matrix FLOPs of watched runs on this process's devices."
 )
-BYTES = counter(
+BYTES = _metric(
     "jaxobs_bytes_total{loop}", "Modelled device-memory bytes of watched runs on this process's devices."
 )
-BOUND_SECONDS = counter(
+BOUND_SECONDS = _metric(
     "jaxobs_bound_seconds_total{loop,bound}",
     "Least time that watched runs could have taken, by what bounds them.",
 )
@@ -188,30 +169,30 @@ COMPILE_BUCKETS: Final = (
     0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0,
 )  # fmt: skip
 
-COMPILATIONS = counter("jaxobs_compilations_total{function}", "Executables made.")
-COMPILE_SECONDS = histogram(
+COMPILATIONS = _metric("jaxobs_compilations_total{function}", "Executables made.")
+COMPILE_SECONDS = _metric(
     "jaxobs_compile_seconds{phase}",
     "Durations of compile phases, each without what is nested in it.",
     COMPILE_BUCKETS,
 )
-COMPILE_FUNCTION_SECONDS = counter(
+COMPILE_FUNCTION_SECONDS = _metric(
     "jaxobs_compile_function_seconds_total{function,phase}", "Time spent compiling, by function and phase."
 )
-COMPILING = gauge(
+COMPILING = _metric(
     "jaxobs_compiling_seconds{function}", "Age of a compile in flight; absent when there is none."
 )
-RECOMPILATIONS = counter(
+RECOMPILATIONS = _metric(
     "jaxobs_recompilations_total{function,cause}",
     "Executables made for a function that had one already, by cause.",
 )
-RECOMPILATION_SECONDS = counter(
+RECOMPILATION_SECONDS = _metric(
     "jaxobs_recompilation_seconds_total{cause}", "Time that recompilations took to trace, lower and compile."
 )
-CACHE_ENABLED = gauge(
+CACHE_ENABLED = _metric(
     "jaxobs_persistent_cache_enabled",
     "1 where the last compile could use JAX's persistent compilation cache.",
 )
-CACHE_SECONDS_SAVED = counter(
+CACHE_SECONDS_SAVED = _metric(
     "jaxobs_persistent_cache_saved_seconds_total",
     (
         "Compile time saved by the persistent cache, less the time to read it, as JAX reports it; losses are not "
@@ -220,140 +201,144 @@ CACHE_SECONDS_SAVED = counter(
 )
 
 # Executables: what each must do, and how near it comes to the roof.
-EXECUTABLE_FLOPS = gauge("jaxobs_executable_flops{function,executable}", "FLOPs of one run on one device.")
-EXECUTABLE_BYTES = gauge(
+EXECUTABLE_FLOPS = _metric("jaxobs_executable_flops{function,executable}", "FLOPs of one run on one device.")
+EXECUTABLE_BYTES = _metric(
     "jaxobs_executable_bytes{function,executable}", "Device-memory bytes of one run on one device."
 )
-EXECUTABLE_INTENSITY = gauge(
+EXECUTABLE_INTENSITY = _metric(
     "jaxobs_executable_intensity_flops_per_byte{function,executable}", "Arithmetic intensity."
 )
-EXECUTABLE_RUNS = counter("jaxobs_executable_runs_total{function,executable}", "Runs of watched functions.")
-EXECUTABLE_SECONDS = counter(
+EXECUTABLE_RUNS = _metric("jaxobs_executable_runs_total{function,executable}", "Runs of watched functions.")
+EXECUTABLE_SECONDS = _metric(
     "jaxobs_executable_seconds_total{function,executable}",
     "Device time: sampled run times runs, within the loops' wall time.",
 )
-EXECUTABLE_ACHIEVED = gauge(
+EXECUTABLE_ACHIEVED = _metric(
     "jaxobs_executable_achieved_flops_per_second{function,executable}", "FLOPs of a run over its device time."
 )
-EXECUTABLE_ATTAINABLE = gauge(
+EXECUTABLE_ATTAINABLE = _metric(
     "jaxobs_executable_attainable_flops_per_second{function,executable}",
     "FLOPs of a run over its bound time.",
 )
-EXECUTABLE_EFFICIENCY = gauge(
+EXECUTABLE_EFFICIENCY = _metric(
     "jaxobs_executable_efficiency_ratio{function,executable}",
     "Bound time over device time; above 1 where data stayed in cache.",
 )
-EXECUTABLE_BOTTLENECK = gauge(
+EXECUTABLE_BOTTLENECK = _metric(
     "jaxobs_executable_bottleneck_info{function,executable,bottleneck,runner_up}",
     "What bounds the executable.",
 )
-EXECUTABLE_MEMORY = gauge(
+EXECUTABLE_MEMORY = _metric(
     "jaxobs_executable_memory_bytes{function,executable,kind}", "XLA's memory analysis, on one device."
 )
 
 # Profiler windows and the operations in them.
-PROFILE_WINDOWS = counter(
+PROFILE_WINDOWS = _metric(
     "jaxobs_profile_windows_total{outcome}",
     "Sessions of JAX's profiler, ours and the job's own, by what became of them.",
 )
-PROFILED_SECONDS = counter(
+PROFILED_SECONDS = _metric(
     "jaxobs_profiled_seconds_total{loop}", "Wall time of the loop's steps inside profiler windows."
 )
-PROFILED_STEPS = counter(
+PROFILED_STEPS = _metric(
     "jaxobs_profiled_steps_total{loop}", "Steps inside profiler windows; of one half inside, half a step."
 )
-OPERATION_SECONDS = counter(
+OPERATION_SECONDS = _metric(
     "jaxobs_operation_sampled_seconds_total{function,operation,category}",
     (
         "Device time of the largest operations, summed over profiler windows and this process's devices; moments that "
         "several share are divided equally."
     ),
 )
-OPERATION_FLOPS = counter(
+OPERATION_FLOPS = _metric(
     "jaxobs_operation_sampled_flops_total{function,operation,category}",
     "Modelled FLOPs of these operations in profiler windows.",
 )
-OPERATION_BYTES = counter(
+OPERATION_BYTES = _metric(
     "jaxobs_operation_sampled_bytes_total{function,operation,category}",
     "Modelled device-memory bytes of these operations in profiler windows.",
 )
-OPERATION_INFO = gauge(
+OPERATION_INFO = _metric(
     "jaxobs_operation_info{function,operation,scope,source}", "Named scope and source line of an operation."
 )
-UNMODELLED = gauge(
+UNMODELLED = _metric(
     "jaxobs_unmodelled_ratio{function}",
     "Share of a function's device time, in profiler windows, in operations whose work is not known.",
 )
 
 # Devices: utilisation, clocks, peaks and the roof.
-DEVICE_UTILIZATION = gauge(
+DEVICE_UTILIZATION = _metric(
     "jaxobs_device_utilization_ratio{device}",
     "Share of time in which the device was busy, as its collector says.",
 )
-DEVICE_CLOCK = gauge(
+DEVICE_CLOCK = _metric(
     "jaxobs_device_clock_ratio{device}",
     "Clock of the computing units over their highest, as the device's collector says.",
 )
-DEVICE_THROTTLED = gauge(
+DEVICE_THROTTLED = _metric(
     "jaxobs_device_throttled_info{device,reason}", "1 for each reason that holds the clocks down now."
 )
-DEVICE_INFO = gauge("jaxobs_device_info{device,device_kind,uuid}", "This process's devices by local ordinal.")
-PEAK_FLOPS = gauge("jaxobs_device_peak_flops_per_second{device,dtype}", "Peak of the device's matrix unit.")
-PEAK_BYTES = gauge("jaxobs_device_peak_bytes_per_second{device}", "Peak bandwidth of the device's memory.")
-PEAK_INFO = gauge(
+DEVICE_INFO = _metric(
+    "jaxobs_device_info{device,device_kind,uuid}", "This process's devices by local ordinal."
+)
+PEAK_FLOPS = _metric("jaxobs_device_peak_flops_per_second{device,dtype}", "Peak of the device's matrix unit.")
+PEAK_BYTES = _metric("jaxobs_device_peak_bytes_per_second{device}", "Peak bandwidth of the device's memory.")
+PEAK_INFO = _metric(
     "jaxobs_device_peak_info{device,dtype,provenance}",
     "Where a peak comes from; dtype is `memory` for the bandwidth.",
 )
-CEILING = gauge(
+CEILING = _metric(
     "jaxobs_roofline_ceiling_flops_per_second{device_kind,dtype,intensity}",
     "The roof at log-spaced intensities.",
 )
 
 # Memory of the devices and of the process.
-DEVICE_MEMORY_IN_USE = gauge(
+DEVICE_MEMORY_IN_USE = _metric(
     "jaxobs_device_memory_in_use_bytes{device}", "Memory of the device that JAX's allocator has given out."
 )
-DEVICE_MEMORY_PEAK = gauge(
+DEVICE_MEMORY_PEAK = _metric(
     "jaxobs_device_memory_peak_bytes{device}", "The most memory of the device that was in use at a time."
 )
-DEVICE_MEMORY_LIMIT = gauge("jaxobs_device_memory_limit_bytes{device}", "What JAX's allocator may give out.")
-DEVICE_MEMORY_LARGEST_FREE = gauge(
+DEVICE_MEMORY_LIMIT = _metric(
+    "jaxobs_device_memory_limit_bytes{device}", "What JAX's allocator may give out."
+)
+DEVICE_MEMORY_LARGEST_FREE = _metric(
     "jaxobs_device_memory_largest_free_bytes{device}",
     "The largest free block: no array can be larger without growth of the pool.",
 )
-DEVICE_MEMORY_FRAGMENTED = gauge(
+DEVICE_MEMORY_FRAGMENTED = _metric(
     "jaxobs_device_memory_fragmented_bytes{device}", "Free memory outside the largest free block."
 )
-DEVICE_MEMORY_EXHAUSTION = gauge(
+DEVICE_MEMORY_EXHAUSTION = _metric(
     "jaxobs_device_memory_exhaustion_seconds{device}",
     (
         "Time until the device memory in use reaches its limit if it goes on growing so; absent unless it grows "
         "steadily."
     ),
 )
-PROCESS_MEMORY_PEAK = gauge(
+PROCESS_MEMORY_PEAK = _metric(
     "jaxobs_process_memory_peak_bytes", "The most physical memory the training process had."
 )
-PROCESS_MEMORY_LIMIT = gauge(
+PROCESS_MEMORY_LIMIT = _metric(
     "jaxobs_process_memory_limit_bytes",
     "Physical memory that the training process can have: its container's limit, or the host's memory.",
 )
-PROCESS_MEMORY_EXHAUSTION = gauge(
+PROCESS_MEMORY_EXHAUSTION = _metric(
     "jaxobs_process_memory_exhaustion_seconds",
     (
         "Time until the training process's memory reaches its limit if it goes on growing so; absent unless it grows "
         "steadily."
     ),
 )
-LIVE_ARRAYS = gauge(
+LIVE_ARRAYS = _metric(
     "jaxobs_live_arrays{shape,dtype,sharding}",
     "Arrays alive on this process's devices; the largest groups, and the rest.",
 )
-LIVE_ARRAYS_BYTES = gauge(
+LIVE_ARRAYS_BYTES = _metric(
     "jaxobs_live_arrays_bytes{shape,dtype,sharding}",
     "Bytes of the arrays alive on this process's devices; the largest groups, and the rest.",
 )
-LIVE_ARRAYS_LINE_BYTES = gauge(
+LIVE_ARRAYS_LINE_BYTES = _metric(
     "jaxobs_live_arrays_line_bytes{line}", "Bytes of live arrays by the line of the program that made them."
 )
 

@@ -185,7 +185,7 @@ class Compiles:
             },
             {phase: histogram.value() for phase, histogram in self._phases.items()},
             dict(self._recompilations.seconds),
-            self._cache.view(),
+            self._cache.view,
             self._cache.seconds_gained,
         )
 
@@ -317,41 +317,30 @@ class PersistentCache:
     """
 
     def __init__(self) -> None:
-        self._enabled: bool | None = None
-        self._hits = self._misses = self._without = 0
-        self._seconds_saved = self._seconds_without = self._seconds_not_kept = 0.0
+        self.view = PersistentCacheView(Figure(None, NOT_COMPILED), 0, 0, 0, 0.0, 0.0, 0.0)
         self.seconds_gained = 0.0
 
     def compiled(self, event: Compilation) -> None:
         """Count one executable: a hit, a miss, or compiled with the cache off."""
-        self._enabled = event.persistent_cache != "off"
-        self._hits += event.persistent_cache == "hit"
-        self._misses += event.persistent_cache == "miss"
-        if not self._enabled:
-            spent = seconds(
-                sum(max(0, end - start) for phase, start, end in event.phases if phase == "backend")
-            )
-            self._without += 1
-            self._seconds_without += spent
-            self._seconds_not_kept += spent if spent >= CACHED_FROM else 0.0
-        saved = dict(event.attributes).get(CACHE_SECONDS_SAVED)
-        if isinstance(saved, (int, float)) and math.isfinite(saved):
-            self._seconds_saved += saved
-            self.seconds_gained += max(0.0, saved)
-
-    def view(self) -> PersistentCacheView:
-        return PersistentCacheView(
-            Figure(self._enabled, NOT_COMPILED if self._enabled is None else self._why_mixed()),
-            self._hits,
-            self._misses,
-            self._without,
-            self._seconds_saved,
-            self._seconds_without,
-            self._seconds_not_kept,
+        known, off = self.view, event.persistent_cache == "off"
+        spent = seconds(
+            sum(max(0, end - start) for phase, start, end in event.phases if off and phase == "backend")
         )
-
-    def _why_mixed(self) -> str | None:
-        compilations = self._hits + self._misses + self._without
-        if self._without in {0, compilations}:
-            return None
-        return f"of the latest compile: {self._without:,} of {compilations:,} could not use the cache"
+        saved = dict(event.attributes).get(CACHE_SECONDS_SAVED)
+        if not (isinstance(saved, (int, float)) and math.isfinite(saved)):
+            saved = 0.0
+        self.seconds_gained += max(0.0, saved)
+        hits = known.hits + (event.persistent_cache == "hit")
+        misses = known.misses + (event.persistent_cache == "miss")
+        without = known.compilations_without + off
+        compilations = hits + misses + without
+        mixed = f"of the latest compile: {without:,} of {compilations:,} could not use the cache"
+        self.view = PersistentCacheView(
+            Figure(not off, mixed if 0 < without < compilations else None),
+            hits,
+            misses,
+            without,
+            known.seconds_saved + saved,
+            known.seconds_without + spent,
+            known.seconds_not_kept + (spent if spent >= CACHED_FROM else 0.0),
+        )

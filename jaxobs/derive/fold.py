@@ -13,7 +13,7 @@ from jaxobs.derive.loops.found import Followed
 from jaxobs.derive.loops.signs import RunsUnderWay
 from jaxobs.derive.process import run_attributes
 from jaxobs.derive.profiler_windows.windows import WindowToRead
-from jaxobs.derive.refusal import described, in_turn, is_of_types, require_types
+from jaxobs.derive.refusal import described, is_of_types, require_types
 from jaxobs.derive.snapshot import Rooms, end_run_time, snapshot_view
 from jaxobs.derive.steps import HeldSteps, Steps, grouped
 from jaxobs.derive.writer import Writer
@@ -56,7 +56,8 @@ class Fold(Rooms):
         values_refused = self.series.refusals.values
         try:
             require_types(event)
-            self._handlers[type(event)](event)
+            for handle in self._handlers[type(event)]:
+                handle(event)
             if self.series.refusals.values == values_refused:
                 self.observation.accepted += 1
             else:
@@ -80,7 +81,7 @@ class Fold(Rooms):
         for steps in grouped(rows):
             if steps.loop == events.UNMARKED:
                 self.observation.accepted += len(steps)
-                self.executables.runs.hold(steps.runs)
+                self.executables.hold(steps.runs)
                 folded += self._follow(self.loops.inferred.follow(steps.rows))
             else:
                 folded += self._follow(self.loops.inferred.end())  # marked steps win
@@ -90,14 +91,13 @@ class Fold(Rooms):
 
     def _follow(self, followed: Followed) -> events.StepRows:
         """Fold what unmarked calls turned out to be; as events they were counted when they came."""
-        runs = self.executables.runs
-        runs.ran_outside(followed.outside)
+        self.executables.ran_outside(followed.outside)
         counts = self.observation.accepted, self.observation.refused
         for steps in grouped(followed.rows):
             if not self.loops.infer(steps.loop):
-                runs.ran_outside(steps.runs)
+                self.executables.ran_outside(steps.runs)
                 continue
-            runs.release(steps.runs)
+            self.executables.release(steps.runs)
             self._fold_steps(steps, followed.saved)
         for completed in followed.completed:
             if completed.loop in self.loops.by_name:
@@ -183,49 +183,52 @@ class Fold(Rooms):
         return HeldSteps()
 
     @cached_property
-    def _handlers(self) -> dict[type, Callable[[Any], None]]:
-        """The handlers that get each type of event, in order."""
+    def _handlers(self) -> dict[type, tuple[Callable[[Any], None], ...]]:
+        """The handlers that get each type of event, in order; one refused by a handler does not reach the next."""
         return {
-            events.Measured: lambda event: self.series.measured(event.metric, event.labels, event.value),
-            events.SpanEnded: self.spans.plugin_ended,
-            events.StepEnded: lambda event: self._steps_ended(Steps.of(event)),
-            events.StepCompleted: in_turn(self._step_completed, self.signs.happened, self.under_way.ended),
-            events.StepUnseen: self._step_unseen,
-            events.TurnsAsked: self._turns_asked,
-            events.LoopDeclared: lambda event: self.loops.named(event.loop).declared(event),
-            events.LoopEntered: self.run_time.loop_entered,
-            events.LoopEnded: in_turn(
+            events.Measured: (lambda event: self.series.measured(event.metric, event.labels, event.value),),
+            events.SpanEnded: (self.spans.plugin_ended,),
+            events.StepEnded: (lambda event: self._steps_ended(Steps.of(event)),),
+            events.StepCompleted: (self._step_completed, self.signs.happened, self.under_way.ended),
+            events.StepUnseen: (self._step_unseen,),
+            events.TurnsAsked: (self._turns_asked,),
+            events.LoopDeclared: (lambda event: self.loops.named(event.loop).declared(event),),
+            events.LoopEntered: (self.run_time.loop_entered,),
+            events.LoopEnded: (
                 lambda event: self.loops.named(event.loop).ended(event),
                 self.run_time.loop_ended,
                 self.profiles.loop_ended,
             ),
-            events.PhaseStarted: self.run_time.phase_started,
-            events.PhaseEnded: self._phase_ended,
-            events.Recorded: in_turn(self.loops.recorded, self.signs.happened),
-            events.FunctionWatched: self.executables.watched,
-            events.FunctionCalled: in_turn(
-                lambda event: self.executables.runs.ran(event.run, event.calls), self.signs.happened
+            events.PhaseStarted: (self.run_time.phase_started,),
+            events.PhaseEnded: (self._phase_ended,),
+            events.Recorded: (self.loops.recorded, self.signs.happened),
+            events.FunctionWatched: (self.executables.watched,),
+            events.FunctionCalled: (
+                lambda event: self.executables.ran(event.run, event.calls),
+                self.signs.happened,
             ),
-            events.ExecutableRan: in_turn(self._sampled, self.signs.happened, self.under_way.ended),
-            events.RunUnderWay: self.under_way.seen,
-            events.CompilePhaseStarted: self.compile_times.phase_started,
-            events.CompilePhaseEnded: in_turn(
-                self.compiles.phase_ended, self.compile_times.phase_ended, self.run_time.compile_ended
+            events.ExecutableRan: (self._sampled, self.signs.happened, self.under_way.ended),
+            events.RunUnderWay: (self.under_way.seen,),
+            events.CompilePhaseStarted: (self.compile_times.phase_started,),
+            events.CompilePhaseEnded: (
+                self.compiles.phase_ended,
+                self.compile_times.phase_ended,
+                self.run_time.compile_ended,
             ),
-            events.Compilation: in_turn(
+            events.Compilation: (
                 self.recent.compiled,
                 self.compiles.compiled,
                 self.compile_times.compiled,
                 self.spans.compiled,
             ),
-            events.ExecutableCreated: self.executables.created,
-            events.BackendFound: self._backend_found,
-            events.MemorySampled: in_turn(self.memory.sampled, self.signs.memory_sampled),
-            events.LiveArraysCounted: in_turn(self.memory.counted, self.signs.arrays_counted),
-            events.MainThreadSampled: self.loops.main_thread_sampled,
-            events.ProfileWindow: in_turn(self.profiles.ended, self.spans.window_ended),
-            events.SourceReported: self.observation.source_reported,
-            events.ProbeReported: self._probe_reported,
+            events.ExecutableCreated: (self.executables.created,),
+            events.BackendFound: (self._backend_found,),
+            events.MemorySampled: (self.memory.sampled, self.signs.memory_sampled),
+            events.LiveArraysCounted: (self.memory.counted, self.signs.arrays_counted),
+            events.MainThreadSampled: (self.loops.main_thread_sampled,),
+            events.ProfileWindow: (self.profiles.ended, self.spans.window_ended),
+            events.SourceReported: (self.observation.source_reported,),
+            events.ProbeReported: (self._probe_reported,),
         }
 
     def _step_unseen(self, event: events.StepUnseen) -> None:
@@ -251,7 +254,7 @@ class Fold(Rooms):
 
     def _sampled(self, event: events.ExecutableRan) -> None:
         if not self._is_disturbed(event):
-            self.executables.runs.sampled(event)
+            self.executables.sampled(event)
         self._follow(self.loops.inferred.ran(event.run, event.time))
 
     def _is_disturbed(self, event: events.ExecutableRan) -> bool:
@@ -264,7 +267,7 @@ class Fold(Rooms):
 
     def _backend_found(self, event: events.BackendFound) -> None:
         self.devices.found(event)
-        self.executables.runs.local_devices = max(1, len(event.devices))
+        self.executables.local_devices = max(1, len(event.devices))
 
     def _phase_ended(self, event: events.PhaseEnded) -> None:
         self.run_time.phase_ended(event)

@@ -135,13 +135,3 @@ def _fields(event_type: type[Event]) -> _Fields:
 _FIELDS = {event_type: _fields(event_type) for event_type in EVENT_TYPES}
 _SEEN: dict[type, set[tuple[type, ...]]] = {event_type: set() for event_type in EVENT_TYPES}
 """Combinations of field classes that passed the check, by event type: most of the many events a second are alike."""
-
-
-def in_turn(*handlers: Callable[[Any], None]) -> Callable[[Any], None]:
-    """A handler that calls these handlers in order; an event refused by one does not reach the next."""
-
-    def handle(event: Any) -> None:
-        for handler in handlers:
-            handler(event)
-
-    return handle

@@ -137,12 +137,14 @@ class Series:
         labels = self._admitted(metric, labels, series) or (OTHER,) * len(metric.labels)
         series[labels] = min(series.get(labels, 0.0) + value, MAX_VALUE)
 
-    def total(self, metric: Metric, labels: Labels, value: float, of: Labels | None = None) -> None:
-        """Raise a counter to a total that is kept elsewhere; a total that is lower than before adds nothing.
+    def total(self, metric: Metric, labels: Labels, value: float | None, of: Labels | None = None) -> None:
+        """Raise a counter to a total that is kept elsewhere; None, or a total lower than before, adds nothing.
 
         `of` identifies what is counted, where its labels may change: the rise goes to the labels it has now, so that no
         series falls.
         """
+        if value is None:
+            return
         if not math.isfinite(value):
             self.refusals.refuse(f"{metric.name}: {value:g} is no finite number")
             return

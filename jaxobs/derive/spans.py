@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from jaxobs.derive.compilation import Compiles
 from jaxobs.derive.loops.loop import Loop
@@ -51,7 +51,7 @@ PHASE_NAMES = {"backend": "backend_compile"}
 
 
 class FinishedSpans:
-    """Collects finished spans until they are taken.
+    """Makes spans, decides which steps and phases get one, and collects the finished ones until they are taken.
 
     `instance` identifies this process, `job` the start of the job on all its ranks; None where that is not known.
     """
@@ -59,9 +59,16 @@ class FinishedSpans:
     def __init__(self, compilations: Compiles, clock: ClockAnchor, instance: str, job: str | None) -> None:
         self._compilations = compilations
         self._clock = clock
-        self._spans = Spans(instance, job)
+        self._instance = instance
+        self._job = job
         self._finished: list[Span] = []
         self._unattributed = UnattributedCompiles()
+        self._steps: dict[str, StepLog] = {}
+        self._completed: dict[str, deque[StepCompleted]] = {}
+        self._average: dict[str, float] = {}
+        self._last: dict[tuple[str, str], int] = {}
+        self._shown: dict[str, deque[int]] = {}
+        self._of_plugins = 0
 
     def take(self) -> list[Span]:
         """Take the spans that finished since the last call."""
@@ -69,28 +76,68 @@ class FinishedSpans:
         return finished
 
     def plugin_ended(self, event: SpanEnded) -> None:
-        self._finished.append(self._spans.of_plugin(event))
+        trace = self._trace(event.parent, event.name, event.start, event.end)
+        self._of_plugins += 1  # a plugin may end two spans of one name in the same nanosecond
+        own = self._identity(64, "span", event.name, event.start, event.end, self._of_plugins)
+        self._finished.append(
+            Span(event.name, trace, own, event.parent, event.start, event.end, event.attributes)
+        )
 
     def steps_ended(self, steps: Steps, loop: Loop) -> None:
         single = len(steps) == 1
         compilations = self._unattributed.within(steps.thread, steps.starts[0], steps.end) if single else []
-        for step, span in self._spans.of_steps(steps, compiled=bool(compilations)):
-            self._finish_steps(loop, [(step, span)])
+        for step, span in self._of_steps(steps, compiled=bool(compilations)):
+            self._finish_step(loop, step, span)
             for compilation in compilations:
                 self._finish_compilation(compilation, span)
 
     def completed(self, event: StepCompleted, loop: Loop) -> None:
-        self._finish_steps(loop, ((event.step, span) for span in self._spans.of_completion(event)))
+        """Finish the span of a sampled step, or remember its completion until the step has ended."""
+        if event.step in self._shown.get(event.loop, ()):
+            return  # it has a span already
+        if not self._is_due(event.loop, "sampled", event.time, SAMPLED_EVERY):
+            return
+        log = self._steps.get(event.loop)
+        steps = log.of(event.step) if log is not None else None
+        if steps is not None:
+            self._finish_step(loop, event.step, self._step(steps.event(event.step), event, "sampled"))
+        else:
+            self._completed.setdefault(event.loop, deque(maxlen=8)).append(event)
 
     def phase_ended(self, event: PhaseEnded) -> None:
-        self._finished += self._spans.of_phase(event)
+        """Finish a span for each phase that took long, and for a short one now and then."""
+        is_due = self._is_due(event.phase, "phase", event.end, SLOW_EVERY)
+        if not is_due and event.end - event.start < LONG_PHASE:
+            return
+        attributes: Attributes = (("jax.phase", event.phase),)
+        if event.inside is not None:
+            attributes += (("jax.loop", event.inside),)
+        trace = self._identity(128, "phase", event.phase, event.start)
+        own = self._identity(64, "user's phase", event.phase, event.start)
+        self._finished.append(Span("jax.phase", trace, own, None, event.start, event.end, attributes))
 
     def compiled(self, event: Compilation) -> None:
         """Take a compile. Its span is made when that of the step it delayed is known."""
         self._unattributed.add(event)
 
     def window_ended(self, event: ProfileWindow) -> None:
-        self._finished.append(self._spans.of_window(event, self._clock.wall_time(event.start)))
+        """Finish a window's span. Windows requested in one minute share a trace: all ranks are asked at once."""
+        minute = self._clock.wall_time(event.start) // (60 * NANOSECONDS)
+        if self._job is not None and event.kind == "requested":
+            trace = _hash(128, self._job, "profile", minute)
+        else:
+            trace = self._identity(128, "profile", event.start)
+        attributes: Attributes = (
+            ("jax.profile.kind", event.kind),
+            ("jax.profile.outcome", event.outcome),
+            ("jax.profile.cost_seconds", event.cost / NANOSECONDS),
+        )
+        if event.path:
+            attributes += (("file.path", event.path),)
+        if event.reason:
+            attributes += (("jax.profile.reason", event.reason),)
+        own = self._identity(64, "profile", event.kind, event.start)
+        self._finished.append(Span("jax.profile", trace, own, None, event.start, event.end, attributes))
 
     def settle(self, now: int, patience: int = PATIENCE) -> None:
         """Finish, without a step, the spans of compilations that have waited for one longer than `patience`."""
@@ -98,17 +145,20 @@ class FinishedSpans:
             self._finish_compilation(compilation, None)
 
     def run_ended(self, began: int, now: int, attributes: Attributes) -> None:
+        """Finish the span of the whole run, when it is over; the ranks of a job put theirs into one trace."""
         self.settle(now, patience=-1)
-        self._finished.append(self._spans.of_run(began, now, attributes))
+        job = self._job
+        trace = self._identity(128, "run", began) if job is None else _hash(128, job, "run")
+        own = self._identity(64, "run", began)
+        self._finished.append(Span("jax.run", trace, own, None, began, now, attributes))
 
-    def _finish_steps(self, loop: Loop, spans: Iterable[tuple[int, Span]]) -> None:
-        for step, span in spans:
-            self._finished.append(span)
-            loop.exemplify(self._exemplar(span, span.end - span.start), step)
+    def _finish_step(self, loop: Loop, step: int, span: Span) -> None:
+        self._finished.append(span)
+        loop.exemplify(self._exemplar(span, span.end - span.start), step)
 
     def _finish_compilation(self, event: Compilation, step: Span | None) -> None:
         """Make the spans of a compilation; `step`: the span of the step that it lay in."""
-        spans = self._spans.of_compilation(event, step)
+        spans = self._of_compilation(event, step)
         self._finished += spans
         for phase, start, end in event.phases:
             if phase == "backend":
@@ -120,30 +170,7 @@ class FinishedSpans:
         wall = self._clock.wall_time(span.end) / NANOSECONDS
         return Exemplar(f"{span.trace_id:032x}", f"{span.span_id:016x}", seconds(duration), wall)
 
-
-class Spans:
-    """Makes spans, and decides which steps and phases get one.
-
-    `instance` identifies this process, `job` the start of the job on all its ranks; None where that is not known.
-    """
-
-    def __init__(self, instance: str, job: str | None) -> None:
-        self._instance = instance
-        self._job = job
-        self._steps: dict[str, StepLog] = {}
-        self._completed: dict[str, deque[StepCompleted]] = {}
-        self._average: dict[str, float] = {}
-        self._last: dict[tuple[str, str], int] = {}
-        self._shown: dict[str, deque[int]] = {}
-        self._of_plugins = 0
-
-    def of_plugin(self, event: SpanEnded) -> Span:
-        trace = self._trace(event.parent, event.name, event.start, event.end)
-        self._of_plugins += 1  # a plugin may end two spans of one name in the same nanosecond
-        own = self._identity(64, "span", event.name, event.start, event.end, self._of_plugins)
-        return Span(event.name, trace, own, event.parent, event.start, event.end, event.attributes)
-
-    def of_compilation(self, event: Compilation, step: Span | None) -> list[Span]:
+    def _of_compilation(self, event: Compilation, step: Span | None) -> list[Span]:
         """The spans of a compilation: `jax.compile` first, then its phases as its children.
 
         It is a child of the step it delayed, unless the application has a span of its own inside that step.
@@ -170,44 +197,7 @@ class Spans:
                 )
         return spans
 
-    def of_window(self, event: ProfileWindow, wall_time: int) -> Span:
-        """The span of a profiler window. Windows requested in one minute share a trace: all ranks are asked at once."""
-        minute = wall_time // (60 * NANOSECONDS)
-        if self._job is not None and event.kind == "requested":
-            trace = _hash(128, self._job, "profile", minute)
-        else:
-            trace = self._identity(128, "profile", event.start)
-        attributes: Attributes = (
-            ("jax.profile.kind", event.kind),
-            ("jax.profile.outcome", event.outcome),
-            ("jax.profile.cost_seconds", event.cost / NANOSECONDS),
-        )
-        if event.path:
-            attributes += (("file.path", event.path),)
-        if event.reason:
-            attributes += (("jax.profile.reason", event.reason),)
-        own = self._identity(64, "profile", event.kind, event.start)
-        return Span("jax.profile", trace, own, None, event.start, event.end, attributes)
-
-    def of_phase(self, event: PhaseEnded) -> Iterator[Span]:
-        """A span for each phase that took long, and for a short one now and then."""
-        is_due = self._is_due(event.phase, "phase", event.end, SLOW_EVERY)
-        if not is_due and event.end - event.start < LONG_PHASE:
-            return
-        attributes: Attributes = (("jax.phase", event.phase),)
-        if event.inside is not None:
-            attributes += (("jax.loop", event.inside),)
-        trace = self._identity(128, "phase", event.phase, event.start)
-        own = self._identity(64, "user's phase", event.phase, event.start)
-        yield Span("jax.phase", trace, own, None, event.start, event.end, attributes)
-
-    def of_run(self, start: int, end: int, attributes: Attributes) -> Span:
-        """The span of the whole run, when it is over; the ranks of a job put theirs into one trace."""
-        job = self._job
-        trace = self._identity(128, "run", start) if job is None else _hash(128, job, "run")
-        return Span("jax.run", trace, self._identity(64, "run", start), None, start, end, attributes)
-
-    def of_steps(self, steps: Steps, *, compiled: bool = False) -> Iterator[tuple[int, Span]]:
+    def _of_steps(self, steps: Steps, *, compiled: bool = False) -> Iterator[tuple[int, Span]]:
         """The spans of steps, each with its step number.
 
         That of a step in which something was compiled, of the slowest if it is unusually slow, and of those whose
@@ -224,28 +214,17 @@ class Spans:
         if compiled:
             shown = steps.first
             yield shown, self._shown_for(steps.event(shown), "compiled")
-        elif len(log) > SLOW and longest > SLOW * average and self._is_due_slow(loop, steps.ends[slowest]):
+        elif (
+            len(log) > SLOW
+            and longest > SLOW * average
+            and self._is_due(loop, "slow", steps.ends[slowest], SLOW_EVERY)
+        ):
             shown = steps.first + slowest
             yield shown, self._shown_for(steps.event(shown), "slow")
         for completed in list(self._completed.get(loop, ())):
             if steps.first <= completed.step <= steps.last and completed.step != shown:
                 self._completed[loop].remove(completed)
                 yield completed.step, self._step(steps.event(completed.step), completed, "sampled")
-
-    def of_completion(self, event: StepCompleted) -> Iterator[Span]:
-        if event.step in self._shown.get(event.loop, ()):
-            return  # it has a span already
-        if not self._is_due(event.loop, "sampled", event.time, SAMPLED_EVERY):
-            return
-        log = self._steps.get(event.loop)
-        steps = log.of(event.step) if log is not None else None
-        if steps is not None:
-            yield self._step(steps.event(event.step), event, "sampled")
-            return
-        self._completed.setdefault(event.loop, deque(maxlen=8)).append(event)
-
-    def _is_due_slow(self, loop: str, at: int) -> bool:
-        return self._is_due(loop, "slow", at, SLOW_EVERY)
 
     def _shown_for(self, event: StepEnded, why: str) -> Span:
         self._shown.setdefault(event.loop, deque(maxlen=STEPS_REMEMBERED)).append(event.step)

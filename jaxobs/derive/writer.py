@@ -42,15 +42,10 @@ MAX_LINES = 10
 
 UNKNOWN_LINE = "(unknown)"
 
-EXECUTABLE_GAUGES = (
-    catalogue.EXECUTABLE_FLOPS,
-    catalogue.EXECUTABLE_BYTES,
-    catalogue.EXECUTABLE_INTENSITY,
-    catalogue.EXECUTABLE_ACHIEVED,
-    catalogue.EXECUTABLE_ATTAINABLE,
-    catalogue.EXECUTABLE_EFFICIENCY,
-    catalogue.EXECUTABLE_BOTTLENECK,
-    catalogue.EXECUTABLE_MEMORY,
+EXECUTABLE_GAUGES = tuple(
+    metric
+    for metric in catalogue.CORE_METRICS
+    if metric.kind == "gauge" and metric.labels[:2] == ("function", "executable")
 )
 
 DEVICE_MEMORY = (
@@ -104,12 +99,8 @@ class Writer:
             _write_loop_counts(name, view.loop_counts[name], series)
             series.total(catalogue.STEPS, labels, loop.steps)
             series.total(catalogue.STEPS_FAILED, labels, loop.failed_steps)
-            for metric, amount in (
-                (catalogue.EXAMPLES, loop.examples.value),
-                (catalogue.TOKENS, loop.tokens.value),
-            ):
-                if amount is not None:
-                    series.total(metric, labels, amount)
+            series.total(catalogue.EXAMPLES, labels, loop.examples.value)
+            series.total(catalogue.TOKENS, labels, loop.tokens.value)
             if loop.wall_seconds:
                 for word, spent in (loop.components.value or {}).items():
                     series.total(catalogue.COMPONENT_SECONDS, (name, word), spent)
@@ -205,8 +196,7 @@ class Writer:
         series.total(catalogue.EVENTS_EMITTED, (), agent.events_emitted)
         series.total(catalogue.LISTENERS_RESTORED, (), agent.listeners_restored)
         series.total(catalogue.AGENT_CPU, ("probe",), agent.cpu_seconds.probe)
-        if agent.cpu_seconds.agent.value is not None:
-            series.total(catalogue.AGENT_CPU, ("agent",), agent.cpu_seconds.agent.value)
+        series.total(catalogue.AGENT_CPU, ("agent",), agent.cpu_seconds.agent.value)
         series.set(catalogue.AGENT_RESIDENT, (), agent.resident_bytes.value)
         for figure, count in view.contradictions.items():
             series.total(catalogue.CONTRADICTIONS, (figure,), count)
@@ -273,8 +263,7 @@ def _write_loop_counts(name: str, counts: LoopCounts, series: Series) -> None:
             series.show(metric, (name,), observed)
     for (dtype, kind), flops in counts.flops.items():
         series.total(catalogue.FLOPS, (name, dtype, kind), flops)
-    if counts.bytes is not None:
-        series.total(catalogue.BYTES, (name,), counts.bytes)
+    series.total(catalogue.BYTES, (name,), counts.bytes)
     for bound, spent in counts.bound_seconds.items():
         series.total(catalogue.BOUND_SECONDS, (name, bound), spent)
 

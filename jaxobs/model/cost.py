@@ -187,20 +187,16 @@ class Cost:
 
         ``at_most`` has the figures of the upper bound, and is there where these are a lower one and it is known.
         """
-        known = {} if self.at_most is None else {"at_most": self.at_most.figures()}
-        return known | {
-            "flops": self.flops,
-            "matrix_flops": self.matrix_flops,
+        most = {} if self.at_most is None else {"at_most": self.at_most.figures()}
+        return {
+            **most,
+            **self.figures(),
             "matrix_flops_by_type": dict(self.matrix_flops_by_type),
             "executed_matrix_flops_by_type": dict(self.executed_matrix_flops_by_type),
-            "vector_flops": self.vector_flops,
             "vector_flops_by_type": dict(self.vector_flops_by_type),
-            "transcendentals": self.transcendentals,
             "rematerialized_flops": self.rematerialized_flops,
             "rematerialized_flops_by_type": dict(self.rematerialized_flops_by_type),
             "float32_flops_by_precision": dict(self.float32_flops_by_precision),
-            "bytes": self.bytes,
-            "collective_bytes": dict(self.collective_bytes),
             "intensity": self.intensity,
             "exact": self.exact,
             "inexact_reasons": list(self.inexact_reasons),

@@ -7,7 +7,7 @@ multicore architectures", CACM 52(4), 2009, with a ceiling for each unit of the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
@@ -112,18 +112,18 @@ def total_bound(bounds: Iterable[Bound]) -> Bound:
     Bounds without `seconds` add nothing but the names of what they miss.
     """
     shares = {"compute": 0.0, "memory": 0.0}
-    sums = {name: KnownSum() for name in PARTS}
+    parts: dict[str, list[float | None]] = {name: [] for name in PARTS}
     missing: dict[str, None] = {}
     for bound in bounds:
         if bound.limit is not None and bound.seconds is not None:
             shares[bound.limit] += bound.seconds
-        for name, total in sums.items():
-            total.add(getattr(bound, name))
+        for name, known in parts.items():
+            known.append(getattr(bound, name))
         if bound.missing:
             missing.update(dict.fromkeys(bound.missing))
     seconds = usable(sum(shares.values()))
     return Bound(
-        **{name: total.value for name, total in sums.items()},
+        **{name: sum_known(known) for name, known in parts.items()},
         seconds=seconds,
         limit=None if seconds is None else "compute" if shares["compute"] >= shares["memory"] else "memory",
         missing=tuple(missing),
@@ -290,29 +290,7 @@ def sum_of_both(one: float | None, other: float | None) -> float | None:
     return None if one is None or other is None else one + other
 
 
-def sum_known(parts: Iterable[float | None]) -> float | None:
+def sum_known(parts: Sequence[float | None]) -> float | None:
     """The sum of the known parts; None where there are parts and none is known."""
-    total = KnownSum()
-    for part in parts:
-        total.add(part)
-    return total.value
-
-
-class KnownSum:
-    """A running sum of the known parts: None where there were parts and none was known."""
-
-    __slots__ = ("_known", "_parts", "_total")
-
-    def __init__(self) -> None:
-        self._parts = self._known = 0
-        self._total = 0.0
-
-    def add(self, part: float | None) -> None:
-        self._parts += 1
-        if part is not None:
-            self._known += 1
-            self._total += part
-
-    @property
-    def value(self) -> float | None:
-        return self._total if self._known or not self._parts else None
+    known = [part for part in parts if part is not None]
+    return sum(known) if known or not parts else None

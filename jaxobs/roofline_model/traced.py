@@ -6,7 +6,7 @@ body of a loop whose trip count the compiler did not know is counted as often as
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -123,26 +123,28 @@ def join(
     return profiled
 
 
+@dataclass(slots=True)
 class _Device:
     """Joins the operations and modules of one device with their costs, and adds them to `profiled`."""
 
-    def __init__(
-        self,
-        profiled: Profiled,
-        device: DeviceTrace,
-        peaks: Peaks,
-        modules: Modules,
-        working_sets: Mapping[str, float],
-    ) -> None:
-        self.profiled, self.device, self.peaks = profiled, device, peaks
-        self.modules, self.working_sets = modules, working_sets
-        self.found = ProfiledDevice(device, peaks)
-        self.known: dict[int | None, tuple[ModuleCost | None, dict[str, OperationCost], str | None]] = {}
-        self.runs = {ran.program_id: ran.runs for ran in device.modules}
-        self.hidden: dict[int | None, list[OperationTime]] = {}
-        for time in device.operations:
+    profiled: Profiled
+    device: DeviceTrace
+    peaks: Peaks
+    modules: Modules
+    working_sets: Mapping[str, float]
+    found: ProfiledDevice = field(init=False)
+    known: dict[int | None, tuple[ModuleCost | None, dict[str, OperationCost], str | None]] = field(
+        default_factory=dict
+    )
+    runs: dict[int | None, int | None] = field(init=False)
+    hidden: defaultdict[int | None, list[OperationTime]] = field(default_factory=lambda: defaultdict(list))
+
+    def __post_init__(self) -> None:
+        self.found = ProfiledDevice(self.device, self.peaks)
+        self.runs = {ran.program_id: ran.runs for ran in self.device.modules}
+        for time in self.device.operations:
             if _hides(time):
-                self.hidden.setdefault(time.program_id, []).append(time)
+                self.hidden[time.program_id].append(time)
 
     def add(self) -> None:
         for time in self.device.operations:

@@ -63,7 +63,7 @@ def test_counters_never_fall_and_every_snapshot_keeps_its_promises(stream: list[
     check(last, before)
     parsed(last.families)
     listed = last.to_dict()["executables"]
-    fold.executables.runs.changed.update(
+    fold.executables.changed.update(
         fold.executables._by_number
     )  # entries are drawn anew where something changed alone
     drawn = fold.snapshot(now + 300 * SECOND).to_dict()["executables"]

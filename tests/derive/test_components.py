@@ -48,7 +48,7 @@ def executables() -> Executables:
         known.created(created(number, f"f{number}"))
         known.analysed(number, module(fingerprint=fingerprint), "")
     known.watched(FunctionWatched(-1, "f", "several executables", at(0)))
-    known.runs.sampled(ExecutableRan(1, 0.01, 0.0, at(0.5)))
+    known.sampled(ExecutableRan(1, 0.01, 0.0, at(0.5)))
     return known
 
 
@@ -62,7 +62,7 @@ def stretch(
 
 def test_runs_too_short_to_be_timed_leave_the_rest_of_the_time_to_the_host() -> None:
     known = executables()
-    known.runs.sampled(ExecutableRan(2, 0.0005, 0.0005, at(0.5)))
+    known.sampled(ExecutableRan(2, 0.0005, 0.0005, at(0.5)))
     found = charged(stretch(10.0, 100, {2: 100}), Known(known, None, HostShares(on_processor=1.0), 1.0, True))
     assert known.seconds_of(2) is None
     assert math.isclose(found.components["host"], 10.0 - 100 * 0.001)

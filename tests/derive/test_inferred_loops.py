@@ -169,7 +169,7 @@ def test_a_call_of_minutes_is_a_step_when_it_ends() -> None:
     loops = inferred()
     loops.follow(calls([1]))
     for minute in range(1, 10):
-        assert loops.settle(minute * 60 * NANOSECONDS) == ([], {}, {}, [])
+        assert loops.settle(minute * 60 * NANOSECONDS) == Followed()
     assert len(steps(loops.ran(1, 600 * NANOSECONDS))["train"]) == 1
 
 

@@ -63,7 +63,7 @@ def test_a_run_takes_no_longer_than_steps_that_run_nothing_else() -> None:
 def test_steps_of_a_host_that_ran_ahead_tell_what_a_run_takes_where_nothing_else_does(ahead: bool) -> None:
     """Where the host waits in each step, its own work is in the step's time."""
     executables = applied(new_fold(), [created(1)]).executables
-    executables.runs.spaced((1, 1), 4e-3, ahead=ahead)
+    executables.spaced((1, 1), 4e-3, ahead=ahead)
     assert executables.seconds_of(1) == (pytest.approx(2e-3) if ahead else None)
 
 

@@ -14,9 +14,9 @@ def test_runs_that_may_lie_beside_others_are_not_timed_by_the_steps_they_are_in(
 ) -> None:
     """Different executables of a step, or runs that another device may do at the same time."""
     executables = applied(new_fold(), [created(1), created(2, "g")]).executables
-    executables.runs.local_devices = devices
-    executables.runs.sampled(ExecutableRan(1, 4e-3, 0.0, 0))
-    executables.runs.spaced(runs, 4e-3, ahead=True)
+    executables.local_devices = devices
+    executables.sampled(ExecutableRan(1, 4e-3, 0.0, 0))
+    executables.spaced(runs, 4e-3, ahead=True)
     assert [executables.seconds_of(run) for run in (1, 2)] == [4e-3, None]
 
 

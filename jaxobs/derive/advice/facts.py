@@ -15,6 +15,7 @@ from jaxobs.derive.memory import ProcessMemory
 from jaxobs.derive.profiler_windows.view import ProfileView
 from jaxobs.derive.snapshot import SnapshotView
 from jaxobs.hardware.peaks import Peaks
+from jaxobs.model.cost import Cost
 from jaxobs.model.snapshot import main_thread_lines
 from jaxobs.roofline_model.traced import Profiled
 from jaxobs.vocabulary.words import BUSY, IDLE
@@ -105,8 +106,8 @@ class LoopFacts:
 class WorkFacts:
     """An executable, or an operation of a trace, whose device time and cost are known.
 
-    `seconds`, `matrix_flops`, `flops`, `bytes` and `executed` (matrix FLOPs by the type they run in) are all of one
-    run, or all of everything that a trace holds. `share` is that of all its runs in the wall time of all loops.
+    `seconds` and `cost` are those of one run, or of everything that a trace holds. `share` is that of all its runs in
+    the wall time of all loops.
     """
 
     subject: Mapping[str, str]
@@ -114,10 +115,7 @@ class WorkFacts:
     label: str
     confidence: float
     seconds: float
-    flops: float
-    matrix_flops: float
-    bytes: float
-    executed: Mapping[str, float]
+    cost: Cost
     memory: Mapping[str, float] = field(default_factory=dict)
     runs: float = 0.0
 
@@ -260,20 +258,15 @@ def _work(view: SnapshotView, loops: Iterable[LoopFacts], wall: float) -> Iterat
         cost, verdict = executable.cost.value.cost if executable.cost.value else None, executable.bottleneck
         if not (seconds and per_run and wall and cost and cost.exact):
             continue
-        amounts = [_sound(amount) for amount in (cost.flops, cost.matrix_flops, cost.bytes)]
-        if None in amounts:
+        if None in map(_sound, (cost.flops, cost.matrix_flops, cost.bytes)):
             continue
-        flops, matrix, moved = (amount or 0.0 for amount in amounts)
         yield WorkFacts(
             {"function": executable.function, "executable": executable.executable.value or ""},
             min(1.0, busy, seconds / wall),
             verdict.label,
             verdict.confidence,
             per_run,
-            flops,
-            matrix,
-            moved,
-            cost.executed_matrix_flops_by_type,
+            cost,
             executable.memory.value or {},
             executable.runs.value or 0.0,
         )
@@ -308,10 +301,7 @@ def facts_of_trace(profiled: Profiled, steps: int) -> Facts:
                 each.label,
                 confidence,
                 each.work.seconds,
-                each.work.cost.flops,
-                each.work.cost.matrix_flops,
-                each.work.cost.bytes,
-                each.work.cost.executed_matrix_flops_by_type,
+                each.work.cost,
             )
             for each in operations
             if each.work.seconds and each.work.bounds and each.work.cost.exact

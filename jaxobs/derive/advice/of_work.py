@@ -40,13 +40,14 @@ def small_batch(facts: Facts) -> Iterator[Finding]:
     table or a cache is.
     """
     for work in facts.work:
-        peak = facts.matrix_peaks.get(max(work.executed, key=work.executed.__getitem__, default=""))
-        if work.label != "memory" or work.confidence < MIN_CONFIDENCE or not (work.bytes and work.flops):
+        cost, executed = work.cost, work.cost.executed_matrix_flops_by_type
+        peak = facts.matrix_peaks.get(max(executed, key=executed.__getitem__, default=""))
+        if work.label != "memory" or work.confidence < MIN_CONFIDENCE or not (cost.bytes and cost.flops):
             continue
-        state = 2 * work.memory.get("alias", 0.0) / work.bytes
-        if not (peak and facts.memory_peak) or work.matrix_flops < 0.5 * work.flops or not 0.25 <= state <= 1:
+        state = 2 * work.memory.get("alias", 0.0) / cost.bytes
+        if not (peak and facts.memory_peak) or cost.matrix_flops < 0.5 * cost.flops or not 0.25 <= state <= 1:
             continue
-        ridge, intensity = peak / facts.memory_peak, work.flops / work.bytes
+        ridge, intensity = peak / facts.memory_peak, cost.flops / cost.bytes
         if intensity < ridge:
             yield Finding(
                 work.subject,
@@ -76,13 +77,14 @@ def slow_element_type(facts: Facts) -> Iterator[Finding]:
         return
     of_function: dict[str, _Products] = {}
     for work in facts.work:
-        amount = work.executed.get("float32", 0.0) + work.executed.get("tensorfloat32", 0.0)
+        executed = work.cost.executed_matrix_flops_by_type
+        amount = executed.get("float32", 0.0) + executed.get("tensorfloat32", 0.0)
         if work.label == "compute" and amount and work.confidence >= MIN_CONFIDENCE:
             products = of_function.setdefault(work.subject["function"], _Products())
             products.confidence = min(products.confidence, work.confidence)
             products.single += amount * work.share / work.seconds
-            products.full_precision = products.full_precision or "float32" in work.executed
-            products.all += sum(work.executed.values()) * work.share / work.seconds
+            products.full_precision = products.full_precision or "float32" in executed
+            products.all += sum(executed.values()) * work.share / work.seconds
             products.share += work.share * min(1.0, amount / single / work.seconds)
     also = (
         "; where the precision is set to `highest`, `jax.default_matmul_precision('tensorfloat32')` helps without a "
@@ -119,8 +121,8 @@ def slow_bucket(facts: Facts) -> Iterator[Finding]:
         if better is not None:
             yield Finding(
                 slow.subject,
-                f"a run of `{slow.subject['function']}` ({slow.subject['executable'][:8]}) with {slow.flops:.3g} FLOP "
-                f"takes {duration(slow.seconds)}, one with {better.flops:.3g} FLOP "
+                f"a run of `{slow.subject['function']}` ({slow.subject['executable'][:8]}) with "
+                f"{slow.cost.flops:.3g} FLOP takes {duration(slow.seconds)}, one with {better.cost.flops:.3g} FLOP "
                 f"({better.subject['executable'][:8]}) {duration(better.seconds)}: this smaller bucket is compiled badly",
                 "compare the operations of the two in a profiler window, avoid that size (a multiple of 128 often "
                 "compiles better), or pad it to the larger one",
@@ -133,7 +135,7 @@ def _much_faster(slow: WorkFacts, others: Iterable[WorkFacts]) -> WorkFacts | No
     for work in others:
         if 3 * work.seconds > slow.seconds:
             return None
-        if work.flops >= slow.flops and work.bytes >= slow.bytes:
+        if work.cost.flops >= slow.cost.flops and work.cost.bytes >= slow.cost.bytes:
             return work
     return None
 

@@ -198,7 +198,7 @@ def lower_bound_reason(cost: Cost) -> str | None:
     reasons = tuple(reason for reason in cost.inexact_reasons if reason != MEASURED)
     if not reasons and (cost.exact or MEASURED in cost.inexact_reasons) and not cost.unmodelled:
         return None
-    reasons = reasons or tuple(f"{name} is unmodelled" for name in cost.unmodelled)
+    reasons = reasons or tuple(f"the work of {name} is not known" for name in cost.unmodelled)
     return "a lower bound: " + "; ".join(reasons[:3] or ("its cost is",))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from jaxobs.derive.executables.executable import Executable, absorb, bind
 from jaxobs.derive.refusal import require
@@ -68,15 +68,83 @@ TOLERANCE = 0.15
 """A run whose duration is not known to within this share tells only how long one takes at most."""
 
 
-class RunLedger:
-    """Counts runs of the executables `by_number`. `ran_unseen` is called for calls whose executable is not known."""
+class Executables:
+    """All executables of the job, by the probe's number."""
 
-    def __init__(self, by_number: Mapping[int, Executable], ran_unseen: Callable[[int, int], None]) -> None:
-        self._by_number = by_number
-        self._ran_unseen = ran_unseen
+    def __init__(self) -> None:
+        self._by_number: dict[int, Executable] = {}
+        self._by_fingerprint: dict[str, Executable] = {}
+        self._watched: dict[int, FunctionWatched] = {}
+        self._of_function: defaultdict[str, list[int]] = defaultdict(list)
+        self._titles: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        """Titles by a function's name and definition: the name for the first, and the definition with it for others."""
+        self._watched_names: set[str] = set()
+        self._unseen_runs: Counter[int] = Counter()
+        self._lost: list[str] = []
+        self._unseen: dict[str, int] = {}
+        """Functions some of whose calls do not show which executable ran; with the number that they were watched by."""
+        self._operations = KeptOperations()
+        self.largest: Executable | None = None
+        """The one that needs the most memory."""
+        self.peaks: Peaks | None = None
         self.changed: set[int] = set()
         """Numbers of the executables that changed since the last `settle`."""
         self.local_devices = 1
+
+    def created(self, event: ExecutableCreated) -> None:
+        if event.executable in self._by_number:
+            return  # reported again
+        executable = Executable(event.executable, event.function, dict(event.memory), max(1, event.devices))
+        if event.proto is None:
+            executable.cost_reason = event.proto_reason
+            executable.fingerprint = f"number-{event.executable}"
+        self._by_number[event.executable] = executable
+        if self.largest is None or memory_need(executable.memory) > memory_need(self.largest.memory):
+            self.largest = executable
+        self._of_function[event.function].append(event.executable)
+        executable.title = self._title(event.function, event.definition)
+        self.changed.add(event.executable)
+
+    def analysed(self, number: int, module: ModuleCost | None, reason: str) -> None:
+        """Add what the agent found in the executable's module, or the reason why it could not decode it."""
+        executable = self._by_number.get(number)
+        if executable is None:
+            return
+        self.changed.add(number)
+        if module is None:
+            executable.cost_reason, executable.fingerprint = reason, f"number-{number}"
+            return
+        executable.cost, executable.cost_reason, executable.fingerprint = module.cost, "", module.fingerprint
+        executable.donatable_bytes, executable.iterations = module.donatable_bytes, module.iterations
+        executable.operations = sum(operation.executions for operation in module.operations)
+        self._by_fingerprint[executable.fingerprint] = executable
+        self._operations.keep(executable.fingerprint, module.operations)
+        self._bind(executable)
+
+    def bind_peaks(self, peaks: Peaks) -> None:
+        self.peaks = peaks
+        for executable in self._by_number.values():
+            self._bind(executable)
+        self.changed.update(self._by_number)
+
+    def _bind(self, executable: Executable) -> None:
+        if self.peaks is not None:
+            bind(executable, self.peaks, self._operations.of(executable.fingerprint))
+
+    def profiled(self, profiled: Profiled) -> None:
+        """Add what a profiler window saw. Where several executables have the same content, the newest one gets it."""
+        operations: dict[tuple[str, str], list[Operation]] = {}
+        for (module, fingerprint, _), operation in profiled.operations.items():
+            operations.setdefault((module, fingerprint), []).append(operation)
+        for place, ran in profiled.modules.items():
+            executable = self._by_fingerprint.get(place[1])
+            if executable is not None:
+                absorb(
+                    executable, ran, operations.get(place, ()), self._operations.of(executable.fingerprint)
+                )
+                self.changed.add(executable.number)
+                if executable.measured is not None:
+                    self._bind(executable)
 
     def hold(self, runs: Mapping[int, int]) -> None:
         """Count calls by run while it is not known yet whether they belong to a loop."""
@@ -112,7 +180,9 @@ class RunLedger:
         """Add calls whose seconds the loop reports by `spent`. Returns the executable, None where it is not visible."""
         executable = self._by_number.get(run)
         if executable is None:
-            self._ran_unseen(run, calls)
+            self._unseen_runs[run] += calls
+            if run in self._watched:
+                self._lose_sight(self._watched[run])
             return None
         executable.runs += calls
         self.changed.add(run)
@@ -149,89 +219,6 @@ class RunLedger:
             executable.ran_ahead |= ahead
             self.changed.add(executable.number)
 
-    def take_changed(self) -> list[Executable]:
-        """Take the executables that changed since the last call, in order."""
-        changed = [self._by_number[number] for number in sorted(self.changed)]
-        self.changed.clear()
-        return changed
-
-
-class Executables:
-    """All executables of the job, by the probe's number."""
-
-    def __init__(self) -> None:
-        self._by_number: dict[int, Executable] = {}
-        self._by_fingerprint: dict[str, Executable] = {}
-        self._watched: dict[int, FunctionWatched] = {}
-        self._of_function: defaultdict[str, list[int]] = defaultdict(list)
-        self._titles: defaultdict[str, dict[str, str]] = defaultdict(dict)
-        """Titles by a function's name and definition: the name for the first, and the definition with it for others."""
-        self._watched_names: set[str] = set()
-        self._unseen_runs: Counter[int] = Counter()
-        self._lost: list[str] = []
-        self._unseen: dict[str, int] = {}
-        """Functions some of whose calls do not show which executable ran; with the number that they were watched by."""
-        self._operations = KeptOperations()
-        self.largest: Executable | None = None
-        """The one that needs the most memory."""
-        self.peaks: Peaks | None = None
-        self.runs = RunLedger(self._by_number, self._ran_unseen)
-
-    def created(self, event: ExecutableCreated) -> None:
-        if event.executable in self._by_number:
-            return  # reported again
-        executable = Executable(event.executable, event.function, dict(event.memory), max(1, event.devices))
-        if event.proto is None:
-            executable.cost_reason = event.proto_reason
-            executable.fingerprint = f"number-{event.executable}"
-        self._by_number[event.executable] = executable
-        if self.largest is None or memory_need(executable.memory) > memory_need(self.largest.memory):
-            self.largest = executable
-        self._of_function[event.function].append(event.executable)
-        executable.title = self._title(event.function, event.definition)
-        self.runs.changed.add(event.executable)
-
-    def analysed(self, number: int, module: ModuleCost | None, reason: str) -> None:
-        """Add what the agent found in the executable's module, or the reason why it could not decode it."""
-        executable = self._by_number.get(number)
-        if executable is None:
-            return
-        self.runs.changed.add(number)
-        if module is None:
-            executable.cost_reason, executable.fingerprint = reason, f"number-{number}"
-            return
-        executable.cost, executable.cost_reason, executable.fingerprint = module.cost, "", module.fingerprint
-        executable.donatable_bytes, executable.iterations = module.donatable_bytes, module.iterations
-        executable.operations = sum(operation.executions for operation in module.operations)
-        self._by_fingerprint[executable.fingerprint] = executable
-        self._operations.keep(executable.fingerprint, module.operations)
-        self._bind(executable)
-
-    def bind_peaks(self, peaks: Peaks) -> None:
-        self.peaks = peaks
-        for executable in self._by_number.values():
-            self._bind(executable)
-        self.runs.changed.update(self._by_number)
-
-    def _bind(self, executable: Executable) -> None:
-        if self.peaks is not None:
-            bind(executable, self.peaks, self._operations.of(executable.fingerprint))
-
-    def profiled(self, profiled: Profiled) -> None:
-        """Add what a profiler window saw. Where several executables have the same content, the newest one gets it."""
-        operations: dict[tuple[str, str], list[Operation]] = {}
-        for (module, fingerprint, _), operation in profiled.operations.items():
-            operations.setdefault((module, fingerprint), []).append(operation)
-        for place, ran in profiled.modules.items():
-            executable = self._by_fingerprint.get(place[1])
-            if executable is not None:
-                absorb(
-                    executable, ran, operations.get(place, ()), self._operations.of(executable.fingerprint)
-                )
-                self.runs.changed.add(executable.number)
-                if executable.measured is not None:
-                    self._bind(executable)
-
     def functions(self) -> dict[str, str]:
         """The function of each executable, by its fingerprint."""
         return {
@@ -248,7 +235,7 @@ class Executables:
     def watched(self, event: FunctionWatched) -> None:
         self._watched[event.number] = event
         self._watched_names.add(event.function)
-        self.runs.changed.update(self._of_function[event.function])
+        self.changed.update(self._of_function[event.function])
         if self._unseen_runs[event.number]:
             self._lose_sight(event)
 
@@ -317,7 +304,8 @@ class Executables:
 
     def settle(self) -> list[Executable]:
         """The executables that changed since the last time, in order, with all seconds that are known by now."""
-        changed = self.runs.take_changed()
+        changed = [self._by_number[number] for number in sorted(self.changed)]
+        self.changed.clear()
         for executable in changed:
             self._operations.used(executable.fingerprint)
             per_run = self.seconds_per_run(executable) if executable.untimed else None
@@ -337,18 +325,12 @@ class Executables:
             return self._watched[self._unseen[executable.function]].reason
         return None if executable.runs else "no watched call has run it"
 
-    def _ran_unseen(self, run: int, calls: int) -> None:
-        """Count calls that do not show which executable ran."""
-        self._unseen_runs[run] += calls
-        if run in self._watched:
-            self._lose_sight(self._watched[run])
-
     def _lose_sight(self, watched: FunctionWatched) -> None:
         """End the counters of a function's executables: from now on it is not known which of them run."""
         if watched.function in self._unseen:
             return
         self._unseen[watched.function] = watched.number
-        self.runs.changed.update(self._of_function[watched.function])
+        self.changed.update(self._of_function[watched.function])
         self._lost.append(watched.function)
 
     def lost(self) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from jaxobs.derive.executables.executable import Executable
@@ -92,38 +92,21 @@ class Charged:
     """Wall time by component, and what that rests on; all in seconds."""
 
     components: dict[str, float]
-    """They add up to the wall time."""
+    """They add up to the wall time; before they are held against it, they are the device's work alone."""
     by_operation: float = 0.0
     """Device seconds that were charged operation by operation."""
-    sampled: float = 0.0
-    """Device seconds of watched runs."""
     doubtful: float = 0.0
-    """By how much these may be off."""
+    """By how much the device seconds of watched runs may be off."""
     spent: dict[int, float] = field(default_factory=dict)
     """Device seconds by run."""
     untimed: Counter[int] = field(default_factory=Counter)
     """Calls of which it is not known how long the device took."""
+    bounded: float = 0.0
+    """Most seconds of work whose time is not known."""
     idle: float | None = None
     """Seconds of `unknown` in which the device was idle; None where that is not known."""
     reason: str | None = None
     """Why there is unknown time."""
-
-
-@dataclass(slots=True)
-class Busy:
-    """The device's work in a stretch, before it is held against the wall time."""
-
-    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    """By component."""
-    by_operation: float = 0.0
-    sampled: float = 0.0
-    doubtful: float = 0.0
-    spent: dict[int, float] = field(default_factory=dict)
-    untimed: Counter[int] = field(default_factory=Counter)
-    bounded: float = 0.0
-    """Most seconds of the untimed runs."""
-    why: str | None = None
-    """Why not all of it is known."""
 
 
 def charged(piece: Stretch, known: Known) -> Charged:
@@ -139,9 +122,9 @@ def charged(piece: Stretch, known: Known) -> Charged:
     components["compile"] = min(max(piece.compiling, 0.0), piece.wall)
     remaining = piece.wall - components["compile"]
     waited, idle = _idle(piece, known)
-    total = sum(busy.seconds.values())
+    total = sum(busy.components.values())
     share = min(1.0, max(0.0, remaining - idle) / total) if total > 0 else 0.0
-    for word, amount in busy.seconds.items():
+    for word, amount in busy.components.items():
         components[word] += amount * share
     remaining = max(0.0, remaining - total * share)
     for word, amount in (("checkpoint", piece.checkpoint), ("input", waited)):
@@ -158,15 +141,18 @@ def charged(piece: Stretch, known: Known) -> Charged:
         components[word] += part * amount
     rest = max(0.0, remaining - part * together)
     components["unknown"] += rest
-    reason = busy.why
+    reason = busy.reason
     if reason is None and components["unknown"] > 0:
         reason = HOST_UNKNOWN if rest > components["unknown"] / 2 else NO_BOUND
-    return Charged(
-        components, share * min(busy.by_operation, total), share * busy.sampled,
-        share * min(busy.doubtful, total), {run: share * amount for run, amount in busy.spent.items()},
-        busy.untimed, rest if busy.bounded <= MAX_BOUNDED * piece.wall else None,
-        reason,
-    )  # fmt: skip
+    return replace(
+        busy,
+        components=components,
+        by_operation=share * min(busy.by_operation, total),
+        doubtful=share * min(busy.doubtful, total),
+        spent={run: share * amount for run, amount in busy.spent.items()},
+        idle=rest if busy.bounded <= MAX_BOUNDED * piece.wall else None,
+        reason=reason,
+    )
 
 
 def _idle(piece: Stretch, known: Known) -> tuple[float, float]:
@@ -178,15 +164,17 @@ def _idle(piece: Stretch, known: Known) -> tuple[float, float]:
     return waited, waited
 
 
-def _busy(piece: Stretch, known: Known) -> Busy:
+def _busy(piece: Stretch, known: Known) -> Charged:
     """The device's work in the stretch: what watched runs take, and what windows saw of the others."""
-    busy, profile, named = Busy(), known.profile, set[str]()
+    busy, profile, named = Charged(defaultdict(float)), known.profile, set[str]()
     for run, calls in piece.runs.items():
         executable = known.executables.get(run)
         if executable is None:
             if profile is None:  # windows see its operations, whichever executable ran
-                busy.why = (
-                    busy.why or known.executables.why_unseen((run,)) or "which executables ran is not visible"
+                busy.reason = (
+                    busy.reason
+                    or known.executables.why_unseen((run,))
+                    or "which executables ran is not visible"
                 )
                 busy.bounded += piece.within[run] / 1e9
             continue
@@ -195,42 +183,42 @@ def _busy(piece: Stretch, known: Known) -> Busy:
     if profile is not None and profile.steps > 0:
         ahead = profile.host_is_ahead or (known.watched and known.idle_at_ends < IDLE_KNOWN)
         for word, amount in unwatched_device_time(profile, named, piece, ahead=ahead).items():
-            busy.seconds[word] += amount
+            busy.components[word] += amount
             busy.by_operation += amount
     elif known.unwatched is not None or not piece.runs:
-        unwatched = known.unwatched or "no function of the loop"
-        busy.why = f"{unwatched} is watched: only profiler windows show the device's work"
+        busy.reason = "no function of the loop is watched: only profiler windows show the device's work"
         if known.unwatched is not None:
-            busy.why = f"{unwatched} is not watched: only profiler windows show its work"
+            busy.reason = f"{known.unwatched} is not watched: only profiler windows show its work"
         busy.bounded = piece.wall
     return busy
 
 
-def _add_runs(busy: Busy, piece: Stretch, run: int, calls: int, executable: Executable, known: Known) -> None:
+def _add_runs(
+    busy: Charged, piece: Stretch, run: int, calls: int, executable: Executable, known: Known
+) -> None:
     per_run = known.executables.seconds_per_run(executable)
     if per_run is None:
         busy.untimed[run] = calls
         busy.bounded += min(piece.within[run] / 1e9, executable.most_seconds_per_run * calls)
-        busy.why = busy.why or f"no run of {executable.function} was timed"
+        busy.reason = busy.reason or f"no run of {executable.function} was timed"
         return
     if hidden := executable.hidden_seconds * calls:
         busy.bounded += hidden
-        busy.why = (
-            busy.why
+        busy.reason = (
+            busy.reason
             or f"the runs of {executable.function} take too different times for some of them to tell of all"
         )
     spent = busy.spent[run] = per_run * calls
-    busy.sampled += spent
     busy.doubtful += executable.doubt * spent
     part = (
         known.profile.parts.get(executable.fingerprint) if known.profile and executable.fingerprint else None
     )
     if part is not None and part.seconds:
         for word, amount in split(part, per_run).items():
-            busy.seconds[word] += amount * calls
+            busy.components[word] += amount * calls
         busy.by_operation += spent
         return
-    busy.seconds[label_of_whole(executable, per_run)] += spent
+    busy.components[label_of_whole(executable, per_run)] += spent
 
 
 def label_of_whole(executable: Executable, per_run: float) -> str:

@@ -114,17 +114,18 @@ class Candidate:
         return 0.0 < FAR_LONGER * device_seconds[self.function] < max(others, default=0.0)
 
 
-class Followed(NamedTuple):
+@dataclass(slots=True)
+class Followed:
     """What unmarked calls turned out to be: `rows` of steps in order of time, or calls by run that belong to no loop.
 
     `saved`: nanoseconds of checkpoints within a step, by the step's loop and number. `completed`: steps whose calls the
     device was seen to be done with before it was known that they are steps.
     """
 
-    rows: StepRows
-    outside: Counter[int]
-    saved: dict[tuple[str, int], int]
-    completed: list[StepCompleted]
+    rows: StepRows = field(default_factory=list)
+    outside: Counter[int] = field(default_factory=Counter)
+    saved: dict[tuple[str, int], int] = field(default_factory=dict)
+    completed: list[StepCompleted] = field(default_factory=list)
 
 
 class InferredLoops:
@@ -156,12 +157,9 @@ class InferredLoops:
         self._done: int | None = None
         """When the device was done with the newest call of that turn; None where that was not seen."""
         self.steps_of_calls: dict[int, tuple[str, int]] = {}
-        self._rows: StepRows = []
-        self._outside: Counter[int] = Counter()
-        self._saved: dict[tuple[str, int], int] = {}
+        self._known = Followed()
         self._early: dict[int, StepCompleted] = {}
         """Completions of calls that may yet turn out to be a step's, by the call."""
-        self._completed: list[StepCompleted] = []
 
     @property
     def current(self) -> str | None:
@@ -228,7 +226,7 @@ class InferredLoops:
         if alone and seconds(ended - turn[0].start) >= LONG_TURN:
             self._close(ended)
             if (loop := self._active) is not None and loop.found and loop.steps:
-                self._completed.append(StepCompleted(loop.function, loop.steps - 1, ended, 0))
+                self._known.completed.append(StepCompleted(loop.function, loop.steps - 1, ended, 0))
         return self._take()
 
     def completed(self, event: StepCompleted) -> StepCompleted | None:
@@ -333,20 +331,20 @@ class InferredLoops:
     def _report(self, loop: Candidate, turn: list[Call], end: int) -> None:
         runs = turn[0].run if len(turn) == 1 else tuple(call.run for call in turn)
         dispatch = min(sum(call.dispatch for call in turn), end - turn[0].start)
-        self._rows += (
+        self._known.rows += (
             loop.function, loop.steps, turn[0].start, end, 0, 0, dispatch, None, None, turn[0].thread, runs,
         )  # fmt: skip
         start = turn[0].start
         saving = sum(min(stop, end) - begin for begin, stop in self._checkpoints if start < begin < end)
         if saving:
-            self._saved[loop.function, loop.steps] = saving
+            self._known.saved[loop.function, loop.steps] = saving
         loop.steps += 1
 
     def _remember(self, call: Call, loop: Candidate) -> None:
         """Note that this call's completion will be that of the step of the loop that is reported next."""
         self.steps_of_calls[call.number] = (loop.function, loop.steps)
         if (early := self._early.pop(call.number, None)) is not None:
-            self._completed.append(early._replace(loop=loop.function, step=loop.steps))
+            self._known.completed.append(early._replace(loop=loop.function, step=loop.steps))
         if len(self.steps_of_calls) > CALLS_REMEMBERED:
             del self.steps_of_calls[next(iter(self.steps_of_calls))]
 
@@ -378,11 +376,10 @@ class InferredLoops:
         self._active, self._turn = None, []
 
     def _leave_out(self, turn: list[Call]) -> None:
-        self._outside.update(call.run for call in turn)
+        self._known.outside.update(call.run for call in turn)
 
     def _take(self) -> Followed:
-        taken = Followed(self._rows, self._outside, self._saved, self._completed)
-        self._rows, self._outside, self._saved, self._completed = [], Counter(), {}, []
+        taken, self._known = self._known, Followed()
         return taken
 
 

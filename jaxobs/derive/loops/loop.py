@@ -110,7 +110,7 @@ class Loop:
             self._count(word, steps, column)
         for run, calls in steps.runs.items():
             self._work.ran(run, calls)
-            self._executables.runs.ran_in_loop(run, calls)
+            self._executables.ran_in_loop(run, calls)
         self._observe_host(steps)
         self.stretches.steps_ended(steps)
         self._observe()
@@ -209,9 +209,9 @@ class Loop:
         for word, amount in new.components.items():
             self.components[word] += amount
         for run, amount in new.spent.items():
-            self._executables.runs.spent(run, amount)
+            self._executables.spent(run, amount)
         for run, calls in new.untimed.items():
-            self._executables.runs.ran_untimed(run, calls)
+            self._executables.ran_untimed(run, calls)
 
     def _observe_host(self, steps: Steps) -> None:
         turns = each_in_seconds(steps.turns)
@@ -241,7 +241,7 @@ class Loop:
                 self._block = Stretch()
         if ended.spacing and (ended.turns or ended.steps >= STEPS_FOR_A_SPACING):
             each = statistics.median(ended.turns) if ended.turns else ended.wall / ended.steps
-            self._executables.runs.spaced(ended.spacing, each, ahead=ended.ahead)
+            self._executables.spaced(ended.spacing, each, ahead=ended.ahead)
 
     def exemplify(self, exemplar: Exemplar, step: int) -> None:
         """Attach the exemplar of a step's span to the histogram buckets that hold the step's times."""

@@ -105,7 +105,7 @@ class LoopWork:
             sampled = _sampled_cost(rated, executables, profile)
             if sampled is None:
                 return Utilization(None, None, reason)
-        devices = executables.runs.local_devices
+        devices = executables.local_devices
         own = None if self.model_flops is None else self.model_flops * rated.steps / devices
         work = did.cost if sampled is None else sampled
         used = model_flops_utilization(work, rated.wall, executables.peaks, own)
