@@ -74,7 +74,7 @@ with jaxobs.instrument() as obs:
     # Another shape: compiled again. Rows enough for a run of milliseconds: below one, polls cannot time it.
     weights = train(obs, weights, 150, 1024, 0.005)
     weights = train(obs, weights, 60, 64, 0.05)  # the loader is the limit
-    for batch in obs.steps(batches(150, 1024, 0.01), loop="eval", examples=1024):
+    for batch in obs.steps(batches(100, 4096, 0.01), loop="eval", examples=4096):
         watched_evaluation(weights, batch).block_until_ready()
     window = threading.Thread(target=obs.profile, args=(1.0,))
     window.start()
