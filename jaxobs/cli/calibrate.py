@@ -19,6 +19,7 @@ from jaxobs.hardware.calibration import (
     Calibration,
     NoHomeError,
     cache_directory,
+    fastest,
     save_calibration,
     write_calibration,
 )
@@ -167,9 +168,9 @@ def calibration_parts(calibration: Calibration) -> Iterator[TextTable | str]:
     )
     table = TextTable(("unit", "element type", "rate", "at size"), left=("element type",))
     for unit, rates, measure, size in (
-        ("matrix", calibration.best_matrix(), "FLOP/s", "{0} × {0}"),
-        ("vector", calibration.best_vector(), "FLOP/s", "{0} elements"),
-        ("exp", calibration.best_transcendentals(), "/s", "{0} elements"),
+        ("matrix", fastest(calibration.matrix), "FLOP/s", "{0} × {0}"),
+        ("vector", fastest(calibration.vector), "FLOP/s", "{0} elements"),
+        ("exp", fastest(calibration.transcendentals), "/s", "{0} elements"),
     ):
         for dtype, rate in rates.items():
             per = measure.replace("FLOP", "OP") if "int" in dtype else measure  # integer work is no FLOP

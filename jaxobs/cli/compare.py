@@ -13,7 +13,6 @@ from jaxobs.cli.console import Parser
 from jaxobs.cli.show import read_record
 from jaxobs.cli.terminal import look_of
 from jaxobs.report.comparison import Comparison, compare
-from jaxobs.report.noise import factor
 from jaxobs.vocabulary.units import percent
 
 SUMMARY = "compare the records of two runs: what became slower or faster, and why"
@@ -46,7 +45,7 @@ def _judged(comparison: Comparison, allowed: float, loop: str | None) -> int:
             f"--fail-if-slower: the two have no loop {f'`{loop}` ' if loop else ''}in common, so nothing can be said"
         )
     slower = {
-        time.loop: factor(time.change.estimate) - 1
+        time.loop: math.exp(time.change.estimate) - 1
         for time in judged
         if time.change and time.verdict == "slower" and time.change.estimate > math.log1p(allowed)
     }

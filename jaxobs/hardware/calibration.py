@@ -15,8 +15,8 @@ import os
 import platform
 import stat
 import tempfile
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -106,18 +106,6 @@ class Calibration:
         """Whether other processes used so much of a processor that its peaks may be too low."""
         return self.platform == "cpu" and (self.other_load or 0.0) > _QUIET_MACHINE
 
-    def best_matrix(self) -> dict[str, Rate]:
-        """The fastest product of each element type."""
-        return _best(self.matrix)
-
-    def best_vector(self) -> dict[str, Rate]:
-        """The fastest multiply-adds of each element type."""
-        return _best(self.vector)
-
-    def best_transcendentals(self) -> dict[str, Rate]:
-        """The fastest `exp` of each element type."""
-        return _best(self.transcendentals)
-
     def memory_by_working_set(self) -> tuple[tuple[float, float], ...]:
         """Pairs (working-set bytes, bytes/s) with falling rates: a set gets the best rate of any larger one.
 
@@ -143,33 +131,16 @@ class Calibration:
         if document.get("schema") != SCHEMA_VERSION:
             raise CalibrationError(f"schema {document.get('schema')!r}, this version reads {SCHEMA_VERSION}")
         try:
-            load = document["other_load"]
-            return cls(
-                device_kind=_text(document["device_kind"]),
-                platform=_text(document["platform"]),
-                processor=_text(document["processor"]),
-                cores=_count(document["cores"]),
-                jax=_text(document["jax"]),
-                jaxlib=_text(document["jaxlib"]),
-                created=_rate(document["created"]),
-                seconds=_rate(document["seconds"]),
-                matrix=_rates(document["matrix"]),
-                vector=_rates(document["vector"]),
-                transcendentals=_rates(document["transcendentals"]),
-                bandwidth=tuple(
-                    Bandwidth(_count(point["working_set_bytes"]), _rate(point["copy"]), _rate(point["triad"]))
-                    for point in document["bandwidth"]
-                ),
-                other_load=None if load is None else _load(load),
-                left_out=tuple(_left_out(entry) for entry in document.get("left_out", ())),
-            )
+            found: Calibration = _read(cls, {"left_out": (), **document})
         except KeyError as error:
             raise CalibrationError(f"the key {error} is missing") from None
         except (TypeError, ValueError) as error:
             raise CalibrationError(str(error)) from None
+        return found
 
 
-def _best(rates: tuple[Rate, ...]) -> dict[str, Rate]:
+def fastest(rates: Iterable[Rate]) -> dict[str, Rate]:
+    """The fastest of each element type."""
     best: dict[str, Rate] = {}
     for rate in rates:
         if rate.dtype not in best or rate.per_second > best[rate.dtype].per_second:
@@ -177,15 +148,9 @@ def _best(rates: tuple[Rate, ...]) -> dict[str, Rate]:
     return best
 
 
-def _rates(points: Any) -> tuple[Rate, ...]:
-    return tuple(
-        Rate(_text(point["dtype"]), _count(point["size"]), _rate(point["per_second"])) for point in points
-    )
-
-
-def _left_out(entry: Any) -> LeftOut:
-    runs_as = entry["runs_as"]
-    return LeftOut(_text(entry["dtype"]), None if runs_as is None else _text(runs_as), _text(entry["reason"]))
+def _read(kind: type[Any], document: Any) -> Any:
+    """The object whose fields the document has, each checked by its type."""
+    return kind(**{each.name: _FIELDS[str(each.type)](document[each.name]) for each in fields(kind)})
 
 
 def _text(value: object) -> str:
@@ -211,6 +176,26 @@ def _load(value: object) -> float:
         return float(value)
     raise CalibrationError(f"expected a finite number that is not negative, found {value!r}")
 
+
+def _all(kind: type[Any]) -> Callable[[Any], tuple[Any, ...]]:
+    return lambda entries: tuple(_read(kind, entry) for entry in entries)
+
+
+def _or_none(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else read(value)
+
+
+_FIELDS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "str": _text,
+    "int": _count,
+    "float": _rate,
+    "str | None": _or_none(_text),
+    "float | None": _or_none(_load),
+    "tuple[Rate, ...]": _all(Rate),
+    "tuple[Bandwidth, ...]": _all(Bandwidth),
+    "tuple[LeftOut, ...]": _all(LeftOut),
+}
+"""How a field of each type is read."""
 
 _MAX_FILE_BYTES = 4 * 2**20  # bytes; a calibration takes about 10 kB
 

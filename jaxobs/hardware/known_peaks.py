@@ -18,6 +18,7 @@ from jaxobs.hardware.calibration import (
     LeftOut,
     NoHomeError,
     cache_directory,
+    fastest,
     load_calibration,
     this_host,
 )
@@ -111,19 +112,15 @@ def _measured(calibration: Calibration) -> dict[str, Peak]:
     source = f"jaxobs calibrate, jaxlib {calibration.jaxlib}, {calibration.cores} cores"
     if calibration.disturbed:
         source += f", while others took {calibration.other_load:.1f} cores"
-    found = {
-        f"matrix.{dtype}": Peak(
-            rate.per_second, "measured", f"{source}, product of {rate.size} × {rate.size}"
-        )
-        for dtype, rate in calibration.best_matrix().items()
-    }
-    found |= {
-        f"vector.{dtype}": Peak(
-            rate.per_second, "measured", f"{source}, multiply-adds on {rate.size} elements"
-        )
-        for dtype, rate in calibration.best_vector().items()
-    }
-    exponential = calibration.best_transcendentals().get("float32")
+    found: dict[str, Peak] = {}
+    for unit, rates, work in (
+        ("matrix", calibration.matrix, "product of {0} × {0}"),
+        ("vector", calibration.vector, "multiply-adds on {0} elements"),
+    ):
+        for dtype, rate in fastest(rates).items():
+            about = f"{source}, {work.format(rate.size)}"
+            found[f"{unit}.{dtype}"] = Peak(rate.per_second, "measured", about)
+    exponential = fastest(calibration.transcendentals).get("float32")
     if exponential:
         found["transcendentals"] = Peak(exponential.per_second, "measured", f"{source}, exp of float32")
     points = calibration.memory_by_working_set()

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import chain
+from operator import itemgetter
 from typing import Any, Final
 
 from jaxobs.report.differences import (
@@ -18,8 +19,9 @@ from jaxobs.report.differences import (
     other_figures,
     step_seconds,
 )
-from jaxobs.report.noise import CONFIDENCE, RUN_TO_RUN, Change, factor, ratio
+from jaxobs.report.noise import CONFIDENCE, RUN_TO_RUN, Change, ratio
 from jaxobs.report.record import Record
+from jaxobs.report.tables import Column, known_columns, plain_table
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, to_text
 from jaxobs.vocabulary.units import (
     count,
@@ -78,9 +80,9 @@ class StepTime:
             "loop": self.loop,
             "before_seconds": self.before,
             "after_seconds": self.after,
-            "factor": None if change is None else factor(change.estimate),
-            "factor_low": None if change is None else factor(change.low),
-            "factor_high": None if change is None else factor(change.high),
+            "factor": change and math.exp(change.estimate),
+            "factor_low": change and math.exp(change.low),
+            "factor_high": change and math.exp(change.high),
             "factor_reason": self.reason or None,
             "verdict": self.verdict,
         }
@@ -95,6 +97,10 @@ class Comparison:
     step_times: tuple[StepTime, ...]
     differences: tuple[Difference, ...]
     """The largest first; those that are no figures come last."""
+    headers: tuple[Row, ...]
+    """Which runs they are."""
+    not_compared: tuple[str, ...]
+    """What could not be compared, and why."""
 
     @property
     def tables(self) -> dict[str, list[Row]]:
@@ -106,16 +112,6 @@ class Comparison:
             [time.loop for time in self.step_times], self.before, self.after
         )
         return {title: rows for title, rows in found.items() if rows}
-
-    @property
-    def headers(self) -> list[Row]:
-        """Which runs they are."""
-        return list(_headers(self.before, self.after))
-
-    @property
-    def not_compared(self) -> list[str]:
-        """What could not be compared, and why."""
-        return list(_not_compared(self.before, self.after))
 
     def notes(self) -> Iterator[str]:
         """Sentences below the verdicts: that nothing tells why one is slower."""
@@ -151,7 +147,7 @@ class Comparison:
             "step_times": [time.to_dict() for time in self.step_times],
             "differences": [{"cause": each.cause, **asdict(each.row)} for each in self.differences],
             "tables": {title: [asdict(row) for row in rows] for title, rows in self.tables.items()},
-            "not_compared": self.not_compared,
+            "not_compared": list(self.not_compared),
         }
 
 
@@ -163,6 +159,8 @@ def compare(before: Record, after: Record) -> Comparison:
         after,
         tuple(step_time(loop, before, after) for loop in loops),
         tuple(differences(loops, before, after)),
+        tuple(_headers(before, after)),
+        tuple(_not_compared(before, after)),
     )
 
 
@@ -183,7 +181,7 @@ def step_time(loop: str, before: Record, after: Record) -> StepTime:
 def relative(change: Change) -> str:
     """A change of logarithms in per cent, such as `+25 % (+20 % to +29 %)`."""
     low, middle, high = (
-        signed_percent(factor(value) - 1) for value in (change.low, change.estimate, change.high)
+        signed_percent(math.exp(value) - 1) for value in (change.low, change.estimate, change.high)
     )
     return f"{middle} ({low} to {high})"
 
@@ -263,11 +261,14 @@ def _not_compared(before: Record, after: Record) -> Iterator[str]:
             yield f"other load during {record.name}: {reason}"
 
 
+COMPARED: Final = tuple(
+    Column(title, itemgetter(name), text=True)
+    for title, name in (("", "what"), ("A", "before"), ("B", "after"), ("change", "change"), ("", "verdict"))
+)
+"""The columns of rows as plain data."""
+
+
 def _table(title: str, rows: Sequence[Row]) -> TextTable:
-    columns: tuple[str, ...] = ("", "A", "B", "change", "")
-    cells = [(row.what, row.before, row.after, row.change, row.verdict) for row in rows]
-    kept = [at for at in range(5) if at < 3 or any(row[at] for row in cells)]
-    table = TextTable([columns[at] for at in kept], title=title, left=columns)
-    for row in cells:
-        table.add(*(row[at] for at in kept))
-    return table
+    found = [asdict(row) for row in rows]
+    columns = known_columns(COMPARED, found)
+    return plain_table(columns, found, title=title, write=lambda column, row: column.show(row) or "")

@@ -60,15 +60,10 @@ def shift(before: Sequence[float], after: Sequence[float]) -> Change | None:
 
 
 def ratio(before: Sequence[float], after: Sequence[float]) -> Change | None:
-    """The shift of the values' logarithms, which `factor` turns into factors; None unless all values are above 0."""
+    """The shift of the values' logarithms, whose exponentials are factors; None unless all values are above 0."""
     if min((*before, *after), default=0.0) <= 0:
         return None
     return shift([math.log(value) for value in before], [math.log(value) for value in after])
-
-
-def factor(logarithm: float) -> float:
-    """The factor that a shift of logarithms stands for."""
-    return math.exp(logarithm)
 
 
 def _effective(values: Sequence[float]) -> float:

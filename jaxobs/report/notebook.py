@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from operator import itemgetter
 from typing import Any, Final
 
 from jaxobs.report.charts import shares_bar
-from jaxobs.report.comparison import INTERVALS, Comparison, step_parts
+from jaxobs.report.comparison import COMPARED, INTERVALS, Comparison, step_parts
 from jaxobs.report.differences import Row
 from jaxobs.report.markup import Element, legend, markup, pairs, quiet, style, table, tag, with_code
 from jaxobs.report.page import compilations, how_it_goes, memory, nearness, where_steps_go
@@ -68,7 +67,7 @@ def comparison_html(comparison: Comparison) -> str:
         elements += _two_bars(
             *(step_parts(each, time.loop) for each in (comparison.before, comparison.after))
         )
-    elements += [quiet(*comparison.notes())]
+    elements.append(quiet(*comparison.notes()))
     elements += [_rows(title, rows) for title, rows in comparison.tables.items()]
     elements.append(quiet(*(f"Not compared: {line}." for line in comparison.not_compared)))
     elements.append(quiet(INTERVALS))
@@ -88,7 +87,7 @@ def _two_bars(before: Mapping[str, float], after: Mapping[str, float]) -> Iterat
 
 def _rows(title: str, rows: Sequence[Row]) -> Element | None:
     """A table of some rows of a comparison; None where there are none."""
-    shown = table(_COMPARED, [asdict(row) for row in rows], caption=title or "Two runs")
+    shown = table(COMPARED, [asdict(row) for row in rows], caption=title or "Two runs")
     return tag("div", tag("h4", title), shown) if title and shown is not None else shown
 
 
@@ -116,10 +115,6 @@ def _why_inexact(cost: Mapping[str, Any]) -> Element | None:
     return quiet("At least so much: " + "; ".join(reasons) + ".") if reasons else None
 
 
-_COMPARED: Final = tuple(
-    Column(title, itemgetter(name), text=True)
-    for title, name in (("", "what"), ("A", "before"), ("B", "after"), ("change", "change"), ("", "verdict"))
-)
 _AMOUNTS: Final = (
     Column("work", lambda row: row["work"], text=True),
     Column("a run", lambda row: row["amount"]),

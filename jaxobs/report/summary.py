@@ -5,7 +5,7 @@ A value that is not known is printed as `–`, one with a reserve has a `*`, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from textwrap import wrap
 from typing import Any, Final
 
@@ -79,14 +79,21 @@ class ReasonsBelow:
         """Whether one of the reasons contains these words."""
         return any(part in reason for _, reason in self._noted)
 
-    def cell(self, column: Column, row: Row, name: str = "") -> str:
-        """What a row shows, with its reason noted; a value that has a reason is marked. `name` is that of the row."""
-        shown, reason = words(column, row), row.get(f"{column.key}_reason") if column.key else None
-        mark = (MARK if shown else ABSENT) if reason else ""
-        if mark:
-            title = {"cost": "cost", "per run": "time per run"}.get(column.key) or column.title
-            self.note(mark, str(reason), title, name)
-        return f"{shown} {mark}".rstrip() if shown else ABSENT
+    def cells(self, name: str = "") -> Callable[[Column, Row], str]:
+        """Writes what a row shows, with its reason noted; a value that has a reason is marked.
+
+        The name of a row is `row[name]`, if there are several.
+        """
+
+        def write(column: Column, row: Row) -> str:
+            shown, reason = words(column, row), row.get(f"{column.key}_reason") if column.key else None
+            mark = (MARK if shown else ABSENT) if reason else ""
+            if mark:
+                title = {"cost": "cost", "per run": "time per run"}.get(column.key) or column.title
+                self.note(mark, str(reason), title, str(row.get(name)) if name else "")
+            return f"{shown} {mark}".rstrip() if shown else ABSENT
+
+        return write
 
     def note(self, mark: str, reason: str, title: str, row: str = "") -> None:
         """Note that the value in the column of this title has this reason."""
@@ -288,22 +295,6 @@ def _shares(components: Mapping[str, float]) -> list[tuple[str, float]]:
     return sorted(large, key=lambda pair: -pair[1])[:MAX_SHARES]
 
 
-def _table(
-    title: str,
-    columns: Sequence[Column],
-    rows: Sequence[Row],
-    reasons: ReasonsBelow,
-    named: Callable[[Row], str] = lambda row: "",
-) -> TextTable:
-    """A table of these rows, with their reasons noted."""
-    table = TextTable(
-        [column.title for column in columns], title, left=[column.title for column in columns if column.text]
-    )
-    for row in rows:
-        table.add(*(reasons.cell(column, row, named(row)) for column in columns))
-    return table
-
-
 def _loops(document: Document, reasons: ReasonsBelow) -> TextTable | None:
     """Steps, rates, MFU and values recorded by the user, for each loop."""
     found = [{"loop": name, **loop} for name, loop in (document.get("loops") or {}).items()]
@@ -318,10 +309,8 @@ def _loops(document: Document, reasons: ReasonsBelow) -> TextTable | None:
     kept += [tables.figure(name, name, amount, "recorded")._replace(key="") for name in values]
     rows = [row for row in found if any(column.show(row) for column in kept)]
     columns = [tables.text("loop", "loop"), *map(_with_source, kept)]
-    several = len(found) > 1
-    return (
-        _table("loops", columns, rows, reasons, lambda row: row["loop"] if several else "") if rows else None
-    )
+    cells = reasons.cells("loop" if len(found) > 1 else "")
+    return tables.plain_table(columns, rows, title="loops", write=cells) if rows else None
 
 
 def _with_source(column: Column) -> Column:
@@ -343,7 +332,7 @@ def _functions(document: Document) -> TextTable | None:
         return None
     kept, rest = rows[:MAX_FUNCTIONS], rows[MAX_FUNCTIONS:]
     table = tables.plain_table(
-        known_columns(tables.FUNCTIONS, kept), kept, title="compiled functions", absent=""
+        known_columns(tables.FUNCTIONS, kept), kept, title="compiled functions", write=words
     )
     if left_out := (document.get("functions_left_out") or 0) + len(rest):
         spent = sum(row["all"] for row in rest) + (document.get("functions_left_out_seconds") or 0.0)
@@ -388,7 +377,7 @@ def _executables(document: Document, reasons: ReasonsBelow) -> TextTable | None:
         alike[0] | ({"executable": f"{len(alike)} alike"} if len(alike) > 1 else {})
         for alike in rows.values()
     ]
-    table = _table("executables", columns, shown, reasons, lambda row: str(row.get("function")))
+    table = tables.plain_table(columns, shown, title="executables", write=reasons.cells("function"))
     left = [f"{left_out} smaller ones"] if left_out else []
     left += [f"{silent} of which nothing is known"] if silent else []
     table.caption = f"{' and '.join(left)} are not shown" if left else ""
@@ -411,8 +400,8 @@ def _operations(document: Document, reasons: ReasonsBelow) -> TextTable | None:
     told = [column for column in columns if column.title not in where]
     rows = [row for row in rows if any(column.show(row) not in {None, *NO_VERDICT} for column in told)]
     columns = [column for column in columns if column in told or column in known_columns(columns, rows)]
-    name = f"{title} in profiler windows"
-    return _table(name, columns, rows, reasons, lambda row: str(row.get("operation"))) if rows else None
+    title, cells = f"{title} in profiler windows", reasons.cells("operation")
+    return tables.plain_table(columns, rows, title=title, write=cells) if rows else None
 
 
 def _how_to_know_peaks(document: Document, shown: ReasonsBelow) -> Iterator[str]:

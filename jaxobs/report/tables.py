@@ -77,13 +77,17 @@ def known_columns(columns: Sequence[Column], rows: Sequence[Row]) -> list[Column
 
 
 def plain_table(
-    columns: Sequence[Column], rows: Sequence[Row], *, title: str = "", absent: str = ABSENT
+    columns: Sequence[Column],
+    rows: Sequence[Row],
+    *,
+    title: str = "",
+    write: Callable[[Column, Row], str] = lambda column, row: words(column, row) or ABSENT,
 ) -> TextTable:
-    """The rows as a table of plain text, with `absent` for what is not known."""
+    """The rows as a table of plain text, whose cells `write` makes: the words, with `–` for what is not known."""
     left = [column.title for column in columns if column.text]
     table = TextTable([column.title for column in columns], title=title, left=left)
     for row in rows:
-        table.add(*(words(column, row) or absent for column in columns))
+        table.add(*(write(column, row) for column in columns))
     return table
 
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from benchmarks.gpu_check.findings import Findings, jaxobs
-from jaxobs.hardware.calibration import Calibration
+from jaxobs.hardware.calibration import Calibration, fastest
 from jaxobs.hardware.known_peaks import peaks_for
 from jaxobs.hardware.peaks import Peaks
 
@@ -37,12 +37,12 @@ def calibration(told: Findings) -> None:
     told.figure("device kind", found.device_kind, told.device_kind)
     told.figure("seconds it took", found.seconds, unit="s")
     sheet = peaks_for(told.device_kind, told.platform)
-    for dtype, rate in sorted(found.best_matrix().items()):
+    for dtype, rate in sorted(fastest(found.matrix).items()):
         between = BESIDE_CUBLAS.get(dtype, MATRIX)
         _against(told, f"matrix {dtype}", rate.per_second, sheet.matrix_peak(dtype), between)
-    for dtype, rate in sorted(found.best_vector().items()):
+    for dtype, rate in sorted(fastest(found.vector).items()):
         _against(told, f"vector {dtype}", rate.per_second, sheet.vector_peak(dtype), UNITS)
-    for dtype, rate in sorted(found.best_transcendentals().items()):
+    for dtype, rate in sorted(fastest(found.transcendentals).items()):
         peak = sheet.transcendentals if dtype == "float32" else None
         _against(told, f"transcendentals {dtype}", rate.per_second, peak, UNITS)
     _memory(told, found, sheet)

@@ -24,7 +24,7 @@ from jaxobs.cli.top.servers import (
 from jaxobs.model.clock import monotonic
 from jaxobs.report.history import History
 from jaxobs.report.summary import render
-from jaxobs.report.tables import plain_table
+from jaxobs.report.tables import plain_table, words
 from jaxobs.report.terminal import Observed, columns, rank_rows
 from jaxobs.report.text_table import to_text
 from jaxobs.report.view import View
@@ -198,7 +198,7 @@ def _parts(ranks: Sequence[Watched], width: int, bold: bool) -> Iterator[str]:
         (row, rank) for row, rank in zip(rows, ranks, strict=True) if rank.document and not rank.problem
     ]
     if len(ranks) > 1:
-        table = plain_table(list(columns(rows)), rows, title="ranks", absent="")
+        table = plain_table(list(columns(rows)), rows, title="ranks", write=words)
         yield to_text([table], width=width, bold=bold)
     if not answered:
         return
