@@ -113,18 +113,12 @@ def _discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def suggestion(word: str, known: tuple[str, ...] | list[str]) -> str:
-    """` (did you mean …?)` for a mistyped word, empty where nothing is close."""
-    import difflib
-
-    close = difflib.get_close_matches(word, known, 1)
-    return f" (did you mean {close[0]}?)" if close else ""
-
-
 def _no_such_command(word: str) -> str:
     if not word:
         return f"no command given; there are {', '.join(COMMANDS)}; `jaxobs --help` tells more"
-    close = suggestion(word, (*COMMANDS, "--help", "--version"))
+    from jaxobs.plugin.settings import meant
+
+    close = meant(word, (*COMMANDS, "--help", "--version"), "{}")
     return f"unknown command {word!r}{close}; `jaxobs --help` lists the commands"
 
 

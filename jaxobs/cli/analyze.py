@@ -36,23 +36,17 @@ def run(arguments: list[str]) -> int:
     options = _options(arguments)
     report = _analyze(options.path, options.maximum_bytes)
     with using(options.path):
-        if options.html is not None:
-            _write(options.html, page(report))
+        html = page(report) if options.html is not None else ""
         if options.json:
             shown = json.dumps(report.document, indent=2, allow_nan=False)
         elif options.html is not None:
             shown = f"wrote {options.html}"
         else:
             shown = report_text(report.document, top=options.top, **look_of(sys.stdout))
+    if options.html is not None:
+        Path(options.html).write_text(html, encoding="utf-8")
     print(shown)
     return 0
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:

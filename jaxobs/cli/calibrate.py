@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from jaxobs.cli import INTERRUPTED, UsageError, say
+from jaxobs.cli import INTERRUPTED, UsageError, say, tell
 from jaxobs.cli.console import Parser, bar, seconds_up_to
 from jaxobs.cli.terminal import look_of
 from jaxobs.hardware.calibration import (
@@ -44,7 +44,7 @@ def run(arguments: list[str]) -> int:
     options = _options(arguments)
     _check_place(options.output)
     try:
-        with bar("calibrating") if _shows_progress(options) else contextlib.nullcontext(_nowhere) as progress:
+        with contextlib.nullcontext(_nowhere) if options.quiet else bar("calibrating") as progress:
             calibration = calibrate_in_process(options.seconds, progress)
     except CalibrationFailedError as error:
         say("jaxobs calibrate", error)
@@ -61,7 +61,12 @@ def run(arguments: list[str]) -> int:
         say("jaxobs calibrate", complaint)
         return 1
     if not options.quiet:
-        print(f"kept in {path}", file=sys.stderr)
+        tell(f"kept in {path}")
+        if calibration.disturbed:
+            tell(
+                f"Other processes took {calibration.other_load:.1f} cores meanwhile: these peaks may be too low. "
+                "Calibrate again when the machine is quiet."
+            )
     return 0
 
 
@@ -80,10 +85,6 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     if options.output is not None and options.output.is_dir():
         raise UsageError(f"--output {options.output} is a directory: name a file in it")
     return options
-
-
-def _shows_progress(options: argparse.Namespace) -> bool:
-    return not options.quiet and sys.stderr.isatty()
 
 
 def _nowhere(_share: float, _text: str) -> None: ...
@@ -183,13 +184,3 @@ def calibration_parts(calibration: Calibration) -> Iterator[TextTable | str]:
             byte_size(point.working_set_bytes), *(amount(rate, "B/s") for rate in (point.copy, point.triad))
         )
     yield from ("", memory)
-    if calibration.disturbed:
-        yield from ("", disturbance(calibration))
-
-
-def disturbance(calibration: Calibration) -> str:
-    """The sentence on a calibration beside which other processes took processor time."""
-    return (
-        f"Other processes took {calibration.other_load:.1f} cores meanwhile: these peaks may be too low. "
-        "Calibrate again when the machine is quiet."
-    )

@@ -106,11 +106,15 @@ def usable_settings() -> tuple[Settings, list[str]]:
 def directory_problems(settings: Settings) -> list[str]:
     """A sentence if the directory of out-of-memory reports cannot be written to; else nothing."""
     directory = settings.out_of_memory_directory or Path(tempfile.gettempdir())
-    reason = why_not_writable(directory) if settings.out_of_memory_reports else None
-    if reason is None:
-        return []
-    lacking = f"no report could be written to {directory} when memory runs out: {reason}"
-    return [f"{lacking}; set JAXOBS_OUT_OF_MEMORY_DIRECTORY to a writable directory"]
+    lacking = f"no report could be written to {directory} when memory runs out"
+    wanted = settings.out_of_memory_reports > 0
+    return _unwritable(directory, lacking, "JAXOBS_OUT_OF_MEMORY_DIRECTORY") if wanted else []
+
+
+def _unwritable(directory: Path, lacking: str, setting: str) -> list[str]:
+    """A sentence on what is `lacking` if the directory cannot be written to; else nothing."""
+    reason = why_not_writable(directory)
+    return [] if reason is None else [f"{lacking}: {reason}; set {setting} to a writable directory"]
 
 
 def read_devices(timeout: float = START_SECONDS) -> dict[str, Any]:
@@ -157,18 +161,10 @@ def check_devices(report: Mapping[str, Any], settings: Settings) -> dict[str, An
                 "run `jaxobs calibrate` when the machine is quiet"
             )
         if peaks.reason is not None or settings.cache_directory is not None:
-            problems += [homeless] if directory is None else _unkept(directory)
+            lacking = f"`jaxobs calibrate` could not keep peaks in {directory}"
+            problems += _unwritable(directory, lacking, "JAXOBS_CACHE_DIRECTORY") if directory else [homeless]
         devices.append({**device, "peaks": peaks.to_dict()})
     return {**report, "devices": devices, "problems": list(dict.fromkeys(problems))}
-
-
-def _unkept(directory: Path) -> list[str]:
-    """A sentence if calibrated peaks cannot be stored in the directory; else nothing."""
-    reason = why_not_writable(directory)
-    if reason is None:
-        return []
-    lacking = f"`jaxobs calibrate` could not keep peaks in {directory}: {reason}"
-    return [f"{lacking}; set JAXOBS_CACHE_DIRECTORY to a writable directory"]
 
 
 def hardware_present(plugins: Iterable[Found]) -> dict[str, list[str]]:

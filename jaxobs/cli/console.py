@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from jaxobs.cli import UsageError, suggestion, tell
+from jaxobs.cli import UsageError, tell
+from jaxobs.plugin.settings import meant
 
 MIN_SECONDS = 1.0
 
@@ -34,7 +35,7 @@ class Parser(argparse.ArgumentParser):
         """Parse the command's options and arguments, which may be in any order."""
         options, unknown = self.parse_known_intermixed_args(arguments)
         if unknown and unknown[0].startswith("-"):
-            self.error(f"unknown option {unknown[0]}{suggestion(unknown[0], [*self._option_string_actions])}")
+            self.error(f"unknown option {unknown[0]}{meant(unknown[0], self._option_string_actions, '{}')}")
         if unknown:
             self.error(f"unknown argument {unknown[0]!r}")
         return options

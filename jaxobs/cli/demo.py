@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import platform
+import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -17,13 +18,15 @@ from jaxobs.cli.check import check_devices, read_devices
 from jaxobs.cli.console import Parser, bar, seconds_up_to
 from jaxobs.cli.terminal import look_of
 from jaxobs.config import Settings, SettingsError, load_settings
-from jaxobs.hardware.calibration import cache_directory, save_calibration
 from jaxobs.model.clock import sleep
 from jaxobs.report.summary import render
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from jaxobs import Observer
-    from jaxobs.cli.demonstration import Outcome, Size, Text
+    from jaxobs.cli.demonstration import Outcome, Size
 
 SUMMARY = "train a small language model, observed, and show what was seen"
 
@@ -71,7 +74,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 
 
 def ensure_peaks(settings: Settings) -> None:
-    """Calibrate if the first device has no matrix peak. A failure is reported, and the demo continues without peaks.
+    """Calibrate if the first device has no matrix peak. A failure is said, and whoever asked continues without peaks.
 
     JAX is queried in a separate process, because a backend made here would hold a GPU's memory meanwhile.
     Raises NoDeviceError.
@@ -82,22 +85,12 @@ def ensure_peaks(settings: Settings) -> None:
     device = report["devices"][0]
     if device["peaks"]["matrix"]:
         return
-    seconds = calibrate.DEFAULT_SECONDS
     tell(
-        f"no peaks are known for {device['kind']}: measuring them, once ({seconds:.0f} s and a few to start)"
+        f"no peaks are known for {device['kind']}: measuring them, once "
+        f"({calibrate.DEFAULT_SECONDS:.0f} s and a few to start)"
     )
-    try:
-        with bar("calibrating") as shown:
-            calibration = calibrate.calibrate_in_process(seconds, shown)
-        path = save_calibration(calibration, cache_directory(settings.cache_directory))
-    except calibrate.CalibrationFailedError as error:
-        tell(f"calibration failed, so there will be no MFU and no efficiency: {error}")
-    except OSError as error:
-        tell(f"the calibration could not be kept, so there will be no MFU and no efficiency: {error}")
-    else:
-        tell(f"peaks kept in {path}; `jaxobs calibrate` measures them again")
-        if calibration.disturbed:
-            tell(calibrate.disturbance(calibration))
+    # Whatever it fails at, it says so itself, and the demo goes on without MFU and efficiency.
+    subprocess.run([sys.executable, "-m", "jaxobs", "calibrate"], stdout=subprocess.DEVNULL, check=False)
 
 
 def _demonstrate(observer: Observer, options: argparse.Namespace) -> int:
@@ -106,8 +99,8 @@ def _demonstrate(observer: Observer, options: argparse.Namespace) -> int:
     text, size = read_text(), default_size()
     tell(
         f"training a transformer ({size.layers} layers of width {size.width}, {size.dtype}, "
-        f"{size.tokens:,} tokens a step) for {options.seconds:g} s on {len(text.training) / 1e6:.1f} MB of the "
-        f"sources and documentation of Python {platform.python_version()} ({text.files} files)"
+        f"{size.tokens:,} tokens a step) for {options.seconds:g} s on {len(text) / 1e6:.1f} MB of the "
+        f"sources and documentation of Python {platform.python_version()}"
     )
     address = observer.address
     tell(f"metrics: {address}" if address else why_nothing_is_served(observer.snapshot().to_dict()))
@@ -133,7 +126,7 @@ def why_nothing_is_served(document: Mapping[str, Any]) -> str:
     return f"no metrics are served: {reason or 'the agent did not say why'}"
 
 
-def _train(observer: Observer, text: Text, size: Size, seconds: float) -> Outcome:
+def _train(observer: Observer, text: NDArray[np.uint8], size: Size, seconds: float) -> Outcome:
     from jaxobs.cli.demonstration import Training
 
     with tempfile.TemporaryDirectory(prefix="jaxobs-demo-") as folder, bar("training") as shown:
@@ -154,26 +147,18 @@ def _hold(observer: Observer) -> None:
         return
 
 
-def losses(outcome: Outcome) -> dict[str, dict[str, float | None]]:
-    """First and last loss, of training and of the held-out text; None if there is none, or it is not finite."""
+def first_and_last_loss(outcome: Outcome) -> dict[str, float | None]:
+    """The first loss and the mean of the last ones; None if there is none, or it is not finite."""
     last = outcome.losses[-LAST_STEPS:]
-    pairs = {
-        "loss": (outcome.losses[:1], [math.fsum(last) / len(last)] if last else []),
-        "held_out_loss": (outcome.held_out[:1], outcome.held_out[-1:]),
-    }
-    return {name: {"first": _number(first), "last": _number(final)} for name, (first, final) in pairs.items()}
-
-
-def _number(values: list[float]) -> float | None:
-    return values[0] if values and math.isfinite(values[0]) else None
+    found = {"first": outcome.losses[:1], "last": [math.fsum(last) / len(last)] if last else []}
+    return {name: next(filter(math.isfinite, values), None) for name, values in found.items()}
 
 
 def as_json(document: Mapping[str, Any], outcome: Outcome, size: Size) -> str:
     """The snapshot's document as JSON, with the figures of the training under `demo`."""
     demo = {
-        **losses(outcome),
+        "loss": first_and_last_loss(outcome),
         "steps": len(outcome.losses),
-        "evaluations": len(outcome.held_out),
         "parameters": outcome.parameters,
         "tokens_per_step": size.tokens,
         "seconds": outcome.seconds,
@@ -184,14 +169,13 @@ def as_json(document: Mapping[str, Any], outcome: Outcome, size: Size) -> str:
 
 def as_text(document: Mapping[str, Any], outcome: Outcome, *, width: int, bold: bool) -> str:
     """The losses and the summary of the snapshot as text."""
-    loss, held_out = (
-        " → ".join("–" if value is None else f"{value:.3f}" for value in pair.values())
-        for pair in losses(outcome).values()
+    first, last = (
+        "–" if value is None else f"{value:.3f}" for value in first_and_last_loss(outcome).values()
     )
     ended = "interrupted after" if outcome.interrupted else "trained"
     return (
         f"{ended} {len(outcome.losses)} steps in {outcome.seconds:.1f} s, "
         f"{outcome.parameters / 1e6:.3g} million parameters\n"
-        f"loss {loss} nats a byte (all bytes alike: {math.log(256):.3f}), on files held out {held_out}\n\n"
+        f"loss {first} → {last} nats a byte (all bytes alike: {math.log(256):.3f})\n\n"
         + render(document, width=width, bold=bold)
     )

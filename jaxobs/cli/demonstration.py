@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-HELD_OUT_EVERY = 20
-"""One file in so many is never trained on: 5 % of the text, enough for an evaluation of 10⁵ tokens."""
-
 MAX_BYTES = 64 * 2**20
 """Most text that is read. The standard library without its tests has 12 MB, and users may have added more files."""
 
@@ -42,27 +39,16 @@ class NoTextError(Exception):
     """This Python has no sources to read (they may be in a zip file, or compiled away)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
-    """Bytes to train on and bytes to evaluate with, both one-dimensional arrays of uint8."""
-
-    training: NDArray[np.uint8]
-    held_out: NDArray[np.uint8]
-    files: int
-
-
-def read_text(folder: Path | None = None) -> Text:
+def read_text(folder: Path | None = None) -> NDArray[np.uint8]:
     """The sources (`*.py`) and documentation (`*.rst`, `*.txt`) in a folder, else those of Python's standard library.
 
     Raises NoTextError where there is too little to train on.
     """
     folder = folder or Path(sysconfig.get_path("stdlib"))
-    documents = list(_documents(folder))
-    held_out = b"\n".join(documents[::HELD_OUT_EVERY])
-    training = b"\n".join(text for index, text in enumerate(documents) if index % HELD_OUT_EVERY)
-    if min(len(training), len(held_out)) < 2**12:
+    text = b"\n".join(_documents(folder))
+    if len(text) < 2**12:
         raise NoTextError(f"no Python sources to train on in {folder}")
-    return Text(np.frombuffer(training, np.uint8), np.frombuffer(held_out, np.uint8), len(documents))
+    return np.frombuffer(text, np.uint8)
 
 
 def windows(
@@ -209,7 +195,6 @@ def _normalised(stream: jax.Array, scale: jax.Array) -> jax.Array:
 
 
 WARM_UP_STEPS = 20
-WEIGHT_DECAY = 0.1
 MAX_GRADIENT = 1.0
 """Norm over all parameters to which gradients are clipped: that of a batch of odd text would undo many steps."""
 _FIRST_DECAY, _SECOND_DECAY = 0.9, 0.95
@@ -228,7 +213,8 @@ class TrainingState(NamedTuple):
 def initial_state(key: jax.Array, size: Size) -> TrainingState:
     """Random parameters, moments of zero, step 0."""
     parameters = initial_parameters(key, size)
-    return TrainingState(parameters, _zeros(parameters), _zeros(parameters), jnp.zeros((), jnp.int32))
+    first, second = (jax.tree.map(jnp.zeros_like, parameters) for _ in range(2))
+    return TrainingState(parameters, first, second, jnp.zeros((), jnp.int32))
 
 
 @partial(jax.jit, static_argnums=2, donate_argnums=0)
@@ -244,30 +230,16 @@ def train_step(state: TrainingState, tokens: jax.Array, size: Size) -> tuple[Tra
 
     def moved(parameter: jax.Array, mean: jax.Array, square: jax.Array) -> jax.Array:
         direction = (mean / (1 - _FIRST_DECAY**step)) / (jnp.sqrt(square / (1 - _SECOND_DECAY**step)) + 1e-8)
-        return parameter - rate * (direction + WEIGHT_DECAY * parameter)
+        return parameter - rate * direction
 
     parameters = jax.tree.map(moved, state.parameters, first, second)
     return TrainingState(parameters, first, second, step), value
-
-
-@partial(jax.jit, static_argnums=2)
-def evaluation_step(parameters: Parameters, tokens: jax.Array, size: Size) -> jax.Array:
-    """The loss in nats, without a gradient."""
-    return loss(parameters, tokens, size)
-
-
-def _zeros(tree: Any) -> Any:
-    return jax.tree.map(jnp.zeros_like, tree)
 
 
 def _average(decay: float, old: Any, new: Any) -> Any:
     return jax.tree.map(lambda before, now: decay * before + (1 - decay) * now, old, new)
 
 
-EVALUATIONS = 4
-"""Evaluations during the training, at equal distances, in addition to one before and one after it."""
-
-EVALUATION_BATCHES = 4
 _SHORT_SHARE = 1 / 3
 """Share of the time with twice as many windows of half the length: short contexts are learnt first and cheaply. The
 change of shape makes XLA compile anew, as it does wherever the shape of a batch changes."""
@@ -285,21 +257,21 @@ class Outcome:
     """The outcome of training. Losses are in nats per byte; there are none if it was interrupted in the first step."""
 
     losses: list[float] = field(default_factory=list)
-    held_out: list[float] = field(default_factory=list)
     parameters: int = 0
     seconds: float = 0.0
-    """The time from the first evaluation to the last, including compiles."""
+    """The time from the first step to the last, including compiles."""
     interrupted: bool = False
 
 
 class Training:
     """One run of the demo, observed by `observer`; `progress` is called with its progress."""
 
-    def __init__(self, observer: Observer, text: Text, size: Size, seconds: float, progress: Watcher) -> None:
+    def __init__(
+        self, observer: Observer, text: NDArray[np.uint8], size: Size, seconds: float, progress: Watcher
+    ) -> None:
         self._observer, self._text, self._size = observer, text, size
         self._seconds, self._progress = seconds, progress
         self._train_step = observer.watch(train_step)
-        self._evaluation_step = observer.watch(evaluation_step)
         self._began: float | None = None
         self._outstanding: deque[jax.Array] = deque()
         self.outcome = Outcome()
@@ -312,33 +284,25 @@ class Training:
         outcome.parameters = sum(leaf.size for leaf in jax.tree.leaves(state.parameters))
         began = time.monotonic()
         try:
-            state = self._train(state, checkpoint)
-            outcome.held_out.append(self._evaluate(state))
+            self._train(state, checkpoint)
         except KeyboardInterrupt:
             outcome.interrupted = True
         outcome.seconds = time.monotonic() - began
         return outcome
 
-    def _train(self, state: TrainingState, checkpoint: Path) -> TrainingState:
-        outcome = self.outcome
-        outcome.held_out.append(self._evaluate(state))
+    def _train(self, state: TrainingState, checkpoint: Path) -> None:
         checkpoint_due = True
         for tokens in self._observer.steps(self._batches(), tokens=_tokens):
             state, loss = self._train_step(state, tokens, self._size)
             self._observer.record(loss=loss)
             self._outstanding.append(loss)
             self._read_losses(_AHEAD)
-            due = min(int(self._share() * (EVALUATIONS + 1)), EVALUATIONS)
-            if len(outcome.held_out) <= due:
-                self._read_losses(0)
-                outcome.held_out.append(self._evaluate(state))
             if checkpoint_due and self._share() >= _CHECKPOINT_AT:
                 checkpoint_due = False
                 self._read_losses(0)
                 with self._observer.phase("checkpoint"):
                     write_checkpoint(state, checkpoint)
         self._read_losses(0)
-        return state
 
     def _read_losses(self, ahead: int) -> None:
         """Read losses until at most `ahead` are outstanding; with 0, what follows is not charged for waiting steps."""
@@ -346,24 +310,10 @@ class Training:
             self.outcome.losses.append(float(self._outstanding.popleft()))
             self._progress(self._share(), len(self.outcome.losses), self.outcome.losses[-1])
 
-    def _evaluate(self, state: TrainingState) -> float:
-        """The mean loss in nats on the same few windows of the held-out text."""
-        random = np.random.default_rng(1)
-        size = self._size
-        batches = (
-            windows(self._text.held_out, size.examples, size.length, random)
-            for _ in range(EVALUATION_BATCHES)
-        )
-        losses = [
-            float(self._evaluation_step(state.parameters, tokens, size))
-            for tokens in self._observer.steps(batches, loop="eval", tokens=_tokens)
-        ]
-        return float(np.mean(losses))
-
     def _batches(self) -> Iterator[NDArray[np.int32]]:
         """Batches of short windows, then of long ones, until the time is over; at least one of each."""
         random = np.random.default_rng(0)
-        text, size = self._text.training, self._size
+        text, size = self._text, self._size
         short, long = (2 * size.examples, size.length // 2), (size.examples, size.length)
         yield windows(text, *short, random)
         # The time begins after the first step, whose compile takes seconds or minutes.
@@ -379,14 +329,11 @@ class Training:
 
 
 def write_checkpoint(state: TrainingState, path: Path) -> None:
-    """Write the parameters to a file that `numpy.load` reads; it is on the disk on return. Raises OSError."""
+    """Write the parameters to a file that `numpy.load` reads. Raises OSError."""
     arrays: dict[str, Any] = {
         jax.tree_util.keystr(key): leaf for key, leaf in jax.tree.leaves_with_path(state.parameters)
     }
-    with path.open("wb") as file:
-        np.savez(file, **arrays)
-        file.flush()
-        os.fsync(file.fileno())
+    np.savez(path, **arrays)
 
 
 def _tokens(batch: NDArray[np.int32]) -> float:

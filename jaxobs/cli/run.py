@@ -15,8 +15,9 @@ import sys
 from pathlib import Path
 from typing import Any, get_origin
 
-from jaxobs.cli import UsageError, say, suggestion
+from jaxobs.cli import UsageError, say
 from jaxobs.config import PREFIX, SETTINGS, SettingsError, load_settings, unknown_settings
+from jaxobs.plugin.settings import meant
 
 SUMMARY = "run a script or module, observed, without a change to it"
 
@@ -121,15 +122,15 @@ def interpreter_options() -> list[str]:
     return options
 
 
-def option_names() -> list[str]:
-    """The names of all options, in the order of the settings."""
-    names = []
+def options_by_name() -> dict[str, tuple[str, bool | None]]:
+    """The setting of each option, and what the option alone sets it to (None: a value follows it)."""
+    found: dict[str, tuple[str, bool | None]] = {}
     for name, field in SETTINGS.items():
-        option = "--" + name.replace("_", "-")
-        names.append(option)
+        option = name.replace("_", "-")
+        found[f"--{option}"] = name, True if field.type is bool else None
         if field.type is bool:
-            names.append("--no-" + option[2:])
-    return names
+            found[f"--no-{option}"] = name, False
+    return found
 
 
 def read_option(arguments: list[str]) -> tuple[str, Any, list[str]]:
@@ -138,18 +139,13 @@ def read_option(arguments: list[str]) -> tuple[str, Any, list[str]]:
     Raises UsageError for an option that does not exist, has no value, or one that is not the JSON it must be.
     """
     option, equals, inline = arguments[0].partition("=")
-    name = option.removeprefix("--").replace("-", "_")
-    field = SETTINGS.get(name)
-    if field is None and not equals and name.startswith("no_"):
-        positive = SETTINGS.get(name[3:])
-        if positive is not None and positive.type is bool:
-            return name[3:], False, arguments[1:]
-    if field is None:
-        raise UsageError(
-            f"unknown option {option}{suggestion(option, option_names())}; `--help` lists the options"
-        )
-    if field.type is bool and not equals:
-        return name, True, arguments[1:]
+    options = options_by_name()
+    name, alone = options.get(option, ("", None))
+    if not name or (equals and alone is False):
+        raise UsageError(f"unknown option {option}{meant(option, options, '{}')}; `--help` lists the options")
+    if alone is not None and not equals:
+        return name, alone, arguments[1:]
+    field = SETTINGS[name]
     rest = arguments[1:] if equals else arguments[2:]
     if not equals and len(arguments) < 2:
         raise UsageError(f"option {option} needs a value: {field.description}")

@@ -39,16 +39,11 @@ def answered(
     """What a method that returns several things of one kind returned, each of that kind."""
     try:
         answer: Any = function()
+        several = isinstance(answer, Iterable) and not isinstance(answer, str)
+        items = list(answer) if several else []
     except Exception as error:
         raise AssertionError(f"{call} raised {described(error)}, and must return {expected}") from error
-    if isinstance(answer, str) or not isinstance(answer, Iterable):
-        raise AssertionError(  # noqa: TRY004  # as every check does
-            f"{call} returned {shown(answer)}, and must return {expected}: an empty one for nothing"
-        )
-    try:
-        items = list(answer)
-    except Exception as error:
-        raise AssertionError(f"{call} raised {described(error)}, and must return {expected}") from error
+    assert several, f"{call} returned {shown(answer)}, and must return {expected}: an empty one for nothing"
     for item in items:
         assert isinstance(item, kind), (
             f"{call} returned {shown(item)} among others, and must return {expected}"

@@ -204,7 +204,7 @@ BAD_INPUT = {
     "no value": (["text.txt", "--html"], "--html: expected one argument"),
     "no number": (["text.txt", "--top", "many"], "give a positive whole number"),
     "too large": ([str(RECORDED), "--maximum-bytes", "1000"], "more than the limit of 1000"),
-    "no folder": ([str(RECORDED), "--html", "absent/page.html"], "cannot write absent/page.html"),
+    "no folder": ([str(RECORDED), "--html", "absent/page.html"], "cannot use absent/page.html: No such file"),
 }
 
 
