@@ -33,7 +33,7 @@ from jaxobs.probe.steps.values import given_timeout
 from jaxobs.probe.transport.agent_messages import AgentMessages
 from jaxobs.probe.transport.agent_process import start_agent_process
 from jaxobs.probe.transport.sender import Agents
-from jaxobs.probe.watch.watchable import is_watchable, must_be_callable
+from jaxobs.probe.watch.watchable import is_watchable
 from jaxobs.report.snapshot import Snapshot, absent_snapshot
 
 Item = TypeVar("Item")
@@ -78,8 +78,6 @@ class Observer:
             plain, Agents(start_agent_process, self._hello, self._messages.heard), warn, earlier
         )
         self._out_of_memory = OutOfMemory(
-            plain["out_of_memory_directory"],
-            settings.out_of_memory_reports,
             self._identity.name(),
             plain,
             Ask(lambda timeout: self.snapshot(timeout).document, self._side.sender.retained.executables),
@@ -138,7 +136,10 @@ class Observer:
         with attributes that is not jitted, is given back unwatched, with a warning. Raises TypeError for what cannot be
         called.
         """
-        must_be_callable(function)
+        if not callable(function):
+            raise TypeError(
+                f"watch() takes a function of jax.jit, not an object of type {type(function).__name__!r}"
+            )
         if self._ended or not is_watchable(function, self._not_jitted):
             return function
         return cast("Callable[Parameters, Result]", self._side.watching.watch(function))

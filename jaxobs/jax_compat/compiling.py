@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Sequence
-from types import FrameType, FunctionType
+from types import CellType, FrameType, FunctionType
 from typing import Any, NamedTuple
 
 from jaxobs.plugin.frames import callers
@@ -238,9 +238,14 @@ def plain_parameters(function: Any) -> dict[str, int] | None:
     """
     if type(function) is not FunctionType or not function.__code__.co_filename.endswith(DISPATCH):
         return None
-    if "params" not in function.__code__.co_freevars:
-        return None
-    parameters = (function.__closure__ or ())[function.__code__.co_freevars.index("params")].cell_contents
+    parameters = closure(function).get("params")
     if type(parameters) is not dict:
         return None
     return {name: value for name, value in parameters.items() if type(value) in (int, bool)}
+
+
+def closure(function: Any) -> dict[str, Any]:
+    """What the closure of a function of JAX's holds, by the names of its variables; empty for anything else."""
+    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    cells = zip(names, getattr(function, "__closure__", None) or (), strict=False)
+    return {name: cell.cell_contents for name, cell in cells if cell != CellType()}  # an empty one raises

@@ -86,14 +86,7 @@ def trace_context() -> list[tuple[str, Any]]:
     resources = getattr(mesh, "thread_resources", None)
     by_with = getattr(getattr(resources, "env", None), "physical_mesh", None)
     # In `config.py` up to 0.10, in `mesh.py` since.
-    holder = next(
-        (
-            found
-            for module in (config, mesh)
-            if (found := getattr(module, "abstract_mesh_context_manager", None)) is not None
-        ),
-        None,
-    )
-    by_set_mesh = getattr(holder, "value", None)
-    values.append(("mesh", (by_with, by_set_mesh)))
+    later = getattr(mesh, "abstract_mesh_context_manager", None)
+    holder = getattr(config, "abstract_mesh_context_manager", later)
+    values.append(("mesh", (by_with, getattr(holder, "value", None))))
     return values

@@ -12,7 +12,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-from jaxobs.jax_compat.compiling import JitCall
+from jaxobs.jax_compat.compiling import JitCall, closure
 from jaxobs.plugin.frames import callers
 
 FRAMES_TO_SEARCH = 32
@@ -88,7 +88,9 @@ def mapped_call(frame: FrameType | None) -> JitCall | None:
         return None
     found, kept = call.f_locals, _kept(call)
     args = found.get("args", ())
-    tree = found.get("in_tree") or getattr(found.get("p"), "in_tree", None) or _tree_since_9(found)
+    # Since 0.9 it is in the closure that wraps the user's function.
+    wrapper = getattr(getattr(found.get("cached"), "pmapped", None), "__wrapped__", None)
+    tree = found.get("in_tree") or getattr(found.get("p"), "in_tree", None) or closure(wrapper).get("in_tree")
     if tree is None:
         return None
     positional, by_keyword = tree.children()
@@ -120,24 +122,7 @@ def _kept(call: FrameType) -> dict[str, Any]:
         names = code.co_varnames[: code.co_argcount]
         axis = found.get("axis_name", getattr(mapped, "_axis_name", None))
         return {**dict(zip(names, prepare.args, strict=False)), "axis_name": axis}
-    inferring = found.get("infer_params")
-    cells = getattr(inferring, "__closure__", None) or ()
-    names = inferring.__code__.co_freevars if cells else ()  # type: ignore[union-attr]  # a function has both
-    return {name: cell.cell_contents for name, cell in zip(names, cells, strict=True)}
-
-
-def _tree_since_9(found: dict[str, Any]) -> Any:
-    """The tree structure of the arguments, from the closure that wraps the user's function since 0.9."""
-    wrapper = getattr(getattr(found.get("cached"), "pmapped", None), "__wrapped__", None)
-    code, cells = getattr(wrapper, "__code__", None), getattr(wrapper, "__closure__", None) or ()
-    return next(
-        (
-            cell.cell_contents
-            for name, cell in zip(getattr(code, "co_freevars", ()), cells, strict=True)
-            if name == "in_tree"
-        ),
-        None,
-    )
+    return closure(found.get("infer_params"))
 
 
 def _avals(frame: FrameType | None, call: FrameType | None) -> tuple[Any, ...] | None:

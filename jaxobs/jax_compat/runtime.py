@@ -41,15 +41,9 @@ def is_listening(listener: Callable[..., Any]) -> bool:
 def unregister_listeners(event: Any, duration: Any, scalar: Any) -> None:
     """Unregister listeners. The names are public from 0.8, private before; without either they stay and do nothing."""
     monitoring = sys.modules.get("jax._src.monitoring")
-    for listener, names in (
-        (event, ("unregister_event_listener", "_unregister_event_listener_by_callback")),
-        (
-            duration,
-            ("unregister_event_duration_listener", "_unregister_event_duration_listener_by_callback"),
-        ),
-        (scalar, ("unregister_scalar_listener", "_unregister_scalar_listener_by_callback")),
-    ):
-        remove = next((found for name in names if (found := getattr(monitoring, name, None))), None)
+    for kind, listener in (("event", event), ("event_duration", duration), ("scalar", scalar)):
+        private = getattr(monitoring, f"_unregister_{kind}_listener_by_callback", None)
+        remove = getattr(monitoring, f"unregister_{kind}_listener", private)
         if remove is not None:
             with contextlib.suppress(AssertionError, ValueError):  # the listeners were cleared before
                 remove(listener)

@@ -171,7 +171,7 @@ class HostLines:
         self._ran_before = 0.0
         self._blocking: set[tuple[str, str]] = set()
         """Calls in which the main thread was seen to wait. A late sample that meets one came after Python had ended."""
-        self._taken: tuple[float | None, float] = None, 0.0
+        self._taken = 0.0, 0.0
 
     def run(self) -> None:
         """Take samples until `stop`."""
@@ -197,22 +197,22 @@ class HostLines:
 
     def _runnable_share(self) -> float | None:
         """Share of the time since the last call in which the main thread was on a processor or ready for one."""
-        runnable = None if self._account is None else self._account.runnable_seconds()
+        runnable = 0.0 if self._account is None else sum(self._account.times())
         (before, asked), self._taken = self._taken, (runnable, monotonic())
-        if before is None or runnable is None or self._taken[1] <= asked:
+        if not before or not runnable or self._taken[1] <= asked:
             return None
         return (runnable - before) / (self._taken[1] - asked)
 
     def _turn(self, main: ThreadAccount, own: ThreadAccount) -> bool:
         """Sleep and take a sample. False after `stop`."""
-        before, delayed = thread_time(), own.delay_seconds()
+        before, (_, delayed) = thread_time(), own.times()
         pause = min(MAX_PAUSE, max(MIN_PAUSE, self._cost / BUDGET)) * self._random.uniform(0.5, 1.5)
         due = monotonic() + pause
         if self._ended.wait(pause):
             return False
         self._late = locked = monotonic() - due
         if locked > PROMPT:  # the time in which this thread waited for a processor says nothing of the lock
-            locked -= own.delay_seconds() - delayed
+            locked -= own.times()[1] - delayed
         self._guard.call(self._sample, main, locked)
         self.cpu_seconds = thread_time()
         self._cost += (self.cpu_seconds - before - self._cost) / COSTS_AVERAGED
@@ -222,7 +222,7 @@ class HostLines:
         """Take a sample, for which another thread has held the interpreter lock for `locked` seconds."""
         begin, self._last = self._last, now()
         loop = self._loop()
-        ran = main.processor_seconds()
+        ran, _ = main.times()
         ran_since, self._ran_before = ran - self._ran_before, ran
         held = locked > PROMPT and (ran_since >= HELD * locked or ran == 0)
         on_processor = held or main.is_on_processor()
@@ -252,26 +252,15 @@ class ThreadAccount:
         # The program's name stands in brackets before the state and may hold any character.
         return text.rpartition(b") ")[2][:1] == b"R" if text else None
 
-    def processor_seconds(self) -> float:
-        """Seconds for which it was on a processor; 0 if the system does not say."""
-        return self._read_times()[0]
-
-    def delay_seconds(self) -> float:
-        """Seconds for which it was ready to run and had no processor; 0 if the system does not say."""
-        return self._read_times()[1]
-
-    def runnable_seconds(self) -> float | None:
-        """Seconds for which it was on a processor or ready for one; None if the system does not say."""
-        return sum(self._read_times()) or None
+    def times(self) -> tuple[float, float]:
+        """Seconds for which it was on a processor, and was ready to run and had none; 0 if the system does not say."""
+        text = self._times.read().split()
+        return (int(text[0]) / 1e9, int(text[1]) / 1e9) if len(text) > 1 else (0.0, 0.0)
 
     def close(self) -> None:
         """Close the files; nothing is known any more then."""
         self._state.close()
         self._times.close()
-
-    def _read_times(self) -> tuple[float, float]:
-        text = self._times.read().split()
-        return (int(text[0]) / 1e9, int(text[1]) / 1e9) if len(text) > 1 else (0.0, 0.0)
 
 
 class _File:

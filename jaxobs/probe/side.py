@@ -80,15 +80,11 @@ class ProbeJob:
         self.emit = side.payloads.emit
         self.executable_number = side.executable_number
         self.executable_created = side.executables.created
+        self.trace_began = side.tracing.began
+        self.trace_ended = side.tracing.ended
 
     def guard(self, hook: Hook) -> Hook:
         return self._guard.wrap(hook)  # type: ignore[return-value]  # the same parameters, always None
-
-    def trace_began(self) -> None:
-        self._side.tracing.began()
-
-    def trace_ended(self) -> None:
-        self._side.tracing.ended()
 
     def listeners_restored(self) -> None:
         self._side.sender.listeners_restored += 1
@@ -151,7 +147,7 @@ class ProbeSide:
         self._log = log
         self.watching = Watching(self._calls_of)
         self._backend: BackendFound | None = None
-        self.tracing = Tracing(self.loops.current)
+        self.tracing: Tracing = Tracing(self.loops.current)
         self._threads: dict[str, Thread] = {}
         self._deadline = 0.0
         self._let_go = Flag()

@@ -88,9 +88,9 @@ def exhaustion(error: BaseException | None) -> Exhaustion | None:
             # Read from the slots: an error of the user's may define `__str__`, `args` or `__cause__` itself.
             arguments = BaseException.args.__get__(error)  # type: ignore[attr-defined]  # a slot of the class
             message = arguments[0] if arguments and type(arguments[0]) is str else ""
-            if issubclass(kind, MemoryError):
-                return Exhaustion(error, kind.__name__, message)
-            if kind.__name__ in RUNTIME_ERRORS and speaks_of_memory(message):
+            if issubclass(kind, MemoryError) or (
+                kind.__name__ in RUNTIME_ERRORS and speaks_of_memory(message)
+            ):
                 return Exhaustion(error, kind.__name__, message)
         slots: Any = BaseException
         cause = slots.__cause__.__get__(error)
@@ -136,12 +136,13 @@ def gather(
     report["name"] = name
     process = report["process"] or {}
     recent = {key: process.get(key) for key in ("recent", "memory", "peak_executable", "run_seconds")}
+    environment = {name: os.environ[name] for name in sorted(os.environ) if name.startswith(VARIABLES)}
     contents: dict[str, Any] = {
         "executables.json": report["executables"],
         "live_arrays.json": report["live_arrays"],
         "memory_statistics.json": report["memory_statistics"],
         "recent.json": process and recent | {"address_space": report["address_space"]},
-        "settings.json": {"settings": _masked(settings), "environment": _masked(_environment())},
+        "settings.json": {"settings": _masked(settings), "environment": _masked(environment)},
     }
     files = {"error.txt": parts.get("error.txt", lambda: _error_text(found))}
     for file, content in contents.items():
@@ -275,10 +276,6 @@ def _error_text(found: Exhaustion) -> bytes:
 
 def _json(content: Any) -> bytes:
     return json.dumps(content, indent=1).encode()
-
-
-def _environment() -> dict[str, str]:
-    return {name: value for name, value in sorted(os.environ.items()) if name.startswith(VARIABLES)}
 
 
 def _masked(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -83,19 +83,10 @@ def _new_directory(root: Path, name: str) -> Path:
 
 
 class OutOfMemory:
-    """Writes at most `most` reports to `root`, with `name` in their names."""
+    """Writes reports, as many and where the settings say, with `name` in their names."""
 
-    def __init__(
-        self,
-        root: str | None,
-        most: int,
-        name: str,
-        settings: Mapping[str, Any],
-        ask: Ask,
-        log: Callable[[str], None],
-    ) -> None:
-        self._root = root
-        self._left = most
+    def __init__(self, name: str, settings: Mapping[str, Any], ask: Ask, log: Callable[[str], None]) -> None:
+        self._left: int = settings["out_of_memory_reports"]
         self._name = name
         self._settings = settings
         self._ask = ask
@@ -139,7 +130,8 @@ class OutOfMemory:
 
     def _report(self, found: Exhaustion, function: str | None, deadline: float) -> None:
         files = gather(found, function, self._name, self._settings, self._ask, deadline)
-        directory = write_report(self._root, f"jaxobs-out-of-memory-{self._name}", files, deadline)
+        root = self._settings["out_of_memory_directory"]
+        directory = write_report(root, f"jaxobs-out-of-memory-{self._name}", files, deadline)
         self._log(f"out of memory{f' in {function}' if function else ''}: what was known is in {directory}")
 
 

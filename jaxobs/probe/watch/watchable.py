@@ -59,14 +59,6 @@ def has_state(function: Any) -> bool:
     return True
 
 
-def must_be_callable(function: Any) -> None:
-    """Raises TypeError for what cannot be called."""
-    if not callable(function):
-        raise TypeError(
-            f"watch() takes a function of jax.jit, not an object of type {type(function).__name__!r}"
-        )
-
-
 def is_watchable(function: Any, not_jitted: set[str]) -> bool:
     """Whether a watched object may stand in for `function`. Warns where it may not, or where runs may stay unseen.
 
