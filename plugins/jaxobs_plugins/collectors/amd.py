@@ -10,9 +10,7 @@ Units are those of AMD's description: percent, watts, MHz, bytes; energy in micr
 
 from __future__ import annotations
 
-import ctypes
 import importlib
-import importlib.util
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -192,10 +190,9 @@ class AmdCollector(Collector):
             self.reason = "no AMD driver is loaded"
             return
         try:
-            _require_native_library(self._environment)
             library = importlib.import_module("amdsmi")
             library.amdsmi_init()
-        except Exception as error:  # noqa: BLE001  # an import may raise anything
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # an import may raise anything, and end a program
             self.reason = f"AMD SMI cannot be used ({type(error).__name__}: {error}); install ROCm's amdsmi"
             agent.log(f"no metrics of AMD devices: {self.reason}")
             return
@@ -219,16 +216,6 @@ class AmdCollector(Collector):
         library, self._library, self._agent, self._devices = self._library, None, None, []
         if library is not None:
             library.amdsmi_shut_down()
-
-
-def _require_native_library(environment: Mapping[str, str]) -> None:
-    """Raise OSError where the package would not find its library, which it would print to the job's console."""
-    spec = importlib.util.find_spec("amdsmi")
-    folders = [Path(folder) for folder in (spec.submodule_search_locations or () if spec else ())]
-    roots = (environment.get("ROCM_HOME"), environment.get("ROCM_PATH"), "/opt/rocm")
-    folders += [Path(root) / "lib" for root in roots if root]
-    if not any((folder / "libamd_smi.so").exists() for folder in folders):
-        ctypes.CDLL("libamd_smi.so")
 
 
 def _chosen(library: Any, environment: Mapping[str, str], *, alone: bool) -> list[tuple[str, Any]]:

@@ -22,7 +22,7 @@ import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -162,9 +162,8 @@ class TpuCollector(Collector):
     device_readings = READINGS
     interval = 5.0
 
-    def __init__(self, pid: Callable[[], int] = os.getpid) -> None:
+    def __init__(self) -> None:
         self.reason = "not started"
-        self._pid = pid
         self._agent: Agent | None = None
         self._monitoring: Monitoring | None = None
         self._tried = False
@@ -174,8 +173,6 @@ class TpuCollector(Collector):
         """Check whether libtpu is installed; it is imported only once JAX is known to use a TPU."""
         if importlib.util.find_spec("libtpu") is None:
             self.reason = "libtpu is not installed"
-        elif agent.resource.get("process.pid") == str(self._pid()):
-            self.reason = "the agent is a thread of the job, where libtpu would write to the job's console"
         else:
             self.reason = "JAX has made no backend yet"
             self._agent = agent

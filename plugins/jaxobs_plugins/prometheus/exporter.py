@@ -31,7 +31,7 @@ CHECK_SECONDS = 5.0
 
 
 class PrometheusExporter(Exporter):
-    """Serves /metrics. Settings: `prometheus` (false: does nothing), `file_sd_directory`, `agent`, `metrics_…`.
+    """Serves /metrics. Settings: `prometheus` (false: does nothing), `file_sd_directory`, `metrics_…`.
 
     The address is that of `wanted_address`. Where its port is taken, the next free one is used, except in Kubernetes,
     where it is an error.
