@@ -14,6 +14,7 @@ from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.base import Exporter
 from jaxobs.plugin.protocol import Batch
+from jaxobs.vocabulary.text import clean_label
 from jaxobs_plugins.prometheus import PrometheusExporter
 from tests.prometheus_server import EXEMPLARS, PrometheusServer
 from tests.waiting import wait_for
@@ -157,7 +158,9 @@ def test_a_real_prometheus_finds_and_scrapes_it(
 ) -> None:
     """Through the target file; with exemplars, hostile labels and target_info that joins."""
     hostile = 'a\x00b\n"\\\udcff{}\u2028' + "x" * 1000
-    strange = Family(Metric("example_strange", "gauge", "Strange.", ("name",)), {(hostile,): 7.0})
+    strange = Family(
+        Metric("example_strange", "gauge", "Strange.", ("name",)), {(clean_label(hostile),): 7.0}
+    )
     agent = make_agent(file_sd_directory=str(tmp_path / "targets"))
     exporter = PrometheusExporter()
     exporter.start(agent)

@@ -29,8 +29,9 @@ from jaxobs.model.addresses import (
 from jaxobs.model.clock import monotonic
 from jaxobs.plugin.files import DRAFT_NAME, open_regular, write_whole
 from jaxobs.report.view import Rank
+from jaxobs.vocabulary.text import clean_label
 from jaxobs_plugins.prometheus.file_work import FileWork
-from jaxobs_plugins.prometheus.render import label_name, label_value
+from jaxobs_plugins.prometheus.render import label_name
 
 _BACKLOG = 128  # connections the kernel keeps while the server is busy rendering
 LOOK_SECONDS = 5.0
@@ -110,9 +111,9 @@ def target_group(target: str, resource: Mapping[str, str], scheme: str = "http")
     port for the last one.
     """
     kept = {label: resource.get(name, "") for label, name in _KEPT.items()}
-    labels = {label: label_value(value) for label, value in kept.items() if value}
+    labels = {label: clean_label(value) for label, value in kept.items() if value}
     labels |= {
-        _META + label_name(name).removeprefix("jaxobs_"): label_value(value)
+        _META + label_name(name).removeprefix("jaxobs_"): clean_label(value)
         for name, value in sorted(resource.items())
     }
     if instance := resource.get(INSTANCE):

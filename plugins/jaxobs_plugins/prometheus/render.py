@@ -9,7 +9,7 @@ error.
 
 from __future__ import annotations
 
-import hashlib
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,24 +28,14 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from jaxobs.model.metrics import Exemplar as Observed
-from jaxobs.model.metrics import Family, HistogramValue, Metric
+from jaxobs.model.metrics import Family, HistogramValue
+from jaxobs.vocabulary.text import clean_label, valid_text
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric as RenderedFamily
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-
-LABEL_LENGTH = 256
-"""Characters of a label value. A longer one is of no use on a dashboard."""
-
-_DIGEST_LENGTH = 8  # 32 bits: among 10 000 altered values of one label a collision has a chance of about 1 %
-
-_EXEMPLAR_LENGTH = 128
-"""Characters of an exemplar's label names and values together: the limit of OpenMetrics 1.0."""
-
-_LAST_TIMESTAMP = 1e12
-"""Seconds; beyond it, a float is written with an exponent, which a timestamp must not have."""
 
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"?')  # the last one may not be closed: so no quote is looked at twice
 _DELIMITERS = re.compile(r'[",;=\\]')
@@ -58,13 +48,11 @@ _VERSIONS = {TEXT: ("0.0.4",), OPENMETRICS: ("1.0.0", "0.0.1")}
 _openmetrics: Callable[[Collector], bytes] = generate_openmetrics
 _number: Callable[[float], str] = floatToGoString
 
-Series = tuple[list[str], float | HistogramValue]
-
 
 def render(families: Iterable[Family], resource: Mapping[str, str], content_type: str) -> bytes:
-    """Render `families`, and `target_info` from `resource` (dotted names), as `TEXT` or `OPENMETRICS`.
+    """Render a snapshot's `families`, and `target_info` from `resource` (dotted names), as `TEXT` or `OPENMETRICS`.
 
-    A series whose value is not a number, or that the format cannot express (a negative counter), is left out.
+    The core has made sure that values are numbers of their metric's kind, and that labels are short and valid text.
     """
     source = _Source(families, resource)
     return _openmetrics(source) if content_type == OPENMETRICS else generate_latest(source)
@@ -81,109 +69,52 @@ class _Source(Collector):
         if self._resource:
             yield _target_info(self._resource)
         for family in self._families:
-            series = list(_valid_series(family))
-            if series:
-                build = _histogram if family.metric.kind == "histogram" else _counter_or_gauge
-                yield build(family.metric, series)
+            yield (_histogram if family.metric.kind == "histogram" else _counter_or_gauge)(family)
 
 
 def _target_info(resource: Mapping[str, str]) -> RenderedFamily:
-    labels = {label_name(name): label_value(str(value)) for name, value in sorted(resource.items())}
+    labels = {label_name(name): clean_label(value) for name, value in sorted(resource.items())}
     return InfoMetricFamily("target", "Which process this is and where it runs.", value=labels)
 
 
-def _valid_series(family: Family) -> Iterator[Series]:
-    """The valid series, without those whose labels repeat an earlier one's."""
-    metric, seen = family.metric, set()
-    for values, value in family.series.items():
-        labels = [label_value(text) for text in values]
-        identity = tuple(labels)
-        if len(labels) == len(metric.labels) and identity not in seen and _is_valid(metric, value):
-            seen.add(identity)
-            yield labels, value
-
-
-def _is_valid(metric: Metric, value: float | HistogramValue) -> bool:
-    if isinstance(value, HistogramValue):
-        return (
-            metric.kind == "histogram"
-            and len(value.counts) == len(metric.buckets) + 1
-            and min(value.counts) >= 0
-            and not math.isnan(value.sum)
-            and (value.sum >= 0 or metric.buckets[0] < 0)
-        )
-    if metric.kind == "counter":
-        return value >= 0  # false for NaN too
-    return metric.kind == "gauge" and not math.isnan(value)
-
-
-def _counter_or_gauge(metric: Metric, series: Iterable[Series]) -> RenderedFamily:
+def _counter_or_gauge(family: Family) -> RenderedFamily:
+    metric = family.metric
     is_counter = metric.kind == "counter"
     name = metric.name.removesuffix("_total") if is_counter else metric.name
     kind = CounterMetricFamily if is_counter else GaugeMetricFamily
-    family = kind(name, valid_unicode(metric.help), labels=metric.labels, unit=metric.unit)
-    for labels, value in series:
+    rendered = kind(name, valid_text(metric.help), labels=metric.labels, unit=metric.unit)
+    for labels, value in family.series.items():
         assert not isinstance(value, HistogramValue)
-        family.add_metric(labels, value)
-    return family
+        rendered.add_metric(labels, value)
+    return rendered
 
 
-def _histogram(metric: Metric, series: Iterable[Series]) -> RenderedFamily:
-    family = HistogramMetricFamily(
-        metric.name, valid_unicode(metric.help), labels=metric.labels, unit=metric.unit
+def _histogram(family: Family) -> RenderedFamily:
+    metric = family.metric
+    rendered = HistogramMetricFamily(
+        metric.name, valid_text(metric.help), labels=metric.labels, unit=metric.unit
     )
     bounds = [_number(bound) for bound in (*metric.buckets, math.inf)]
-    for labels, value in series:
+    for labels, value in family.series.items():
         assert isinstance(value, HistogramValue)
-        family.add_metric(labels, _cumulative(bounds, value), value.sum)
-    return family
+        totals = itertools.accumulate(value.counts)
+        exemplars = value.exemplars or (None,) * len(bounds)
+        buckets = [
+            (bound, total) if seen is None else (bound, total, _exemplar(seen))
+            for bound, total, seen in zip(bounds, totals, exemplars, strict=True)
+        ]
+        rendered.add_metric(labels, buckets, value.sum)
+    return rendered
 
 
-def _cumulative(
-    bounds: list[str], value: HistogramValue
-) -> list[tuple[str, float] | tuple[str, float, Exemplar]]:
-    buckets: list[tuple[str, float] | tuple[str, float, Exemplar]] = []
-    total = 0
-    exemplars = value.exemplars if len(value.exemplars) == len(bounds) else (None,) * len(bounds)
-    for bound, count, observed in zip(bounds, value.counts, exemplars, strict=True):
-        total += count
-        exemplar = _exemplar(observed)
-        buckets.append((bound, total) if exemplar is None else (bound, total, exemplar))
-    return buckets
-
-
-def _exemplar(observed: Observed | None) -> Exemplar | None:
-    """An exemplar in prometheus_client's form; None where OpenMetrics cannot express it."""
-    if observed is None or math.isnan(observed.value) or not 0 <= observed.wall_time < _LAST_TIMESTAMP:
-        return None
-    labels = {"trace_id": valid_unicode(observed.trace_id), "span_id": valid_unicode(observed.span_id)}
-    if sum(len(name) + len(value) for name, value in labels.items()) > _EXEMPLAR_LENGTH:
-        return None
-    return Exemplar(labels, observed.value, observed.wall_time)
-
-
-def label_value(text: str) -> str:
-    """`text` where it is short and valid Unicode; else cut and repaired, and kept distinct by a digest.
-
-    Lone surrogates (bytes that were not UTF-8) become U+FFFD. Escaping is the renderer's.
-    """
-    if len(text) <= LABEL_LENGTH and (text.isprintable() or valid_unicode(text) == text):
-        return text
-    raw = text.encode("utf-8", "surrogatepass")
-    digest = hashlib.blake2b(raw, digest_size=_DIGEST_LENGTH // 2).hexdigest()
-    kept = valid_unicode(text[: LABEL_LENGTH - _DIGEST_LENGTH - 1])
-    return f"{kept}~{digest}"
+def _exemplar(seen: Observed) -> Exemplar:
+    return Exemplar({"trace_id": seen.trace_id, "span_id": seen.span_id}, seen.value, seen.wall_time)
 
 
 def label_name(dotted: str) -> str:
     """An OpenTelemetry attribute name as a Prometheus label name: `service.name` becomes `service_name`."""
     name = re.sub(r"[^a-zA-Z0-9_]", "_", dotted)
     return f"_{name}" if name[:1].isdigit() else name
-
-
-def valid_unicode(text: str) -> str:
-    """`text` with U+FFFD in the place of each lone surrogate."""
-    return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
 class _Accepted(NamedTuple):
