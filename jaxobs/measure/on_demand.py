@@ -110,21 +110,14 @@ def _of_function(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return measured_run(module.cost, bound, median, spread, len(times), used, peaks)
 
 
-def _of_numbers(
-    *,
-    flops: float | None = None,
-    bytes: float | None = None,  # noqa: A002  # the field's word, and the public name of the figure
-    seconds: float | None = None,
-    samples_per_second: float | None = None,
-    dtype: str = "float32",
-) -> Roofline:
+def _of_numbers(*, dtype: str = "float32", **numbers: float | None) -> Roofline:
     import jax
 
-    given = {"flops": flops, "bytes": bytes, "seconds": seconds, "samples_per_second": samples_per_second}
-    for name, value in given.items():
+    for name, value in numbers.items():
         if value is not None and not 0 < value < math.inf:
             raise ValueError(f"roofline(): {name} is a positive, finite number, not {value!r}")
-    if flops is None and bytes is None:
+    flops, moved, seconds, samples_per_second = map(numbers.get, _NUMBERS[:4])
+    if flops is None and moved is None:
         raise ValueError("roofline() from numbers needs flops=, bytes=, or both; or a function to time")
     if samples_per_second is not None and seconds is None:
         elapsed = 1.0 / samples_per_second
@@ -134,7 +127,7 @@ def _of_numbers(
         raise ValueError("roofline() from numbers takes either seconds= (of one run) or samples_per_second=")
     work = Cost(
         matrix_flops_by_type={} if flops is None else {checked_element_type(dtype): float(flops)},
-        bytes=float(bytes or 0.0),
+        bytes=float(moved or 0.0),
         float32_flops_by_precision={"default": float(flops)} if flops and dtype in FLOAT32_SOURCES else {},
     )
     peaks = _peaks(jax.devices()[0])

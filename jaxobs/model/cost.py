@@ -106,8 +106,12 @@ class Cost:
         parts += [f"{amount(self.transcendentals)} transcendentals"] if self.transcendentals else []
         sent = {kind: size for kind, size in self.collective_bytes.items() if size}
         parts += [f"{byte_size(size)} sent by {kind}" for kind, size in sent.items()]
-        reasons = [*self.inexact_reasons, *(f"the work of {name} is not known" for name in self.unmodelled)]
+        reasons = self.why_inexact()
         return least + ", ".join(parts) + self._most() + (f"; {'; '.join(reasons)}" if reasons else "")
+
+    def why_inexact(self) -> list[str]:
+        """Why the figures are a lower bound; empty if they are exact."""
+        return [*self.inexact_reasons, *(f"the work of {name} is not known" for name in self.unmodelled)]
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """The amounts in words: the kind of work, and how much of it."""

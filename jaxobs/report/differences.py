@@ -272,16 +272,13 @@ def _surroundings(before: Record, after: Record) -> Iterator[Difference]:
     kinds = [
         Counter(str(device.get("kind")) for device in record.entries("devices")) for record in (before, after)
     ]
-    processes = [record.part("snapshot", "process") for record in (before, after)]
-    told = [
-        (
-            "devices",
-            *(", ".join(f"{n} × {kind}" for kind, n in sorted(each.items())) or "none" for each in kinds),
-        )
-    ]
-    told.append(("processes", *(str(process.get("process_count") or "") for process in processes)))
-    if "cpu" in kinds[0] | kinds[1]:  # the host is the device
-        told.append(("host", *(str(process.get("host_name") or "") for process in processes)))
+    listed = (", ".join(f"{n} × {kind}" for kind, n in sorted(each.items())) or "none" for each in kinds)
+    processes, hosts = (
+        [str(record.part("snapshot", "process").get(key) or "") for record in (before, after)]
+        for key in ("process_count", "host_name")
+    )
+    told = [("devices", *listed), ("processes", *processes)]
+    told += [("host", *hosts)] if "cpu" in kinds[0] | kinds[1] else []  # there the host is the device
     for what, old, new in told:
         if old and new and old != new:
             yield Difference(Cause.DEVICES, Row(what, old, new, "", Cause.DEVICES))

@@ -90,7 +90,7 @@ class Roofline:
 
         dtypes = [dtype for dtype, flops in self.cost.matrix_flops_by_type.items() if flops]
         roofs = [roof(self.peaks, dtype) for dtype in dtypes or self.cost.vector_flops_by_type]
-        return roofline_html(self.to_dict(), [one for one in roofs if one is not None], self.cost.rows())
+        return roofline_html(self, [one for one in roofs if one is not None])
 
     def _other_types(self) -> list[str]:
         """A line that names the types in which the device multiplies float32, where they are others."""
@@ -154,5 +154,4 @@ def _lower_bound_reasons(work: Cost, bound: Bound) -> list[str]:
     """What the bound time leaves out; empty where there is no bound, which has a reason of its own."""
     if bound.seconds is None:
         return []
-    reasons = [*work.inexact_reasons, *(f"the work of {name} is not known" for name in work.unmodelled)]
-    return reasons + [f"no peak for {name}" for name in bound.missing]
+    return work.why_inexact() + [f"no peak for {name}" for name in bound.missing]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from jaxobs.report.charts import shares_bar
 from jaxobs.report.comparison import COMPARED, INTERVALS, Comparison, step_parts
@@ -17,6 +17,9 @@ from jaxobs.report.tables import Column
 from jaxobs.report.view import View
 from jaxobs.vocabulary.units import amount, duration, percent
 from jaxobs.vocabulary.words import COMPONENTS
+
+if TYPE_CHECKING:
+    from jaxobs.report.measured_run import Roofline
 
 
 def snapshot_html(document: Mapping[str, Any]) -> str:
@@ -31,31 +34,22 @@ def snapshot_html(document: Mapping[str, Any]) -> str:
     return _shown(*how_it_goes(view), *cards, link)
 
 
-def roofline_html(
-    measured: Mapping[str, Any], roofs: Sequence[tuple[str, float, float]], work: Iterable[tuple[str, str]]
-) -> str:
-    """A measured run (`Roofline.to_dict()`) drawn under `roofs`: element type, FLOP/s and bytes/s of each.
-
-    `work` names each kind of its work, and says how much of it there is.
-    """
-    cost, device = measured["cost"], str(measured["device"])
-    intensity, rate = cost.get("intensity"), measured.get("achieved_flops_per_second")
-    label = str(measured["bottleneck"])
+def roofline_html(measured: Roofline, roofs: Sequence[tuple[str, float, float]]) -> str:
+    """A measured run drawn under `roofs`: element type, FLOP/s and bytes/s of each."""
+    intensity, rate, label = measured.cost.intensity, measured.achieved_flops_per_second, measured.bottleneck
     points = []
     if intensity and rate:
         about = f"{amount(rate, 'FLOP/s')} at {amount(intensity, 'FLOP/byte')}\nlimited by {label}"
-        attainable = measured.get("attainable_flops_per_second")
+        attainable = measured.attainable_flops_per_second
         points.append(Point("this run", "executable", intensity, rate, 0.3, label, about, attainable))
+    work = [{"work": kind, "amount": much} for kind, much in measured.cost.rows()]
+    reasons = measured.cost.why_inexact()
     return _shown(
         pairs(_figures(measured), class_="figures"),
-        roofline([RoofLine(device, *roof) for roof in roofs], points),
-        table(
-            _AMOUNTS,
-            [{"work": kind, "amount": much} for kind, much in work],
-            caption="Work of one run on one device",
-        ),
-        quiet(measured.get("reason"), measured.get("utilization_reason")),
-        _why_inexact(cost),
+        roofline([RoofLine(measured.device, *roof) for roof in roofs], points),
+        table(_AMOUNTS, work, caption="Work of one run on one device"),
+        quiet(measured.reason, measured.utilization_reason),
+        quiet("At least so much: " + "; ".join(reasons) + ".") if reasons else None,
     )
 
 
@@ -97,22 +91,19 @@ def _shown(*elements: Element | None) -> str:
     return markup(whole, with_ids=False)  # there may be many in one notebook
 
 
-def _figures(measured: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    yield "a run", duration(measured["seconds"])
-    for key, title in (("efficiency", "efficiency"), ("mfu", "MFU"), ("hfu", "HFU")):
-        if measured.get(key) is not None and not (key == "hfu" and measured["hfu"] == measured["mfu"]):
-            yield title, percent(measured[key])
-    for title in ("achieved", "attainable"):
-        if (rate := measured.get(f"{title}_flops_per_second")) is not None:
+def _figures(measured: Roofline) -> Iterator[tuple[str, str]]:
+    yield "a run", duration(measured.seconds)
+    hfu = measured.hfu if measured.hfu != measured.mfu else None
+    for title, ratio in (("efficiency", measured.efficiency), ("MFU", measured.mfu), ("HFU", hfu)):
+        if ratio is not None:
+            yield title, percent(ratio)
+    for title, rate in (
+        ("achieved", measured.achieved_flops_per_second),
+        ("attainable", measured.attainable_flops_per_second),
+    ):
+        if rate is not None:
             yield title, amount(rate, "FLOP/s")
-    yield "limited by", str(measured["bottleneck"])
-    yield "device", str(measured["device"])
-
-
-def _why_inexact(cost: Mapping[str, Any]) -> Element | None:
-    unmodelled = (f"the work of {name} is not known" for name in cost.get("unmodelled") or ())
-    reasons = [*(cost.get("inexact_reasons") or ()), *unmodelled]
-    return quiet("At least so much: " + "; ".join(reasons) + ".") if reasons else None
+    yield from (("limited by", measured.bottleneck), ("device", measured.device))
 
 
 _AMOUNTS: Final = (

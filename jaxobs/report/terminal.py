@@ -325,7 +325,7 @@ def _shares(loop: Mapping[str, Any]) -> dict[str, float]:
 def _row(rank: Observed, wanted_loop: str | None) -> dict[str, Any]:
     process = rank.document.get("process") or {}
     view = View(rank.document, wanted_loop=wanted_loop)
-    loop = view.loops[view.loop] if view.loop is not None else {}
+    loop = view.chosen
     verdict = loop.get("bottleneck") or {}
     return {
         "rank": process.get("process_index"), "run": process.get("run") or process.get("service_name"),
