@@ -54,6 +54,23 @@ def by(aggregation: str, labels: str, expression: str) -> str:
     return f"{aggregation} by ({labels}) ({of_runs(expression, *(names or ['run']))})"
 
 
+RANK: Final = "{{run}} rank {{rank}}"
+"""How the line of a process is called."""
+
+DEVICE: Final = RANK + " device {{device}}"
+"""How the line of a device is called."""
+
+
+def of_process(metric: str) -> str:
+    """A gauge of each process."""
+    return by("max", "run, rank", selected(metric))
+
+
+def of_device(metric: str, *labels: str) -> str:
+    """A gauge of each device, and by these labels."""
+    return by("max", ", ".join(("run", "rank", "device", *labels)), selected(metric, ON_DEVICE))
+
+
 def quantile(share: float, histogram: str, labels: str, *matchers: str) -> str:
     """A quantile of what was observed lately in the chosen runs."""
     counted = by("sum", f"le, {labels}", rate(f"{histogram}_bucket", *matchers))

@@ -13,6 +13,7 @@ import sysconfig
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -28,9 +29,6 @@ from jaxobs import Observer
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-
-MAX_BYTES = 64 * 2**20
-"""Most text that is read. The standard library without its tests has 12 MB, and users may have added more files."""
 
 _NOT_OF_PYTHON = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
 
@@ -66,18 +64,12 @@ def windows(
 
 def _documents(folder: Path) -> Iterator[bytes]:
     """The contents of the files, in the order of their names, so that a run can be repeated."""
-    left = MAX_BYTES
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(set(folders) - _NOT_OF_PYTHON)  # `os.walk` skips those removed here
         for name in sorted(names):
-            if not name.endswith((".py", ".rst", ".txt")) or left <= 0:
-                continue
-            try:
-                content = Path(place, name).read_bytes()[:left]
-            except OSError:  # a broken link, or a file of another user
-                continue
-            left -= len(content)
-            yield content
+            if name.endswith((".py", ".rst", ".txt")):
+                with suppress(OSError):  # a broken link, or a file of another user
+                    yield Path(place, name).read_bytes()
 
 
 VOCABULARY = 256

@@ -233,7 +233,7 @@ MetadataMessage: Final = _hlo["Metadata"]
 # ``third_party/tsl/tsl/profiler/protobuf/xplane.proto``. The classes live in a descriptor pool of their own:
 # registering TensorFlow's names in the default pool makes importing it fail.
 #
-# The space and its planes have no class: `protobuf_fields` splits them, so that one line at a time is
+# The space and its planes have no class: `wire_format.fields` splits them, so that one line at a time is
 # decoded. Texts are declared as ``bytes``, and so are the statistics of an event (a message field has the
 # same wire form): most repeat from event to event, so that their bytes serve as the key of a table.
 

@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from grafana.source.chart import Chart, Query
-from grafana.source.expressions import IN_LOOP, ON_DEVICE, by, rate, selected
+from grafana.source.expressions import DEVICE, IN_LOOP, ON_DEVICE, RANK, by, of_device, rate, selected
 
-_DEVICE: Final = "{{run}} rank {{rank}} device {{device}}"
 _NO_GPU: Final = "There is no such device here, or its library does not tell."
 _NO_TPU: Final = "There is no TPU here, or its library does not tell."
 _NAMES: Final = "ABCDEFGH"
-
-
-def _newest(metric: str, *labels: str) -> str:
-    return by("max", ", ".join(("run", "rank", "device", *labels)), selected(metric, ON_DEVICE))
 
 
 def _growth(metric: str, *labels: str) -> str:
     return by("sum", ", ".join(("run", "rank", "device", *labels)), rate(metric, ON_DEVICE))
 
 
-def _chart(title: str, description: str, unit: str, lines: Sequence[tuple[str, str]]) -> Chart:
-    """A panel of several expressions, each with what its line is called beside the device."""
+def _chart(
+    title: str,
+    description: str,
+    unit: str,
+    lines: Sequence[tuple[str, str]],
+    *,
+    who: str = DEVICE,
+    empty: str = _NO_GPU,
+) -> Chart:
+    """A panel of several expressions, each with what its line is called beside `who`."""
     queries = tuple(
-        Query(expression, f"{_DEVICE} {name}".rstrip(), letter)
+        Query(expression, f"{who} {name}".rstrip(), letter)
         for letter, (expression, name) in zip(_NAMES, lines, strict=False)
     )
-    return Chart(title, description, queries, unit, empty=_NO_GPU, absence="without such a device")
+    return Chart(title, description, queries, unit, empty=empty, absence="without such a device")
 
 
 _POWER: Final = " or ".join(
@@ -44,47 +48,48 @@ ENERGY: Final = Chart(
 NVIDIA_AND_AMD: Final = (
     _chart("Utilisation", "Share of the sample in which any kernel ran, or memory was read or written, however little.",
            "percentunit", (
-               (_newest("jaxobs_nvidia_utilization_ratio"), "kernels"),
-               (_newest("jaxobs_nvidia_memory_utilization_ratio"), "memory"),
-               (_newest("jaxobs_amd_utilization_ratio"), "kernels"),
-               (_newest("jaxobs_amd_memory_utilization_ratio"), "memory"))),
+               (of_device("jaxobs_nvidia_utilization_ratio"), "kernels"),
+               (of_device("jaxobs_nvidia_memory_utilization_ratio"), "memory"),
+               (of_device("jaxobs_amd_utilization_ratio"), "kernels"),
+               (of_device("jaxobs_amd_memory_utilization_ratio"), "memory"))),
     _chart("Power", "Drawn, and the limit in force.", "watt", (
-        (_newest("jaxobs_nvidia_power_watts"), ""), (_newest("jaxobs_nvidia_power_limit_watts"), "limit"),
-        (_newest("jaxobs_amd_power_watts"), ""), (_newest("jaxobs_amd_power_limit_watts"), "limit"))),
+        (of_device("jaxobs_nvidia_power_watts"), ""), (of_device("jaxobs_nvidia_power_limit_watts"), "limit"),
+        (of_device("jaxobs_amd_power_watts"), ""), (of_device("jaxobs_amd_power_limit_watts"), "limit"))),
     ENERGY,
     _chart("Clock", "Now, and the highest.", "hertz", (
-        (_newest("jaxobs_nvidia_clock_hertz", "clock"), "{{clock}}"),
-        (_newest("jaxobs_nvidia_clock_limit_hertz", "clock"), "{{clock}} limit"),
-        (_newest("jaxobs_amd_clock_hertz", "clock"), "{{clock}}"),
-        (_newest("jaxobs_amd_clock_limit_hertz", "clock"), "{{clock}} limit"))),
+        (of_device("jaxobs_nvidia_clock_hertz", "clock"), "{{clock}}"),
+        (of_device("jaxobs_nvidia_clock_limit_hertz", "clock"), "{{clock}} limit"),
+        (of_device("jaxobs_amd_clock_hertz", "clock"), "{{clock}}"),
+        (of_device("jaxobs_amd_clock_limit_hertz", "clock"), "{{clock}} limit"))),
     _chart("What holds the clocks down", "1 while it does, and the share of time that it did.", "none", (
-        (_newest("jaxobs_nvidia_clocks_event", "reason"), "{{reason}}"),
+        (of_device("jaxobs_nvidia_clocks_event", "reason"), "{{reason}}"),
         (_growth("jaxobs_nvidia_throttled_seconds_total", "reason"), "{{reason}} share"),
-        (_newest("jaxobs_amd_throttled", "reason"), "{{reason}}"))),
+        (of_device("jaxobs_amd_throttled", "reason"), "{{reason}}"))),
     _chart("Temperature", "Of each sensor, and where the device slows down or shuts down.", "celsius", (
-        (_newest("jaxobs_nvidia_temperature_celsius", "sensor"), "{{sensor}}"),
-        (_newest("jaxobs_nvidia_temperature_limit_celsius", "limit"), "{{limit}}"))),
+        (of_device("jaxobs_nvidia_temperature_celsius", "sensor"), "{{sensor}}"),
+        (of_device("jaxobs_nvidia_temperature_limit_celsius", "limit"), "{{limit}}"))),
     _chart("Memory by the maker's count", "All processes, this process, the driver, and all there is.", "bytes", (
-        (_newest("jaxobs_nvidia_memory_used_bytes"), "used"),
-        (_newest("jaxobs_nvidia_process_memory_bytes"), "this process"),
-        (_newest("jaxobs_nvidia_memory_reserved_bytes"), "driver"),
-        (_newest("jaxobs_nvidia_memory_total_bytes"), "total"),
-        (_newest("jaxobs_amd_memory_used_bytes"), "used"), (_newest("jaxobs_amd_process_memory_bytes"), "this process"),
-        (_newest("jaxobs_amd_memory_total_bytes"), "total"))),
+        (of_device("jaxobs_nvidia_memory_used_bytes"), "used"),
+        (of_device("jaxobs_nvidia_process_memory_bytes"), "this process"),
+        (of_device("jaxobs_nvidia_memory_reserved_bytes"), "driver"),
+        (of_device("jaxobs_nvidia_memory_total_bytes"), "total"),
+        (of_device("jaxobs_amd_memory_used_bytes"), "used"),
+        (of_device("jaxobs_amd_process_memory_bytes"), "this process"),
+        (of_device("jaxobs_amd_memory_total_bytes"), "total"))),
     _chart("PCIe and NVLink", "Bytes a second by direction.", "Bps", (
-        (_newest("jaxobs_nvidia_pcie_bytes_per_second", "direction"), "PCIe {{direction}}"),
+        (of_device("jaxobs_nvidia_pcie_bytes_per_second", "direction"), "PCIe {{direction}}"),
         (_growth("jaxobs_nvidia_nvlink_bytes_total", "direction"), "NVLink {{direction}}"))),
     _chart("Errors", "A second: memory errors and Xid errors; and the number of the last Xid.", "none", (
         (_growth("jaxobs_nvidia_ecc_errors_total", "kind"), "ECC {{kind}}"),
         (_growth("jaxobs_amd_ecc_errors_total", "kind"), "ECC {{kind}}"),
-        (_growth("jaxobs_nvidia_xid_events_total"), "Xid"), (_newest("jaxobs_nvidia_last_xid"), "last Xid"))),
+        (_growth("jaxobs_nvidia_xid_events_total"), "Xid"), (of_device("jaxobs_nvidia_last_xid"), "last Xid"))),
     _chart("Is the board well?", "Whether it answers, which rows of its memory were replaced, and whether one could not "
            "be: then change the board.", "none", (
-               (_newest("jaxobs_nvidia_device_up"), "answers"),
-               (_newest("jaxobs_nvidia_remapped_rows", "cause"), "rows replaced, {{cause}}"),
-               (_newest("jaxobs_nvidia_row_remap_pending"), "replacement pending"),
-               (_newest("jaxobs_nvidia_row_remap_failure"), "replacement failed"),
-               (_newest("jaxobs_nvidia_device_info", "board", "name"), "{{name}} {{board}}"))),
+               (of_device("jaxobs_nvidia_device_up"), "answers"),
+               (of_device("jaxobs_nvidia_remapped_rows", "cause"), "rows replaced, {{cause}}"),
+               (of_device("jaxobs_nvidia_row_remap_pending"), "replacement pending"),
+               (of_device("jaxobs_nvidia_row_remap_failure"), "replacement failed"),
+               (of_device("jaxobs_nvidia_device_info", "board", "name"), "{{name}} {{board}}"))),
 )  # fmt: skip
 
 
@@ -92,13 +97,7 @@ def _of_rank(metric: str, label: str) -> str:
     return by("max", f"run, rank, {label}", selected(metric))
 
 
-def _tpu(title: str, description: str, unit: str, lines: Sequence[tuple[str, str]]) -> Chart:
-    queries = tuple(
-        Query(expression, "{{run}} rank {{rank}} " + name, letter)
-        for letter, (expression, name) in zip(_NAMES, lines, strict=False)
-    )
-    return Chart(title, description, queries, unit, empty=_NO_TPU, absence="without such a device")
-
+_tpu: Final = partial(_chart, who=RANK, empty=_NO_TPU)
 
 TPU: Final = (
     _tpu("TPU utilisation", "Time in which the chip executed, its TensorCores, its memory's bandwidth.", "percentunit", (

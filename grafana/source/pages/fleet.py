@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from grafana.source.chart import Chart, Override, Page, Query, Row, Transformation
-from grafana.source.expressions import IN_LOOP, RUN_INFO_NOW, RUN_INFO_SEEN, by, rate, selected
+from grafana.source.expressions import IN_LOOP, RANK, RUN_INFO_NOW, RUN_INFO_SEEN, by, rate, selected
 from grafana.source.look import ANY_IS_BAD
 from grafana.source.pages.roofline_queries import NO_WINDOWS
 
 _NO_LOOP: Final = "No steps are known: mark them with `obs.steps(loader)`."
-_RANK: Final = "{{run}} rank {{rank}}"
 _OF_RANK: Final = "run, rank"
 _BY_RANK: Final = f"{_OF_RANK}, loop"
 
@@ -83,33 +82,33 @@ _PRESENCE: Final = (
           (Query(f"{_SEEN} - on (run) ({_PRESENT} or 0 * {_SEEN})", "{{run}}"),),
           "none", width=8, steps=ANY_IS_BAD),
     Chart("Silence", "Since the agent last heard of each training process: above some seconds its interpreter hangs.",
-          (Query(_SILENCE, _RANK),), "s", width=8, steps=((30.0, "red"),)),
+          (Query(_SILENCE, RANK),), "s", width=8, steps=((30.0, "red"),)),
 )  # fmt: skip
 
 _LAG: Final = (
     Chart("Communication by rank", "Share of wall time in collectives. Ranks wait in them for the slowest: the "
           "one with the least wait is the one that the others wait for.",
-          (Query(_communication(), _RANK),), "percentunit", empty=NO_WINDOWS),
+          (Query(_communication(), RANK),), "percentunit", empty=NO_WINDOWS),
     Chart("Input and host by rank", "Share of wall time that the rank itself holds the device up; says who lags where "
           "communication is not known.",
-          (Query(_own_seconds(), _RANK),), "percentunit", empty=_NO_LOOP),
+          (Query(_own_seconds(), RANK),), "percentunit", empty=_NO_LOOP),
     Chart("Less wait than the mean", "Communication of each rank less the mean of its run. Far below 0: this rank lags.",
-          (Query(_beyond_the_mean(_communication()), _RANK),), "percentunit", empty=NO_WINDOWS, minimum=-1.0),
+          (Query(_beyond_the_mean(_communication()), RANK),), "percentunit", empty=NO_WINDOWS, minimum=-1.0),
     Chart("More input and host time than the mean", "Of each rank, less the mean of its run. Far above 0: it lags.",
-          (Query(_beyond_the_mean(_own_seconds()), _RANK),), "percentunit", empty=_NO_LOOP, minimum=-1.0),
+          (Query(_beyond_the_mean(_own_seconds()), RANK),), "percentunit", empty=_NO_LOOP, minimum=-1.0),
     Chart("Step time by rank", "Mean over all steps. Collectives make all ranks equally slow, so a difference means that "
           "they do not wait for each other.",
           (Query(f"{by('sum', _BY_RANK, rate('jaxobs_step_seconds_sum', IN_LOOP))} / "
-                 f"{by('sum', _BY_RANK, rate('jaxobs_step_seconds_count', IN_LOOP))}", _RANK + " {{loop}}"),),
+                 f"{by('sum', _BY_RANK, rate('jaxobs_step_seconds_count', IN_LOOP))}", RANK + " {{loop}}"),),
           "s", empty=_NO_LOOP),
     Chart("Host's turn by rank", "Mean of what the host takes for a turn of the loop.",
           (Query(f"{by('sum', _BY_RANK, rate('jaxobs_step_host_seconds_sum', IN_LOOP))} / "
-                 f"{by('sum', _BY_RANK, rate('jaxobs_step_host_seconds_count', IN_LOOP))}", _RANK + " {{loop}}"),),
+                 f"{by('sum', _BY_RANK, rate('jaxobs_step_host_seconds_count', IN_LOOP))}", RANK + " {{loop}}"),),
           "s", empty=_NO_LOOP),
     Chart("Since the last step", "By rank; the rank that stopped first stands highest.",
-          (Query(_AGE, _RANK + " {{loop}}"),), "s", empty=_NO_LOOP),
+          (Query(_AGE, RANK + " {{loop}}"),), "s", empty=_NO_LOOP),
     Chart("Stalled time by rank", "Share of time in steps far beyond their usual time, for no reason that jaxobs sees.",
-          (Query(by("sum", "run, rank", rate("jaxobs_run_seconds_total", 'category="stalled"')), _RANK),),
+          (Query(by("sum", "run, rank", rate("jaxobs_run_seconds_total", 'category="stalled"')), RANK),),
           "percentunit", steps=((0.5, "red"),)),
 )  # fmt: skip
 

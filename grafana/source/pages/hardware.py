@@ -5,23 +5,24 @@ from __future__ import annotations
 from typing import Final
 
 from grafana.source.chart import Chart, Page, Query, Row, Transformation
-from grafana.source.expressions import IN_LOOP, ON_DEVICE, by, of_runs, rate, selected
+from grafana.source.expressions import (
+    DEVICE,
+    IN_LOOP,
+    ON_DEVICE,
+    RANK,
+    by,
+    of_device,
+    of_process,
+    of_runs,
+    rate,
+    selected,
+)
 from grafana.source.look import ANY_IS_BAD
 from grafana.source.pages.accelerators import NVIDIA_AND_AMD, TPU
 
-_RANK: Final = "{{run}} rank {{rank}}"
-_DEVICE: Final = "{{run}} rank {{rank}} device {{device}}"
 _LABELS_ALONE: Final = Transformation("organize", {"excludeByName": {"Time": True, "Value": True}})
 _NO_READING: Final = "No collector reads such a device here."
 _NO_CONTAINER: Final = "The process is in no container with such a limit."
-
-
-def _device(metric: str) -> str:
-    return by("max", "run, rank, device", selected(metric, ON_DEVICE))
-
-
-def _process(metric: str) -> str:
-    return by("max", "run, rank", selected(metric))
 
 
 def _host(metric: str) -> str:
@@ -36,17 +37,17 @@ def _host_rate(metric: str, *labels: str) -> str:
 _DEVICES: Final = (
     Chart("Busy, and at work", "Share of time in which the device was busy, beside MFU: a device can be busy all "
           "the time and do little.",
-          (Query(_device("jaxobs_device_utilization_ratio"), _DEVICE + " busy"),
+          (Query(of_device("jaxobs_device_utilization_ratio"), DEVICE + " busy"),
            Query(by("avg", "run, loop", selected("jaxobs_mfu_ratio", IN_LOOP)), "{{run}} {{loop}} MFU", "B"),
            Query(by("avg", "run, function", selected("jaxobs_executable_efficiency_ratio")),
                  "{{run}} {{function}} efficiency", "C")),
           "percentunit", empty=_NO_READING, absence="without such a device"),
     Chart("Clocks", "Clock of the computing units over their highest.",
-          (Query(_device("jaxobs_device_clock_ratio"), _DEVICE),), "percentunit", empty=_NO_READING,
+          (Query(of_device("jaxobs_device_clock_ratio"), DEVICE),), "percentunit", empty=_NO_READING,
           absence="without such a device", maximum=1.0),
     Chart("Held down by", "1 for each reason that holds a device's clocks down.",
           (Query(by("max", "run, rank, device, reason", selected("jaxobs_device_throttled_info", ON_DEVICE)),
-                 _DEVICE + " {{reason}}"),),
+                 DEVICE + " {{reason}}"),),
           "none", empty="Nothing holds the clocks down, or no collector reads such a device here.",
           absence="without such a device", steps=ANY_IS_BAD),
     Chart("Devices", "The devices of each process.",
@@ -60,55 +61,55 @@ _HOST: Final = (
           (Query(_host("jaxobs_host_cpu_utilization_ratio"), "{{run}} {{host}}"),), "percentunit", maximum=1.0),
     Chart("Processors of the training process", "In processors' worth of time, beside how many it may use and its "
           "container's limit.",
-          (Query(by("max", "run, rank", rate("jaxobs_process_cpu_seconds_total")), _RANK),
-           Query(_process("jaxobs_process_usable_cpus"), _RANK + " usable", "B"),
-           Query(_process("jaxobs_cgroup_cpu_limit_cpus"), _RANK + " container's limit", "C",
+          (Query(by("max", "run, rank", rate("jaxobs_process_cpu_seconds_total")), RANK),
+           Query(of_process("jaxobs_process_usable_cpus"), RANK + " usable", "B"),
+           Query(of_process("jaxobs_cgroup_cpu_limit_cpus"), RANK + " container's limit", "C",
                  optional=_NO_CONTAINER),
            Query(_host("jaxobs_host_cpus"), "{{host}} all", "D"))),
     Chart("Held back by the container", "Share of periods in which the container had used up its processor time, and "
           "processors' worth of time held back.",
           (Query(f"{by('max', 'run, rank', rate('jaxobs_cgroup_cpu_throttled_periods_total'))} / "
-                 f"{by('max', 'run, rank', rate('jaxobs_cgroup_cpu_periods_total'))}", _RANK + " periods"),
-           Query(by("max", "run, rank", rate("jaxobs_cgroup_cpu_throttled_seconds_total")), _RANK + " time", "B")),
+                 f"{by('max', 'run, rank', rate('jaxobs_cgroup_cpu_periods_total'))}", RANK + " periods"),
+           Query(by("max", "run, rank", rate("jaxobs_cgroup_cpu_throttled_seconds_total")), RANK + " time", "B")),
           "percentunit", empty=_NO_CONTAINER, absence="where the host has none"),
     Chart("Network of the host", "Without loopback and RDMA.",
           (Query(_host_rate("jaxobs_host_network_bytes_total", "direction"), "{{run}} {{host}} {{direction}}"),), "Bps",
           empty="The host has no network interface but loopback.", absence="where the host has none"),
     Chart("Disks", "Of the host, and what the training process caused.",
           (Query(_host_rate("jaxobs_host_disk_bytes_total", "direction"), "{{run}} {{host}} {{direction}}"),
-           Query(by("max", "run, rank, direction", rate("jaxobs_process_disk_bytes_total")), _RANK + " {{direction}}",
+           Query(by("max", "run, rank, direction", rate("jaxobs_process_disk_bytes_total")), RANK + " {{direction}}",
                  "B")),
           "Bps", empty="The system tells nothing of its disks.", absence="where the host has none"),
     Chart("Threads and files", "Of the training process; at the limit of files the next open fails.",
-          (Query(_process("jaxobs_process_threads"), _RANK + " threads"),
-           Query(_process("jaxobs_process_open_files"), _RANK + " files", "B"),
-           Query(_process("jaxobs_process_open_files_limit"), _RANK + " files' limit", "C"))),
+          (Query(of_process("jaxobs_process_threads"), RANK + " threads"),
+           Query(of_process("jaxobs_process_open_files"), RANK + " files", "B"),
+           Query(of_process("jaxobs_process_open_files_limit"), RANK + " files' limit", "C"))),
     Chart("Context switches", "A second. Many involuntary ones: others want the same processors.",
-          (Query(by("max", "run, rank, kind", rate("jaxobs_process_context_switches_total")), _RANK + " {{kind}}"),
+          (Query(by("max", "run, rank, kind", rate("jaxobs_process_context_switches_total")), RANK + " {{kind}}"),
            Query(_host_rate("jaxobs_host_context_switches_total"), "{{host}} all", "B"))),
 )  # fmt: skip
 
 _ITSELF: Final = (
     Chart("Sources", "1 where a source of jaxobs works, 0 where it failed; absent where there is nothing for it to read.",
-          (Query(of_runs(selected("jaxobs_source_up")), _RANK + " {{source}}"),), "none"),
+          (Query(of_runs(selected("jaxobs_source_up")), RANK + " {{source}}"),), "none"),
     Chart("Since a source last worked", "Above a few seconds it is stuck.",
           (Query(f"time() - {by('max', 'run, rank, source', selected('jaxobs_source_last_success_timestamp_seconds'))}",
-                 _RANK + " {{source}}"),), "s"),
+                 RANK + " {{source}}"),), "s"),
     Chart("What jaxobs takes", "Processor time of jaxobs, in the job and beside it, and of its sources.",
-          (Query(of_runs(rate("jaxobs_agent_cpu_seconds_total")), _RANK + " {{where}}"),
-           Query(of_runs(rate("jaxobs_source_seconds_total")), _RANK + " source {{source}}", "B")), "percentunit"),
-    Chart("Memory of jaxobs's agents", "Resident.", (Query(_process("jaxobs_agent_resident_bytes"), _RANK),), "bytes"),
+          (Query(of_runs(rate("jaxobs_agent_cpu_seconds_total")), RANK + " {{where}}"),
+           Query(of_runs(rate("jaxobs_source_seconds_total")), RANK + " source {{source}}", "B")), "percentunit"),
+    Chart("Memory of jaxobs's agents", "Resident.", (Query(of_process("jaxobs_agent_resident_bytes"), RANK),), "bytes"),
     Chart("Events", "A second, by what became of them, and emitted.",
-          (Query(of_runs(rate("jaxobs_events_total")), _RANK + " {{outcome}}"),
-           Query(of_runs(rate("jaxobs_events_emitted_total")), _RANK + " emitted", "B"))),
+          (Query(of_runs(rate("jaxobs_events_total")), RANK + " {{outcome}}"),
+           Query(of_runs(rate("jaxobs_events_emitted_total")), RANK + " emitted", "B"))),
     Chart("What was lost or refused", "A second: what exporters failed to deliver, updates without a series of their "
           "own, figures withheld because others contradict them, listeners put back.",
-          (Query(of_runs(rate("jaxobs_exporter_failures_total")), _RANK + " {{exporter}} failures"),
-           Query(of_runs(rate("jaxobs_exporter_dropped_total")), _RANK + " {{exporter}} dropped", "B"),
-           Query(of_runs(rate("jaxobs_otlp_dropped_total")), _RANK + " OTLP {{signal}}", "C"),
-           Query(of_runs(rate("jaxobs_series_limited_total")), _RANK + " {{metric}} limited", "D"),
-           Query(of_runs(rate("jaxobs_contradictions_total")), _RANK + " {{figure}} withheld", "E"),
-           Query(of_runs(rate("jaxobs_listener_restored_total")), _RANK + " listeners put back", "F")),
+          (Query(of_runs(rate("jaxobs_exporter_failures_total")), RANK + " {{exporter}} failures"),
+           Query(of_runs(rate("jaxobs_exporter_dropped_total")), RANK + " {{exporter}} dropped", "B"),
+           Query(of_runs(rate("jaxobs_otlp_dropped_total")), RANK + " OTLP {{signal}}", "C"),
+           Query(of_runs(rate("jaxobs_series_limited_total")), RANK + " {{metric}} limited", "D"),
+           Query(of_runs(rate("jaxobs_contradictions_total")), RANK + " {{figure}} withheld", "E"),
+           Query(of_runs(rate("jaxobs_listener_restored_total")), RANK + " listeners put back", "F")),
           empty="Nothing was lost or refused.", absence="until it happens"),
     Chart("Versions", "Of jaxobs and JAX, and where the agent runs.",
           (Query(by("max", "run, rank, host, version, jax, jaxlib, platform, agent, address",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from grafana.source.chart import Chart, Page, Query, Row, Transformation
-from grafana.source.expressions import ON_DEVICE, by, of_runs, rate, selected
+from grafana.source.expressions import DEVICE, RANK, by, of_device, of_process, of_runs, rate, selected
 from grafana.source.look import FILLED
 
 _NO_ALLOCATOR: Final = "The devices report no memory: CPUs have no allocator of their own."
@@ -14,33 +14,22 @@ _NO_ARRAYS: Final = "The arrays were not listed yet."
 _NO_CONTAINER: Final = "The process is in no container with a limit."
 
 
-def _device(metric: str) -> str:
-    return by("max", "run, rank, device", selected(metric, ON_DEVICE))
-
-
-def _process(metric: str) -> str:
-    return by("max", "run, rank", selected(metric))
-
-
-_RANK_DEVICE: Final = "{{run}} rank {{rank}} device {{device}}"
-_RANK: Final = "{{run}} rank {{rank}}"
-
 _DEVICES: Final = (
     Chart("Share in use", "Memory that JAX's allocator has given out, over what it may give out.",
-          (Query(f"{_device('jaxobs_device_memory_in_use_bytes')} / {_device('jaxobs_device_memory_limit_bytes')}",
-                 _RANK_DEVICE),),
+          (Query(f"{of_device('jaxobs_device_memory_in_use_bytes')} / {of_device('jaxobs_device_memory_limit_bytes')}",
+                 DEVICE),),
           "percentunit", empty=_NO_ALLOCATOR, absence="without such a device", maximum=1.0, steps=FILLED),
     Chart("In use, peak and limit", "By device.",
-          (Query(_device("jaxobs_device_memory_in_use_bytes"), _RANK_DEVICE + " in use"),
-           Query(_device("jaxobs_device_memory_peak_bytes"), _RANK_DEVICE + " peak", "B"),
-           Query(_device("jaxobs_device_memory_limit_bytes"), _RANK_DEVICE + " limit", "C")),
+          (Query(of_device("jaxobs_device_memory_in_use_bytes"), DEVICE + " in use"),
+           Query(of_device("jaxobs_device_memory_peak_bytes"), DEVICE + " peak", "B"),
+           Query(of_device("jaxobs_device_memory_limit_bytes"), DEVICE + " limit", "C")),
           "bytes", empty=_NO_ALLOCATOR, absence="without such a device"),
     Chart("Fragmentation", "Free memory outside the largest free block, and that block: no array can be larger.",
-          (Query(_device("jaxobs_device_memory_fragmented_bytes"), _RANK_DEVICE + " fragmented"),
-           Query(_device("jaxobs_device_memory_largest_free_bytes"), _RANK_DEVICE + " largest free", "B")),
+          (Query(of_device("jaxobs_device_memory_fragmented_bytes"), DEVICE + " fragmented"),
+           Query(of_device("jaxobs_device_memory_largest_free_bytes"), DEVICE + " largest free", "B")),
           "bytes", empty=_NO_ALLOCATOR, absence="without such a device"),
     Chart("Until device memory is full", "If it goes on growing as it does now; nothing where it does not.",
-          (Query(_device("jaxobs_device_memory_exhaustion_seconds"), _RANK_DEVICE),),
+          (Query(of_device("jaxobs_device_memory_exhaustion_seconds"), DEVICE),),
           "s", empty=_STEADY, absence="without such a device"),
 )  # fmt: skip
 
@@ -64,20 +53,20 @@ _HOLDERS: Final = (
 
 _HOST: Final = (
     Chart("Memory of the training process", "Resident, its peak, and what it may have: its container's or the host's.",
-          (Query(_process("jaxobs_process_resident_bytes"), _RANK + " resident"),
-           Query(_process("jaxobs_process_memory_peak_bytes"), _RANK + " peak", "B"),
-           Query(_process("jaxobs_process_memory_limit_bytes"), _RANK + " limit", "C")),
+          (Query(of_process("jaxobs_process_resident_bytes"), RANK + " resident"),
+           Query(of_process("jaxobs_process_memory_peak_bytes"), RANK + " peak", "B"),
+           Query(of_process("jaxobs_process_memory_limit_bytes"), RANK + " limit", "C")),
           "bytes"),
     Chart("Until the process is out of memory", "If it goes on growing as it does now; nothing where it does not.",
-          (Query(_process("jaxobs_process_memory_exhaustion_seconds"), _RANK),),
+          (Query(of_process("jaxobs_process_memory_exhaustion_seconds"), RANK),),
           "s", empty=_STEADY, absence="until it happens"),
     Chart("Memory of the container", "The page cache counts; beyond the limit the kernel kills.",
-          (Query(_process("jaxobs_cgroup_memory_used_bytes"), _RANK + " used"),
-           Query(_process("jaxobs_cgroup_memory_limit_bytes"), _RANK + " limit", "B")),
+          (Query(of_process("jaxobs_cgroup_memory_used_bytes"), RANK + " used"),
+           Query(of_process("jaxobs_cgroup_memory_limit_bytes"), RANK + " limit", "B")),
           "bytes", empty=_NO_CONTAINER, absence="where the host has none"),
     Chart("Address space", "Where `ulimit -v` bounds it.",
-          (Query(_process("jaxobs_process_address_space_bytes"), _RANK + " taken"),
-           Query(_process("jaxobs_process_address_space_limit_bytes"), _RANK + " limit", "B")),
+          (Query(of_process("jaxobs_process_address_space_bytes"), RANK + " taken"),
+           Query(of_process("jaxobs_process_address_space_limit_bytes"), RANK + " limit", "B")),
           "bytes", empty="`ulimit -v` sets no limit.", absence="where the host has none"),
     Chart("Memory of the host", "What it can give without swapping, all of it, and what lies on disk.",
           (Query(by("min", "run, host", selected("jaxobs_host_memory_available_bytes")), "{{host}} available"),
@@ -85,7 +74,7 @@ _HOST: Final = (
            Query(by("max", "run, host", selected("jaxobs_host_swap_used_bytes")), "{{host}} swapped", "C")),
           "bytes"),
     Chart("Python's garbage collection", "Passes a second by the oldest generation they went through.",
-          (Query(of_runs(rate("jaxobs_garbage_collections_total")), _RANK + " generation {{generation}}"),)),
+          (Query(of_runs(rate("jaxobs_garbage_collections_total")), RANK + " generation {{generation}}"),)),
 )  # fmt: skip
 
 PAGE: Final = Page(
