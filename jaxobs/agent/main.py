@@ -42,9 +42,8 @@ def main(descriptor: int) -> int:
     # The job alone ends the agent, by the end of the pipe; signals sent to a whole container reach both.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(
-        signal.SIGQUIT, signal.SIG_DFL
-    )  # the shell let it be ignored, and the job let all be blocked
+    # The shell let it be ignored, and the job let all be blocked.
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     refuse_jax()
     with contextlib.suppress(OSError):

@@ -73,23 +73,17 @@ class Cycle:
 
     def __init__(self, interval: float) -> None:
         self._interval = interval
-        self._last = monotonic() + min(interval, FIRST_SECONDS) - MAX_INTERVALS * interval
-        self._reported = False
+        self.due = monotonic() + min(interval, FIRST_SECONDS)
+        """When it is due, by `monotonic()`."""
+        self._earliest = 0.0
 
     def reported(self) -> None:
         """Note that all that the job sends in this interval has arrived."""
-        self._reported = True
-
-    def is_due(self) -> bool:
-        least = MIN_INTERVALS if self._reported else MAX_INTERVALS
-        return monotonic() - self._last >= least * self._interval
-
-    def latest(self) -> float:
-        """The time by `monotonic()` at which a snapshot is due, whether the job has reported or not."""
-        return self._last + MAX_INTERVALS * self._interval
+        self.due = min(self.due, self._earliest)
 
     def begun(self) -> None:
-        self._last, self._reported = monotonic(), False
+        self._earliest = monotonic() + MIN_INTERVALS * self._interval
+        self.due = monotonic() + MAX_INTERVALS * self._interval
 
 
 def resident_bytes() -> int:
@@ -199,9 +193,9 @@ class Service:
             waiting = []
             if finish is not None:  # nothing follows, and the job waits
                 break
-            if self._cycle.is_due():
+            if monotonic() >= self._cycle.due:
                 self._new_snapshot()
-            readable = self._pipe.wait(self._cycle.latest())
+            readable = self._pipe.wait(self._cycle.due)
             self._fold_arrivals()
             if readable:
                 piece = self._pipe.receive()

@@ -103,12 +103,8 @@ class Announced:
     error: str = ""
 
     @property
-    def name(self) -> str:
-        return self.point.name
-
-    @property
     def source(self) -> str:
-        return f"{self.name} ({_distribution(self.point)})" if self.error else self.name
+        return f"{self.point.name} ({_distribution(self.point)})" if self.error else self.point.name
 
     def found(self, plugin: Any = None, error: str = "") -> Found:
         """What comes of loading it."""
@@ -170,7 +166,7 @@ def _begin_load(plugin: Announced, patience: float) -> Callable[[], Found]:
     """Begin to load a third party's plugin on a thread of its own, because it may hang. Returns what waits for that."""
     loaded: list[Found] = []
     try:
-        thread = Thread(f"load-{plugin.name}", lambda: loaded.append(plugin.load()), awaited=False)
+        thread = Thread(f"load-{plugin.point.name}", lambda: loaded.append(plugin.load()), awaited=False)
     except RuntimeError as error:
         return partial(plugin.found, error=described(error))
     deadline = monotonic() + patience

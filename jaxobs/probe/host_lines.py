@@ -96,9 +96,7 @@ class Tally:
         `ran`: the share of that time in which the thread was on a processor or ready for one; None: not known.
         """
         rows, self._rows = self._rows, {}
-        rows = self._placed(
-            dict(rows)
-        )  # the other thread may be about to add to the dictionary that it has read
+        rows = self._placed(dict(rows))  # the other thread may be about to add to the one that it has read
         start, self._start = self._start, 0
         if not rows:
             return []

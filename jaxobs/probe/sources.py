@@ -32,10 +32,6 @@ TURN_SECONDS = 0.05
 """Most seconds to wait for all turns to end, so that their samples go to the agent at once. A turn takes 0.3 ms."""
 
 
-def _nothing() -> None:
-    pass
-
-
 class Turns:
     """Calls `first`, then `turn` each time that `begin` is called, and `last` after `stop`, all on one thread.
 
@@ -47,8 +43,8 @@ class Turns:
         name: str,
         turn: Callable[[], None],
         *,
-        first: Callable[[], None] = _nothing,
-        last: Callable[[], None] = _nothing,
+        first: Callable[[], None] = lambda: None,
+        last: Callable[[], None] = lambda: None,
         awaited: bool = True,
     ) -> None:
         self.cpu_seconds = 0.0

@@ -136,9 +136,8 @@ class Sender:
         except Exception as error:
             if isinstance(error, OSError) or raised_by_signal_handler(error):
                 raise
-            raise OSError(
-                f"no socket can be had: {described(error)}"
-            ) from error  # a guard of the job's forbids it
+            # A guard of the job's forbids it.
+            raise OSError(f"no socket can be had: {described(error)}") from error
 
     def request(self, number: int, timeout: float) -> None:
         """Ask the agent at once for a snapshot, which comes through `heard`; the caller waits `timeout` seconds."""

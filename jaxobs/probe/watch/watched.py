@@ -152,10 +152,8 @@ class Watched:
     def __reduce__(self) -> Any:
         if self.__class__ is FunctionType and _is_found_by_name(self):
             return self.__qualname__
-        return operator.getitem, (
-            (self._jaxobs.function,),
-            0,
-        )  # another process has an observer of its own, or none
+        # Another process has an observer of its own, or none.
+        return operator.getitem, ((self._jaxobs.function,), 0)
 
     def __getstate__(self) -> object:
         return self._jaxobs.function.__getstate__()  # every object has it since Python 3.11
