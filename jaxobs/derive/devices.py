@@ -245,6 +245,12 @@ def clocks_view(
         return Figure(None, NO_READING)
     loop = max(loops, key=lambda view: view.wall_seconds, default=None)
     longest = next((view for view in executables if view.efficiency.value is not None), None)
+    function, near, limit = (
+        (longest.function, longest.efficiency.value, longest.bottleneck.label)
+        if longest
+        else ("", None, None)
+    )
+    mfu: Figure[float] = loop.mfu if loop else Figure(None)
     now = reading.taken
     return Figure(
         ClocksView(
@@ -254,21 +260,14 @@ def clocks_view(
             figure(recent.compute, NOT_WATCHED if now.compute is not None else NOT_TOLD),
             figure(recent.memory, NOT_WATCHED if now.memory is not None else NOT_TOLD),
             figure(reading.reasons, NOT_TOLD),
-            figure(
-                loop.mfu.value if loop else None,
-                (loop.mfu.reason if loop else None) or "no step has ended yet",
-            ),
+            figure(mfu.value, mfu.reason or "no step has ended yet"),
             figure(longest.function if longest else None, NO_EFFICIENCY),
-            figure(longest.efficiency.value if longest else None, NO_EFFICIENCY),
-            figure(_remark(reading, longest), "the clocks take nothing away from the efficiency"),
+            figure(near, NO_EFFICIENCY),
+            figure(
+                remark_on(reading, function, near, limit), "the clocks take nothing away from the efficiency"
+            ),
         )
     )
-
-
-def _remark(reading: Reading, longest: ExecutableView | None) -> str | None:
-    if longest is None:
-        return remark_on(reading, "", None, None)
-    return remark_on(reading, longest.function, longest.efficiency.value, longest.bottleneck.label)
 
 
 def read_device(readings: Iterable[DeviceReading], gauges: GaugesOf, device: str) -> Reading | None:

@@ -15,7 +15,7 @@ from jaxobs.derive.process import run_attributes
 from jaxobs.derive.profiler_windows.windows import WindowToRead
 from jaxobs.derive.refusal import described, is_of_types, require_types
 from jaxobs.derive.snapshot import Rooms, end_run_time, snapshot_view
-from jaxobs.derive.steps import HeldSteps, Steps, grouped
+from jaxobs.derive.steps import Steps, grouped, is_plain, row_of
 from jaxobs.derive.writer import Writer
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model import events
@@ -27,6 +27,9 @@ from jaxobs.vocabulary.words import CHECKPOINT
 
 DISTURBED = 0.15
 """Largest share of a sampled run on a CPU in which a compile may run beside it: run times are good to 15 % anyway."""
+
+MAX_HELD: Final = 1_000 * events.ROW_LENGTH
+"""Values of single steps that are held at most, to be folded together: that costs little more than folding one."""
 
 NOTHING_SAVED: Final[Mapping[tuple[str, int], int]] = MappingProxyType({})
 
@@ -43,13 +46,16 @@ class Fold(Rooms):
         A malformed or impossible event is refused and counted, and the fold goes on. One with a refused value counts as
         refused and not as accepted, so each event is in exactly one count.
         """
-        if type(event) is events.StepEnded and is_of_types(event) and self._held.add(event):
+        room = len(self._held) < MAX_HELD
+        if room and type(event) is events.StepEnded and is_of_types(event) and is_plain(event):
+            self._held += row_of(event)
             return
         self._fold_held()
         self._apply(event)
 
     def _fold_held(self) -> None:
-        for steps in grouped(self._held.take()):
+        held, self._held = self._held, []
+        for steps in grouped(held):
             self._fold_steps(steps)
 
     def _apply(self, event: events.Event) -> None:
@@ -177,10 +183,6 @@ class Fold(Rooms):
     @cached_property
     def _writer(self) -> Writer:
         return Writer(self.series, self.clock)
-
-    @cached_property
-    def _held(self) -> HeldSteps:
-        return HeldSteps()
 
     @cached_property
     def _handlers(self) -> dict[type, tuple[Callable[[Any], None], ...]]:

@@ -279,17 +279,15 @@ def is_up(source: SourceReported) -> bool | None:
 def source_view(source: SourceState) -> SourceView:
     """How the plugin is doing, in words and figures."""
     report, lost = source
-    reason = report.reason or None
-    view = SourceView(
-        report.kind, figure(is_up(report), report.reason), report.seconds, report.failures, reason
-    )
+    up, reason = figure(is_up(report), report.reason), report.reason or None
+    common = (report.kind, up, report.seconds, report.failures, reason)
     if report.kind != "exporter":
-        return view
+        return SourceView(*common)
     dropped: Figure[int] = Figure(None, "it could not be loaded, so nothing was given to it")
     if lost is not None:
         events, unknown = lost
         dropped = Figure(None, unknown) if unknown else Figure(events)
-    return ExporterView(view.kind, view.up, view.seconds, view.failures, reason, dropped)
+    return ExporterView(*common, dropped)
 
 
 def _recent_view(steps: Iterable[Steps], compilations: Iterable[Compilation], now: int) -> RecentView:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
-from types import NoneType, UnionType
-from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from jaxobs.model.events import EVENT_TYPES, Event
 
@@ -31,17 +31,14 @@ def is_amount(value: float | None) -> bool:
 
 def require_types(event: Event) -> None:
     """Raise TypeError where a field does not have its declared type: plugins may put anything into one."""
-    fields, seen = _FIELDS[type(event)], _SEEN[type(event)]
+    tests, of_tuples, seen = _CHECKS[type(event)]
     kinds = tuple(map(type, event))
-    if kinds not in seen:
-        for value, fits in zip(event, fields.kinds, strict=True):
-            if not isinstance(value, fits):
-                raise _wrong(event, value)
-        if len(seen) < KINDS_KEPT:
-            seen.add(kinds)
-    for at, test in fields.contents:
+    is_new = kinds not in seen
+    for at, test in tests if is_new else of_tuples:
         if not test(event[at]):
-            raise _wrong(event, event[at])
+            raise TypeError(f"{type(event).__name__} holds {type(event[at]).__name__} where it must not")
+    if is_new and len(seen) < KINDS_KEPT:
+        seen.add(kinds)
 
 
 def is_of_types(event: Event) -> bool:
@@ -84,54 +81,45 @@ def described(event: object, error: Exception) -> str:
         return type(event).__name__
 
 
-def _wrong(event: Event, value: object) -> TypeError:
-    return TypeError(f"{type(event).__name__} holds {type(value).__name__} where it must not")
+Test = Callable[[Any], bool]
 
 
-class _Fields(NamedTuple):
-    """What the fields of an event type may hold: classes for every field, and a test for each field with contents."""
-
-    kinds: tuple[tuple[type, ...], ...]
-    contents: tuple[tuple[int, Callable[[Any], bool]], ...]
-
-
-def _kinds(hint: Any) -> tuple[type, ...]:
-    """The classes that the annotation of an event's field allows."""
-    if isinstance(hint, UnionType):
-        return tuple(kind for part in get_args(hint) for kind in _kinds(part))
-    if get_origin(hint) is tuple or hasattr(hint, "_fields"):
-        return (tuple,)
-    return (float, int) if hint is float else (hint,)
-
-
-def _test(hint: Any) -> Callable[[Any], bool]:
+def _test(hint: Any) -> Test:
     """A test of whether a value fits an annotation, including everything nested in it."""
     parts = get_args(hint)
     if isinstance(hint, UnionType):
-        tests = [_test(part) for part in parts if part is not NoneType]
-        if NoneType in parts:
-            return lambda value: value is None or any(test(value) for test in tests)
+        tests = [_test(part) for part in parts]
         return lambda value: any(test(value) for test in tests)
     if get_origin(hint) is tuple and parts[-1] is Ellipsis:
         inside = _test(parts[0])
         return lambda value: isinstance(value, tuple) and all(map(inside, value))
-    if get_origin(hint) is tuple or hasattr(hint, "_fields"):
+    if _has_parts(hint):
         each = [_test(part) for part in (parts or get_type_hints(hint).values())]
         return lambda value: (
             isinstance(value, tuple)
             and len(value) == len(each)
             and all(test(item) for test, item in zip(each, value, strict=True))
         )
-    kinds = _kinds(hint)
+    kinds = (float, int) if hint is float else hint
     return lambda value: isinstance(value, kinds)
 
 
-def _fields(event_type: type[Event]) -> _Fields:
+def _has_parts(hint: Any) -> bool:
+    return get_origin(hint) is tuple or hasattr(hint, "_fields")
+
+
+def _checks(event_type: type[Event]) -> tuple[list[tuple[int, Test]], list[tuple[int, Test]], set[Any]]:
+    """Tests of all fields by place, those of fields that may hold tuples, and classes of fields that passed the first.
+
+    Most of the many events a second are alike: then only what is in tuples is tested.
+    """
     hints = list(get_type_hints(event_type).values())
-    kinds = tuple(map(_kinds, hints))
-    return _Fields(kinds, tuple((at, _test(hint)) for at, hint in enumerate(hints) if tuple in kinds[at]))
+    tests = [(at, _test(hint)) for at, hint in enumerate(hints)]
+    return (
+        tests,
+        [tests[at] for at, hint in enumerate(hints) if any(map(_has_parts, (hint, *get_args(hint))))],
+        set(),
+    )
 
 
-_FIELDS = {event_type: _fields(event_type) for event_type in EVENT_TYPES}
-_SEEN: dict[type, set[tuple[type, ...]]] = {event_type: set() for event_type in EVENT_TYPES}
-"""Combinations of field classes that passed the check, by event type: most of the many events a second are alike."""
+_CHECKS = {event_type: _checks(event_type) for event_type in EVENT_TYPES}

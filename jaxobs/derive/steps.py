@@ -15,9 +15,6 @@ from jaxobs.model.events import ROW_LENGTH, SpanContext, StepEnded, StepRows, st
 MAX_ELSEWHERE = 0.02
 """Largest share of the time of many steps that may lie between them and be ignored: no figure is as exact as that."""
 
-MAX_HELD = 1_000 * ROW_LENGTH
-"""Values of single steps that are held at most, to be folded together."""
-
 
 @dataclass(frozen=True)
 class Steps:
@@ -38,8 +35,7 @@ class Steps:
     @classmethod
     def of(cls, event: StepEnded) -> Steps:
         """A single step."""
-        row: StepRows = [*event[:7], *event[9:11], event.thread, event.runs]
-        return cls(row, event.nested, event.checkpoint, event.failed, event.parent)
+        return cls(row_of(event), event.nested, event.checkpoint, event.failed, event.parent)
 
     @property
     def loop(self) -> str:
@@ -230,30 +226,22 @@ def grouped(rows: StepRows) -> Iterator[Steps]:
         begin = end
 
 
+def row_of(event: StepEnded) -> StepRows:
+    """A step as columns hold it."""
+    return [*event[:7], *event[9:11], event.thread, event.runs]
+
+
+def is_plain(event: StepEnded) -> bool:
+    """Whether the columns hold all that there is to a step."""
+    return not (event.nested or event.checkpoint or event.failed or event.parent)
+
+
 def _tuple(ran: object) -> tuple[int, ...]:
     return ran if isinstance(ran, tuple) else (ran,) if isinstance(ran, int) and ran else ()
 
 
 def _is_range(numbers: Sequence[int]) -> bool:
     return list(numbers) == list(range(numbers[0], numbers[0] + len(numbers)))
-
-
-class HeldSteps:
-    """Single steps that wait to be folded together, as folding many costs little more than folding one."""
-
-    def __init__(self) -> None:
-        self._rows: StepRows = []
-
-    def add(self, event: StepEnded) -> bool:
-        """Hold a step. False if it has more to tell than columns hold, or if there are too many: then all are due."""
-        if event.nested or event.checkpoint or event.failed or event.parent or len(self._rows) >= MAX_HELD:
-            return False
-        self._rows += (*event[:7], *event[9:11], event.thread, event.runs)
-        return True
-
-    def take(self) -> StepRows:
-        rows, self._rows = self._rows, []
-        return rows
 
 
 class StepLog:

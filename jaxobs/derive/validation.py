@@ -29,20 +29,6 @@ CACHE: Final = 30.0
 """Largest ratio to the memory peak where data stays in cache. `jaxobs calibrate` saw a factor of 8 between working sets
 of 256 KiB and 256 MiB on two cores; a host with many cores has as many private caches for one memory."""
 
-SAMPLES: Final = 2.0
-"""Largest ratio of a step's sampled runs to the step. Samples are from other moments, and on a loaded machine the same
-step was seen to take 7 s and 13 s within a minute."""
-
-WHOLE: Final = 0.01
-"""By what share the sum of shares may differ from 1, and the sum of a loop's components from its wall time."""
-
-PACE: Final = 2.0 + 1e-9
-"""Largest product of rate and step time, where nothing but steps is in the rate's seconds. It may be exactly two, as
-for two steps of which one was timed; the small term keeps rounding from deciding then."""
-
-RATES: Final = ("steps_per_second", "examples_per_second", "tokens_per_second")
-"""Figures that are too high where the host has dispatched many steps that its device has not begun."""
-
 PEAKS_AGAIN: Final = (
     "peaks that were measured on a busy machine are too low: `jaxobs calibrate` measures them again"
 )
@@ -111,25 +97,7 @@ def executable_contradictions(view: ExecutableView, room: float) -> Iterator[Con
 
 
 def loop_contradictions(view: LoopView) -> Iterator[Contradiction]:
-    """Contradictions of a loop: utilisation above a peak, parts that miss the whole, times and rates that disagree."""
+    """Contradictions of a loop: utilisation above a peak. Its other figures are of one sum, and cannot disagree."""
     for key, ratio in (("mfu", view.mfu.value), ("hfu", view.hfu.value)):
         if ratio is not None and ratio > PEAK:
             yield Contradiction((key,), f"{key.upper()} would be {ratio:.3g} of the peak; {PEAKS_AGAIN}")
-    shares, parts, wall = view.bottleneck.shares, view.components.value, view.wall_seconds
-    if shares and abs(sum(shares.values()) - 1.0) > WHOLE:
-        yield Contradiction(
-            ("bottleneck",), f"shares that add up to {sum(shares.values()):.3g}, and not to 1"
-        )
-    if parts and abs(sum(parts.values()) - wall) > WHOLE * wall:
-        why = f"parts of {duration(sum(parts.values()))} in all, and a wall time of {duration(wall)}"
-        yield Contradiction(("components",), why)
-    step, rate, device = (
-        each.value for each in (view.step_seconds, view.steps_per_second, view.device_seconds_per_step)
-    )
-    by_completions = view.step_seconds_source.value == "completions"  # measured on the device
-    if step is not None and rate is not None and step * rate > PACE:
-        why = f"steps of {duration(step)} and {rate:.3g} a second contradict each other"
-        yield Contradiction(RATES if by_completions else ("step_seconds",), why)
-    if step is not None and device is not None and device > SAMPLES * step:
-        why = f"a step of {duration(step)} has runs of {duration(device)} in it"
-        yield Contradiction(("device_seconds_per_step" if by_completions else "step_seconds",), why)

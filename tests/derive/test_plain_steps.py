@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.steps import grouped
-from jaxobs.derive.validation import RATES
 from jaxobs.model.events import (
     ROW_LENGTH,
     ExecutableRan,
@@ -123,16 +122,12 @@ def test_many_at_once_say_the_same_as_one_by_one(items: list[Any], twice: bool) 
         fold.snapshot(at(100))
     one, other = singly.snapshot(at(200)), together.snapshot(at(200))
     assert together.observation.accepted == singly.observation.accepted
-    for document in (one.document, other.document):
-        # How steps are averaged over at least a second, and which has a span, follows what came together. So does whether
-        # their average agrees with the other figures.
-        for loop in document["loops"].values():
-            for key in (*RATES, "step_seconds", "step_seconds_source", "device_seconds_per_step"):
-                del loop[key], loop[f"{key}_reason"]
     same(other.document, one.document)
     left, right = families(one), families(other)
     for name in left.keys() | right.keys():
-        if name not in {"jaxobs_step_seconds", "jaxobs_contradictions_total"}:
+        if (
+            name != "jaxobs_step_seconds"
+        ):  # without watched calls their means are over a second, by what came together
             same(dict(right.get(name, {})), dict(left.get(name, {})), name)
     counted = [
         sum(value.count for value in shown.get("jaxobs_step_seconds", {}).values()) for shown in (left, right)

@@ -122,16 +122,13 @@ class WorkFacts:
 
 @dataclass(frozen=True, slots=True)
 class OperationFacts:
-    """An operation, summed over all windows or the whole trace. `share` is its part of the device's busy time.
-
-    `is_control`: it is a loop or a conditional, whose own time is the time between the operations in it.
-    """
+    """An operation, summed over all windows or the whole trace. `share` is its part of the device's busy time."""
 
     executions: float
     seconds: float
     share: float | None
-    is_control: bool
-    is_latency: bool
+    kind: str
+    label: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,13 +170,7 @@ def facts_of(view: SnapshotView) -> Facts:
         loops,
         tuple(_work(view, loops, wall)),
         tuple(
-            OperationFacts(
-                row.executions,
-                row.seconds,
-                row.share.value,
-                row.kind == "control",
-                row.bottleneck == "latency",
-            )
+            OperationFacts(row.executions, row.seconds, row.share.value, row.kind, row.bottleneck)
             for row in view.operations.value or ()
         ),
         _matrix_peaks(peaks),
@@ -308,11 +299,7 @@ def facts_of_trace(profiled: Profiled, steps: int) -> Facts:
         ),
         tuple(
             OperationFacts(
-                each.executions,
-                each.work.seconds,
-                each.work.seconds / busy,
-                each.kind == "control",
-                each.label == "latency",
+                each.executions, each.work.seconds, each.work.seconds / busy, each.kind, each.label
             )
             for each in operations
             if each.executions and each.work.seconds

@@ -173,11 +173,12 @@ def _mix(facts: Facts) -> _Mix | None:
         if not count or not seconds:
             continue
         busy = max(busy, seconds / share if share else 0.0)
-        if not operation.is_control and seconds / count <= SMALL_OPERATION:
+        is_control = operation.kind == "control"  # its own time is the time between the operations in it
+        if not is_control and seconds / count <= SMALL_OPERATION:
             small += count
-        if operation.is_latency and operation.is_control:
+        if operation.label == "latency" and is_control:
             between += seconds
-        elif operation.is_latency:
+        elif operation.label == "latency":
             in_operations += seconds
             launched += count
     if not 0 < busy <= MAX_AMOUNT:

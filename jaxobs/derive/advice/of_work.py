@@ -189,21 +189,14 @@ def memory_exhaustion(facts: Facts) -> Iterator[Finding]:
     Gives back: the rest of the run.
     Why so: the test for a trend is strict (one series in 740 passes it by chance), and growth that levels off is none.
     """
-    full = [
+    places: list[tuple[dict[str, str], str, ProcessMemory | None]] = [
         ({"device": str(device.device)}, f"device {device.device}", device.memory.value)
         for device in facts.devices
     ]
-    places: list[tuple[dict[str, str], str, ProcessMemory | None]] = [
-        *full,
-        ({}, "the training process", facts.process_memory),
-    ]
-    growing = [
-        (memory.forecast_seconds.value, memory.growth_bytes_per_second.value, subject, what)
-        for subject, what, memory in places
-        if memory and memory.forecast_seconds.value is not None and memory.growth_bytes_per_second.value
-    ]
-    for left, growth, subject, what in growing:
-        if left <= 86_400:
+    for subject, what, memory in (*places, ({}, "the training process", facts.process_memory)):
+        left = memory.forecast_seconds.value if memory else None
+        growth = memory.growth_bytes_per_second.value if memory else None
+        if left is not None and left <= 86_400 and growth:
             lines = ", ".join(facts.array_lines[:2])
             yield Finding(
                 subject,

@@ -187,10 +187,8 @@ class Executable:
         """Bytes that it touches on one device, by XLA's memory analysis; aliased outputs count as arguments alone."""
         if not self.memory:
             return None
-        known = {kind: float(amount) for kind, amount in self.memory.items()}
-        return sum(known.get(kind, 0.0) for kind in ("argument", "output", "temporary")) - known.get(
-            "alias", 0.0
-        )
+        size = sum(self.memory.get(kind, 0) for kind in ("argument", "output", "temporary"))
+        return float(size - self.memory.get("alias", 0))
 
 
 def lower_bound_reason(cost: Cost) -> str | None:

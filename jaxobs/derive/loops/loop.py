@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -73,7 +72,6 @@ class Loop:
         self.last_end: int | None = None
         """When its last step ended, in monotonic nanoseconds."""
         self.step_times, self.host_times = Histogram(STEP_BUCKETS), Histogram(HOST_STEP_BUCKETS)
-        self._host_turns = Counter[str]()
         self._amounts: dict[str, float | None] = dict.fromkeys(AMOUNTS)
         self._refused: set[str] = set()
         self._block = Stretch()
@@ -111,7 +109,7 @@ class Loop:
         for run, calls in steps.runs.items():
             self._work.ran(run, calls)
             self._executables.ran_in_loop(run, calls)
-        self._observe_host(steps)
+        self.host_times.observe_all(each_in_seconds(steps.turns))
         self.stretches.steps_ended(steps)
         self._observe()
         return steps
@@ -213,16 +211,10 @@ class Loop:
         for run, calls in new.untimed.items():
             self._executables.ran_untimed(run, calls)
 
-    def _observe_host(self, steps: Steps) -> None:
-        turns = each_in_seconds(steps.turns)
-        self._host_turns.update(steps=len(turns))
-        self._host_turns["seconds"] += sum(turns)  # type: ignore[assignment]  # Counter adds floats as well
-        self.host_times.observe_all(turns)
-
     def host_seconds(self) -> float | None:
         """The mean of the host's turns."""
-        steps = self._host_turns["steps"]
-        return self._host_turns["seconds"] / steps if steps else None
+        turns = self.host_times.value()
+        return turns.sum / turns.count if turns.count else None
 
     def _observe(self) -> None:
         for ended in self.stretches.fresh():

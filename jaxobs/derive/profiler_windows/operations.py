@@ -149,13 +149,13 @@ class Operations:
 
     def _counted(self) -> OperationCounts:
         """Count. An operation of a function is one series for all executables of the function."""
-        weights: dict[tuple[str, str, str], tuple[float, ...]] = {}
         groups: dict[tuple[str, str, str], list[Seen]] = {}
         for seen in self._seen.values():
             labels = (seen.function, seen.operation.name, seen.operation.category)
             groups.setdefault(labels, []).append(seen)
-            weights[labels] = (weights.get(labels, (0.0,))[0] + seen.work.seconds,)
-        shown = self._selection.choose(weights)
+        shown = self._selection.choose(
+            {labels: (sum(seen.work.seconds for seen in members),) for labels, members in groups.items()}
+        )
         counts, about = [], []
         for labels, members in groups.items():
             name = labels if labels in shown else (OTHER, OTHER, OTHER)
