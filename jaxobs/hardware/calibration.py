@@ -1,7 +1,7 @@
 """The result of `jaxobs calibrate` on one device, and the file that keeps it.
 
 There is one JSON file for each device, processor, core count and jaxlib version. Reading one never raises: a file that
-is missing, damaged or written for another key counts as none, with the reason.
+is missing, damaged or measured on something else counts as none, with the reason.
 """
 
 from __future__ import annotations
@@ -100,6 +100,11 @@ class Calibration:
     """Cores' worth of time that other processes used meanwhile; None if the system does not provide it."""
     left_out: tuple[LeftOut, ...] = ()
     """Element types of products that were not measured."""
+
+    @property
+    def file_name(self) -> str:
+        """The name of its file."""
+        return file_name(self.device_kind, self.processor, self.cores, self.jaxlib)
 
     @property
     def disturbed(self) -> bool:
@@ -204,30 +209,20 @@ class NoHomeError(OSError):
     """The user's home directory is unknown; the message says what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class CalibrationKey:
-    """The device, host and version for which a calibration holds."""
-
-    device_kind: str
-    processor: str
-    cores: int
-    jaxlib: str
-
-    @property
-    def file_name(self) -> str:
-        """The name of the file for this key; other keys have other names, but for a collision of hashes."""
-        text = "\n".join((normalised(self.device_kind), self.processor, str(self.cores), self.jaxlib))
-        return f"calibration-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+def file_name(device_kind: str, processor: str, cores: int, jaxlib: str) -> str:
+    """The name of the file for what a calibration holds for; others have other names, but for a collision of hashes."""
+    text = "\n".join((normalised(device_kind), processor, str(cores), jaxlib))
+    return f"calibration-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
 
 
-def this_host(device_kind: str, jaxlib: str | None = None) -> CalibrationKey:
-    """The key for a device of this host, with the installed jaxlib's version if none is given."""
+def this_host(device_kind: str, jaxlib: str | None = None) -> str:
+    """The name of the file for a device of this host, with the installed jaxlib's version if none is given."""
     if jaxlib is None:
         try:
             jaxlib = importlib.metadata.version("jaxlib")
         except importlib.metadata.PackageNotFoundError:
             jaxlib = "none"
-    return CalibrationKey(device_kind, processor_model(), usable_cores(), jaxlib)
+    return file_name(device_kind, processor_model(), usable_cores(), jaxlib)
 
 
 def cache_directory(chosen: Path | None = None, environment: Mapping[str, str] | None = None) -> Path:
@@ -282,13 +277,6 @@ def _quota(cgroup: Path) -> float | None:
     return None
 
 
-def key_of(calibration: Calibration) -> CalibrationKey:
-    """The key of a calibration."""
-    return CalibrationKey(
-        calibration.device_kind, calibration.processor, calibration.cores, calibration.jaxlib
-    )
-
-
 def write_calibration(calibration: Calibration, path: Path) -> None:
     """Write a calibration atomically, so that no reader sees half of it. Raises OSError on failure."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -320,17 +308,17 @@ def read_calibration(path: Path) -> tuple[Calibration | None, str | None]:
         return None, f"{path} is no calibration: {error}; run `jaxobs calibrate` to write it anew"
 
 
-def load_calibration(key: CalibrationKey, directory: Path) -> tuple[Calibration | None, str | None]:
-    """The stored calibration for a key, or None and why there is none."""
-    path = directory / key.file_name
+def load_calibration(name: str, directory: Path) -> tuple[Calibration | None, str | None]:
+    """The calibration stored under this `file_name`, or None and why there is none."""
+    path = directory / name
     calibration, reason = read_calibration(path)
-    if calibration is not None and key_of(calibration).file_name != key.file_name:
+    if calibration is not None and calibration.file_name != name:
         return None, f"{path} was measured on something else; run `jaxobs calibrate` to write it anew"
     return calibration, reason
 
 
 def save_calibration(calibration: Calibration, directory: Path) -> Path:
     """Store a calibration where `load_calibration` finds it; returns the path. Raises OSError on failure."""
-    path = directory / key_of(calibration).file_name
+    path = directory / calibration.file_name
     write_calibration(calibration, path)
     return path

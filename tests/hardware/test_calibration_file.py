@@ -15,11 +15,10 @@ from jaxobs.hardware.calibration import (
     Bandwidth,
     Calibration,
     CalibrationError,
-    CalibrationKey,
     LeftOut,
     Rate,
     cache_directory,
-    key_of,
+    file_name,
     load_calibration,
     processor_model,
     read_calibration,
@@ -99,7 +98,7 @@ def test_a_calibration_from_before_types_were_left_out_is_read() -> None:
 
 def test_what_is_kept_is_found_again_and_nothing_else_is(tmp_path: Path) -> None:
     path = save_calibration(EXAMPLE, tmp_path / "new" / "folder")
-    assert load_calibration(key_of(EXAMPLE), path.parent) == (EXAMPLE, None)
+    assert load_calibration(EXAMPLE.file_name, path.parent) == (EXAMPLE, None)
     assert list(path.parent.iterdir()) == [path], "no temporary file is left"
     for other in (
         replace(EXAMPLE, jaxlib="0.9"),
@@ -107,15 +106,15 @@ def test_what_is_kept_is_found_again_and_nothing_else_is(tmp_path: Path) -> None
         replace(EXAMPLE, processor="other"),
         replace(EXAMPLE, device_kind="NVIDIA H200"),
     ):
-        found, reason = load_calibration(key_of(other), path.parent)
+        found, reason = load_calibration(other.file_name, path.parent)
         assert found is None
         assert reason is not None
         assert "jaxobs calibrate" in reason
 
 
 def test_a_file_under_the_wrong_name_is_not_believed(tmp_path: Path) -> None:
-    wanted = CalibrationKey("cpu", "another processor", 2, "0.10.2")
-    write_calibration(EXAMPLE, tmp_path / wanted.file_name)
+    wanted = file_name("cpu", "another processor", 2, "0.10.2")
+    write_calibration(EXAMPLE, tmp_path / wanted)
     found, reason = load_calibration(wanted, tmp_path)
     assert found is None
     assert reason is not None
@@ -170,9 +169,9 @@ def test_a_control_groups_quota_limits_the_cores(tmp_path: Path, limit: str, cor
     assert usable_cores(tmp_path) == (cores or usable_cores(tmp_path / "missing"))
 
 
-def test_this_hosts_key_needs_no_jax_and_has_its_version() -> None:
+def test_the_file_of_this_host_needs_no_jax_and_has_its_version() -> None:
     import importlib.metadata
 
-    assert this_host("cpu") == CalibrationKey(
+    assert this_host("cpu") == file_name(
         "cpu", processor_model(), usable_cores(), importlib.metadata.version("jaxlib")
     )
