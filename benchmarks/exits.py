@@ -112,7 +112,7 @@ def status_of(name: str) -> int:
             env=environment,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            timeout=120,
+            timeout=240,
             check=False,
         ).returncode
 

@@ -68,6 +68,18 @@ def test_the_hosts_turns_are_the_clock_where_it_waits_in_each_step(
     assert (told(stretches, 0.6)[-1].kind is Kind.TURNS) is waits
 
 
+def test_steps_of_a_loop_that_is_over_count_once_it_is_known_that_the_host_waited() -> None:
+    by_completions, by_turns = Stretches(), Stretches()
+    for steps in dispatched(6, 0.0, 0.1):
+        by_completions.steps_ended(steps)
+        by_turns.steps_ended(steps)
+    for number in range(3):
+        by_completions.completed(done(number, 0.1 * number + 0.05))
+    by_turns.asked(TurnsAsked("train", 3, 3, at(0.6)))
+    for stretches in (by_completions, by_turns):
+        assert sum(stretch.wall for stretch in told(stretches, 1.0)) == pytest.approx(0.6)
+
+
 def test_turns_in_which_something_compiled_do_not_tell_whether_the_host_waits() -> None:
     from dataclasses import replace
 

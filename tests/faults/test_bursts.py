@@ -44,7 +44,7 @@ obs.snapshot(60)
 found = obs.snapshot(60)
 steps, dropped = found["loops"]["train"]["steps"], found["agent"]["events_dropped"]
 others = dropped - (1_100_000 - steps)  # reports of our threads were among what was dropped
-exact = dropped == ring.dropped() + obs._side.sender._unfolded.lost
+exact = dropped == ring.dropped() + obs._side.sender._lost_with_agents
 print("counted", steps > 0, 0 <= others < 5_000, exact, (steps, dropped, others))
 """
 

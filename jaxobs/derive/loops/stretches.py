@@ -205,8 +205,10 @@ class Stretches:
         self._tail = 0
         while self._waiting and self._waiting[0].step <= steps.last:
             self._complete(self._waiting.popleft())
-        if not self.watched or self.host_waits:
-            self._close_by_turns(Kind.TURNS if self.watched else Kind.UNWATCHED)
+        if not self.watched:
+            self._close_by_turns(Kind.UNWATCHED)
+        elif self.host_waits:
+            self._close_by_turns(Kind.TURNS)
         elif self._unseen >= UNSEEN_IN_A_ROW or self._is_late(steps.begin):
             self._close_by_turns(Kind.UNSEEN)
 
@@ -233,6 +235,8 @@ class Stretches:
     def asked(self, event: TurnsAsked) -> None:
         require(0 <= event.ready <= event.asked, "more turns with a finished output than were asked")
         self._asked.append(event)
+        if self.watched and self.host_waits:
+            self._close_by_turns(Kind.TURNS)
 
     def entered_behind_others(self) -> None:
         """The loop's next steps follow those of another loop, on which the device may still work."""
@@ -312,6 +316,7 @@ class Stretches:
         at = event.step - found.first
         self._judge(event, found, at)
         if self.host_waits:
+            self._close_by_turns(Kind.TURNS)
             return
         steps = self._take_through(event.step)
         end = max(event.time, found.ends[at])
