@@ -12,10 +12,11 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Literal
+from typing import Literal, TypeVar
 from urllib.parse import unquote, urlsplit
 
 SignalName = Literal["traces", "metrics"]
+Number = TypeVar("Number", int, float)
 PROTOCOL = "http/protobuf"
 """The only protocol that is supported, and the specification's default."""
 
@@ -113,9 +114,11 @@ def sending(signal: SignalName, environment: Mapping[str, str], report: Callable
     headers = {"content-type": "application/x-protobuf", "user-agent": f"jaxobs/{version('jaxobs')}"}
     headers |= {} if compression == "none" else {"content-encoding": compression}
     headers |= _headers(of("HEADERS"), report)
+    problem = "the value of OTEL_EXPORTER_OTLP_TIMEOUT is no positive number of seconds"
+    timeout = _positive(float, of("TIMEOUT"), DEFAULT_TIMEOUT, problem, report)
     certificate, key = of("CLIENT_CERTIFICATE"), of("CLIENT_KEY")
     return Sending(
-        url, headers, _timeout(of("TIMEOUT"), report), compression, of("CERTIFICATE") or None,
+        url, headers, timeout, compression, of("CERTIFICATE") or None,
         (certificate, key) if certificate and key else certificate or None,
     )  # fmt: skip
 
@@ -143,35 +146,26 @@ def _other(protocol: str) -> str:
     return f"the protocol {protocol!r}" if protocol in {"grpc", "http/json"} else "a protocol that is unknown"
 
 
-def _timeout(text: str, report: Callable[[str], None]) -> float:
-    try:
-        timeout = float(text or DEFAULT_TIMEOUT)
-    except ValueError:
-        timeout = 0.0
-    if not 0 < timeout < math.inf:
-        report(
-            "the value of OTEL_EXPORTER_OTLP_TIMEOUT is no positive number of seconds; "
-            f"{DEFAULT_TIMEOUT:g} is used"
-        )
-        return DEFAULT_TIMEOUT
-    return timeout
-
-
 def positive_number(
     name: str, default: int, environment: Mapping[str, str], report: Callable[[str], None]
 ) -> int:
     """A positive whole number from a variable; any other value is reported and replaced by the default."""
     text = environment.get(name, "").strip()
-    if not text:
-        return default
+    return _positive(int, text, default, f"the value of {name} is no positive whole number", report)
+
+
+def _positive(
+    kind: type[Number], text: str, default: Number, problem: str, report: Callable[[str], None]
+) -> Number:
+    """The number that a text holds; the default where it is empty or, with a report of the problem, not positive."""
     try:
-        number = int(text)
+        number = kind(text or default)
     except ValueError:
-        number = 0
-    if number <= 0:
-        report(f"the value of {name} is no positive whole number; {default} is used")
-        return default
-    return number
+        number = kind(0)
+    if 0 < number < math.inf:
+        return number
+    report(f"{problem}; {default:g} is used")
+    return default
 
 
 def _option(signal: SignalName, name: str, environment: Mapping[str, str]) -> tuple[str, str]:
