@@ -30,15 +30,11 @@ SECONDS = 5.0
 """Most seconds that an error is held up for its report."""
 
 
-class DiskTooSlowError(OSError):
-    """The deadline passed while files were being written; those that were complete by then exist."""
-
-
 def write_report(root: str | None, name: str, files: Mapping[str, bytes], deadline: float) -> Path:
     """Write `files` to a new directory in `root` (default: the system's temporary directory) by `deadline`.
 
     `deadline` is of `monotonic()`. Only the user may read the directory. Raises OSError where it cannot be written,
-    DiskTooSlowError where the deadline came first.
+    TimeoutError where the deadline came first: files that were complete by then exist.
     """
     outcome: list[Path | OSError] = []
 
@@ -62,7 +58,7 @@ def write_report(root: str | None, name: str, files: Mapping[str, bytes], deadli
     except RuntimeError:  # no memory for a thread's stack either, or the interpreter is ending
         write()
     if not outcome:
-        raise DiskTooSlowError("the disk did not answer in time")
+        raise TimeoutError("the disk did not answer in time")
     if isinstance(outcome[0], OSError):
         raise outcome[0]
     return outcome[0]
