@@ -104,69 +104,53 @@ class Memory:
         event = self._last.get(device)
         if event is None or event.in_use is None:
             return Figure(None, event.reason or NOT_TOLD if event else NOT_SAMPLED)
-        return Figure(device_memory(event, self._forecasts.get(device)))
+        free, largest, fragmented, reason = fragmentation(event)
+        ratio = fragmented / free if fragmented is not None and free else None
+        return Figure(
+            DeviceMemory(
+                Figure(event.in_use),
+                figure(event.peak, NOT_TOLD),
+                figure(event.limit, NOT_TOLD),
+                *_forecast(self._forecasts[device]),
+                figure(largest, reason),
+                figure(free, NOT_TOLD),
+                figure(fragmented, reason),
+                figure(ratio, reason or "nothing is free"),
+            )
+        )
 
     @property
     def process(self) -> Figure[ProcessMemory]:
         event = self._last.get(PROCESS_MEMORY)
         if event is None or event.in_use is None:
             return Figure(None, (event.reason if event else "") or NOT_SAMPLED)
-        return Figure(process_memory(event, self._forecasts.get(PROCESS_MEMORY)))
+        peak, limit = figure(event.peak, SYSTEM_SILENT), figure(event.limit, SYSTEM_SILENT)
+        ahead = _forecast(self._forecasts[PROCESS_MEMORY])
+        return Figure(ProcessMemory(Figure(event.in_use), peak, limit, *ahead))
 
     def live_arrays(self, now: int) -> Figure[LiveArrays]:
         """The live arrays as they were counted last."""
         event = self._arrays
         if event is None or event.arrays is None or event.bytes is None:
             return Figure(None, event.reason if event else "not counted yet")
-        return Figure(live_arrays(event, event.arrays, event.bytes, now))
+        groups = ("shape", "dtype", "sharding", "count", "bytes", "line")
+        names = ("line", "count", "bytes")
+        lines = [dict(zip(names, line, strict=True)) for line in event.lines] if event.lines else None
+        return Figure(
+            LiveArrays(
+                event.arrays,
+                event.bytes,
+                max(0.0, seconds(now - event.time)),
+                [dict(zip(groups, group, strict=True)) for group in event.groups],
+                Figure(lines, event.lines_reason or (None if event.lines else "no array is alive")),
+                event.lock_seconds,
+            )
+        )
 
 
-def process_memory(event: MemorySampled, ahead: Forecast | None) -> ProcessMemory:
-    """The view of the process's memory; `ahead` is None where the memory in use is not known."""
-    return ProcessMemory(
-        figure(event.in_use, NOT_TOLD),
-        figure(event.peak, SYSTEM_SILENT),
-        figure(event.limit, SYSTEM_SILENT),
-        *_forecast(ahead),
-    )
-
-
-def device_memory(event: MemorySampled, ahead: Forecast | None) -> DeviceMemory:
-    """The view of a device's memory; `ahead` is None where the memory in use is not known."""
-    free, largest, fragmented, reason = fragmentation(event)
-    ratio = fragmented / free if fragmented is not None and free else None
-    return DeviceMemory(
-        figure(event.in_use, NOT_TOLD),
-        figure(event.peak, NOT_TOLD),
-        figure(event.limit, NOT_TOLD),
-        *_forecast(ahead),
-        figure(largest, reason),
-        figure(free, NOT_TOLD),
-        figure(fragmented, reason),
-        figure(ratio, reason or "nothing is free"),
-    )
-
-
-def _forecast(ahead: Forecast | None) -> tuple[Figure[float], Figure[float]]:
+def _forecast(ahead: Forecast) -> tuple[Figure[float], Figure[float]]:
     """Growth, and the seconds until the memory is full."""
-    if ahead is None:
-        return Figure(None, NOT_TOLD), Figure(None, NOT_TOLD)
     return figure(ahead.bytes_per_second, ahead.reason), Figure(ahead.seconds, ahead.reason)
-
-
-def live_arrays(event: LiveArraysCounted, count: int, size: int, now: int) -> LiveArrays:
-    """The view of the last count of live arrays, of `size` bytes; `now` is the time of the snapshot."""
-    groups = ("shape", "dtype", "sharding", "count", "bytes", "line")
-    names = ("line", "count", "bytes")
-    lines = [dict(zip(names, line, strict=True)) for line in event.lines] if event.lines else None
-    return LiveArrays(
-        count,
-        size,
-        max(0.0, seconds(now - event.time)),
-        [dict(zip(groups, group, strict=True)) for group in event.groups],
-        Figure(lines, event.lines_reason or (None if event.lines else "no array is alive")),
-        event.lock_seconds,
-    )
 
 
 def fragmentation(event: MemorySampled) -> tuple[int | None, int | None, int | None, str]:

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from jaxobs.derive.loops.stretches import WINDOW
-from jaxobs.derive.refusal import is_amount, require
 from jaxobs.model.figure import Figure
-from jaxobs.vocabulary.activities import ACTIVITIES
 from jaxobs.vocabulary.text import OTHER
 
 LINES_KEPT: Final = 300
@@ -53,13 +51,6 @@ class HostLineView:
     activity: str
     seconds: float
     share: float
-
-
-def check_row(activity: str, seconds: float, samples: int) -> float:
-    """Give the seconds of a row. Raises ValueError where they are no amount, or where the activity does not exist."""
-    require(activity in ACTIVITIES, "an activity that there is not")
-    require(is_amount(seconds) and samples >= 0, "sampled time that is no duration")
-    return seconds
 
 
 OTHERS: Final = HostLine(OTHER, OTHER, OTHER)

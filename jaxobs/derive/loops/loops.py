@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 
 from jaxobs.derive.loops.found import InferredLoops
-from jaxobs.derive.loops.host_lines import MOST_CARRIED, HostLine, HostLines, check_row
+from jaxobs.derive.loops.host_lines import MOST_CARRIED, HostLine, HostLines
 from jaxobs.derive.loops.loop import Loop, RoomsOfLoops
-from jaxobs.derive.refusal import require
+from jaxobs.derive.refusal import is_amount, require
 from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import MainThreadSampled, Recorded
+from jaxobs.vocabulary.activities import ACTIVITIES
 
 MOST_LOOPS = 20
 """Most loops by name: steps of further ones are refused and counted, as names must not contain step numbers."""
@@ -80,11 +81,11 @@ class Loops:
                 self.recorded(event)
 
     def main_thread_sampled(self, event: MainThreadSampled) -> None:
-        sampled = sum(check_row(activity, spent, count) for *_, activity, spent, count in event.rows)
-        require(
-            0.0 <= sampled <= seconds(event.end - event.start) + MOST_CARRIED,
-            "more samples than there was time",
-        )
+        for *_, activity, spent, samples in event.rows:
+            require(activity in ACTIVITIES, "an activity that there is not")
+            require(is_amount(spent) and samples >= 0, "sampled time that is no duration")
+        room = seconds(event.end - event.start) + MOST_CARRIED
+        require(0.0 <= sum(row[4] for row in event.rows) <= room, "more samples than there was time")
         found = self.inferred.under_way(event.thread) or ""
         for name, line, waits_in, activity, spent, samples in event.rows:
             place = HostLine(line, waits_in, activity)
