@@ -83,7 +83,7 @@ UNTIL_KILLED = """
 obs = jaxobs.instrument()
 train(obs, 50)
 time.sleep(0.5)
-say(address=obs.address, document=obs.snapshot(60).to_dict())
+say(document=obs.snapshot(60).to_dict(), address=obs.address)
 while True:
     train(obs, 50)
 """
@@ -156,7 +156,7 @@ with jaxobs.instrument() as obs:
     train(obs, 20)
     gc.collect()
     time.sleep(0.5)
-    say(address=obs.address, document=obs.snapshot(60).to_dict())
+    say(document=obs.snapshot(60).to_dict(), address=obs.address)
     wait()
 """
 

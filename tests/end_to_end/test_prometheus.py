@@ -16,7 +16,7 @@ PAUSED = f"""
 with jaxobs.instrument() as obs:
     train(obs, {STEPS})
     time.sleep(0.5)
-    say(address=obs.address, document=obs.snapshot(60).to_dict(), pid=os.getpid())
+    say(document=obs.snapshot(60).to_dict(), address=obs.address, pid=os.getpid())
     wait()
     say(document=obs.snapshot(60).to_dict())
     wait()

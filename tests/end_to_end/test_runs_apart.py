@@ -14,7 +14,7 @@ from tests.waiting import wait_for
 FEW = """
 with jaxobs.instrument() as obs:
     train(obs, 20)
-    say(address=obs.address, process=obs.snapshot(60).to_dict()["process"])
+    say(process=obs.snapshot(60).to_dict()["process"], address=obs.address)
     wait()
 """
 SLURM = {"SLURM_JOB_ID": "812", "SLURM_JOB_NAME": "llama", "SLURM_RESTART_COUNT": "1", "USER": "ada"}

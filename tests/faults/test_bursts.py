@@ -154,6 +154,7 @@ def handler(number, frame):
 signal.signal(signal.SIGALRM, handler)
 signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
 heap = [[number] for number in range(300_000)]  # a pass of the collector takes some milliseconds
+while obs.address is None: time.sleep(0.1)
 print(obs.address, flush=True)
 until = time.monotonic() + 4
 turns = 0

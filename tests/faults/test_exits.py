@@ -86,7 +86,7 @@ obs = jaxobs.instrument(interval=0.1)
 import jax
 logging.getLogger("jax").setLevel(logging.WARNING)
 step = obs.watch(jax.jit(lambda x: x + 1))
-assert obs.address
+while obs.address is None: time.sleep(0.1)
 for _ in obs.steps(range(40)):
     step(1.0)
 obs.snapshot(60)
@@ -128,7 +128,7 @@ def test_the_last_summary_of_a_job_that_is_killed_is_left_in_a_file_which_the_lo
 SNAPSHOTS = """
 import jaxobs
 obs = jaxobs.instrument()
-assert obs.address
+while obs.address is None: time.sleep(0.1)
 for _ in obs.steps(range(5)): pass
 for _ in range(2_000):
     obs.snapshot(0.0005)

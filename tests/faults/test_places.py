@@ -124,7 +124,7 @@ import jaxobs
 obs = jaxobs.instrument(interval=0.1)
 import jax
 jax.jit(lambda x: x + 1)(1.0)
-assert obs.address
+while obs.address is None: time.sleep(0.1)
 for _ in obs.steps(range(5)): pass
 obs.snapshot(60)
 print("training", flush=True)
@@ -201,6 +201,7 @@ def test_links_planted_where_reports_traces_and_events_are_kept_are_not_followed
 HANGS = """
 import jaxobs
 obs = jaxobs.instrument(interval=0.1)
+while obs.address is None: time.sleep(0.1)
 print(obs.address, flush=True)
 sys.stdin.readline()
 for _ in obs.steps(range(5)): pass

@@ -53,6 +53,7 @@ while True:
     if {name for name, source in sources.items() if not source["up"]} >= expected or time.monotonic() > deadline:
         break
     time.sleep(0.2)
+while obs.address is None: time.sleep(0.1)
 print(json.dumps([took, slowest, obs.address, document]), flush=True)
 sys.stdin.readline()
 print("END", time.monotonic(), flush=True)
@@ -189,6 +190,7 @@ deadline = time.monotonic() + 20
 while "host" not in (obs.snapshot(5.0)["sources"] or {}) or obs.snapshot(5.0)["loops"]["train"]["steps"] < 20:
     assert time.monotonic() < deadline
 time.sleep(2.5)  # a turn of each plugin
+while obs.address is None: time.sleep(0.1)
 print(obs.address, flush=True)
 sys.stdin.readline()
 """

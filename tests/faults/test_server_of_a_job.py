@@ -16,6 +16,7 @@ import logging
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 import jaxobs
 obs = jaxobs.instrument(interval=0.1)
+while obs.address is None: time.sleep(0.1)
 print(obs.address, flush=True)
 sys.stdin.readline()
 print(obs.snapshot(60)["process"]["address"])
@@ -54,7 +55,7 @@ port = int(os.environ["OTEL_EXPORTER_PROMETHEUS_PORT"])
 exec(os.environ.get("BEFORE", ""))
 import jaxobs
 obs = jaxobs.instrument()
-address = obs.address
+while (address := obs.address) is None: time.sleep(0.1)
 if "BEFORE" not in os.environ or "import opentelemetry" in os.environ["BEFORE"]:
     own = socket.create_server(("", port))
 print(address)

@@ -114,7 +114,7 @@ import jax, jax.numpy as jnp
 logging.getLogger("jax").setLevel(logging.WARNING)
 
 step = obs.watch(jax.jit(lambda x: x + 1))
-assert obs.address
+while obs.address is None: time.sleep(0.1)
 for _ in obs.steps(range(100)):
     obs.record(loss=step(1.0))
     listed.update(thread.name for thread in threading.enumerate())
