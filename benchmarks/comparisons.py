@@ -8,7 +8,6 @@ cause was not named, or one was invented. On a machine that others use, their lo
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -17,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.beside import busy, without_settings
+from benchmarks.beside import busy
+from benchmarks.observed import run
 from benchmarks.truths import Figure, Table, options_of
 from jaxobs.cli.show import read_record
 from jaxobs.report.comparison import compare, relative
@@ -92,13 +92,11 @@ def train(seconds: float, settings: Mapping[str, str]) -> None:
 
 def record_of(folder: Path, seconds: float, settings: Mapping[str, str]) -> Record:
     """That of one run."""
-    environment = {
-        **without_settings(), "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(["plugins", "."]),
-        "JAXOBS_RUN_DIRECTORY": str(folder), "OTEL_EXPORTER_PROMETHEUS_PORT": "0",
-    }  # fmt: skip
-    words = [f"{name}={value}" for name, value in settings.items()]
-    command = [sys.executable, "-m", "benchmarks.comparisons", "--train", str(seconds), *words]
-    subprocess.run(command, env=environment, check=True, timeout=seconds + 120, capture_output=True)
+    words = ("--train", str(seconds), *(f"{name}={value}" for name, value in settings.items()))
+    environment = {"JAXOBS_RUN_DIRECTORY": str(folder)}
+    ended = run(Path(__file__), *words, how="plain", timeout=seconds + 120, environment=environment)
+    if ended.status:
+        raise SystemExit(f"a training ended with status {ended.status}: {ended.stderr[-500:]}")
     until = time.monotonic() + AGENT_SECONDS
     while not folder.exists() and time.monotonic() < until:
         time.sleep(0.5)  # the job's end waits for its agent only for a moment

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -21,9 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.beside import without_settings
-
-ROOT = Path(__file__).parents[1]
+from benchmarks.observed import run
 
 BEGIN = """
 import atexit, sys, threading, time
@@ -97,24 +94,10 @@ VARIANTS: Mapping[str, Variant] = {
 def status_of(name: str) -> int:
     """The exit status of one run of a variant; negative where a signal ended it."""
     variant = VARIANTS[name]
-    script = BEGIN.replace("EARLY", variant.early) + variant.script
-    environment = without_settings() | {
-        "JAX_PLATFORMS": "cpu",
-        "OTEL_EXPORTER_PROMETHEUS_PORT": "0",
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "plugins")]),
-    }
-    launcher = ["-m", "jaxobs", "run", "--"] if variant.launched else []
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "script.py")
-        file.write_text(script)
-        return subprocess.run(
-            [sys.executable, *launcher, file],
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=240,
-            check=False,
-        ).returncode
+        file.write_text(BEGIN.replace("EARLY", variant.early) + variant.script)
+        return run(file, how="observed" if variant.launched else "plain", timeout=240.0).status
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """Whether the sampler of the main thread tells the truth, and what it costs.
 
-    python -m benchmarks.host_lines [--seconds 180] [--python 15] [--sleep 20] [--numpy 10]
+    python -m benchmarks.host_lines [--seconds 180]
 
-A loop spends known times (in milliseconds) in three lines: pure Python, a sleep, and numpy without the interpreter lock.
+A loop spends known times in three lines: pure Python, a sleep, and numpy without the interpreter lock.
 Python that runs for less than the interpreter's switch interval, 5 ms, is told at the call that follows it. Printed are
 their shares by the loop's own clock and as jaxobs saw them, and what share of a core the sampling thread took. At three
 samples a second a share is off by three points (a standard deviation) after a minute, by less than two after three. Exit
@@ -18,11 +18,11 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.observed import Run
+from benchmarks.paired import seconds_of
 from benchmarks.truths import Case, Figure, Shown, judge, options_of
 
 TOLERANCE = 0.05
 MOST_OF_A_CORE = 0.001
-MILLISECONDS = {"python": 15.0, "sleep": 20.0, "numpy": 10.0}
 
 
 def pure_python(seconds: float) -> None:
@@ -47,10 +47,11 @@ def native(seconds: float) -> None:
         numpy.matmul(matrix, matrix)
 
 
-PARTS = (pure_python, sleeping, native)
+PARTS = {pure_python: 0.015, sleeping: 0.02, native: 0.01}
+"""With their seconds."""
 
 
-def program(seconds: float, lengths: list[float]) -> None:
+def program(seconds: float) -> None:
     """The observed loop: tells the seconds of each part, and those of the sampler."""
     import jax
 
@@ -64,10 +65,8 @@ def program(seconds: float, lengths: list[float]) -> None:
         used, ends = sampler.cpu_seconds, time.perf_counter() + seconds
         spent = dict.fromkeys((part.__name__ for part in PARTS), 0.0)
         while time.perf_counter() < ends:
-            for part, length in zip(PARTS, lengths, strict=True):
-                began = time.perf_counter()
-                part(length / 1e3)
-                spent[part.__name__] += time.perf_counter() - began
+            for part, length in PARTS.items():
+                spent[part.__name__] += seconds_of(partial(part, length))
         used = sampler.cpu_seconds - used
         time.sleep(1.5)
     print(json.dumps({"truth": spent | {"sampler": used / seconds}}))
@@ -91,19 +90,14 @@ def main() -> int:
     """Print the table; the exit status."""
     parser = options_of(__doc__)
     parser.add_argument("--seconds", type=float, default=180.0)
-    for name, length in MILLISECONDS.items():
-        parser.add_argument(f"--{name}", type=float, default=length)
     parser.add_argument("--program", action="store_true", help="be the observed loop")
     given = parser.parse_args()
-    lengths = [getattr(given, name) for name in MILLISECONDS]
     if given.program:
-        program(given.seconds, lengths)
+        program(given.seconds)
         return 0
     figures: list[Shown] = [partial(share, name=part.__name__) for part in PARTS]
-    arguments: tuple[str, ...] = ("--program", "--seconds", str(given.seconds))
-    arguments += tuple(f"--{name}={length}" for name, length in zip(MILLISECONDS, lengths, strict=True))
     case = Case(
-        "host lines", Path(__file__), (*figures, sampler_of), arguments=arguments,
+        "host lines", Path(__file__), (*figures, sampler_of), arguments=("--program", "--seconds", str(given.seconds)),
         environment=dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1"),
     )  # fmt: skip
     return judge([case], timeout=given.seconds + 120.0, strict=given.strict)

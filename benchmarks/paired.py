@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -51,14 +52,18 @@ def paired_ratio(of: Sequence[float], to: Sequence[float]) -> Interval:
     return median([one / other for one, other in zip(of, to, strict=True)])
 
 
-def paired_mean_ratio(of: Sequence[float], to: Sequence[float]) -> Interval:
-    """Likewise, of all rounds: what falls into a few of them counts too."""
-    return mean([one / other for one, other in zip(of, to, strict=True)])
-
-
 def paired_difference(of: Sequence[float], less: Sequence[float]) -> Interval:
     """`of` less `less`, round by round."""
     return median([one - other for one, other in zip(of, less, strict=True)])
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """What a call takes; letting go of what it made is no part of it."""
+    began = time.perf_counter()
+    made = work()
+    took = time.perf_counter() - began
+    del made
+    return took
 
 
 def take_turns(timed: Mapping[Name, Callable[[], Found]], rounds: int) -> dict[Name, list[Found]]:

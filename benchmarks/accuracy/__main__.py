@@ -25,7 +25,6 @@ def main() -> int:
     parser.add_argument("--peers", metavar="PYTHON")
     options = parser.parse_args()
     only = options.only or ""
-    peers, version, refused = figures_from(options.peers, only) if options.peers else ({}, "", "")
     print(f"JAX {jax.__version__} on {jax.devices()[0].device_kind}; formulas: benchmarks/accuracy/*.py")
     table, every = Table(options.strict), [compare(program) for program in programs(only)]
     for compared in every:
@@ -36,10 +35,13 @@ def main() -> int:
         f"jaxobs is right on {right} programs of {len(every)}, in every figure that has a sharp value and every flag."
     )
     _count("XLA", every, {compared.program.name: compared.xla for compared in every})
-    if refused:
-        print(f"{DISTRIBUTION}: no figures: {refused}")
-    elif options.peers:
-        _count(f"{DISTRIBUTION} {version}", every, peers)
+    if options.peers:
+        try:
+            version, peers = figures_from(options.peers, only)
+        except (OSError, RuntimeError) as error:
+            print(f"{DISTRIBUTION}: no figures: {error}")
+        else:
+            _count(f"{DISTRIBUTION} {version}", every, peers)
     return status
 
 

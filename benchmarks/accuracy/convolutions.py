@@ -10,7 +10,7 @@ from jax import lax
 from benchmarks.accuracy.program import Program, ones
 
 
-def _valid(
+def met(
     size: int, window: int, stride: int = 1, low: int = 0, high: int = 0, dilation: int = 1, holes: int = 1
 ) -> int:
     """Pairs of output and kernel position that meet an element, along one dimension, by counting them."""
@@ -21,11 +21,11 @@ def _valid(
 
 
 def _convolution(
-    name: str, image: tuple[int, ...], kernel: tuple[int, ...], met: int, **options: Any
+    name: str, image: tuple[int, ...], kernel: tuple[int, ...], pairs: int, **options: Any
 ) -> Program:
     options = {"window_strides": (1, 1), "padding": "SAME"} | options
     batch, out_features, group_features = image[0], kernel[0], kernel[1]
-    flops = 2 * batch * out_features * group_features * met
+    flops = 2 * batch * out_features * group_features * pairs
     return Program(
         f"convolution {name}",
         lambda x, k: lax.conv_general_dilated(x, k, **options),
@@ -36,7 +36,7 @@ def _convolution(
 
 
 IMAGE, KERNEL = (4, 8, 16, 16), (16, 8, 3, 3)
-SAME = _valid(16, 3, low=1, high=1) ** 2
+SAME = met(16, 3, low=1, high=1) ** 2
 FORWARD = 2 * 4 * 16 * 8 * SAME
 
 
@@ -58,23 +58,23 @@ def _unet(kernels: Any, x: Any) -> Any:
 
 
 _UNET = 2 * 4 * 8 * 8 * (
-    _valid(16, 3, stride=2, low=1, high=1) ** 2
-    + _valid(8, 3, low=1, high=1) ** 2
-    + _valid(8, 3, low=1, high=2, holes=2) ** 2
+    met(16, 3, stride=2, low=1, high=1) ** 2
+    + met(8, 3, low=1, high=1) ** 2
+    + met(8, 3, low=1, high=2, holes=2) ** 2
 )  # fmt: skip
 
 PROGRAMS = (
     _convolution("3 × 3, same", IMAGE, KERNEL, SAME),
     _convolution("3 × 3, valid", IMAGE, KERNEL, 14 * 14 * 9, padding="VALID"),
     _convolution("1 × 1", IMAGE, (16, 8, 1, 1), 256),
-    _convolution("strided", IMAGE, KERNEL, _valid(16, 3, stride=2, high=1) ** 2, window_strides=(2, 2)),
-    _convolution("dilated", IMAGE, KERNEL, _valid(16, 3, low=2, high=2, dilation=2) ** 2, rhs_dilation=(2, 2)),
+    _convolution("strided", IMAGE, KERNEL, met(16, 3, stride=2, high=1) ** 2, window_strides=(2, 2)),
+    _convolution("dilated", IMAGE, KERNEL, met(16, 3, low=2, high=2, dilation=2) ** 2, rhs_dilation=(2, 2)),
     _convolution("depthwise", IMAGE, (8, 1, 3, 3), SAME, feature_group_count=8),
     _convolution("in four groups", IMAGE, (16, 2, 3, 3), SAME, feature_group_count=4),
-    _convolution("transposed", IMAGE, (8, 8, 2, 2), _valid(16, 2, low=1, high=1, holes=2) ** 2,
+    _convolution("transposed", IMAGE, (8, 8, 2, 2), met(16, 2, low=1, high=1, holes=2) ** 2,
                  padding=((1, 1), (1, 1)), lhs_dilation=(2, 2)),
-    _convolution("over time", (4, 8, 128), (16, 8, 5), _valid(128, 5, low=2, high=2), window_strides=(1,)),
-    _convolution("in three dimensions", (2, 4, 8, 8, 8), (8, 4, 3, 3, 3), _valid(8, 3, low=1, high=1) ** 3,
+    _convolution("over time", (4, 8, 128), (16, 8, 5), met(128, 5, low=2, high=2), window_strides=(1,)),
+    _convolution("in three dimensions", (2, 4, 8, 8, 8), (8, 4, 3, 3, 3), met(8, 3, low=1, high=1) ** 3,
                  window_strides=(1, 1, 1)),
     _convolution("patches of a vision transformer", (4, 3, 32, 32), (64, 3, 8, 8), 4 * 4 * 64,
                  window_strides=(8, 8), padding="VALID"),

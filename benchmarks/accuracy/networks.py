@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from benchmarks.accuracy.convolutions import met
 from benchmarks.accuracy.program import Program, ones
 
 B, D, H = 128, 64, 256
@@ -104,14 +105,11 @@ def _convolutional_network(p: Any, x: Any) -> Any:
     return jax.nn.log_softmax(x.reshape(x.shape[0], -1) @ p[2])
 
 
-def _met(size: int) -> int:
-    """Pairs of output and position of a 3 × 3 kernel that meet no padding, where the image keeps its size."""
-    return (3 * size - 2) ** 2
-
-
 CNN_PARAMETERS = (ones(8, 1, 3, 3), ones(16, 8, 3, 3), ones(16 * 7 * 7, 10))
 IMAGES = ones(4, 1, 28, 28)
-_FIRST, _SECOND, _LAST = 2 * 4 * 8 * 1 * _met(28), 2 * 4 * 16 * 8 * _met(14), 2 * 4 * 784 * 10
+_FIRST = 2 * 4 * 8 * 1 * met(28, 3, low=1, high=1) ** 2
+_SECOND = 2 * 4 * 16 * 8 * met(14, 3, low=1, high=1) ** 2
+_LAST = 2 * 4 * 784 * 10
 
 _SWITCH = 2 * B * D * 4 + 2 * (2 * B * 4 * 32 * D) + 2 * 4 * 32 * D * D
 

@@ -14,26 +14,22 @@ import json
 import math
 import os
 import subprocess
-from pathlib import Path
 from typing import Any
 
 DISTRIBUTION = "datarax"
 
 
-def figures_from(python: str, only: str) -> tuple[dict[str, Any], str, str]:
-    """By program, with the version of datarax; or none, and why."""
+def figures_from(python: str, only: str) -> tuple[str, dict[str, Any]]:
+    """Its version, and figures by program. Raises OSError or RuntimeError where there are none."""
     from benchmarks.accuracy.comparison import Others
 
-    if not Path(python).exists():
-        return {}, "", f"there is no {python}: {DISTRIBUTION} could not be installed, see above"
     command = [python, "-m", "benchmarks.accuracy.peers", "--only", only]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode or not lines:
-        last = next(iter(done.stderr.strip().splitlines()[-1:]), "it said nothing")
-        return {}, "", f"its process ended with status {done.returncode}: {last}"
-    return {line.pop("name"): Others(**line) for line in lines[1:]}, lines[0]["version"], ""
+        raise RuntimeError(f"its process ended with status {done.returncode}: {done.stderr.strip()[-300:]}")
+    return lines[0]["version"], {line.pop("name"): Others(**line) for line in lines[1:]}
 
 
 def main() -> None:

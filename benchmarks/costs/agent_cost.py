@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import select
-import socket
 import sys
 import threading
 import time
@@ -17,8 +15,7 @@ from typing import Any
 from benchmarks.costs.processes import Asked, answer
 from benchmarks.costs.sections import Cell, Section, Table
 from jaxobs.config import Settings
-from jaxobs.flow import wire
-from jaxobs.model.clock import NANOSECONDS, ClockAnchor, now
+from jaxobs.model.clock import NANOSECONDS, now
 from jaxobs.model.events import (
     BackendFound,
     Compilation,
@@ -30,7 +27,7 @@ from jaxobs.model.events import (
     FunctionWatched,
     StepRows,
 )
-from jaxobs.probe.transport.agent_process import start_agent_process
+from tests.agent.beside import AgentProcess
 
 STEPS = 100_000
 FUNCTIONS = EXECUTABLES = 10_000
@@ -47,62 +44,37 @@ _FED = f"""An agent that is a real process too, but fed by us as a job would fee
 steps; the snapshot is the fastest of {ROUNDS}."""
 
 
-class FedAgent:
-    """One agent process and what it says of its own cost."""
+def send_steps(agent: AgentProcess, first: int, count: int) -> None:
+    """Steps of 1 ms of a watched loop, as the probe sends plain ones."""
+    at = now()
+    for frame in range(first, first + count, FRAME):
+        rows: StepRows = []
+        for number in range(frame, min(frame + FRAME, first + count)):
+            began = at + (number - first) * 1_000_000
+            rows += ["train", number, began, began + 1_000_000, 0, 5_000, 20_000, 256, None, 1, 1]
+        agent.send([rows])
 
-    def __init__(self, series_limit: int = 2_000) -> None:
-        os.environ["OTEL_EXPORTER_PROMETHEUS_PORT"] = "0"
-        pipe, _ = start_agent_process()
-        self._pipe = socket.socket(fileno=os.dup(pipe.fileno()))
-        self._pipe.setblocking(True)
-        pipe.close()
-        self._frames = wire.Frames()
-        settings = Settings(series_limit=series_limit).to_dict() | {"rank_on_host": 0, "in_kubernetes": False}
-        resource = {"service.name": "benchmark", "process.pid": str(os.getpid())}
-        hello = {
-            "settings": settings,
-            "resource": resource,
-            "clock": tuple(ClockAnchor.read()),
-            "began": now(),
-        }
-        self._pipe.sendall(wire.frame(wire.HELLO, hello))
-        self.send([BackendFound("cpu", ((0, "cpu", "0"),), 0, 1, "", "", now())])
 
-    def send(self, events: list[Event]) -> None:
-        for first in range(0, len(events), FRAME):
-            self._pipe.sendall(wire.events_frame(events[first : first + FRAME])[0])
+def fed(events: list[Event], count: int, rounds: int, **settings: int) -> tuple[float, str, str]:
+    """An agent that is sent events, then so many steps and a request for a snapshot, in rounds.
 
-    def send_steps(self, first: int, count: int) -> None:
-        """Steps of 1 ms of a watched loop, as the probe sends plain ones."""
-        at = now()
-        for frame in range(first, first + count, FRAME):
-            rows: StepRows = []
-            for number in range(frame, min(frame + FRAME, first + count)):
-                began = at + (number - first) * 1_000_000
-                rows += ["train", number, began, began + 1_000_000, 0, 5_000, 20_000, 256, None, 1, 1]
-            self._pipe.sendall(wire.events_frame([rows])[0])
-
-    def snapshot(self) -> tuple[dict[str, Any], float]:
-        """The document, and the seconds until it was there."""
+    CPU seconds of one, the fastest snapshot, resident memory after it.
+    """
+    os.environ["OTEL_EXPORTER_PROMETHEUS_PORT"] = "0"
+    agent = AgentProcess(interval=Settings().interval, **settings)
+    agent.send([BackendFound("cpu", ((0, "cpu", "0"),), 0, 1, "", "", now())])
+    for first in range(0, len(events), FRAME):
+        agent.send(events[first : first + FRAME])
+    before = agent.snapshot()["agent"]["cpu_seconds"]["agent"]
+    times = []
+    for number in range(rounds):
+        send_steps(agent, number * count, count)
         began = time.perf_counter()
-        self._pipe.sendall(wire.frame(wire.REQUEST, (1, now() + 10 * NANOSECONDS)))
-        while True:
-            select.select([self._pipe], [], [])
-            for kind, body in self._frames.feed(self._pipe.recv(1 << 20)):
-                if kind == wire.REPLY:
-                    return body[1], time.perf_counter() - began
-
-    def fed(self, count: int, rounds: int) -> tuple[float, float, float]:
-        """So many steps and a snapshot, in rounds: CPU seconds of one, the fastest snapshot, resident MiB after it."""
-        before = self.snapshot()[0]["agent"]["cpu_seconds"]["agent"]
-        times = []
-        for number in range(rounds):
-            self.send_steps(number * count, count)
-            document, seconds = self.snapshot()
-            times.append(seconds)
-        agent = document["agent"]
-        self._pipe.close()
-        return (agent["cpu_seconds"]["agent"] - before) / rounds, min(times), agent["resident_bytes"] / 2**20
+        after = agent.snapshot()["agent"]
+        times.append(time.perf_counter() - began)
+    agent.close()
+    cpu = (after["cpu_seconds"]["agent"] - before) / rounds
+    return cpu, f"{min(times):.2f} s", f"{after['resident_bytes'] / 2**20:.0f} MiB"
 
 
 def compiles_of_functions() -> Iterator[Event]:
@@ -183,23 +155,12 @@ def table_of_steady() -> Table:
 
 def measure() -> Section:
     """The steady job, and agents that are fed."""
-    rows: list[list[Cell]] = []
-    cpu, snapshot, resident = FedAgent().fed(STEPS, 1)
-    rows.append(
-        [f"{STEPS} steps", f"{1e6 * cpu / STEPS:.1f} µs a step", f"{snapshot:.2f} s", f"{resident:.0f} MiB"]
-    )
-    agent = FedAgent(series_limit=3 * FUNCTIONS * 30)
-    agent.send(list(compiles_of_functions()))
-    cpu, snapshot, resident = agent.fed(FRAME, ROUNDS)
-    rows.append(
-        [f"{2 * FUNCTIONS} series", f"{1e3 * cpu:.0f} ms", f"{snapshot:.2f} s", f"{resident:.0f} MiB"]
-    )
-    agent = FedAgent()
-    agent.send(list(one_function_for_each_shape()))
-    cpu, snapshot, resident = agent.fed(20, ROUNDS)
-    rows.append(
-        [f"{EXECUTABLES} executables", f"{1e3 * cpu:.0f} ms", f"{snapshot:.2f} s", f"{resident:.0f} MiB"]
-    )
+    cpu, *others = fed([], STEPS, 1)
+    rows: list[list[Cell]] = [[f"{STEPS} steps", f"{1e6 * cpu / STEPS:.1f} µs a step", *others]]
+    cpu, *others = fed(list(compiles_of_functions()), FRAME, ROUNDS, series_limit=3 * FUNCTIONS * 30)
+    rows.append([f"{2 * FUNCTIONS} series", f"{1e3 * cpu:.0f} ms", *others])
+    cpu, *others = fed(list(one_function_for_each_shape()), 20, ROUNDS)
+    rows.append([f"{EXECUTABLES} executables", f"{1e3 * cpu:.0f} ms", *others])
     return Section(
         "The agent", [table_of_steady(), Table("Fed", _FED, ("with", "CPU", "snapshot", "resident"), rows)]
     )

@@ -5,11 +5,11 @@ The module is compiled for it: a transformer's training step, its layers unrolle
 
 from __future__ import annotations
 
-import time
+from functools import partial
 from typing import Any
 
 from benchmarks.costs.sections import Cell, Measured, Section, Table, middle
-from benchmarks.paired import median
+from benchmarks.paired import median, seconds_of
 
 LAYERS = (4, 64)
 ROUNDS = 5
@@ -43,11 +43,7 @@ def measure() -> Section:
     for layers in LAYERS:
         serialized = compiled_module(layers)
         count = sum(len(part.instructions) for part in ModuleMessage.FromString(serialized).computations)
-        times = []
-        for _ in range(ROUNDS):
-            began = time.perf_counter()
-            module_cost(serialized)
-            times.append(time.perf_counter() - began)
+        times = [seconds_of(partial(module_cost, serialized)) for _ in range(ROUNDS)]
         rate = Measured(median([count / seconds for seconds in times]), "/s")
         rows.append([f"{layers}", f"{count}", Measured(median([len(serialized)]), "B"), middle(times), rate])
     columns = ("layers", "instructions", "module", "read in", "instructions a second")

@@ -15,16 +15,15 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import psutil
 
-from benchmarks.beside import free_port, without_settings
 from benchmarks.costs.processes import processor_seconds
 from benchmarks.costs.sections import Cell, Demand, Section, Table, middle, ratio
+from tests.top.ranks import started
 
-JOB = Path(__file__).parents[2] / "tests" / "top" / "job.py"
 RANKS = 4
 COLUMNS, LINES = 160, 50
 LIMIT = 3.0
@@ -34,37 +33,6 @@ PAIRS, PERIOD_SECONDS = 6, 10.0
 _TEXT = f"""{RANKS} ranks that JAX joins, watched in a terminal of {COLUMNS} columns at the default refresh: the
 processor time of the view in per cent of a core, over {SECONDS:.0f} s. Then the first rank's step time in
 {PAIRS} turns with the view, over that without."""
-
-
-@contextmanager
-def ranks(folder: Path) -> Iterator[list[str]]:
-    """The addresses of a job's ranks, which end with the block."""
-    (folder / "input-0").write_text("0.001")
-    settings = without_settings() | {
-        "JAX_PLATFORMS": "cpu", "JAXOBS_RUN": "benchmark", "JAXOBS_FILE_SD_DIRECTORY": str(folder / "targets"),
-        "OTEL_EXPORTER_PROMETHEUS_PORT": "0", "WORLD_SIZE": str(RANKS), "COORDINATOR": f"127.0.0.1:{free_port()}",
-    }  # fmt: skip
-    processes = [
-        subprocess.Popen(
-            [sys.executable, JOB, folder, "600"],
-            env=settings | {"RANK": str(rank)}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        )
-        for rank in range(RANKS)
-    ]  # fmt: skip
-    try:
-        yield [_address(process) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
-
-
-def _address(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("http"):
-            return line.strip().removesuffix("metrics")
-    raise SystemExit("a rank ended before it had an address")
 
 
 @contextmanager
@@ -117,14 +85,17 @@ def _steps(address: str) -> tuple[float, int]:
 def measure() -> Section:
     """Both."""
     without, beside = [], []
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name, ranks(Path(name)) as addresses:
-        with view(addresses) as process:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name, ExitStack() as at_the_end:
+        Path(name, "input-0").write_text("0.001")
+        job = started(Path(name), RANKS, 600)
+        at_the_end.callback(job.end)
+        with view(job.addresses) as process:
             share = percent_of_a_core(process)
         for _ in range(PAIRS):
-            without.append(step_seconds(addresses[0]))
-            with view(addresses):
+            without.append(step_seconds(job.addresses[0]))
+            with view(job.addresses):
                 time.sleep(2.0)  # it starts: that is no part of looking
-                beside.append(step_seconds(addresses[0]))
+                beside.append(step_seconds(job.addresses[0]))
     row: list[Cell] = [f"{share:.2f} %", middle(without), middle(beside), ratio(beside, without)]
     columns = ("the view, of a core", "a step without it", "a step with it", "with / without")
     demand = Demand(f"the view takes less than {LIMIT:g} % of a core", share < LIMIT)

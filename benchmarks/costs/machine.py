@@ -6,9 +6,10 @@ import datetime
 import os
 import platform
 from importlib import metadata
-from pathlib import Path
 
 import psutil
+
+from jaxobs.hardware.calibration import processor_model
 
 OURS = ("jaxobs", "jax", "jaxlib")
 
@@ -19,7 +20,7 @@ def described(distributions: tuple[str, ...]) -> dict[str, str]:
     versions = [f"{name} {version}" for name in names if (version := installed(name))]
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "machine": f"{_processor()}, {os.cpu_count()} cores, {psutil.virtual_memory().total / 2**30:.0f} GiB",
+        "machine": f"{processor_model()}, {os.cpu_count()} cores, {psutil.virtual_memory().total / 2**30:.0f} GiB",
         "system": f"{_system()}, Linux {platform.release()}",
         "versions": f"Python {platform.python_version()}, {', '.join(versions)}",
         "load average": f"{os.getloadavg()[0]:.1f}",
@@ -32,13 +33,6 @@ def installed(distribution: str) -> str | None:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
 
 
 def _system() -> str:

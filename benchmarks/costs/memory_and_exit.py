@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from benchmarks.beside import free_port
 from benchmarks.costs.peers import TOOLS, missing
-from benchmarks.costs.processes import Asked, family
+from benchmarks.costs.processes import Asked, family, own_and_beside
 from benchmarks.costs.sections import Cell, Measured, Section, Table, middle, more
 
 ROUNDS = 5
@@ -70,6 +70,19 @@ def jobs() -> list[Job]:
 Figures = Mapping[str, float]
 
 
+def memory_of(pid: int) -> Figures:
+    """Bytes in memory: `resident` ones, those shared with other processes too, and `unshared` ones.
+
+    The latter would be free without this process.
+    """
+    processes = family(pid)
+    resident, beside = own_and_beside(processes, lambda process: process.memory_info().rss)
+    unshared, unshared_beside = own_and_beside(processes, lambda process: process.memory_full_info().uss)
+    return {
+        "resident": resident, "unshared": unshared, "resident beside": beside, "unshared beside": unshared_beside,
+    }  # fmt: skip
+
+
 def one_round(every: list[Job], chance: random.Random) -> dict[Job, Figures]:
     """All jobs at once; they end one after another. Bytes of each, and the seconds of its end."""
     found: dict[Job, Figures] = {}
@@ -85,7 +98,7 @@ def one_round(every: list[Job], chance: random.Random) -> dict[Job, Figures]:
         for process in asked.values():
             while process.hear() != "ready":
                 pass
-        memory = {job: family(process.process.pid).memory() for job, process in asked.items()}
+        memory = {job: memory_of(process.process.pid) for job, process in asked.items()}
         for job in chance.sample(every, len(every)):
             last_line = asked[job].ask()
             asked[job].process.wait()

@@ -7,9 +7,9 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import psutil
 
@@ -48,59 +48,22 @@ class Asked:
 
     def ask(self, what: object = "") -> Any:
         """Send a line, and what it answers."""
-        self.say(what)
-        return self.hear()
-
-    def say(self, what: object = "") -> None:
         assert self.process.stdin is not None
         print(what, file=self.process.stdin, flush=True)
+        return self.hear()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+        with contextlib.suppress(OSError), self.process:
+            self.process.kill()
         self._folder.cleanup()
 
 
 def answer(value: Any) -> None:
     """In such a process: say a value."""
     print(json.dumps(value), flush=True)
-
-
-class Family(NamedTuple):
-    """A job, and what its tool runs beside it: jaxobs's agent, which is no child, or children."""
-
-    job: psutil.Process
-    beside: list[psutil.Process]
-
-    def memory(self) -> dict[str, float]:
-        """Bytes in memory: `resident` ones, those shared with other processes too, and `unshared` ones.
-
-        The latter would be free without this process.
-        """
-        return {
-            "resident": float(self.job.memory_info().rss),
-            "unshared": float(self.job.memory_full_info().uss),
-            "resident beside": self._of_those_beside(lambda process: process.memory_info().rss),
-            "unshared beside": self._of_those_beside(lambda process: process.memory_full_info().uss),
-        }
-
-    def processor_seconds(self) -> tuple[float, float]:
-        """Of the job and of those beside it, in user mode and in the kernel, of all threads."""
-        return processor_seconds(self.job), self._of_those_beside(processor_seconds)
-
-    def _of_those_beside(self, figure: Callable[[psutil.Process], float]) -> float:
-        found = 0.0
-        for process in self.beside:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                found += figure(process)
-        return found
 
 
 def processor_seconds(process: psutil.Process) -> float:
@@ -119,7 +82,18 @@ def agents_of(pid: int) -> list[psutil.Process]:
     return found
 
 
-def family(pid: int) -> Family:
-    """The processes now."""
+def family(pid: int) -> list[psutil.Process]:
+    """A job, and what its tool runs beside it now: jaxobs's agent, which is no child, or children."""
     job = psutil.Process(pid)
-    return Family(job, [*job.children(recursive=True), *agents_of(pid)])
+    return [job, *job.children(recursive=True), *agents_of(pid)]
+
+
+def own_and_beside(
+    processes: Sequence[psutil.Process], figure: Callable[[psutil.Process], float]
+) -> tuple[float, float]:
+    """A figure of the first of them, and of the others together, but those that are gone."""
+    beside = 0.0
+    for process in processes[1:]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            beside += figure(process)
+    return figure(processes[0]), beside

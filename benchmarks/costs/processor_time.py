@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 
-from benchmarks.costs.processes import Asked, family
+from benchmarks.costs.processes import Asked, family, own_and_beside, processor_seconds
 from benchmarks.costs.sections import Cell, Section, Table, average
 
 RATES = (1, 10, 100, 1000)
@@ -37,10 +37,11 @@ def measure() -> Section:
         own: dict[tuple[int, str], list[float]] = {key: [] for key in jobs}
         beside: dict[tuple[int, str], list[float]] = {key: [] for key in jobs}
         for _ in range(WINDOWS):
-            began, before = time.monotonic(), {key: one.processor_seconds() for key, one in families.items()}
+            began = time.monotonic()
+            before = {key: own_and_beside(one, processor_seconds) for key, one in families.items()}
             time.sleep(WINDOW_SECONDS)
             for key, one in families.items():
-                after = one.processor_seconds()
+                after = own_and_beside(one, processor_seconds)
                 percent = 100 / (time.monotonic() - began)
                 own[key].append(percent * (after[0] - before[key][0]))
                 beside[key].append(percent * (after[1] - before[key][1]))

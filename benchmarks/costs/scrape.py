@@ -13,7 +13,7 @@ import prometheus_client
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
 from benchmarks.costs.sections import Cell, Section, Table, middle, ratio
-from benchmarks.paired import take_turns
+from benchmarks.paired import seconds_of, take_turns
 from jaxobs.model.addresses import Address
 from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric
 from jaxobs.model.snapshot import SnapshotData
@@ -109,7 +109,10 @@ def measure() -> Section:
         for content_type, title, theirs in FORMATS:
             ours, its = partial(render, families, RESOURCE, content_type), partial(theirs, registry)
             count = f"{lines_of_series(ours())} and {lines_of_series(its())}"
-            turns = {"ours": timed(ours), "again": timed(ours), "theirs": timed(its)}
+            turns = {
+                name: partial(seconds_of, run)
+                for name, run in (("ours", ours), ("again", ours), ("theirs", its))
+            }
             rendered.append([title, count, *_cells(take_turns(turns, ROUNDS))])
         with scraping(families, registry) as scrapes:
             for encoding in ("identity", "gzip"):
@@ -129,17 +132,6 @@ def measure() -> Section:
 def _cells(found: dict[str, list[float]]) -> list[Cell]:
     ours, its = found["ours"], found["theirs"]
     return [middle(ours), middle(its), ratio(ours, its), ratio(found["again"], ours)]
-
-
-def timed(run: Callable[[], Any]) -> Callable[[], float]:
-    """The same, giving its seconds."""
-
-    def seconds() -> float:
-        began = time.perf_counter()
-        run()
-        return time.perf_counter() - began
-
-    return seconds
 
 
 Scrapes = dict[str, Callable[[str], float]]

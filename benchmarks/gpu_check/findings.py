@@ -5,16 +5,20 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+from benchmarks.observed import Run, run
 from benchmarks.truths import Figure, Value
 
 FIGURES = "figures.jsonl"
+NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class Findings:
@@ -68,6 +72,17 @@ class Findings:
     def keep_json(self, name: str, document: Any) -> None:
         """Keep plain data as evidence."""
         self.evidence(name).write_text(json.dumps(document, indent=1, default=str), encoding="utf-8")
+
+    def run(
+        self, name: str, script: Path, *words: str, variables: Mapping[str, str] = NONE, **how: Any
+    ) -> Run:
+        """Run a script on this platform, and keep what it wrote as evidence of that name. `how`: as for `run`."""
+        # The harness has the CPU's otherwise; an empty platform is JAX's own choice.
+        environment = {"JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS", "")} | dict(variables)
+        done = run(script, *words, environment=environment, **{"how": "plain", **how})
+        written = done.stdout[-20_000:] + done.stderr[-200_000:]
+        self.evidence(f"{name}.txt").write_text(written, encoding="utf-8")
+        return done
 
     def _write(self, line: dict[str, Any]) -> None:
         with self._file.open("a", encoding="utf-8") as file:

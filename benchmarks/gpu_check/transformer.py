@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
 Attention = Literal["xla", "cudnn"]
@@ -97,6 +98,30 @@ def start(shape: Shape, attention: Attention, batch: Any) -> Started:
             complaint = f"no cuDNN attention: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
     step, state = train_step(shape, "xla")
     return Started(step, jax.block_until_ready(step(state, batch))[0], "xla", complaint)
+
+
+READ_EVERY = 10
+"""Steps between two looks at the loss: in between the host runs ahead, as most training does."""
+
+
+def train(
+    step: Any, state: Any, batch: Any, turns: Iterable[object], record: Callable[..., object] = dict
+) -> tuple[int, float]:
+    """How many steps there were, and the seconds of one in the later half, by the loop's own clock.
+
+    Raises RuntimeError where there are too few steps to tell.
+    """
+    marks, number = [], 0
+    for number, _ in enumerate(turns, 1):
+        state, loss = step(state, batch)
+        record(loss=loss)
+        if number % READ_EVERY == 0:
+            loss.block_until_ready()
+            marks.append((number, time.perf_counter()))
+    if len(marks) < 2:
+        raise RuntimeError(f"{number} steps ended: too few to tell a step time from")
+    (first, began), (last, ended) = marks[(len(marks) - 1) // 2], marks[-1]
+    return number, (ended - began) / (last - first)
 
 
 def train_step(shape: Shape, attention: Attention) -> tuple[Callable[..., Any], Any]:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
+
+from benchmarks.paired import seconds_of
+from benchmarks.untrue.programs.truth import tell, work_in_python
 
 WARM_UP = 6.0
 """Seconds. The first window comes after three without a compile."""
@@ -111,22 +114,23 @@ def compute(watch: Watch) -> Turn:
     return lambda _: products(wide)
 
 
-def long(watch: Watch) -> Turn:
-    """One product that takes longer than a second, and longer than a profiler window."""
+def product(watch: Watch, left: Any, right: Any) -> Turn:
+    """One product of two matrices."""
     import jax
 
+    multiply = watch(jax.jit(lambda x, y: x @ y))
+    return lambda _: multiply(left, right)
+
+
+def long(watch: Watch) -> Turn:
+    """One product that takes longer than a second, and longer than a profiler window."""
     wide = noise(5120)  # 0.27 TFLOP: a second at 270 GFLOP/s, the most that two cores here were seen to do
-    product = watch(jax.jit(lambda x, y: x @ y))
-    return lambda _: product(wide, wide)
+    return product(watch, wide, wide)
 
 
 def large(watch: Watch) -> Turn:
     """A product whose only output is 64 MiB, of memory that is new each time: eight times what writing it takes."""
-    import jax
-
-    tall, flat = noise(4096)[:, :768], noise(4096)[:768]
-    product = watch(jax.jit(lambda x, y: x @ y))
-    return lambda _: product(tall, flat)
+    return product(watch, noise(4096)[:, :768], noise(4096)[:768])
 
 
 def memory(watch: Watch) -> Turn:
@@ -229,13 +233,6 @@ TURNS = {
 }
 
 
-def work_in_python(seconds: float) -> None:
-    """Pure Python: the host is busy. A host that sleeps is not, and its time is `unknown`."""
-    until = time.perf_counter() + seconds
-    while time.perf_counter() < until:
-        pass
-
-
 def asked(obs: Any) -> Any:
     """What jaxobs says of the loop."""
     for _ in range(5):
@@ -277,12 +274,8 @@ def marked(name: str, seconds: float, steps: int | None, every: int, *, watched:
                     made.block_until_ready()
                     time.sleep(4 * PAUSE * every if name == "checkpoint" else 0)
         time.sleep(1.5)  # the last steps are told about once a second
-        while (
-            name != "compile"
-            and steps is None
-            and not asked(obs)["profile"]
-            and time.perf_counter() - started < 2 * seconds
-        ):
+        patience = 0.0 if name == "compile" or steps is not None else started + 2 * seconds
+        while time.perf_counter() < patience and not asked(obs)["profile"]:
             time.sleep(0.2)  # the last window is being read
 
 
@@ -329,9 +322,9 @@ def inject(name: str, seconds: float, every: int) -> dict[str, float]:
 
         def pause() -> None:
             nonlocal injected
-            begun = time.perf_counter()
-            (work_in_python if name == "host" else time.sleep)(pauses[name])
-            injected += time.perf_counter() - begun
+            # A host that sleeps is not busy, and its time is `unknown`.
+            work = work_in_python if name == "host" else time.sleep
+            injected += seconds_of(partial(work, pauses[name]))
 
         def batches() -> Iterator[Any]:
             while time.perf_counter() - started < seconds:
@@ -380,7 +373,7 @@ def main() -> None:
         truth |= {"compiled": compiled, "also": ["compile"] if compiled > COMPILED else []}
     else:
         marked(given.loop, given.seconds, given.steps, given.every, watched=given.watched)
-    print(json.dumps({"truth": truth}))
+    tell(truth)
 
 
 if __name__ == "__main__":

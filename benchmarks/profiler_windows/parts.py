@@ -40,16 +40,10 @@ def worst(change: str, name: str) -> None:
         step(y).block_until_ready()
         if change != "recompiled":
             dense(x).block_until_ready()
-        turned, over = threading.Event(), threading.Event()
+        turned = threading.Event()
         meeting = threading.Thread(target=meet, args=(obs, change, name, turned))
         meeting.start()
-
-        def end() -> None:
-            meeting.join()
-            over.set()
-
-        threading.Thread(target=end).start()
-        for _ in obs.steps(iter(over.is_set, True)):
+        for _ in obs.steps(iter(meeting.is_alive, False)):
             if turned.is_set():
                 dense(x).block_until_ready()
             else:
@@ -66,23 +60,18 @@ def meet(obs: Any, change: str, name: str, turned: threading.Event) -> None:
     def window() -> Any:
         time.sleep(4.0)  # until the pace is known
         count = len(told)
-        if turned_within:
-            threading.Timer(0.5, turned.set).start()
         probe._worker.give(windows.scheduled)
         while len(told) == count:
             time.sleep(0.01)
         return told[-1]
 
-    turned_within = False
     if change != "first":
         window()
         window()
         # as in a job of slow steps, whose windows are as long as they may be
         windows.schedule = dataclasses.replace(windows.schedule, density=1e4)
-    if change == "changed within":
-        turned_within = True
-    else:
-        turned.set()
+    # Four seconds until the window begins, and half a second of it.
+    threading.Timer(4.5 if change == "changed within" else 0.0, turned.set).start()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     last = window()
     grew = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024

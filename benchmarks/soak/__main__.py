@@ -86,8 +86,7 @@ def watch(held: dict[str, Held], seconds: float, disturbances: Disturbances) -> 
         if elapsed >= line:
             line += LINE_SECONDS
             figures = "; ".join(f"{name} {process}" for name, process in held.items())
-            scrapes = disturbances.scrapes.answered
-            print(f"{elapsed / 60:5.1f} min: {figures}; {scrapes} scrapes", flush=True)
+            print(f"{elapsed / 60:5.1f} min: {figures}; {disturbances.answered} scrapes", flush=True)
         time.sleep(SAMPLE_SECONDS)
 
 
@@ -124,11 +123,11 @@ def main() -> int:
             with contextlib.suppress(psutil.Error):
                 if agent is not None:
                     agent.resume()  # a suspended one would never hear that its job is gone
-        table, scrapes = Table(), disturbances.scrapes
+        table, failures = Table(), disturbances.failures
         table.add("growth", figures_of_growth(held, options.minutes))
         table.add("in one count each", figures_of_counts(folder, len(endpoint.spans)))
-    said = f"of {scrapes.answered}. {'; '.join(scrapes.failures[:5])}"
-    table.add("scrapes", [Figure("failed", len(scrapes.failures), 0, note=said)])
+    said = f"{disturbances.answered} answered. {'; '.join(failures[:5])}"
+    table.add("scrapes", [Figure("failed", len(failures), 0, note=said)])
     said = f"{disturbances.suspensions} suspensions of the agent"
     table.add("job and plain job", [Figure("statuses", str(statuses), "(0, 0)", note=said)])
     wrong = table.status()

@@ -107,30 +107,70 @@ PATIENCE = 30.0
 """Seconds for a scrape, while the agent may be suspended and the machine busy."""
 
 
-class Scrapes:
-    """One client after the other and some side by side, until `end`."""
+RECOVERY_SECONDS = 5.0
+"""After a suspension: a scrape that began within may have run out of time."""
 
-    def __init__(self, address: str, chance: random.Random, suspended: threading.Event) -> None:
-        self.answered = 0
+
+class Disturbances:
+    """Each on a thread of its own, with a chance of its own, until `calm`."""
+
+    def __init__(self, seed: str, endpoint: Endpoint, address: str, agent: psutil.Process) -> None:
+        self.suspensions = self.answered = 0
         self.failures: list[str] = []
+        """Of scrapes, of which so many were answered."""
         self._where = urlsplit(address)
-        self._chance = chance
-        self._clients = drawn(chance, CLIENTS)
-        self._suspended = suspended
+        self._endpoint, self._agent = endpoint, agent
+        self._chance = random.Random(f"{seed} disturbances")
+        self._modes = drawn(random.Random(f"{seed} modes"), MODES)
+        self._clients = drawn(random.Random(f"{seed} clients"), CLIENTS)
         self._held: list[socket.socket] = []
+        self._calm, self._suspended = threading.Event(), threading.Event()
+        self._threads = [
+            threading.Thread(target=self._repeat, args=(turn,), daemon=True)
+            for turn in (self._turn_endpoint, self._suspend_agent, self._ask)
+        ]
 
-    def turn(self) -> float:
-        """One client; and how many seconds there are until the next."""
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def calm(self) -> None:
+        """End them all, and leave everything well."""
+        self._calm.set()
+        for thread in self._threads:
+            thread.join()
+        for client in self._held:
+            client.close()
+        self._endpoint.turn("accepts")
+
+    def _repeat(self, turn: Callable[[], float]) -> None:
+        while not self._calm.wait(turn()):
+            pass
+
+    def _turn_endpoint(self) -> float:
+        self._endpoint.turn(next(self._modes))
+        return self._chance.uniform(4.0, 20.0)
+
+    def _suspend_agent(self) -> float:
+        """Now and then, sometimes for so long that the pipe and the ring are full."""
+        self.suspensions += 1
+        self._suspended.set()
+        with contextlib.suppress(psutil.Error):
+            self._agent.suspend()
+            self._calm.wait(self._chance.uniform(1.0, 25.0))
+            self._agent.resume()
+        self._calm.wait(RECOVERY_SECONDS)
+        self._suspended.clear()
+        return self._chance.uniform(20.0, 100.0)
+
+    def _ask(self) -> float:
+        """One client, after the other and beside some that are held."""
         kind = next(self._clients)
         if kind in {"text", "openmetrics"}:
             self._scrape(kind)
         else:
             self._disturb(kind)
         return self._chance.uniform(0.2, 4.0)
-
-    def end(self) -> None:
-        for client in self._held:
-            client.close()
 
     def _scrape(self, kind: str) -> None:
         connection = http.client.HTTPConnection(self._where.hostname or "", self._where.port, PATIENCE)
@@ -163,57 +203,3 @@ class Scrapes:
                 return
             client.sendall(HALVES[kind])
             self._held.append(client)
-
-
-RECOVERY_SECONDS = 5.0
-"""After a suspension: a scrape that began within may have run out of time."""
-
-
-class Disturbances:
-    """Each on a thread of its own, with a chance of its own, until `calm`."""
-
-    def __init__(self, seed: str, endpoint: Endpoint, address: str, agent: psutil.Process) -> None:
-        self.suspensions = 0
-        self._suspended = threading.Event()
-        self.scrapes = Scrapes(address, random.Random(f"{seed} scrapes"), self._suspended)
-        self._endpoint = endpoint
-        self._agent = agent
-        self._chance = random.Random(f"{seed} disturbances")
-        self._modes = drawn(random.Random(f"{seed} modes"), MODES)
-        self._calm = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._repeat, args=(turn,), daemon=True)
-            for turn in (self._turn_endpoint, self._suspend_agent, self.scrapes.turn)
-        ]
-
-    def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
-
-    def calm(self) -> None:
-        """End them all, and leave everything well."""
-        self._calm.set()
-        for thread in self._threads:
-            thread.join()
-        self.scrapes.end()
-        self._endpoint.turn("accepts")
-
-    def _repeat(self, turn: Callable[[], float]) -> None:
-        while not self._calm.wait(turn()):
-            pass
-
-    def _turn_endpoint(self) -> float:
-        self._endpoint.turn(next(self._modes))
-        return self._chance.uniform(4.0, 20.0)
-
-    def _suspend_agent(self) -> float:
-        """Now and then, sometimes for so long that the pipe and the ring are full."""
-        self.suspensions += 1
-        self._suspended.set()
-        with contextlib.suppress(psutil.Error):
-            self._agent.suspend()
-            self._calm.wait(self._chance.uniform(1.0, 25.0))
-            self._agent.resume()
-        self._calm.wait(RECOVERY_SECONDS)
-        self._suspended.clear()
-        return self._chance.uniform(20.0, 100.0)

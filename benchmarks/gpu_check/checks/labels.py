@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.gpu_check.findings import Findings
 from benchmarks.gpu_check.machine import ROOT
-from benchmarks.observed import Run, run
+from benchmarks.observed import Run
 from benchmarks.truths import know_peaks, label
 
 LOOPS = ROOT / "benchmarks" / "labels" / "loops.py"
@@ -62,14 +62,12 @@ def run_loops(told: Findings, names: Sequence[str], variables: dict[str, str], a
 def _run(told: Findings, name: str, variables: dict[str, str]) -> Run | str:
     """What became of it, or why nothing did."""
     seconds = SECONDS if told.on_gpu else SECONDS_OF_A_CPU
-    # Several share the device: none may take most of its memory. An empty platform is JAX's own choice.
-    platform = os.environ.get("JAX_PLATFORMS", "")
-    environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "JAX_PLATFORMS": platform, **variables}
+    # Several share the device: none may take most of its memory.
+    variables = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **variables}
     try:
-        done = run(LOOPS, name, str(seconds), how="plain", timeout=MAX_SECONDS, environment=environment)
+        done = told.run(name, LOOPS, name, str(seconds), timeout=MAX_SECONDS, variables=variables)
     except subprocess.TimeoutExpired:
         return f"it did not end within {MAX_SECONDS:.0f} s"
-    told.evidence(f"{name}.txt").write_text(done.stdout[-20_000:] + done.stderr[-50_000:], encoding="utf-8")
     if done.status:
         said = done.stderr.strip().splitlines()
         return f"it ended with status {done.status}: {said[-1][:300] if said else ''}"

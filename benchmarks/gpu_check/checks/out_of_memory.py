@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu_check.findings import Findings
-from benchmarks.gpu_check.machine import ROOT
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "exhaust.py"
 MOST_SECONDS = 60.0
@@ -22,27 +17,20 @@ def out_of_memory(told: Findings) -> None:
     """Run it to its error, and read the report."""
     reports = told.evidence("reports")
     reports.mkdir()
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = os.environ | {"JAXOBS_OUT_OF_MEMORY_DIRECTORY": str(reports), "PYTHONPATH": path}
-    began = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM)], capture_output=True, text=True, check=False,
-        cwd=ROOT, env=environment, timeout=MOST_SECONDS,
-    )  # fmt: skip
-    told.evidence("stderr.txt").write_text(done.stderr[-200_000:], encoding="utf-8")
-    told.figure("seconds to its end", time.monotonic() - began, unit="s")
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    told.figure("exit status", done.returncode, 1, absolute=0)
+    variables = {"JAXOBS_OUT_OF_MEMORY_DIRECTORY": str(reports)}
+    done = told.run("exhaust", PROGRAM, timeout=MOST_SECONDS, variables=variables)
+    told.figure("seconds to its end", done.seconds, unit="s")
+    told.figure("exit status", done.status, 1)
     found = sorted(reports.glob("jaxobs-out-of-memory-*"))
-    told.figure("reports", len(found), 1, absolute=0)
-    if not found or not lines:
+    told.figure("reports", len(found), 1)
+    if not found or not done.truth:
         told.note(f"It said: {done.stderr.strip()[-600:]}")
         return
     summary = (found[0] / "summary.txt").read_text(encoding="utf-8")
     told.figure("the summary names the function", "grow" in summary, truth=True)
     if told.on_gpu:  # a CPU's error says INTERNAL up to JAX 0.8
         told.figure("the summary names RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED" in summary, truth=True)
-    _amounts(told, found[0], json.loads(lines[-1]))
+    _amounts(told, found[0], done.truth)
 
 
 def _amounts(told: Findings, folder: Path, truth: dict[str, Any]) -> None:

@@ -4,58 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu_check.checks import traces
 from benchmarks.gpu_check.checks.readings import page_at
 from benchmarks.gpu_check.findings import Findings
-from benchmarks.gpu_check.transformer import LARGE, SMALL, Attention, Shape, batch_of, start
+from benchmarks.gpu_check.transformer import LARGE, SMALL, Attention, Shape, batch_of, start, train
+from benchmarks.untrue.programs.truth import until
 from jaxobs.hardware.chips import chips_by_alias, normalised
 
 SECONDS = 40.0
 SECONDS_OF_A_CPU = 8.0
-
-READ_EVERY = 10
-"""Steps between two looks at the loss: in between the host runs ahead, as most training does."""
-
-TRUTH_SECONDS = 10.0
-"""Of steps before the snapshot, over which the wall clock's step time is taken."""
-
-
-class Run:
-    """A loop over one batch, timed by its own clock."""
-
-    def __init__(self, step: Any, state: Any, batch: Any) -> None:
-        self._step, self._state, self._batch = step, state, batch
-        self.steps = 0
-        self.marks: list[tuple[int, float]] = []
-        """How many steps had ended on the device, and when."""
-
-    def until(self, end: float) -> Iterator[Any]:
-        """The batch, again and again until then."""
-        while time.perf_counter() < end:
-            yield self._batch
-
-    def turn(self, batch: Any, obs: Any) -> None:
-        """One step, and every tenth a look at its loss."""
-        self._state, loss = self._step(self._state, batch)
-        self.steps += 1
-        obs.record(loss=loss)
-        if self.steps % READ_EVERY == 0:
-            loss.block_until_ready()
-            self.marks.append((self.steps, time.perf_counter()))
-
-    @property
-    def step_seconds(self) -> float:
-        """Of the last ten seconds. Raises RuntimeError where there are too few steps to tell."""
-        if len(self.marks) < 2:
-            raise RuntimeError(f"{self.steps} steps ended: too few to tell a step time from")
-        last, end = self.marks[-1]
-        before = [mark for mark in self.marks[:-1] if mark[1] <= end - TRUTH_SECONDS]
-        first, begin = before[-1] if before else self.marks[0]
-        return (end - begin) / (last - first)
 
 
 def training(told: Findings) -> None:
@@ -74,15 +34,12 @@ def training(told: Findings) -> None:
         told.figure("trace, compile and first run", time.perf_counter() - began, unit="s")
         if complaint:
             told.unmeasured("the step with cuDNN's attention", complaint)
-        run = Run(obs.watch(step), state, batch)
-        del state  # donated
-        end = time.perf_counter() + seconds
         window = threading.Timer(
             seconds / 4, lambda: kept.append(obs.profile(0.5 if told.on_gpu else 0.25, keep=str(told.evidence("kept"))))
         )  # fmt: skip
         window.start()
-        for item in obs.steps(run.until(end), tokens=shape.tokens):
-            run.turn(item, obs)
+        turns = obs.steps(until(seconds), tokens=shape.tokens)
+        steps, wall = train(obs.watch(step), state, batch, turns, obs.record)
         document = obs.snapshot(timeout=10.0).to_dict()
         statistics = jax.local_devices()[0].memory_stats()
         window.join()
@@ -90,11 +47,11 @@ def training(told: Findings) -> None:
             told.evidence("metrics.txt").write_text(page_at(obs.address), encoding="utf-8")
     told.keep_json("snapshot.json", document)
     told.keep_json("memory_statistics.json", statistics)
-    _time_and_work(told, document, run, shape, attention)
+    _time_and_work(told, document, wall, shape, attention)
     final = obs.final_snapshot
     loops = final.to_dict()["loops"] if final is not None else {}
     told.figure(
-        "steps", (loops.get("train") or {}).get("steps"), run.steps, absolute=0,
+        "steps", (loops.get("train") or {}).get("steps"), steps, absolute=0,
         reason="there is no last snapshot",
     )  # fmt: skip
     _memory(told, document, statistics)
@@ -102,11 +59,10 @@ def training(told: Findings) -> None:
 
 
 def _time_and_work(
-    told: Findings, document: dict[str, Any], run: Run, shape: Shape, attention: Attention
+    told: Findings, document: dict[str, Any], wall: float, shape: Shape, attention: Attention
 ) -> None:
     loop = document["loops"]["train"]
     near = 0.02 if told.on_gpu else 0.25
-    wall = run.step_seconds
     told.of("step time", loop, "step_seconds", wall, relative=near, unit="s")
     # The device is never idle.
     told.of("device time of a step", loop, "device_seconds_per_step", wall, relative=2.5 * near, unit="s")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu_check.findings import Findings
-from benchmarks.observed import How, Run, run
+from benchmarks.observed import How, Run
 
 SCRIPT = Path(__file__).parents[1] / "programs" / "plain_training.py"
 SECONDS = 15.0
@@ -19,16 +18,12 @@ EXIT_SECONDS = 1.0
 
 def unchanged(told: Findings) -> None:
     """Run the script with and without, and compare what it said of itself with what jaxobs said of it."""
-    seconds = SECONDS if told.on_gpu else SECONDS_OF_A_CPU
-    size = "large" if told.on_gpu else "small"
-    plain, plain_exit = _run(size, seconds, "plain")
-    observed, observed_exit = _run(size, seconds, "observed")
-    told.evidence("plain.txt").write_text(plain.stdout + plain.stderr[-20_000:], encoding="utf-8")
-    told.evidence("observed.txt").write_text(observed.stdout + observed.stderr[-20_000:], encoding="utf-8")
+    plain, plain_exit = _run(told, "plain")
+    observed, observed_exit = _run(told, "observed")
     if observed.last is not None:
         told.keep_json("snapshot.json", observed.last)
-    told.figure("exit status without jaxobs", plain.status, 0, absolute=0)
-    told.figure("exit status", observed.status, 0, absolute=0)
+    told.figure("exit status without jaxobs", plain.status, 0)
+    told.figure("exit status", observed.status, 0)
     told.figure("exit without jaxobs", plain_exit, unit="s", reason="the script did not come to its end")
     if plain_exit is not None:
         allowed = EXIT_SECONDS if told.on_gpu else 3 * EXIT_SECONDS
@@ -62,11 +57,9 @@ def _loop(told: Findings, observed: Run, truth: dict[str, Any]) -> None:
     told.figure("the step is known by its name", "step" in functions, truth=True)
 
 
-def _run(size: str, seconds: float, how: How) -> tuple[Run, float | None]:
+def _run(told: Findings, how: How) -> tuple[Run, float | None]:
     """What became of it, and the seconds from its last word to its end."""
-    # The platform of this process, where the harness has the CPU's otherwise; empty is JAX's own choice.
-    platforms = os.environ.get("JAX_PLATFORMS", "")
+    size, seconds = ("large", SECONDS) if told.on_gpu else ("small", SECONDS_OF_A_CPU)
     began = time.time()
-    done = run(SCRIPT, size, str(seconds), how=how, timeout=100.0, environment={"JAX_PLATFORMS": platforms})
-    truth = done.truth
-    return done, None if not truth else max(0.0, began + done.seconds - truth["ended"])
+    done = told.run(how, SCRIPT, size, str(seconds), how=how, timeout=100.0)
+    return done, max(0.0, began + done.seconds - done.truth["ended"]) if done.truth else None

@@ -9,9 +9,8 @@ import json
 import sys
 import time
 
-from benchmarks.gpu_check.transformer import LARGE, SMALL, batch_of, start
-
-LOOKS_EVERY = 10
+from benchmarks.gpu_check.transformer import LARGE, SMALL, batch_of, start, train
+from benchmarks.untrue.programs.truth import until
 
 
 def main() -> None:
@@ -19,21 +18,9 @@ def main() -> None:
     shape = LARGE if sys.argv[1] == "large" else SMALL
     batch = batch_of(shape, 0)
     step, state, attention, _ = start(shape, "cudnn" if sys.argv[1] == "large" else "xla", batch)
-    began = time.perf_counter()
-    marks = [(0, began)]
-    number = 0
-    while marks[-1][1] < began + float(sys.argv[2]):
-        state, loss = step(state, batch)
-        number += 1
-        if number % LOOKS_EVERY == 0:
-            loss.block_until_ready()
-            marks.append((number, time.perf_counter()))
-    first, last = marks[len(marks) // 2], marks[-1]
-    truth = {
-        "step_seconds": (last[1] - first[1]) / max(1, last[0] - first[0]),
-        "model_flops": shape.model_flops(attention),
-        "ended": time.time(),
-    }
+    _, step_seconds = train(step, state, batch, until(float(sys.argv[2])))
+    flops = shape.model_flops(attention)
+    truth = {"step_seconds": step_seconds, "model_flops": flops, "ended": time.time()}
     print(json.dumps({"truth": truth}), flush=True)
 
 

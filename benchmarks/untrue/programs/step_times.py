@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
@@ -18,6 +19,16 @@ def quantiles(times: list[float]) -> dict[str, Any]:
     return {"p50": p50, "p95": p95, "p99": p99, "step_seconds": sum(times) / len(times)}
 
 
+def spaced(turns: Iterable[int], times: list[float]) -> Iterator[int]:
+    """The turns of a loop, whose seconds are kept in `times`."""
+    last = time.perf_counter()
+    for turn in turns:
+        yield turn
+        now = time.perf_counter()
+        times.append(now - last)
+        last = now
+
+
 def slow_steps(how: str = "") -> dict[str, Any]:
     """Each twelfth step takes far longer than the others.
 
@@ -28,15 +39,11 @@ def slow_steps(how: str = "") -> dict[str, Any]:
     p, x = jnp.zeros((64, 64)), np.ones((64, 64), np.float32)
     p = train_step(p, x).block_until_ready()
     times: list[float] = []
-    last = time.perf_counter()
-    for number in obs.steps(range(500)):
+    for number in spaced(obs.steps(range(500)), times):
         p = train_step(p, x)
         if how != "ahead" or number % 4 == 0:
             p.block_until_ready()
         time.sleep(0.3 if number % 12 == 7 else 0.008)
-        now = time.perf_counter()
-        times.append(now - last)
-        last = now
     return quantiles(times)
 
 
@@ -100,14 +107,9 @@ def compiling() -> dict[str, Any]:
     train_step = obs.watch(jax.jit(tower))
     train_step(jnp.ones((64, 256))).block_until_ready()
     times: list[float] = []
-    last = time.perf_counter()
-    for number in obs.steps(until(12.0)):
-        train_step(
-            np.ones((64 + (number % 40 == 39) * (number // 40 + 1), 256), np.float32)
-        ).block_until_ready()
-        now = time.perf_counter()
-        times.append(now - last)
-        last = now
+    for number in spaced(obs.steps(until(12.0)), times):
+        rows = 64 + (number % 40 == 39) * (number // 40 + 1)
+        train_step(np.ones((rows, 256), np.float32)).block_until_ready()
     usual = [seconds for number, seconds in enumerate(times) if number % 40 != 39]
     return {"without": sum(usual) / len(usual), "step_seconds": sum(times) / len(times)}
 

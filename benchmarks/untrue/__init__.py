@@ -1,1 +1,0 @@
-"""Programs of which jaxobs once showed false figures, or none: their truth beside what is shown now."""
