@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 from jaxobs.cost_model import HloDecodeError, Rule, module_cost
 from jaxobs.derive.advice import advise_on_trace
-from jaxobs.hardware.known_peaks import known_peaks, peaks_for, user_peaks
+from jaxobs.hardware.known_peaks import known_peaks
 from jaxobs.hardware.peaks import Peak, Peaks
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.trace import DeviceTrace, HostTrace, Trace
@@ -166,12 +166,8 @@ _SAID: Final = "the profiler, from the device"
 def peaks_of(device: DeviceTrace, settings: Mapping[str, Any], jaxlib: str | None) -> Peaks:
     """The peaks of the device that made a trace. A calibration counts only if the trace was made on this host."""
     kind = device.kind or f"unknown {device.platform.upper()}"
-    if device.host == socket.gethostname():
-        found = known_peaks(kind, device.platform, jaxlib, settings)
-    else:
-        overrides = user_peaks(settings.get("peak_flops") or {}, settings.get("peak_bytes_per_second"))
-        allowed = settings.get("tensorfloat32")
-        found = peaks_for(kind, device.platform, overrides, tensorfloat32_allowed=allowed)
+    elsewhere = device.host != socket.gethostname()
+    found = known_peaks(kind, device.platform, jaxlib, settings, elsewhere=elsewhere)
     figures = device.capabilities
     if found.memory is None:
         bandwidth = next((_number(figures, name, scale) for name, scale in _MEMORY if name in figures), None)

@@ -26,8 +26,10 @@ from jaxobs.hardware.chips import datasheet_peaks, normalised
 from jaxobs.hardware.peaks import Peak, Peaks, peak_key
 
 
-def known_peaks(kind: str, platform: str, jaxlib: str | None, settings: Mapping[str, Any]) -> Peaks:
-    """The peaks of one device of this host.
+def known_peaks(
+    kind: str, platform: str, jaxlib: str | None, settings: Mapping[str, Any], *, elsewhere: bool = False
+) -> Peaks:
+    """The peaks of one device of this host, or, `elsewhere`, of another, for which no calibration counts.
 
     `settings` are `Settings` as plain data, of which `peak_flops`, `peak_bytes_per_second`, `tensorfloat32` and
     `cache_directory` are read. Raises ValueError where the peaks among them are no positive, finite numbers.
@@ -35,12 +37,14 @@ def known_peaks(kind: str, platform: str, jaxlib: str | None, settings: Mapping[
     chosen = settings.get("cache_directory")
     measured, homeless = None, ""
     try:
-        measured, _ = load_calibration(
-            this_host(kind, jaxlib), cache_directory(Path(chosen) if chosen else None)
-        )
+        if not elsewhere:
+            directory = cache_directory(Path(chosen) if chosen else None)
+            measured, _ = load_calibration(this_host(kind, jaxlib), directory)
     except NoHomeError as error:
         homeless = str(error)
-    overrides = user_peaks(settings.get("peak_flops") or {}, settings.get("peak_bytes_per_second"))
+    overrides = {f"matrix.{dtype}": rate for dtype, rate in (settings.get("peak_flops") or {}).items()}
+    if settings.get("peak_bytes_per_second") is not None:
+        overrides["memory"] = settings["peak_bytes_per_second"]
     peaks = peaks_for(
         kind, platform, overrides, measured, tensorfloat32_allowed=settings.get("tensorfloat32")
     )
@@ -48,12 +52,6 @@ def known_peaks(kind: str, platform: str, jaxlib: str | None, settings: Mapping[
 
 
 _PLAIN_KEYS: Final = ("transcendentals", "memory", "link", "capacity")
-
-
-def user_peaks(matrix: Mapping[str, float], memory: float | None) -> dict[str, float]:
-    """The settings `peak_flops` and `peak_bytes_per_second` as the overrides that `peaks_for` takes."""
-    known = {} if memory is None else {"memory": memory}
-    return known | {f"matrix.{dtype}": rate for dtype, rate in matrix.items()}
 
 
 def peaks_for(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.hardware.calibration import Bandwidth, Calibration, LeftOut, Rate
-from jaxobs.hardware.known_peaks import peaks_for, user_peaks
+from jaxobs.hardware.known_peaks import peaks_for
 from jaxobs.hardware.peaks import Peak, Peaks, peak_key
 
 
@@ -124,7 +124,7 @@ def test_a_measurement_on_a_busy_machine_says_so_in_its_source() -> None:
 
 def test_the_users_value_wins_over_the_datasheet_and_that_over_the_measurement() -> None:
     measured = calibration(device_kind="NVIDIA H200", platform="gpu")
-    peaks = peaks_for("NVIDIA H200", "gpu", user_peaks({"bfloat16": 9e14}, None), measured)
+    peaks = peaks_for("NVIDIA H200", "gpu", {"matrix.bfloat16": 9e14}, measured)
     assert peaks.matrix["bfloat16"].provenance == "user"
     assert peaks.matrix["float32"].provenance == "datasheet"
     assert peaks.memory is not None
