@@ -109,7 +109,7 @@ class Series:
 
     The core may have `limit` series, and each plugin a share of it on top, so that none takes the place of another.
     Beyond that, counters go to a series whose labels are all `__other__`, gauges and histograms are dropped; both are
-    counted in `jaxobs_series_limited_total`. What deserves a series is decided before that (`selection.py`).
+    counted in `jaxobs_series_limited_total`. What deserves a series is decided before that (`Selection`).
     """
 
     def __init__(self, catalogue: Catalogue, limit: int) -> None:

@@ -270,6 +270,3 @@ class StepLog:
 
     def __iter__(self) -> Iterator[Steps]:
         return iter(self._entries)
-
-    def __reversed__(self) -> Iterator[Steps]:
-        return reversed(self._entries)

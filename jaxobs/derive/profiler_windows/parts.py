@@ -75,13 +75,12 @@ class LoopSpans:
         self.over = False
         """Whether the loop's iteration has ended and no step has come since."""
 
+        self.last_end = 0
+        """When its newest step ended."""
+
     def append(self, steps: Steps) -> None:
         self._steps.append(steps)
-        self.over = False
-
-    @property
-    def last_end(self) -> int:
-        return next(reversed(self._steps)).end
+        self.over, self.last_end = False, steps.end
 
     def within(self, start: int, end: int) -> list[StepSpan]:
         """The steps that lie wholly or partly in [start, end]."""
