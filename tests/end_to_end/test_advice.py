@@ -23,12 +23,12 @@ def advice_of(document: dict[str, Any], condition: str) -> dict[str, Any]:
 SLOW_LOADER = """
 @jax.jit
 def work(x):
-    return jax.lax.fori_loop(0, 30, lambda i, y: jnp.tanh(y @ y), x).sum()
+    return jax.lax.fori_loop(0, 40, lambda i, y: jnp.tanh(y @ y), x).sum()
 
 def loader():
     for _ in range(300):
         time.sleep(0.02)
-        yield jnp.full((96, 96), 0.01)
+        yield jnp.full((160, 160), 0.01)  # runs of milliseconds: shorter ones are not timed from outside
 
 with jaxobs.instrument() as obs:
     work = obs.watch(work)
