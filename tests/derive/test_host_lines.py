@@ -158,6 +158,23 @@ def test_lines_are_bounded_and_lose_no_time() -> None:
     assert loop["host_lines"][0]["seconds"] == pytest.approx(100.0)
 
 
+def test_samples_of_a_second_in_which_another_unmarked_loop_began_are_nobodys() -> None:
+    fold = new_fold()
+    for number, function in ((1, "train"), (2, "evaluate")):
+        applied(fold, [created(number, function)])
+    rows: list[Any] = []
+    for number in range(1, 61):
+        begin = at(0.1 * number)
+        rows += (UNMARKED, number, begin, begin, 0, 0, 0, None, None, 1, 1 if number < 40 else 2)
+    fold.apply_steps(rows)
+    for start in (3.5, 4.5):  # `evaluate` begins at 4.0
+        applied(
+            fold, [MainThreadSampled(at(start), at(start + 1), (("", "a.py:1", "", "processor", 1.0, 9),), 1)]
+        )
+    loops = fold.snapshot(at(6)).to_dict()["loops"]
+    assert {name: loop["host_samples"] for name, loop in loops.items()} == {"train": 0, "evaluate": 9}
+
+
 @pytest.mark.parametrize(
     "row",
     [

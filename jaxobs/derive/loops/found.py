@@ -148,6 +148,8 @@ class InferredLoops:
         self._candidates: dict[str, Candidate] = {}
         self._active: Candidate | None = None
         """The candidate whose turn is under way, or was last."""
+        self.entered = 0
+        """When its first turn in a row began."""
         self._turn: list[Call] = []
         """Calls of the turn under way; the first is the active candidate's."""
         self._counts: Counter[str] = Counter()
@@ -284,6 +286,8 @@ class InferredLoops:
         self._close(end)
 
     def _open(self, candidate: Candidate, call: Call) -> None:
+        if candidate is not self._active:
+            self.entered = call.start
         self._active, self._turn, self._counts = candidate, [call], Counter()
         if candidate.found:
             self._remember(call, candidate)
