@@ -115,7 +115,7 @@ def test_python_that_ends_while_a_sample_waits_for_the_lock_is_told_at_its_own_l
     rows = [row for event in events for row in event.rows]
     at_its_line = sum(row[4] for row in rows if row[1].endswith(" busy"))
     before_the_sleep = sum(row[4] for row in rows if row[2] == BEFORE)
-    assert at_its_line > before_the_sleep / 2  # else an eighth, or on a loaded machine up to a half
+    assert at_its_line > before_the_sleep / 3  # else an eighth; a loaded machine is late with both
 
 
 def test_seconds_of_all_rows_are_the_time_and_there_are_many_threads() -> None:
