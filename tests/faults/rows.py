@@ -72,12 +72,13 @@ ROWS: dict[int, Row] = {
         "derive/test_limits.py::test_ten_thousand_function_names_stay_within_the_limit_and_lose_no_compile",
     )),
     13: Row("a label of a megabyte, of quotes, newlines, surrogates", (
-        "prometheus/test_render.py::test_any_label_text_parses_strictly_and_valid_text_comes_back_unchanged",
-        "prometheus/test_render.py::test_a_megabyte_of_label_is_cut_and_its_end_still_counts",
+        "derive/test_limits.py::test_a_label_of_a_megabyte_or_of_no_text_is_cut_and_told_from_others",
+        "derive/test_limits.py::test_any_name_at_all_reaches_the_strict_parser_escaped",
+        "prometheus/test_render.py::test_any_resource_parses_strictly",
     )),
     14: Row("NaN, infinite, negative and zero amounts", (
         "derive/test_any_stream.py::test_counters_never_fall_and_every_snapshot_keeps_its_promises",
-        "prometheus/test_render.py::test_what_is_no_number_of_its_kind_is_absent_and_the_rest_is_there",
+        "derive/test_any_stream.py::test_amounts_that_are_no_amounts_are_refused_with_a_reason",
         "probe/test_amounts_and_names.py::test_what_is_no_number_is_refused_where_it_is_given",
     )),
     15: Row("idle sockets, slow readers, many scrapes at once", (
