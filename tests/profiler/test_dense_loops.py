@@ -16,6 +16,7 @@ from jaxobs_plugins.probes.profiler import windows
 from jaxobs_plugins.probes.profiler.recording import UNWATCHED_SECONDS, Allocated
 from jaxobs_plugins.probes.profiler.schedule import PLANNED_BYTES, Pace
 from tests.profiler.jax_versions import sees_a_cpu
+from tests.waiting import wait_for
 
 pytestmark = [
     sees_a_cpu,
@@ -78,7 +79,8 @@ def test_the_first_window_over_such_a_loop_is_very_short_and_so_are_the_next(
 ) -> None:
     observed, loop = changing
     loop.change()
-    time.sleep(0.1)
+    before = observed.job.steps
+    wait_for(lambda: observed.job.steps > before + 3, "a few dense steps")
     first, then = window(observed), window(observed)
     for each in (first, then):
         assert each.outcome == "read"

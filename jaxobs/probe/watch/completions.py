@@ -143,6 +143,8 @@ class Outputs:
 
     def all_done(self, newest: Output) -> None:
         """Let go of all, as the newest is done; that one stays to be told."""
+        for output in self.waiting.copy():
+            output.told = output.told or output is not newest
         self.waiting.clear()
         self.waiting.append(newest)
 
@@ -150,7 +152,9 @@ class Outputs:
         """Let go of all up to an output that is done."""
         with contextlib.suppress(IndexError):  # the other thread has just taken them
             while any(each is output for each in self.waiting.copy()):
-                self.waiting.popleft().seen(output.ready)
+                done = self.waiting.popleft()
+                done.seen(output.ready)
+                done.told = True
         self.done = max(self.done, output.time()[0])
 
 
@@ -388,10 +392,11 @@ class Completions:
 
     def _tell(self, outputs: Outputs, output: Output) -> None:
         """Report that the device was done with an output's turn, and how long its run took if that is known."""
-        time, uncertainty = output.time()
-        if output.told or time <= outputs.done:  # the other thread was quicker
+        if output.told:  # by the other thread, or a later one was
             return
         output.told = True  # it may be put back at the end of its turn
+        output.not_ready = max(output.not_ready, min(outputs.done, output.ready))  # in order of dispatch
+        time, uncertainty = output.time()
         outputs.done_up_to(output)
         if output.turns.name or output.number:  # else the call was in no step and has no number
             output.turns.completed(time)
