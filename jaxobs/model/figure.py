@@ -11,6 +11,9 @@ T_co = TypeVar("T_co", covariant=True)
 REASON_WHERE_ABSENT: Final = {"reason": "where absent"}
 """Metadata of a view's field whose reason is in the document only where the value is absent."""
 
+NOT_IN_DOCUMENT: Final = {"shown": False}
+"""Metadata of a view's field that is for advice alone."""
+
 ATOMS: Final = frozenset({type(None), bool, int, float, str})
 
 
@@ -74,7 +77,9 @@ def _names(kind: type) -> tuple[tuple[str, str, bool], ...]:
     """For each field of a view, its name, the name of its reason, and whether the reason is always present."""
     if kind not in _NAMES:
         _NAMES[kind] = tuple(
-            (each.name, f"{each.name}_reason", "reason" not in each.metadata) for each in fields(kind)
+            (each.name, f"{each.name}_reason", "reason" not in each.metadata)
+            for each in fields(kind)
+            if each.metadata.get("shown", True)
         )
     return _NAMES[kind]
 

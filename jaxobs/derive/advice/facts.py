@@ -85,6 +85,8 @@ class LoopFacts:
     """Whether the input comes out of a queue, which another thread or process fills."""
     untimed: float = 0.0
     """Share of the loop's wall time in which it is not known whether the device worked."""
+    idle_in_waits: bool = False
+    """Whether the device is known to be idle while the loop waits for its input."""
     lines: tuple[str, ...] = ()
     """Lines that the main thread is at while it does not wait for the device, each with its share, largest first."""
 
@@ -212,6 +214,7 @@ def _loops(loops: Mapping[str, LoopView], wall: float) -> Iterator[LoopFacts]:
             host_is_ahead=profile is not None and profile.host_is_ahead,
             loads_ahead=_loads_ahead(loop),
             untimed=_untimed(loop, shares),
+            idle_in_waits=loop.idle_in_waits,
             lines=tuple(main_thread_lines(loop.host_lines.under("host_lines"))),
         )
 

@@ -23,7 +23,8 @@ def input_wait(facts: Facts) -> Iterator[Finding]:
     """A loop waits for its input, and nothing loads ahead.
 
     When: the device's work is known but for 5 % of it (the loop's functions are watched, or a profiler window saw
-    them), and the main thread does not mostly wait for a queue: what fills one runs beside the loop already.
+    them), or was done by the end of each turn; and the main thread does not mostly wait for a queue: what fills one
+    runs beside the loop already.
     Gives back: the shorter of the wait and the rest of the step, which would overlap.
     Why so: work of the device that is not known may lie beneath the wait; then loading ahead gives nothing back.
     """
@@ -63,10 +64,11 @@ def slow_loader(facts: Facts) -> Iterator[Finding]:
 
 
 def _waiting(facts: Facts) -> Iterator[tuple[LoopFacts, float]]:
-    """Loops that wait for input and whose device work is known, each with the share of its time that it waits."""
+    """Loops that wait for input with the device known to be idle, each with the share of its time that it waits."""
     for loop in facts.loops:
         waiting = loop.shares.get("input")
-        if waiting and loop.untimed * loop.part - facts.timed_unknown <= MAX_UNTIMED:
+        is_timed = loop.untimed * loop.part - facts.timed_unknown <= MAX_UNTIMED
+        if waiting and (is_timed or loop.idle_in_waits):
             yield loop, waiting
 
 

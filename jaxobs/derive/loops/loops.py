@@ -87,7 +87,9 @@ class Loops:
         room = seconds(event.end - event.start) + MOST_CARRIED
         require(0.0 <= sum(row[4] for row in event.rows) <= room, "more samples than there was time")
         found = self.inferred.under_way(event.thread) or ""
-        mixed = bool(found) and self.inferred.entered > event.start  # of two loops that nobody marked, or of none
+        mixed = (
+            bool(found) and self.inferred.entered > event.start
+        )  # of two loops that nobody marked, or of none
         for name, line, waits_in, activity, spent, samples in event.rows:
             place = HostLine(line, waits_in, activity)
             if mixed and not name:

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jaxobs.derive.executables.executable import MEASURED, lower_bound_reason
-from jaxobs.derive.loops.bottleneck import ENOUGH_STEPS
+from jaxobs.derive.loops.bottleneck import ENOUGH_STEPS, IDLE_KNOWN
 from jaxobs.derive.loops.found import LONG_TURN
 from jaxobs.derive.loops.host_lines import HostLineView, LineCount
 from jaxobs.derive.loops.loop import Loop
 from jaxobs.derive.loops.stretches import IN_FLIGHT, MAX_DOUBT, Kind, Stretch
 from jaxobs.derive.profiler_windows.view import ProfileView, profile_view
-from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure
+from jaxobs.model.figure import NOT_IN_DOCUMENT, REASON_WHERE_ABSENT, Figure, figure
 from jaxobs.model.metrics import HistogramValue
 from jaxobs.roofline_model.bottleneck import Verdict
 from jaxobs.vocabulary.units import rough_percent
@@ -69,6 +69,8 @@ class LoopView:
     host_lines: Figure[Sequence[HostLineView]]
     host_samples: int
     device_idle: Figure[float]
+    idle_in_waits: bool = field(metadata=NOT_IN_DOCUMENT)
+    """Whether the device is known to be idle while the loop waits for its input: it was done at the end of each turn."""
     profile: Figure[ProfileView]
 
 
@@ -136,6 +138,7 @@ def loop_view(loop: Loop) -> LoopView:
         host_lines=loop.host.rows(),
         host_samples=loop.host.samples,
         device_idle=_idle(loop),
+        idle_in_waits=loop.stretches.idle_at_ends >= IDLE_KNOWN and loop.unwatched() is None,
         profile=_profile(loop),
     )
 
