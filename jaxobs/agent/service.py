@@ -240,9 +240,7 @@ class Service:
                 apart = not event.proto and self._payloads
                 self._analysis.submit(event.executable, self._payloads.popleft() if apart else event.proto)
             amended: Event = event
-            if (
-                isinstance(event, ProfileWindow) and event.xspace == b""
-            ):  # its trace came in a frame before it
+            if isinstance(event, ProfileWindow) and event.xspace == b"":  # its trace came in a frame before
                 xspace = bytes(self._payloads.popleft()) if self._payloads else None
                 amended = event._replace(xspace=xspace)
             if isinstance(event, SourceReported) and event.up and event.source in self._plugins.undeclared:
