@@ -45,8 +45,9 @@ USER = ""
 STANDARD_LIBRARY = "(standard library)"
 OWN = "jaxobs"
 
-_OWN_FILES = tuple(str(Path(__file__).parents[1] / room) + "/" for room in ("probe", "jax_compat", "measure"))
-"""Folders of our own code. The commands are not among them: the model that `jaxobs demo` trains counts as a user's."""
+_OWN_FILES = str(Path(__file__).parents[1]) + "/"
+_COMMANDS = f"{_OWN_FILES}cli/"
+"""Of our own code: the model that `jaxobs demo` trains counts as a user's."""
 
 _PLUGINS = "/jaxobs_plugins/"
 """In the path of our plugins' files, which lie in another folder in a checkout: some wrap what a library calls."""
@@ -193,7 +194,8 @@ class Describer:
 @functools.lru_cache(4_096)
 def owner_of(file: str) -> str:
     """The owner of a file, by its name alone: USER, STANDARD_LIBRARY, or the name of the package. No file is opened."""
-    if file.startswith(_OWN_FILES) or _PLUGINS in file or file == INTERNAL:
+    own = file.startswith(_OWN_FILES) and not file.startswith(_COMMANDS)
+    if own or _PLUGINS in file or file == INTERNAL:
         return OWN
     if not is_installed(file):
         return USER

@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxobs.cli import demonstration
+from jaxobs.plugin import threads
 from jaxobs.plugin.frames import stack_of
 from jaxobs.probe.stack import MAX_FRAMES, OWN, STANDARD_LIBRARY, USER, Describer, Place, owner_of
 from jaxobs.probe.steps.iteration import Steps
@@ -320,6 +322,8 @@ def test_whose_code_a_file_is() -> None:
     assert owner_of(queue.__file__) == STANDARD_LIBRARY
     assert owner_of("<frozen importlib._bootstrap>") == STANDARD_LIBRARY
     assert owner_of(Describer.place.__code__.co_filename) == OWN
+    assert owner_of(threads.__file__) == OWN
+    assert owner_of(demonstration.__file__) == USER
     assert owner_of("/env/lib/python3.11/site-packages/jaxobs_plugins/probes/wrapping.py") == OWN
     assert owner_of("/home/me/jaxobs/plugins/jaxobs_plugins/probes/wrapping.py") == OWN
     assert owner_of("/tmp/ipykernel_7/1.py") == USER
