@@ -143,8 +143,8 @@ def _share(entry: Mapping[str, Any]) -> float:
 
 
 SHORTEST_SECONDS: Final = 0.9
-"""Shortest stretch, s. Snapshots are about a second apart by default, some a little less: with 1.0 a quarter of them
-came too early to end a stretch."""
+"""Least wall time of the loop in a stretch, s. Snapshots are about a second apart by default, some a little less: with
+1.0 a quarter of them came too early to end a stretch."""
 
 WINDOWS_KEPT: Final = 64
 """Most stretches kept of each loop. When there are more, neighbours are merged and all become twice as long: 2 s after
@@ -162,21 +162,17 @@ class StepWindows:
 
     def __init__(self) -> None:
         self._length = SHORTEST_SECONDS
-        self._began: float | None = None
         self._before: Row = {}
         self._rows: list[Row] = []
 
-    def add(self, at: float, loop: Mapping[str, Any]) -> None:
-        """Add the loop's entry in a snapshot that was taken `at` this time, in seconds of any steady clock."""
+    def add(self, loop: Mapping[str, Any]) -> None:
+        """Add the loop's entry in a snapshot."""
         totals = _totals(loop)
-        if self._began is None:
-            self._began = at  # what was before the first snapshot belongs to the first stretch
-        if at - self._began < self._length or totals["steps"] <= self._before.get("steps", 0.0):
+        row = {name: max(0.0, value - self._before.get(name, 0.0)) for name, value in totals.items()}
+        if row["seconds"] < self._length or not row["steps"]:
             return
-        self._rows.append(
-            {name: max(0.0, value - self._before.get(name, 0.0)) for name, value in totals.items()}
-        )
-        self._began, self._before = at, totals
+        self._rows.append(row)
+        self._before = totals
         if len(self._rows) > WINDOWS_KEPT:
             self._length *= 2
             even = len(self._rows) // 2 * 2
@@ -201,7 +197,7 @@ def _totals(loop: Mapping[str, Any]) -> Row:
         "tokens": loop.get("tokens"),
         **{f"component/{name}": spent for name, spent in (loop.get("components") or {}).items()},
     }
-    return {"steps": 0.0} | {name: float(value) for name, value in given.items() if value is not None}
+    return {"steps": 0.0, "seconds": 0.0} | {name: float(value) for name, value in given.items() if value is not None}
 
 
 def _sum(one: Row, other: Row) -> Row:

@@ -198,7 +198,7 @@ class RunRecordExporter(Exporter):
         self._last = batch.snapshot
         self._load.read(batch.snapshot)
         for name, loop in (batch.snapshot.document.get("loops") or {}).items():
-            self._windows.setdefault(name, StepWindows()).add(seconds(batch.snapshot.time), loop)
+            self._windows.setdefault(name, StepWindows()).add(loop)
         if monotonic() - self._written_at >= self._interval:
             self._written_at = monotonic()
             self._write("running")

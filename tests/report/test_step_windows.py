@@ -3,17 +3,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.report.record import WINDOWS_KEPT, StepWindows
+from jaxobs.report.record import SHORTEST_SECONDS, WINDOWS_KEPT, StepWindows
 
 COUNTS = st.lists(st.integers(0, 50), min_size=1, max_size=400)
 
 
 def followed(counts: list[int], step: float = 0.01) -> tuple[StepWindows, int]:
     windows, steps = StepWindows(), 0
-    for second, count in enumerate(counts):
+    for count in counts:
         steps += count
-        loop = {"steps": steps, "wall_seconds": steps * step, "components": {"input": steps * step / 4}}
-        windows.add(float(second), loop)
+        windows.add({"steps": steps, "wall_seconds": steps * step, "components": {"input": steps * step / 4}})
     return windows, steps
 
 
@@ -25,9 +24,8 @@ def test_stretches_add_up_to_what_was_seen_and_are_bounded(counts: list[int]) ->
     assert len(told) <= WINDOWS_KEPT
     assert all(told), "a stretch without a step says nothing of steps"
     assert sum(told) <= steps
-    if len(told) > 1 and counts[-1]:
-        # What is left out is what has happened since the last stretch ended.
-        assert steps - sum(told) <= sum(counts[-2 * len(counts) // min(WINDOWS_KEPT, len(counts)) - 1 :])
+    # What is left out is what has happened since the last stretch ended; the shortest is one that is not merged yet.
+    assert steps - sum(told) <= (2 * min(told) if told else SHORTEST_SECONDS / 0.01)
 
 
 @given(COUNTS)
@@ -46,3 +44,7 @@ def test_the_mean_step_of_every_stretch_is_the_loops(counts: list[int]) -> None:
 def test_a_step_that_lasts_longer_than_a_stretch_has_a_stretch_of_its_own() -> None:
     windows, _ = followed([0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1], step=4.0)
     assert windows.to_dict()["steps"] == [1.0, 1.0, 1.0]
+
+
+def test_a_run_that_is_seen_once_alone_has_a_stretch() -> None:
+    assert followed([300])[0].to_dict()["steps"] == [300.0]
