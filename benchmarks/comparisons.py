@@ -20,8 +20,7 @@ from benchmarks.beside import busy
 from benchmarks.observed import run
 from benchmarks.truths import Figure, Table, options_of
 from jaxobs.cli.show import read_record
-from jaxobs.report.comparison import compare, relative
-from jaxobs.report.differences import Cause
+from jaxobs.report.comparison import Cause, compare, relative
 from jaxobs.report.record import Record
 
 LAYERS = 3

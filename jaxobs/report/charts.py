@@ -279,7 +279,7 @@ _ROOM_FOR_A_NAME: Final = 0.14
 """Share of the width from which on a part's name fits into it on a phone."""
 
 
-def shares_bar(parts: Mapping[str, float], width: str = "100%") -> Element | None:
+def shares_bar(parts: Mapping[str, float]) -> Element | None:
     """A bar of `parts`, seconds by component, that fills the width; None where they add up to nothing."""
     whole = sum(parts.values())
     if whole <= 0:
@@ -306,7 +306,7 @@ def shares_bar(parts: Mapping[str, float], width: str = "100%") -> Element | Non
             )
         start += share
     label = "; ".join(f"{name} {rough_percent(share)}" for name, share in shares.items() if share >= 0.005)
-    return chart(_BAR, f"Where a step goes: {label}", *shapes, kind="bar", width=width)
+    return chart(_BAR, f"Where a step goes: {label}", *shapes, kind="bar")
 
 
 def shares_over_time(

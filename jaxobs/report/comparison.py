@@ -3,44 +3,84 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from enum import StrEnum
 from itertools import chain
-from operator import itemgetter
 from typing import Any, Final
 
-from jaxobs.report.differences import (
-    Difference,
-    Row,
-    differences,
-    growth,
-    median,
-    other_figures,
-    step_seconds,
-)
-from jaxobs.report.noise import CONFIDENCE, RUN_TO_RUN, Change, ratio
+from jaxobs.model.snapshot import Document, executable_size
+from jaxobs.report.noise import CONFIDENCE, RUN_TO_RUN, Change, ratio, shift
 from jaxobs.report.record import Record
-from jaxobs.report.tables import Column, known_columns, plain_table
+from jaxobs.report.tables import known_columns, plain_table, text, words
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, to_text
-from jaxobs.vocabulary.units import (
-    count,
-    duration,
-    or_absent,
-    signed_percent,
-)
+from jaxobs.vocabulary.text import EAGER
+from jaxobs.vocabulary.units import amount, digits, duration, rough, rough_percent, signed_percent, times
 
-MIN_PART: Final = 0.005
-"""Share of a step below which a component gets no row."""
-
-
-NO_REASON: Final = "Nothing in the records tells why."
-
+NOTHING: Final = "Nothing that the records tell of differs."
 
 INTERVALS: Final = (
     f"The intervals are of {CONFIDENCE:.0%}, from how the runs varied within themselves; below {RUN_TO_RUN:.0%} two "
-    "runs differ anyway. Figures without an interval are one value of each run."
+    "runs differ anyway. What differs is one value of each run."
 )
+
+RARE: Final = ("compile", "checkpoint")
+"""Components that occur in few steps. Step time is compared without them."""
+
+
+SAME_WORK: Final = 0.01
+"""Share by which FLOPs may differ and still count as equal: another version of XLA may rewrite a reduction."""
+
+
+SAME_TYPES: Final = 0.05
+"""Share of the FLOPs that must change their type to be a difference."""
+
+
+SMALL_FUNCTION: Final = 0.05
+"""Share of all FLOPs below which a function is left out."""
+
+
+IN_PROPORTION: Final = 0.1
+"""Share by which the growth of FLOPs may differ from that of the batch and still be explained by it: some FLOPs, such
+as an optimiser's, do not grow with the batch."""
+
+
+LONGER_WAIT: Final = 0.05
+"""Share of a step by which the wait for input must change to be a difference. In two runs of one program, one of them on
+a busy machine, it differed by 2.5 % (measured), as less of the loader's work was hidden."""
+
+
+OTHER_LOAD: Final = 0.1
+"""Share of the host's processors by which the load of other processes must differ to be a difference: the agent's own
+profiling, cron and the like stay below it."""
+
+
+THROTTLED: Final = 0.05
+"""Processors by which what a container's limit holds back must differ to be a difference."""
+
+
+NOT_SPEED: Final = frozenset({
+    "run", "summary_directory", "run_directory", "run_interval", "file_sd_directory", "jsonl_directory",
+    "metrics_token_file",
+    "metrics_tls_certificate", "metrics_tls_key", "metrics_hosts", "out_of_memory_directory", "profile_directory",
+    "cache_directory", "tensorboard_directory", "shutdown_timeout",
+})  # fmt: skip
+"""Settings that do not affect speed, as they say where something is written or served."""
+
+
+class Cause(StrEnum):
+    """Why a run may be slower or faster than another."""
+
+    MODEL = "model"
+    BATCH = "batch"
+    PRECISION = "precision"
+    INPUT = "input"
+    RECOMPILE = "recompile"
+    LOAD = "load"
+    SETTINGS = "settings"
+    VERSIONS = "versions"
+    DEVICES = "devices"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +129,19 @@ class StepTime:
 
 
 @dataclass(frozen=True, slots=True)
+class Difference:
+    """What differs between the runs and may be why one is slower, as text, and how much it changed."""
+
+    cause: Cause
+    what: str
+    before: str
+    after: str
+    change: str = ""
+    size: float = 0.0
+    """How large it is beside others; 0 if it is no figure."""
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """The whole comparison of two records. `print(comparison)` shows it, and so does a notebook."""
 
@@ -97,38 +150,31 @@ class Comparison:
     step_times: tuple[StepTime, ...]
     differences: tuple[Difference, ...]
     """The largest first; those that are no figures come last."""
-    headers: tuple[Row, ...]
-    """Which runs they are."""
     not_compared: tuple[str, ...]
     """What could not be compared, and why."""
 
-    @property
-    def tables(self) -> dict[str, list[Row]]:
-        """The tables by their titles: what differs, the parts of a step of each loop, and other figures."""
-        found = {"what differs, largest first": [each.row for each in self.differences]}
-        for time in self.step_times:
-            found[f"seconds a step of {time.loop}"] = list(_step_rows(time, self.before, self.after))
-        found["other figures that differ, largest first"] = other_figures(
-            [time.loop for time in self.step_times], self.before, self.after
-        )
-        return {title: rows for title, rows in found.items() if rows}
+    def which(self) -> str:
+        """The names of both records, which are called A and B elsewhere."""
+        return f"A is {self.before.name}, B is {self.after.name}."
 
-    def notes(self) -> Iterator[str]:
-        """Sentences below the verdicts: that nothing tells why one is slower."""
-        if not self.differences and any(time.verdict in {"slower", "faster"} for time in self.step_times):
-            yield NO_REASON
+    def rows(self) -> list[dict[str, Any]]:
+        """The differences as plain data, for COMPARED."""
+        return [
+            {name: value for name, value in asdict(each).items() if name != "size"}
+            for each in self.differences
+        ]
 
     def text(self, *, width: int = PLAIN_WIDTH, bold: bool = False) -> str:
         """The comparison as text, without a newline at its end; A is the first run and B the second."""
         return to_text(self._parts(), width=width, bold=bold)
 
     def _parts(self) -> Iterator[TextTable | str]:
-        yield _table("", self.headers)
-        yield from chain([""], (time.sentence() for time in self.step_times), self.notes())
-        for title, rows in self.tables.items():
-            yield from ("", _table(title, rows))
-        if left := self.not_compared:
-            yield from ("", "not compared:", *(f"  {line}" for line in left))
+        yield from (self.which(), *(time.sentence() for time in self.step_times), "")
+        rows = self.rows()
+        shown = known_columns(COMPARED, rows)
+        yield plain_table(shown, rows, title=TITLE, write=words) if rows else NOTHING
+        if self.not_compared:
+            yield from ("", "not compared:", *(f"  {line}" for line in self.not_compared))
         yield from ("", INTERVALS)
 
     def __str__(self) -> str:
@@ -140,15 +186,21 @@ class Comparison:
         return comparison_html(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, for programs: step times with their factors, differences and tables."""
+        """Plain data, for programs: step times with their factors, and differences."""
         return {
             "before": self.before.name,
             "after": self.after.name,
             "step_times": [time.to_dict() for time in self.step_times],
-            "differences": [{"cause": each.cause, **asdict(each.row)} for each in self.differences],
-            "tables": {title: [asdict(row) for row in rows] for title, rows in self.tables.items()},
+            "differences": self.rows(),
             "not_compared": list(self.not_compared),
         }
+
+
+TITLE: Final = "what differs, largest first"
+COMPARED: Final = (
+    text("", "what"), text("A", "before"), text("B", "after"), text("change", "change"), text("kind", "cause"),
+)  # fmt: skip
+"""The columns of differences as plain data."""
 
 
 def compare(before: Record, after: Record) -> Comparison:
@@ -159,7 +211,6 @@ def compare(before: Record, after: Record) -> Comparison:
         after,
         tuple(step_time(loop, before, after) for loop in loops),
         tuple(differences(loops, before, after)),
-        tuple(_headers(before, after)),
         tuple(_not_compared(before, after)),
     )
 
@@ -186,17 +237,6 @@ def relative(change: Change) -> str:
     return f"{middle} ({low} to {high})"
 
 
-def step_parts(record: Record, loop: str) -> dict[str, float]:
-    """Seconds per step of each component, the mean over the run; empty if no step was counted."""
-    columns = record.part("windows", loop)
-    steps = sum(each or 0.0 for each in columns.get("steps", ()))
-    return {
-        name.removeprefix("component/"): sum(value or 0.0 for value in values) / steps
-        for name, values in columns.items()
-        if steps and name.startswith("component/")
-    }
-
-
 def _common_loops(before: Record, after: Record) -> list[str]:
     """The names of the loops that both runs have, the longest first."""
     one, other = (record.part("snapshot", "loops") for record in (before, after))
@@ -205,43 +245,6 @@ def _common_loops(before: Record, after: Record) -> list[str]:
         for name in one.keys() & other.keys()
     }
     return sorted(wall, key=lambda name: (-wall[name], name))
-
-
-def _step_rows(time: StepTime, before: Record, after: Record) -> Iterator[Row]:
-    """The step time with its interval, and the seconds per step of each component, the largest first."""
-    old, new = (or_absent(value, duration) for value in (time.before, time.after))
-    yield Row("step", old, new, "" if time.change is None else relative(time.change), time.verdict)
-    one, other = (step_parts(record, time.loop) for record in (before, after))
-    least = MIN_PART * max(sum(one.values()), sum(other.values()))
-    both = {name: (one.get(name, 0.0), other.get(name, 0.0)) for name in sorted(one.keys() | other.keys())}
-    for name, (spent, spends) in sorted(both.items(), key=lambda pair: -max(pair[1])):
-        if max(spent, spends) >= least:
-            yield Row(name, duration(spent), duration(spends), growth(spent, spends))
-
-
-def _headers(before: Record, after: Record) -> Iterator[Row]:
-    yield Row("record", before.name, after.name)
-    yield Row("began", _moment(before.content.get("began")), _moment(after.content.get("began")))
-    one, other = (record.part("snapshot", "process") for record in (before, after))
-    yield Row("run", str(one.get("run") or ""), str(other.get("run") or ""))
-    yield Row("lasted", duration(one.get("seconds") or 0.0), duration(other.get("seconds") or 0.0))
-    loops = (record.part("snapshot", "loops") for record in (before, after))
-    steps = (
-        ", ".join(f"{name} {count(loop.get('steps') or 0)}" for name, loop in each.items()) for each in loops
-    )
-    yield Row("steps", *steps)
-    ranks = [
-        f"{process.get('process_index', 0)} of {process.get('process_count') or 1}"
-        for process in (one, other)
-    ]
-    if ranks != ["0 of 1", "0 of 1"]:
-        yield Row("rank", *ranks)
-
-
-def _moment(unix: object) -> str:
-    if not isinstance(unix, int | float):
-        return "unknown"
-    return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _not_compared(before: Record, after: Record) -> Iterator[str]:
@@ -261,14 +264,205 @@ def _not_compared(before: Record, after: Record) -> Iterator[str]:
             yield f"other load during {record.name}: {reason}"
 
 
-COMPARED: Final = tuple(
-    Column(title, itemgetter(name), text=True)
-    for title, name in (("", "what"), ("A", "before"), ("B", "after"), ("change", "change"), ("", "verdict"))
-)
-"""The columns of rows as plain data."""
+def differences(loops: Sequence[str], before: Record, after: Record) -> list[Difference]:
+    """What differs between the runs, the largest first; what is no figure comes last."""
+    found = [
+        *chain.from_iterable(_batch(loop, before, after) for loop in loops),
+        *chain.from_iterable(_input_wait(loop, before, after) for loop in loops),
+        *_work(_batch_growth(loops, before, after), before, after),
+        *_recompiles(before, after),
+        *_load(before, after),
+        *_surroundings(before, after),
+    ]
+    return sorted(found, key=lambda difference: -difference.size)
 
 
-def _table(title: str, rows: Sequence[Row]) -> TextTable:
-    found = [asdict(row) for row in rows]
-    columns = known_columns(COMPARED, found)
-    return plain_table(columns, found, title=title, write=lambda column, row: column.show(row) or "")
+def _batch(loop: str, before: Record, after: Record) -> Iterator[Difference]:
+    """Another number of tokens or examples in a step."""
+    for word, old, new in _examples(loop, before, after):
+        if not _is_near(new / old, SAME_WORK):
+            yield _difference(Cause.BATCH, f"{word} a step of {loop}", old, new, digits)
+            return
+
+
+def _examples(loop: str, before: Record, after: Record) -> Iterator[tuple[str, float, float]]:
+    """`tokens` and `examples` with their numbers in one step of both runs, as far as both scripts gave them."""
+    one, other = (record.part("snapshot", "loops", loop) for record in (before, after))
+    if one.get("steps") and other.get("steps"):
+        for word in ("tokens", "examples"):
+            if one.get(word) and other.get(word):
+                yield word, one[word] / one["steps"], other[word] / other["steps"]
+
+
+def _batch_growth(loops: Sequence[str], before: Record, after: Record) -> float:
+    """The factor by which a step of the longest loop has more tokens, or else examples; 1 if the script did not say."""
+    return next((new / old for loop in loops[:1] for _, old, new in _examples(loop, before, after)), 1.0)
+
+
+def _input_wait(loop: str, before: Record, after: Record) -> Iterator[Difference]:
+    """The wait for input, which is timed in each step.
+
+    Other components rest on profiler windows: what is `unknown` in one run may be `compute` in the other although nothing
+    has changed.
+    """
+    columns = [record.part("windows", loop) for record in (before, after)]
+    one, other = (
+        [
+            spent / steps
+            for steps, spent in zip(each.get("steps", ()), each.get("component/input", ()), strict=False)
+            if steps and spent is not None
+        ]
+        for each in columns
+    )
+    steps = [step_seconds(each) for each in columns]
+    change = shift(one, other)
+    if change is not None and all(steps) and change.beyond(LONGER_WAIT * max(map(median, steps))):
+        title = f"wait for input, a step of {loop}"
+        yield _difference(Cause.INPUT, title, median(one), median(other), duration)
+
+
+def _work(batch: float, before: Record, after: Record) -> Iterator[Difference]:
+    """FLOPs of a run of each large function, if the batch does not explain their growth, and their element types."""
+    one, other = (_largest_by_function(record) for record in (before, after))
+    for name in sorted(one.keys() & other.keys()):
+        old, new = (each[name].get("cost") or {} for each in (one, other))
+        if old.get("flops") and new.get("flops"):
+            growth = new["flops"] / old["flops"]
+            if not _is_near(growth, SAME_WORK) and (
+                batch == 1.0 or not _is_near(growth / batch, IN_PROPORTION)
+            ):
+                title = f"FLOPs a run of {name}"
+                yield _difference(Cause.MODEL, title, old["flops"], new["flops"], amount)
+        yield from _types(name, old, new)
+
+
+def _types(name: str, old: Document, new: Document) -> Iterator[Difference]:
+    """The element types of matrix products, else those that they run as, else their precision, if they differ."""
+    for what, key in (
+        ("types of the products in", "matrix_flops_by_type"),
+        ("types run as in", "executed_matrix_flops_by_type"),
+        ("precision of products in", "float32_flops_by_precision"),
+    ):
+        shares, now = (_shares(cost.get(key) or {}) for cost in (old, new))
+        moved = {word: now.get(word, 0.0) - shares.get(word, 0.0) for word in shares.keys() | now.keys()}
+        if shares and now and max(map(abs, moved.values())) >= SAME_TYPES:
+            yield Difference(Cause.PRECISION, f"{what} {name}", _listed(shares), _listed(now))
+            return
+
+
+def _shares(flops: Mapping[str, float]) -> dict[str, float]:
+    total = sum(flops.values())
+    return {name: value / total for name, value in flops.items()} if total > 0 else {}
+
+
+def _listed(shares: Mapping[str, float]) -> str:
+    ranked = sorted(shares.items(), key=lambda pair: (-pair[1], pair[0]))
+    named = [(name, share) for name, share in ranked if share >= SAME_TYPES]
+    if len(named) == 1:
+        return named[0][0]
+    return " and ".join(f"{name} ({rough_percent(share)})" for name, share in named)
+
+
+def _recompiles(before: Record, after: Record) -> Iterator[Difference]:
+    """Functions that were recompiled more or less often, with the dearest reason."""
+    one, other = (record.part("snapshot", "functions") for record in (before, after))
+    for name in sorted(one.keys() | other.keys()):
+        functions = [each.get(name) or {} for each in (one, other)]
+        old, new = (int(function.get("recompilation_count") or 0) for function in functions)
+        if old == new or name == EAGER:  # many primitives share that name, each of which is compiled once
+            continue
+        again = functions[new > old].get("recompilations") or []
+        often, now = (times(number) if number else "never" for number in (old, new))
+        size = abs(math.log((1 + new) / (1 + old)))
+        yield Difference(Cause.RECOMPILE, f"{name} compiled again", often, now, _why_again(again), size)
+
+
+def _why_again(again: Sequence[Document]) -> str:
+    """What changed in the dearest recompilation, and what all of them took."""
+    if not again:
+        return "for a reason that is not known"
+    dearest = max(again, key=lambda row: float(row.get("seconds") or 0.0))
+    cause = str(dearest.get("cause")).replace("_", " ")
+    what = f"the {cause} of {dearest['argument']}" if dearest.get("argument") else f"cause {cause}"
+    spent = duration(sum(float(row.get("seconds") or 0.0) for row in again))
+    return f"{'mostly ' if len(again) > 1 else ''}for {what}, {spent}"
+
+
+def _load(before: Record, after: Record) -> Iterator[Difference]:
+    """The load by other processes on the host, and what the container's limit held back."""
+    one, other = (record.part("host") for record in (before, after))
+    cpus = max(one.get("cpus") or 0, other.get("cpus") or 0)
+    for key, what, least in (
+        ("other_cpus", f"processors of {digits(cpus)} that others kept busy", OTHER_LOAD * cpus),
+        ("throttled_cpus", "processors that the container's limit held back", THROTTLED),
+    ):
+        old, new = one.get(key), other.get(key)
+        if old is not None and new is not None and least and abs(new - old) >= least:
+            yield _difference(Cause.LOAD, what, old, new, rough)
+
+
+def _surroundings(before: Record, after: Record) -> Iterator[Difference]:
+    """Settings of jaxobs, variables that XLA and the libraries below it read, versions, devices and processes."""
+    for part, cause in (
+        ("settings", Cause.SETTINGS),
+        ("environment", Cause.SETTINGS),
+        ("versions", Cause.VERSIONS),
+    ):
+        one, other = before.part(part), after.part(part)
+        for name in sorted(one.keys() | other.keys()):
+            if one.get(name) != other.get(name) and name not in NOT_SPEED:
+                old, new = (
+                    "not there" if each is None else f"`{each}`" for each in (one.get(name), other.get(name))
+                )
+                yield Difference(cause, name, old, new)
+    kinds = [
+        Counter(str(device.get("kind")) for device in record.entries("devices")) for record in (before, after)
+    ]
+    listed = (", ".join(f"{n} × {kind}" for kind, n in sorted(each.items())) or "none" for each in kinds)
+    processes, hosts = (
+        [str(record.part("snapshot", "process").get(key) or "") for record in (before, after)]
+        for key in ("process_count", "host_name")
+    )
+    told = [("devices", *listed), ("processes", *processes)]
+    told += [("host", *hosts)] if "cpu" in kinds[0] | kinds[1] else []  # there the host is the device
+    for what, old, new in told:
+        if old and new and old != new:
+            yield Difference(Cause.DEVICES, what, old, new)
+
+
+def _largest_by_function(record: Record) -> dict[str, Document]:
+    """By function, its executable with the most device time, or else with the most FLOPs; small ones are left out."""
+    found: dict[str, Document] = {}
+    for entry in sorted(record.entries("executables"), key=executable_size, reverse=True):
+        found.setdefault(entry["function"], entry)
+    flops = {name: float((entry.get("cost") or {}).get("flops") or 0.0) for name, entry in found.items()}
+    work = {name: each * float(found[name].get("runs") or 1.0) for name, each in flops.items()}
+    return {name: found[name] for name, each in work.items() if each >= SMALL_FUNCTION * sum(work.values())}
+
+
+def _difference(cause: Cause, what: str, old: float, new: float, write: Callable[[float], str]) -> Difference:
+    size = abs(math.log(new / old)) if old > 0 and new > 0 else math.inf
+    change = signed_percent(new / old - 1) if old and new else ""
+    return Difference(cause, what, write(old), write(new), change, size)
+
+
+def step_seconds(columns: Mapping[str, Any]) -> list[float]:
+    """Seconds of a step in each stretch, without the components that occur in few steps."""
+    found = []
+    rare = [columns.get(f"component/{name}") or [] for name in RARE]
+    pairs = zip(columns.get("steps", ()), columns.get("seconds", ()), strict=False)
+    for index, (steps, wall) in enumerate(pairs):
+        if steps and wall is not None:
+            own = wall - sum(column[index] or 0.0 for column in rare if index < len(column))
+            found += [own / steps] if own > 0 else []
+    return found
+
+
+def median(values: Sequence[float]) -> float:
+    """The median of at least one value. Not by `statistics`: a notebook's own module may have that name."""
+    ordered = sorted(values)
+    return (ordered[len(ordered) // 2] + ordered[(len(ordered) - 1) // 2]) / 2
+
+
+def _is_near(growth: float, margin: float) -> bool:
+    return 1 / (1 + margin) <= growth <= 1 + margin

@@ -71,12 +71,10 @@ def stretched(height: float, *children: Child) -> Element:
     )
 
 
-def chart(
-    height: int, label: str, *children: Child, kind: str = "with-levels", width: str = "100%"
-) -> Element:
+def chart(height: int, label: str, *children: Child, kind: str = "with-levels") -> Element:
     """A whole chart, which can have the focus. `label` is what a screen reader reads, `kind` its further classes."""
     return tag(
-        "svg", *children, class_=f"jaxobs-chart {kind}", width=width, height=height, role="img", tabindex="0",
+        "svg", *children, class_=f"jaxobs-chart {kind}", width="100%", height=height, role="img", tabindex="0",
         aria_label=label,
     )  # fmt: skip
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from jaxobs.report.charts import shares_bar
-from jaxobs.report.comparison import COMPARED, INTERVALS, Comparison, step_parts
-from jaxobs.report.differences import Row
-from jaxobs.report.markup import Element, legend, markup, pairs, quiet, style, table, tag, with_code
+from jaxobs.report.comparison import COMPARED, INTERVALS, NOTHING, TITLE, Comparison
+from jaxobs.report.markup import Element, markup, pairs, quiet, style, table, tag, with_code
 from jaxobs.report.page import compilations, how_it_goes, memory, nearness, where_steps_go
 from jaxobs.report.roofline_chart import roofline
 from jaxobs.report.rooflines import Point, RoofLine
 from jaxobs.report.tables import Column
 from jaxobs.report.view import View
 from jaxobs.vocabulary.units import amount, duration, percent
-from jaxobs.vocabulary.words import COMPONENTS
 
 if TYPE_CHECKING:
     from jaxobs.report.measured_run import Roofline
@@ -54,35 +50,15 @@ def roofline_html(measured: Roofline, roofs: Sequence[tuple[str, float, float]])
 
 
 def comparison_html(comparison: Comparison) -> str:
-    """A comparison: for each loop how its step time changed, a step of both runs as bars, and the tables."""
-    elements: list[Element | None] = [_rows("", comparison.headers)]
-    for time in comparison.step_times:
-        elements.append(tag("p", *with_code(time.sentence()), class_="sentence"))
-        elements += _two_bars(
-            *(step_parts(each, time.loop) for each in (comparison.before, comparison.after))
-        )
-    elements.append(quiet(*comparison.notes()))
-    elements += [_rows(title, rows) for title, rows in comparison.tables.items()]
-    elements.append(quiet(*(f"Not compared: {line}." for line in comparison.not_compared)))
-    elements.append(quiet(INTERVALS))
-    return _shown(*elements)
-
-
-def _two_bars(before: Mapping[str, float], after: Mapping[str, float]) -> Iterator[Element]:
-    """Bars of a step in A and below it in B, on one scale: the longer step is as wide as the notebook."""
-    longest = max(sum(before.values()), sum(after.values()))
-    for name, parts in (("A", before), ("B", after)):
-        whole = sum(parts.values())
-        bar = shares_bar(parts, width=f"{100 * whole / longest:.2f}%" if whole else "")
-        if bar is not None:
-            yield tag("figure", tag("figcaption", f"{name}: {duration(sum(parts.values()))} a step"), bar)
-    yield legend([name for name in COMPONENTS if before.get(name) or after.get(name)])
-
-
-def _rows(title: str, rows: Sequence[Row]) -> Element | None:
-    """A table of some rows of a comparison; None where there are none."""
-    shown = table(COMPARED, [asdict(row) for row in rows], caption=title or "Two runs")
-    return tag("div", tag("h4", title), shown) if title and shown is not None else shown
+    """A comparison: for each loop how its step time changed, and the table of what differs."""
+    rows = table(COMPARED, comparison.rows(), caption=TITLE)
+    return _shown(
+        quiet(comparison.which()),
+        *(tag("p", *with_code(time.sentence()), class_="sentence") for time in comparison.step_times),
+        tag("div", tag("h4", TITLE), rows) if rows is not None else quiet(NOTHING),
+        quiet(*(f"Not compared: {line}." for line in comparison.not_compared)),
+        quiet(INTERVALS),
+    )
 
 
 def _shown(*elements: Element | None) -> str:

@@ -197,7 +197,9 @@ def _totals(loop: Mapping[str, Any]) -> Row:
         "tokens": loop.get("tokens"),
         **{f"component/{name}": spent for name, spent in (loop.get("components") or {}).items()},
     }
-    return {"steps": 0.0, "seconds": 0.0} | {name: float(value) for name, value in given.items() if value is not None}
+    return {"steps": 0.0, "seconds": 0.0} | {
+        name: float(value) for name, value in given.items() if value is not None
+    }
 
 
 def _sum(one: Row, other: Row) -> Row:
