@@ -39,9 +39,9 @@ class Running:
         self, path: str = "/metrics", method: str = "GET", host: str = "127.0.0.1", **headers: str
     ) -> tuple[int, dict[str, str], bytes]:
         connection = (
-            http.client.HTTPConnection(host, self.port, timeout=10)
+            http.client.HTTPConnection(host, self.port, timeout=60)
             if self.trusted is None
-            else http.client.HTTPSConnection(host, self.port, timeout=10, context=self.trusted)
+            else http.client.HTTPSConnection(host, self.port, timeout=60, context=self.trusted)
         )
         try:
             connection.request(

@@ -129,7 +129,7 @@ def test_many_of_them_at_once_hold_up_no_other(server: Any) -> None:
         for scrape in scrapes:
             scrape.start()
         for scrape in scrapes:
-            scrape.join(10)
+            scrape.join(60)
         assert not any(scrape.is_alive() for scrape in scrapes)
     assert server.lines == []
 
