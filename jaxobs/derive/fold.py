@@ -10,8 +10,7 @@ from typing import Any, Final
 from jaxobs.derive.advice import advise
 from jaxobs.derive.executables.registry import LONGEST_RUN
 from jaxobs.derive.loops.found import Followed
-from jaxobs.derive.loops.signs import RunsUnderWay
-from jaxobs.derive.process import run_attributes
+from jaxobs.derive.process import RunsUnderWay, run_attributes
 from jaxobs.derive.profiler_windows.windows import WindowToRead
 from jaxobs.derive.refusal import described, is_of_types, require_types
 from jaxobs.derive.snapshot import Rooms, end_run_time, snapshot_view
@@ -119,7 +118,7 @@ class Fold(Rooms):
 
     def _folded_at_once(self, steps: Steps) -> bool:
         """Fold all the steps together and return True, or return False with nothing changed."""
-        if len(steps) == 1 or not self.signs.is_near(steps.end):
+        if len(steps) == 1:
             return False
         try:
             self._steps_ended(steps)
@@ -191,7 +190,7 @@ class Fold(Rooms):
             events.Measured: (lambda event: self.series.measured(event.metric, event.labels, event.value),),
             events.SpanEnded: (self.spans.plugin_ended,),
             events.StepEnded: (lambda event: self._steps_ended(Steps.of(event)),),
-            events.StepCompleted: (self._step_completed, self.signs.happened, self.under_way.ended),
+            events.StepCompleted: (self._step_completed, self.under_way.ended),
             events.StepUnseen: (self._step_unseen,),
             events.TurnsAsked: (self._turns_asked,),
             events.LoopDeclared: (lambda event: self.loops.named(event.loop).declared(event),),
@@ -203,13 +202,10 @@ class Fold(Rooms):
             ),
             events.PhaseStarted: (self.run_time.phase_started,),
             events.PhaseEnded: (self._phase_ended,),
-            events.Recorded: (self.loops.recorded, self.signs.happened),
+            events.Recorded: (self.loops.recorded,),
             events.FunctionWatched: (self.executables.watched,),
-            events.FunctionCalled: (
-                lambda event: self.executables.ran(event.run, event.calls),
-                self.signs.happened,
-            ),
-            events.ExecutableRan: (self._sampled, self.signs.happened, self.under_way.ended),
+            events.FunctionCalled: (lambda event: self.executables.ran(event.run, event.calls),),
+            events.ExecutableRan: (self._sampled, self.under_way.ended),
             events.RunUnderWay: (self.under_way.seen,),
             events.CompilePhaseStarted: (self.compile_times.phase_started,),
             events.CompilePhaseEnded: (
@@ -225,8 +221,8 @@ class Fold(Rooms):
             ),
             events.ExecutableCreated: (self.executables.created,),
             events.BackendFound: (self._backend_found,),
-            events.MemorySampled: (self.memory.sampled, self.signs.memory_sampled),
-            events.LiveArraysCounted: (self.memory.counted, self.signs.arrays_counted),
+            events.MemorySampled: (self.memory.sampled,),
+            events.LiveArraysCounted: (self.memory.counted,),
             events.MainThreadSampled: (self.loops.main_thread_sampled,),
             events.ProfileWindow: (self.profiles.ended, self.spans.window_ended),
             events.SourceReported: (self.observation.source_reported,),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, NamedTuple
@@ -11,20 +11,26 @@ from typing import Final, NamedTuple
 from jaxobs.derive.compilation import PersistentCacheView
 from jaxobs.derive.devices import NO_BACKEND
 from jaxobs.derive.loops.host_lines import HostLineView
-from jaxobs.derive.loops.signs import RunningView
 from jaxobs.derive.memory import LiveArrays, PeakExecutable, ProcessMemory
 from jaxobs.derive.refusal import Refusals, is_amount, require
 from jaxobs.derive.steps import Steps
-from jaxobs.model.clock import seconds
+from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import (
     Attributes,
     BackendFound,
     Compilation,
+    ExecutableRan,
     ProbeReported,
+    RunUnderWay,
     SourceReported,
+    StepCompleted,
 )
 from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, Later, figure
 from jaxobs.vocabulary.text import EAGER
+
+FRESH: Final = 5 * NANOSECONDS
+"""Nanoseconds after its last report from which on a run may have ended. It is reported once a second, and the report
+arrives a second later."""
 
 MAX_RECENT = 20
 """How many of the newest steps, and of the newest compiles, are shown."""
@@ -34,6 +40,7 @@ RUN_LABELS: Final = ("jaxobs.run", "jaxobs.attempt", "jax.process_index", "host.
 
 NO_NAME = "no script to name it by: set JAXOBS_RUN or instrument(run=…)"
 NO_ATTEMPT = "no launcher that counts restarts: SLURM_RESTART_COUNT, JOBSET_RESTART_ATTEMPT, TORCHELASTIC_RESTART_COUNT"
+NO_LONG_RUN = "no run of a watched function is known to have lasted for two seconds by now"
 IN_THE_JOB = "the agent is a thread of the job, and has none of its own"
 
 
@@ -83,6 +90,14 @@ class IdentityView:
     jax: Figure[str]
     jaxlib: Figure[str]
     platform: Figure[str]
+
+
+@dataclass(frozen=True, slots=True)
+class RunningView:
+    """The function of a run that is under way, and for how many seconds it is known to have run."""
+
+    function: str
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +194,33 @@ class Recent:
         """What is shown at `now`. It is built only when it is written."""
         steps, compilations = tuple(self._steps), tuple(self._compilations)
         return Later(lambda: _recent_view(steps, compilations, now))
+
+
+class RunsUnderWay:
+    """The newest run under way; one is enough, as a device runs one after the other."""
+
+    def __init__(self) -> None:
+        self._newest: RunUnderWay | None = None
+
+    def seen(self, event: RunUnderWay) -> None:
+        self._newest = event
+
+    def ended(self, event: ExecutableRan | StepCompleted) -> None:
+        """The device was done with a run, and so with all runs dispatched before it."""
+        if self._newest is not None and event.time >= self._newest.time:
+            self._newest = None
+
+    def at(self, now: int) -> RunUnderWay | None:
+        """The run that was under way within `FRESH` nanoseconds before `now`, if any."""
+        newest = self._newest
+        return newest if newest is not None and now - newest.time <= FRESH else None
+
+    def view(self, now: int, function_of: Callable[[int], str]) -> Figure[RunningView]:
+        """The run under way, with its function named by `function_of`; or why none is known."""
+        newest = self.at(now)
+        if newest is None:
+            return Figure(None, NO_LONG_RUN)
+        return Figure(RunningView(function_of(newest.run), seconds(newest.time - newest.start)))
 
 
 class Observation:

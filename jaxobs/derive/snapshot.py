@@ -15,7 +15,6 @@ from jaxobs.derive.loops.goodput import RunTime
 from jaxobs.derive.loops.host_lines import LineCount
 from jaxobs.derive.loops.loop import RoomsOfLoops
 from jaxobs.derive.loops.loops import Loops
-from jaxobs.derive.loops.signs import RunsUnderWay, SignsOfLife
 from jaxobs.derive.loops.view import LoopCounts, LoopView, loop_counts, loop_view
 from jaxobs.derive.memory import Memory, PeakExecutable
 from jaxobs.derive.process import (
@@ -24,6 +23,7 @@ from jaxobs.derive.process import (
     Observation,
     ProcessView,
     Recent,
+    RunsUnderWay,
     SourceState,
     identity_view,
 )
@@ -113,13 +113,10 @@ class Rooms:
         self.devices = Devices(self.series.gauges, device_readings)
         self.memory = Memory()
         self.recent = Recent()
-        self.signs = SignsOfLife(began)
-        self.run_time = RunTime(began, self.signs, facts.get("counts_begin_seconds"))
+        self.run_time = RunTime(began, facts.get("counts_begin_seconds"))
         self.spans = FinishedSpans(self.compiles, clock, resource.get("service.instance.id", ""), job)
         self.loops = Loops(
-            RoomsOfLoops(
-                self.series.refusals, self.signs, self.compile_times, self.executables, self.profiles
-            )
+            RoomsOfLoops(self.series.refusals, self.compile_times, self.executables, self.profiles)
         )
         self.validation = Validation()
         self._held: StepRows = []

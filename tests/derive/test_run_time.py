@@ -111,17 +111,6 @@ def test_a_compile_beside_the_steps_is_not_charged_to_idle_time_later() -> None:
     assert charged["other"] == pytest.approx(21.0)
 
 
-def test_a_phase_that_ends_after_snapshots_of_it_is_made_good_later() -> None:
-    fold = applied(new_fold(), [step(0, 1.0, 2.0), LoopEnded("train", at(2.0), 0)])
-    for now in range(2, 12):
-        run_seconds(fold, float(now))
-    fold.apply(PhaseEnded("checkpoint", None, at(2.0), at(11.5), 0))
-    assert run_seconds(fold, 12.0)["checkpoint"] == pytest.approx(0.5 + 0.5)
-    charged = run_seconds(fold, 40.0)
-    assert charged["checkpoint"] == pytest.approx(9.5)
-    assert charged["other"] == pytest.approx(40.0 - 2.0 - 9.5)
-
-
 def test_while_a_compile_is_under_way_nothing_is_said_of_its_time() -> None:
     fold = applied(new_fold(), [step(0, 1.0, 2.0), LoopEnded("train", at(2.0), 0)])
     fold.apply(CompilePhaseStarted("f", "backend", 1, at(3.0)))

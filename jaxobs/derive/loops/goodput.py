@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from jaxobs.derive.loops.signs import FACTOR, SignsOfLife, Stalls
+from jaxobs.derive.loops.stalls import FACTOR, Stalls
 from jaxobs.derive.refusal import require
 from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import NANOSECONDS, seconds
@@ -36,10 +36,6 @@ reported while it lasts (`LONG_RUN` of the probe)."""
 
 NOT_MARKED = "no step was marked and no loop found, so nothing says what was productive: mark the loop with obs.steps()"
 
-
-IN_ADVANCE = ("productive", "stalled")
-"""Categories to which a long run or step is charged while it lasts: its step reports those seconds again at its end."""
-
 MOST_LOST = 0.01
 """Share of dropped events above which there is no goodput: most are steps, whose time then seems to lie elsewhere."""
 
@@ -48,7 +44,7 @@ TOO_SHORT = "less than two seconds of steps were seen, in less than a minute"
 
 AGENT_LOST = "of the time since {} after the start: the agent was lost, and with it what it had counted"
 
-OF_LOOPS = ("productive", "input", "checkpoint", "stalled", "other")
+OF_LOOPS = ("productive", "input", "checkpoint", "stalled")
 """Categories whose seconds come from loops."""
 
 NOT_PRODUCTIVE = ("compile", "input", "checkpoint")
@@ -74,12 +70,10 @@ def seconds_by_category(loops: Mapping[str, LoopTime]) -> dict[str, float]:
     known = dict.fromkeys(OF_LOOPS, 0.0)
     for loop in loops.values():
         parts = {word: loop.components[word] for word in NOT_PRODUCTIVE}
-        beyond = loop.stalls.seconds + loop.stalls.busy_seconds
-        known["productive"] += max(0.0, loop.wall - sum(parts.values()) - beyond)
+        known["productive"] += max(0.0, loop.wall - sum(parts.values()) - loop.stalls.seconds)
         known["input"] += parts["input"]
         known["checkpoint"] += 0.0 if loop.saves_are_phases else parts["checkpoint"]
         known["stalled"] += loop.stalls.seconds
-        known["other"] += loop.stalls.busy_seconds
     return known
 
 
@@ -88,37 +82,24 @@ PHASES = ("checkpoint", "initialisation")
 
 
 class RunSeconds:
-    """The seconds charged to each category. A moment once charged stays as it is, so no category ever falls.
-
-    Where the beginning of a phase was lost, its time was charged without a reason before the phase became known: later
-    unexplained time is charged to the phase instead.
-    """
+    """The seconds charged to each category. A moment once charged stays as it is, so no category ever falls."""
 
     def __init__(self, began: int) -> None:
         self._until = began
-        self._compiling = Intervals()
-        self._phases = {name: Intervals() for name in PHASES}
-        self._unexplained = 0.0
-        """Seconds charged to the `rest`, without a reason, which may still turn out to be a phase's."""
-        self._late = dict.fromkeys(PHASES, 0.0)
-        """Seconds of each phase that were charged to the `rest`, to be made up for with later time."""
+        self._intervals = {name: Intervals() for name in ("compile", *PHASES)}
+        """Compiles, in or outside loops, and phases outside loops."""
         self.by_category = dict.fromkeys(CATEGORIES, 0.0)
 
-    def compiled(self, start: int, end: int) -> None:
-        """Add a compile, in or outside loops."""
-        self._compiling.add(start, end)
-
-    def phase_ended(self, name: str, start: int, end: int) -> None:
-        """Add a phase outside loops. Loops inside it are charged first, as it is not known when they ran in it."""
-        if name in self._phases:
-            self._phases[name].add(start, end)
+    def add(self, category: str, start: int, end: int) -> None:
+        """Add a compile or phase. Loops inside a phase are charged first, as it is not known when they ran in it."""
+        if category in self._intervals:
+            self._intervals[category].add(start, end)
 
     def charge(self, until: int, reported: Mapping[str, float], rest: str) -> dict[str, float]:
         """Charge the time up to `until`: what loops `reported`, then compiles and phases outside them, then the `rest`.
 
         Returns the seconds of `reported` for which there was no time left.
         """
-        self._note_late_phases()
         left = seconds(max(0, until - self._until))
         if left <= 0:
             return dict(reported)
@@ -128,22 +109,10 @@ class RunSeconds:
             given = self._charge_to(word, amount, left)
             over[word] = amount - given
             left -= given
-        for word, intervals in (("compile", self._compiling), *self._phases.items()):
+        for word, intervals in self._intervals.items():
             left -= self._charge_to(word, seconds(intervals.take(until)), left)
-        for word, late in self._late.items():
-            given = self._charge_to(word, late, left)
-            self._late[word] -= given
-            left -= given
-        self._unexplained += left
         self._charge_to(rest, left, left)
         return over
-
-    def _note_late_phases(self) -> None:
-        """Note phase seconds in time that is charged already, at most those that were charged without a reason."""
-        for word, intervals in self._phases.items():
-            amount = min(seconds(intervals.take(self._until)), self._unexplained)
-            self._unexplained -= amount
-            self._late[word] += amount
 
     def _charge_to(self, category: str, amount: float, left: float) -> float:
         """Charge up to `amount` of the seconds that are `left` to a category; returns how many."""
@@ -172,18 +141,17 @@ class RunTime:
     first executable of the user's own, whichever is earlier, and `other` after it. So no category ever falls, and
     together they are the process's age at that moment.
 
-    `stalled` is what steps took beyond their usual time for no reason that was seen; what they took beyond it while
-    something was seen to happen is `other` (`Stalls`). Both grow while a long step is under way, if the loop is an
-    iteration, whose end would have been reported: by all of the step but its last seconds, as many as a usual step
-    takes. Whatever that step reports of this time at its end comes too late.
+    `stalled` is what long steps took beyond their usual time (`Stalls`). Where an iteration stands still, its step may
+    never end, so time is `stalled` as it passes: whatever that step reports of it at its end comes too late.
 
     Where earlier counts were lost with an agent, only the time since then is charged: from `counts_begin` seconds after
     `began` on. Nothing says that the job still initialises then, so unexplained time is `other`.
     """
 
-    def __init__(self, began: int, signs: SignsOfLife, counts_begin: float | None = None) -> None:
-        self._signs = signs
+    def __init__(self, began: int, counts_begin: float | None = None) -> None:
         self._counts_begin = counts_begin
+        self._last_end = began
+        """When a step, loop, phase or compile of the job last ended, or a loop began."""
         self._spent = RunSeconds(began + round((counts_begin or 0.0) * NANOSECONDS))
         self._first_step: int | None = None
         self._first_executable: int | None = None
@@ -219,7 +187,7 @@ class RunTime:
         follows = steps.starts[-1] == earlier
         end = steps.end if before is None else max(steps.end, before.end)
         self._running[loop] = _Running(end, follows and not found, found)
-        self._signs.seen(steps.end)
+        self._last_end = max(self._last_end, steps.end)
 
     def job_ended(self) -> None:
         """No more events will come: no loop or phase under way holds the charging back any longer."""
@@ -229,11 +197,11 @@ class RunTime:
     def loop_entered(self, event: LoopEntered) -> None:
         """Note that the first step of a pass is under way: it holds the charging back as every later one does."""
         self._running[event.loop] = _Running(event.time, iterated=True, found=False)
-        self._signs.seen(event.time)
+        self._last_end = max(self._last_end, event.time)
 
     def loop_ended(self, event: LoopEnded) -> None:
         self._running.pop(event.loop, None)
-        self._signs.seen(event.time)
+        self._last_end = max(self._last_end, event.time)
 
     def phase_started(self, event: PhaseStarted) -> None:
         self._open_phases[event.time] = event.inside
@@ -241,18 +209,18 @@ class RunTime:
     def phase_ended(self, event: PhaseEnded) -> None:
         require(event.end >= event.start and event.nested >= 0, "a phase of negative duration")
         self._open_phases.pop(event.start, None)
-        self._signs.seen(event.end)
+        self._last_end = max(self._last_end, event.end)
         if event.inside is None:
-            self._spent.phase_ended(event.phase, event.start, event.end)
+            self._spent.add(event.phase, event.start, event.end)
 
     def events_lost(self) -> None:
         """Forget the phases under way: their ends may be among the events that were lost."""
         self._open_phases.clear()
 
     def compile_ended(self, event: CompilePhaseEnded) -> None:
-        self._signs.seen(event.end)
+        self._last_end = max(self._last_end, event.end)
         if event.outermost:
-            self._spent.compiled(event.start, event.end)
+            self._spent.add("compile", event.start, event.end)
             if self._first_executable is None and event.function != EAGER:
                 self._first_executable = event.start
 
@@ -276,17 +244,12 @@ class RunTime:
         self._open_phases = {
             at: loop for at, loop in self._open_phases.items() if now - at <= LONGEST_COMPILE
         }
-        usual = None
-        if compiling_since is None and not self._open_phases:
-            usual = self._usual_step_if_stalled(now, loops)
-        if usual is not None:
-            until, rest, running_since = now - usual, "stalled", None
+        if compiling_since is None and not self._open_phases and self._stands_still(now, loops):
+            until, rest, running_since = now, "stalled", None
         else:
             if undecided_since is not None and running_since is None:
                 now = max(now - LONGEST_GAP, min(now, undecided_since))
             until, rest = self._known_until(now, loops, compiling_since), "other"
-            if running_since is not None and _hangs(now - running_since, loops):
-                running_since = None
         self._charge(until, rest, running_since, seconds_by_category(loops), observed_at)
 
     def _charge(
@@ -296,11 +259,7 @@ class RunTime:
 
         Unexplained time is `initialisation` at first, then `rest`, and from `running_since` on `productive`.
         """
-        if rest != "stalled":
-            # The stall is over. What was charged in advance stays so, and is not set against later stalls.
-            self._charged["stalled"] = min(self._charged["stalled"], known["stalled"])
-        before, spent = self._charged, dict(self.seconds)
-        new = {word: max(0.0, amount - before[word]) for word, amount in known.items()}
+        new = {word: max(0.0, amount - self._charged[word]) for word, amount in known.items()}
         begun = min(
             (at for at in (self._first_step, self._first_executable) if at is not None), default=until
         )
@@ -310,12 +269,12 @@ class RunTime:
             new = self._spent.charge(min(until, running_since), new, rest)
             rest = "productive"
         over = self._spent.charge(until, new, rest)
-        # What is left over lies after `until`, or was spent on another thread at the same time, and then is dropped.
+        # What is left over lies after `until`, or was charged already or spent on another thread, and then is dropped.
         left_over, ahead = sum(over.values()), seconds(observed_at - until)
         kept = min(1.0, ahead / left_over) if left_over > 0 else 0.0
-        self._charged = {word: amount - over[word] * kept for word, amount in known.items()}
-        for word in IN_ADVANCE:
-            self._charged[word] = max(self._charged[word], before[word] + self.seconds[word] - spent[word])
+        self._charged = {
+            word: max(self._charged[word], amount - over[word] * kept) for word, amount in known.items()
+        }
 
     def _reported_until(self, now: int) -> int:
         if self._heard_until is not None and now - self._heard_until <= LONGEST_GAP:
@@ -339,7 +298,7 @@ class RunTime:
         return NOT_MARKED if self._first_step is None else TOO_SHORT
 
     def _known_until(self, now: int, loops: Mapping[str, LoopTime], compiling_since: int | None) -> int:
-        """The earliest of `now`, the start of what is under way, and each running loop's last step or sign of life."""
+        """The earliest of `now`, the start of what is under way, and the last end in each running loop or the job."""
         held = [start for start, loop in self._open_phases.items() if loop is None]
         held += [compiling_since] if compiling_since is not None else []
         held += [loop.pending_since for loop in loops.values() if loop.pending_since is not None]
@@ -347,29 +306,18 @@ class RunTime:
             patience = _patience(running, loops.get(name))
             if name in self._open_phases.values() or now - running.end <= patience:
                 held.append(running.end)
-            elif running.iterated and now - self._signs.last <= patience:
-                held.append(self._signs.last)  # a long step was alive until then; what follows may be a stall
+            elif running.iterated and now - self._last_end <= patience:
+                held.append(self._last_end)  # a long step was alive until then; what follows may be a stall
         return min([now, *held])
 
-    def _usual_step_if_stalled(self, now: int, loops: Mapping[str, LoopTime]) -> int | None:
-        """Nanoseconds of a usual step of the iterations that have stalled; None where none has.
-
-        They have where nothing has happened in the job for longer than any of their steps may take.
-        """
-        known = [
-            loops[name].stalls
+    def _stands_still(self, now: int, loops: Mapping[str, LoopTime]) -> bool:
+        """Whether nothing has ended in the job for longer than a step of any of its iterations may take."""
+        limits = [
+            limit
             for name, running in self._running.items()
-            if running.iterated and name in loops and loops[name].stalls.limit is not None
+            if running.iterated and name in loops and (limit := loops[name].stalls.limit) is not None
         ]
-        if not known or seconds(now - self._signs.last) <= max(stalls.limit or 0.0 for stalls in known):
-            return None
-        return round(max(stalls.usual for stalls in known) * NANOSECONDS)
-
-
-def _hangs(lasted: int, loops: Mapping[str, LoopTime]) -> bool:
-    """Whether a run has `lasted` longer than any loop's steps may, as a collective does that waits for a hung rank."""
-    limits = [loop.stalls.limit for loop in loops.values() if loop.stalls.limit is not None]
-    return bool(limits) and seconds(lasted) > max(limits)
+        return bool(limits) and seconds(now - self._last_end) > max(limits)
 
 
 def _patience(running: _Running, loop: LoopTime | None) -> float:

@@ -16,7 +16,7 @@ from jaxobs.derive.loops import bottleneck
 from jaxobs.derive.loops.bottleneck import Charged, HostShares, Known, charged
 from jaxobs.derive.loops.goodput import LoopTime
 from jaxobs.derive.loops.host_lines import HostLines
-from jaxobs.derive.loops.signs import STEPS_KEPT, SignsOfLife, Stalls
+from jaxobs.derive.loops.stalls import LEAST_SECONDS, STEPS_KEPT, Stalls
 from jaxobs.derive.loops.stretches import Kind, Stretch, Stretches, summed, why_quiet
 from jaxobs.derive.loops.utilization import LoopWork, Work, work_of
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
@@ -24,7 +24,7 @@ from jaxobs.derive.profiler_windows.windows import Profiles
 from jaxobs.derive.refusal import Refusals, is_amount, require
 from jaxobs.derive.series import MAX_VALUE, Histogram
 from jaxobs.derive.steps import Steps
-from jaxobs.model.clock import NANOSECONDS, each_in_seconds, seconds
+from jaxobs.model.clock import each_in_seconds, seconds
 from jaxobs.model.events import RECORDED_NAMES, LoopDeclared, LoopEnded, Recorded, StepCompleted
 from jaxobs.model.figure import Figure, figure
 from jaxobs.model.metrics import Exemplar
@@ -47,7 +47,6 @@ class RoomsOfLoops(NamedTuple):
     """The other rooms that every loop of the job uses."""
 
     refusals: Refusals
-    signs: SignsOfLife
     compiles: CompileTimes
     executables: Executables
     profiles: Profiles
@@ -58,7 +57,7 @@ class Loop:
 
     def __init__(self, name: str, rooms: RoomsOfLoops) -> None:
         self.name = name
-        self._refusals, self._signs, self._compiles, self._executables, self._profiles = rooms
+        self._refusals, self._compiles, self._executables, self._profiles = rooms
         self.inferred = False
         """Whether nobody marked the loop, and it was found by what repeats."""
         self.steps = 0
@@ -97,7 +96,7 @@ class Loop:
             steps = self._with_compiles(steps)
         if not single:
             require(not steps.are_interrupted(), "steps that lie apart")
-            require(not self.stalls.is_long(seconds(max(steps.bodies))), "a long step among many")
+            require(seconds(max(steps.bodies)) <= LEAST_SECONDS, "a step among many that may be a long one")
             for column in AMOUNTS.values():
                 steps.total(column)
         self._judge(steps)
@@ -125,17 +124,13 @@ class Loop:
         return replace(steps, compiling=compiling, compiling_in_wait=min(waiting, steps.waits[0]))
 
     def _judge(self, steps: Steps) -> None:
-        """Add the steps to the stalls; what compiles, checkpoints and waits explain of a step, may be silent, too."""
+        """Add the steps to the stalls, without what compiles, checkpoints and waits explain of a step."""
         if len(steps) > 1:
             self.stalls.steps(each_in_seconds(steps.bodies[-STEPS_KEPT:]))
             return
         in_step = max(0, steps.compiling - steps.gaps[0])
         own = max(0, steps.turns[0] - steps.gaps[0] - in_step - steps.checkpoint - steps.input_wait)
-        silent = 0
-        if self.stalls.is_long(seconds(own)):
-            longest = round((self.stalls.limit or 0.0) * NANOSECONDS)
-            silent = self._signs.silent(steps.starts[0], steps.end, longest) - (steps.lengths[0] - own)
-        self.stalls.step(seconds(own), seconds(silent))
+        self.stalls.step(seconds(own))
 
     def _count(self, word: str, steps: Steps, column: int) -> None:
         """Add the user's amounts for these steps; NaN, infinity and negative ones are refused."""
