@@ -22,7 +22,6 @@ from jaxobs.derive.advice.of_loops import (
 from jaxobs.derive.advice.of_work import (
     donation,
     memory_exhaustion,
-    slow_bucket,
     slow_element_type,
     small_batch,
     throttled_device,
@@ -35,7 +34,7 @@ Condition = Callable[[Facts], Iterator[Finding]]
 
 CONDITIONS: Final[tuple[Condition, ...]] = (
     memory_exhaustion, recompilation, persistent_cache, input_wait, slow_loader, host_work, exposed_communication,
-    small_operations, small_batch, slow_element_type, slow_bucket, throttled_device, donation,
+    small_operations, small_batch, slow_element_type, throttled_device, donation,
 )  # fmt: skip
 
 IN_A_TRACE: Final[tuple[Condition, ...]] = (exposed_communication, small_operations, slow_element_type)

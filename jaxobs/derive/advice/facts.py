@@ -52,14 +52,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class WindowFacts:
-    """Seconds of one device in a step of a loop, as profiler windows saw it.
-
-    `latency` are those charged to that label, with the `gap` between two operations of a run.
-    """
+    """Seconds of one device in a step of a loop, as profiler windows saw it; `latency` are those of that label."""
 
     busy: float
     latency: float
-    gap: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +115,6 @@ class WorkFacts:
     seconds: float
     cost: Cost
     memory: Mapping[str, float] = field(default_factory=dict)
-    runs: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +125,6 @@ class OperationFacts:
     seconds: float
     share: float | None
     kind: str
-    label: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +166,7 @@ def facts_of(view: SnapshotView) -> Facts:
         loops,
         tuple(_work(view, loops, wall)),
         tuple(
-            OperationFacts(row.executions, row.seconds, row.share.value, row.kind, row.bottleneck)
+            OperationFacts(row.executions, row.seconds, row.share.value, row.kind)
             for row in view.operations.value or ()
         ),
         _matrix_peaks(peaks),
@@ -236,9 +230,8 @@ def _loads_ahead(loop: LoopView) -> bool:
 def _window(profile: ProfileView | None) -> WindowFacts | None:
     if profile is None or not profile.steps:
         return None
-    steps, gap = profile.steps, profile.gap_seconds
     latency = profile.seconds_by_bottleneck.get("latency", 0.0)
-    return WindowFacts(profile.busy_seconds / steps, latency / steps, gap / steps)
+    return WindowFacts(profile.busy_seconds / profile.steps, latency / profile.steps)
 
 
 def _work(view: SnapshotView, loops: Iterable[LoopFacts], wall: float) -> Iterator[WorkFacts]:
@@ -262,7 +255,6 @@ def _work(view: SnapshotView, loops: Iterable[LoopFacts], wall: float) -> Iterat
             per_run,
             cost,
             executable.memory.value or {},
-            executable.runs.value or 0.0,
         )
 
 
@@ -285,7 +277,7 @@ def facts_of_trace(profiled: Profiled, steps: int) -> Facts:
     shares = {"latency": latency / span, "communication": exposed / span}
     shares = {word: share for word, share in shares.items() if share <= 1}
     each_step = steps * len(devices)
-    window = WindowFacts(busy / each_step, latency / each_step, gap / each_step) if each_step else None
+    window = WindowFacts(busy / each_step, latency / each_step) if each_step else None
     return Facts(
         (LoopFacts("trace", 1.0, shares, confidence, None, window, is_trace=True),),
         tuple(
@@ -301,9 +293,7 @@ def facts_of_trace(profiled: Profiled, steps: int) -> Facts:
             if each.work.seconds and each.work.bounds and each.work.cost.exact
         ),
         tuple(
-            OperationFacts(
-                each.executions, each.work.seconds, each.work.seconds / busy, each.kind, each.label
-            )
+            OperationFacts(each.executions, each.work.seconds, each.work.seconds / busy, each.kind)
             for each in operations
             if each.executions and each.work.seconds
         ),

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from jaxobs.derive.advice.facts import MAX_AMOUNT, Facts, Finding, LoopFacts, WindowFacts
-from jaxobs.vocabulary.units import duration, percent, rough_percent
+from jaxobs.derive.advice.facts import MAX_AMOUNT, Facts, Finding, LoopFacts
+from jaxobs.vocabulary.units import duration, rough_percent
 
 MAX_UNTIMED = 0.05
 """Largest share of time in which the device's work may be unknown, not counting executables that were timed: the error
@@ -14,9 +13,6 @@ of sampled device times."""
 
 SMALL_OPERATION = 50e-6
 """Seconds up to which an operation is small: five times the 2 to 10 µs that launching a kernel takes at most."""
-
-MIN_SHOWN = 0.0005
-"""Share of the time below which a part of `latency` is not mentioned in a sentence."""
 
 
 def input_wait(facts: Facts) -> Iterator[Finding]:
@@ -127,36 +123,23 @@ def exposed_communication(facts: Facts) -> Iterator[Finding]:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class _Mix:
-    """The kinds of operations that the device's time is made of, over all loops and windows.
-
-    `small`: executions of small operations in a second of busy time. `in_operations`: the share of `latency` in
-    operations other than loops and conditionals, whose own time is between operations; one takes `seconds_each`.
-    """
-
-    small: float
-    in_operations: float
-    seconds_each: float
-
-
 def small_operations(facts: Facts) -> Iterator[Finding]:
     """A loop launches many small operations and waits for them.
 
     When: its time is in part `latency`, and a profiler window saw 20 operations a step or more that take 50 µs or less.
     Gives back: nine tenths of the share charged to `latency`.
     Why so: launching takes 2 to 10 µs; `latency` is time in operations that take more than ten times what their work
-    must, so that nine tenths are not spent on it, and time between the operations of a run: the sentence gives both.
+    must, so that nine tenths are not spent on it, and time between the operations of a run.
     """
-    mix = _mix(facts)
-    for loop in facts.loops if mix else ():
+    often = _small_operations_a_second(facts)
+    for loop in facts.loops:
         lost, window = loop.shares.get("latency"), loop.window
-        if mix is None or not lost or window is None or window.latency <= 0 or mix.small * window.busy < 20:
+        if not lost or window is None or window.latency <= 0 or often * window.busy < 20:
             continue
         yield Finding(
             loop.subject,
-            f"{loop.title} spends {percent(round(lost, 3))} of its time launching small operations and waiting for "
-            f"them: {_parts_of_latency(loop, window, lost, mix)}",
+            f"{loop.title} spends {_amount(loop, lost)} launching small operations and waiting for them: "
+            f"{often * window.busy:,.0f} a step or more take {duration(SMALL_OPERATION)} or less",
             "put more work into one operation: batch small arrays together, `jax.vmap` or `jax.lax.scan` over layers "
             "and parameters instead of Python loops, jit the whole step and not its parts",
             loop.confidence,
@@ -164,53 +147,21 @@ def small_operations(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _mix(facts: Facts) -> _Mix | None:
-    """The mix of operations; None if the operations, or their share of the time, are not known.
+def _small_operations_a_second(facts: Facts) -> float:
+    """Executions of small operations in a second of busy time, over all loops and windows; 0 if not known.
 
-    A snapshot leaves out the smallest operations, so the number of small ones is a lower bound.
+    It is a lower bound, as a snapshot leaves out the smallest operations.
     """
-    busy = small = in_operations = between = launched = 0.0
+    busy = small = 0.0
     for operation in facts.operations:
         count, seconds, share = operation.executions, operation.seconds, operation.share
         if not count or not seconds:
             continue
         busy = max(busy, seconds / share if share else 0.0)
-        is_control = operation.kind == "control"  # its own time is the time between the operations in it
-        if not is_control and seconds / count <= SMALL_OPERATION:
+        # The own time of loops and conditionals is the time between the operations in them.
+        if operation.kind != "control" and seconds / count <= SMALL_OPERATION:
             small += count
-        if operation.label == "latency" and is_control:
-            between += seconds
-        elif operation.label == "latency":
-            in_operations += seconds
-            launched += count
-    if not 0 < busy <= MAX_AMOUNT:
-        return None
-    latency = in_operations + between
-    return _Mix(
-        small / busy,
-        in_operations / latency if latency else 0.0,
-        in_operations / launched if launched else 0.0,
-    )
-
-
-def _parts_of_latency(loop: LoopFacts, window: WindowFacts, lost: float, mix: _Mix) -> str:
-    """How much of the share `lost` is spent between operations and how much in them; the figures add up as shown."""
-    within = max(0.0, window.latency - window.gap) * mix.in_operations
-    own = lost * within / window.latency
-    count = within / mix.seconds_each if mix.seconds_each > 0 else 0.0
-    between = round(lost, 3) - round(own, 3)
-    if own < MIN_SHOWN or not count:
-        small = mix.small * window.busy
-        return (
-            f"{percent(round(lost, 3))} between operations, of which {small:,.0f} a step or more take "
-            f"{duration(SMALL_OPERATION)} or less"
-        )
-    each = own * loop.step_seconds / count if loop.step_seconds else mix.seconds_each
-    inside = (
-        f"{percent(round(own, 3))} in {count:,.0f} a step that take {duration(each)} each, "
-        "far more than their work must"
-    )
-    return f"{percent(between)} between operations, and {inside}" if between >= MIN_SHOWN else inside
+    return small / busy if 0 < busy <= MAX_AMOUNT else 0.0
 
 
 def _amount(loop: LoopFacts, share: float) -> str:

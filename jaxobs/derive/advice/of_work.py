@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jaxobs.derive.advice.facts import MIN_CONFIDENCE, Facts, Finding, WorkFacts
+from jaxobs.derive.advice.facts import MIN_CONFIDENCE, Facts, Finding
 from jaxobs.derive.devices import DeviceView
 from jaxobs.derive.memory import ProcessMemory
 from jaxobs.vocabulary.units import byte_size, duration, rough_percent
@@ -102,42 +101,6 @@ def slow_element_type(facts: Facts) -> Iterator[Finding]:
                 products.confidence,
                 min(1.0, products.share) * (1 - single / half),
             )
-
-
-def slow_bucket(facts: Facts) -> Iterator[Finding]:
-    """A smaller shape of a function takes much longer than a larger one.
-
-    When: an executable ran at least five times, and each run takes three times as long as one of another executable of
-    the same function that has at least as much work, by FLOPs and by bytes.
-    Gives back: the time of its runs, less what they would take padded to the larger shape.
-    Why so: run times differ by tens of per cent for many reasons; a factor of three is a bad choice of the compiler's.
-    """
-    often: dict[str, list[WorkFacts]] = {}
-    for work in sorted(facts.work, key=lambda work: work.seconds):
-        if work.runs >= 5:
-            often.setdefault(work.subject["function"], []).append(work)
-    for slow in itertools.chain.from_iterable(often.values()):
-        better = _much_faster(slow, often[slow.subject["function"]])
-        if better is not None:
-            yield Finding(
-                slow.subject,
-                f"a run of `{slow.subject['function']}` ({slow.subject['executable'][:8]}) with "
-                f"{slow.cost.flops:.3g} FLOP takes {duration(slow.seconds)}, one with {better.cost.flops:.3g} FLOP "
-                f"({better.subject['executable'][:8]}) {duration(better.seconds)}: this smaller bucket is compiled badly",
-                "compare the operations of the two in a profiler window, avoid that size (a multiple of 128 often "
-                "compiles better), or pad it to the larger one",
-                saves_ratio=slow.share * (1 - better.seconds / slow.seconds),
-            )
-
-
-def _much_faster(slow: WorkFacts, others: Iterable[WorkFacts]) -> WorkFacts | None:
-    """The first of `others`, the fastest first, that has as much work and takes a third of the time at most."""
-    for work in others:
-        if 3 * work.seconds > slow.seconds:
-            return None
-        if work.cost.flops >= slow.cost.flops and work.cost.bytes >= slow.cost.bytes:
-            return work
-    return None
 
 
 def throttled_device(facts: Facts) -> Iterator[Finding]:

@@ -221,17 +221,6 @@ def running_out(seconds: float = 1_200.0, growth: float = 2.0**20) -> Document:
     return document
 
 
-def bucketed(seconds: float = 0.15, flops: float = 5e13) -> Document:
-    """A function of two shapes, of which that with less work takes `seconds` a run."""
-    document = quiet()
-    large = document["executables"][0] | {"runs": 2_500, "seconds": 100.0, "seconds_per_run": 0.04}
-    small = copy.deepcopy(large) | {"executable": "fedcba9876543210", "seconds_per_run": seconds}
-    small |= {"runs": 2_500, "seconds": 2_500 * seconds}
-    small["cost"] |= {"flops": flops, "bytes": 2e11}
-    document["executables"] = [small, large]
-    return document
-
-
 TRUE: dict[str, Callable[[], Document]] = {
     "memory_exhaustion": running_out,
     "recompilation": recompiling,
@@ -243,7 +232,6 @@ TRUE: dict[str, Callable[[], Document]] = {
     "small_operations": small_operations,
     "small_batch": small_batch,
     "slow_element_type": single_precision,
-    "slow_bucket": bucketed,
     "throttled_device": throttled,
     "donation": not_donated,
 }

@@ -48,7 +48,6 @@ def test_each_condition_alone(condition: str) -> None:
         (documents.throttled(0.3), 0.9 * 0.98 * 0.3),
         (documents.throttled(0.3, 0.1, compute_bound=0.6), 0.9 * (0.6 * 0.3 + 0.38 * 0.1)),
         (documents.single_precision(), 0.85 * (0.8e14 / 494.7e12 / 0.17) * 0.5),
-        (documents.bucketed(0.15), 0.375 * (1 - 0.04 / 0.15)),
     ],
 )
 def test_what_is_given_back_is_the_time_it_takes_less_what_remains(document: Document, saves: float) -> None:
@@ -95,9 +94,6 @@ def test_what_is_given_back_is_the_time_it_takes_less_what_remains(document: Doc
         (documents.small_batch(label="latency"), False),
         (documents.single_precision(1.26 * 494.7e12), True),
         (documents.single_precision(1.24 * 494.7e12), False),
-        (documents.bucketed(0.121), True),
-        (documents.bucketed(0.119), False),
-        (documents.bucketed(flops=2e14), False),  # it has more work, and may take longer
         (documents.running_out(86_000.0), True),
         (documents.running_out(87_000.0), False),
         (documents.throttled(0.035), True),
@@ -191,40 +187,15 @@ def test_the_count_a_step_does_not_grow_with_the_windows() -> None:
     assert only(document)["sentence"] == sentence
 
 
-@pytest.mark.parametrize("gap", [0.001, 0.006, 0.0065, 0.007])
-def test_time_in_small_operations_and_between_them_adds_up(gap: float) -> None:
-    document = documents.small_operations(count=370, seconds=0.003, gap=gap, share=0.06)
-    loop = document["loops"]["train"]
-    sentence = only(document)["sentence"]
-    parts = re.search(
-        r"spends ([\d.]+) % of its time .*: ([\d.]+) % between operations, and ([\d.]+) % in (\d+) a step that take "
-        r"([\d.]+) µs each", sentence,
-    )  # fmt: skip
-    assert parts, sentence
-    lost, between, own, count, each = map(float, parts.groups())
-    assert lost == 6.0
-    assert between + own == pytest.approx(lost)
-    assert own == pytest.approx(6.0 * 0.003 / (0.003 + gap), abs=0.05)
-    assert count * each * 1e-6 == pytest.approx(own / 100 * loop["step_seconds"], rel=0.03)
-    assert count == 37
-
-
-def test_a_loop_s_own_time_passes_between_operations() -> None:
+def test_the_number_of_small_operations_is_told_without_the_loops_around_them() -> None:
     document = documents.small_operations(count=400, seconds=0.003, gap=0.0)
     row = document["operations"][0]
     document["operations"] = [
         row | {"seconds": 0.001, "share": 1 / 3},
-        row | {"seconds": 0.002, "share": 2 / 3, "kind": "control", "executions": 10},
+        row | {"seconds": 0.002, "share": 2 / 3, "kind": "control", "executions": 100},
     ]
-    assert "40 % between operations, and 20 % in 40 a step" in only(document)["sentence"]
-
-
-def test_small_operations_that_are_no_latency_are_told_by_the_time_between_them() -> None:
-    document = documents.small_operations(count=400, seconds=0.003, gap=0.03)
-    document["operations"][0]["bottleneck"] = "memory"
-    document["loops"]["train"]["profile"]["seconds_by_bottleneck"] = {"latency": 0.03, "memory": 0.003}
     sentence = only(document)["sentence"]
-    assert "waiting for them: 60 % between operations, of which 40 a step or more take 50 µs" in sentence
+    assert "launching small operations and waiting for them: 40 a step or more take 50 µs or less" in sentence
 
 
 def test_products_that_may_run_in_tensorfloat32_are_held_against_its_peak() -> None:
