@@ -103,11 +103,10 @@ def said_in(folder: Path) -> tuple[list[Figure], list[str]]:
     return figures, notes
 
 
-def jaxobs(*words: str) -> str:
+def jaxobs(*words: str, **variables: str) -> str:
     """What a command of jaxobs prints. Raises RuntimeError with its own words where it fails and prints nothing."""
-    done = subprocess.run(
-        [sys.executable, "-m", "jaxobs", *words], capture_output=True, text=True, check=False
-    )
+    command, environment = [sys.executable, "-m", "jaxobs", *words], {**os.environ, **variables}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode and not done.stdout.strip():
         said = done.stderr.strip()[-500:]
         raise RuntimeError(f"`jaxobs {words[0]}` ended with status {done.returncode}: {said}")

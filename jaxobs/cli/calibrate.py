@@ -21,7 +21,6 @@ from jaxobs.hardware.calibration import (
     cache_directory,
     fastest,
     save_calibration,
-    write_calibration,
 )
 from jaxobs.plugin.files import why_not_writable
 from jaxobs.report.text_table import TextTable, to_text
@@ -34,6 +33,8 @@ MAX_SECONDS = 3600.0
 STARTING_SECONDS = 180.0
 """Seconds that the process may take beyond the requested time, to import JAX, start a GPU and compile."""
 
+_CURE = "set JAXOBS_CACHE_DIRECTORY to a writable directory"
+
 
 class CalibrationFailedError(Exception):
     """The measuring process ended without a result; the message is one line that says why."""
@@ -42,9 +43,9 @@ class CalibrationFailedError(Exception):
 def run(arguments: list[str]) -> int:
     """Measure, show a table and keep the file. Raises UsageError for options it cannot use."""
     options = _options(arguments)
-    _check_place(options.output)
+    place = _place()
     try:
-        with contextlib.nullcontext(_nowhere) if options.quiet else bar("calibrating") as progress:
+        with bar("calibrating") as progress:
             calibration = calibrate_in_process(options.seconds, progress)
     except CalibrationFailedError as error:
         say("jaxobs calibrate", error)
@@ -52,21 +53,21 @@ def run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         say("jaxobs calibrate", "interrupted, nothing was kept")
         return INTERRUPTED
-    path, complaint = _keep(calibration, options.output)
     if options.json:
         print(json.dumps(calibration.to_dict(), indent=1))
-    elif not options.quiet:
+    else:
         print(to_text(calibration_parts(calibration), **look_of(sys.stdout)))
-    if complaint:
-        say("jaxobs calibrate", complaint)
+    try:
+        path = save_calibration(calibration, place)
+    except OSError as error:
+        say("jaxobs calibrate", f"measured, but not kept: {place}: {error.strerror or error}; {_CURE}")
         return 1
-    if not options.quiet:
-        tell(f"kept in {path}")
-        if calibration.disturbed:
-            tell(
-                f"Other processes took {calibration.other_load:.1f} cores meanwhile: these peaks may be too low. "
-                "Calibrate again when the machine is quiet."
-            )
+    tell(f"kept in {path}")
+    if calibration.disturbed:
+        tell(
+            f"Other processes took {calibration.other_load:.1f} cores meanwhile: these peaks may be too low. "
+            "Calibrate again when the machine is quiet."
+        )
     return 0
 
 
@@ -76,18 +77,20 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         "--seconds", type=seconds_up_to(MAX_SECONDS), default=DEFAULT_SECONDS,
         help="time to take (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument(
-        "--output", type=Path, help="file for the result (default: one in jaxobs's cache, where it is found)"
-    )
     parser.add_argument("--json", action="store_true", help="print the result as JSON instead of a table")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar and no table")
-    options = parser.options(arguments)
-    if options.output is not None and options.output.is_dir():
-        raise UsageError(f"--output {options.output} is a directory: name a file in it")
-    return options
+    return parser.options(arguments)
 
 
-def _nowhere(_share: float, _text: str) -> None: ...
+def _place() -> Path:
+    """The directory for the result. Raises UsageError, before anything is measured, if it cannot be written to."""
+    try:
+        place = cache_directory()
+    except NoHomeError as error:
+        raise UsageError(str(error)) from None
+    reason = why_not_writable(place)
+    if reason is not None:
+        raise UsageError(f"nothing can be kept in {place}: {reason}; {_CURE}")
+    return place
 
 
 def calibrate_in_process(seconds: float, progress: Callable[[float, str], None]) -> Calibration:
@@ -136,29 +139,6 @@ def _follow(process: subprocess.Popen[str], progress: Callable[[float, str], Non
                     progress(float(document["fraction"]), str(document.get("title", "")))
                 result = document.get("calibration", result)
     return result
-
-
-def _check_place(output: Path | None) -> None:
-    """Check, before anything is measured, that the result can be stored. Raises UsageError if it cannot."""
-    try:
-        place = cache_directory() if output is None else output.parent
-    except NoHomeError as error:
-        raise UsageError(f"{error}, or choose a file with --output") from None
-    reason = why_not_writable(place)
-    if reason is not None:
-        raise UsageError(f"nothing can be kept in {place}: {reason}; choose a file with --output")
-
-
-def _keep(calibration: Calibration, output: Path | None) -> tuple[Path, str | None]:
-    """Store the result. Returns its path, and what went wrong if it could not be stored."""
-    try:
-        if output is None:
-            return save_calibration(calibration, cache_directory()), None
-        write_calibration(calibration, output)
-    except OSError as error:
-        place, why = output or cache_directory(), error.strerror or error
-        return place, f"measured, but not kept: {place}: {why}; choose a file with --output"
-    return output, None
 
 
 def calibration_parts(calibration: Calibration) -> Iterator[TextTable | str]:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from jaxobs.cli import UsageError, tell
+from jaxobs.cli import UsageError
 from jaxobs.plugin.settings import meant
 
 MIN_SECONDS = 1.0
-
-LINE_SECONDS = 5.0
-"""Seconds between two lines of progress where there is no terminal, so that a log of 30 s stays readable."""
 
 Bar = Callable[[float, str], None]
 """Shows the share that is done, 0 to 1, and a text."""
@@ -55,22 +51,12 @@ def seconds_up_to(most: float) -> Callable[[str], float]:
 
 @contextmanager
 def bar(title: str) -> Iterator[Bar]:
-    """Progress on standard error: a bar on a terminal, which is removed at the end; lines elsewhere, which stay."""
-    if not sys.stderr.isatty():
-        following = time.monotonic() + LINE_SECONDS
-
-        def line(share: float, text: str) -> None:
-            nonlocal following
-            if time.monotonic() >= following:
-                following = time.monotonic() + LINE_SECONDS
-                tell(f"{title} {min(share, 1.0):4.0%}  {text}")
-
-        yield line
-        return
+    """Progress on standard error, as a bar which is removed at the end; nothing where that is no terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+    quiet = not sys.stderr.isatty()
     columns = (TextColumn(title), BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet) as progress:
         task = progress.add_task("", total=1.0)
         yield lambda share, text: progress.update(task, completed=min(share, 1.0), description=text)

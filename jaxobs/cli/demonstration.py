@@ -12,9 +12,9 @@ import os
 import sysconfig
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxobs import Observer
+from jaxobs.cli.console import Bar
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -236,71 +237,34 @@ _SHORT_SHARE = 1 / 3
 """Share of the time with twice as many windows of half the length: short contexts are learnt first and cheaply. The
 change of shape makes XLA compile anew, as it does wherever the shape of a batch changes."""
 
-_CHECKPOINT_AT = 0.7
 _AHEAD = 2
 """Most steps whose loss is not read yet, so that the device never waits for the host and the host is not far ahead."""
 
-Watcher = Callable[[float, int, float], None]
-"""Called with the share of the time that is over, the number of steps done, and the newest known loss in nats."""
-
-
-@dataclass(slots=True)
-class Outcome:
-    """The outcome of training. Losses are in nats per byte; there are none if it was interrupted in the first step."""
-
-    losses: list[float] = field(default_factory=list)
-    parameters: int = 0
-    seconds: float = 0.0
-    """The time from the first step to the last, including compiles."""
-    interrupted: bool = False
-
 
 class Training:
-    """One run of the demo, observed by `observer`; `progress` is called with its progress."""
+    """One run of the demo, observed by `observer`, with its `progress`."""
 
     def __init__(
-        self, observer: Observer, text: NDArray[np.uint8], size: Size, seconds: float, progress: Watcher
+        self, observer: Observer, text: NDArray[np.uint8], size: Size, seconds: float, progress: Bar
     ) -> None:
         self._observer, self._text, self._size = observer, text, size
         self._seconds, self._progress = seconds, progress
-        self._train_step = observer.watch(train_step)
         self._began: float | None = None
-        self._outstanding: deque[jax.Array] = deque()
-        self.outcome = Outcome()
 
-    def run(self, checkpoint: Path) -> Outcome:
-        """Train for the time given, and write the parameters once to `checkpoint`. Ctrl-C ends it early."""
-        outcome = self.outcome
+    def run(self) -> None:
+        """Train for the time given."""
+        step = self._observer.watch(train_step)
         with self._observer.phase("initialisation"):
             state = initial_state(jax.random.key(0), self._size)
-        outcome.parameters = sum(leaf.size for leaf in jax.tree.leaves(state.parameters))
-        began = time.monotonic()
-        try:
-            self._train(state, checkpoint)
-        except KeyboardInterrupt:
-            outcome.interrupted = True
-        outcome.seconds = time.monotonic() - began
-        return outcome
-
-    def _train(self, state: TrainingState, checkpoint: Path) -> None:
-        checkpoint_due = True
-        for tokens in self._observer.steps(self._batches(), tokens=_tokens):
-            state, loss = self._train_step(state, tokens, self._size)
+        outstanding: deque[jax.Array] = deque()
+        turns = self._observer.steps(self._batches(), tokens=lambda batch: float(batch[:, 1:].size))
+        for number, batch in enumerate(turns):
+            state, loss = step(state, batch, self._size)
             self._observer.record(loss=loss)
-            self._outstanding.append(loss)
-            self._read_losses(_AHEAD)
-            if checkpoint_due and self._share() >= _CHECKPOINT_AT:
-                checkpoint_due = False
-                self._read_losses(0)
-                with self._observer.phase("checkpoint"):
-                    write_checkpoint(state, checkpoint)
-        self._read_losses(0)
-
-    def _read_losses(self, ahead: int) -> None:
-        """Read losses until at most `ahead` are outstanding; with 0, what follows is not charged for waiting steps."""
-        while len(self._outstanding) > ahead:
-            self.outcome.losses.append(float(self._outstanding.popleft()))
-            self._progress(self._share(), len(self.outcome.losses), self.outcome.losses[-1])
+            outstanding.append(loss)
+            if number >= _AHEAD:
+                self._progress(self._share(), f"step {number}, loss {float(outstanding.popleft()):.3f}")
+        outstanding[-1].block_until_ready()
 
     def _batches(self) -> Iterator[NDArray[np.int32]]:
         """Batches of short windows, then of long ones, until the time is over; at least one of each."""
@@ -318,17 +282,3 @@ class Training:
     def _share(self) -> float:
         """The share of the training time that is over, from 0 to 1; 0 during the first step."""
         return 0.0 if self._began is None else (time.monotonic() - self._began) / self._seconds
-
-
-def write_checkpoint(state: TrainingState, path: Path) -> None:
-    """Write the parameters to a file that `numpy.load` reads. Raises OSError."""
-    arrays: dict[str, Any] = {
-        jax.tree_util.keystr(key): leaf for key, leaf in jax.tree.leaves_with_path(state.parameters)
-    }
-    np.savez(path, **arrays)
-
-
-def _tokens(batch: NDArray[np.int32]) -> float:
-    """The number of bytes to predict in int32[examples, length + 1]."""
-    examples, bytes_read = batch.shape
-    return float(examples * (bytes_read - 1))

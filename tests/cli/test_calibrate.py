@@ -19,7 +19,6 @@ from jaxobs.hardware.calibration import (
     LeftOut,
     Rate,
     load_calibration,
-    read_calibration,
     this_host,
 )
 from jaxobs.hardware.known_peaks import peaks_for
@@ -61,7 +60,6 @@ def test_it_measures_shows_keeps_and_is_found_again(tmp_path: Path) -> None:
         (["--seconds", "soon"], "--seconds"),
         (["--seconds", "0"], "from 1 to 3600"),
         (["--seconds", "nan"], "from 1 to 3600"),
-        (["--output", "."], "is a directory"),
         (["--fast"], "--fast"),
         (["surplus"], "surplus"),
     ],
@@ -80,26 +78,26 @@ def test_a_process_that_fails_is_reported_with_what_it_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setenv("JAX_PLATFORMS", "no_such_platform")
-    assert main(["calibrate", "--quiet", "--output", str(tmp_path / "result.json")]) == 1
+    monkeypatch.setenv("JAXOBS_CACHE_DIRECTORY", str(tmp_path))
+    assert main(["calibrate"]) == 1
     said = capsys.readouterr()
     assert "no_such_platform" in said.err
     assert said.err.count("\n") == 1
     assert said.out == ""
-    assert not (tmp_path / "result.json").exists()
+    assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("option", [True, False])
 def test_nothing_is_measured_where_the_result_could_not_be_kept(
-    option: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     monkeypatch.setenv("JAXOBS_CACHE_DIRECTORY", str(tmp_path / "file"))
     monkeypatch.setattr(command, "calibrate_in_process", None)
-    output = ["--output", str(tmp_path / "file" / "below.json")] if option else []
-    assert main(["calibrate", *output]) == 2
+    assert main(["calibrate"]) == 2
     said = capsys.readouterr()
     assert said.err == (
-        f"jaxobs calibrate: nothing can be kept in {tmp_path / 'file'}: Not a directory; choose a file with --output\n"
+        f"jaxobs calibrate: nothing can be kept in {tmp_path / 'file'}: Not a directory; set JAXOBS_CACHE_DIRECTORY to a "
+        "writable directory\n"
     )
 
 
@@ -107,23 +105,15 @@ def test_a_result_that_cannot_be_kept_in_the_end_is_still_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     def measure(_seconds: float, _progress: object) -> Calibration:
-        (tmp_path / "file").write_text("", encoding="utf-8")
+        (tmp_path / "cache").write_text("", encoding="utf-8")
         return EXAMPLE
 
     monkeypatch.setattr(command, "calibrate_in_process", measure)
-    assert main(["calibrate", "--json", "--quiet", "--output", str(tmp_path / "file" / "below.json")]) == 1
+    monkeypatch.setenv("JAXOBS_CACHE_DIRECTORY", str(tmp_path / "cache"))
+    assert main(["calibrate", "--json"]) == 1
     said = capsys.readouterr()
     assert Calibration.from_dict(json.loads(said.out)) == EXAMPLE
-    assert "--output" in said.err
-
-
-def test_quiet_keeps_the_file_and_says_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.setattr(command, "calibrate_in_process", lambda _seconds, _progress: EXAMPLE)
-    assert main(["calibrate", "--quiet", "--output", str(tmp_path / "result.json")]) == 0
-    assert capsys.readouterr() == ("", "")
-    assert read_calibration(tmp_path / "result.json") == (EXAMPLE, None)
+    assert "measured, but not kept" in said.err
 
 
 def test_the_table_has_each_rate_and_the_size_that_reached_it() -> None:
@@ -145,5 +135,6 @@ def test_a_busy_machine_is_mentioned_for_a_processor(
 
     busy = replace(EXAMPLE, device_kind="cpu", platform="cpu")
     monkeypatch.setattr(command, "calibrate_in_process", lambda _seconds, _progress: busy)
-    assert main(["calibrate", "--output", str(tmp_path / "result.json")]) == 0
+    monkeypatch.setenv("JAXOBS_CACHE_DIRECTORY", str(tmp_path))
+    assert main(["calibrate"]) == 0
     assert "took 1.5 cores meanwhile: these peaks may be too low" in capsys.readouterr().err
