@@ -30,14 +30,12 @@ UNITS = 0.4, 1.05
 
 def calibration(told: Findings) -> None:
     """Measure, and compare."""
-    file = told.evidence("calibration.json")
     seconds = SECONDS if told.on_gpu else SECONDS_OF_A_CPU
-    # Kept beside it, and not where the jobs of this machine would find it.
-    told_of = jaxobs(
-        "calibrate", "--seconds", str(seconds), "--json", JAXOBS_CACHE_DIRECTORY=str(file.parent)
-    )
-    file.write_text(told_of, encoding="utf-8")
-    found = Calibration.from_dict(json.loads(told_of))
+    # Kept beside the results, and not where the jobs of this machine would find it.
+    place = {"JAXOBS_CACHE_DIRECTORY": str(told.folder)}
+    said = jaxobs("calibrate", "--seconds", str(seconds), "--json", **place)
+    told.evidence("calibration.json").write_text(said, encoding="utf-8")
+    found = Calibration.from_dict(json.loads(said))
     told.figure("device kind", found.device_kind, told.device_kind)
     told.figure("seconds it took", found.seconds, unit="s")
     sheet = peaks_for(told.device_kind, told.platform)
