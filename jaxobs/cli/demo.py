@@ -87,7 +87,7 @@ def _demonstrate(observer: Observer, options: argparse.Namespace) -> int:
     tell(
         f"training a transformer ({size.layers} layers of width {size.width}, {size.dtype}, "
         f"{size.tokens:,} tokens a step) for {options.seconds:g} s on {len(text) / 1e6:.1f} MB of the "
-        f"sources and documentation of Python {platform.python_version()}"
+        f"sources of Python {platform.python_version()}"
     )
     address = observer.address
     tell(f"metrics: {address}" if address else why_nothing_is_served(observer.snapshot().to_dict()))

@@ -1,19 +1,17 @@
 """What `jaxobs demo` trains: a small transformer in plain JAX, written as users of jaxobs write theirs.
 
-It predicts the next byte of the sources and documentation of the running Python, which every machine has. Layers are
-scanned, so that XLA compiles one of them whatever their number, and each is rematerialised in the backward pass: the
-FLOPs that this repeats are the difference between HFU and MFU.
+It predicts the next byte of the sources of the running Python, which every machine has. Layers are scanned, so that XLA
+compiles one of them whatever their number, and each is rematerialised in the backward pass: the FLOPs that this repeats
+are the difference between HFU and MFU.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import sysconfig
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
@@ -31,20 +29,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-_NOT_OF_PYTHON = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
-
-
 class NoTextError(Exception):
     """This Python has no sources to read (they may be in a zip file, or compiled away)."""
 
 
 def read_text(folder: Path | None = None) -> NDArray[np.uint8]:
-    """The sources (`*.py`) and documentation (`*.rst`, `*.txt`) in a folder, else those of Python's standard library.
+    """The Python sources in a folder, else those of Python's standard library, without the folders below.
 
     Raises NoTextError where there is too little to train on.
     """
     folder = folder or Path(sysconfig.get_path("stdlib"))
-    text = b"\n".join(_documents(folder))
+    text = b"\n".join(file.read_bytes() for file in sorted(folder.glob("*.py")))
     if len(text) < 2**12:
         raise NoTextError(f"no Python sources to train on in {folder}")
     return np.frombuffer(text, np.uint8)
@@ -61,16 +56,6 @@ def windows(
     starts = random.integers(0, len(text) - length, size=examples)
     places = starts[:, None] + np.arange(length + 1)
     return np.asarray(text[places], np.int32)
-
-
-def _documents(folder: Path) -> Iterator[bytes]:
-    """The contents of the files, in the order of their names, so that a run can be repeated."""
-    for place, folders, names in os.walk(folder):
-        folders[:] = sorted(set(folders) - _NOT_OF_PYTHON)  # `os.walk` skips those removed here
-        for name in sorted(names):
-            if name.endswith((".py", ".rst", ".txt")):
-                with suppress(OSError):  # a broken link, or a file of another user
-                    yield Path(place, name).read_bytes()
 
 
 VOCABULARY = 256

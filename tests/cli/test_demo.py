@@ -82,16 +82,6 @@ def test_a_run_is_seen_whole(tmp_path: Path) -> None:
     assert sum(runs) == train["steps"]
 
 
-def test_text_keeps_out_tests_and_what_cannot_be_read(tmp_path: Path) -> None:
-    for index in range(2):
-        (tmp_path / f"{index:02}.py").write_bytes(bytes([index + 100]) * 5000)
-    (tmp_path / "test").mkdir()
-    (tmp_path / "test" / "large.py").write_bytes(b"\xff" * 5000)
-    (tmp_path / "data.bin").write_bytes(b"\xfe" * 5000)
-    (tmp_path / "broken.py").symlink_to(tmp_path / "nowhere.py")
-    assert read_text(tmp_path).tobytes() == b"\x64" * 5000 + b"\n" + b"\x65" * 5000
-
-
 def test_a_python_without_sources_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(NoTextError, match=str(tmp_path)):
         read_text(tmp_path)
