@@ -18,14 +18,13 @@ class _Products:
     """Compute-bound matrix products of one function.
 
     `single` (in float32 or TensorFloat-32) and `all` are FLOPs per second of wall time. `share` is the least share of
-    wall time that the products in `single` take. `full_precision`: any product certainly runs in float32.
+    wall time that the products in `single` take.
     """
 
     single: float = 0.0
     all: float = 0.0
     share: float = 0.0
     confidence: float = 1.0
-    full_precision: bool = False
 
 
 def small_batch(facts: Facts) -> Iterator[Finding]:
@@ -82,13 +81,8 @@ def slow_element_type(facts: Facts) -> Iterator[Finding]:
             products = of_function.setdefault(work.subject["function"], _Products())
             products.confidence = min(products.confidence, work.confidence)
             products.single += amount * work.share / work.seconds
-            products.full_precision = products.full_precision or "float32" in executed
             products.all += sum(executed.values()) * work.share / work.seconds
             products.share += work.share * min(1.0, amount / single / work.seconds)
-    also = (
-        "; where the precision is set to `highest`, `jax.default_matmul_precision('tensorfloat32')` helps without a "
-        "change of types"
-    )
     for function, products in of_function.items():
         if products.all:
             yield Finding(
@@ -96,8 +90,7 @@ def slow_element_type(facts: Facts) -> Iterator[Finding]:
                 f"`{function}` multiplies in float32 ({rough_percent(products.single / products.all)} of the matrix "
                 f"FLOPs that are bound by compute); the device's matrix unit is {half / single:.2g} times as fast in "
                 "bfloat16",
-                "compute products in bfloat16 and keep the parameters in float32"
-                + (also if tensor > full and products.full_precision else ""),
+                "compute products in bfloat16 and keep the parameters in float32",
                 products.confidence,
                 min(1.0, products.share) * (1 - single / half),
             )
