@@ -8,7 +8,7 @@ from jaxobs.cost_model.hlo.instructions import Computation, Instruction
 
 def dynamic_loop_reason(loop: Instruction) -> str:
     """Why a cost with this loop is a lower bound."""
-    return f"loop {loop.name} runs a number of times that is known only at run time; counted once"
+    return f"how often loop {loop.name} runs cannot be told from its module before run time; counted once"
 
 
 def conditional_reason(conditional: Instruction) -> str:

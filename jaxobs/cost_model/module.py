@@ -34,6 +34,7 @@ from jaxobs.cost_model.hlo.scopes import Provenance
 from jaxobs.cost_model.precision import executed_product
 from jaxobs.cost_model.source_types import Rewritten
 from jaxobs.cost_model.traffic import FusionTraffic, traffic
+from jaxobs.cost_model.trips import inferred_trips
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
 
 MAIN_LOOP_SHARE: Final = 0.5
@@ -70,6 +71,7 @@ class _Walk:
         inside = embedded(self.order, self.scheduled)
         rewritten = Rewritten(self.order)
         module.first_work = rewritten.first
+        module.inferred_trips = inferred_trips(self.order)
         self.arithmetic = Arithmetic(self.order, rules, rewritten)
         for computation in self.order:
             if computation in inside:

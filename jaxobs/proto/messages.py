@@ -134,6 +134,7 @@ _HLO: Final[dict[str, tuple[str, ...]]] = {
     ),
     "InputOutputAlias": ("entries 1 *AliasEntry",),
     "AliasEntry": ("output_shape_index 1 *int", "parameter_number 2 int"),
+    "Literal": ("s32s 4 *int32", "s64s 5 *int", "u32s 6 *uint", "u64s 7 *uint"),
     "Payload": ("value 1 bytes", "id 2 int"),
     "Shape": (
         "element_type 2 int32",
@@ -225,6 +226,7 @@ ModuleMessage: Final = _hlo["Module"]
 InstructionMessage: Final = _hlo["Instruction"]
 ShapeMessage: Final = _hlo["Shape"]
 MetadataMessage: Final = _hlo["Metadata"]
+LiteralMessage: Final = _hlo["Literal"]
 
 
 # Message classes for profiler traces (XSpace).

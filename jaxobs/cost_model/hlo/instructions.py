@@ -252,9 +252,9 @@ class Instruction:
 
     @property
     def trip_count(self) -> int | None:
-        """The number of times that a ``while`` runs its body; None if the compiler does not know."""
+        """The number of times that a ``while`` runs its body, noted by the compiler or inferred; None if not known."""
         found = _TRIP_COUNT.search(self.backend_config)
-        return int(found.group(1)) if found else None
+        return int(found.group(1)) if found else self.computation.module.inferred_trips.get(self)
 
 
 class Computation:
@@ -281,7 +281,7 @@ class Module:
     Its parts refer to each other: without ``release`` they would stay until the garbage collector's next pass.
     """
 
-    __slots__ = ("computations", "entry", "first_work", "message")
+    __slots__ = ("computations", "entry", "first_work", "inferred_trips", "message")
 
     def __init__(self, message: Any) -> None:
         self.message = message
@@ -289,6 +289,8 @@ class Module:
         self.entry: Computation
         self.first_work: set[Instruction] = set()
         """Products that are named as rematerialised but repeat nothing."""
+        self.inferred_trips: dict[Instruction, int] = {}
+        """Turns of loops for which the compiler has noted none, and which are known all the same."""
 
     @property
     def name(self) -> str:
@@ -307,6 +309,7 @@ class Module:
     def release(self) -> None:
         """Cut the reference cycles, so that memory is freed at once; afterwards the module cannot be used."""
         self.first_work.clear()
+        self.inferred_trips.clear()
         for computation in self.computations:
             computation.callers.clear()
             del computation.module
