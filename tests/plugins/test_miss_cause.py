@@ -20,8 +20,7 @@ from jaxobs_plugins.probes.compile.miss_cause import (
 )
 
 FIRST = Signature(
-    function=1,
-    function_text="step at train.py:10",
+    function=Value("step at train.py:10", 1),
     options=(("donate_argnums", Value("()")), ("inline", Value("False"))),
     context=(("jax_enable_x64", Value("False")), ("mesh", Value("none"))),
     bindings=(("params", Value("positional")), ("x", Value("positional"))),
@@ -38,7 +37,7 @@ def replaced(values: tuple[Any, ...], index: int, new: Any) -> tuple[Any, ...]:
 
 
 ONE_CHANGE = [
-    ("redefined", None, FIRST._replace(function=2)),
+    ("redefined", None, FIRST._replace(function=Value("step at train.py:10", 2))),
     ("redefined", "donate_argnums", FIRST._replace(options=(("donate_argnums", Value("(0,)")), FIRST.options[1]))),
     ("static_argument", "mode", FIRST._replace(statics=(("mode", Value("'eval'")), FIRST.statics[1]))),
     ("static_argument", "config", FIRST._replace(statics=(FIRST.statics[0], ("config", Value("Config", 78))))),
@@ -97,6 +96,13 @@ def test_an_array_in_place_of_a_container_is_a_change_of_structure() -> None:
 def test_shardings_that_were_not_seen_are_not_compared() -> None:
     unseen = FIRST._replace(shardings=())
     assert explain(FIRST, [unseen]) == explain(unseen, [FIRST]) == UNEXPLAINED
+
+
+def test_that_a_partial_is_another_object_is_named_only_where_what_it_binds_does_not_differ() -> None:
+    another = FIRST._replace(function=Value("step at train.py:10", 2), partial=True)
+    assert explain(another, [FIRST])[:2] == ("redefined", None)
+    bound = another._replace(statics=ONE_CHANGE[2][2].statics)
+    assert explain(bound, [FIRST])[:2] == ("static_argument", "mode")
 
 
 def test_objects_that_may_be_equal_are_named_only_where_nothing_else_differs() -> None:

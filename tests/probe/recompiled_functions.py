@@ -197,14 +197,14 @@ class Trainer:
 
 
 @case
-def not_again_by_closures_that_live_side_by_side() -> None:
+def another_closure_of_one_factory() -> None:
     double, triple = scaled_by(2.0), scaled_by(3.0)
     for step in (double, triple, double, triple):
         step(x)
 
 
 @case
-def not_again_by_the_methods_of_two_objects() -> None:
+def the_method_of_another_object() -> None:
     one, other = Trainer(), Trainer()
     for trainer in (one, other, one, other):
         trainer.step(x)
@@ -219,24 +219,18 @@ def gradients_of_two_closures_outside_jit() -> None:
 @case
 def another_shape_for_one_of_two_closures() -> None:
     double, triple = scaled_by(2.0), scaled_by(3.0)
+    longer = jnp.ones((9, 16))
     double(x)
-    triple(row)
-    double(jnp.ones((9, 16)))
+    triple(longer)
+    double(longer)
 
 
 @case
-def closure_in_the_place_of_one_that_is_gone() -> None:
-    step = scaled_by(2.0)
-    step(x)
-    other = scaled_by(3.0)
-    other(x)
-    del step
-    step = scaled_by(4.0)
-    step(x)
+def not_again_by_a_library_that_names_its_closures() -> None:
+    for name in ("train", "evaluate"):
 
+        def call(x: Any, name: str = name) -> Any:
+            return x * len(name)
 
-@case
-def closures_that_pile_up() -> None:
-    kept = [scaled_by(float(factor)) for factor in range(70)]
-    for step in kept:
-        step(row)
+        call.__name__ = call.__qualname__ = name
+        jax.jit(call)(x)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
-from typing import Any, cast
+from typing import Any
 
 import jax
 import numpy as np
@@ -118,13 +118,11 @@ def test_wrapped_functions_are_who_they_wrap() -> None:
     assert len(set(map(function_key, transformed))) == len(transformed)
     assert function_key(jax.grad(first)) == function_key(jax.grad(first))
     assert function_key(jax.tree_util.Partial(first)) != function_key(jax.tree_util.Partial(second))
-    assert function_text(jax.tree_util.Partial(first, 1)) == "partial(first, 1)"
     assert function_key(functools.partial(first, 1)) == function_key(functools.partial(first, 2))
     assert function_key(functools.partial(first, 1)) != function_key(first)
-    assert function_text(Wrapper(first)).startswith("first at test_compile_values.py:")
-    assert (
-        function_text(functools.partial(cast("Any", first), 1, y=object())) == "partial(first, 1, y=object)"
-    )
+    for wrapped in (Wrapper(first), jax.tree_util.Partial(first, 1)):
+        assert function_text(wrapped).startswith("first at test_compile_values.py:")
+    assert function_text(Wrapper) == "type"
     ring = Wrapper(first)
     vars(ring)["__wrapped__"] = ring
     assert function_key(ring)

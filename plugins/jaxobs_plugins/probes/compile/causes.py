@@ -3,20 +3,21 @@
 They are compared with the latest signatures that each function was compiled for, which are remembered here. Function
 objects and traces are referenced weakly, so nothing is kept alive that the user drops. Every table is bounded.
 
-Closures made by one factory count as separate functions while they live, and so do methods of several objects. One made
-after another has been collected replaces it: the function was redefined.
+A function is known by its name and source. A second object of it, such as another closure of one factory or another
+object's method, is therefore the same function, redefined.
 """
 
 from __future__ import annotations
 
+import itertools
 import threading
 import weakref
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NamedTuple, TypeVar
 
-from jaxobs.jax_compat.compiling import JitCall, Lowering, call_being_traced, lowering, plain_parameters
+from jaxobs.jax_compat.compiling import Lowering, call_being_traced, lowering, plain_parameters
 from jaxobs.jax_compat.pmap import mapped_call
 from jaxobs.model import events as names
 from jaxobs.model.events import Attributes
@@ -31,27 +32,19 @@ from jaxobs_plugins.probes.compile.signature import (
     signature_of,
     untraced_signature,
 )
-from jaxobs_plugins.probes.compile.values import (
-    bound_by,
-    definition_of,
-    function_key,
-    is_one_of_many,
-    value_of,
-)
+from jaxobs_plugins.probes.compile.values import definition_of, function_key, value_of
 
-SIGNATURES_KEPT = 8
-"""Signatures kept of each function object, the latest: one that alternates between few shapes compiles each once."""
+SIGNATURES_KEPT = 64
+"""Signatures kept of each function, the latest: as many objects of it may live side by side, such as the layers of a
+model that are jitted one by one."""
 
-OBJECTS_KEPT = 64
-"""Most function objects of one source that are told apart and count as separate functions while they live. More of them
-come from a loop that makes one in each iteration and keeps it."""
+SIGNATURES_COMPARED = 8
+"""Most of them that a compile is compared with: one that alternates between few shapes compiles each once."""
 
 FUNCTIONS_KEPT = 1000
-TRACES_KEPT = 1000
 ARRAYS_KEPT = 50_000
-"""Most functions, most traces, and for each of the two the most arrays in all signatures; the least recently used are
-forgotten beyond that. An array takes 300 bytes where no other has its name, shape or type, so 15 MB at most, and 16
-bytes where others have."""
+"""Most functions, and most arrays in all signatures; the least recently compiled are forgotten beyond that. An array
+takes 300 bytes where no other has its name, shape or type, so 15 MB at most, and 16 bytes where others have."""
 
 SHARED = ("options", "context", "bindings", "statics", "structure", "names", "leaves", "shardings")
 
@@ -64,121 +57,50 @@ class Traced:
     signature: Signature
 
 
-@dataclass(slots=True, eq=False)
-class Function:
-    """The function objects of one source by number, in the order in which they were last seen, and their signatures.
-
-    A reference is weak, or the object's address where it allows no weak reference; only a weak one shows that the
-    object is gone. The signatures are those that the objects were compiled for, the latest last.
-    """
-
-    references: dict[int, weakref.ref[Any] | int] = field(default_factory=dict)
-    signatures: list[Signature] = field(default_factory=list)
-
-    @property
-    def arrays(self) -> int:
-        return sum(len(signature.names) for signature in self.signatures)
-
-    def number_of(self, function: Any, unused: int) -> int:
-        """The number of an object, which depends on its identity alone; `unused` where it has none yet."""
-        known = (number for number, each in self.references.items() if _refers(each, function))
-        number = next(known, unused)
-        self.references.pop(number, None)
-        self.references[number] = _reference_to(function)
-        while len(self.references) > OBJECTS_KEPT:
-            del self.references[next(iter(self.references))]
-        return number
-
-    def compiled_before(self, number: int, *, is_one_of_many: bool) -> list[Signature]:
-        """The signatures to compare a compile of this object with: its own, else those of the object that it replaced.
-
-        Empty where it replaced none and is thus a new function. A replaced object that is gone is forgotten.
-        """
-        if own := self._of(number):
-            return own
-        compiled = list(dict.fromkeys(each.function for each in reversed(self.signatures)))
-        replaced = [each for each in compiled if self._is_gone(each) or not is_one_of_many]
-        if not replaced and len(compiled) >= OBJECTS_KEPT - 1:
-            replaced = compiled
-        if not replaced:
-            return []
-        earlier = self._of(replaced[0])
-        if self._is_gone(replaced[0]):  # one object alone replaces it
-            self.signatures = [each for each in self.signatures if each.function != replaced[0]]
-        return earlier
-
-    def add(self, signature: Signature) -> None:
-        """Remember a signature, in place of the oldest ones where the object, or the source, has too many."""
-        self.signatures.append(signature)
-        if len(own := self._of(signature.function)) > SIGNATURES_KEPT:
-            self.signatures.remove(own[0])
-        while len(self.signatures) > 1 and (
-            self.arrays > ARRAYS_KEPT or len(self.signatures) > OBJECTS_KEPT * SIGNATURES_KEPT
-        ):
-            del self.signatures[0]
-
-    def _of(self, number: int) -> list[Signature]:
-        return [each for each in self.signatures if each.function == number]
-
-    def _is_gone(self, number: int) -> bool:
-        reference = self.references.get(number)
-        return isinstance(reference, weakref.ref) and reference() is None
-
-
 class History:
     """The signatures that the functions of this process were compiled for. Any thread may call its methods."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a finalizer that compiles may run within
-        self._functions: OrderedDict[tuple[Any, ...], Function] = OrderedDict()
-        self._traces: OrderedDict[int, tuple[weakref.ref[Any], Traced]] = OrderedDict()
-        self._number = self._arrays = self._traced_arrays = 0
+        self._functions: OrderedDict[tuple[Any, ...], list[Signature]] = OrderedDict()
+        self._arrays = 0
+        self._objects: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self._count = itertools.count(1)
 
-    def number_of(self, key: tuple[Any, ...], function: Any) -> int:
-        """The number of a function object among those with this key."""
-        with self._lock:
-            self._number += 1
-            return self._function(key).number_of(function, self._number)
+    def number_of(self, function: Any) -> int:
+        """The number of a function object, by its identity alone. Raises TypeError if it allows no weak reference.
 
-    def lowered(self, jaxpr: Any, traced: Traced | None) -> Traced | None:
-        """The key and signature behind `jaxpr`: those just `traced`, else those remembered from an earlier lowering."""
+        Its address would not do, which another object has once it is gone.
+        """
+        address = id(function)
         with self._lock:
-            held = self._traces.pop(id(jaxpr), None)
-            if held is not None:
-                self._traced_arrays -= len(held[1].signature.names)
-                if traced is None and held[0]() is jaxpr:
-                    traced = held[1]
-            if traced is not None:
-                self._traces[id(jaxpr)] = (weakref.ref(jaxpr), traced)
-                self._traced_arrays += len(traced.signature.names)
-                while (
-                    len(self._traces) > TRACES_KEPT
-                    or (self._traced_arrays > ARRAYS_KEPT and len(self._traces) > 1)
-                    or next(iter(self._traces.values()))[0]() is None  # JAX's caches were cleared
-                ):
-                    _, (_, forgotten) = self._traces.popitem(last=False)
-                    self._traced_arrays -= len(forgotten.signature.names)
-            return traced
+            known = self._objects.get(address)
+            if known is None or known[0]() is not function:
+                reference = weakref.ref(function, lambda _: self._objects.pop(address, None))
+                known = self._objects[address] = reference, next(self._count)
+            return known[1]
 
     def compiled(self, traced: Traced) -> Explanation | None:
         """Remember a compile. Returns why it was needed, or None where it is the function's first."""
+        signature = traced.signature
         with self._lock:
-            function, number = self._function(traced.key), traced.signature.function
-            self._arrays -= function.arrays
-            latest = function.signatures[-1:]
-            earlier = function.compiled_before(number, is_one_of_many=is_one_of_many(traced.key))
-            function.add(_sharing(traced.signature, latest[-1]) if latest else traced.signature)
-            self._arrays += function.arrays
-            while self._arrays > ARRAYS_KEPT and len(self._functions) > 1:
-                self._arrays -= self._functions.popitem(last=False)[1].arrays
-        return explain(traced.signature, earlier) if earlier else None
+            kept = self._functions.setdefault(traced.key, [])
+            self._functions.move_to_end(traced.key)
+            own = [each for each in kept if each.function == signature.function]
+            earlier = (own or kept)[-SIGNATURES_COMPARED:]
+            kept.append(_sharing(signature, kept[-1]) if kept else signature)
+            self._arrays += len(signature.names)
+            if len(kept) > SIGNATURES_KEPT:
+                self._forget(traced.key)
+            while self._arrays > ARRAYS_KEPT or len(self._functions) > FUNCTIONS_KEPT:
+                self._forget(next(iter(self._functions)))
+        return explain(signature, earlier) if earlier else None
 
-    def _function(self, key: tuple[Any, ...]) -> Function:
-        function = self._functions.pop(key, None) or Function()
-        self._functions[key] = function
-        while len(self._functions) > FUNCTIONS_KEPT:
-            self._arrays -= self._functions.popitem(last=False)[1].arrays
-        return function
+    def _forget(self, key: tuple[Any, ...]) -> None:
+        """Forget the oldest signature of a function."""
+        self._arrays -= len(self._functions[key].pop(0).names)
+        if not self._functions[key]:
+            del self._functions[key]
 
 
 def _sharing(signature: Signature, earlier: Signature) -> Signature:
@@ -189,18 +111,6 @@ def _sharing(signature: Signature, earlier: Signature) -> Signature:
     return signature._replace(**parts)
 
 
-def _refers(reference: weakref.ref[Any] | int, function: Any) -> bool:
-    return reference() is function if isinstance(reference, weakref.ref) else reference == id(function)
-
-
-def _reference_to(function: Any) -> weakref.ref[Any] | int:
-    """A weak reference where the object allows one, else its address."""
-    try:
-        return weakref.ref(function)
-    except TypeError:
-        return id(function)
-
-
 UNDER_WAY = 32
 """Most functions remembered that one thread has traced but not compiled yet, as happens with ahead-of-time compiles."""
 
@@ -209,11 +119,8 @@ CONTROL_FLOW = "control flow outside jit"
 
 NOT_SEEN = "what it was compiled for could not be seen"
 NO_DIFFERENCE = (
-    "nothing that is compared differs: its executable had been let go of, or an option of XLA's differs"
-)
-TRANSFORMED = (
-    "nothing that is compared differs: its executable had been let go of, or it is of another closure with the same "
-    "source, which are not told apart where grad or vmap is applied outside jit"
+    "nothing that is compared differs: its executable had been let go of, or an option of XLA's differs, or it is of "
+    "another object with the same source under grad or vmap outside jit"
 )
 TOO_MANY = "nothing that is compared differs, and it takes more arrays than are compared"
 
@@ -248,6 +155,8 @@ class Causes:
 
     def __init__(self) -> None:
         self._history = History()
+        self._traces: weakref.WeakKeyDictionary[Any, Traced] = weakref.WeakKeyDictionary()
+        """By JAX's jaxprs: for other shardings or devices it lowers one again without tracing again."""
         self._thread = UnderWay()
         self._compiled: set[str] = set()
 
@@ -270,18 +179,9 @@ class Causes:
                 _keep(thread.traced, function, Traced((CONTROL_FLOW, function), signature))
             elif call is not None:
                 # pmap and jit make different programs of the same function.
-                key = (*function_key(call.function), "pmap" if mapped else "jit")
-                _keep(thread.traced, function, Traced(key, self._signature(key, call)))
-
-    def _signature(self, key: tuple[Any, ...], call: JitCall) -> Signature:
-        inner, arguments = bound_by(call.function)
-        signature = signature_of(call, self._history.number_of(key, inner))
-        if inner is call.function:
-            return signature
-        statics = tuple((name, value_of(value)) for name, value in arguments)
-        return signature._replace(
-            partial=self._history.number_of(key, call.function), statics=signature.statics + statics
-        )
+                key = (function, *function_key(call.function), "pmap" if mapped else "jit")
+                signature = signature_of(call, self._history.number_of(call.function))
+                _keep(thread.traced, function, Traced(key, signature))
 
     def lowering_began(self, function: str, frame: FrameType) -> None:
         thread = self._thread
@@ -307,7 +207,9 @@ class Causes:
         if not program.transformation:
             if traced is not None and leaves_of(program.avals) != traced.signature.leaves:
                 traced = None  # a trace for something else, of a function of the same name
-            known = self._history.lowered(program.jaxpr, traced)
+            known = traced or self._traces.get(program.jaxpr)
+            if known is not None:
+                self._traces[program.jaxpr] = known
         if known is None:
             # What grad or vmap makes of a function is another program: its first compile is no recompile of the
             # function. Each pass of a gradient is another one still, recognised by its numbers of arrays and results.
@@ -360,7 +262,7 @@ def _why_unknown(noted: Traced | None) -> str:
         return NOT_SEEN
     if not noted.signature.complete:
         return TOO_MANY
-    return NO_DIFFERENCE if noted.signature.function else TRANSFORMED
+    return NO_DIFFERENCE
 
 
 def _keep(noted: dict[str, Noted], function: str, what: Noted) -> None:

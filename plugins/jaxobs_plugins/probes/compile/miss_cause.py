@@ -40,15 +40,13 @@ class Leaf(NamedTuple):
 class Signature(NamedTuple):
     """The parts of JAX's cache key that a function was compiled for.
 
-    `function` is the number of the function object, and `partial` that of the `functools.partial` around it, whose
-    arguments are among the `statics`; 0 where there is none. `bindings` say how each argument was passed, `structure`
-    holds (path, container) for each container among the arguments, `names` and `leaves` the arrays in them. `shardings`
-    is in the order of `leaves`, and empty where it was not seen. `complete` is False
-    where arrays or containers were left out.
+    `function` identifies the function object; where it is a `partial`, the arguments that it binds are among the
+    `statics`. `bindings` say how each argument was passed, `structure` holds (path, container) for each container among
+    the arguments, `names` and `leaves` the arrays in them. `shardings` is in the order of `leaves`, and empty where it
+    was not seen. `complete` is False where arrays or containers were left out.
     """
 
-    function: int
-    function_text: str
+    function: Value
     options: tuple[tuple[str, Value], ...]
     context: tuple[tuple[str, Value], ...]
     bindings: tuple[tuple[str, Value], ...]
@@ -58,7 +56,7 @@ class Signature(NamedTuple):
     leaves: tuple[Leaf, ...]
     shardings: tuple[str, ...]
     complete: bool = True
-    partial: int = 0
+    partial: bool = False
 
 
 class Difference(NamedTuple):
@@ -110,10 +108,9 @@ def explain(new: Signature, earlier: Iterable[Signature]) -> Explanation:
 
 def differences(old: Signature, new: Signature) -> Iterator[Difference]:
     """All differences, by kind, and within each kind in the order of the arguments."""
-    if old.function != new.function or old.partial != new.partial:
-        # Of another partial alone it is uncertain: named only where the bound arguments do not differ.
-        texts = Value(old.function_text), Value(new.function_text)
-        yield Difference("redefined", None, *texts, certain=old.function != new.function)
+    if old.function != new.function:
+        # That a partial is another object is named only where the arguments that it binds do not differ.
+        yield Difference("redefined", None, old.function, new.function, certain=not new.partial)
     yield from _named_values("redefined", old.options, new.options)
     yield from _named_values("static_argument", old.statics, new.statics)
     yield from _named_values("pytree", old.bindings, new.bindings)

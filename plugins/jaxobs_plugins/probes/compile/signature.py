@@ -12,7 +12,7 @@ from jaxobs.jax_compat.compiling import JitCall
 from jaxobs.jax_compat.jit import trace_context
 from jaxobs.jax_compat.objects import clipped, explicit_text, is_of, mesh_text, name_of, plain, sharding_text
 from jaxobs_plugins.probes.compile.miss_cause import Leaf, Signature, Value
-from jaxobs_plugins.probes.compile.values import dtype_text, function_text, value_of
+from jaxobs_plugins.probes.compile.values import bound_arguments, dtype_text, function_text, value_of
 
 POSITIONAL, KEYWORD = Value("positional"), Value("keyword")
 """How an argument was passed."""
@@ -47,13 +47,14 @@ def signature_of(call: JitCall, number: int) -> Signature:
         (keyword_name(call.parameters, keyword), value_of(next(statics, None)))
         for keyword in call.static_names
     ]
+    bound = bound_arguments(call.function)
+    values += [(name, value_of(value)) for name, value in bound]
     leaves = leaves_of(call.avals)
     names = (
         call.names if call.names is not None and len(call.names) == len(call.avals) else tuple(walk.leaves)
     )
     return Signature(
-        number,
-        function_text(call.function),
+        Value(function_text(call.function), number),
         tuple((name, value_of(value)) for name, value in call.options),
         context_now(),
         tuple(bindings),
@@ -63,6 +64,7 @@ def signature_of(call: JitCall, number: int) -> Signature:
         leaves,
         (),
         len(leaves) == len(call.avals) and not walk.cut,
+        bool(bound),
     )
 
 
@@ -70,7 +72,7 @@ def untraced_signature(names: tuple[str, ...], avals: tuple[Any, ...]) -> Signat
     """The signature of what a transformation made of a function outside `jit`: only the arrays it takes are known."""
     names = tuple(name or f"args[{number}]" for number, name in enumerate(names[:NODES_KEPT]))
     leaves = leaves_of(avals)
-    return Signature(0, "", (), context_now(), (), (), (), names, leaves, (), len(leaves) == len(avals))
+    return Signature(Value(""), (), context_now(), (), (), (), names, leaves, (), len(leaves) == len(avals))
 
 
 def context_now() -> tuple[tuple[str, Value], ...]:

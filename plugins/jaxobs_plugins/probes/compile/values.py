@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxobs.jax_compat.objects import (
     TEXT_LENGTH,
@@ -29,9 +29,6 @@ ITEMS_SHOWN = 8
 DEPTH = 3
 INTEGER_BITS = 256
 """Larger integers are described as `int` alone: writing them out takes time quadratic in their length."""
-
-UNEQUAL = "which equals no other nan"
-"""A nan as a static argument hits JAX's cache only with the very same object; each other one is compiled anew."""
 
 CONTAINERS = ((tuple, "(", ")"), (list, "[", "]"), (dict, "{", "}"))
 
@@ -55,7 +52,8 @@ def _of_python(thing: Any, kind: type, depth: int) -> Value | None:
     if kind is int and thing.bit_length() > INTEGER_BITS:
         return Value("int", hash(thing) or 1)
     if kind in (bool, int, float, type(None)):
-        return Value(f"nan, {UNEQUAL}", id(thing)) if thing != thing else Value(repr(thing))  # noqa: PLR0124
+        # A nan equals no other, so JAX's cache knows only the very same object.
+        return Value(repr(thing), id(thing) if thing != thing else 0)  # noqa: PLR0124
     if kind in (tuple, list, dict) and depth:
         return _container(thing, depth)
     if kind in (FunctionType, BuiltinFunctionType):
@@ -101,9 +99,9 @@ def _of_jax(thing: Any, kind: type) -> Value | None:
         text = f"{kind.__name__}.{thing.name}"
     elif kind.__module__ == "numpy" and hasattr(kind, "item") and not hasattr(kind, "__len__"):
         item = thing.item()
-        if type(item) is float and item != item:  # noqa: PLR0124
-            return Value(f"{kind.__name__}(nan), {UNEQUAL}", id(thing))
         text = clipped(f"{kind.__name__}({item!r})")
+        if type(item) is float and item != item:  # noqa: PLR0124
+            return Value(text, id(thing))
     elif kind.__module__ in ("numpy", "numpy.dtypes", "ml_dtypes") and not hasattr(kind, "__array__"):
         text = clipped(str(thing))
     return None if text is None else Value(text)
@@ -114,9 +112,6 @@ def dtype_text(dtype: Any) -> str:
     return str(dtype) if is_of(type(dtype), "numpy", "jax", "ml_dtypes") else name_of(type(dtype))
 
 
-METHOD = "method"
-"""Element of a key that marks a bound method."""
-
 WRAPPERS = 16
 """Most wrappers followed from one function to the next; a longer chain may be a ring."""
 
@@ -124,45 +119,44 @@ PARTIAL_FUNCTION: Any = functools.partial.__dict__["func"]
 """The slot descriptor itself, because a class derived from `partial` may define its own `func`."""
 
 
-def function_key(function: Any) -> tuple[Any, ...]:
-    """A key that all function objects made by the same source share, however they are wrapped, but not two lambdas."""
-    parts: list[Any] = []
+def layers(function: Any) -> Iterator[Any]:
+    """A callable, the one that it wraps or calls, and so on, the innermost last."""
     for _ in range(WRAPPERS):
+        yield function
         kind = type(function)
         if issubclass(kind, functools.partial):  # JAX's own `Partial` is one as well
-            parts.append("partial")
             function = PARTIAL_FUNCTION.__get__(function)
         elif kind is MethodType:
-            parts.append(METHOD)
             function = function.__func__
-        elif kind is FunctionType:
-            code = function.__code__
-            where = code.co_qualname
-            if code.co_name == "<lambda>":
-                parts.append((where, code.co_filename, code.co_firstlineno, hash(code)))
-            elif "<locals>" in where:
-                parts.append((where, code.co_filename, code.co_firstlineno, *_transformation(function)))
-            else:  # a module has one function of each name: another object of that name has replaced it
-                parts.append((where, function.__globals__.get("__name__")))
-            function = function.__dict__.get("__wrapped__")
-            if function is None:
-                break
         elif is_of(kind, "jax", "jaxlib") and hasattr(kind, "__wrapped__"):
             function = function.__wrapped__
         else:
-            parts.append((name_of(kind), type.__dict__["__module__"].__get__(kind)))
             function = _wrapped_by(function)
             if function is None:
-                break
-    return tuple(parts)
+                return
 
 
-def is_one_of_many(key: tuple[Any, ...]) -> bool:
-    """Whether several functions with this key may exist at once: closures, lambdas and bound methods.
+def function_key(function: Any) -> tuple[Any, ...]:
+    """A key that all function objects made by the same source share, however they are wrapped, but not two lambdas."""
+    return tuple(part for part in map(_part_of_key, layers(function)) if part is not None)
 
-    Of the functions of a module, by contrast, each name has one.
-    """
-    return METHOD in key or any(type(part) is tuple and len(part) > len(("name", "module")) for part in key)
+
+def _part_of_key(function: Any) -> Any:
+    kind = type(function)
+    if issubclass(kind, functools.partial):
+        return "partial"
+    if kind is MethodType or (is_of(kind, "jax", "jaxlib") and hasattr(kind, "__wrapped__")):
+        return None  # what it wraps says all
+    if kind is not FunctionType:
+        return name_of(kind), type.__dict__["__module__"].__get__(kind)
+    code = function.__code__
+    where = code.co_qualname
+    if code.co_name == "<lambda>":
+        return where, code.co_filename, code.co_firstlineno, hash(code)
+    if "<locals>" in where:
+        return where, code.co_filename, code.co_firstlineno, *_transformation(function)
+    # A module has one function of each name: another object of that name has replaced it, at whatever line.
+    return where, function.__globals__.get("__name__")
 
 
 def definition_of(key: tuple[Any, ...]) -> str:
@@ -186,18 +180,11 @@ def definition_of(key: tuple[Any, ...]) -> str:
     )
 
 
-class Bound(NamedTuple):
-    """The function that a `functools.partial` calls, and the arguments that it binds, by name."""
-
-    function: Any
-    arguments: tuple[tuple[str, Any], ...]
-
-
-def bound_by(function: Any) -> Bound:
-    """The function and arguments of a partial; no arguments for any other callable, even a user subclass."""
+def bound_arguments(function: Any) -> list[tuple[str, Any]]:
+    """The arguments that a partial binds, by name; none for any other callable, even of a class derived by the user."""
     kind = type(function)
-    if not _is_partial(kind):
-        return Bound(function, ())
+    if kind is not functools.partial and not (issubclass(kind, functools.partial) and is_of(kind, "jax")):
+        return []
     inner = function.func
     code = inner.__code__ if type(inner) is FunctionType else None
     names = () if code is None else code.co_varnames[: code.co_argcount]
@@ -205,11 +192,7 @@ def bound_by(function: Any) -> Bound:
         (names[number] if number < len(names) else f"args[{number}]", value)
         for number, value in enumerate(function.args)
     ]
-    return Bound(inner, (*positional, *function.keywords.items()))
-
-
-def _is_partial(kind: type) -> bool:
-    return kind is functools.partial or (issubclass(kind, functools.partial) and is_of(kind, "jax"))
+    return [*positional, *function.keywords.items()]
 
 
 def _transformation(function: FunctionType) -> tuple[str, ...]:
@@ -234,26 +217,9 @@ def _wrapped_by(thing: Any) -> Any:
 
 
 def function_text(function: Any) -> str:
-    """A function's name and the place of its source; for a partial, the function and the values that it binds."""
-    kind = type(function)
-    if _is_partial(kind):
-        bound = [value_of(value).text for value in function.args[:8]]
-        bound += [f"{name}={value_of(value).text}" for name, value in list(function.keywords.items())[:8]]
-        return clipped(f"partial({', '.join([_name(function.func), *bound])})")
-    if kind is MethodType:
-        return function_text(function.__func__)
-    if kind is FunctionType:
-        inner = function
-        for _ in range(WRAPPERS):
-            wrapped = inner.__dict__.get("__wrapped__")
-            if type(wrapped) is not FunctionType:
-                break
-            inner = wrapped
-        code = inner.__code__
-        return clipped(f"{code.co_name} at {code.co_filename.rpartition('/')[2]}:{code.co_firstlineno}")
-    wrapped = _wrapped_by(function)
-    return function_text(wrapped) if type(wrapped) is FunctionType else name_of(kind)
-
-
-def _name(function: Any) -> str:
-    return str(function.__name__) if type(function) is FunctionType else name_of(type(function))
+    """The name of the innermost function that a callable wraps, and the place of its source."""
+    *_, inner = layers(function)
+    if type(inner) is not FunctionType:
+        return name_of(type(inner))
+    code = inner.__code__
+    return clipped(f"{code.co_name} at {code.co_filename.rpartition('/')[2]}:{code.co_firstlineno}")
