@@ -6,7 +6,7 @@ import contextlib
 import math
 import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import filterfalse, repeat
 from operator import attrgetter, methodcaller
@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from jaxobs.jax_compat.memory import speaks_of_memory
 from jaxobs.jax_compat.objects import ONE_DEVICE, layout_text
 from jaxobs.jax_compat.runtime import own_packages
-from jaxobs.model.clock import perf_counter_ns
 
 # Asks an array whether the device has computed it, without waiting and without crashing the process.
 #
@@ -63,11 +62,11 @@ def is_deleted(reference: weakref.ref[Any]) -> bool:
     return array is not None and bool(array.is_deleted())
 
 
-# Counts the live arrays: they are listed in one go and counted in slices, and none is kept alive meanwhile.
+# Counts the live arrays: they are listed in one go and counted afterwards, and none is kept alive meanwhile.
 #
 # Listing is one call into JAX that holds the interpreter lock. The arrays' descriptions are read at once,
 # still under the lock, so that the list of arrays can be dropped: an array that the job releases a moment
-# later must free its memory then. Counting is Python, about 1 µs an array, and is done a slice at a time. It
+# later must free its memory then. Counting is Python, about 1 µs an array, and may be paused. It
 # makes no container for each array, because those would bring Python's garbage collector to a full pass,
 # which stops the job for longer than all of this.
 
@@ -76,8 +75,8 @@ _AVAL = attrgetter("aval")
 _SHARDING = attrgetter("sharding")
 _TRACEBACK = attrgetter("traceback")
 
-ROWS_BETWEEN_LOOKS = 16
-"""Arrays counted between two readings of the clock: some 20 µs."""
+ROWS_BETWEEN_PAUSES = 16
+"""Arrays counted between two calls of `between`: some 20 µs."""
 
 PLACES = LINES = 1 << 24
 """Most shardings, and most lines of the program, that can be told apart: a process would hold 10 GB of them."""
@@ -160,9 +159,9 @@ def memory_ran_out(array: Any) -> bool:
 
 
 class Census:
-    """Counts a listing in slices, by `advance`; after the last, `groups` and `lines` give the counts, largest first."""
+    """Counts a listing; `groups` and `lines` give the counts, largest first. `between` is called now and then."""
 
-    def __init__(self, listing: Listing) -> None:
+    def __init__(self, listing: Listing, between: Callable[[], None] = lambda: None) -> None:
         self.count = len(listing.avals)
         self.bytes = 0
         self.knows_lines = listing.tracebacks is not None
@@ -173,12 +172,7 @@ class Census:
         self._tracebacks: dict[Any, int] = {}
         self._by_kind: dict[tuple[str, str, str], dict[str, list[int]]] = {}
         self._by_line: dict[str, list[int]] = {}
-        self._work = self._counting(listing)
-
-    def advance(self, nanoseconds: int) -> bool:
-        """Count for so many nanoseconds, or until the end. Returns whether everything is counted."""
-        until = perf_counter_ns() + nanoseconds
-        return all(perf_counter_ns() < until for _ in self._work)
+        self._count(listing, between)
 
     def groups(self, most: int) -> list[Group]:
         groups = []
@@ -195,20 +189,20 @@ class Census:
         lines = [Line(line, count, size) for line, (count, size) in self._by_line.items()]
         return sorted(lines, key=lambda line: (-line.bytes, -line.count, line.line))[:most]
 
-    def _counting(self, listing: Listing) -> Iterator[None]:
-        counts: dict[int, int] = {}
-        yield from self._count(listing, counts)
+    def _count(self, listing: Listing, between: Callable[[], None]) -> None:
+        counts = self._count_by_number(listing, between)
         of_kind, of_line = list(self._kinds), list(self._tracebacks)
         texts = {number: text for text, number in self._texts.items()}
         for position, (key, count) in enumerate(counts.items()):
             rest, line = divmod(key, LINES)
             kind, place = divmod(rest, PLACES)
             self._add(*of_kind[kind], self._places[place], texts.get(place), of_line[line], count)
-            if position % ROWS_BETWEEN_LOOKS == 0:
-                yield
+            if position % ROWS_BETWEEN_PAUSES == 0:
+                between()
 
-    def _count(self, listing: Listing, counts: dict[int, int]) -> Iterator[None]:
-        """Add up `counts` of arrays by a number for their kind (shape and type), place (sharding) and line."""
+    def _count_by_number(self, listing: Listing, between: Callable[[], None]) -> dict[int, int]:
+        """The counts of arrays by a number for their kind (shape and type), place (sharding) and line."""
+        counts: dict[int, int] = {}
         kinds: dict[int, int] = {}
         places: dict[int, int] = {}
         lines = self._tracebacks
@@ -221,8 +215,9 @@ class Census:
             line = lines.setdefault(traceback, len(lines))
             key = (kind * PLACES + place) * LINES + line
             counts[key] = counts.get(key, 0) + 1
-            if row % ROWS_BETWEEN_LOOKS == ROWS_BETWEEN_LOOKS - 1:
-                yield
+            if row % ROWS_BETWEEN_PAUSES == 0:
+                between()
+        return counts
 
     def _place(self, sharding: Any) -> int:
         """A number for the sharding, by identity: comparing two runs Python of JAX, and of the user's axis names.

@@ -183,12 +183,6 @@ def lowering(frame: FrameType | None) -> Lowering | None:
     )  # fmt: skip
 
 
-def is_compiling(frame: FrameType) -> bool:
-    """Whether a thread with this innermost frame is in XLA's compiler, which releases the interpreter lock."""
-    code = frame.f_code
-    return code.co_name.startswith("backend_compile") and code.co_filename.endswith("jax/_src/compiler.py")
-
-
 # Loops and conditionals of `jax.lax` outside any jit, where each compiles to a program of its own.
 
 

@@ -80,15 +80,13 @@ class Progress(NamedTuple):
     """The progress of the job: steps ended in all loops, and when an executable was last made (None: none yet).
 
     `module_bytes`: the total size of the serialised modules of all executables. `agents`: the number of agents so far;
-    a new one knows nothing of what probes sent to earlier ones. `in_checkpoint`:
-    whether a phase `checkpoint` is under way on any thread.
+    a new one knows nothing of what probes sent to earlier ones.
     """
 
     steps: int
     compiled: int | None
     module_bytes: int = 0
     agents: int = 1
-    in_checkpoint: bool = False
 
 
 class Agent(Protocol):

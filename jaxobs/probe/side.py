@@ -91,10 +91,7 @@ class ProbeJob:
 
     def progress(self) -> Progress:
         side = self._side
-        return Progress(
-            side.steps_ended(), side.compiled, side.payloads.module_bytes, side.sender.agents,
-            bool(side.loops.checkpoints),
-        )  # fmt: skip
+        return Progress(side.steps_ended(), side.compiled, side.payloads.module_bytes, side.sender.agents)
 
     def annotate_steps(self, session: object | None) -> None:
         self._side.loops.profiler_session = session

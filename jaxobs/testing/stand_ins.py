@@ -37,7 +37,6 @@ class FakeJob:
         self.compiled: int | None = None
         self.module_bytes = 0
         self.agents = 1
-        self.in_checkpoint = False
         self.session: object | None = None
         self.off = ""
         self.phases: list[str] = []
@@ -69,8 +68,8 @@ class FakeJob:
         """Nothing."""
 
     def progress(self) -> Progress:
-        """What `steps`, `compiled`, `module_bytes`, `agents` and `in_checkpoint` were set to."""
-        return Progress(self.steps, self.compiled, self.module_bytes, self.agents, self.in_checkpoint)
+        """What `steps`, `compiled`, `module_bytes` and `agents` were set to."""
+        return Progress(self.steps, self.compiled, self.module_bytes, self.agents)
 
     def annotate_steps(self, session: object | None) -> None:
         self.session = session

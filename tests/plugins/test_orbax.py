@@ -76,7 +76,6 @@ def test_time_of_a_save_inside_a_step_is_the_checkpoints(
     (step,), (phase,) = observed.of(StepEnded), observed.of(PhaseEnded)
     assert phase.inside == "train"
     assert step.checkpoint == phase.end - phase.start
-    assert not observed.side.loops.checkpoints
 
 
 def test_the_scripts_own_phase_is_the_only_one(observed: Observed, manager: Any, state: Any) -> None:
@@ -124,7 +123,6 @@ def test_an_error_of_the_library_is_the_same_with_the_same_traceback(
     assert "wrapping.py" not in files
     assert Path(__file__).name in files
     assert set(phases(observed)) == {"checkpoint"}
-    assert not observed.side.loops.checkpoints
     checkpointer.close()
 
 

@@ -309,8 +309,6 @@ class Loops:
         """Called when the host leaves a loop whose end is to be seen."""
         self.emit = ring.emit
         self.ring = ring
-        self.checkpoints: list[object] = []
-        """Marks of the phases `checkpoint` that are under way, on all threads."""
         self.over = False
         """Whether the observer has ended: nothing is told any more."""
         self._loops: dict[str, LoopState] = {}

@@ -128,8 +128,6 @@ class PhaseMark:
             self._begin()
 
     def _begin(self) -> None:
-        if self.name == CHECKPOINT:
-            self._loops.checkpoints.append(self)
         inside = self._outer.loop if self._outer is not None else None
         self._loops.emit(PhaseStarted(self.name, inside, self._start))
 
@@ -154,8 +152,6 @@ class PhaseMark:
         nested = current.claimed - self._claimed  # loops inside the phase keep their own time
         try:
             end = now()
-            if self in self._loops.checkpoints:
-                self._loops.checkpoints.remove(self)
             inside = outer.loop if outer is not None else None
             event = PhaseEnded(self.name, inside, self._start, end, nested)
         except BaseException:  # raised by a signal handler: a phase whose beginning was reported must end

@@ -5,7 +5,7 @@ called for a pause that doubles with each failure in a row.
 
 Listing the arrays is one call that holds the interpreter lock and cannot be split. Its duration is therefore estimated
 beforehand, from the approximate number of arrays and the measured cost of one. Where it would take too long, the arrays
-are listed only while the job stands still anyway.
+are not listed.
 """
 
 from __future__ import annotations
@@ -13,13 +13,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import threading
-from collections.abc import Callable, Iterator
 from dataclasses import astuple
 from pathlib import Path
 
 from jaxobs.jax_compat.arrays import Census, arrays_alive, list_arrays
-from jaxobs.jax_compat.compiling import is_compiling
 from jaxobs.jax_compat.memory import (
     DeviceStatistics,
     address_space,
@@ -32,7 +29,6 @@ from jaxobs.model.events import PROCESS_MEMORY, LiveArraysCounted, Measured, Mem
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin import control_groups
 from jaxobs.plugin.base import Probe
-from jaxobs.plugin.frames import stack_of
 from jaxobs.plugin.protocol import Job
 
 FIELDS = ("VmRSS:", "VmHWM:", "RssFile:")
@@ -73,37 +69,9 @@ def memory_limit() -> int | None:
     return min((limit for limit in limits if limit > 0), default=None)
 
 
-class Stillness:
-    """Says whether steps stand still; call it about once a second.
-
-    True from the second call in a row that meets the same compile, or a checkpoint: one that has lasted for a second
-    will mostly last longer. Only a compile on the main thread counts: it does not hold
-    the interpreter lock, and steps wait.
-    """
-
-    def __init__(self, in_checkpoint: Callable[[], bool]) -> None:
-        self._in_checkpoint = in_checkpoint
-        self._before: object = None
-
-    def __call__(self) -> bool:
-        now: object = "checkpoint" if self._in_checkpoint() else _compile_under_way()
-        before, self._before = self._before, now
-        return now is not None and now == before
-
-
-def _compile_under_way() -> object:
-    """A key of the call of XLA's compiler on the main thread, different for the next call; None where there is none."""
-    innermost = next(iter(stack_of(threading.main_thread().ident, 1)), None)
-    return (id(innermost), innermost.f_lasti) if innermost is not None and is_compiling(innermost) else None
-
-
 LOCK_NANOSECONDS = 1_200_000
 """Longest that listing may hold the interpreter lock: no step may be delayed by more
 than 2 ms, on a busy machine too."""
-
-STILL_NANOSECONDS = 40_000_000
-"""Longest that it may hold the lock while the job stands still, when only its other threads wait. Enough for some
-100 000 arrays, for which it took up to three times as long as estimated (`benchmarks/live_array_census.py`)."""
 
 ARRAY_NANOSECONDS = 200.0
 TRACEBACK_NANOSECONDS = 250.0
@@ -118,8 +86,7 @@ LEAST_MEASURED = 500
 
 SLICE_NANOSECONDS = 300_000
 SLEEP_SECONDS = 0.001
-TURN_SECONDS = 0.05
-"""A turn counts in slices with sleeps between them for no longer than `TURN_SECONDS`, and the next turn continues."""
+"""A census sleeps after each slice, so that it does not keep the interpreter lock from the job's threads."""
 
 FIRST_INTERVAL_SECONDS = 1.0
 INTERVAL_SECONDS = 10.0
@@ -136,87 +103,68 @@ LINES = 10
 
 
 class ArrayCensus:
-    """Counts live arrays; call `turn` about once a second. `stands_still`: whether the job's steps wait anyway."""
+    """Counts live arrays; call `turn` about once a second."""
 
-    def __init__(self, stands_still: Callable[[], bool] = lambda: False) -> None:
-        self._stands_still = stands_still
-        self._census: Census | None = None
-        self._lines_reason = ""
+    def __init__(self) -> None:
         self._next = 0.0
         self._interval = FIRST_INTERVAL_SECONDS
-        self._spent = 0
-        self._held = 0
         self._listed = 0
         self._cost = ARRAY_NANOSECONDS
         self._reason = ""
 
-    def turn(self, stopped: Callable[[], bool]) -> Iterator[LiveArraysCounted]:
-        """Continue the census under way, or begin one when it is due. Yields the result, or why none was begun."""
-        if self._census is None and monotonic() >= self._next:
-            reason = self._begin()
-            if reason and reason != self._reason:
-                yield not_counted(reason)
-            self._reason = reason
-        if self._census is not None and self._count(stopped):
-            yield self._counted(self._census)
-            self.end()
-
-    def end(self) -> None:
-        """Drop the census under way, counted or not; the next one begins when it is due."""
-        self._census = None
-        self._next = monotonic() + max(self._interval, self._spent / NANOSECONDS / SHARE)
-        self._interval = min(2 * self._interval, INTERVAL_SECONDS)
-
-    def _count(self, stopped: Callable[[], bool]) -> bool:
-        """Count for a turn, in slices with sleeps between them. Returns whether the census is complete."""
-        assert self._census is not None
-        end = monotonic() + TURN_SECONDS
-        while not stopped():
-            began = thread_time_ns()
-            complete = self._census.advance(SLICE_NANOSECONDS)
-            self._spent += thread_time_ns() - began
-            if complete or monotonic() >= end:
-                return complete
-            sleep(SLEEP_SECONDS)
-        return False
-
-    def _begin(self) -> str:
-        """List the arrays, or return why they are not listed now; the next turn then tries again."""
+    def turn(self) -> LiveArraysCounted | None:
+        """Count if a census is due; None if it is not, or if it was said already why it cannot be made."""
+        if monotonic() < self._next:
+            return None
         alive = arrays_alive()
         if alive is None:  # where their number is not known, as many as in the last listing
             alive = self._listed
-        most = STILL_NANOSECONDS if self._stands_still() else LOCK_NANOSECONDS
         expected = alive * self._cost
-        if expected > most:
-            # A cost measured on a busy machine must not last for ever.
-            self._cost = max(ARRAY_NANOSECONDS, 0.9 * self._cost)
-            return (
-                f"too many arrays to list while steps run: {_rounded(alive)} would hold the interpreter lock for about "
-                f"{expected / 1e6:.2g} ms. They are listed during a compile or a checkpoint that takes some seconds"
-            )
-        self._list(tracebacks=expected + alive * TRACEBACK_NANOSECONDS <= most)
-        return ""
+        if expected <= LOCK_NANOSECONDS:
+            self._reason = ""
+            return self._counted(tracebacks=expected + alive * TRACEBACK_NANOSECONDS <= LOCK_NANOSECONDS)
+        # A cost measured on a busy machine must not last for ever.
+        self._cost = max(ARRAY_NANOSECONDS, 0.9 * self._cost)
+        before, self._reason = self._reason, (
+            f"too many arrays to list: {_rounded(alive)} would hold the interpreter lock for about "
+            f"{expected / 1e6:.2g} ms"
+        )  # fmt: skip
+        return not_counted(self._reason) if self._reason != before else None
 
-    def _list(self, *, tracebacks: bool) -> None:
+    def _counted(self, *, tracebacks: bool) -> LiveArraysCounted:
         began, began_here = perf_counter_ns(), thread_time_ns()
-        listing = list_arrays(tracebacks=tracebacks)
-        self._spent = thread_time_ns() - began_here  # excludes the time of other programs
-        self._held = perf_counter_ns() - began
-        self._census = Census(listing)
-        self._lines_reason = (
-            "" if tracebacks else "so many arrays that reading the line of each takes too long"
+        try:
+            listing = list_arrays(tracebacks=tracebacks)
+            held = perf_counter_ns() - began
+            self._learn_cost(thread_time_ns() - began_here, len(listing.avals), tracebacks=tracebacks)
+            census = Census(listing, _Pauses())
+        finally:
+            spent = (thread_time_ns() - began_here) / NANOSECONDS  # excludes the time of other programs
+            self._next = monotonic() + max(self._interval, spent / SHARE)
+            self._interval = min(2 * self._interval, INTERVAL_SECONDS)
+        groups, lines = tuple(map(astuple, census.groups(GROUPS))), tuple(map(astuple, census.lines(LINES)))
+        lines_reason = "" if tracebacks else "so many arrays that reading the line of each takes too long"
+        return LiveArraysCounted(
+            census.count, census.bytes, groups, lines, lines_reason, held / NANOSECONDS, "", now()
         )
-        self._listed = len(listing.avals)
-        if self._listed >= LEAST_MEASURED:
-            cost = self._spent / self._listed - (TRACEBACK_NANOSECONDS if tracebacks else 0.0)
+
+    def _learn_cost(self, nanoseconds: int, arrays: int, *, tracebacks: bool) -> None:
+        self._listed = arrays
+        if arrays >= LEAST_MEASURED:
+            cost = nanoseconds / arrays - (TRACEBACK_NANOSECONDS if tracebacks else 0.0)
             self._cost = max(ARRAY_NANOSECONDS, cost)
 
-    def _counted(self, census: Census) -> LiveArraysCounted:
-        groups, lines = tuple(map(astuple, census.groups(GROUPS))), tuple(map(astuple, census.lines(LINES)))
-        return LiveArraysCounted(
-            census.count, census.bytes, groups, lines,
-            self._lines_reason, self._held / NANOSECONDS, "", now(),
-        )  # fmt: skip
+
+class _Pauses:
+    """Called often while arrays are counted, sleeps after each slice of time."""
+
+    def __init__(self) -> None:
+        self._until = perf_counter_ns() + SLICE_NANOSECONDS
+
+    def __call__(self) -> None:
+        if perf_counter_ns() >= self._until:
+            sleep(SLEEP_SECONDS)
+            self._until = perf_counter_ns() + SLICE_NANOSECONDS
 
 
 def not_counted(reason: str) -> LiveArraysCounted:
@@ -261,7 +209,7 @@ class MemoryProbe(Probe):
 
     def __init__(self) -> None:
         self._job: Job | None = None
-        self._census = ArrayCensus(Stillness(self._in_checkpoint))
+        self._census = ArrayCensus()
         self._silent: set[int] = set()
         self._known: set[int] = set()
         self._samples = 0
@@ -295,10 +243,10 @@ class MemoryProbe(Probe):
             return
         self._pause = 0.0
         try:
-            for event in self._census.turn(lambda: self._job is None):
-                job.emit(event)
+            counted = self._census.turn()
+            if counted is not None:
+                job.emit(counted)
         except Exception as error:  # noqa: BLE001  # one array that cannot be read costs no device its figures
-            self._census.end()
             job.emit(not_counted(f"the arrays could not be counted: {type(error).__name__}: {error}"[:300]))
 
     def _device(self, job: Job, allocator: DeviceStatistics) -> None:
@@ -313,13 +261,9 @@ class MemoryProbe(Probe):
                 _nothing(allocator.device, IN_THE_PROCESS if allocator.platform == "cpu" else NOTHING_TOLD)
             )
 
-    def _in_checkpoint(self) -> bool:
-        return self._job is not None and self._job.progress().in_checkpoint
-
     def _failed(self, job: Job, error: Exception) -> None:
         self._pause = min(max(FIRST_PAUSE_SECONDS, 2 * self._pause), LONGEST_PAUSE_SECONDS)
         self._not_before = monotonic() + self._pause
-        self._census.end()
         reason = f"the backend failed: {type(error).__name__}: {error}"[:300]
         job.emit(not_counted(reason))
         for device in self._known:

@@ -50,7 +50,7 @@ def test_a_backend_that_fails_is_let_alone_ever_longer(
 ) -> None:
     clock = SimpleNamespace(now=1000.0)
     monkeypatch.setattr(memory_probe, "monotonic", lambda: clock.now)
-    monkeypatch.setattr(probe._census, "turn", lambda stopped: ())  # only the devices are asked here
+    monkeypatch.setattr(probe._census, "turn", lambda: None)  # only the devices are asked here
     device = Device({"bytes_in_use": 5})
     devices.append(device)
     probe.sample()
