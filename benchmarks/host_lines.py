@@ -2,11 +2,11 @@
 
     python -m benchmarks.host_lines [--seconds 180]
 
-A loop spends known times in three lines: pure Python, a sleep, and numpy without the interpreter lock.
-Python that runs for less than the interpreter's switch interval, 5 ms, is told at the call that follows it. Printed are
-their shares by the loop's own clock and as jaxobs saw them, and what share of a core the sampling thread took. At three
-samples a second a share is off by three points (a standard deviation) after a minute, by less than two after three. Exit
-status 1 where a share is off by more than five points, or the sampler took 0.1 % or more.
+A loop spends known times in three lines: pure Python, a sleep, and numpy without the interpreter lock. Of each stretch
+of Python the last 5 ms, the interpreter's switch interval, are told as what ran before the call that follows; here that
+is the first line. Printed are their shares by the loop's own clock and as jaxobs saw them, and what share of a core the
+sampling thread took. At three samples a second a share is off by three points (a standard deviation) after a minute, by
+less than two after three. Exit status 1 where a share is off by more than five points, or the sampler took 0.1 % or more.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from benchmarks.observed import Run
 from benchmarks.paired import seconds_of
 from benchmarks.truths import Case, Figure, Shown, judge, options_of
+from jaxobs.probe.host_lines import BEFORE
 
 TOLERANCE = 0.05
 MOST_OF_A_CORE = 0.001
@@ -75,7 +76,8 @@ def program(seconds: float) -> None:
 def share(run: Run, name: str) -> Figure:
     """The share of a part of all three."""
     rows = (run.last or {}).get("process", {}).get("host_lines") or ()
-    seen = sum(row["seconds"] for row in rows if row["line"].endswith(f" {name}"))
+    lines = [pure_python.__name__ if row["waits_in"] == BEFORE else row["line"].split()[-1] for row in rows]
+    seen = sum(row["seconds"] for row, line in zip(rows, lines, strict=True) if line == name)
     whole = sum(run.truth[part.__name__] for part in PARTS)
     return Figure(name, seen / whole if rows else None, run.truth[name] / whole, absolute=TOLERANCE)
 

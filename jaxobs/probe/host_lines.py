@@ -3,7 +3,7 @@
 A sample is due at a random moment, so that no loop is always met at the same line, and stands for the time since the
 one before. Taking it needs the interpreter lock, so a sample that is due while the main thread runs Python is late: it
 meets the line at which Python was made to release the lock, or else the call after it, in which it released the lock
-itself. In the latter case its time goes to the lines at which Python was met.
+itself.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import sys
 import threading
-from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -39,12 +37,6 @@ BEFORE = "Python code before this line"
 PROMPT = 0.0003
 """Seconds by which a sample may be late though the interpreter lock was free: timers and waking up take 0.1 ms."""
 
-FORCED = 0.98
-"""Share of the switch interval from which on a late sample got the lock because its holder was made to release it."""
-
-HELD = 0.8
-"""Share of a sample's lateness for which the main thread must have run since the last sample to count as the holder."""
-
 COSTS_AVERAGED = 10
 
 MAX_ROWS = 100
@@ -54,7 +46,7 @@ MAX_REMAINDER = 10.0
 """Seconds on a processor that are carried over to later samples: those of one second may be few and show none."""
 
 MAX_CALLS = 500
-"""Calls that are remembered as blocking; so many places of a loop are remembered as Python."""
+"""Calls that are remembered as blocking."""
 
 
 class Row(NamedTuple):
@@ -76,13 +68,9 @@ class Tally:
         self._rows: dict[Row, tuple[float, int]] = {}
         self._start = self._end = 0
         self._remainder = 0.0
-        self._python: dict[str, Counter[Place]] = {}
-        """For each loop the places at which Python was met, and how often."""
 
-    def add(self, begin: int, end: int, row: Row, *, python: bool) -> None:
-        """Add a sample that was taken at `end` and stands for the time since `begin`. `python`: it met Python there."""
-        if python:
-            self._met_python(row)
+    def add(self, begin: int, end: int, row: Row) -> None:
+        """Add a sample that was taken at `end` and stands for the time since `begin`."""
         rows = self._rows
         if row not in rows and len(rows) >= MAX_ROWS:
             return
@@ -96,7 +84,7 @@ class Tally:
         `ran`: the share of that time in which the thread was on a processor or ready for one; None: not known.
         """
         rows, self._rows = self._rows, {}
-        rows = self._placed(dict(rows))  # the other thread may be about to add to the one that it has read
+        rows = dict(rows)  # the other thread may be about to add to the one that it has read
         start, self._start = self._start, 0
         if not rows:
             return []
@@ -106,29 +94,6 @@ class Tally:
             for row, (spent, samples) in rows.items()
         ]
         return [MainThreadSampled(start, self._end, tuple(shown))]
-
-    def _met_python(self, row: Row) -> None:
-        if len(self._python) > MAX_ROWS:
-            self._python.clear()
-        places = self._python.setdefault(row.loop, Counter())
-        if len(places) >= MAX_CALLS:
-            places.clear()
-        places[row.place] += 1
-
-    def _placed(self, rows: dict[Row, tuple[float, int]]) -> dict[Row, tuple[float, int]]:
-        """Give the time of Python whose line was not seen to the places at which Python was met in the same loop."""
-        for row in [row for row in rows if row.place.waits_in == BEFORE]:
-            places = Counter(self._python.get(row.loop, {}))
-            if not places:
-                continue
-            spent, samples = rows.pop(row)
-            for place, met in places.items():
-                seen = Row(row.loop, place, True)
-                before, count = rows.get(seen, (0.0, 0))
-                rows[seen] = before + spent * met / places.total(), count
-            most = Row(row.loop, places.most_common(1)[0][0], True)
-            rows[most] = rows[most][0], rows[most][1] + samples
-        return rows
 
     def _factors(self, rows: dict[Row, tuple[float, int]], ran: float) -> dict[bool, float]:
         """Factors for the samples on a processor (True) and the others (False) that leave their total as it is."""
@@ -165,7 +130,6 @@ class HostLines:
         self._account: ThreadAccount | None = None
         self._cost = 0.0002
         self._last = 0
-        self._late = 0.0
         self._ran_before = 0.0
         self._blocking: set[tuple[str, str]] = set()
         """Calls in which the main thread was seen to wait. A late sample that meets one came after Python had ended."""
@@ -208,34 +172,35 @@ class HostLines:
         due = monotonic() + pause
         if self._ended.wait(pause):
             return False
-        self._late = locked = monotonic() - due
-        if locked > PROMPT:  # the time in which this thread waited for a processor says nothing of the lock
+        late = locked = monotonic() - due
+        if late > PROMPT:  # the time in which this thread waited for a processor says nothing of the lock
             locked -= own.times()[1] - delayed
-        self._guard.call(self._sample, main, locked)
+        self._guard.call(self._sample, main, late, locked)
         self.cpu_seconds = thread_time()
         self._cost += (self.cpu_seconds - before - self._cost) / COSTS_AVERAGED
         return True
 
-    def _sample(self, main: ThreadAccount, locked: float) -> None:
-        """Take a sample, for which another thread has held the interpreter lock for `locked` seconds."""
+    def _sample(self, main: ThreadAccount, late: float, locked: float) -> None:
+        """Take a sample `late` seconds after it was due, for `locked` of which others held the interpreter lock."""
         begin, self._last = self._last, now()
         loop = self._loop()
         ran, _ = main.times()
         ran_since, self._ran_before = ran - self._ran_before, ran
-        held = locked > PROMPT and (ran_since >= HELD * locked or ran == 0)
+        # Where it ran for less than that, a third thread held the lock.
+        held = locked > PROMPT and (ran_since > locked / 2 or ran == 0)
         on_processor = held or main.is_on_processor()
         frames = stack_of(self._main, MAX_FRAMES)
         if not frames or loop is None:
             return
-        place, python = self._describer.place(frames, on_processor=on_processor), False
-        blocks = (place.line, place.waits_in) in self._blocking
-        if held and not blocks and locked >= FORCED * sys.getswitchinterval():
-            place, python = self._describer.place(frames, on_processor=True, in_python=True), True
-        elif held or (blocks and on_processor and self._late > PROMPT):
+        place = self._describer.place(frames, on_processor=on_processor)
+        call = place.line, place.waits_in
+        if call in self._blocking and on_processor and late > PROMPT:
             place = Place(place.line, BEFORE, PROCESSOR)
-        elif on_processor is False and self._late <= PROMPT and len(self._blocking) < MAX_CALLS:
-            self._blocking.add((place.line, place.waits_in))
-        self._tally.add(begin, self._last, Row(loop, place, bool(on_processor)), python=python)
+        elif held:
+            place = self._describer.place(frames, on_processor=True, in_python=True)
+        elif on_processor is False and late <= PROMPT and len(self._blocking) < MAX_CALLS:
+            self._blocking.add(call)
+        self._tally.add(begin, self._last, Row(loop, place, bool(on_processor)))
 
 
 class ThreadAccount:

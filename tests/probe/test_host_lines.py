@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from jaxobs.model.events import MainThreadSampled
-from jaxobs.probe.host_lines import BEFORE, HostLines
+from jaxobs.probe.host_lines import BEFORE, HostLines, ThreadAccount
 from jaxobs.probe.stack import Describer
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.watch.watched import Watched
-from jaxobs.vocabulary.activities import ACTIVITIES
+from jaxobs.vocabulary.activities import ACTIVITIES, PROCESSOR, WAITING
 
 
 def sampler_of(loop: Callable[[], str | None], log: Callable[[str], None] = print) -> HostLines:
@@ -91,31 +91,49 @@ def sampled(sampler: HostLines, seconds: float) -> list[MainThreadSampled]:
     return events
 
 
-def busy(seconds: float) -> None:
-    """Python that keeps the interpreter lock."""
-    until = time.perf_counter() + seconds
-    while time.perf_counter() < until:
-        pass
+class Account(ThreadAccount):
+    """Of a thread that runs for a millisecond between two readings, and waits at each."""
+
+    def __init__(self) -> None:
+        self.ran = 1.0
+
+    def is_on_processor(self) -> bool:
+        return False
+
+    def times(self) -> tuple[float, float]:
+        self.ran += 0.001
+        return self.ran, 0.0
 
 
-def test_python_that_ends_while_a_sample_waits_for_the_lock_is_told_at_its_own_line(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("late", "waits_in", "activity"),
+    [
+        (0.0, "time.sleep", WAITING),
+        (0.001, BEFORE, PROCESSOR),
+        (0.004, "time.sleep", WAITING),  # another thread had the lock: this one ran too short
+    ],
+)
+def test_python_that_ends_while_a_sample_waits_for_the_lock_is_told_as_such(
+    late: float, waits_in: str, activity: str
 ) -> None:
-    monkeypatch.setattr("jaxobs.probe.host_lines.BUDGET", 0.1)
     sampler = sampler_of(lambda: "")
-    thread = threading.Thread(target=sampler.run, daemon=True)
+    account = Account()
+    sampler._ran_before = account.ran
+    events: list[MainThreadSampled] = []
+
+    def look() -> None:
+        time.sleep(0.1)
+        for lateness in (0.0, late):
+            events[:] = sampler.take()
+            sampler._sample(account, lateness, lateness)
+        events[:] = sampler.take()[-1:]
+
+    thread = threading.Thread(target=look)
     thread.start()
-    until = time.perf_counter() + 4.0
-    while time.perf_counter() < until:
-        busy(0.008)  # of which the last 5 ms cannot be sampled
-        time.sleep(0.008)
-    events = sampler.take()
-    sampler.stop()
-    thread.join(5.0)
-    rows = [row for event in events for row in event.rows]
-    at_its_line = sum(row[4] for row in rows if row[1].endswith(" busy"))
-    before_the_sleep = sum(row[4] for row in rows if row[2] == BEFORE)
-    assert at_its_line > before_the_sleep / 3  # else an eighth; a loaded machine is late with both
+    while thread.is_alive():
+        time.sleep(1.0)
+    ((row,),) = (event.rows for event in events)
+    assert row[2:4] == (waits_in, activity)
 
 
 def test_seconds_of_all_rows_are_the_time_and_there_are_many_threads() -> None:
