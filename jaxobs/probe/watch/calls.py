@@ -11,7 +11,6 @@ import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import MethodType
 from typing import Any, NamedTuple
 
 from jaxobs.jax_compat.jit import executables_alive
@@ -53,7 +52,7 @@ class Executables:
     def __init__(self) -> None:
         self.count = 0
         self._created: list[Created] = []
-        self._makers: dict[int, tuple[weakref.ref[Any] | None, ...]] = {}
+        self._makers: dict[int, weakref.ref[Any] | None] = {}
         self._numbers = itertools.count(1)
         self._lock = threading.RLock()  # a finalizer that compiles may run within
 
@@ -86,36 +85,29 @@ class Executables:
 
     def compiled_by(self, function: Any, executables: list[int]) -> None:
         """Note that a call of this jitted function was seen to compile these executables."""
-        made_by = tuple(map(_reference, _parts(function)))
-        self._makers.update(dict.fromkeys(executables, made_by))
+        self._makers.update(dict.fromkeys(executables, _reference(_wrapped(function))))
 
     def of(self, name: str, function: Any) -> list[int]:
         """All executables of that name so far, by any thread, but for those that another function compiled."""
-        parts = _parts(function)
+        wrapped = _wrapped(function)
         found = [created.executable for created in self._created if created.function == name]
-        return [executable for executable in found if self._may_be_of(executable, parts)]
-
-    def _may_be_of(self, executable: int, parts: tuple[Any, ...]) -> bool:
-        made_by = self._makers.get(executable)
-        return made_by is None or (
-            len(made_by) == len(parts)
-            and all(
-                reference is None or reference() is part
-                for reference, part in zip(made_by, parts, strict=True)
-            )
-        )
+        makers = [self._makers.get(executable) for executable in found]
+        return [
+            executable
+            for executable, maker in zip(found, makers, strict=True)
+            if maker is None or maker() is wrapped
+        ]
 
 
-def _parts(function: Any) -> tuple[Any, ...]:
-    """What identifies the function that was jitted: jitted twice it has one executable, and a method is made anew."""
-    wrapped = getattr(function, "__wrapped__", function)
-    return (wrapped.__self__, wrapped.__func__) if type(wrapped) is MethodType else (wrapped,)
+def _wrapped(function: Any) -> Any:
+    """The function that was jitted: jitted twice it has one executable."""
+    return getattr(function, "__wrapped__", function)
 
 
-def _reference(part: Any) -> weakref.ref[Any] | None:
+def _reference(wrapped: Any) -> weakref.ref[Any] | None:
     """A weak reference; None to what has none, such as a NamedTuple with methods, which then may be any."""
     try:
-        return weakref.ref(part)
+        return weakref.ref(wrapped)
     except TypeError:
         return None
 
