@@ -114,8 +114,8 @@ def matching_executable(
 ) -> tuple[Mapping[str, Any], str] | None:
     """The one executable with a part that needs what was asked for, and that part. None if none has, or several.
 
-    `outputs` of an entry are the bytes of each of its outputs, where they are known; else their sum counts. Executables
-    of the same function that match count as one, the first of them in `executables`.
+    Its outputs count by their sum. Executables of the same function that match count as one, the first of them in
+    `executables`.
     """
     if not requested:
         return None
@@ -123,12 +123,8 @@ def matching_executable(
     larger = min(ALIGNMENT, requested // 8) + ROUNDING * requested
     for entry in executables:
         memory = entry["memory"] or {}
-        # Each output is an allocation of its own.
-        outputs = entry.get("outputs") or (memory.get("output", 0),)
-        for part, amount in (
-            *(("output", size) for size in outputs),
-            ("temporary", memory.get("temporary", 0)),
-        ):
+        for part in ("output", "temporary"):
+            amount = memory.get(part, 0)
             if amount > 0 and -ROUNDING * requested <= requested - amount <= larger:
                 found.setdefault(entry["function"], (entry, part))
     return next(iter(found.values())) if len(found) == 1 else None

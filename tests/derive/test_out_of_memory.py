@@ -51,13 +51,6 @@ def test_the_executable_that_needs_what_was_asked_for_is_found() -> None:
     assert (found[0]["function"], found[1]) == ("step", "temporary")
 
 
-def test_each_output_is_an_allocation_of_its_own() -> None:
-    step = entry("step", output=528_000_000) | {"outputs": [16_000_000, 512_000_000]}
-    assert matching_executable([step], 512_000_000) == (step, "output")
-    assert matching_executable([step], 528_000_000) is None
-    assert matching_executable([step, entry("other", output=512_000_000)], 512_000_000) is None
-
-
 def test_nothing_is_guessed_where_several_could_be_meant_or_none() -> None:
     alike = [entry("one", temporary=5_000_000), entry("other", output=5_000_000)]
     assert matching_executable(alike, 5_000_000) is None

@@ -24,7 +24,6 @@ from jaxobs.jax_compat.runtime import backend_exists
 from jaxobs.model.clock import monotonic
 from jaxobs.model.events import ExecutableCreated
 from jaxobs.plugin.guard import raised_by_signal_handler
-from jaxobs.probe.out_of_memory.output_sizes import output_sizes
 from jaxobs.probe.out_of_memory.summary import summary_text
 from jaxobs.vocabulary.text import MASK, masked
 
@@ -172,9 +171,6 @@ def _known_parts(
     report["executables"] = document.get("executables") or parts.get(
         "executables.json", lambda: [_entry(executable) for executable in ask.executables()]
     )
-    outputs = parts.get("executables.json", lambda: _outputs(ask.executables())) or {}
-    for entry in report["executables"] or ():
-        entry["outputs"] = outputs.get((entry["function"], (entry["memory"] or {}).get("output")))
     report["blame"] = parts.get(
         "summary.txt", lambda: blame(function, report["executables"] or (), requested)
     )
@@ -235,15 +231,6 @@ def _allocations() -> bytes | None:
     if len(profile) > MAX_PROFILE_BYTES:
         raise ValueError(f"the profile has {len(profile)} bytes")
     return profile
-
-
-def _outputs(executables: Iterable[ExecutableCreated]) -> dict[tuple[str, int | None], tuple[int, ...]]:
-    """Bytes of each output, by function and by the sum of outputs in the executable's memory analysis."""
-    return {
-        (one.function, dict(one.memory).get("output")): sizes
-        for one in executables
-        if (sizes := output_sizes(one.proto))
-    }
 
 
 def _by_name(addresses: tuple[int, int] | None) -> dict[str, int] | None:

@@ -10,6 +10,7 @@ import builtins
 import os
 import re
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -21,10 +22,6 @@ from jaxobs.plugin.files import temporary_directory
 from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs.plugin.threads import Thread
 from jaxobs.probe.out_of_memory.evidence import Ask, Exhaustion, exhaustion, gather
-
-NAMES_TRIED = 10
-"""Most names tried for a directory: reports of one second need different ones, and others may have taken them all."""
-
 
 SECONDS = 5.0
 """Most seconds that an error is held up for its report."""
@@ -68,14 +65,7 @@ def _new_directory(root: Path, name: str) -> Path:
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:100]
     root.mkdir(parents=True, exist_ok=True)
-    for number in range(1, NAMES_TRIED + 1):
-        directory = root / (f"{plain}-{stamp}" + (f"-{number}" if number > 1 else ""))
-        try:
-            directory.mkdir(mode=0o700)
-        except FileExistsError:
-            continue
-        return directory
-    raise FileExistsError(f"{NAMES_TRIED} directories {plain}-{stamp}… are already in {root}")
+    return Path(tempfile.mkdtemp(prefix=f"{plain}-{stamp}-", dir=root))
 
 
 class OutOfMemory:

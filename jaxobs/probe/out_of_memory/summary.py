@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from jaxobs.model.events import memory_need
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable
-from jaxobs.vocabulary.units import byte_size, count, duration, or_absent
+from jaxobs.vocabulary.units import byte_size, count, or_absent
 
 PARTS = ("argument", "output", "temporary", "code", "alias")
 SHOWN = 10
@@ -21,7 +21,7 @@ _OF_THE_PROCESS = {"in_use_bytes": "in use", "peak_bytes": "peak", "limit_bytes"
 
 def summary_text(report: Mapping[str, Any]) -> str:
     """The summary's text. `report` is what `evidence` gathers; any part may be missing."""
-    sections = (_head, _memory, _executables, _arrays, _steps, _compilations, _files)
+    sections = (_head, _memory, _executables, _arrays, _files)
     return "\n\n".join(text for section in sections if (text := section(report))) + "\n"
 
 
@@ -90,28 +90,6 @@ def _arrays(report: Mapping[str, Any]) -> str:
         cells = (byte_size(group["bytes"]), count(group["count"]), group["sharding"])
         table.add(f"{group['dtype']}{group['shape']}", *cells, group["line"] or "not known")
     return _text(table)
-
-
-def _steps(report: Mapping[str, Any]) -> str:
-    table = TextTable(("loop", "step", "took", "ended before", ""), title="last steps", left=("",))
-    for step in _recent(report, "steps"):
-        cells = (str(step["step"]), duration(step["seconds"]), duration(step["ago"]))
-        table.add(step["loop"], *cells, "failed" if step["failed"] else "")
-    return _text(table)
-
-
-def _compilations(report: Mapping[str, Any]) -> str:
-    table = TextTable(("function", "took", "ended before", "cause"), title="last compiles", left=("cause",))
-    for compilation in _recent(report, "compilations"):
-        spent = duration(sum(compilation["seconds"].values()))
-        cause = compilation["recompilation"] or ""
-        table.add(compilation["function"], spent, duration(compilation["ago"]), cause)
-    return _text(table)
-
-
-def _recent(report: Mapping[str, Any], what: str) -> Sequence[Mapping[str, Any]]:
-    known: Sequence[Mapping[str, Any]] = ((report.get("process") or {}).get("recent") or {}).get(what) or ()
-    return known[-SHOWN:]
 
 
 def _text(table: TextTable) -> str:
