@@ -220,7 +220,7 @@ ROWS: dict[int, Row] = {
         "prometheus/test_negotiation.py::test_who_refuses_everything_gets_the_text_format",
     )),
     55: Row("a certificate that expires", (
-        "prometheus/test_certificate.py::test_it_is_said_at_the_start_and_then_now_and_again",
+        "prometheus/test_certificate.py::test_it_is_said_when_it_is_read",
     )),
     56: Row("the same function watched again, and by a second observer", (
         "probe/test_watched_functions_live_as_without.py::test_watching_again_gives_the_same_object_for_as_long_as_the_function_lives",

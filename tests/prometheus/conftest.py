@@ -138,7 +138,11 @@ def _serving() -> Iterator[Callable[..., Running]]:
         if families:
             pages.show(SnapshotData(0, {}, families))
         server = HttpServer(
-            listener, lambda request: answer(request, pages, hosts, token, ask), lines.append, limits, tls
+            listener,
+            lambda request: answer(request, pages, hosts, token, ask),
+            lines.append,
+            limits,
+            lambda: tls,
         )
         server.start()
         running.append(Running(server, address.port, lines, pages))

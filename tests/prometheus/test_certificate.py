@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from jaxobs_plugins.prometheus import PrometheusExporter
-from jaxobs_plugins.prometheus import access as credentials_module
 from jaxobs_plugins.prometheus.access import Credentials, certificate_problem, server_context, validity
 
 DAY = 86_400.0
@@ -124,9 +123,7 @@ def test_a_problem_is_said_exactly_where_there_is_one(make: Make, now: float, pr
     assert problem_of(file, 1e9 + now * DAY) == problem
 
 
-def test_it_is_said_at_the_start_and_then_now_and_again(
-    make: Make, certificates: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_said_when_it_is_read(make: Make, certificates: Any) -> None:
     file = make(time.time() - DAY, time.time() + 3 * DAY)
     lines: list[str] = []
     credentials = Credentials({"metrics_tls_certificate": file}, lines.append)
@@ -135,18 +132,14 @@ def test_it_is_said_at_the_start_and_then_now_and_again(
     assert len(lines) == 1
     assert lines[0].startswith(f"metrics_tls_certificate: {file}: it expires on ")
     assert "in 3.0 days; a new one in its place" in lines[0]
-    monkeypatch.setattr(credentials_module, "REMINDER_SECONDS", 0.0)
-    credentials.read()
-    assert len(lines) == 2
-    monkeypatch.undo()
     file.write_bytes(certificates.leaf.read_bytes() + certificates.key.read_bytes())
     credentials.read()
-    assert len(lines) == 2
+    assert len(lines) == 1
     make(time.time() - 2 * DAY, time.time() - DAY)  # another one in the same file
     credentials.read()
     credentials.read()
-    assert len(lines) == 3
-    assert "it expired on" in lines[2]
+    assert len(lines) == 2
+    assert "it expired on" in lines[1]
 
 
 def test_check_says_it_as_a_problem(make: Make, certificates: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jaxobs.model.clock import NANOSECONDS, monotonic, wall_now
+from jaxobs.model.clock import NANOSECONDS, wall_now
 from jaxobs.plugin.files import open_regular
 
 TOKEN_FILE = "metrics_token_file"  # noqa: S105  # the setting's name
@@ -33,8 +33,6 @@ MAX_TOKEN_BYTES = 4096
 SOON_SECONDS = 14 * 86_400.0
 """Time before the end of a certificate from which it is reported: enough notice to renew it by hand, and less than the
 month before the end at which tools renew certificates of 90 days."""
-REMINDER_SECONDS = 86_400.0
-"""Seconds between two log lines about a certificate that expires."""
 
 _TOKEN = re.compile(rb"[A-Za-z0-9\-._~+/]+=*")  # RFC 6750, section 2.1: what may follow `Bearer`
 _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
@@ -82,8 +80,7 @@ class Credentials:
         self._log = log
         self.token: Token | None = None
         self.tls: ssl.SSLContext | None = None
-        self._digest = b""  # of certificate and key, so that the key is not held in memory twice
-        self._reminded = 0.0
+        self._modified: list[int] = []
 
     @property
     def named(self) -> str:
@@ -91,54 +88,51 @@ class Credentials:
         return ", ".join(f"{name}: {path}" for name, path in self._paths.items())
 
     def read(self) -> None:
-        """Read the files. Raises CredentialsError; what could be used is then new, and the rest as it was."""
-        problems = []
-        for read in (self._read_token, self._read_certificate):
-            try:
-                read()
-            except CredentialsError as problem:
-                problems.append(str(problem))
-        if problems:
-            raise CredentialsError("; ".join(problems))
-
-    def _read_token(self) -> None:
-        if TOKEN_FILE not in self._paths:
+        """Read the files if one was modified since. Raises CredentialsError; what was read before then stays in use."""
+        modified = [self._modified_at(setting) for setting in self._paths]
+        if modified == self._modified:
             return
+        if TOKEN_FILE in self._paths:
+            self.token = self._read_token()
+        if CERTIFICATE in self._paths:
+            self.tls = self._read_certificate()
+        self._modified = modified
+
+    def _read_token(self) -> Token:
         secret = self._content(TOKEN_FILE).strip()
         if len(secret) > MAX_TOKEN_BYTES or not _TOKEN.fullmatch(secret):
             raise CredentialsError(
                 f"{TOKEN_FILE}: {self._paths[TOKEN_FILE]} does not hold one token of letters, digits and -._~+/;"
                 " `openssl rand -hex 32` makes one"
             )
-        self.token = Token(secret)
+        return Token(secret)
 
-    def _read_certificate(self) -> None:
-        if CERTIFICATE not in self._paths:
-            return
+    def _read_certificate(self) -> ssl.SSLContext:
         chain = self._content(CERTIFICATE)
-        key = self._content(KEY) if KEY in self._paths else b""
-        digest = hashlib.sha256(chain + b"\0" + key).digest()
-        is_new = digest != self._digest
+        if KEY in self._paths:
+            self._content(KEY)  # for its errors: OpenSSL opens the file itself, and would wait for a FIFO
         certificate, key_file = self._paths[CERTIFICATE], self._paths.get(KEY)
-        if is_new:
-            try:
-                self.tls = server_context(certificate, key_file)
-            except OSError as error:
-                reason = getattr(error, "reason", None) or error.strerror or error
-                raise CredentialsError(
-                    f"{CERTIFICATE}: {certificate} with the key in {key_file or 'the same file'} cannot be used: "
-                    f"{reason}; both must be PEM, belong together, and have no passphrase"
-                ) from error
-            self._digest = digest
-        if self.tls is not None and (is_new or monotonic() - self._reminded >= REMINDER_SECONDS):
-            self._reminded = monotonic()
-            problem = certificate_problem(
-                self.tls, chain.decode("ascii", "replace"), wall_now() / NANOSECONDS
+        try:
+            context = server_context(certificate, key_file)
+        except OSError as error:
+            reason = getattr(error, "reason", None) or error.strerror or error
+            raise CredentialsError(
+                f"{CERTIFICATE}: {certificate} with the key in {key_file or 'the same file'} cannot be used: "
+                f"{reason}; both must be PEM, belong together, and have no passphrase"
+            ) from error
+        problem = certificate_problem(context, chain.decode("ascii", "replace"), wall_now() / NANOSECONDS)
+        if problem is not None:
+            self._log(
+                f"{CERTIFICATE}: {certificate}: {problem}; a new one in its place is read while the job runs"
             )
-            if problem is not None:
-                self._log(
-                    f"{CERTIFICATE}: {certificate}: {problem}; a new one in its place is read while the job runs"
-                )
+        return context
+
+    def _modified_at(self, setting: str) -> int:
+        path = self._paths[setting]
+        try:
+            return path.stat().st_mtime_ns
+        except OSError as error:
+            raise CredentialsError(f"{setting}: {path} cannot be read: {error.strerror}") from error
 
     def _content(self, setting: str) -> bytes:
         path = self._paths[setting]

@@ -84,7 +84,7 @@ class PrometheusExporter(Exporter):
             raise
         if self._credentials.named:
             self._reading = FileWork(
-                self._read_again,
+                self._credentials.read,
                 self._credentials.named,
                 agent.log,
                 "what was read before stays in use, and it is tried again",
@@ -120,14 +120,6 @@ class PrometheusExporter(Exporter):
         if announcement is not None:
             announcement.withdraw(deadline - monotonic())
 
-    def _read_again(self) -> None:
-        assert self._credentials is not None
-        try:
-            self._credentials.read()
-        finally:
-            if self._server is not None:
-                self._server.tls = self._credentials.tls
-
     def _serve(self, agent: Agent, credentials: Credentials) -> HttpServer:
         settings = agent.settings
         wanted = wanted_address(settings, os.environ)
@@ -139,7 +131,7 @@ class PrometheusExporter(Exporter):
             [*allowed, wanted.host, host],
             from_network=is_open_to_network(listener),
         )
-        server = HttpServer(listener, self._answer, agent.log, tls=credentials.tls)
+        server = HttpServer(listener, self._answer, agent.log, tls=lambda: credentials.tls)
         server.start()
         scheme = "http" if credentials.tls is None else "https"
         url = f"{scheme}://{address.netloc()}{METRICS_PATH}"

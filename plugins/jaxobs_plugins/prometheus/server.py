@@ -163,8 +163,8 @@ class Limits:
 class HttpServer:
     """Serves `answer` at `listener` (which listens already) from `start()` to `stop()`, on one daemon thread.
 
-    `answer` is called on that thread and must not wait; where it raises, the client gets 500 and `log` a line. With
-    `tls`, TLS is all that is spoken.
+    `answer` is called on that thread and must not wait; where it raises, the client gets 500 and `log` a line. Where
+    `tls` gives a context, TLS is all that is spoken; each client is served by the one that it gives then.
     """
 
     def __init__(
@@ -173,14 +173,13 @@ class HttpServer:
         answer: Callable[[Request], Response],
         log: Callable[[str], None],
         limits: Limits | None = None,
-        tls: SSLContext | None = None,
+        tls: Callable[[], SSLContext | None] = lambda: None,
     ) -> None:
         self._listener = listener
         self._answer = answer
         self._log = log
         self._limits = limits or Limits()
-        self.tls = tls
-        """The TLS context for clients that connect from now on; may be replaced at any time."""
+        self._tls = tls
         self._served: set[asyncio.Task[None]] = set()
         self._refused: set[asyncio.Task[None]] = set()
         self._waiting: dict[asyncio.Task[None], None] = {}  # tasks without a request, longest first
@@ -300,7 +299,7 @@ class HttpServer:
         reader = asyncio.StreamReader(MAX_HEAD_BYTES, loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
         async with asyncio.timeout(self._limits.handshake_seconds):
-            transport, _ = await loop.connect_accepted_socket(lambda: protocol, client, ssl=self.tls)
+            transport, _ = await loop.connect_accepted_socket(lambda: protocol, client, ssl=self._tls())
         transport.set_write_buffer_limits(
             1
         )  # so that `drain` waits until all is sent; at 0 TLS would never go on
