@@ -20,8 +20,6 @@ from jaxobs.model.metrics import (
     HistogramValue,
     Metric,
     Value,
-    bucket_index,
-    upper_bound,
 )
 from jaxobs.vocabulary.text import OTHER, clean_label
 
@@ -45,24 +43,20 @@ series that comes and goes makes `rate()` wrong."""
 
 
 class Histogram:
-    """Counts finite values from 0 on in a metric's own buckets, and in exponential ones."""
+    """Counts finite values from 0 on in a metric's own buckets."""
 
     def __init__(self, buckets: Sequence[float]) -> None:
         self._buckets = buckets
         self._counts = [0] * (len(buckets) + 1)
         self._exemplars: list[Exemplar | None] = [None] * len(self._counts)
         self._sum = 0.0
-        self._zeros = 0
-        self._exponential: Counter[int] = Counter()
         self._value: HistogramValue | None = None
 
     def observe(self, value: float, count: int = 1) -> None:
         """Add `count` observations of a value."""
-        self._add(value, count)
-        if value > 0:
-            self._exponential[bucket_index(value)] += count
-        else:
-            self._zeros += count
+        self._value = None
+        self._counts[bisect.bisect_left(self._buckets, value)] += count
+        self._sum = min(self._sum + value * count, MAX_VALUE)
 
     def observe_all(self, values: Sequence[float]) -> None:
         """Observe each of the values, a bucket at a time: a thousand may come in a second, in a few buckets."""
@@ -73,20 +67,8 @@ class Histogram:
             is_last = bucket == len(self._buckets)
             end = len(ordered) if is_last else bisect.bisect_right(ordered, self._buckets[bucket], begin)
             mean = math.fsum(ordered[begin:end]) / (end - begin)
-            self._add(min(max(mean, ordered[begin]), ordered[end - 1]), end - begin)
+            self.observe(min(max(mean, ordered[begin]), ordered[end - 1]), end - begin)
             begin = end
-        begin = bisect.bisect_right(ordered, 0.0)
-        self._zeros += begin
-        while begin < len(ordered):
-            index = bucket_index(ordered[begin])
-            end = max(begin + 1, bisect.bisect_right(ordered, upper_bound(index), begin))
-            self._exponential[index] += end - begin
-            begin = end
-
-    def _add(self, value: float, count: int) -> None:
-        self._value = None
-        self._counts[bisect.bisect_left(self._buckets, value)] += count
-        self._sum = min(self._sum + value * count, MAX_VALUE)
 
     def exemplify(self, exemplar: Exemplar) -> None:
         """Attach the trace of an observed value to its bucket; a bucket without observations gets none."""
@@ -98,9 +80,7 @@ class Histogram:
     def value(self) -> HistogramValue:
         """What was observed so far; the same object until more is observed."""
         if self._value is None:
-            self._value = HistogramValue(
-                tuple(self._counts), self._sum, tuple(self._exemplars), self._zeros, dict(self._exponential)
-            )
+            self._value = HistogramValue(tuple(self._counts), self._sum, tuple(self._exemplars))
         return self._value
 
 

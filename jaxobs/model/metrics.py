@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Final, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from jaxobs.model.hardware_forms import HardwareForm
 
 Kind = Literal["counter", "gauge", "histogram"]
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
-
-SCALE: Final = 3
-"""Scale of the buckets of OTLP's exponential and Prometheus's native histograms: bounds grow by 2^(1/2^SCALE), 9 %. A
-quantile between two bounds is right to 4.5 %, and the 160 buckets that OpenTelemetry's SDK keeps by default reach from
-1 ms to 17 min (https://opentelemetry.io/docs/specs/otel/metrics/data-model/#exponentialhistogram)."""
-
-FARTHEST: Final = 30 << SCALE
-"""Largest index of a bucket: values beyond 2^30 or below 2^-30 (34 years, and a
-nanosecond) share the outermost ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,29 +61,16 @@ class Exemplar:
 class HistogramValue:
     """A histogram's observations: `counts` has one entry per bucket plus one for `+Inf`, not cumulative.
 
-    `exemplars` are aligned with `counts`. `exponential` counts the same observations by
-    `bucket_index`, and `zeros` those that are 0.
+    `exemplars` are aligned with `counts`.
     """
 
     counts: tuple[int, ...]
     sum: float
     exemplars: tuple[Exemplar | None, ...] = ()
-    zeros: int = 0
-    exponential: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
         return sum(self.counts)
-
-
-def bucket_index(value: float) -> int:
-    """The bucket of a positive value: index i holds what is above 2^(i/2^SCALE) and at most 2^((i+1)/2^SCALE)."""
-    return max(-FARTHEST, min(FARTHEST, math.ceil(math.log2(value) * (1 << SCALE)) - 1))
-
-
-def upper_bound(index: int) -> float:
-    """The largest value of a bucket."""
-    return math.inf if index >= FARTHEST else 2.0 ** ((index + 1) / (1 << SCALE))
 
 
 Value = float | HistogramValue

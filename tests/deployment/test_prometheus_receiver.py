@@ -23,7 +23,6 @@ SCRAPES_NOTHING = "storage: {tsdb: {out_of_order_time_window: 10m}}\n"
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusServer]:
     server = PrometheusServer(
         tool("prometheus"), tmp_path_factory.mktemp("receiver"), SCRAPES_NOTHING, "--web.enable-otlp-receiver",
-        "--enable-feature=native-histograms",
     )  # fmt: skip
     yield server
     server.close()
@@ -66,16 +65,3 @@ def test_every_name_is_the_same_as_on_the_page(prometheus: PrometheusServer, tmp
     (target,) = [each["metric"] for each in prometheus.query("target_info")]
     assert (info["job"], info["instance"]) == ("jax", target["instance"])
     assert target["jaxobs_run"] == "pushed"
-
-
-def test_exponential_histograms_become_native_ones(prometheus: PrometheusServer, tmp_path: Path) -> None:
-    document, _ = pushed(
-        prometheus, tmp_path, JAXOBS_RUN="native",
-        OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION="base2_exponential_bucket_histogram",
-    )  # fmt: skip
-    steps = document["loops"]["train"]["steps"]
-    counted = 'histogram_count(jaxobs_step_host_seconds{loop="train"})'
-    wait_for(lambda: prometheus.value(counted) == steps, f"{steps} steps in a native histogram")
-    median = prometheus.value('histogram_quantile(0.5, jaxobs_step_seconds{loop="train"})')
-    assert median is not None
-    assert 0 < median < 10

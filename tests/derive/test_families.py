@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxobs.derive.series import Histogram
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Family, HistogramValue
 from tests.derive.made_up import PLUGIN_COUNTER, PLUGIN_GAUGE, PLUGIN_HISTOGRAM, at, new_fold
@@ -34,3 +39,13 @@ def test_a_family_that_did_not_change_is_shared_by_snapshots() -> None:
         next(family for family in families if family.metric is PLUGIN_GAUGE) for families in taken
     )
     assert first is second
+
+
+@given(st.lists(st.floats(0, 1e12), min_size=1, max_size=50))
+def test_a_histogram_counts_many_values_at_once_as_one_by_one(values: list[float]) -> None:
+    at_once, one_by_one = Histogram((0.1, 1.0, 1e6)), Histogram((0.1, 1.0, 1e6))
+    at_once.observe_all(values)
+    for value in values:
+        one_by_one.observe(value)
+    assert at_once.value().counts == one_by_one.value().counts
+    assert at_once.value().sum == pytest.approx(one_by_one.value().sum)

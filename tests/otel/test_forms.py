@@ -1,25 +1,17 @@
-"""How metrics go out: information as sums that may fall, histograms of two kinds, hardware by convention."""
+"""How metrics go out: information as sums that may fall, hardware by convention."""
 
 from __future__ import annotations
 
-import math
-from itertools import pairwise
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from jaxobs.derive.series import Histogram
-from jaxobs.model.metrics import SCALE, Family, HistogramValue, Metric, bucket_index
+from jaxobs.model.metrics import Family, Metric
 from jaxobs.plugin.base import Collector
 from jaxobs_plugins.collectors.amd import AmdCollector
 from jaxobs_plugins.collectors.nvidia import NvidiaCollector
 from jaxobs_plugins.collectors.tpu import TpuCollector
-from jaxobs_plugins.otel.encoding import AGGREGATION, EXPONENTIAL
 from tests.otel.job import Harness, Receiver
 from tests.otel.test_content import plain
 
-WAITS = Metric("example_wait_seconds", "histogram", "Waits.", ("kind",), "seconds", (0.1, 1.0))
 UUID = "GPU-6f4a1c9e"
 
 
@@ -27,53 +19,6 @@ UUID = "GPU-6f4a1c9e"
 def sending(harness: Harness, receiver: Receiver, environment: pytest.MonkeyPatch) -> Harness:
     environment.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.endpoint)
     return harness
-
-
-def observed(values: list[float]) -> HistogramValue:
-    histogram = Histogram(WAITS.buckets)
-    histogram.observe_all(values)
-    return histogram.value()
-
-
-@given(st.lists(st.floats(0, 1e12), min_size=1, max_size=50))
-def test_both_kinds_of_buckets_hold_every_observation(values: list[float]) -> None:
-    value = observed(values)
-    assert sum(value.exponential.values()) + value.zeros == value.count == len(values)
-    assert value.zeros == values.count(0)
-
-
-@given(st.floats(1e-8, 1e8))
-def test_a_value_lies_between_the_bounds_of_its_bucket(value: float) -> None:
-    index = bucket_index(value)
-    below, above = (math.log2(value) * 2**SCALE - bound for bound in (index, index + 1))
-    assert below > -1e-9
-    assert above < 1e-9
-
-
-def test_bounds_belong_to_the_bucket_below_them() -> None:
-    assert [bucket_index(2.0**power) for power in range(3)] == [-1, 7, 15]
-    assert bucket_index(2.0**0.125 * 1.000001) == 1
-    assert bucket_index(5e-324) < bucket_index(1e-8) < bucket_index(1.7e308)
-
-
-def test_histograms_are_exponential_where_the_users_variable_asks_for_it(
-    sending: Harness, receiver: Receiver, environment: pytest.MonkeyPatch
-) -> None:
-    environment.setenv(AGGREGATION, EXPONENTIAL)
-    values = [0.0, 0.25, 0.3, 0.3, 2.5]
-    sending.start()
-    sending.export(families=(Family(WAITS, {("a",): observed(values)}),))
-    sending.stop(2.0)
-    (metric,) = receiver.metrics()
-    (point,) = metric.exponential_histogram.data_points
-    assert (point.count, point.sum, point.scale, point.zero_count) == (5, pytest.approx(3.35), SCALE, 1)
-    counts = {
-        point.positive.offset + place: count
-        for place, count in enumerate(point.positive.bucket_counts)
-        if count
-    }
-    assert counts == {bucket_index(0.25): 1, bucket_index(0.3): 2, bucket_index(2.5): 1}
-    assert not point.HasField("min")
 
 
 def test_information_is_a_sum_that_may_fall(sending: Harness, receiver: Receiver) -> None:
@@ -143,8 +88,3 @@ def test_so_does_what_other_vendors_say(
     assert set(found) >= names
     (point,) = found["hw.gpu.utilization"].gauge.data_points
     assert plain(point.attributes) == {"hw.id": UUID}
-
-
-def test_exponential_bounds_follow_each_other() -> None:
-    indices = [bucket_index(2 ** (number / 16)) for number in range(-300, 300)]
-    assert all(0 <= after - before <= 1 for before, after in pairwise(indices))

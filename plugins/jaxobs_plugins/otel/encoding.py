@@ -1,14 +1,13 @@
 """Converts spans and a snapshot's metrics to OTLP, by the SDK's own forms and encoders.
 
-Metrics are cumulative sums, gauges, and histograms with their exemplars. Information metrics become non-monotonic sums,
-because OTLP has no type for them
+Metrics are cumulative sums, gauges, and histograms with their exemplars and the buckets that /metrics shows.
+Information metrics become non-monotonic sums, because OTLP has no type for them
 (https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/#info). A metric with a hardware form
 goes out under the name of the semantic conventions too.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,9 +22,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.metrics import Exemplar as SdkExemplar
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
-    Buckets,
-    ExponentialHistogram,
-    ExponentialHistogramDataPoint,
     Gauge,
     Histogram,
     HistogramDataPoint,
@@ -43,7 +39,7 @@ from opentelemetry.trace import SpanContext, TraceFlags
 
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, now
 from jaxobs.model.events import AttributeValue, Span
-from jaxobs.model.metrics import SCALE, Exemplar, Family, HistogramValue, Metric
+from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric
 from jaxobs.plugin.protocol import Agent, Batch
 from jaxobs.vocabulary.text import valid_text
 
@@ -52,10 +48,6 @@ if TYPE_CHECKING:
 
 UNKNOWN: Any = None
 """Value of fields that are optional in OTLP: a histogram's minimum and maximum, and the start time of a gauge."""
-
-AGGREGATION = "OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION"
-EXPONENTIAL = "base2_exponential_bucket_histogram"
-"""https://opentelemetry.io/docs/specs/otel/metrics/sdk_exporters/otlp/#additional-environment-variable-configuration"""
 
 APPENDED = {
     "seconds": "s", "bytes": "By", "watts": "W", "joules": "J", "volts": "V", "amperes": "A", "meters": "m",
@@ -191,7 +183,6 @@ class MetricSignal:
         self._agent = agent
         self.interval = interval
         self._start = now()
-        self._exponential = os.environ.get(AGGREGATION, "").strip().lower() == EXPONENTIAL
         self._newest: tuple[Reading, ...] = ()
 
     def offer(self, batch: Batch) -> int:
@@ -215,7 +206,7 @@ class MetricSignal:
         period = Period(clock.wall_time(min(self._start, time)), clock.wall_time(time))
         families = [reading.family for reading in items]
         of = resource(self._agent.resource)
-        return encode_metrics(metrics_data(families, period, of, exponential=self._exponential))
+        return encode_metrics(metrics_data(families, period, of))
 
     def rejected(self, answer: bytes) -> int:
         return int(ExportMetricsServiceResponse.FromString(answer).partial_success.rejected_data_points)
@@ -237,36 +228,27 @@ class Period(NamedTuple):
     end: int
 
 
-def metrics_data(
-    families: Iterable[Family], period: Period, of: Resource, *, exponential: bool = False
-) -> MetricsData:
+def metrics_data(families: Iterable[Family], period: Period, of: Resource) -> MetricsData:
     """The families in the SDK's form, under our names and, if they have one, under those of the conventions."""
     metrics: dict[str, SdkMetric] = {}
     for family in families:
         name, unit = otlp_name(family.metric)
-        metrics[name] = SdkMetric(
-            name, family.metric.help, unit, _data(family, period, exponential=exponential)
-        )
+        metrics[name] = SdkMetric(name, family.metric.help, unit, _data(family, period))
         _add_hardware(metrics, family, period)
     return MetricsData(
         [ResourceMetrics(of, [ScopeMetrics(scope(), list(metrics.values()), "")], of.schema_url)]
     )
 
 
-def _data(
-    family: Family, period: Period, *, exponential: bool
-) -> Sum | Gauge | Histogram | ExponentialHistogram:
+def _data(family: Family, period: Period) -> Sum | Gauge | Histogram:
     cumulative = AggregationTemporality.CUMULATIVE
     if family.metric.kind == "histogram":
-        observed = [
-            (_attributes(family, labels), value)
+        distributions = [
+            _distribution(_attributes(family, labels), value, family.metric.buckets, period)
             for labels, value in family.series.items()
             if isinstance(value, HistogramValue)
         ]
-        if exponential:
-            return ExponentialHistogram([_exponential(*each, period) for each in observed], cumulative)
-        bounds = family.metric.buckets
-        return Histogram([_distribution(*each, bounds, period) for each in observed], cumulative)
+        return Histogram(distributions, cumulative)
     is_counter = family.metric.kind == "counter"
     is_sum = is_counter or family.metric.name.endswith("_info")
     points = [
@@ -300,18 +282,6 @@ def _numbers(family: Family) -> Iterator[tuple[tuple[str, ...], float]]:
     for labels, value in family.series.items():
         if not isinstance(value, HistogramValue):
             yield labels, float(value)
-
-
-def _exponential(
-    attributes: Mapping[str, str], value: HistogramValue, period: Period
-) -> ExponentialHistogramDataPoint:
-    lowest, highest = min(value.exponential, default=0), max(value.exponential, default=-1)
-    counts = [value.exponential.get(index, 0) for index in range(lowest, highest + 1)]
-    exemplars = [_exemplar(exemplar) for exemplar in value.exemplars if exemplar is not None]
-    return ExponentialHistogramDataPoint(
-        attributes, *period, value.count, value.sum, SCALE, value.zeros, Buckets(lowest, counts), Buckets(0, []),
-        0, UNKNOWN, UNKNOWN, exemplars,
-    )  # fmt: skip
 
 
 def _distribution(
