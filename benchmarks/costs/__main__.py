@@ -20,7 +20,6 @@ from benchmarks.costs.sections import Section, keep, kept, page, section_text
 PAGE = Path(__file__).parents[2] / "docs" / "results" / "benchmarks.md"
 FIGURES = (
     "training_loop", "step_cost", "processor_time", "memory_and_exit", "start_time", "compile_cost", "scrape",
-    "live_page", "snapshot_time",
 )  # fmt: skip
 """Modules of benchmarks/costs/ whose `measure()` makes a section, in the order of the page."""
 PRINTED = ("agent_cost", "decoding", "exit_seconds", "live_array_census", "live_view")

@@ -44,7 +44,6 @@ CHECKS = (
     Check("unchanged", "unchanged", "`jaxobs run` on a script as it is, and how long exits take", 80, 150),
     Check("labels", "labels", "Loops built so that their label is known", 110, 200),
     Check("out_of_memory", "out_of_memory", "A real RESOURCE_EXHAUSTED and its report", 30, 75),
-    Check("windows", "windows", "What profiler windows do to step time", 70, 110),
     Check("paired", "paired", "Step time with and without jaxobs, in turns", 70, 130),
     Check("calibration", "calibration", "`jaxobs calibrate` against the datasheet", 60, 190),
     Check("labels_without_command_buffers", "labels", "The same loops without command buffers", 60, 120),
