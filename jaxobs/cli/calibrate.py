@@ -20,9 +20,8 @@ from jaxobs.hardware.calibration import (
     NoHomeError,
     cache_directory,
     fastest,
-    save_calibration,
 )
-from jaxobs.plugin.files import why_not_writable
+from jaxobs.plugin.files import why_not_writable, write_whole
 from jaxobs.report.text_table import TextTable, to_text
 from jaxobs.vocabulary.units import amount, byte_size
 
@@ -57,8 +56,10 @@ def run(arguments: list[str]) -> int:
         print(json.dumps(calibration.to_dict(), indent=1))
     else:
         print(to_text(calibration_parts(calibration), **look_of(sys.stdout)))
+    path = place / calibration.file_name
     try:
-        path = save_calibration(calibration, place)
+        place.mkdir(parents=True, exist_ok=True)
+        write_whole(path, f"{json.dumps(calibration.to_dict(), indent=1, allow_nan=False)}\n".encode())
     except OSError as error:
         say("jaxobs calibrate", f"measured, but not kept: {place}: {error.strerror or error}; {_CURE}")
         return 1

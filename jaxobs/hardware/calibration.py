@@ -9,12 +9,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.metadata
-import json
 import math
 import os
 import platform
 import stat
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -277,20 +275,6 @@ def _quota(cgroup: Path) -> float | None:
     return None
 
 
-def write_calibration(calibration: Calibration, path: Path) -> None:
-    """Write a calibration atomically, so that no reader sees half of it. Raises OSError on failure."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".calibration-", suffix=".tmp")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(calibration.to_dict(), file, indent=1, allow_nan=False)
-            file.write("\n")
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
 def read_calibration(path: Path) -> tuple[Calibration | None, str | None]:
     """The calibration in a file, or None and why there is none."""
     try:
@@ -315,10 +299,3 @@ def load_calibration(name: str, directory: Path) -> tuple[Calibration | None, st
     if calibration is not None and calibration.file_name != name:
         return None, f"{path} was measured on something else; run `jaxobs calibrate` to write it anew"
     return calibration, reason
-
-
-def save_calibration(calibration: Calibration, directory: Path) -> Path:
-    """Store a calibration where `load_calibration` finds it; returns the path. Raises OSError on failure."""
-    path = directory / calibration.file_name
-    write_calibration(calibration, path)
-    return path

@@ -51,9 +51,6 @@ def known_peaks(
     return replace(peaks, reason=f"{peaks.reason}; {homeless}") if peaks.reason and homeless else peaks
 
 
-_PLAIN_KEYS: Final = ("transcendentals", "memory", "link", "capacity")
-
-
 def peaks_for(
     device_kind: str,
     platform: str,
@@ -67,14 +64,13 @@ def peaks_for(
     Args:
         device_kind: The string that JAX reports.
         platform: JAX's name of the backend: `cpu`, `gpu`, `tpu`.
-        overrides: The user's own values, keyed `matrix.<dtype>`, `vector.<dtype>` (FLOP/s), `transcendentals`
-            (results/s), `memory`, `link` (bytes/s), `capacity` (bytes).
+        overrides: The user's own values, keyed `matrix.<dtype>` (FLOP/s) and `memory` (bytes/s).
         measured: A calibration of this kind of device; one of another kind is ignored.
         tensorfloat32_allowed: True if all float32 products may run as TensorFloat-32, whose peak is then theirs;
             False if none may; None if the program's precision and the platform decide.
 
     Raises:
-        ValueError: An override has an unknown key, or is no positive, finite number.
+        ValueError: An override is no positive, finite number.
     """
     same = measured is not None and normalised(measured.device_kind) == normalised(device_kind)
     mine = measured if same else None
@@ -144,10 +140,6 @@ def _run_as(left_out: LeftOut, values: dict[str, Peak]) -> None:
 
 def _checked(overrides: Mapping[str, float]) -> Mapping[str, float]:
     for key, rate in overrides.items():
-        unit, _, dtype = key.partition(".")
-        if key not in _PLAIN_KEYS and not (unit in {"matrix", "vector"} and dtype):
-            known = "matrix.<dtype>, vector.<dtype>, " + ", ".join(_PLAIN_KEYS)
-            raise ValueError(f"unknown peak {key!r}: the keys are {known}")
         if isinstance(rate, bool) or not (math.isfinite(rate) and rate > 0):
             raise ValueError(f"peak {key}={rate!r}: give a positive, finite number")
     return overrides

@@ -181,12 +181,6 @@ def test_the_datasheets_float8_stands_for_every_8_bit_float() -> None:
     assert own.provenance == "user"
 
 
-@pytest.mark.parametrize("key", ["bfloat16", "matrix", "matrix.", "bandwidth", "memory.float32"])
-def test_an_override_for_an_unknown_peak_is_refused_by_name(key: str) -> None:
-    with pytest.raises(ValueError, match=f"unknown peak '{key}'"):
-        peaks_for("cpu", "cpu", {key: 1.0})
-
-
 @pytest.mark.parametrize(
     ("dtype", "key"),
     [
