@@ -6,7 +6,6 @@ nvidia-smi and the page of metrics are read side by side, under a steady load an
 from __future__ import annotations
 
 import statistics
-import subprocess
 import threading
 import time
 import urllib.request
@@ -28,9 +27,6 @@ the first, while power and clocks settle, do not count."""
 SETTLING = 6.0
 HELD = 8 * 2**30
 """Bytes of the array that is held on a GPU."""
-
-
-ENERGY = "jaxobs_nvidia_energy_joules_total"
 
 
 PATIENCE_SECONDS = 10.0
@@ -197,30 +193,6 @@ def _under_load(told: Findings, obs: Any, work: Callable[[], Any]) -> None:
     smi = [row for at, row in sampler.smi if at - began > SETTLING]
     pages = [page for at, page in sampler.pages if at - began > SETTLING + 5.0]
     compare(told, smi, pages)
-    _energy(told, sampler, began)
-
-
-def _energy(told: Findings, sampler: Sampler, began: float) -> None:
-    """Joules between two changes of the counter, against the mean of nvidia-smi's power over the same time."""
-    read = [(at, value_of(page, ENERGY)) for at, page in sampler.pages if at - began > SETTLING]
-    changes = [
-        (at, joules)
-        for (at, joules), (_, before) in zip(read[1:], read, strict=False)
-        if joules is not None and before is not None and joules != before
-    ]
-    if len(changes) < 2:
-        told.unmeasured("energy", "the counter was read fewer than twice under load")
-        return
-    (first, low), (last, high) = changes[0], changes[-1]
-    watts = [amount(row.get("power.draw")) for at, row in sampler.smi if first <= at <= last]
-    known = [watt for watt in watts if watt is not None]
-    if not known:
-        told.unmeasured("energy", "nvidia-smi tells no power")
-        return
-    # A change is seen up to a second after it came to the page: a tenth of the ten seconds between three changes.
-    told.figure(
-        "energy over time", (high - low) / (last - first), statistics.mean(known), relative=0.1, unit="W"
-    )
 
 
 def _allocator(told: Findings, obs: Any, held: Any) -> None:
@@ -239,21 +211,3 @@ def _allocator(told: Findings, obs: Any, held: Any) -> None:
     )  # fmt: skip
     told.of("limit", said, "limit_bytes", truth.get("bytes_limit"), absolute=0, unit="B")
     told.of("peak", said, "peak_bytes", truth.get("peak_bytes_in_use"), relative=0.001, unit="B")
-    _process_memory(told, obs, truth)
-
-
-def _process_memory(told: Findings, obs: Any, truth: dict[str, int]) -> None:
-    """What the driver counts for this process: JAX's pool, and a context of some hundred MiB."""
-    page = series_of(page_at(obs.address))
-    pool = truth.get("pool_bytes") or truth.get("bytes_limit")
-    found = value_of(page, "jaxobs_nvidia_process_memory_bytes")
-    reason = "NVML does not show the process's number here, as in many containers"
-    if found is None or pool is None:
-        told.unmeasured("memory of the process, by NVML", reason)
-        return
-    told.figure("memory of the process, by NVML", found, between=(float(pool), pool + 3.0 * 2**30), unit="B")
-    done = subprocess.run(
-        ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"],
-        capture_output=True, text=True, timeout=20, check=False,
-    )  # fmt: skip
-    told.evidence("compute_apps.csv").write_text(done.stdout, encoding="utf-8")
