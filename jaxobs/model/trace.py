@@ -36,6 +36,8 @@ class OperationTime:
     """Its part of the device's busy time, of which parallel operations share each moment: the parts add up to it."""
     fastest_seconds: float | None = None
     """The shortest execution; None where one execution is several events."""
+    in_graph: bool = False
+    """Whether it ran as a kernel of a CUDA graph, whose events do not name their instruction."""
     kernels: tuple[str, ...] = ()
     """Names of the kernels it launched, where they differ from the instruction's."""
 

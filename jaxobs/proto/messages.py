@@ -79,6 +79,7 @@ _HLO: Final[dict[str, tuple[str, ...]]] = {
         "name 1 bytes",
         "entry_computation_id 6 int",
         "computations 3 *Computation",
+        "schedule 7 Schedule",
         "input_output_alias 8 InputOutputAlias",
         "device_assignment 15 DeviceAssignment",
         "stack_frame_index 17 StackFrameIndex",
@@ -132,6 +133,9 @@ _HLO: Final[dict[str, tuple[str, ...]]] = {
         "mesh_axes_replica_group_list 93 MeshAxesReplicaGroupList",
         "backend_config_payload 99 Payload",
     ),
+    "Schedule": ("sequences 1 *ScheduleEntry",),
+    "ScheduleEntry": ("key 1 int", "value 2 InstructionSequence"),
+    "InstructionSequence": ("instruction_ids 1 *int",),
     "InputOutputAlias": ("entries 1 *AliasEntry",),
     "AliasEntry": ("output_shape_index 1 *int", "parameter_number 2 int"),
     "Literal": ("s32s 4 *int32", "s64s 5 *int", "u32s 6 *uint", "u64s 7 *uint"),
@@ -203,10 +207,21 @@ _HLO: Final[dict[str, tuple[str, ...]]] = {
 
 # What a trace needs of a module: which instructions there are, and what each waits for.
 _OUTLINE: Final[dict[str, tuple[str, ...]]] = {
-    "Module": ("name", "computations", "entry_computation_id"),
+    "Module": ("name", "computations", "entry_computation_id", "schedule"),
+    "Schedule": ("sequences",),
+    "ScheduleEntry": ("key", "value"),
+    "InstructionSequence": ("instruction_ids",),
     "Computation": ("instructions", "id", "root_id"),
-    "Instruction": ("name", "opcode", "id", "operand_ids", "called_computation_ids", "is_host_transfer"),
-}
+    "Instruction": (
+        "name",
+        "opcode",
+        "id",
+        "operand_ids",
+        "called_computation_ids",
+        "is_host_transfer",
+        "custom_call_target",
+    ),
+}  # fmt: skip
 
 _hlo: Final = message_classes("jaxobs.hlo", _HLO)
 _outline: Final = message_classes(

@@ -137,11 +137,14 @@ class _Device:
         default_factory=dict
     )
     runs: dict[int | None, int | None] = field(init=False)
+    untold: set[int | None] = field(init=False)
+    """Programs of which kernels ran that are of no instruction that could be told."""
     hidden: defaultdict[int | None, list[OperationTime]] = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
         self.found = ProfiledDevice(self.device, self.peaks)
         self.runs = {ran.program_id: ran.runs for ran in self.device.modules}
+        self.untold = {time.program_id for time in self.device.operations if _is_untold(time)}
         for time in self.device.operations:
             if _hides(time):
                 self.hidden[time.program_id].append(time)
@@ -207,6 +210,11 @@ class _Device:
                 known.runs, known.runs_reason = (known.runs or 0) + ran.runs, ran.runs_reason
             elif known.runs is None:
                 known.runs_reason = ran.runs_reason
+            if module is not None and ran.runs and ran.program_id in self.untold:
+                cost, bound = self.unseen(ran.program_id, module, ran.runs, ran.runs)
+                for work in (known.work, self.found.work):
+                    work.cost += run_on(cost, self.peaks)
+                    work.bounds.append(bound)
 
     def costs(self, program_id: int | None) -> tuple[ModuleCost | None, dict[str, OperationCost], str | None]:
         found = self.known.get(program_id)
@@ -235,12 +243,32 @@ class _Device:
         runs = self.runs.get(time.program_id) or max(sibling.count for sibling in siblings)
         together = sum(sibling.charged_seconds for sibling in siblings)
         part = runs * (time.charged_seconds / together if together else 1 / len(siblings))
-        seen = {other.instruction for other in self.device.operations if other.program_id == time.program_id}
+        return *self.unseen(time.program_id, module, runs, part), HIDDEN
+
+    def unseen(
+        self, program_id: int | None, module: ModuleCost, runs: int, times: float
+    ) -> tuple[Cost, Bound]:
+        """The work, so many times, of all operations of a module that were not seen separately.
+
+        XLA compiles equal instructions to one kernel: a kernel of a CUDA graph that runs more often than its instruction
+        executes stands for others of the same cost.
+        """
+        seen = {one.instruction: one for one in self.device.operations if one.program_id == program_id}
         unseen = [operation for operation in module.operations if operation.name not in seen]
-        cost = sum((operation.cost for operation in unseen), Cost()).scaled(part)
-        bounds = (self.bound(operation.cost, module) for operation in unseen)
-        bound = repeated(total_bound(bounds), part)
-        return cost, bound, HIDDEN
+        for operation in module.operations:
+            time = seen.get(operation.name)
+            if time is None or not time.in_graph or not operation.executions:
+                continue
+            alike = [other for other in unseen if other.once == operation.once]
+            for other in alike[: max(0, round(time.executions / runs / operation.executions) - 1)]:
+                unseen.remove(other)
+        cost = sum((operation.cost for operation in unseen), Cost()).scaled(times)
+        return cost, repeated(total_bound(self.bound(one.cost, module) for one in unseen), times)
+
+
+def _is_untold(time: OperationTime) -> bool:
+    """Whether it is a kernel of a CUDA graph whose instruction could not be told."""
+    return time.in_graph and time.instruction is None and time.kind == "compute"
 
 
 def _hides(time: OperationTime) -> bool:

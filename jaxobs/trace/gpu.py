@@ -5,11 +5,14 @@ XLA's collectors for CUPTI and ROCm write it (``xla/backends/profiler/gpu/cupti_
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
-from jaxobs.trace.modules import ModuleIndex, kind_of_event, program_of, text_of
-from jaxobs.trace.planes import EventStats, Line, Plane, PlaneMetadata, lines_of, payload
+from jaxobs.model.intervals import Span
+from jaxobs.trace.modules import ModuleIndex, kind_of_event, library_kernel, program_of, text_of
+from jaxobs.trace.planes import EventStats, Line, Plane, PlaneMetadata, Value, lines_of, payload
 from jaxobs.trace.timeline import MAX_DURATION, Timeline
 
 _DISTINCT_STATS: Final = frozenset(
@@ -17,6 +20,7 @@ _DISTINCT_STATS: Final = frozenset(
 )
 _STREAM: Final = "Stream #"
 _GRAPH: Final = "cuda_graph_exec_id"
+_NODE: Final = "cuda_graph_node_id"
 _MEMORY: Final = ("MemoryAlloc", "MemoryFree", "MemoryResidency", "Memory Alloc", "Memory Free")
 """Events of the allocator, which take no time of the device."""
 
@@ -24,19 +28,33 @@ MAX_LAUNCH: Final = 20 * 10**6
 """Longest wait, in picoseconds, that is taken for a kernel's launch, which takes 2 to 10 µs; dispatching the next
 executable takes the host far longer."""
 
+_SUM_OF_SPLIT: Final = re.compile("split_?k_?reduce|reduce_?split_?k", re.IGNORECASE)
+"""The second kernel of a product that cuBLAS splits along the contracted dimension."""
+
 _Entry = tuple[int, int]
-_SKIPPED: Final[_Entry] = (-1, -1)
+"""The index of an event's operation, and that of the statistic which tells it from others of its kind (else -1)."""
+_SKIPPED: Final = -1
+_IN_GRAPH: Final = -2
+
+
+class _Node(NamedTuple):
+    """A node of a CUDA graph: one kernel or copy, and when it ran."""
+
+    kernel: str
+    stats: Mapping[str, Value]
+    spans: list[Span]
 
 
 def read_gpu(
     plane: Plane, metadata: PlaneMetadata, host: str, modules: ModuleIndex, copies: Mapping[bytes, str]
 ) -> tuple[Timeline, int]:
     """A GPU and the number of events read; `copies` are the host's calls by correlation id. Raises TraceError."""
-    reader = _GpuPlane(metadata, Timeline(metadata.name, host, "gpu", modules), copies)
+    reader = _GpuPlane(metadata, Timeline(metadata.name, host, "gpu", modules), modules, copies)
     reader.device.capabilities = metadata.stats
     for line in lines_of(plane):
         if line.name.startswith(_STREAM):  # other lines repeat the streams' events in another form
             reader.read(line)
+    reader.add_graphs()
     reader.device.launches = _launches(reader.device)
     return reader.device, reader.events
 
@@ -55,11 +73,15 @@ def _launches(device: Timeline) -> list[tuple[int, int]]:
 
 
 class _GpuPlane:
-    def __init__(self, metadata: PlaneMetadata, device: Timeline, copies: Mapping[bytes, str]) -> None:
+    def __init__(
+        self, metadata: PlaneMetadata, device: Timeline, modules: ModuleIndex, copies: Mapping[bytes, str]
+    ) -> None:
         self.device = device
         self.events = 0
         self._metadata, self._copies = metadata, copies
         self._stats = EventStats(metadata, _DISTINCT_STATS)
+        self._modules = modules
+        self._nodes: dict[tuple[int, bytes], _Node] = {}
         self._tables: dict[int, dict[tuple[int | None, ...], _Entry]] = {}
 
     def read(self, line: Line) -> None:
@@ -75,16 +97,19 @@ class _GpuPlane:
             entry = table.get(key) if table else None
             if entry is None:
                 entry = self._find(metadata_id, stats)
-            index, correlation_at = entry
-            if index < 0:
+            index, value_at = entry
+            if index == _SKIPPED:
                 continue
-            if correlation_at >= 0:
-                index = self._copy(metadata_id, payload(stats[correlation_at]), index)
             start = base + event.offset_ps
             duration = event.duration_ps
             if duration < 0 or duration > MAX_DURATION or start < 0:
                 self.device.wrong_times += 1
                 continue
+            if index == _IN_GRAPH:
+                self._node(metadata_id, stats, value_at).spans.append((start, start + duration))
+                continue
+            if value_at >= 0:
+                index = self._copy(metadata_id, payload(stats[value_at]), index)
             intervals.append((start, start + duration, index))
             # The kernels of an instruction are consecutive: its first kernel coming again is the next execution.
             if index != previous or metadata_id == first_kernel:
@@ -100,27 +125,88 @@ class _GpuPlane:
         return table[key]
 
     def _classify(self, metadata_id: int, stats: list[bytes]) -> _Entry:
-        """The operation's index, and that of its correlation id if only the host's call shows its kind (else -1)."""
+        """The operation; with its correlation id if only the host's call shows its kind, or the node of its graph."""
         known = self._metadata.events.get(metadata_id)
         name = known.name if known else f"event {metadata_id}"
         if name.startswith(_MEMORY):
-            return _SKIPPED
+            return _SKIPPED, -1
         values = self._stats.read(stats)
-        details = text_of(values, "memcpy_details")
-        kind = kind_of_event(name, details)
+        if _NODE in values:
+            return _IN_GRAPH, self._stats.position(stats, _NODE)
+        instruction = text_of(values, "hlo_op") or self._modules.of_kernel(program_of(values), name)
         hidden = _GRAPH in values or name == "CudaGraph"
+        index = self._operation(name, values, instruction, hidden=hidden)
+        operation = self.device.operations[index]
+        asks_host = (
+            operation.instruction is None and operation.kind == "copy" and "memcpy_details" not in values
+        )
+        return index, self._stats.position(stats, "correlation_id") if asks_host else -1
+
+    def _operation(
+        self, name: str, values: Mapping[str, Value], instruction: str | None, *, hidden: bool = False
+    ) -> int:
+        kind = kind_of_event(name, text_of(values, "memcpy_details"))
         index = self.device.operation(
             name,
             program_of(values),
-            instruction=None if hidden else text_of(values, "hlo_op") or None,
+            instruction=None if hidden else instruction,
             module=text_of(values, "hlo_module"),
             kind="command_buffer" if hidden else kind if kind != "compute" else None,
             category="command-buffer" if hidden else None,
         )
-        operation = self.device.operations[index]
-        operation.kernels[name] = None
-        asks_host = operation.instruction is None and operation.kind == "copy" and details is None
-        return index, self._stats.position(stats, "correlation_id") if asks_host else -1
+        self.device.operations[index].kernels[name] = None
+        return index
+
+    def _node(self, metadata_id: int, stats: list[bytes], at: int) -> _Node:
+        key = metadata_id, payload(stats[at])
+        if key not in self._nodes:
+            known = self._metadata.events.get(metadata_id)
+            name = known.name if known else f"event {metadata_id}"
+            self._nodes[key] = _Node(name, self._stats.read(stats), [])
+        return self._nodes[key]
+
+    def add_graphs(self) -> None:
+        """Add what ran in CUDA graphs, each kernel as the instruction that it executes where that can be told.
+
+        Nodes are numbered as XLA adds them, in the schedule's order. A graph within another lies in its node's place, or
+        after all others where it is conditional: openxla/xla, ``cuda_graph_topology_mapper.h``.
+        """
+        nodes = sorted(self._nodes.values(), key=lambda node: int(node.stats[_NODE]))
+        for node, instruction in zip(nodes, self._instructions(nodes), strict=True):
+            index = self._operation(node.kernel, node.stats, instruction)
+            operation = self.device.operations[index]
+            operation.in_graph = True
+            if node.kernel == next(iter(operation.kernels)):  # others belong to the same executions
+                operation.executions += len(node.spans)
+            self.device.intervals += [(start, end, index) for start, end in node.spans]
+        counts = Counter((program_of(node.stats), len(node.spans)) for node in nodes)
+        self.device.launches_of_graphs = dict(pair for pair, _ in reversed(counts.most_common()))
+
+    def _instructions(self, nodes: Sequence[_Node]) -> list[str | None]:
+        """The instruction of each node: as its event says, of its kernel's name, or by the order of a library's calls."""
+        found: list[str | None] = []
+        waiting: dict[tuple[int | None, str], list[int]] = {}
+        seen = {(one.program_id, one.instruction) for one in self.device.operations}
+        for at, node in enumerate(nodes):
+            program, named = program_of(node.stats), text_of(node.stats, "hlo_op") or ""
+            known = self._modules.instruction(program, named)  # older events name the launch of the graph
+            told = known is not None and known.kind != "control"
+            found.append(named if told else self._modules.of_kernel(program, node.kernel))
+            seen.add((program, found[at]))
+            computes = library_kernel(node.kernel)
+            if found[at] is None and computes:
+                waiting.setdefault((program, computes), []).append(at)
+        for (program, computes), places in waiting.items():
+            calls = self._modules.module(program).libraries.get(computes, ())
+            unseen = [call for call in calls if (program, call) not in seen]
+            firsts = [at for at in places if not _SUM_OF_SPLIT.search(nodes[at].kernel)]
+            # XLA may run what is in a graph once without it.
+            fitting = next((some for some in (unseen, calls) if len(some) == len(firsts)), ())
+            executed = dict(zip(firsts, fitting, strict=False))
+            call = None
+            for at in places:
+                call = found[at] = executed.get(at, call)
+        return found
 
     def _copy(self, metadata_id: int, correlation: bytes, index: int) -> int:
         """The operation of a copy whose kernel does not name its source and destination, by the host's call."""

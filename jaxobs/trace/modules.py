@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +26,22 @@ _COPY_KERNEL: Final = re.compile(
 _HOST_COPY: Final = re.compile(
     r"\A(?:(?:cu|hip)?memcpy(?:H2D|D2H|HtoD|DtoH)|Copy(?:HostToDevice|DeviceToHost))", re.IGNORECASE
 )
+_LIBRARY_KERNELS: Final = {
+    "attention": re.compile("fmha|flash|sdpa|attention", re.IGNORECASE),
+    "convolution": re.compile("cudnn|conv|fprop|dgrad|wgrad", re.IGNORECASE),
+    "product": re.compile("gemm|gemv|nvjet|cutlass|xmma|cublas", re.IGNORECASE),
+}
+"""What cuDNN and cuBLAS call their kernels, the most telling name first: `nvjet_…` and `sm90_xmma_gemm_…` are products,
+`sm80_xmma_fprop_implicit_gemm_…` a convolution."""
+_LIBRARY_CALLS: Final = {
+    "__cudnn$fmha": "attention",
+    "__cudnn$conv": "convolution",
+    "__cublas$gemm": "product",
+    "__cublas$lt$matmul": "product",
+}
+"""Beginnings of the targets of custom calls: openxla/xla, ``xla/service/gpu/cublas_cudnn.h``."""
+_NOT_IN_KERNELS: Final = re.compile(r"[^A-Za-z0-9_$]")
+"""What XLA writes as `_` in a kernel's name: ``SanitizeFunctionName``, ``xla/service/llvm_ir/llvm_util.cc``."""
 _DETAILS: Final = re.compile(r"kind_src:(\S+) kind_dst:(\S+)")
 _ON_HOST: Final = frozenset(["pageable", "pinned", "host"])
 
@@ -59,9 +75,15 @@ def kind_of_event(name: str, details: str | None, launched_by: str | None = None
     return "copy" if _COPY_KERNEL.match(name) else "compute"
 
 
+def library_kernel(name: str) -> str | None:
+    """What a library's kernel computes, by its name; None if it is of no library that is known."""
+    return next((kind for kind, pattern in _LIBRARY_KERNELS.items() if pattern.search(name)), None)
+
+
 _PROGRAM_IN_NAME: Final = re.compile(r"\((\d+)\)\Z")
 _PRODUCTS: Final = frozenset(["dot", "convolution", "custom-call", "ragged-dot"])
 _RUN_NOTHING: Final = frozenset([b"bitcast", b"get-tuple-element", b"tuple"])
+_WITHOUT_KERNEL: Final = _RUN_NOTHING | {b"constant", b"parameter"}
 _ALWAYS_RECORDED: Final = frozenset(
     ["call", "conditional", "convolution", "custom-call", "dot", "fusion", "reduce", "sort", "while"]
 )
@@ -121,16 +143,31 @@ def text_of(stats: Mapping[str, Value], name: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
+class Module(NamedTuple):
+    """What a trace needs of one module; all of it is empty where the module is not in the trace."""
+
+    name: str
+    instructions: Mapping[str, Instruction]
+    kernels: Mapping[str, str | None]
+    """The instruction that XLA compiled to a kernel of this name; None where it may be one of several."""
+    libraries: Mapping[str, Sequence[str]]
+    """The calls of cuBLAS and cuDNN by what they compute, in the order in which they run; those whose order is unknown
+    are left out."""
+
+
+_UNKNOWN: Final = Module("", {}, {}, {})
+
+
 class ModuleIndex:
     """Instructions by program id and name; each module is decoded when first asked for."""
 
     def __init__(self, modules: dict[int, bytes], notes: list[str]) -> None:
         self._serialized = modules
         self._notes = notes
-        self._decoded: dict[int, tuple[str, dict[str, Instruction]]] = {}
+        self._decoded: dict[int | None, Module] = {None: _UNKNOWN}
 
     def name(self, program_id: int | None) -> str | None:
-        return None if program_id is None else self._read(program_id)[0] or None
+        return self.module(program_id).name or None
 
     @property
     def program_ids(self) -> list[int]:
@@ -139,55 +176,97 @@ class ModuleIndex:
 
     def has(self, program_id: int, name: str, instructions: Set[str]) -> bool:
         """Whether a program's module has this name and all of these instructions."""
-        own, known = self._read(program_id)
-        return own == name and instructions <= known.keys()
+        module = self.module(program_id)
+        return module.name == name and instructions <= module.instructions.keys()
 
     def instruction(self, program_id: int | None, name: str) -> Instruction | None:
         """An instruction by name; None if the module is not in the trace, or has none of this name."""
-        return None if program_id is None else self._read(program_id)[1].get(name)
+        return self.module(program_id).instructions.get(name)
+
+    def of_kernel(self, program_id: int | None, kernel: str) -> str | None:
+        """The instruction that was compiled to a kernel, whose name on ROCm has the suffix of its descriptor."""
+        return self.module(program_id).kernels.get(kernel.removesuffix(".kd"))
 
     def entry(self, program_id: int | None) -> frozenset[str] | None:
         """Instructions of the entry computation that each run is seen to execute; None if the module is unknown."""
-        known = None if program_id is None else self._read(program_id)[1]
+        known = self.module(program_id).instructions
         if not known:
             return None
         return frozenset(
             name for name, one in known.items() if one.in_entry and one.opcode in _ALWAYS_RECORDED
         )
 
-    def _read(self, program_id: int) -> tuple[str, dict[str, Instruction]]:
+    def module(self, program_id: int | None) -> Module:
         known = self._decoded.get(program_id)
         if known is None:
-            serialized = self._serialized.get(program_id)
+            serialized = self._serialized.get(program_id or 0)
             try:
-                known = _instructions(serialized) if serialized else ("", {})
+                known = _module(serialized) if serialized else _UNKNOWN
             except DecodeError:
                 self._notes.append(f"the HLO of program {program_id} is corrupted: its costs are unknown")
-                known = ("", {})
+                known = _UNKNOWN
             self._decoded[program_id] = known
         return known
 
 
-def _instructions(serialized: bytes) -> tuple[str, dict[str, Instruction]]:
+def _module(serialized: bytes) -> Module:
     message = OutlineMessage.FromString(serialized)
     computations = {computation.id: computation for computation in message.computations}
     found: dict[str, Instruction] = {}
     communicating = {
         identifier for identifier, computation in computations.items() if _communicates(computation)
     }
+    fused: set[int] = set()
     for computation in message.computations:
         in_entry = computation.id == message.entry_computation_id
         users = _users(computation)
+        wrapped: dict[int, str] = {}
         for instruction in computation.instructions:
             opcode = str(instruction.opcode, "utf-8", "replace")
             if opcode.startswith("async-"):  # such a pair wraps one instruction and takes its opcode
-                opcode = _wrapped(instruction, computations) + opcode.removeprefix("async")
+                of_start = wrapped.get(instruction.operand_ids[0]) if instruction.operand_ids else None
+                wrapped[instruction.id] = of_start or _wrapped(instruction, computations)
+                opcode = wrapped[instruction.id] + opcode.removeprefix("async")
+            elif opcode not in _CONTROL:
+                fused.update(instruction.called_computation_ids)
             kind = kind_of_opcode(opcode, host_transfer=instruction.is_host_transfer)
             if opcode == "fusion" and not communicating.isdisjoint(instruction.called_computation_ids):
                 kind = "collective"
             name = str(instruction.name, "utf-8", "replace")
             found[name] = Instruction(opcode, kind, in_entry, users.get(instruction.id, set()))
-    return str(message.name, "utf-8", "replace"), found
+    return Module(str(message.name, "utf-8", "replace"), found, *_kernels(message, fused))
+
+
+def _kernels(message: Any, fused: Set[int]) -> tuple[dict[str, str | None], dict[str, list[str]]]:
+    """`Module.kernels` and `Module.libraries`; `fused` are the computations that are part of one instruction."""
+    order = {
+        identifier: at
+        for entry in message.schedule.sequences
+        for at, identifier in enumerate(entry.value.instruction_ids)
+    }
+    kernels: dict[str, str | None] = {}
+    calls: dict[str, list[tuple[int, int, str]]] = {}
+    for computation in message.computations:
+        for instruction in computation.instructions if computation.id not in fused else ():
+            name = str(instruction.name, "utf-8", "replace")
+            if instruction.opcode not in _WITHOUT_KERNEL:
+                kernel = _NOT_IN_KERNELS.sub("_", name)
+                kernels[kernel] = None if kernel in kernels else name
+            target = str(instruction.custom_call_target, "utf-8", "replace")
+            for start, computes in _LIBRARY_CALLS.items():
+                if target.startswith(start):
+                    place = (computation.id, order.get(instruction.id, -1), name)
+                    calls.setdefault(computes, []).append(place)
+    return kernels, {
+        computes: [name for _, _, name in sorted(places)]
+        for computes, places in calls.items()
+        if _are_in_order(places)
+    }
+
+
+def _are_in_order(places: Sequence[tuple[int, int, str]]) -> bool:
+    """Whether the order of instructions is known: one is, and several that are scheduled in one computation."""
+    return len(places) == 1 or (len({where for where, _, _ in places}) == 1 and min(places)[1] >= 0)
 
 
 def _communicates(computation: Any) -> bool:
@@ -209,13 +288,15 @@ def _users(computation: Any) -> dict[int, set[str]]:
 
 
 def _wrapped(instruction: Any, computations: dict[int, Any]) -> str:
+    """The opcode of what an asynchronous pair wraps, within a call too: what a TPU's SparseCore takes over is in one."""
     for identifier in instruction.called_computation_ids:
         body = computations.get(identifier)
         if body is None:
             continue
         for inner in body.instructions:
             if inner.id == body.root_id:
-                return str(inner.opcode, "utf-8", "replace")
+                opcode = str(inner.opcode, "utf-8", "replace")
+                return _wrapped(inner, computations) if opcode == "call" else opcode
     return "async"
 
 

@@ -29,6 +29,11 @@ _COMMAND_BUFFERS = (
     "run with XLA_FLAGS=--xla_gpu_enable_command_buffer= (empty)"
 )
 
+_UNTOLD = (
+    "{count} kernels of CUDA graphs, such as {name}, are of no instruction that could be told: their work counts for "
+    "module and device alone. Without --xla_enable_command_buffers_during_profiling=true each names its instruction"
+)
+
 
 @dataclass(slots=True)
 class Operation:
@@ -43,6 +48,7 @@ class Operation:
     in_entry: bool = False
     executions: int = 0
     kernels: dict[str, None] = field(default_factory=dict)
+    in_graph: bool = False
 
 
 class Run(NamedTuple):
@@ -70,6 +76,8 @@ class Timeline:
         self.cut_runs: list[Run] = []
         self.launches: list[tuple[int, int]] = []
         """The short waits between two operations of one program, in picoseconds, where runs are unknown."""
+        self.launches_of_graphs: Mapping[int | None, int] = {}
+        """How often the kernels of CUDA graphs ran, by program id."""
         self.capabilities: Mapping[str, Value] = {}
         self.wrong_times = 0
         self._modules = modules
@@ -193,6 +201,13 @@ class Timeline:
         )
         if buffers:
             yield _COMMAND_BUFFERS.format(count=buffers)
+        untold = [
+            one.name
+            for one in self.operations
+            if one.in_graph and one.instruction is None and one.kind == "compute"
+        ]
+        if untold:
+            yield _UNTOLD.format(count=len(untold), name=untold[0])
 
     def _operation_times(
         self,
@@ -223,6 +238,7 @@ class Timeline:
                 executions=executions,
                 self_seconds=own / PICOSECONDS,
                 charged_seconds=found.charged[index] / PICOSECONDS,
+                in_graph=operation.in_graph,
                 fastest_seconds=fastest[index] / PICOSECONDS if executions == counts[index] else None,
                 kernels=() if kernels == (operation.name,) else kernels,
             )
@@ -233,10 +249,13 @@ class Timeline:
     def _executions(
         self, operation: Operation, count: int, runs: Mapping[int | None, tuple[int | None, str]]
     ) -> int:
-        """The number of executions; outside loops at most one per run, whatever the sequence of kernels suggests."""
+        """The number of executions; outside loops at most one per run, whatever the sequence of kernels suggests.
+
+        In a CUDA graph one kernel may also be that of several alike instructions.
+        """
         seen = operation.executions or count
         known, _ = runs.get(operation.program_id, (None, ""))
-        return min(seen, known) if operation.in_entry and known else seen
+        return min(seen, known) if operation.in_entry and known and not operation.in_graph else seen
 
     def _module_times(self, found: Attribution) -> tuple[ModuleTime, ...]:
         charged: dict[tuple[int | None, str], float] = {}
@@ -266,7 +285,7 @@ class Timeline:
         entry: dict[int | None, list[int]] = {}
         for operation in self.operations:
             executions = entry.setdefault(operation.program_id, [])
-            if operation.in_entry and operation.executions:
+            if operation.in_entry and operation.executions and not operation.in_graph:
                 executions.append(operation.executions)
         found: dict[int | None, tuple[int | None, str]] = {}
         for program_id, executions in entry.items():
@@ -275,6 +294,8 @@ class Timeline:
             elif executions:
                 most = Counter(executions).most_common(1)[0][0]
                 found[program_id] = (most, "executions of its operations outside loops")
+            elif program_id in self.launches_of_graphs:
+                found[program_id] = (self.launches_of_graphs[program_id], "launches of its CUDA graphs")
             else:
                 found[program_id] = (None, "neither a run id nor an operation outside loops is in the trace")
         return found
