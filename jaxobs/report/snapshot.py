@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from jaxobs.model.clock import now
 from jaxobs.model.snapshot import SnapshotData, absent_document
-from jaxobs.report.summary import digest, render
+from jaxobs.report.summary import render
 from jaxobs.report.text_table import PLAIN_WIDTH
+from jaxobs.report.view import View, answer
+from jaxobs.vocabulary.text import printable
 
 
 class Snapshot(SnapshotData):
@@ -29,7 +31,8 @@ class Snapshot(SnapshotData):
         return self.summary()
 
     def __repr__(self) -> str:
-        return f"<Snapshot {digest(self.document)}; print() shows more, .to_dict() has everything>"
+        said = printable("".join(part.words for part in answer(View(self.document))))
+        return f"<Snapshot: {said} print() shows more, .to_dict() has everything>"
 
     def _repr_html_(self) -> str:
         """Pictures and tables, where a notebook shows the object."""

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from jaxobs.model.snapshot import (
     Document,
-    all_compile_seconds,
     compiling_lines,
     devices_with_memory,
     executable_size,
@@ -24,7 +23,6 @@ from jaxobs.report import tables
 from jaxobs.report.sentence import CLEAR, plain, sentence, why_unknown
 from jaxobs.report.tables import NO_VERDICT, Column, Row, known_columns, words
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, end_of, to_text
-from jaxobs.vocabulary.text import printable
 from jaxobs.vocabulary.units import (
     ABSENT,
     amount,
@@ -32,7 +30,6 @@ from jaxobs.vocabulary.units import (
     count,
     duration,
     or_absent,
-    percent,
     rough_percent,
 )
 
@@ -125,24 +122,6 @@ def render(document: Document, *, width: int = PLAIN_WIDTH, bold: bool = False) 
     if not document.get("process"):
         return f"jaxobs: no summary: {document.get('process_reason') or 'the snapshot is empty'}"
     return to_text(_parts(document), width=width, bold=bold)
-
-
-def digest(document: Document) -> str:
-    """The summary in one line: each loop's steps, step time, MFU and bottleneck, and what was compiled."""
-    if not document.get("process"):
-        return str(document.get("process_reason") or "nothing is known")
-    parts = []
-    for name, loop in (document.get("loops") or {}).items():
-        said = [f"{name}: {or_absent(loop.get('steps'), count)} steps"]
-        said += [f"{duration(loop['step_seconds'])} a step"] if loop.get("step_seconds") is not None else []
-        said += [f"MFU {percent(loop['mfu'])}"] if loop.get("mfu") is not None else []
-        label = (loop.get("bottleneck") or {}).get("label")
-        parts.append(", ".join([*said, *([f"bottleneck {label}"] if label else [])]))
-    functions = document.get("functions") or {}
-    number = len(functions) + (document.get("functions_left_out") or 0)
-    if functions:
-        parts.append(f"{number:,} functions compiled in {duration(all_compile_seconds(document))}")
-    return printable("; ".join(parts) or "nothing has run yet")
 
 
 def _parts(document: Document) -> Iterator[TextTable | str]:
