@@ -275,27 +275,20 @@ def _quota(cgroup: Path) -> float | None:
     return None
 
 
-def read_calibration(path: Path) -> tuple[Calibration | None, str | None]:
-    """The calibration in a file, or None and why there is none."""
+def load_calibration(name: str, directory: Path) -> tuple[Calibration | None, str | None]:
+    """The calibration stored under this `file_name`, or None and why there is none."""
+    path = directory / name
     try:
         found = path.stat()
-        if not stat.S_ISREG(found.st_mode):  # a FIFO would be waited for
-            return None, f"{path} is no calibration: not a regular file"
-        if found.st_size > _MAX_FILE_BYTES:
-            return None, f"{path} is no calibration: larger than {_MAX_FILE_BYTES} bytes"
-        return Calibration.from_dict(read_json(path.read_bytes())), None
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_FILE_BYTES:  # a FIFO would be waited for
+            return None, f"{path} is no calibration: not a regular file of at most {_MAX_FILE_BYTES} bytes"
+        calibration = Calibration.from_dict(read_json(path.read_bytes()))
     except FileNotFoundError:
         return None, f"no calibration is kept at {path}; run `jaxobs calibrate`"
     except OSError as error:
         return None, f"{path} cannot be read: {error.strerror or error}"
     except (CalibrationError, ValueError) as error:
         return None, f"{path} is no calibration: {error}; run `jaxobs calibrate` to write it anew"
-
-
-def load_calibration(name: str, directory: Path) -> tuple[Calibration | None, str | None]:
-    """The calibration stored under this `file_name`, or None and why there is none."""
-    path = directory / name
-    calibration, reason = read_calibration(path)
-    if calibration is not None and calibration.file_name != name:
+    if calibration.file_name != name:
         return None, f"{path} was measured on something else; run `jaxobs calibrate` to write it anew"
-    return calibration, reason
+    return calibration, None

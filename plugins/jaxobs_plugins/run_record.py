@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jaxobs.model.clock import NANOSECONDS, monotonic, now, seconds
+from jaxobs.model.figure import Figure, figure
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.base import Exporter
 from jaxobs.plugin.files import write_whole, writing_remarks
@@ -80,7 +81,6 @@ def versions(process: Mapping[str, Any]) -> dict[str, str]:
 BUSY: Final = "jaxobs_host_cpu_utilization_ratio"
 CPUS: Final = "jaxobs_host_cpus"
 JOB: Final = "jaxobs_process_cpu_seconds_total"
-SWITCHES: Final = "jaxobs_process_context_switches_total"
 THROTTLED: Final = "jaxobs_cgroup_cpu_throttled_seconds_total"
 
 NOT_READ: Final = "the collector `host` has not read twice, or cannot read the processors of this host"
@@ -105,7 +105,6 @@ class HostLoad:
             "time": seconds(snapshot.time),
             "job": job,
             "agent": float(agent),
-            "switches": _value(snapshot, SWITCHES, ("involuntary",)),
             "throttled": _value(snapshot, THROTTLED),
         }
         known = {name: value for name, value in reading.items() if value is not None}
@@ -119,27 +118,17 @@ class HostLoad:
         """The means over the run.
 
         `other_cpus`: processors kept busy by all but the training process and the agent, including the job's own loader
-        workers. `involuntary_switches_per_second`: how often the training process lost a processor to others.
-        `throttled_cpus`: processors' worth of time that the container's limit withheld.
+        workers. `throttled_cpus`: processors' worth of time that the container's limit withheld.
         """
         over = self._newest.get("time", 0.0) - self._first.get("time", 0.0)
         if over <= 0:
-            names = ("cpus", "other_cpus", "involuntary_switches_per_second", "throttled_cpus")
-            return {
-                key: value for name in names for key, value in ((name, None), (f"{name}_reason", NOT_READ))
-            }
+            absent: Figure[float] = Figure(None, NOT_READ)
+            return absent.under("cpus") | absent.under("other_cpus") | absent.under("throttled_cpus")
         own = (self._grown("job") or 0.0) + (self._grown("agent") or 0.0)
-        found: dict[str, Any] = {
-            "cpus": self._cpus, "other_cpus": max(0.0, self._busy_cpu_seconds - own) / over,
-        }  # fmt: skip
-        for key, name, reason in (
-            ("involuntary_switches_per_second", "switches", "the system does not count them"),
-            ("throttled_cpus", "throttled", "no processor limit is known here"),
-        ):
-            grown = self._grown(name)
-            found[key] = None if grown is None else grown / over
-            found[f"{key}_reason"] = reason if grown is None else None
-        return found
+        withheld = self._grown("throttled")
+        throttled = figure(None if withheld is None else withheld / over, "no processor limit is known here")
+        other = max(0.0, self._busy_cpu_seconds - own) / over
+        return {"cpus": self._cpus, "other_cpus": other, **throttled.under("throttled_cpus")}
 
     def _grown(self, name: str) -> float | None:
         """By how much it grew; None where the first reading or the newest has no such value."""
@@ -148,10 +137,10 @@ class HostLoad:
         return self._newest[name] - self._first[name]
 
 
-def _value(snapshot: SnapshotData, metric: str, labels: tuple[str, ...] = ()) -> float | None:
+def _value(snapshot: SnapshotData, metric: str) -> float | None:
     for family in snapshot.families:
         if family.metric.name == metric:
-            value = family.series.get(labels)
+            value = family.series.get(())
             return float(value) if isinstance(value, int | float) else None
     return None
 

@@ -21,7 +21,6 @@ from jaxobs.hardware.calibration import (
     file_name,
     load_calibration,
     processor_model,
-    read_calibration,
     this_host,
     usable_cores,
 )
@@ -129,7 +128,7 @@ def test_a_file_under_the_wrong_name_is_not_believed(tmp_path: Path) -> None:
 def test_a_damaged_file_counts_as_none(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "calibration.json"
     path.write_bytes(content)
-    found, reason = read_calibration(path)
+    found, reason = load_calibration(path.name, path.parent)
     assert found is None
     assert reason is not None
     assert str(path) in reason
@@ -140,11 +139,11 @@ def test_a_file_cut_short_counts_as_none(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for end in range(0, len(whole.rstrip()), 7):
         path.write_bytes(whole[:end])
-        assert read_calibration(path)[0] is None
+        assert load_calibration(path.name, path.parent)[0] is None
 
 
 def test_a_directory_in_the_files_place_counts_as_none(tmp_path: Path) -> None:
-    found, reason = read_calibration(tmp_path)
+    found, reason = load_calibration(tmp_path.name, tmp_path.parent)
     assert found is None
     assert reason is not None
 

@@ -135,8 +135,8 @@ def test_other_load_is_what_was_busy_beside_the_job_and_the_agent() -> None:
     told = load.to_dict()
     assert told["cpus"] == 8.0
     assert told["other_cpus"] == pytest.approx(8 * 0.5 - 2.0 - 0.1)
-    assert told["involuntary_switches_per_second"] is None
-    assert told["involuntary_switches_per_second_reason"]
+    assert told["throttled_cpus"] is None
+    assert told["throttled_cpus_reason"]
 
 
 def test_no_load_is_told_of_where_the_host_is_not_read() -> None:
