@@ -295,3 +295,45 @@ def test_tridiagonal_systems_are_counted_one_by_one(text_cost, stack):
         custom_call_target="lapack_sgtsv_ffi"
     }}""")
     assert found.cost.flops == math.prod(stack) * tridiagonal_solve_flops(100, 8)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "PrepareAsyncCallStart", "PrepareAsyncCallDone", "Noop", "AssumeGatherIndicesInBound", "MoveToHost",
+        "MoveToDevice", "ShardBarrierFrom", "ShardBarrierTo", "xla.sdy.FuncResultSharding",
+        "xla.sdy.GlobalToLocalShape", "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape",
+    ],
+)  # fmt: skip
+def test_a_call_that_only_tells_the_compiler_something_is_no_work(text_cost, target):
+    cost = text_cost(CALL.replace('"mine"', f'"{target}"')).cost
+    assert cost == Cost()
+
+
+def _block_scaled(target, batch="4,", result="f32[4,16,32]{2,1,0}", left="f8e4m3fn", right="f8e4m3fn"):
+    return f"""ENTRY e {{
+      a = {left}[{batch}16,256] parameter(0)
+      b = {right}[{batch}32,256] parameter(1)
+      s = f8e8m0fnu[{batch}16,8] parameter(2)
+      t = f8e8m0fnu[{batch}32,8] parameter(3)
+      ROOT c = {result} custom-call(a, b, s, t), custom_call_target="{target}"
+    }}"""
+
+
+@pytest.mark.parametrize("target", ["__op$block_scaled_dot", "__cudnn$blockScaledDot"])
+@pytest.mark.parametrize(("batch", "times"), [("4,", 4), ("", 1)])
+def test_a_block_scaled_product(text_cost, target, batch, times):
+    """In the form of XLA's own tests of the pass that rewrites it."""
+    product = f"f32[{batch}16,32]"
+    result = product if target.startswith("__op") else f"({product}, u8[4096]{{0}})"
+    cost = text_cost(_block_scaled(target, batch, result)).cost
+    flops = times * 2 * 16 * 32 * 256
+    assert cost.matrix_flops_by_type == cost.executed_matrix_flops_by_type == {"float8_e4m3fn": flops}
+    assert cost.bytes == times * ((16 + 32) * 256 + (16 + 32) * 8 + 4 * 16 * 32)
+    assert cost.exact
+    assert cost.unmodelled == ()
+
+
+def test_a_block_scaled_product_of_two_types_runs_in_the_wider(text_cost):
+    cost = text_cost(_block_scaled("__op$block_scaled_dot", left="f4e2m1fn", right="f8e5m2")).cost
+    assert cost.executed_matrix_flops_by_type == {"float8_e5m2": 4 * 2 * 16 * 32 * 256}

@@ -181,6 +181,7 @@ def _convolution(instruction: Instruction) -> float:
 MULTIPLY_ADDS: Final[dict[str, Callable[[Instruction], float]]] = {
     "dot": _dot,
     "ragged-dot": _ragged_dot,
+    "scaled-dot": _dot,
     "convolution": _convolution,
 }
-"""Multiply-adds by opcode; operands 0 and 1 are the two sides."""
+"""Multiply-adds by opcode; operands 0 and 1 are the two sides, those of a ``scaled-dot`` before their scales."""

@@ -38,6 +38,22 @@ def nothing(_: CustomCall) -> Cost:
     return Cost()
 
 
+ANNOTATIONS: Final = (
+    # Shardings: openxla/xla, xla/service/spmd/shard_barrier_partitioner.h and xla/service/spmd/shardy/constants.h.
+    "InspectSharding", "Sharding", "ShardBarrierFrom", "ShardBarrierTo", "SPMDFullToShardShape",
+    "SPMDShardToFullShape", "xla.sdy.FuncResultSharding", "xla.sdy.GlobalToLocalShape",
+    "xla.sdy.LocalToGlobalShape", "xla.sdy.PropagationBarrier", "xla.sdy.Sharding", "xla.sdy.ShardingGroup",
+    # Memory spaces: xla/service/memory_annotations.h. What is moved there is moved by copies.
+    "MoveToDevice", "MoveToHost", "PinToDevice", "PinToDeviceSram", "annotate_device_placement",
+    # Buffers and layouts.
+    "AllocateBuffer", "CreateBuffer", "LayoutConstraint", "Pin", "Unpin",
+    # What XLA for TPUs tells itself, as seen in modules of a v6e: where asynchronous calls begin and end, and that
+    # indices are within bounds.
+    "AssumeGatherIndicesInBound", "AssumeScatterIndicesInBound", "Noop", "PrepareAsyncCallDone",
+    "PrepareAsyncCallStart",
+)  # fmt: skip
+"""Targets of calls that only tell something to the compiler, and run nothing."""
+
 MOVEMENT_RULES: Final[dict[str, Rule]] = {
     **dict.fromkeys(
         (
@@ -53,18 +69,5 @@ MOVEMENT_RULES: Final[dict[str, Rule]] = {
         ),
         CustomCall.movement,  # comparisons and integer work are no FLOPs
     ),
-    **dict.fromkeys(
-        (
-            "AllocateBuffer",
-            "CreateBuffer",
-            "Pin",
-            "Unpin",
-            "Sharding",
-            "SPMDFullToShardShape",
-            "SPMDShardToFullShape",
-            "LayoutConstraint",
-            "annotate_device_placement",
-        ),
-        nothing,
-    ),
+    **dict.fromkeys(ANNOTATIONS, nothing),
 }

@@ -88,7 +88,26 @@ def onednn_matmul(call: CustomCall) -> Cost | None:
     return call.matrix(flops, of=left) if flops else call.movement()
 
 
+def block_scaled_dot(call: CustomCall) -> Cost | None:
+    """The cost of a product of blocks with a scale each, ``2 b m n k``: the last dimension of both sides is contracted.
+
+    Operands: left (b × m × k), right (b × n × k), their scales; b may be absent (openxla/xla,
+    ``xla/service/gpu/transforms/block_scaling_rewriter.cc``). The scales are applied within the matrix unit.
+    """
+    if len(call.operands) < 4 or len(call.operands[0].dimensions) not in (2, 3):
+        return None
+    left, right = call.operands[:2]
+    last, batch = [len(left.dimensions) - 1], list(range(len(left.dimensions) - 2))
+    numbers = dict(zip(_SIDES, (last, last, batch, batch), strict=True))
+    multiply_adds = dot_multiply_adds(left, right, SimpleNamespace(**numbers))
+    wider = max((left, right), key=lambda side: side.type.bits)
+    bytes_ = call.memory_bytes(workspaces=call.workspaces)
+    return call.matrix(multiply_add_flops(left, right) * multiply_adds, of=wider, bytes=bytes_)
+
+
 PRODUCT_RULES: Final[dict[str, Rule]] = {
+    "__cudnn$blockScaledDot": block_scaled_dot,
+    "__op$block_scaled_dot": block_scaled_dot,
     "__cublas$gemm": gemm,
     "__cublas$lt$matmul": gemm,
     "__cublas$lt$matmul$f8": gemm,

@@ -139,11 +139,12 @@ def _checked(cost: Any) -> Cost | None:
 _BYTES: Final = ("int8", "uint8")
 
 # The number of arrays at the end of the result that are scratch, by target or by its prefix: openxla/xla,
-# xla/service/gpu/cublas_cudnn.h and gpu_sort_rewriter.cc. cuSOLVER has a workspace and a status.
+# xla/service/gpu/cublas_cudnn.h, gpu_sort_rewriter.cc, block_scaling_rewriter.cc. cuSOLVER has a workspace and a status.
 _LAST: Final[dict[str, int]] = {
     "__cublas$gemm": 1,
     "__cublas$lt$matmul": 1,
     "__cublas$lt$matmul$f8": 1,
+    "__cudnn$blockScaledDot": 1,
     "__cub$DeviceRadixSort": 1,
     "__cub$DeviceRadixSortUnassignedScratchSize": 1,
     "__cusolver$cholesky": 2,
