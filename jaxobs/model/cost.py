@@ -60,6 +60,14 @@ class Cost:
     """The part of these that repeats earlier work."""
     at_most: Cost | None = None
     """An upper bound where these figures are a lower one and the other is known: a conditional's dearest branch."""
+    widened_flops_by_precision: Mapping[str, float] = field(default_factory=dict)
+    """Matrix FLOPs asked for in a narrower type (bfloat16) whose compiled product runs in float32, by the precision that
+    it leaves to the device."""
+
+    @property
+    def executed_float32_flops_by_precision(self) -> dict[str, float]:
+        """The part of ``executed_matrix_flops_by_type`` in float32 whose precision is left to the device."""
+        return _summed(self.float32_flops_by_precision, self.widened_flops_by_precision)
 
     @property
     def matrix_flops(self) -> float:

@@ -152,7 +152,7 @@ def efficiency(bound: Bound, measured_seconds: float | None) -> Efficiency:
 def executed_flops(cost: Cost, peaks: Peaks) -> dict[str, float]:
     """Matrix FLOPs by the type in which a device with these peaks multiplies, each pass counted."""
     compiled = cost.executed_matrix_flops_by_type or cost.matrix_flops_by_type
-    return peaks.types_run_in(compiled, cost.float32_flops_by_precision)
+    return peaks.types_run_in(compiled, cost.executed_float32_flops_by_precision)
 
 
 def run_on(cost: Cost, peaks: Peaks) -> Cost:

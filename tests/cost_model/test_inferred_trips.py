@@ -13,6 +13,8 @@ from jax import lax
 
 from jaxobs.cost_model import module_cost
 from jaxobs.cost_model.trips import first_failure
+from jaxobs.hardware.known_peaks import peaks_for
+from jaxobs.roofline_model.bounds import bound_time
 
 X = jnp.ones((16, 16))
 PRODUCT = 2 * 16**3
@@ -262,10 +264,14 @@ def test_a_counter_that_would_overflow_is_none(text_cost, type_, first, bound, s
     assert not cost.exact
 
 
+def _llama():
+    file = Path(__file__).parent / "data" / "llama_step_tpu_v6e.hlo.pb.gz"
+    return module_cost(gzip.decompress(file.read_bytes()))
+
+
 def test_a_llama_step_of_a_tpu_counts_its_layers_and_chunks():
     """By hand: 32 layers, whose products but the last of an MLP are repeated in the backward pass, and the vocabulary."""
-    folder = Path(__file__).parent / "data"
-    module = module_cost(gzip.decompress((folder / "llama_step_tpu_v6e.hlo.pb.gz").read_bytes()))
+    module = _llama()
     products = [operation for operation in module.operations if operation.opcode == "fusion"]
     tokens, width, kv, mlp, vocabulary = 4 * 8192, 4096, 1024, 14336, 63 * 2048
     layer = 2 * width**2 + 2 * width * kv + 3 * width * mlp
@@ -274,3 +280,16 @@ def test_a_llama_step_of_a_tpu_counts_its_layers_and_chunks():
     assert sum(operation.cost.matrix_flops for operation in products) == layers + head
     assert module.iterations == 32
     assert not any("loop" in reason for reason in module.cost.inexact_reasons)
+    assert module.cost.unmodelled == ()
+
+
+def test_what_a_llama_step_multiplies_in_float32_is_left_to_the_tpu():
+    """The gradient of the vocabulary's chunks: XLA widens the operands, and asks for no precision."""
+    cost = _llama().cost
+    chunks = 2 * 4 * 8192 * 4096 * 63 * 2048
+    assert (
+        cost.executed_float32_flops_by_precision["default"] == cost.executed_matrix_flops_by_type["float32"]
+    )
+    assert cost.executed_matrix_flops_by_type["float32"] == 2 * chunks
+    on_tpu = peaks_for("TPU v6 lite", "tpu")
+    assert bound_time(cost, on_tpu).matrix_seconds == pytest.approx(cost.matrix_flops / 918e12)

@@ -153,6 +153,24 @@ def test_a_sum_of_multiplications_that_the_program_wrote_is_vector_work(cost_of)
     assert cost.vector_flops == 64 * 128 + 64 * 127
 
 
+def test_a_scaled_dot(text_cost):
+    try:
+        found = text_cost("""ENTRY e {
+          a = f8e4m3fn[4,16,256]{2,1,0} parameter(0)
+          b = f8e4m3fn[4,32,256]{2,1,0} parameter(1)
+          s = f8e8m0fnu[4,16,8]{2,1,0} parameter(2)
+          t = f8e8m0fnu[4,32,8]{2,1,0} parameter(3)
+          ROOT d = bf16[4,16,32]{2,1,0} scaled-dot(a, b, s, t), lhs_batch_dims={0}, lhs_contracting_dims={2},
+            rhs_batch_dims={0}, rhs_contracting_dims={2}
+        }""")
+    except RuntimeError as error:
+        pytest.skip(f"this XLA does not know it: {error}")
+    cost = found.cost
+    assert cost.executed_matrix_flops_by_type == {"float8_e4m3fn": 4 * 2 * 16 * 32 * 256}
+    assert cost.bytes == 4 * ((16 + 32) * 256 + (16 + 32) * 8 + 2 * 16 * 32)
+    assert cost.unmodelled == ()
+
+
 PRECISION = """ENTRY e {{
   a = {type}[64,32]{{1,0}} parameter(0)
   b = {type}[32,16]{{1,0}} parameter(1)
@@ -177,6 +195,35 @@ def test_a_float32_products_precision_is_told_where_it_is_left_to_the_device(tex
     cost = text_cost(PRECISION.format(type=type_, said=said)).cost
     assert cost.float32_flops_by_precision == ({left: cost.matrix_flops} if left else {})
     assert cost.to_dict()["float32_flops_by_precision"] == cost.float32_flops_by_precision
+
+
+WIDENED = """ENTRY e {{
+  a = bf16[64,32]{{1,0}} parameter(0)
+  b = bf16[32,16]{{1,0}} parameter(1)
+  c = f32[64,32]{{1,0}} convert(a){named}
+  d = f32[32,16]{{1,0}} convert(b){named}
+  ROOT e = f32[64,16]{{1,0}} dot(c, d), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}{said}
+}}"""
+
+
+@pytest.mark.parametrize("asked_for", [False, True])
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ("", "default"),
+        (", operand_precision={high,default}", "high"),
+        (", operand_precision={highest,highest}", None),
+        (", algorithm=dot_f32_f32_f32", None),
+    ],
+)
+def test_a_float32_product_of_widened_operands_keeps_its_own_precision(text_cost, asked_for, said, left):
+    named = ', metadata={op_name="jit(f)/convert_element_type"}' if asked_for else ""
+    cost = text_cost(WIDENED.format(named=named, said=said)).cost
+    by_precision = {left: cost.matrix_flops} if left else {}
+    assert cost.matrix_flops_by_type == {"float32" if asked_for else "bfloat16": 2 * 64 * 32 * 16}
+    assert cost.executed_matrix_flops_by_type == {"float32": cost.matrix_flops}
+    assert cost.executed_float32_flops_by_precision == by_precision
+    assert cost.float32_flops_by_precision == (by_precision if asked_for else {})
 
 
 def test_what_the_program_asks_of_jax_is_in_the_module(cost_of):

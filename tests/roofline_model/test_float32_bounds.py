@@ -47,6 +47,18 @@ def test_rematerialised_float32_is_repeated_at_the_same_peak() -> None:
     assert used.mfu == pytest.approx(20 / 494.7 + 20 / 67)
 
 
+def test_a_product_of_bfloat16_that_runs_in_float32_is_held_against_the_type_it_takes() -> None:
+    """XLA widens the operands first, and leaves the product's precision to the device."""
+    widened = Cost({"bfloat16": 60e12}, {"float32": 60e12}, widened_flops_by_precision={"default": 60e12})
+    assert bound_time(widened, H200).matrix_seconds == pytest.approx(60 / 494.7)
+    assert bound_time(widened, TPU).matrix_seconds == pytest.approx(60 / 275)
+    assert run_on(widened, TPU).executed_matrix_flops_by_type == {"bfloat16": 60e12}
+    both = widened + of_float32(60e12, default=20e12)
+    assert executed_flops(both, H200) == {"tensorfloat32": 80e12, "float32": 40e12}
+    used = model_flops_utilization(both, 1.0, H200).mfu
+    assert used == pytest.approx(60 / 989.4 + 20 / 494.7 + 40 / 67, rel=1e-3)
+
+
 @pytest.mark.parametrize(("by_precision", "passes"), [({"default": 1e12}, 1), ({"high": 1e12}, 3), ({}, 6)])
 def test_a_tpu_multiplies_float32_in_passes_of_bfloat16(by_precision: dict[str, float], passes: int) -> None:
     cost = of_float32(1e12, **by_precision)

@@ -129,7 +129,7 @@ def _efficiency(told: Findings, program: Program, found: Any, wall: float) -> No
 def _types(found: Any) -> str:
     """The types in which its products run on this device."""
     compiled = found.cost.executed_matrix_flops_by_type or found.cost.matrix_flops_by_type
-    run = found.peaks.types_run_in(compiled, found.cost.float32_flops_by_precision)
+    run = found.peaks.types_run_in(compiled, found.cost.executed_float32_flops_by_precision)
     return ", ".join(sorted(name for name, flops in run.items() if flops)) or "none"
 
 

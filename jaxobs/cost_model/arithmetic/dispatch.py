@@ -98,6 +98,8 @@ class Arithmetic:
         executed = executed_product(instruction, left.shape, right.shape)
         precision = executed.precision if source in FLOAT32_SOURCES else None
         tally.add_matrix(source, executed.type, flops, instruction.rematerialized, precision)
+        if executed.precision is not None and precision is None:
+            tally.add_widened(executed.precision, flops)
         if executed.passes > 1:
             tally.add_executed(executed.type, flops * (executed.passes - 1))
 

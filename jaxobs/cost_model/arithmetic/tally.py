@@ -40,6 +40,10 @@ class Tally:
         """Add matrix FLOPs to those executed alone: the further passes of a product."""
         self._add("executed_matrix_flops_by_type", executed, flops)
 
+    def add_widened(self, precision: str, flops: float) -> None:
+        """Add matrix FLOPs of a narrower type to those that run in float32 at a ``precision`` left to the device."""
+        self._add("widened_flops_by_precision", precision, flops)
+
     def add_vector(self, type_: str, flops: float) -> None:
         self._add("vector_flops_by_type", type_, flops)
 
