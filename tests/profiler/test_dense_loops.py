@@ -128,23 +128,6 @@ def test_where_memory_does_not_tell_the_window_is_too_short_to_have_many(
     assert unwatched.end - unwatched.start < (UNWATCHED_SECONDS + 0.5) * 1e9
 
 
-def test_a_window_ends_when_something_is_compiled(
-    changing: tuple[Any, Changing],
-) -> None:
-    observed, _ = changing
-    made = long_windows(observed)
-
-    def compiles() -> None:
-        observed.job.compiled += 1
-
-    timer = threading.Timer(0.3, compiles)
-    timer.start()
-    ended = window(observed)
-    timer.join()
-    assert ended.end - ended.start < 1.5e9
-    assert made.schedule.density is not None
-
-
 def test_over_many_windows_of_such_a_loop_no_more_is_spent_than_the_budget_and_one_window(
     changing: tuple[Any, Changing], monkeypatch: pytest.MonkeyPatch
 ) -> None:

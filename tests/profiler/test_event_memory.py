@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jaxobs_plugins.probes.profiler import recording
-from jaxobs_plugins.probes.profiler.recording import Allocated, Ended, SessionLock, Watch
+from jaxobs_plugins.probes.profiler.recording import Allocated, Ended, SessionLock, watched
 
 MEBIBYTE = 2**20
 glibc = pytest.mark.skipif(Allocated()() is None, reason="malloc here does not tell what is allocated")
@@ -35,10 +35,8 @@ def test_where_malloc_is_slow_to_answer_it_is_not_asked_again(monkeypatch):
 
 def test_a_recording_is_refused_when_memory_has_grown_beyond_the_cap():
     held = iter([10, 20, 25, 31])
-    watch = Watch(30.0, is_over=lambda: False, allocated=lambda: next(held), max_held=20)
-    assert watch.wait(SessionLock()) is Ended.REFUSED
+    assert watched(SessionLock(), 30.0, lambda: next(held), 20) is Ended.REFUSED
 
 
 def test_a_recording_of_which_nothing_is_known_takes_its_time():
-    assert Watch(0.05, lambda: False, lambda: None, 0).wait(SessionLock()) is Ended.WHOLE
-    assert Watch(30.0, lambda: True, lambda: None, 0).wait(SessionLock()) is Ended.COMPILED
+    assert watched(SessionLock(), 0.05, lambda: None, 0) is Ended.WHOLE

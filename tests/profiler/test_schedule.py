@@ -96,22 +96,6 @@ def test_after_what_makes_the_last_window_useless_the_next_comes_as_soon_as_it_i
     assert dear.due(renewed=True) > 1010.0
 
 
-def test_where_steps_go_on_a_window_that_shows_nothing_is_followed_by_longer_and_rarer_ones():
-    schedule = Schedule(0.005, MAXIMUM_BYTES, 0.0, density=1e4)
-    lengths, pauses = [], []
-    for _ in range(5):
-        length = schedule.next_length(0.01)  # steps of 10 ms, each far behind its operations
-        ended = schedule.due() + length
-        window = Window(length, 0.0, 0.0, int(1e4 * length), round(length / 0.01), length / 0.01)
-        schedule = schedule.after(window, ended, empty=True)
-        lengths.append(length)
-        pauses.append(schedule.due() - ended)
-    assert lengths == pytest.approx([0.08, 0.32, 1.28, 5.12, MAX_SECONDS])
-    assert pauses == pytest.approx(
-        [2 * MIN_PAUSE, 4 * MIN_PAUSE, 8 * MIN_PAUSE, 16 * MIN_PAUSE, 32 * MIN_PAUSE]
-    )
-
-
 def test_windows_that_show_nothing_become_rare():
     empty = Window(0.1, 0.0, 0.0, 2_000, 0, None)
     schedule = Schedule(0.1, MAXIMUM_BYTES, 0.0)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -96,7 +95,6 @@ class Ended(Enum):
 
     WHOLE = "it took as long as it was to take"
     OTHERS = "somebody else wants the profiler, or all is over"
-    COMPILED = "something was compiled"
     REFUSED = "it had far too many events, and was thrown away"
 
 
@@ -137,7 +135,7 @@ def record(module: Any, session_type: Any, watch: Callable[[], Ended], *, module
         ended = watch()
     finally:
         end = now()
-        if ended in {Ended.WHOLE, Ended.COMPILED}:
+        if ended is Ended.WHOLE:
             try:
                 xspace = session.stop()
             except Exception as error:
@@ -148,31 +146,19 @@ def record(module: Any, session_type: Any, watch: Callable[[], Ended], *, module
     return Recorded(starting, start, end, now(), ended, xspace)
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """How a recording goes on for `length` seconds at most.
+def watched(lock: SessionLock, seconds: float, allocated: Callable[[], int | None], max_held: int) -> Ended:
+    """Wait while our session records for `seconds`, and say why that ended.
 
-    It ends before where `is_over` says so, and is refused when what `allocated` returns has grown by more than
-    `max_held` bytes (None: unknown).
+    It is refused when what `allocated` returns has grown by more than `max_held` bytes (None: unknown).
     """
-
-    length: float
-    is_over: Callable[[], bool]
-    allocated: Callable[[], int | None]
-    max_held: int
-
-    def wait(self, lock: SessionLock) -> Ended:
-        """Wait until the recording must end, and say why."""
-        until, before = monotonic() + self.length, self.allocated()
-        while (left := until - monotonic()) > 0:
-            if not lock.record(min(left, LOOK_SECONDS)):
-                return Ended.OTHERS
-            held = self.allocated()
-            if held is not None and before is not None and held - before > self.max_held:
-                return Ended.REFUSED
-            if self.is_over():
-                return Ended.COMPILED
-        return Ended.WHOLE
+    until, before = monotonic() + seconds, allocated()
+    while (left := until - monotonic()) > 0:
+        if not lock.record(min(left, LOOK_SECONDS)):
+            return Ended.OTHERS
+        held = allocated()
+        if held is not None and before is not None and held - before > max_held:
+            return Ended.REFUSED
+    return Ended.WHOLE
 
 
 def is_empty(xspace: bytes) -> bool:

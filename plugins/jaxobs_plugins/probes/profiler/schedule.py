@@ -35,10 +35,6 @@ PLANNED_BYTES = 2 * 2**20
 PART_OF_MAXIMUM = 0.7
 """Part of the largest trace allowed that a window which somebody asked for may fill."""
 
-LONGER = 4.0
-"""Factor by which a window is longer than one that showed nothing although steps went on: a trace lacks an operation that
-lasts longer than its window."""
-
 MIN_PAUSE, MAX_PAUSE = 10.0, 3600.0
 KEPT_SECONDS = 60.0
 """Of the unused budget only a minute's is kept: otherwise a job that begins to compile often after ten quiet hours would
@@ -103,8 +99,7 @@ class Schedule:
     """The state of the budget after the windows so far: `ratio` of wall time since `began` may be spent.
 
     `spent`: the cost of the windows, and the budget that expired unused. `ended`: the end of the last window, and
-    `pause` what follows it. `density`: the bytes of trace per second of recording, None if unknown. `empty`: windows in
-    a row that showed nothing.
+    `pause` what follows it. `density`: the bytes of trace per second of recording, None if unknown.
     """
 
     ratio: float
@@ -112,9 +107,8 @@ class Schedule:
     began: float
     spent: float = 0.0
     ended: float = -math.inf
-    pause: float = 0.0
+    pause: float = MIN_PAUSE
     density: float | None = None
-    empty: int = 0
 
     def due(self, *, renewed: bool = False) -> float:
         """The time at which the next window may begin; infinity if the budget is 0.
@@ -132,7 +126,7 @@ class Schedule:
             filled = FILLED_BYTES / self.density if self.density else UNMARKED_SECONDS
             wanted = min(MAX_UNMARKED_SECONDS, max(UNMARKED_SECONDS, filled))
         else:
-            wanted = max(MIN_SECONDS, STEPS_A_WINDOW * step * LONGER ** min(self.empty, 4))
+            wanted = max(MIN_SECONDS, STEPS_A_WINDOW * step)
         return min(wanted, self.longest())
 
     def longest(self) -> float:
@@ -150,9 +144,8 @@ class Schedule:
 
     def after(self, window: Window, ended: float, *, empty: bool = False) -> Schedule:
         """The schedule after a window of ours; `empty`: it showed nothing, and the next come more and more rarely."""
-        empties = self.empty + 1 if empty else 0
-        pause = min(MAX_PAUSE, MIN_PAUSE * 2.0 ** min(empties, 20))
-        return replace(self.learnt(window).lost(window, ended), empty=empties, pause=pause)
+        pause = min(MAX_PAUSE, 2 * self.pause) if empty else MIN_PAUSE
+        return replace(self.learnt(window).lost(window, ended), pause=pause)
 
     def learnt(self, window: Window) -> Schedule:
         """The schedule after a window that somebody asked for: it tells the rate of events and costs nothing."""
@@ -165,7 +158,7 @@ class Schedule:
 
     def renewed(self) -> Schedule:
         """The schedule after the job has begun to run something else: the next window is as short as a first one."""
-        return replace(self, density=None, empty=0)
+        return replace(self, density=None, pause=MIN_PAUSE)
 
     def skipped(self, at: float) -> Schedule:
         """The schedule after somebody else had the profiler: the next attempt comes after a pause."""

@@ -27,9 +27,9 @@ from jaxobs_plugins.probes.profiler.recording import (
     OtherSession,
     Recorded,
     SessionLock,
-    Watch,
     is_empty,
     record,
+    watched,
 )
 from jaxobs_plugins.probes.profiler.schedule import FIRST_SECONDS, Pace, Schedule, Window
 
@@ -100,7 +100,6 @@ class Windows:
         )
         self._tried: tuple[int | None, int] | None = None
         self._looked_at: int | None = None  # `Progress.compiled` at the last window
-        self._watchable = True  # until a window was refused, for whatever reason memory grew
         self._modules_given: tuple[int | None, int] | None = None
         self._modules_given_at = 0.0
 
@@ -158,7 +157,7 @@ class Windows:
     def _made(self, kind: str, wanted: float | None, keep: bool | str) -> ProfileWindow | None:
         before, rate = self._job.progress(), self._pace.rate
         if before.compiled != self._looked_at:
-            self.schedule, self._looked_at, self._watchable = self.schedule.renewed(), before.compiled, True
+            self.schedule, self._looked_at = self.schedule.renewed(), before.compiled
         platform = _platform()
         learning = self._learn(platform, wanted or 0.0)
         if not self._session_lock.record(0.0):  # the user's session must not wait for one more of ours
@@ -186,7 +185,7 @@ class Windows:
         if wanted is not None:
             return min(wanted, self.schedule.longest_requested())
         length = self.schedule.next_length(self._pace.step_seconds)
-        can_be_watched = platform != "cpu" or (self._watchable and self._allocated.tells)
+        can_be_watched = platform != "cpu" or self._allocated.tells
         return length if can_be_watched else min(length, UNWATCHED_SECONDS)
 
     def _learn(self, platform: str, wanted: float) -> float:
@@ -204,16 +203,15 @@ class Windows:
         return learnt.cost
 
     def _record(self, length: float, platform: str, *, modules: bool, asked_for: bool) -> Recorded:
-        compiled = self._job.progress().compiled
         is_watched = platform == "cpu" and length > UNWATCHED_SECONDS
-        watched = Watch(
-            length,
-            is_over=lambda: not asked_for and self._job.progress().compiled != compiled,
-            allocated=self._allocated if is_watched else lambda: None,
-            max_held=max(MAX_HELD, int(HELD_A_TRACED_BYTE * self._maximum_bytes)) if asked_for else MAX_HELD,
+        allocated = self._allocated if is_watched else lambda: None
+        max_held = max(MAX_HELD, int(HELD_A_TRACED_BYTE * self._maximum_bytes)) if asked_for else MAX_HELD
+        return record(
+            self._module,
+            self._session_type,
+            lambda: watched(self._session_lock, length, allocated, max_held),
+            modules=modules,
         )
-        lock = self._session_lock
-        return record(self._module, self._session_type, lambda: watched.wait(lock), modules=modules)
 
     def _wants_modules(self, progress: Progress, *, kept: bool) -> bool:
         """Whether the next window carries the modules of the job's executables; the profiler adds all of them, or none.
@@ -267,7 +265,6 @@ class Windows:
         if event.outcome == "user_session":
             self.schedule = self.schedule.lost(window, at)
         elif refused:
-            self._watchable = False
             most = replace(window, size=int(MAX_HELD / HELD_A_TRACED_BYTE))  # as many as there may have been
             self.schedule = self.schedule.lost(window, at).learnt(most)
         elif kind == "requested":
