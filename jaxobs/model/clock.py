@@ -12,7 +12,7 @@ this file, at its top it imports only modules that Python's own start has import
 from __future__ import annotations
 
 import time
-from time import monotonic, perf_counter, perf_counter_ns, process_time, sleep, thread_time, thread_time_ns
+from time import monotonic, perf_counter, perf_counter_ns, process_time, sleep, thread_time
 
 TYPE_CHECKING = False  # as `typing` has it, without importing that
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NANOSECONDS", "ClockAnchor", "each_in_seconds", "monotonic", "now", "perf_counter", "perf_counter_ns",
-    "process_time", "seconds", "sleep", "thread_time", "thread_time_ns", "wall_now",
+    "process_time", "seconds", "sleep", "thread_time", "wall_now",
 ]  # fmt: skip
 
 NANOSECONDS = 1_000_000_000

@@ -3,9 +3,8 @@
 It queries the backend that the job has made, and makes none itself. After a backend has failed, nothing of JAX is
 called for a pause that doubles with each failure in a row.
 
-Listing the arrays is one call that holds the interpreter lock and cannot be split. Its duration is therefore estimated
-beforehand, from the approximate number of arrays and the measured cost of one. Where it would take too long, the arrays
-are not listed.
+Listing the arrays is one call that holds the interpreter lock and cannot be split. So they are not listed where they are
+too many, by their approximate number, which is known without listing them.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from jaxobs.jax_compat.memory import (
     named_amounts,
 )
 from jaxobs.jax_compat.runtime import backend_exists
-from jaxobs.model.clock import NANOSECONDS, monotonic, now, perf_counter_ns, sleep, thread_time_ns
+from jaxobs.model.clock import NANOSECONDS, monotonic, now, perf_counter_ns, sleep
 from jaxobs.model.events import PROCESS_MEMORY, LiveArraysCounted, Measured, MemorySampled
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin import control_groups
@@ -69,20 +68,13 @@ def memory_limit() -> int | None:
     return min((limit for limit in limits if limit > 0), default=None)
 
 
-LOCK_NANOSECONDS = 1_200_000
-"""Longest that listing may hold the interpreter lock: no step may be delayed by more
-than 2 ms, on a busy machine too."""
+MAX_ARRAYS = 5_000
+MAX_WITH_LINES = 2_000
+"""Most arrays that are listed, and listed with the lines that made them: no step may be delayed by more than 2 ms.
 
-ARRAY_NANOSECONDS = 200.0
-TRACEBACK_NANOSECONDS = 250.0
-"""Assumed cost of listing an array, which a listing that took longer raises, and of reading an array's traceback.
-
-Measured (`benchmarks/live_array_census.py`, JAX 0.6.2 and 0.10.2): listing takes 110 ns for each of 3 000 arrays and
-280 to 390 ns for each of 10 000, which no longer fit the processor's cache; a traceback takes 60 to 250 ns. By this,
-6 000 arrays are listed, which took 1.8 ms."""
-
-LEAST_MEASURED = 500
-"""Fewest arrays in a listing from which the cost of one is taken."""
+Measured (`benchmarks/costs/live_array_census.py`, JAX 0.6.2 and 0.10.2): listing takes 110 ns for each of 3 000 arrays
+and 280 to 390 ns for each of 10 000, which no longer fit the processor's cache; the traceback of each takes 60 to 250 ns.
+"""
 
 SLICE_NANOSECONDS = 300_000
 SLEEP_SECONDS = 0.001
@@ -90,12 +82,8 @@ SLEEP_SECONDS = 0.001
 
 FIRST_INTERVAL_SECONDS = 1.0
 INTERVAL_SECONDS = 10.0
-SHARE = 0.0005
-"""Censuses follow each other at the first interval while a job makes its arrays, and
-the pause doubles up to the second.
-
-It is longer where all censuses would otherwise take more than `SHARE` of a processor."""
-
+"""Censuses follow each other at the first interval while a job makes its arrays, and the pause doubles up to the
+second."""
 
 GROUPS = 20
 LINES = 10
@@ -109,7 +97,6 @@ class ArrayCensus:
         self._next = 0.0
         self._interval = FIRST_INTERVAL_SECONDS
         self._listed = 0
-        self._cost = ARRAY_NANOSECONDS
         self._reason = ""
 
     def turn(self) -> LiveArraysCounted | None:
@@ -119,40 +106,23 @@ class ArrayCensus:
         alive = arrays_alive()
         if alive is None:  # where their number is not known, as many as in the last listing
             alive = self._listed
-        expected = alive * self._cost
-        if expected <= LOCK_NANOSECONDS:
-            self._reason = ""
-            return self._counted(tracebacks=expected + alive * TRACEBACK_NANOSECONDS <= LOCK_NANOSECONDS)
-        # A cost measured on a busy machine must not last for ever.
-        self._cost = max(ARRAY_NANOSECONDS, 0.9 * self._cost)
-        before, self._reason = self._reason, (
-            f"too many arrays to list: {_rounded(alive)} would hold the interpreter lock for about "
-            f"{expected / 1e6:.2g} ms"
-        )  # fmt: skip
-        return not_counted(self._reason) if self._reason != before else None
+        before, self._reason = self._reason, ""
+        if alive > MAX_ARRAYS:
+            self._reason = f"{_rounded(alive)} arrays; listing more than {MAX_ARRAYS} holds the interpreter lock too long"
+            return not_counted(self._reason) if self._reason != before else None
+        self._next = monotonic() + self._interval
+        self._interval = min(2 * self._interval, INTERVAL_SECONDS)
+        return self._counted(tracebacks=alive <= MAX_WITH_LINES)
 
     def _counted(self, *, tracebacks: bool) -> LiveArraysCounted:
-        began, began_here = perf_counter_ns(), thread_time_ns()
-        try:
-            listing = list_arrays(tracebacks=tracebacks)
-            held = perf_counter_ns() - began
-            self._learn_cost(thread_time_ns() - began_here, len(listing.avals), tracebacks=tracebacks)
-            census = Census(listing, _Pauses())
-        finally:
-            spent = (thread_time_ns() - began_here) / NANOSECONDS  # excludes the time of other programs
-            self._next = monotonic() + max(self._interval, spent / SHARE)
-            self._interval = min(2 * self._interval, INTERVAL_SECONDS)
+        began = perf_counter_ns()
+        listing = list_arrays(tracebacks=tracebacks)
+        held = (perf_counter_ns() - began) / NANOSECONDS
+        self._listed = len(listing.avals)
+        census = Census(listing, _Pauses())
         groups, lines = tuple(map(astuple, census.groups(GROUPS))), tuple(map(astuple, census.lines(LINES)))
         lines_reason = "" if tracebacks else "so many arrays that reading the line of each takes too long"
-        return LiveArraysCounted(
-            census.count, census.bytes, groups, lines, lines_reason, held / NANOSECONDS, "", now()
-        )
-
-    def _learn_cost(self, nanoseconds: int, arrays: int, *, tracebacks: bool) -> None:
-        self._listed = arrays
-        if arrays >= LEAST_MEASURED:
-            cost = nanoseconds / arrays - (TRACEBACK_NANOSECONDS if tracebacks else 0.0)
-            self._cost = max(ARRAY_NANOSECONDS, cost)
+        return LiveArraysCounted(census.count, census.bytes, groups, lines, lines_reason, held, "", now())
 
 
 class _Pauses:
