@@ -68,7 +68,7 @@ def memory_limit() -> int | None:
     return min((limit for limit in limits if limit > 0), default=None)
 
 
-MAX_ARRAYS = 5_000
+MAX_ARRAYS = 4_000
 MAX_WITH_LINES = 2_000
 """Most arrays that are listed, and listed with the lines that made them: no step may be delayed by more than 2 ms.
 
