@@ -71,16 +71,55 @@ def address_space() -> tuple[int, int] | None:
     return None
 
 
-WORDS = ("RESOURCE_EXHAUSTED", "Out of memory", "Ran out of memory")
-"""One of these is in every such message of XLA's: on CPU up to JAX 0.8 it begins with `INTERNAL`, later and on GPU and
-TPU with `RESOURCE_EXHAUSTED`."""
+RAN_OUT = re.compile(
+    r"out[ _]?of[ _]?memory|exceeds available shared memory|shared memory requested exceeds|\Aran out of shared memory"
+    r"|uses too much shared data",
+    re.IGNORECASE,
+)
+"""Says that memory ran out, whatever the status: XLA (`INTERNAL` on CPU up to JAX 0.8), CUDA's
+`CUDA_ERROR_OUT_OF_MEMORY`, NCCL's `Cuda failure 2 'out of memory'`, Mosaic GPU, jaxlib's Triton kernels, `ptxas`."""
+
+EXHAUSTED = re.compile(r"RESOURCE[_ ]EXHAUSTED", re.IGNORECASE)
+OF_MEMORY = re.compile(r"memory|\bhbm\b", re.IGNORECASE)
+QUOTA = re.compile(r"\bquota\b", re.IGNORECASE)
+"""`RESOURCE_EXHAUSTED` is also the status of quotas, and of gRPC's messages that are larger than it takes."""
+
+_SIZE = r"([\d.]+\s?(?:bytes\b|[KMGT](?:i?B)?\b|B\b))"
+LIMITS = tuple(
+    re.compile(pattern, re.IGNORECASE | re.ASCII)
+    for pattern in (
+        rf"with size {_SIZE} and limit {_SIZE}",
+        rf"Used {_SIZE} of {_SIZE} \w+",
+        r"Allocation \(size=(\d+)\) would exceed memory \(size=(\d+)\)",
+        rf"TensorCore Hbm usage: {_SIZE}, SparseCore Hbm usage:? {_SIZE}, exceeding available bytes: {_SIZE}",
+        r"Shared memory size limit exceeded: requested (\d+), available:? (\d+)",
+        r"smem_bytes=(\d+) > max_smem_bytes=(\d+)",
+        r"too much shared data \((0x[\da-f]+) bytes, (0x[\da-f]+) max",
+    )
+)
+"""Amounts asked for, whose sum counts, and the limit: XLA's messages of TPUs (openxla/xla, docs/errors, E1000 and
+E1001), of its Triton emitter (xla/backends/gpu/codegen/triton), of Mosaic GPU (jax/experimental/mosaic/gpu/core.py),
+of `ptxas`."""
 
 ALLOCATION = re.compile(
-    r"(?:allocat\w*|request for)\s+([\d.]+)\s?(bytes|[KMGT](?:iB)?\b)?(?:\s*\((\d+)B?\))?",
+    rf"(?:alloc\w*|reserve|request for|of size:?)\s+(?:an? )?(?:{_SIZE}|(\d{{4,}})\b)(?:\s*\((\d+)\s?(?:B|bytes)?\))?",
     re.IGNORECASE | re.ASCII,
 )
 """`allocating 16777216 bytes` (CPU), `trying to allocate 8.00GiB`, `request for 32.00MiB (33554432B)`, and a TPU's
-`Attempting to allocate 4.39G.`"""
+`Attempting to allocate 4.39G.` and `Attempting to reserve 29.49G`."""
+
+ON_CHIP = re.compile(
+    r"(?:memory space |space=|scoped ?)(hbm|vmem|smem|cmem|spmem|tilespmem|sflag)"
+    r"|(shared memory|tensor memory) (?:size limit|requested)|(?:available|\Aran out of) (shared memory)|(shared) data",
+    re.IGNORECASE,
+)
+"""The memory that a message names first: a TPU's HBM or one of its cores' own, or that of a GPU's multiprocessors."""
+
+KERNEL = re.compile(
+    r"on stack for %?([\w.-]+)|scoped memory for ([\w.-]+)|Entry function '([^']+)'|spill slots in HLO :: ([\w.-]+)"
+    r"|XLA label: %?([\w.-]+) = |\] :: ([\w.-]+)"
+)
+PROGRAM = re.compile(r"(?:Error loading program |executable_name=)'(?:jit_)?([^']+)'")
 
 POWERS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
@@ -91,22 +130,58 @@ where the message gives two decimals. Of a small allocation no more than an eigh
 
 
 def speaks_of_memory(message: str) -> bool:
-    """Whether a message of JAX's runtime says that memory ran out."""
-    return any(word in message for word in WORDS)
+    """Whether a message of JAX's runtime says that memory ran out, or that a kernel exceeds a limit of on-chip memory."""
+    if RAN_OUT.search(message):
+        return True
+    if not EXHAUSTED.search(message) or QUOTA.search(message):
+        return False
+    return bool(OF_MEMORY.search(message)) or requested_bytes(message) is not None
 
 
 def requested_bytes(message: str) -> int | None:
-    """The bytes of the allocation that failed; None if the message does not say."""
-    found = ALLOCATION.search(message)
-    if found is None:
-        return None
-    amount, unit, exact = found.groups()
-    if exact:
-        return int(exact)
+    """The bytes that were asked for; None if the message does not say."""
+    return requested_and_limit(message)[0]
+
+
+def requested_and_limit(message: str) -> tuple[int | None, int | None]:
+    """The bytes that were asked for and the limit that they exceed, each None if the message does not say."""
+    for pattern in LIMITS:
+        if found := pattern.search(message):
+            *asked, limit = (_bytes(amount) for amount in found.groups())
+            return (None if None in asked else sum(amount or 0 for amount in asked)), limit
+    if found := ALLOCATION.search(message):
+        amount, plain, exact = found.groups()
+        return _bytes(exact or plain or amount), None
+    return None, None
+
+
+def _bytes(amount: str) -> int | None:
+    """Bytes of `4096`, `0x1000`, `4.00KiB` or a TPU's `4.0K`, whose units are powers of 1024; None for no number."""
+    number, unit = re.fullmatch(r"(0x[\da-f]+|[\d.]+)\s?([KMGT]?).*", amount, re.IGNORECASE).groups()  # type: ignore[union-attr]
     try:
-        return round(float(amount) * POWERS.get((unit or "bytes")[0].lower(), 1))
-    except ValueError:  # more than one point
+        return int(number, 16) if "x" in number else round(float(number) * POWERS.get(unit.lower(), 1))
+    except (ValueError, OverflowError):  # more than one point, or too many digits
         return None
+
+
+def on_chip_memory(message: str) -> str | None:
+    """The on-chip memory whose limit a kernel exceeds, such as `VMEM` or `shared memory`; None for a device's own."""
+    found = ON_CHIP.search(message)
+    name = found[found.lastindex or 0].lower() if found else "hbm"
+    names = {"hbm": None, "shared": "shared memory"}
+    return names[name] if name in names else name if " " in name else name.upper()
+
+
+def named_kernel(message: str) -> str | None:
+    """The kernel or instruction that such a message names."""
+    found = KERNEL.search(message)
+    return found[found.lastindex or 0] if found else None
+
+
+def named_program(message: str) -> str | None:
+    """The jitted function whose program a message says could not be loaded or run."""
+    found = PROGRAM.search(message)
+    return found[1] if found else None
 
 
 def matching_executable(

@@ -3,41 +3,98 @@
 from __future__ import annotations
 
 import json
+import tomllib
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.jax_compat.memory import matching_executable, requested_bytes, speaks_of_memory
+from jaxobs.jax_compat.memory import (
+    matching_executable,
+    named_kernel,
+    named_program,
+    on_chip_memory,
+    requested_and_limit,
+    requested_bytes,
+    speaks_of_memory,
+)
+from jaxobs.model.clock import monotonic
+from jaxobs.probe.out_of_memory.evidence import Ask, exhaustion, gather
 from jaxobs.probe.out_of_memory.summary import summary_text
 
-MESSAGES = {
-    "RESOURCE_EXHAUSTED: Out of memory allocating 400000000000000 bytes.": 400000000000000,  # CPU, JAX 0.10
-    "INTERNAL: Buffer Definition Event: Error preparing computation: Out of memory allocating 16777216 bytes.": 16777216,
-    "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 33762398024 bytes.": 33762398024,
-    "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8.00GiB": 8 * 2**30,
-    "RESOURCE_EXHAUSTED: Failed to allocate request for 32.00MiB (33554432B) on device ordinal 0": 33554432,
-    "RESOURCE_EXHAUSTED: Attempting to allocate 4.5G. That was not possible.": 4608 * 2**20,
-    "RESOURCE_EXHAUSTED: Error allocating device buffer: Attempting to allocate 512.0K.": 512 * 2**10,
-    "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm.": None,
-}
+TEXTS = tomllib.loads(Path(__file__).with_name("out_of_memory.toml").read_text())["text"]
+SCOPED = next(text["message"] for text in TEXTS if "ScopedVmemOom" in text["message"])
 
 
-@pytest.mark.parametrize("message", MESSAGES)
-def test_messages_of_every_backend_are_understood(message: str) -> None:
+@pytest.mark.parametrize("text", TEXTS, ids=lambda text: text["message"][:60])
+def test_messages_of_every_backend_are_understood(text: dict[str, Any]) -> None:
+    message = text["message"]
     assert speaks_of_memory(message)
-    assert requested_bytes(message) == MESSAGES[message]
+    assert requested_bytes(message) == text.get("asked")
+    assert requested_and_limit(message) == (text.get("asked"), text.get("limit"))
+    assert on_chip_memory(message) == text.get("on_chip")
+    if "on_chip" in text:
+        assert named_kernel(message) == text.get("kernel")
 
 
-@pytest.mark.parametrize("message", ["", "INVALID_ARGUMENT: allocating 12 bytes is not allowed", "memory"])
+OTHERS = [
+    "",
+    "INVALID_ARGUMENT: allocating 12 bytes is not allowed",
+    "memory",
+    "DataLoader worker (pid 7) is killed. It is possible that dataloader's workers are out of shared memory.",
+    "RESOURCE_EXHAUSTED: Received message larger than max (5308389 vs. 4194304)",
+    "RESOURCE_EXHAUSTED: SERVER: Sent message larger than max (544715979 vs. 536870912)",
+    "RESOURCE_EXHAUSTED: Quota exceeded for quota metric 'TPU v4 cores, memory' and limit 'cores per minute'",
+    "RESOURCE_EXHAUSTED: Resource has been exhausted (e.g. check quota).",
+    "RESOURCE_EXHAUSTED: Failed to allocate 3 ports",
+    "ResourceExhausted: 429 The following quota metrics exceed quota limits: aiplatform.googleapis.com/tpu_v2",
+]
+
+
+@pytest.mark.parametrize("message", OTHERS)
 def test_other_messages_are_not_of_memory(message: str) -> None:
     assert not speaks_of_memory(message)
 
 
+def test_the_program_that_could_not_be_loaded_is_named() -> None:
+    assert (
+        named_program("RESOURCE_EXHAUSTED: Error loading program 'jit_step_fn': Attempting to reserve 29.49G")
+        == "step_fn"
+    )
+    assert (
+        named_program("RESOURCE_EXHAUSTED: CUDA_ERROR_OUT_OF_MEMORY [executable_name='jit_copy']") == "copy"
+    )
+    assert named_program("RESOURCE_EXHAUSTED: Out of memory allocating 4096 bytes.") is None
+
+
+def test_a_limit_of_on_chip_memory_has_a_report_of_its_own_without_arrays() -> None:
+    error = RuntimeError(SCOPED)
+    found = exhaustion(error)
+    assert found is not None
+    ask = Ask(lambda seconds: {}, lambda: pytest.fail("no executable has a part in it"))
+    files = gather(found, "train_step", "rank0", {}, ask, monotonic() + 5)
+    assert set(files) == {"summary.txt", "error.txt", "settings.json"}
+    summary = files["summary.txt"].decode()
+    assert "a kernel needs more VMEM than it may have" in summary
+    for row in ("asked for  36.2 MiB", "limit      32 MiB", "kernel     _fwd.1", "function   train_step"):
+        assert row in summary
+    assert "vmem_limit_bytes" in summary
+
+
 @given(st.text())
 def test_no_message_breaks_the_reading(message: str) -> None:
-    requested_bytes("RESOURCE_EXHAUSTED: allocating " + message)
-    requested_bytes(message)
+    for beginning in (
+        "",
+        "RESOURCE_EXHAUSTED: allocating ",
+        "with size ",
+        "Used 1.5G of ",
+        "Allocation (size=",
+    ):
+        requested_bytes(beginning + message)
+    speaks_of_memory(message)
+    on_chip_memory(message)
 
 
 def entry(function: str, **memory: int) -> dict[str, object]:

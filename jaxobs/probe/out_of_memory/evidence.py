@@ -17,7 +17,10 @@ from jaxobs.jax_compat.memory import (
     address_space,
     device_statistics,
     matching_executable,
-    requested_bytes,
+    named_kernel,
+    named_program,
+    on_chip_memory,
+    requested_and_limit,
     speaks_of_memory,
 )
 from jaxobs.jax_compat.runtime import backend_exists
@@ -156,11 +159,18 @@ def _known_parts(
     parts: Parts, found: Exhaustion, function: str | None, ask: Ask, deadline: float
 ) -> tuple[bytes | None, dict[str, Any]]:
     """The allocation profile, and the report that `summary_text` takes, without its name and files."""
-    requested = requested_bytes(found.message)
+    requested, limit = requested_and_limit(found.message)
+    function = function or named_program(found.message)
     report: dict[str, Any] = {
         "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"), "pid": os.getpid(), "type": found.type,
-        "message": found.message, "requested_bytes": requested, "missing": parts.missing,
+        "message": found.message, "requested_bytes": requested, "limit_bytes": limit, "missing": parts.missing,
+        "on_chip": on_chip_memory(found.message), "kernel": named_kernel(found.message),
     }  # fmt: skip
+    if report["on_chip"]:  # no array has a part in it
+        nothing = dict.fromkeys(("live_arrays", "memory_statistics", "executables", "address_space"))
+        document = parts.get("recent.json", lambda: ask.snapshot(SNAPSHOT_SECONDS)) or {}
+        process = parts.get("recent.json", lambda: _process(document)) if document else None
+        return None, report | nothing | {"process": process, "blame": function}
     # Arrays first, because other threads of the job go on and change them.
     report["live_arrays"] = parts.get("live_arrays.json", lambda: _live_arrays(deadline - SNAPSHOT_SECONDS))
     report["memory_statistics"] = parts.get("memory_statistics.json", _statistics)
@@ -172,7 +182,9 @@ def _known_parts(
         "executables.json", lambda: [_entry(executable) for executable in ask.executables()]
     )
     report["blame"] = parts.get(
-        "summary.txt", lambda: blame(function, report["executables"] or (), requested)
+        # What exceeds a limit was asked for by a program that was never made: no known one matches it.
+        "summary.txt",
+        lambda: blame(function, report["executables"] or (), None if limit else requested),
     )
     report["address_space"] = parts.get("summary.txt", lambda: _by_name(address_space()))
     return profile, report

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from jaxobs.jax_compat.memory import on_chip_memory
 from jaxobs.model.clock import monotonic
 from jaxobs.plugin.files import temporary_directory
 from jaxobs.plugin.guard import raised_by_signal_handler
@@ -118,7 +119,8 @@ class OutOfMemory:
         files = gather(found, function, self._name, self._settings, self._ask, deadline)
         root = self._settings["out_of_memory_directory"]
         directory = write_report(root, f"jaxobs-out-of-memory-{self._name}", files, deadline)
-        self._log(f"out of memory{f' in {function}' if function else ''}: what was known is in {directory}")
+        memory = on_chip_memory(found.message) or "memory"
+        self._log(f"out of {memory}{f' in {function}' if function else ''}: what was known is in {directory}")
 
 
 def _uncaught() -> BaseException | None:

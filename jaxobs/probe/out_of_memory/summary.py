@@ -17,6 +17,12 @@ _OF_DEVICES = {
     "largest_free_block_bytes": "largest free block",
 }  # fmt: skip
 _OF_THE_PROCESS = {"in_use_bytes": "in use", "peak_bytes": "peak", "limit_bytes": "limit"}
+_REMEDIES = {
+    "VMEM": "smaller blocks, or a higher limit: vmem_limit_bytes of pallas.tpu.CompilerParams, for all kernels "
+    "--xla_tpu_scoped_vmem_limit_kib in LIBTPU_INIT_ARGS",
+    "shared memory": "smaller blocks or fewer stages (num_stages)",
+}
+"""By XLA's documentation of errors (E1001), and what a Triton kernel's shared memory grows with."""
 
 
 def summary_text(report: Mapping[str, Any]) -> str:
@@ -31,10 +37,21 @@ def _head(report: Mapping[str, Any]) -> str:
         ("process", f"{report['pid']} ({report['name']})"),
         ("error", f"{report['type']}: {report['message']}"),
     ]
-    if report["requested_bytes"] is not None:
-        rows.append(("asked for", byte_size(report["requested_bytes"])))
-    rows.append(("executable", report["blame"] or "not known"))
-    return "jaxobs: out of memory\n" + "\n".join(f"  {name:<11}{value}" for name, value in rows)
+    rows += [
+        (name, byte_size(report[key]))
+        for name, key in (("asked for", "requested_bytes"), ("limit", "limit_bytes"))
+        if report.get(key) is not None
+    ]
+    memory = report.get("on_chip")
+    if memory:
+        rows.append(("kernel", report["kernel"] or "not named by the message"))
+        rows.append(("function", report["blame"] or "not known"))
+        if memory in _REMEDIES:
+            rows.append(("what to do", _REMEDIES[memory]))
+    else:
+        rows.append(("executable", report["blame"] or "not known"))
+    title = f"a kernel needs more {memory} than it may have; no array holds it" if memory else "out of memory"
+    return f"jaxobs: {title}\n" + "\n".join(f"  {name:<11}{value}" for name, value in rows)
 
 
 def _memory(report: Mapping[str, Any]) -> str:
