@@ -112,6 +112,20 @@ def test_every_value_is_in_base_units(package: Path) -> None:
     assert sys.modules["amdsmi"].CALLS.count("amdsmi_shut_down") == 1
 
 
+@pytest.mark.parametrize(
+    ("answer", "watts"),
+    [(750, 750.0), (1_000_000_000, 1000.0), (15_000_000, 15.0), (750_000, None), (0, None), ("N/A", None)],
+)
+def test_a_power_limit_in_microwatts_is_one_in_watts(
+    package: Path, answer: object, watts: float | None
+) -> None:
+    told = f"lambda handle: {{'current_socket_power': 300, 'power_limit': {answer!r}}}"
+    (package / "amdsmi.py").write_text(f"{STAND_IN}\nanswer('amdsmi_get_power_info', {told})\n")
+    first = of_first(started(package))
+    assert first["power_watts",] == 300
+    assert first.get(("power_limit_watts",)) == watts
+
+
 @pytest.mark.parametrize("query", QUERIES)
 def test_a_query_that_fails_loses_its_own_metrics_only(package: Path, query: str) -> None:
     whole = {name for name, *_ in of_first(started(package))}

@@ -119,6 +119,32 @@ def test_counters_tell_what_was_added_during_the_run(nvml: Nvml) -> None:
     }  # fmt: skip
 
 
+def test_nvlink_5_counts_in_bytes_and_in_fields_of_its_own(nvml: Nvml) -> None:
+    def link(received: int, sent: int) -> dict[str, str]:
+        fields = {204: f"0 {received}", 202: f"0 {sent}", 139: "3", 138: "3"}
+        return ALL | {f"nvmlDeviceGetFieldValues/0/{field}": answer for field, answer in fields.items()}
+
+    first, second = nvml.run(link(7, 9), link(1007, 509)).turns
+    assert set(first.of("nvlink_bytes_total").values()) == {0.0}
+    assert second.of("nvlink_bytes_total") == {
+        ("0", "GPU-aaaa", "receive"): 1000.0, ("0", "GPU-aaaa", "transmit"): 500.0,
+    }  # fmt: skip
+
+
+def test_an_instance_is_found_by_the_identifier_of_older_drivers(nvml: Nvml) -> None:
+    split = HOST | {
+        "nvmlDeviceGetMigMode": "0 1", "instances/0": "0 2",
+        "nvmlDeviceGetUUID/0.0": "0 MIG-1111", "nvmlDeviceGetUUID/0.1": "0 MIG-2222",
+        "nvmlDeviceGetGpuInstanceId/0.0": "0 7", "nvmlDeviceGetGpuInstanceId/0.1": "0 9",
+        "nvmlDeviceGetComputeInstanceId": "0 0", "nvmlDeviceGetMemoryInfo_v2": "0 85899345920 0 1024",
+    }  # fmt: skip
+    for place, uuid in (("MIG-GPU-aaaa/9/0", "MIG-2222"), ("MIG-GPU-aaaa/7/0", "MIG-1111")):
+        turn = nvml.run(split, environment={"CUDA_VISIBLE_DEVICES": place}).turns[0]
+        assert set(turn.of("memory_used_bytes")) == {("0", uuid)}
+    for place in ("MIG-GPU-aaaa/9", "MIG-GPU-aaaa/9/1", "MIG-GPU-bbbb/9/0"):
+        assert nvml.run(split, environment={"CUDA_VISIBLE_DEVICES": place}).turns[0].values == {}
+
+
 def test_a_counter_that_falls_adds_nothing_and_goes_on_from_there(nvml: Nvml) -> None:
     energy = [{**HOST, "nvmlDeviceGetTotalEnergyConsumption": f"0 {value}"} for value in (9000, 1000, 1500)]
     turns = nvml.run(*energy).turns

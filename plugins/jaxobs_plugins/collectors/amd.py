@@ -111,7 +111,22 @@ def _power(device: Device) -> Iterator[Sample]:
     power = device.library.amdsmi_get_power_info(device.handle)
     known = (_number(power.get(name)) for name in ("current_socket_power", "average_socket_power"))
     yield POWER, (), next((value for value in known if value is not None), None)
-    yield POWER_LIMIT, (), _number(power.get("power_limit"))
+    yield POWER_LIMIT, (), _power_limit(_number(power.get("power_limit")))
+
+
+MAX_WATTS, MIN_MICROWATTS = 1e4, 1e7
+"""No socket draws 10 kW, and none is limited to less than 10 W."""
+
+
+def _power_limit(value: float | None) -> float | None:
+    """The limit in watts; None for 0 and for what lies between the two units.
+
+    It is documented in watts, but releases up to ROCm 7.2 give microwatts (ROCm/amdsmi, pull request 174;
+    ROCm/rocm-systems, issue 5037).
+    """
+    if value is None or value <= 0 or MAX_WATTS < value < MIN_MICROWATTS:
+        return None
+    return value if value <= MAX_WATTS else value / 1e6
 
 
 def _energy(device: Device) -> Iterator[Sample]:

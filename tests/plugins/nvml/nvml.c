@@ -142,6 +142,8 @@ result nvmlDeviceGetMigDeviceHandleByIndex(device of, unsigned index, device *fo
 #define WIDE(function) \
     result function(device of, unsigned long long *value) { return number(#function, of, -1, value); }
 
+SMALL(nvmlDeviceGetGpuInstanceId)
+SMALL(nvmlDeviceGetComputeInstanceId)
 SMALL(nvmlDeviceGetPowerUsage)
 SMALL(nvmlDeviceGetEnforcedPowerLimit)
 SMALL_OF_KIND(nvmlDeviceGetClockInfo)
@@ -198,8 +200,8 @@ typedef struct {
 } field;
 result nvmlDeviceGetFieldValues(device of, int count, field *fields) {
     for (int i = 0; i < count; i++) {
-        /* Fields of NVLink (138 to 141) are sums over all links in this scope only. */
-        int link = fields[i].field >= 138 && fields[i].field <= 141;
+        /* Fields of NVLink (138 to 141; of NVLink 5: 201 to 204) are sums over all links in this scope only. */
+        int link = (fields[i].field >= 138 && fields[i].field <= 141) || (fields[i].field >= 201 && fields[i].field <= 204);
         if (link && fields[i].scope != UINT32_MAX) return 2;
         fields[i].type = link ? 3 : 1;
         fields[i].value.wide = 0;

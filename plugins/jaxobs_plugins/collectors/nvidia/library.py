@@ -28,6 +28,9 @@ class Instance:
 
     uuid: str
     handle: Any
+    place: str = ""
+    """Its identifier up to driver 470, which CUDA still takes: `MIG-<UUID of the board>/<GPU instance>/<compute
+    instance>` (MIG User Guide, "Device Enumeration"); empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,7 @@ def boards() -> Boards:
                 _answer(pynvml.nvmlDeviceGetUUID, part, f"instance {number} of {device}", problems)
                 or f"{stand_in}/{number}",
                 part,
+                _place(uuid, part),
             )
             for number, part in handles
         )
@@ -114,6 +118,14 @@ def _answer(ask: Callable[[Any], Any], handle: Any, device: str, problems: list[
         part = {pynvml.nvmlDeviceGetUUID: "UUID", pynvml.nvmlDeviceGetName: "name"}.get(ask, "PCI address")
         problems.append(f"{device} does not tell its {part}: {error}")
         return ""
+
+
+def _place(board_uuid: str, part: Any) -> str:
+    try:
+        instance = pynvml.nvmlDeviceGetGpuInstanceId(part), pynvml.nvmlDeviceGetComputeInstanceId(part)
+    except pynvml.NVMLError:
+        return ""
+    return f"MIG-{board_uuid}/{instance[0]}/{instance[1]}"
 
 
 def _partitions(handle: Any) -> tuple[bool, list[tuple[int, Any]]]:

@@ -88,8 +88,8 @@ PCIE = _metric(
     unit="bytes_per_second",
 )  # fmt: skip
 NVLINK = _metric(
-    "nvlink_bytes_total", "counter", "Data moved over all NVLinks during this run, without protocol", "direction",
-    unit="bytes",
+    "nvlink_bytes_total", "counter", "Data moved over all NVLinks during this run: up to NVLink 4 without protocol, from "
+    "NVLink 5 on as the links count their bytes", "direction", unit="bytes",
 )  # fmt: skip
 ECC_ERRORS = _metric(
     "ecc_errors_total", "counter", "Memory errors during this run", "kind", hardware=hw.ERRORS
@@ -226,8 +226,20 @@ def _pcie(counter: int) -> Callable[[Any], float]:
     return lambda handle: pynvml.nvmlDeviceGetPcieThroughput(handle, counter) * 1e3
 
 
-def _nvlink(field: int) -> Callable[[Any], float]:
-    return lambda handle: field_value(handle, field, ALL_LINKS) * 1024
+NVLINK_5_RECEIVED, NVLINK_5_SENT = 204, 202
+"""`NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES` and `…_XMIT_BYTES`, by number because older nvidia-ml-py lack their names."""
+
+
+def _nvlink(bytes_field: int, kibibytes_field: int) -> Callable[[Any], float]:
+    """Ask for the field of NVLink 5, which other boards and older drivers do not know, else for the earlier one."""
+
+    def ask(handle: Any) -> float:
+        try:
+            return field_value(handle, bytes_field, ALL_LINKS)
+        except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_InvalidArgument):
+            return field_value(handle, kibibytes_field, ALL_LINKS) * 1024
+
+    return ask
 
 
 BOARD_QUERIES: tuple[Query[Device], ...] = (
@@ -252,8 +264,8 @@ BOARD_QUERIES: tuple[Query[Device], ...] = (
     _one(THROTTLED, _throttled(pynvml.NVML_PERF_POLICY_RELIABILITY), "reliability"),
     _one(PCIE, _pcie(pynvml.NVML_PCIE_UTIL_RX_BYTES), "receive"),
     _one(PCIE, _pcie(pynvml.NVML_PCIE_UTIL_TX_BYTES), "transmit"),
-    _one(NVLINK, _nvlink(pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX), "receive"),
-    _one(NVLINK, _nvlink(pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX), "transmit"),
+    _one(NVLINK, _nvlink(NVLINK_5_RECEIVED, pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX), "receive"),
+    _one(NVLINK, _nvlink(NVLINK_5_SENT, pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX), "transmit"),
     _one(ECC_ERRORS, _ecc_errors(pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED), "corrected"),
     _one(ECC_ERRORS, _ecc_errors(pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED), "uncorrected"),
     Query((REMAPPED_ROWS, REMAP_PENDING, REMAP_FAILURE), _remapped_rows),

@@ -1,9 +1,9 @@
 """Selects the devices that the training process uses, with their JAX ordinals, by its environment and JAX's reports.
 
 CUDA's rules, by its programming guide and the MIG user guide: CUDA_VISIBLE_DEVICES lists devices by index, by UUID or
-the beginning of one, or by a MIG instance's UUID; the list ends before the first entry that names nothing. An index
-counts boards by PCI address under CUDA_DEVICE_ORDER=PCI_BUS_ID; by default the fastest come first, which is the same
-order where all boards are of one model. On a partitioned board CUDA takes the first instance unless one is named;
+the beginning of one, or by a MIG instance's UUID or place; the list ends before the first entry that names nothing. An
+index counts boards by PCI address under CUDA_DEVICE_ORDER=PCI_BUS_ID; by default the fastest come first, which is the
+same order where all boards are of one model. On a partitioned board CUDA takes the first instance unless one is named;
 without CUDA_VISIBLE_DEVICES, the first instance of all boards hides the rest. That an entry named twice leaves no
 device is what PyTorch found (`_parse_visible_devices` in torch/cuda/__init__.py).
 
@@ -122,7 +122,7 @@ def _named(entry: str, boards: Sequence[Board]) -> CudaDevice | None:
             CudaDevice(board, instance)
             for board in boards
             for instance in board.instances
-            if instance.uuid.startswith(entry)
+            if instance.uuid.startswith(entry) or instance.place == entry
         ]
     else:
         return None
