@@ -288,9 +288,10 @@ class Service:
             self.resource["jax.local_hardware_ids"] = ",".join(map(str, event.local_hardware_ids))
         try:
             for kind in {kind for _, kind, _ in event.devices}:
-                self.fold.bind_peaks(
-                    kind, known_peaks(kind, event.platform, event.jaxlib_version, self.settings)
+                found = known_peaks(
+                    kind, event.platform, event.jaxlib_version, self.settings, devices=len(event.devices)
                 )
+                self.fold.bind_peaks(kind, found)
         except (ValueError, OSError) as error:
             self.log(f"peaks are unknown: {error}")
 

@@ -149,11 +149,11 @@ def check_devices(report: Mapping[str, Any], settings: Settings) -> dict[str, An
     for device in report["devices"]:
         kind, platform_name = device["kind"], device["platform"]
         try:
-            peaks = known_peaks(kind, platform_name, jaxlib, plain)
+            peaks = known_peaks(kind, platform_name, jaxlib, plain, devices=len(report["devices"]))
         except ValueError as error:
             problems.append(f"the peaks in the settings cannot be used: {error}")
             without = plain | {"peak_flops": {}, "peak_bytes_per_second": None}
-            peaks = known_peaks(kind, platform_name, jaxlib, without)
+            peaks = known_peaks(kind, platform_name, jaxlib, without, devices=len(report["devices"]))
         measured = load_calibration(this_host(kind, jaxlib), directory)[0] if directory else None
         if measured is not None and measured.disturbed:
             problems.append(

@@ -27,9 +27,13 @@ from jaxobs.hardware.peaks import Peak, Peaks, peak_key
 
 
 def known_peaks(
-    kind: str, platform: str, jaxlib: str | None, settings: Mapping[str, Any], *, elsewhere: bool = False
-) -> Peaks:
+    kind: str, platform: str, jaxlib: str | None, settings: Mapping[str, Any], *,
+    elsewhere: bool = False, devices: int = 1,
+) -> Peaks:  # fmt: skip
     """The peaks of one device of this host, or, `elsewhere`, of another, for which no calibration counts.
+
+    `devices` is the number of a process's devices that work at once: those of platform `cpu` are emulated
+    (`--xla_force_host_platform_device_count`, `jax_num_cpu_devices`) and share one machine, whose peaks were measured.
 
     `settings` are `Settings` as plain data, of which `peak_flops`, `peak_bytes_per_second`, `tensorfloat32` and
     `cache_directory` are read. Raises ValueError where the peaks among them are no positive, finite numbers.
@@ -48,6 +52,8 @@ def known_peaks(
     peaks = peaks_for(
         kind, platform, overrides, measured, tensorfloat32_allowed=settings.get("tensorfloat32")
     )
+    if platform == "cpu" and devices > 1:
+        peaks = peaks.share(devices)
     return replace(peaks, reason=f"{peaks.reason}; {homeless}") if peaks.reason and homeless else peaks
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 Provenance = Literal["datasheet", "measured", "profiler", "user"]
@@ -55,6 +55,8 @@ class Peaks:
     float32_products: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     """For each precision that a program requests of float32 products (`default`, `high`, `highest`), the type in which
     the device multiplies, and the number of passes. Other precisions run in float32 in one pass."""
+    shared_by: int = 1
+    """The number of emulated devices that share one machine; each measured peak is then an equal share of its peak."""
 
     def memory_rate(self, working_set_bytes: float | None) -> float | None:
         """Bytes/s for data of this size; main memory's where the size is None or not a positive number.
@@ -74,6 +76,28 @@ class Peaks:
     def matrix_peak(self, dtype: str) -> Peak | None:
         """The matrix unit's peak for an element type as JAX spells it; `float8_e4m3fn` is a `float8`."""
         return self.matrix.get(dtype) or self.matrix.get(peak_key(dtype))
+
+    def share(self, devices: int) -> Peaks:
+        """The peaks of one of `devices` that share what was measured; values that the user set hold for each as set."""
+
+        def part(peak: Peak) -> Peak:
+            if peak.provenance != "measured":
+                return peak
+            source = f"{peak.source}, one of {devices} emulated devices that share it"
+            return replace(peak, value=peak.value / devices, source=source)
+
+        return replace(
+            self,
+            matrix={dtype: part(peak) for dtype, peak in self.matrix.items()},
+            vector={dtype: part(peak) for dtype, peak in self.vector.items()},
+            transcendentals=self.transcendentals and part(self.transcendentals),
+            memory=self.memory and part(self.memory),
+            # All devices' sets lie in the caches together.
+            memory_by_working_set=tuple(
+                (size / devices, rate / devices) for size, rate in self.memory_by_working_set
+            ),
+            shared_by=devices,
+        )
 
     def types_run_in(
         self, flops: Mapping[str, float], by_precision: Mapping[str, float], *, passes: bool = True
@@ -119,6 +143,7 @@ class Peaks:
                 precision: {"type": dtype, "passes": passes}
                 for precision, (dtype, passes) in self.float32_products.items()
             },
+            "shared_by": self.shared_by,
             "reason": self.reason,
         }
 

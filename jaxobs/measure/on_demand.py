@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.metadata
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import MethodType
 from typing import Any, overload
 
@@ -100,7 +100,7 @@ def _of_function(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         )
     compiled = _compiled(jitted, args, kwargs)
     module = _module(compiled)
-    peaks = _peaks(compiled.runtime_executable().local_devices()[0])
+    peaks = _peaks(compiled.runtime_executable().local_devices())
     working_set = _working_set(compiled)
     bound = total_bound(bound_time(operation.cost, peaks, working_set) for operation in module.operations)
     times = _time(jitted, args, kwargs, donated=_donates(compiled))
@@ -130,7 +130,7 @@ def _of_numbers(*, dtype: str = "float32", **numbers: float | None) -> Roofline:
         bytes=float(moved or 0.0),
         float32_flops_by_precision={"default": float(flops)} if flops and dtype in FLOAT32_SOURCES else {},
     )
-    peaks = _peaks(jax.devices()[0])
+    peaks = _peaks(jax.devices()[:1])
     model = model_flops_utilization(work, elapsed, peaks)
     unknown = model.reason or "the FLOPs given count as the model's; which were rematerialised is not known"
     used = Utilization(model.mfu, None, unknown)
@@ -221,6 +221,8 @@ def _time(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, donated
     return [batch(size) for _ in range(max(MIN_BATCHES, min(MOST_BATCHES, wanted)))]
 
 
-def _peaks(device: Any) -> Peaks:
-    settings = load_settings().to_dict()
-    return known_peaks(device.device_kind, device.platform, importlib.metadata.version("jaxlib"), settings)
+def _peaks(devices: Sequence[Any]) -> Peaks:
+    """The peaks of one of the local devices that work at once."""
+    kind, platform = devices[0].device_kind, devices[0].platform
+    jaxlib = importlib.metadata.version("jaxlib")
+    return known_peaks(kind, platform, jaxlib, load_settings().to_dict(), devices=len(devices))

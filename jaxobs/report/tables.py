@@ -300,7 +300,9 @@ def _peaks(row: Row) -> str | None:
     found = [(dtype, matrix[dtype], "FLOP/s") for dtype in seen]
     found += [("memory", peaks["memory"], "B/s")] if peaks.get("memory") else []
     told = (f"{name} {amount(peak['value'], unit)} ({peak['provenance']})" for name, peak, unit in found)
-    return ", ".join(told) or None
+    devices = peaks.get("shared_by") or 1
+    shared = f"; its share of a machine that {devices} emulated devices have in common" if devices > 1 else ""
+    return ", ".join(told) + shared if found else None
 
 
 def _clocks(row: Row) -> str | None:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.hardware.calibration import Bandwidth, Calibration, LeftOut, Rate
-from jaxobs.hardware.known_peaks import peaks_for
+from jaxobs.hardware.calibration import (
+    Bandwidth,
+    Calibration,
+    LeftOut,
+    Rate,
+    processor_model,
+    save_calibration,
+    usable_cores,
+)
+from jaxobs.hardware.known_peaks import known_peaks, peaks_for
 from jaxobs.hardware.peaks import Peak, Peaks, peak_key
 
 
@@ -114,6 +123,26 @@ def test_a_calibrated_processor_has_the_best_rate_of_each_type() -> None:
     assert peaks.memory is not None
     assert peaks.memory.value == 4e10
     assert peaks.reason is None
+
+
+def test_emulated_devices_share_what_one_machine_can_do(tmp_path: Path) -> None:
+    measured = calibration(processor=processor_model(), cores=usable_cores())
+    save_calibration(measured, tmp_path)
+    settings = {"cache_directory": str(tmp_path), "peak_flops": {"float64": 3e9}}
+    whole = known_peaks("cpu", "cpu", "0.10.2", settings)
+    assert (whole.shared_by, whole.matrix["float32"].value) == (1, 4e11)
+    each = known_peaks("cpu", "cpu", "0.10.2", settings, devices=8)
+    assert each.shared_by == each.to_dict()["shared_by"] == 8
+    assert 8 * each.matrix["float32"].value == whole.matrix["float32"].value
+    assert 8 * each.vector["float32"].value == whole.vector["float32"].value
+    assert each.memory is not None
+    assert each.transcendentals is not None
+    assert (8 * each.memory.value, 8 * each.transcendentals.value) == (4e10, 5e9)
+    assert "one of 8 emulated devices" in each.memory.source
+    assert each.matrix["float64"] == Peak(3e9, "user", "settings"), "the user's own are of a device"
+    for size in (2**14, 2**19, 2**27, 2**30):  # eight sets of that size lie in the caches together
+        assert 8 * (each.memory_rate(size) or 0) == pytest.approx(whole.memory_rate(8 * size))
+    assert known_peaks("NVIDIA H200", "gpu", "0.10.2", settings, devices=8).shared_by == 1
 
 
 def test_a_measurement_on_a_busy_machine_says_so_in_its_source() -> None:

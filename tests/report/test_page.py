@@ -87,6 +87,18 @@ def test_without_peaks_there_is_no_roof_and_the_reason():
     assert len(read.all("svg", class_="executable")) == 3
 
 
+def test_peaks_that_emulated_devices_share_are_said_to_be_a_share():
+    peak = {"value": 1e11, "provenance": "measured", "source": "jaxobs calibrate"}
+    peaks = {"matrix": {"float32": peak}, "memory": None, "shared_by": 8}
+    [device] = document()["devices"]
+    read = shown(document(devices=[{**device, "roofs": [], "peaks": peaks}]))
+    assert (
+        "100 GFLOP/s (measured); its share of a machine that 8 emulated devices have in common" in read.text
+    )
+    alone = shown(document(devices=[{**device, "roofs": [], "peaks": peaks | {"shared_by": 1}}]))
+    assert "share of a machine" not in alone.text
+
+
 def test_names_of_a_program_are_text_everywhere():
     found = document(
         loops={HOSTILE: loop(name=HOSTILE), "eval": loop()},
