@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from jaxobs.derive.executables.view import ExecutableView
 from jaxobs.derive.loops.stretches import WINDOW
-from jaxobs.derive.loops.view import LoopView
 from jaxobs.derive.memory import DeviceMemory, Memory
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.events import BackendFound
@@ -25,7 +23,6 @@ NO_BACKEND: Final = "JAX has made no backend yet"
 NO_READING: Final = "no collector reads this device's clocks"
 NOT_TOLD: Final = "the collector does not tell it of this device"
 NOT_WATCHED: Final = "its clocks were not read for long enough"
-NO_EFFICIENCY: Final = "no executable has an efficiency"
 
 LOW_CLOCK: Final = 0.9
 """Share of the highest clock below which a shortfall is blamed on the clock. A little below the highest is normal: the
@@ -129,11 +126,7 @@ class PeaksView:
 
 @dataclass(frozen=True, slots=True)
 class ClocksView:
-    """What collectors report of a device now, and what low clocks took from its speed in the last window.
-
-    Beside that stand the MFU of the loop with the most wall time and the efficiency of the executable with the most
-    device time, which hold for each device, as all devices of the job run the same program.
-    """
+    """What collectors report of a device now, and what low clocks took from its speed in the last window."""
 
     utilization_ratio: Figure[float]
     clock_ratio: Figure[float]
@@ -141,10 +134,6 @@ class ClocksView:
     compute_taken_ratio: Figure[float]
     memory_taken_ratio: Figure[float]
     throttle_reasons: Figure[Sequence[str]]
-    mfu: Figure[float]
-    function: Figure[str]
-    efficiency: Figure[float]
-    remark: Figure[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +182,8 @@ class Devices:
                     drawn = roof(peaks, dtype)
                     self._roofs[kind, dtype] = drawn and drawn._asdict()
 
-    def views(
-        self, now: int, memory: Memory, loops: Iterable[LoopView], executables: Iterable[ExecutableView]
-    ) -> Figure[list[DeviceView]]:
-        """Views of the devices at `now`; of `executables` those with the most device time come first."""
+    def views(self, now: int, memory: Memory) -> Figure[list[DeviceView]]:
+        """Views of the devices at `now`."""
         if self.backend is None:
             return Figure(None, NO_BACKEND)
         return Figure(
@@ -209,19 +196,17 @@ class Devices:
                     self._peaks_of(kind),
                     self._roofs_of(kind),
                     memory.device(ordinal),
-                    self._clocks(ordinal, now, loops, executables),
+                    self._clocks(ordinal, now),
                 )
                 for ordinal, kind, identity in self.backend.devices
             ]
         )
 
-    def _clocks(
-        self, ordinal: int, now: int, loops: Iterable[LoopView], executables: Iterable[ExecutableView]
-    ) -> Figure[ClocksView]:
+    def _clocks(self, ordinal: int, now: int) -> Figure[ClocksView]:
         reading = read_device(self._readings, self._gauges, str(ordinal))
         recent = self._taken.setdefault(ordinal, RecentlyTaken())
         recent.add(now, (reading or Reading()).taken)
-        return clocks_view(reading, recent.average(), loops, executables)
+        return clocks_view(reading, recent.average())
 
     def _peaks_of(self, kind: str) -> Figure[PeaksView]:
         peaks = self.peaks.get(kind)
@@ -234,23 +219,10 @@ class Devices:
         ]
 
 
-def clocks_view(
-    reading: Reading | None, recent: Taken, loops: Iterable[LoopView], executables: Iterable[ExecutableView]
-) -> Figure[ClocksView]:
-    """The view of a device's clocks.
-
-    `recent` is what low clocks took in the last window. `executables` are in order, the most device time first.
-    """
+def clocks_view(reading: Reading | None, recent: Taken) -> Figure[ClocksView]:
+    """The view of a device's clocks; `recent` is what low clocks took in the last window."""
     if reading is None:
         return Figure(None, NO_READING)
-    loop = max(loops, key=lambda view: view.wall_seconds, default=None)
-    longest = next((view for view in executables if view.efficiency.value is not None), None)
-    function, near, limit = (
-        (longest.function, longest.efficiency.value, longest.bottleneck.label)
-        if longest
-        else ("", None, None)
-    )
-    mfu: Figure[float] = loop.mfu if loop else Figure(None)
     now = reading.taken
     return Figure(
         ClocksView(
@@ -260,12 +232,6 @@ def clocks_view(
             figure(recent.compute, NOT_WATCHED if now.compute is not None else NOT_TOLD),
             figure(recent.memory, NOT_WATCHED if now.memory is not None else NOT_TOLD),
             figure(reading.reasons, NOT_TOLD),
-            figure(mfu.value, mfu.reason or "no step has ended yet"),
-            figure(longest.function if longest else None, NO_EFFICIENCY),
-            figure(near, NO_EFFICIENCY),
-            figure(
-                remark_on(reading, function, near, limit), "the clocks take nothing away from the efficiency"
-            ),
         )
     )
 
@@ -286,26 +252,6 @@ def read_device(readings: Iterable[DeviceReading], gauges: GaugesOf, device: str
     if not values and reasons is None:
         return None
     return Reading(**values, reasons=None if reasons is None else tuple(sorted(reasons)))
-
-
-def remark_on(reading: Reading, function: str, efficiency: float | None, limit: str | None) -> str | None:
-    """A sentence on low clocks and the efficiency they explain; None where the clocks of a busy device are not low.
-
-    `limit` is what the function is bound by, `compute` or `memory`, which decides which of the two clocks counts.
-    """
-    ratio = reading.memory_clock_ratio if limit == "memory" else reading.clock_ratio
-    if reading.utilization is not None and reading.utilization < BUSY:
-        return None
-    held = f"held down by {', '.join(reading.reasons)}" if reading.reasons else None
-    if ratio is not None and ratio < LOW_CLOCK and held is not None:
-        clock = f"the {'memory ' if limit == 'memory' else ''}clock at {ratio:.2f} of its maximum"
-    elif ratio is None and (reading.slowdown or 0.0) >= 1 - LOW_CLOCK:
-        clock, held = f"the device slowed down by {reading.slowdown:.0%}", held or "throttled"
-    else:
-        return None
-    if efficiency is None or efficiency >= 1:
-        return f"{clock}: {held}"
-    return f"efficiency of {function} {efficiency:.2f} with {clock}: {held}"
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

@@ -40,9 +40,7 @@ class DeviceMemory(ProcessMemory):
     """Memory of a device; `fragmented_bytes` are the free bytes outside the largest free block."""
 
     largest_free_block_bytes: Figure[int]
-    free_bytes: Figure[int]
     fragmented_bytes: Figure[int]
-    fragmentation_ratio: Figure[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +102,7 @@ class Memory:
         event = self._last.get(device)
         if event is None or event.in_use is None:
             return Figure(None, event.reason or NOT_TOLD if event else NOT_SAMPLED)
-        free, largest, fragmented, reason = fragmentation(event)
-        ratio = fragmented / free if fragmented is not None and free else None
+        largest, fragmented, reason = fragmentation(event)
         return Figure(
             DeviceMemory(
                 Figure(event.in_use),
@@ -113,9 +110,7 @@ class Memory:
                 figure(event.limit, NOT_TOLD),
                 *_forecast(self._forecasts[device]),
                 figure(largest, reason),
-                figure(free, NOT_TOLD),
                 figure(fragmented, reason),
-                figure(ratio, reason or "nothing is free"),
             )
         )
 
@@ -153,18 +148,18 @@ def _forecast(ahead: Forecast) -> tuple[Figure[float], Figure[float]]:
     return figure(ahead.bytes_per_second, ahead.reason), Figure(ahead.seconds, ahead.reason)
 
 
-def fragmentation(event: MemorySampled) -> tuple[int | None, int | None, int | None, str]:
-    """(free bytes, the largest free block, free bytes outside it, why one of the latter two is None).
+def fragmentation(event: MemorySampled) -> tuple[int | None, int | None, str]:
+    """(the largest free block, free bytes outside it, why one of them is None).
 
     Free is what is not in use of the allocator's pool, or of its limit where it reports no pool. Older versions of
     XLA's BFC allocator report 0 for the largest free block, as they did not fill it in (`BFCAllocator::GetStats`).
     """
     whole = event.pool if event.pool is not None else event.limit
     if whole is None or event.in_use is None or whole < event.in_use:
-        return None, event.largest_free or None, None, NOT_TOLD
+        return event.largest_free or None, None, NOT_TOLD
     free, largest = whole - event.in_use, event.largest_free
     if largest is None or (largest == 0 and free > 0):
-        return free, None, None, NOT_TOLD
+        return None, None, NOT_TOLD
     if largest > free:
-        return free, largest, None, "its largest free block is larger than what is free"
-    return free, largest, free - largest, ""
+        return largest, None, "its largest free block is larger than what is free"
+    return largest, free - largest, ""

@@ -152,7 +152,7 @@ def snapshot_view(rooms: Rooms, now: int) -> SnapshotView:
         windows=rooms.profiles.counts(),
         operations=rooms.profiles.operations.operations,
         scopes=rooms.profiles.operations.scopes,
-        devices=rooms.devices.views(now, rooms.memory, loops.values(), listed),
+        devices=rooms.devices.views(now, rooms.memory),
         sources=rooms.observation.sources(),
         agent=rooms.observation.agent(),
         last_heard=rooms.observation.last_heard,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
-
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile, Part
 from jaxobs.derive.profiler_windows.parts import parts_of
 from jaxobs.derive.profiler_windows.view import profile_view
@@ -46,12 +44,9 @@ def test_more_calls_than_runs_tell_that_the_host_is_ahead() -> None:
     assert not profile(steps=2, seconds=0.04, runs=1, per_run=0.02, calls=2).host_is_ahead
 
 
-def test_a_hosts_turns_are_not_compared_with_traced_ones_where_it_runs_ahead() -> None:
+def test_a_view_says_whether_the_host_is_ahead() -> None:
     calls = (profile(steps=8, seconds=0.16, runs=8, per_run=0.02, calls=calls) for calls in (8, 30))
-    steady, ahead = (profile_view(found, 0.01) for found in calls)
-    assert steady.slowdown.value == pytest.approx(2.0)
-    assert ahead.slowdown.value is None
-    assert "ahead" in (ahead.slowdown.reason or "")
+    steady, ahead = (profile_view(found) for found in calls)
     assert (steady.host_is_ahead, ahead.host_is_ahead) == (False, True)
 
 

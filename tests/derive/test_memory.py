@@ -60,8 +60,8 @@ def test_a_device_s_memory_is_told_with_its_fragmentation() -> None:
     memory = document(fold)["devices"][0]["memory"]
     assert {key: value for key, value in memory.items() if not key.endswith("_reason")} == {
         "in_use_bytes": 6 * GIB, "peak_bytes": 7 * GIB, "limit_bytes": 10 * GIB,
-        "largest_free_block_bytes": 3 * GIB, "free_bytes": 4 * GIB, "fragmented_bytes": GIB,
-        "fragmentation_ratio": 0.25, "growth_bytes_per_second": None, "forecast_seconds": None,
+        "largest_free_block_bytes": 3 * GIB, "fragmented_bytes": GIB,
+        "growth_bytes_per_second": None, "forecast_seconds": None,
     }  # fmt: skip
     for name, value in (
         ("in_use", 6 * GIB), ("peak", 7 * GIB), ("limit", 10 * GIB), ("largest_free", 3 * GIB), ("fragmented", GIB),
@@ -79,11 +79,12 @@ def test_of_a_device_that_was_not_sampled_nothing_is_said() -> None:
 def test_whatever_is_told_nothing_is_made_up(amounts: tuple[int | None, ...]) -> None:
     names = ("in_use", "peak", "limit", "pool", "largest_free")
     event = sampled(0, **dict(zip(names, amounts, strict=True)))
-    free, largest, fragmented, reason = fragmentation(event)
-    assert all(value is None or value >= 0 for value in (free, largest, fragmented))
+    largest, fragmented, reason = fragmentation(event)
+    assert all(value is None or value >= 0 for value in (largest, fragmented))
     assert (fragmented is None) == bool(reason)
     if fragmented is not None:
-        assert free == largest + fragmented  # type: ignore[operator]  # known where that is
+        whole = event.limit if event.pool is None else event.pool
+        assert whole == event.in_use + largest + fragmented  # type: ignore[operator]  # known where that is
         assert event.largest_free == largest
     fold = applied(new_fold(), [backend(), event])
     document(fold)
@@ -91,8 +92,8 @@ def test_whatever_is_told_nothing_is_made_up(amounts: tuple[int | None, ...]) ->
 
 
 def test_no_free_block_beside_free_memory_is_not_believed() -> None:
-    assert fragmentation(sampled(in_use=1, limit=10, largest_free=0))[1:3] == (None, None)
-    assert fragmentation(sampled(in_use=10, limit=10, largest_free=0))[:3] == (0, 0, 0)
+    assert fragmentation(sampled(in_use=1, limit=10, largest_free=0))[:2] == (None, None)
+    assert fragmentation(sampled(in_use=10, limit=10, largest_free=0))[:2] == (0, 0)
 
 
 def test_series_go_when_the_backend_tells_nothing_any_more() -> None:

@@ -78,7 +78,6 @@ def test_a_window_makes_a_loop_decidable_that_watches_nothing() -> None:
     assert loop["device_idle"] == pytest.approx(0.2)
     assert loop["components"]["compute"] == pytest.approx(3.2)
     assert loop["profile"]["steps"] == pytest.approx(10)
-    assert loop["profile"]["slowdown"] == pytest.approx(1.0)
 
 
 LABELS: dict[str, Any] = {

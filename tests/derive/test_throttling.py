@@ -1,4 +1,4 @@
-"""Clocks that collectors read, beside the model: which series say what, and when a low clock is worth a sentence."""
+"""Clocks that collectors read: which series say what, and what low ones take from a device's speed."""
 
 from __future__ import annotations
 
@@ -7,19 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.derive.catalogue import CORE_METRICS
-from jaxobs.derive.devices import (
-    BUSY,
-    LOW_CLOCK,
-    Reading,
-    RecentlyTaken,
-    Taken,
-    clocks_view,
-    read_device,
-    remark_on,
-)
+from jaxobs.derive.devices import LOW_CLOCK, Reading, RecentlyTaken, Taken, read_device
 from jaxobs.derive.fold import Fold
 from jaxobs.model.events import ExecutableRan, FunctionWatched, Measured
-from jaxobs.model.figure import Figure
 from jaxobs.model.metrics import Catalogue, DeviceReading, Metric
 from tests.derive.made_up import (
     BEGAN,
@@ -86,48 +76,6 @@ def test_a_metric_without_the_labels_that_are_needed_is_refused(
         DeviceReading(quantity, metric, where)  # type: ignore[arg-type]  # of any word
 
 
-SLOW = Reading(0.98, 1.24e9, 2e9, 2.6e9, 2.6e9, None, ("power",))
-
-
-def test_a_low_clock_that_is_held_down_is_named_with_the_efficiency() -> None:
-    assert remark_on(SLOW, "train_step", 0.41, "compute") == (
-        "efficiency of train_step 0.41 with the clock at 0.62 of its maximum: held down by power"
-    )
-    assert remark_on(SLOW, "", None, None) == "the clock at 0.62 of its maximum: held down by power"
-
-
-def test_memory_bound_work_loses_by_the_memorys_clock() -> None:
-    assert remark_on(SLOW, "f", 0.41, "memory") is None
-    hot = Reading(0.98, 2e9, 2e9, 1.3e9, 2.6e9, None, ("heat", "power"))
-    assert remark_on(hot, "f", 0.41, "compute") is None
-    assert remark_on(hot, "f", 0.41, "memory") == (
-        "efficiency of f 0.41 with the memory clock at 0.50 of its maximum: held down by heat, power"
-    )
-
-
-def test_where_only_a_slowdown_is_told_that_is_named() -> None:
-    assert remark_on(Reading(slowdown=0.3), "f", 0.5, "compute") == (
-        "efficiency of f 0.50 with the device slowed down by 30%: throttled"
-    )
-    assert remark_on(Reading(slowdown=0.0), "f", 0.5, "compute") is None
-
-
-ratios = st.floats(0.0, 1.5)
-
-
-@given(
-    ratios, st.none() | ratios, st.lists(st.sampled_from(["heat", "power"]), max_size=2, unique=True), ratios
-)
-def test_nothing_is_said_of_a_device_that_is_idle_unhindered_or_at_its_clock(
-    clock: float, utilization: float | None, reasons: list[str], efficiency: float
-) -> None:
-    said = remark_on(
-        Reading(utilization, clock * 1e9, 1e9, reasons=tuple(reasons)), "f", efficiency, "compute"
-    )
-    idle = utilization is not None and utilization < BUSY
-    assert (said is None) == (idle or not reasons or clock * 1e9 / 1e9 >= LOW_CLOCK)
-
-
 def measured(fold: Fold) -> Fold:
     return applied(
         fold,
@@ -139,7 +87,7 @@ def measured(fold: Fold) -> Fold:
     )
 
 
-def observed(*, seconds: float = 0.04) -> Fold:
+def observed() -> Fold:
     metrics = [*CORE_METRICS, BUSY_SHARE, FREQUENCY, HIGHEST, HELD]
     fold = Fold(Catalogue(metrics), CLOCK, BEGAN, RESOURCE, FACTS, 2_000, READINGS)
     applied(fold, [backend(), created(1), FunctionWatched(-1, "f", "no", at(0.2))])
@@ -147,7 +95,7 @@ def observed(*, seconds: float = 0.04) -> Fold:
     fold.analysed(1, module(matrix=1.64e10))  # 16.4 ms at 1 TFLOP/s
     fold.apply(waits())
     applied(fold, [step(i, 0.5 + i / 10, 0.55 + i / 10, runs=(1,)) for i in range(20)])
-    return applied(fold, [ExecutableRan(1, seconds, seconds / 100, at(3))])
+    return applied(fold, [ExecutableRan(1, 0.04, 0.0004, at(3))])
 
 
 def test_a_throttled_device_is_named_in_the_snapshot_and_the_metrics() -> None:
@@ -161,14 +109,7 @@ def test_a_throttled_device_is_named_in_the_snapshot_and_the_metrics() -> None:
         1.0,
     )
     assert clocks["throttle_reasons"] == ["power"]
-    assert clocks["efficiency"] == pytest.approx(0.41)
-    assert clocks["function"] == "f"
-    assert clocks["mfu"] == snapshot["loops"]["train"]["mfu"] is not None
-    assert clocks["remark"] == (
-        "efficiency of f 0.41 with the clock at 0.62 of its maximum: held down by power"
-    )
     assert second["clocks"]["clock_ratio"] == 1.0
-    assert second["clocks"]["remark"] is None
     assert second["clocks"]["throttle_reasons_reason"] == "the collector does not tell it of this device"
     found = families(snapshot)
     assert found["jaxobs_device_clock_ratio"] == {("0",): 0.62, ("1",): 1.0}
@@ -246,18 +187,3 @@ def test_without_a_collector_the_clocks_are_absent_with_the_reason() -> None:
         assert device["clocks"] is None
         assert device["clocks_reason"] == "no collector reads this device's clocks"
     assert "jaxobs_device_clock_ratio" not in families(snapshot)
-
-
-def test_what_is_withheld_of_an_executable_is_not_beside_the_clocks_either() -> None:
-    document = measured(observed(seconds=1e-9)).snapshot(at(4)).to_dict()
-    assert "contradict" in document["executables"][0]["efficiency_reason"]
-    clocks = document["devices"][0]["clocks"]
-    assert (clocks["efficiency"], clocks["function"]) == (None, None)
-    assert clocks["remark"] == "the clock at 0.62 of its maximum: held down by power"
-
-
-def test_before_any_step_the_model_has_nothing_to_set_beside_it() -> None:
-    clocks = clocks_view(SLOW, Taken(), [], []).value
-    assert clocks is not None
-    assert clocks.mfu == Figure(None, "no step has ended yet")
-    assert clocks.remark.value == "the clock at 0.62 of its maximum: held down by power"

@@ -63,7 +63,6 @@ class ExecutableView:
     """Whether all runs were counted (`watched`), or those in profiler windows (`sampled`)."""
     seconds_per_run: Figure[float]
     samples: int
-    profiled_runs: float
     profiled_seconds: float
     bound_seconds: Figure[float]
     achieved_flops_per_second: Figure[float]
@@ -109,7 +108,6 @@ def executable_view(
         figure(source, why_no_runs or unmeasured),
         Figure(per_run, unmeasured or traced),
         executable.sample_count,
-        executable.windows.runs,
         executable.windows.seconds,
         Figure(bound.seconds if bound else None, unbound),
         Figure(

@@ -220,9 +220,7 @@ def _idle(loop: Loop) -> Figure[float]:
 
 
 def _profile(loop: Loop) -> Figure[ProfileView]:
-    """The loop's profile, beside the recent seconds of an untraced step without compiles and checkpoints."""
+    """The loop's profile."""
     if loop.profile is None:
         return Figure(None, loop.why_no_profile)
-    apart = sum(loop.charged.components.get(word, 0.0) for word in ("compile", "checkpoint"))
-    untraced = (loop.whole.wall - apart) / loop.whole.steps if loop.whole.steps else None
-    return Figure(profile_view(loop.profile, untraced))
+    return Figure(profile_view(loop.profile))

@@ -54,7 +54,7 @@ def quiet() -> Document:
                 },
                 "profile": {
                     "windows": 3, "seconds": 1.8, "steps": 10.0, "busy_seconds": 1.7, "gap_seconds": 0.0,
-                    "exposed_communication_seconds": 0.0, "communication_seconds": 0.0,
+                    "communication_seconds": 0.0,
                     "seconds_by_bottleneck": {"compute": 1.7},
                 },
             },
