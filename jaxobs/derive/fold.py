@@ -12,9 +12,9 @@ from jaxobs.derive.executables.registry import LONGEST_RUN
 from jaxobs.derive.loops.found import Followed
 from jaxobs.derive.process import RunsUnderWay, run_attributes
 from jaxobs.derive.profiler_windows.windows import WindowToRead
-from jaxobs.derive.refusal import described, is_of_types, require_types
+from jaxobs.derive.refusal import described, require_types
 from jaxobs.derive.snapshot import Rooms, end_run_time, snapshot_view
-from jaxobs.derive.steps import Steps, grouped, is_plain, row_of
+from jaxobs.derive.steps import Steps, grouped
 from jaxobs.derive.writer import Writer
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model import events
@@ -27,9 +27,6 @@ from jaxobs.vocabulary.words import CHECKPOINT
 DISTURBED = 0.15
 """Largest share of a sampled run on a CPU in which a compile may run beside it: run times are good to 15 % anyway."""
 
-MAX_HELD: Final = 1_000 * events.ROW_LENGTH
-"""Values of single steps that are held at most, to be folded together: that costs little more than folding one."""
-
 NOTHING_SAVED: Final[Mapping[tuple[str, int], int]] = MappingProxyType({})
 
 BACKWARD: Final = "transpose("
@@ -40,24 +37,11 @@ class Fold(Rooms):
     """Folds the events of one training process into its rooms, and makes snapshots of them."""
 
     def apply(self, event: events.Event) -> None:
-        """Fold one event; a step is held, and folded with those beside it before anything else is done.
+        """Fold one event.
 
         A malformed or impossible event is refused and counted, and the fold goes on. One with a refused value counts as
         refused and not as accepted, so each event is in exactly one count.
         """
-        room = len(self._held) < MAX_HELD
-        if room and type(event) is events.StepEnded and is_of_types(event) and is_plain(event):
-            self._held += row_of(event)
-            return
-        self._fold_held()
-        self._apply(event)
-
-    def _fold_held(self) -> None:
-        held, self._held = self._held, []
-        for steps in grouped(held):
-            self._fold_steps(steps)
-
-    def _apply(self, event: events.Event) -> None:
         values_refused = self.series.refusals.values
         try:
             require_types(event)
@@ -81,7 +65,6 @@ class Fold(Rooms):
 
         Unmarked calls are folded as the steps of the loops that are inferred from them.
         """
-        self._fold_held()
         folded: events.StepRows = []
         for steps in grouped(rows):
             if steps.loop == events.UNMARKED:
@@ -114,7 +97,7 @@ class Fold(Rooms):
         """Fold steps together or one by one. `saved`: nanoseconds of checkpoints in a step, by its loop and number."""
         if saved or not self._folded_at_once(steps):
             for event in steps.events():
-                self._apply(event._replace(checkpoint=saved.get((event.loop, event.step), 0)))
+                self.apply(event._replace(checkpoint=saved.get((event.loop, event.step), 0)))
 
     def _folded_at_once(self, steps: Steps) -> bool:
         """Fold all the steps together and return True, or return False with nothing changed."""
@@ -152,7 +135,6 @@ class Fold(Rooms):
 
     def windows_to_read(self, now: int, *, final: bool = False) -> list[WindowToRead]:
         """Return the profiler windows whose steps are known by now; `final`: no more events will come."""
-        self._fold_held()
         return self.profiles.to_read(now, final=final)
 
     def profiled(self, window: WindowToRead, profiled: Profiled | None, reason: str = "") -> None:
@@ -161,7 +143,6 @@ class Fold(Rooms):
 
     def end(self, now: int, *, by_itself: bool) -> None:
         """Close the run and show what was held back. `by_itself` is false where the job died without reporting it."""
-        self._fold_held()
         self._follow(self.loops.inferred.end())
         self.loops.place_recorded()
         self.under_way = RunsUnderWay()
@@ -170,7 +151,6 @@ class Fold(Rooms):
         self.spans.run_ended(self.began, now, attributes)
 
     def snapshot(self, now: int) -> SnapshotData:
-        self._fold_held()
         self._follow(self.loops.inferred.settle(now))
         self.spans.settle(now)
         view = snapshot_view(self, now)

@@ -41,15 +41,6 @@ def require_types(event: Event) -> None:
         seen.add(kinds)
 
 
-def is_of_types(event: Event) -> bool:
-    """Whether each field of the event has its declared type."""
-    try:
-        require_types(event)
-    except TypeError:
-        return False
-    return True
-
-
 class Refusals:
     """The first few reasons why events and values were refused, each with how often it occurred."""
 

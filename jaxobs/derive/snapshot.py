@@ -33,7 +33,7 @@ from jaxobs.derive.series import Series
 from jaxobs.derive.spans import FinishedSpans
 from jaxobs.derive.validation import Validation
 from jaxobs.model.clock import ClockAnchor, seconds
-from jaxobs.model.events import StepRows, memory_need
+from jaxobs.model.events import memory_need
 from jaxobs.model.figure import Figure, figure
 from jaxobs.model.metrics import Catalogue, DeviceReading
 
@@ -119,8 +119,6 @@ class Rooms:
             RoomsOfLoops(self.series.refusals, self.compile_times, self.executables, self.profiles)
         )
         self.validation = Validation()
-        self._held: StepRows = []
-        """Single steps that wait to be folded together."""
         self.under_way = RunsUnderWay()
         self.with_gradients: frozenset[str] = frozenset()
         """Fingerprints of the executables that have a backward pass in them."""

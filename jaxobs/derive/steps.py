@@ -231,11 +231,6 @@ def row_of(event: StepEnded) -> StepRows:
     return [*event[:7], *event[9:11], event.thread, event.runs]
 
 
-def is_plain(event: StepEnded) -> bool:
-    """Whether the columns hold all that there is to a step."""
-    return not (event.nested or event.checkpoint or event.failed or event.parent)
-
-
 def _tuple(ran: object) -> tuple[int, ...]:
     return ran if isinstance(ran, tuple) else (ran,) if isinstance(ran, int) and ran else ()
 

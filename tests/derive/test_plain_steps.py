@@ -86,7 +86,7 @@ def folded(items: list[Any], *, at_once: bool) -> Fold:
             fold.apply_steps(item)
         else:
             for event in steps_of_rows(item):
-                fold._apply(event)
+                fold.apply(event)
     return fold
 
 
