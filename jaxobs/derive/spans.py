@@ -62,7 +62,8 @@ class FinishedSpans:
         self._instance = instance
         self._job = job
         self._finished: list[Span] = []
-        self._unattributed = UnattributedCompiles()
+        self._unattributed: deque[Compilation] = deque()
+        """Compiles whose spans wait for that of the step they delayed, in the order in which they ended."""
         self._steps: dict[str, StepLog] = {}
         self._completed: dict[str, deque[StepCompleted]] = {}
         self._average: dict[str, float] = {}
@@ -85,7 +86,7 @@ class FinishedSpans:
 
     def steps_ended(self, steps: Steps, loop: Loop) -> None:
         single = len(steps) == 1
-        compilations = self._unattributed.within(steps.thread, steps.starts[0], steps.end) if single else []
+        compilations = self._compiled_within(steps.thread, steps.starts[0], steps.end) if single else []
         for step, span in self._of_steps(steps, compiled=bool(compilations)):
             self._finish_step(loop, step, span)
             for compilation in compilations:
@@ -118,7 +119,7 @@ class FinishedSpans:
 
     def compiled(self, event: Compilation) -> None:
         """Take a compile. Its span is made when that of the step it delayed is known."""
-        self._unattributed.add(event)
+        self._unattributed.append(event)
 
     def window_ended(self, event: ProfileWindow) -> None:
         """Finish a window's span. Windows requested in one minute share a trace: all ranks are asked at once."""
@@ -141,8 +142,8 @@ class FinishedSpans:
 
     def settle(self, now: int, patience: int = PATIENCE) -> None:
         """Finish, without a step, the spans of compilations that have waited for one longer than `patience`."""
-        for compilation in self._unattributed.ended_before(now - patience):
-            self._finish_compilation(compilation, None)
+        while self._unattributed and ended(self._unattributed[0]) < now - patience:
+            self._finish_compilation(self._unattributed.popleft(), None)
 
     def run_ended(self, began: int, now: int, attributes: Attributes) -> None:
         """Finish the span of the whole run, when it is over; the ranks of a job put theirs into one trace."""
@@ -151,6 +152,18 @@ class FinishedSpans:
         trace = self._identity(128, "run", began) if job is None else _hash(128, job, "run")
         own = self._identity(64, "run", began)
         self._finished.append(Span("jax.run", trace, own, None, began, now, attributes))
+
+    def _compiled_within(self, thread: int, start: int, end: int) -> list[Compilation]:
+        """Take the compiles that lay in a thread's step [start, end]. The innermost step asks first."""
+        inside = []
+        for each in reversed(self._unattributed):
+            if ended(each) < start:
+                break
+            if each.thread == thread and start <= began(each) and ended(each) <= end:
+                inside.append(each)
+        if inside:
+            self._unattributed = deque(each for each in self._unattributed if each not in inside)
+        return inside[::-1]
 
     def _finish_step(self, loop: Loop, step: int, span: Span) -> None:
         self._finished.append(span)
@@ -264,38 +277,6 @@ class FinishedSpans:
 
     def _identity(self, bits: int, *parts: object) -> int:
         return _hash(bits, self._instance, *parts)
-
-
-class UnattributedCompiles:
-    """Waiting compiles by thread, in the order in which they ended: a step looks only at those since it began."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[int, deque[Compilation]] = {}
-
-    def add(self, compilation: Compilation) -> None:
-        self._waiting.setdefault(compilation.thread, deque()).append(compilation)
-
-    def within(self, thread: int, start: int, end: int) -> list[Compilation]:
-        """Take the compilations that lay in a thread's step [start, end]. The innermost step asks first."""
-        waiting = self._waiting.get(thread)
-        inside: list[Compilation] = []
-        others: list[Compilation] = []
-        while waiting and ended(waiting[-1]) >= start:
-            last = waiting.pop()
-            (inside if start <= began(last) and ended(last) <= end else others).append(last)
-        if waiting is not None:
-            waiting.extend(reversed(others))
-        return inside[::-1]
-
-    def ended_before(self, time: int) -> list[Compilation]:
-        """Take the compilations that ended before that time."""
-        late = []
-        for thread, waiting in list(self._waiting.items()):
-            while waiting and ended(waiting[0]) < time:
-                late.append(waiting.popleft())
-            if not waiting:
-                del self._waiting[thread]
-        return late
 
 
 def began(compilation: Compilation) -> int:
