@@ -15,19 +15,11 @@ from jaxobs.derive.executables.view import ExecutableView
 from jaxobs.derive.loops.view import LoopView
 from jaxobs.model.figure import Figure
 from jaxobs.roofline_model.bottleneck import Verdict
+from jaxobs.roofline_model.bounds import CACHE, PEAK
 from jaxobs.vocabulary.units import duration
 
 CLOCKS: Final = 1.1
 """Largest ratio of sums of sampled times to the wall clock: samples are right to within a few per cent."""
-
-PEAK: Final = 1.5
-"""Largest ratio to a peak. Clocks may be above the nominal one (by a third on processors), and a peak may have been
-measured on a machine that was a little busy. A very busy machine gave a fifth of the true peak: nothing is shown
-against such a peak."""
-
-CACHE: Final = 30.0
-"""Largest ratio to the memory peak where data stays in cache. `jaxobs calibrate` saw a factor of 8 between working sets
-of 256 KiB and 256 MiB on two cores; a host with many cores has as many private caches for one memory."""
 
 PEAKS_AGAIN: Final = (
     "peaks that were measured on a busy machine are too low: `jaxobs calibrate` measures them again"

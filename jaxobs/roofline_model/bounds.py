@@ -59,6 +59,16 @@ PARTS: Final = (
 """The fields of a bound that hold the time of one part."""
 
 
+PEAK: Final = 1.5
+"""Largest ratio to a peak. Clocks may be above the nominal one (by a third on processors), and a peak may have been
+measured on a machine that was a little busy. A very busy machine gave a fifth of the true peak: nothing is shown
+against such a peak."""
+
+CACHE: Final = 30.0
+"""Largest ratio to the memory peak where data stays in cache. `jaxobs calibrate` saw a factor of 8 between working sets
+of 256 KiB and 256 MiB on two cores; a host with many cores has as many private caches for one memory."""
+
+
 class Efficiency(NamedTuple):
     """Bound time over measured time; a value above 1 is not clamped."""
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from jaxobs.model.cost import Cost
 from jaxobs.model.trace import OperationTime
 from jaxobs.roofline_model.bottleneck import LONGEST_LATENCY, label_of_busy
-from jaxobs.roofline_model.bounds import PARTS, Bound, Efficiency, efficiency, total_bound
+from jaxobs.roofline_model.bounds import CACHE, PARTS, PEAK, Bound, Efficiency, efficiency, total_bound
 
 LABELS: Final = {"collective": "communication", "transfer": "transfer", "control": "latency"}
 """Bottlenecks that follow from the kind of an operation. The own time of `control`, a loop's or conditional's, is what
@@ -23,6 +23,7 @@ BESIDE_OTHERS: Final = (
     "it ran beside other operations, and its equal part of those moments may be less "
     "than what the device gave it"
 )
+WITHHELD: Final = "its bound is {:.3g} times its time: they contradict each other, or its time is elsewhere"
 HIDDEN_BEHIND_OTHERS: Final = "it ran only beside operations to which that time is charged"
 
 
@@ -96,7 +97,7 @@ class Work:
 
         A value above 1 may only mean that operations beside it were charged their equal part of its moments. The time
         that it really took is at most its self time and at most the `busy` seconds: where the bound is longer than
-        either, it was beaten for certain.
+        either, it was beaten for certain. A value that contradicts the peak is withheld, as an executable's is.
         """
         found = efficiency(total_bound(self.bounds), self.seconds)
         if found.value is None and self.bounds and self.self_seconds > 0 and not self.seconds > 0:
@@ -105,9 +106,11 @@ class Work:
             return found
         bound = total_bound(self.bounds)
         assert bound.seconds is not None
-        if bound.seconds <= min(self.self_seconds, busy):
-            return Efficiency(found.value, BESIDE_OTHERS, bound.limit)
-        return found
+        beside = bound.seconds <= min(self.self_seconds, busy)
+        reason, limit = (BESIDE_OTHERS, bound.limit) if beside else (found.reason, found.limit)
+        if found.value <= (CACHE if limit == "cache_resident" else PEAK):
+            return Efficiency(found.value, reason, limit)
+        return Efficiency(None, BESIDE_OTHERS if beside else WITHHELD.format(found.value), bound.limit)
 
     def figures(self, busy: float) -> dict[str, Any]:
         """Figures for JSON. Rates, efficiency and the share of `busy` are of charged time, which `seconds` is."""

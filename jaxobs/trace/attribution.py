@@ -45,8 +45,13 @@ class Attribution:
     end: int
 
 
-def attribute(intervals: Sequence[Interval], kinds: Sequence[Kind]) -> Attribution:
-    """Charge each moment of these intervals to operations; `kinds` are those of the operations."""
+def attribute(
+    intervals: Sequence[Interval], kinds: Sequence[Kind], in_flight: Sequence[Interval] = ()
+) -> Attribution:
+    """Charge each moment of these intervals to operations; `kinds` are those of the operations.
+
+    What was `in_flight` beside them counts in `together` alone.
+    """
     charged = [0.0] * len(kinds)
     real = sorted([one for one in intervals if one[1] > one[0]])
     if not real:
@@ -63,6 +68,9 @@ def attribute(intervals: Sequence[Interval], kinds: Sequence[Kind]) -> Attributi
         own = _uncovered(containers, covered, charged)
         exposed[0] += own
         together[0] += round(own)
+    for rank in {ranks[operation] for _, _, operation in in_flight} - {_RANK["compute"]}:
+        running = joined((start, end) for start, end, one in (*real, *in_flight) if ranks[one] == rank)
+        together[rank] = sum(end - start for start, end in running)
     end = max(interval[1] for interval in real)
     return Attribution(charged, sum(exposed), tuple(together), tuple(exposed), real[0][0], end)
 
@@ -187,6 +195,8 @@ def stretch_time(
     kinds: Sequence[Kind],
     shown: Sequence[int],
     runs: Sequence[tuple[Span, int | None]] = (),
+    *,
+    in_flight: Sequence[Interval] = (),
 ) -> StretchTime:
     """A device's times in these parts of a trace, given in seconds.
 
@@ -196,7 +206,7 @@ def stretch_time(
     spans = joined((round(start * PICOSECONDS), round(end * PICOSECONDS)) for start, end in parts)
     inside = list(_clipped(intervals, spans))
     under_way_inside = _clipped(((start, end, 0) for start, end in under_way), spans)
-    found = attribute(inside, kinds)
+    found = attribute(inside, kinds, list(_clipped(in_flight, spans)))
     return StretchTime(
         seconds=_length(spans) / PICOSECONDS,
         busy_seconds=found.busy / PICOSECONDS,

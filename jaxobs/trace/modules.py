@@ -15,7 +15,9 @@ from jaxobs.proto.messages import HloMessage, OutlineMessage
 from jaxobs.trace.planes import PlaneMetadata, Value
 
 _CONTROL: Final = frozenset(["call", "conditional", "while"])
-_NUMBER: Final = re.compile(r"(?:\.\d+)+(?:\.(?:clone|remat\d*))*\Z")
+_NUMBER: Final = re.compile(
+    r"(?:\.\d+)+(?:\.(?:clone|remat\d*|cloned(?:\.\d+)?))*(?:\.call(?=-start|-done))?(?=\Z|-start|-done)"
+)
 _HALF: Final = re.compile(r"-(?:start|done|update)\Z")
 # NCCL and RCCL name their kernels ncclDevKernel_AllReduce_…, ncclKernel_…; NVSHMEM's begin with nvshmem.
 _COLLECTIVE_KERNEL: Final = re.compile(r"\A(?:nccl|rccl|nvshmem|void nvshmem|msccl)", re.IGNORECASE)

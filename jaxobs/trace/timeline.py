@@ -67,6 +67,8 @@ class Timeline:
         self.name, self.host, self.platform = name, host, platform
         self.operations: list[Operation] = []
         self.intervals: list[Interval] = []
+        self.in_flight: list[Interval] = []
+        """Asynchronous operations from start to end, whatever ran meanwhile: they take no time of the device."""
         self.nested: dict[int, int] = {}
         """By operation, the picoseconds of other events inside its own on the same line."""
         self.runs: dict[int | None, set[object]] = {}
@@ -154,7 +156,7 @@ class Timeline:
     def finish(self, stretches: Mapping[str, Sequence[tuple[float, float]]]) -> DeviceTrace:
         """The figures of everything read so far; `stretches` in seconds, by a name."""
         kinds: list[Kind] = [operation.kind for operation in self.operations]
-        found = attribute(self.intervals, kinds)
+        found = attribute(self.intervals, kinds, self.in_flight)
         counts, totals, fastest = [0] * len(kinds), [0] * len(kinds), [MAX_DURATION] * len(kinds)
         for start, end, index in self.intervals:
             duration = end - start
@@ -185,7 +187,9 @@ class Timeline:
             modules=self._module_times(found),
             notes=tuple(self._notes(counts)),
             stretches={
-                name: stretch_time(parts, self.intervals, under_way, kinds, order, self.whole_runs)
+                name: stretch_time(
+                    parts, self.intervals, under_way, kinds, order, self.whole_runs, in_flight=self.in_flight
+                )
                 for name, parts in stretches.items()
             },
         )

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from jaxobs.trace.modules import ModuleIndex, program_of, text_of, unsigned
+from jaxobs.model.trace import Kind
+from jaxobs.trace.attribution import Interval
+from jaxobs.trace.modules import ModuleIndex, kind_of_opcode, program_of, text_of, unsigned
 from jaxobs.trace.planes import EventStats, Line, Plane, PlaneMetadata, lines_of
 from jaxobs.trace.timeline import MAX_DURATION, Run, Timeline
 
@@ -17,6 +19,8 @@ _OPERATIONS: Final = "XLA Ops"
 _ASYNCHRONOUS: Final = "Async XLA Ops"
 _MODULES: Final = "XLA Modules"
 _INSTRUCTION: Final = re.compile(r"%?([^ =]+)")
+_HOST_MEMORY: Final = "S(5)"
+"""The memory space of the host, in a shape's layout: openxla/xla, ``Layout::kHostMemorySpace``."""
 _MODULE: Final = re.compile(r"(.*?)\((\d+)\)\Z", re.DOTALL)
 
 
@@ -30,9 +34,26 @@ def read_tpu(plane: Plane, metadata: PlaneMetadata, host: str, modules: ModuleIn
             reader.read_modules(line)
         elif line.name in {_OPERATIONS, _ASYNCHRONOUS}:
             later.append(line)
-    for line in later:  # the modules' names must be known first
+    for line in sorted(
+        later, key=lambda line: line.name == _ASYNCHRONOUS
+    ):  # the modules' names must be known first
         reader.read_operations(line)
+    reader.device.in_flight = reader.device.in_flight or _pairs(reader.device)
     return reader.device, reader.events
+
+
+def _pairs(device: Timeline) -> list[Interval]:
+    """What was in flight by the events of its start and end, where the device has no line of asynchronous operations."""
+    begun: dict[tuple[int | None, str], int] = {}
+    found = []
+    for start, end, index in sorted(device.intervals):
+        operation = device.operations[index]
+        name = operation.instruction or ""
+        if "-start" in name:
+            begun[operation.program_id, name.replace("-start", "-done")] = start
+        elif "-done" in name and (operation.program_id, name) in begun:
+            found.append((begun.pop((operation.program_id, name)), end, index))
+    return found
 
 
 class _TpuPlane:
@@ -43,6 +64,8 @@ class _TpuPlane:
         self._stats = EventStats(metadata, ())
         self._indices: dict[int, int] = {}
         self._module_names: dict[int, str] = {}
+        self._ahead: dict[int, int] = {}
+        """By the start of an event on the host's clock, how far the device's own clock is ahead."""
 
     def read_modules(self, line: Line) -> None:
         for event in line.events:
@@ -58,7 +81,11 @@ class _TpuPlane:
         self.events += len(line.events)
 
     def read_operations(self, line: Line) -> None:
-        """Read a line of operations. On the synchronous one the event of a loop encloses those of its body."""
+        """Read a line of operations. On the synchronous one the event of a loop encloses those of its body.
+
+        An asynchronous operation has an event there where it starts, which takes no time, and one where the core waits
+        for its end. The line of its own tells how long it was in flight, whatever ran meanwhile.
+        """
         found: list[tuple[int, int, int]] = []
         for event in line.events:
             start, end = self._times(line.base, event)
@@ -67,8 +94,8 @@ class _TpuPlane:
                 continue
             found.append((start, end, self._operation(event.metadata_id)))
         self.events += len(line.events)
-        if line.name == _ASYNCHRONOUS:  # its events overlap as they like: none of them runs another
-            self.device.intervals.extend(found)
+        if line.name == _ASYNCHRONOUS:
+            self.device.in_flight.extend(found)
             return
         outer_first = sorted([(start, -end, index) for start, end, index in found])
         found = [(start, -negated_end, index) for start, negated_end, index in outer_first]
@@ -89,7 +116,9 @@ class _TpuPlane:
             values = self._stats.read(event.stats)
             own_start, own_duration = values.get("device_offset_ps"), values.get("device_duration_ps")
             if isinstance(own_start, int) and isinstance(own_duration, int):
-                start, duration = own_start, own_duration
+                self._ahead[start] = own_start - start
+                return base + own_start, base + own_start + own_duration
+        start += self._ahead.get(start, 0)
         return base + start, base + start + duration
 
     def _operation(self, metadata_id: int) -> int:
@@ -104,12 +133,19 @@ class _TpuPlane:
             return self.device.operation(f"event {metadata_id}", None, instruction=None, module=None)
         stats = self._metadata.stats_of(known.stats)
         program = program_of(stats)
-        # The name is the instruction's whole text, "%fusion.1 = …", where the display name is the name alone.
-        written = _INSTRUCTION.match(known.display_name or known.name)
+        # The name is the instruction's whole text, "%fusion.1 = …"; the display name may be that of a kind, "async-copy".
+        written = _INSTRUCTION.match(
+            known.name if known.name.startswith("%") else known.display_name or known.name
+        )
+        category = text_of(stats, "hlo_category")
+        kind: Kind | None = "collective" if kind_of_opcode(category or "") == "collective" else None
+        if (category or "").startswith("copy-") and _HOST_MEMORY in known.name:
+            kind = "transfer"
         return self.device.operation(
             known.name,
             program,
             instruction=written[1] if written else None,
             module=self._module_names.get(program) if program is not None else None,
-            category=text_of(stats, "hlo_category"),
+            kind=kind,
+            category=category,
         )

@@ -1,0 +1,131 @@
+"""Asynchronous operations of TPUs: a recorded trace of four chips, and one made by hand: see `data/README.md`."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from jaxobs.cost_model import module_cost
+from jaxobs.hardware.known_peaks import known_peaks
+from jaxobs.roofline_model.traced import join
+from jaxobs.trace import read_trace
+from jaxobs.trace.planes import PlaneMetadata, lines_of, split_plane, split_space
+from tests.trace.written import WrittenPlane, field, space
+
+DATA = Path(__file__).parent / "data"
+OFFLOADED = gzip.decompress((DATA / "v6e_4chips_host_offload.xplane.pb.gz").read_bytes())
+BY_HAND = gzip.decompress((DATA / "syn_tpu.xplane.pb.gz").read_bytes())
+
+
+@pytest.fixture(scope="module")
+def offloaded():
+    return read_trace(OFFLOADED)
+
+
+def without_modules(data):
+    planes = split_space(memoryview(data)).planes
+    return b"".join(field(1, bytes(part)) for part in planes if split_plane(part).name != "/host:metadata")
+
+
+def joined(trace):
+    (host,) = trace.hosts
+    costs = {program: module_cost(module) for program, module in host.modules.items()}
+    peaks = {
+        (one.host, one.name): known_peaks(one.kind, "tpu", None, {}, elsewhere=True) for one in trace.devices
+    }
+    return join(trace, lambda _, program: costs.get(program, "none"), peaks)
+
+
+def durations(data, chip):
+    """Seconds of each instruction on the line of a chip's operations, by the device's clock."""
+    plane = next(one for one in map(split_plane, split_space(memoryview(data)).planes) if one.name == chip)
+    metadata = PlaneMetadata(plane)
+    names = {number: name for number, name in metadata.stat_names.items() if name == "device_duration_ps"}
+    found: dict[str, float] = {}
+    for event in next(line for line in lines_of(plane) if line.name == "XLA Ops").events:
+        name = metadata.events[event.metadata_id].display_name
+        (stat,) = (one for one in map(decoded, event.stats) if one.metadata_id in names)
+        found[name] = found.get(name, 0.0) + (stat.int64_value or stat.uint64_value) / 1e12
+    return found
+
+
+def decoded(stat):
+    from jaxobs.proto.messages import StatMessage
+
+    return StatMessage.FromString(stat)
+
+
+def test_copies_from_host_memory_are_transfers_on_every_chip(offloaded):
+    assert len(offloaded.devices) == 4
+    for device in offloaded.devices:
+        moved = [one for one in device.operations if one.name.startswith("copy-")]
+        assert {one.kind for one in moved} == {"transfer"}
+        assert device.exposed_transfer_seconds == pytest.approx(sum(one.self_seconds for one in moved))
+        assert device.exposed_transfer_seconds / device.busy_seconds == pytest.approx(0.965, abs=0.001)
+        assert {one.name for one in device.operations if one.kind == "compute"} <= {
+            "broadcast_add_fusion", "broadcast_add_fusion.1", "broadcast_add_fusion.2", "broadcast.2",
+        }  # fmt: skip
+
+
+def test_four_chips_agree(offloaded):
+    first, *others = offloaded.devices
+    for other in others:
+        assert other.busy_seconds == pytest.approx(first.busy_seconds, rel=1e-3)
+        assert other.exposed_transfer_seconds == pytest.approx(first.exposed_transfer_seconds, rel=1e-3)
+        # Of the first alone the trace has the line of asynchronous operations.
+        assert other.transfer_seconds == pytest.approx(first.transfer_seconds, rel=5e-3)
+
+
+def test_what_was_in_flight_is_known_without_the_line_that_tells_it(offloaded):
+    device = read_trace(OFFLOADED.replace(b"Async XLA Ops", b"Other XLA Ops")).devices[0]
+    assert device.transfer_seconds == pytest.approx(offloaded.devices[0].transfer_seconds, rel=5e-3)
+    assert device.busy_seconds == offloaded.devices[0].busy_seconds
+
+
+def test_own_times_are_those_of_the_core(offloaded):
+    for device in offloaded.devices:
+        truth = durations(OFFLOADED, device.name)
+        assert {one.instruction: one.self_seconds for one in device.operations} == pytest.approx(truth)
+
+
+def test_no_operation_is_shown_faster_than_its_peak_allows(offloaded):
+    profiled = joined(offloaded)
+    for one in profiled.operations.values():
+        value, reason, _ = one.work.efficiency(profiled.busy_seconds)
+        assert value is None or value <= 1.5
+        assert value is not None or reason
+    start = next(one for one in profiled.operations.values() if one.name == "copy-start")
+    assert "times its time" in start.work.efficiency(profiled.busy_seconds).reason
+    assert start.label == "transfer"
+
+
+def test_the_bytes_of_a_copy_belong_to_its_pair_once(offloaded):
+    found = {one.name: one.work.cost.bytes for one in joined(offloaded).operations.values()}
+    assert found["copy-start.4"] == 400 * 5 * 1024 * 1024 * 256 * 4
+    assert found["copy-done.4"] == 0
+
+
+@pytest.mark.parametrize("data", [BY_HAND, without_modules(BY_HAND)], ids=["with modules", "without"])
+def test_a_collective_that_the_sparsecore_takes_over_is_exposed_where_the_core_waits(data):
+    (device,) = read_trace(data).devices
+    assert device.exposed_communication_seconds == pytest.approx(1.5e-3, rel=1e-3)
+    assert device.collective_seconds == pytest.approx(6.5e-3, rel=1e-4)
+    found = {one.name: one for one in device.operations}
+    gather = "all-gather.137.cloned.1.call"
+    assert {found[f"{gather}-{half}"].kind for half in ("start", "done")} == {"collective"}
+    assert found["fusion.321"].charged_seconds == pytest.approx(5e-3)
+    assert "async-all-gather" not in found
+
+
+def test_the_clock_of_what_is_in_flight_is_that_of_the_core():
+    plane = WrittenPlane("/device:TPU:0")
+    start = plane.kind("%all-gather-start.1 = f32[8] all-gather-start()", "all-gather-start.1", program_id=1)
+    done = plane.kind("%all-gather-done.1 = f32[8] all-gather-done()", "all-gather-done.1", program_id=1)
+
+    def own(microsecond, lasted):
+        return {"device_offset_ps": microsecond * 10**6, "device_duration_ps": lasted * 10**6}
+
+    plane.line("XLA Ops", [(start, 1000, 1, own(1, 1)), (done, 1050, 50, own(51, 50))])
+    plane.line("Async XLA Ops", [(start, 1000, 100, {})])
+    (device,) = read_trace(space(plane)).devices
+    assert device.collective_seconds == pytest.approx(100e-6)
