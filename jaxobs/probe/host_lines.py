@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import sys
 import threading
 from collections.abc import Callable
 from typing import NamedTuple
@@ -194,7 +195,8 @@ class HostLines:
             return
         place = self._describer.place(frames, on_processor=on_processor)
         call = place.line, place.waits_in
-        if call in self._blocking and on_processor and late > PROMPT:
+        by_itself = held and locked < sys.getswitchinterval()  # so soon nobody makes it release the lock
+        if by_itself or (call in self._blocking and on_processor and late > PROMPT):
             place = Place(place.line, BEFORE, PROCESSOR)
         elif held:
             place = self._describer.place(frames, on_processor=True, in_python=True)
