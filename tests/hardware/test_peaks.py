@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from jaxobs.hardware.calibration import (
     LeftOut,
     Rate,
     processor_model,
-    save_calibration,
     usable_cores,
 )
 from jaxobs.hardware.known_peaks import known_peaks, peaks_for
@@ -127,7 +127,7 @@ def test_a_calibrated_processor_has_the_best_rate_of_each_type() -> None:
 
 def test_emulated_devices_share_what_one_machine_can_do(tmp_path: Path) -> None:
     measured = calibration(processor=processor_model(), cores=usable_cores())
-    save_calibration(measured, tmp_path)
+    (tmp_path / measured.file_name).write_text(json.dumps(measured.to_dict()))
     settings = {"cache_directory": str(tmp_path), "peak_flops": {"float64": 3e9}}
     whole = known_peaks("cpu", "cpu", "0.10.2", settings)
     assert (whole.shared_by, whole.matrix["float32"].value) == (1, 4e11)
