@@ -35,8 +35,6 @@ class Stalls:
 
     def __init__(self) -> None:
         self._usual: deque[float] = deque(maxlen=STEPS_KEPT)
-        self._known: float | None = None
-        """The usual step time, cached until another step ends: each snapshot reads it several times."""
         self._in_a_row = 0
         self.seconds = 0.0
 
@@ -53,7 +51,6 @@ class Stalls:
     def steps(self, own: Sequence[float]) -> None:
         """Add the own seconds of many steps, none of which is long."""
         self._usual.extend(own)
-        self._known = None
         self._in_a_row = 0
 
     @property
@@ -65,10 +62,8 @@ class Stalls:
         """
         if not self._usual:
             return 0.0
-        if self._known is None:
-            ordered = sorted(self._usual)
-            self._known = max(statistics.fmean(ordered), ordered[int(0.9 * (len(ordered) - 1))])
-        return self._known
+        ordered = sorted(self._usual)
+        return max(statistics.fmean(ordered), ordered[int(0.9 * (len(ordered) - 1))])
 
     @property
     def limit(self) -> float | None:
