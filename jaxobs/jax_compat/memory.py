@@ -79,9 +79,9 @@ RAN_OUT = re.compile(
 """Says that memory ran out, whatever the status: XLA (`INTERNAL` on CPU up to JAX 0.8), CUDA's
 `CUDA_ERROR_OUT_OF_MEMORY`, NCCL's `Cuda failure 2 'out of memory'`, Mosaic GPU, jaxlib's Triton kernels, `ptxas`."""
 
-EXHAUSTED = re.compile(r"RESOURCE[_ ]EXHAUSTED", re.IGNORECASE)
+EXHAUSTED = re.compile(r"RESOURCE[_ ]?EXHAUSTED", re.IGNORECASE)
 OF_MEMORY = re.compile(r"memory|\bhbm\b", re.IGNORECASE)
-QUOTA = re.compile(r"\bquota\b", re.IGNORECASE)
+NO_MEMORY = re.compile(r"\bquota|larger than max", re.IGNORECASE)
 """`RESOURCE_EXHAUSTED` is also the status of quotas, and of gRPC's messages that are larger than it takes."""
 
 _SIZE = r"([\d.]+\s?(?:bytes\b|[KMGT](?:i?B)?\b|B\b))"
@@ -133,7 +133,7 @@ def speaks_of_memory(message: str) -> bool:
     """Whether a message of JAX's runtime says that memory ran out, or that a kernel exceeds a limit of on-chip memory."""
     if RAN_OUT.search(message):
         return True
-    if not EXHAUSTED.search(message) or QUOTA.search(message):
+    if not EXHAUSTED.search(message) or NO_MEMORY.search(message):
         return False
     return bool(OF_MEMORY.search(message)) or requested_bytes(message) is not None
 

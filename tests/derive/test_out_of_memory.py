@@ -48,6 +48,8 @@ OTHERS = [
     "RESOURCE_EXHAUSTED: SERVER: Sent message larger than max (544715979 vs. 536870912)",
     "RESOURCE_EXHAUSTED: Quota exceeded for quota metric 'TPU v4 cores, memory' and limit 'cores per minute'",
     "RESOURCE_EXHAUSTED: Resource has been exhausted (e.g. check quota).",
+    "RESOURCE_EXHAUSTED: CLIENT: Received message larger than max (8 vs. 4) for the memory profile of worker 3",
+    "RESOURCE_EXHAUSTED: Too many open files",
     "RESOURCE_EXHAUSTED: Failed to allocate 3 ports",
     "ResourceExhausted: 429 The following quota metrics exceed quota limits: aiplatform.googleapis.com/tpu_v2",
 ]
