@@ -27,15 +27,17 @@ def work(x):
     return jax.lax.fori_loop(0, 40, lambda i, y: jnp.tanh(y @ y), x).sum()
 
 def loader():
-    for _ in range(120):
-        time.sleep(0.06)  # many times as long as a run, also on a loaded machine
+    for _ in range(100):
+        time.sleep(3 * max(taken, 0.02))  # by the newest run: so much longer on a loaded machine, too
         yield jnp.full((160, 160), 0.01)  # runs of milliseconds: shorter ones are not timed from outside
 
 with jaxobs.instrument() as obs:
-    work = obs.watch(work)
+    work, taken = obs.watch(work), 0.0
     float(work(jnp.full((160, 160), 0.01)))  # compiled outside the loop, whose label is to be clear
     for batch in obs.steps(loader()):
+        begun = time.monotonic()
         float(work(batch))
+        taken = time.monotonic() - begun
     time.sleep(0.5)
     say(document=obs.snapshot(60).to_dict())
     wait()
