@@ -42,12 +42,20 @@ def _amounts(told: Findings, folder: Path, truth: dict[str, Any]) -> None:
         "bytes asked for, as read from the message", requested_bytes(error), truth["asked"], relative=0.01,
         unit="B", reason="the message has no amount that jaxobs can read",
     )  # fmt: skip
-    arrays = json.loads((folder / "live_arrays.json").read_text(encoding="utf-8"))
-    told.figure("bytes of live arrays", arrays["bytes"], truth["held"], relative=0.01, unit="B")
-    file = folder / "memory_statistics.json"
-    devices = json.loads(file.read_text(encoding="utf-8")) if file.exists() else [{}]
+    arrays = _part(folder, "live_arrays.json") or {}
+    told.figure(
+        "bytes of live arrays", arrays.get("bytes"), truth["held"], relative=0.01,
+        unit="B", reason="the report has no live arrays; its summary says why",
+    )  # fmt: skip
+    devices = _part(folder, "memory_statistics.json") or [{}]
     in_use = (devices[0].get("statistics") or {}).get("bytes_in_use")
     told.figure(
         "bytes in use by the allocator", in_use, truth["held"], relative=0.05,
         unit="B", reason="this backend has no statistics of memory",
     )  # fmt: skip
+
+
+def _part(folder: Path, name: str) -> Any:
+    """A file of the report; None if it is not there."""
+    file = folder / name
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None

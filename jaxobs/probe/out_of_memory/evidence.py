@@ -38,6 +38,9 @@ RUNTIME_ERRORS = frozenset({"JaxRuntimeError", "XlaRuntimeError", "RuntimeError"
 
 MODULES = ("builtins", "jax", "jaxlib", "numpy")
 
+ARRAYS_SECONDS = 0.5
+"""Least time for counting live arrays, about 1 µs each: they are what a report is read for."""
+
 SNAPSHOT_SECONDS = 2.0
 """Most seconds to wait for the agent's answer: it may have a newly compiled module to read first."""
 
@@ -172,7 +175,8 @@ def _known_parts(
         process = parts.get("recent.json", lambda: _process(document)) if document else None
         return None, report | nothing | {"process": process, "blame": function}
     # Arrays first, because other threads of the job go on and change them.
-    report["live_arrays"] = parts.get("live_arrays.json", lambda: _live_arrays(deadline - SNAPSHOT_SECONDS))
+    counted_by = max(deadline - SNAPSHOT_SECONDS, monotonic() + ARRAYS_SECONDS)
+    report["live_arrays"] = parts.get("live_arrays.json", lambda: _live_arrays(counted_by))
     report["memory_statistics"] = parts.get("memory_statistics.json", _statistics)
     profile = parts.get("allocations.pprof", _allocations)
     left = max(0.1, min(SNAPSHOT_SECONDS, deadline - monotonic() - 0.5))
