@@ -25,9 +25,6 @@ LEAST_SHARE: Final = 0.01
 LATELY_KEPT: Final = 3_000
 """Newest rows kept with their time: a hundred a second, of the last half minute."""
 
-MOST_CARRIED: Final = 60.0
-"""Seconds by which the rows of an event may exceed its length: samples that waited for their line to be known."""
-
 NOT_SAMPLED: Final = (
     "no sample of the main thread's stack is known: it has just begun, the setting host_lines is off, "
     "or the loop runs on another thread"

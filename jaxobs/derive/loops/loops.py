@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from jaxobs.derive.loops.found import InferredLoops
-from jaxobs.derive.loops.host_lines import MOST_CARRIED, HostLine, HostLines
+from jaxobs.derive.loops.host_lines import HostLine, HostLines
 from jaxobs.derive.loops.loop import Loop, RoomsOfLoops
 from jaxobs.derive.refusal import is_amount, require
 from jaxobs.derive.steps import Steps
@@ -15,6 +15,10 @@ from jaxobs.vocabulary.activities import ACTIVITIES
 
 MOST_LOOPS = 20
 """Most loops by name: steps of further ones are refused and counted, as names must not contain step numbers."""
+
+
+ROUNDING = 1e-3
+"""Seconds by which the samples of about a second may add up to more than it."""
 
 
 class Loops:
@@ -84,8 +88,8 @@ class Loops:
         for *_, activity, spent, samples in event.rows:
             require(activity in ACTIVITIES, "an activity that there is not")
             require(is_amount(spent) and samples >= 0, "sampled time that is no duration")
-        room = seconds(event.end - event.start) + MOST_CARRIED
-        require(0.0 <= sum(row[4] for row in event.rows) <= room, "more samples than there was time")
+        together, room = sum(row[4] for row in event.rows), seconds(event.end - event.start)
+        require(0.0 <= together <= room + ROUNDING, "more samples than there was time")
         found = self.inferred.under_way(event.thread) or ""
         mixed = (
             bool(found) and self.inferred.entered > event.start
