@@ -6,6 +6,7 @@ import argparse
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -86,8 +87,11 @@ def _analyze(path: str, maximum_bytes: int) -> Any:
         settings = load_settings().to_dict()
         trace = read_trace(Path(path), maximum_bytes=maximum_bytes)
         jaxlibs = {host.name: host.versions.get("jaxlib_version") for host in trace.hosts}
+        alike = Counter((device.host, device.platform) for device in trace.devices)
         peaks = {
-            (device.host, device.name): peaks_of(device, settings, jaxlibs[device.host])
+            (device.host, device.name): peaks_of(
+                device, settings, jaxlibs[device.host], alike[device.host, device.platform]
+            )
             for device in trace.devices
         }
     except (SettingsError, TraceError, ValueError) as error:
@@ -181,6 +185,10 @@ def notes_of(document: Mapping[str, Any]) -> list[str]:
         notes += [f"{device['name']}: {note}" for note in device["notes"]]
         if device["peaks"]["reason"]:
             notes.append(device["peaks"]["reason"])
+        if (sharing := device["peaks"].get("shared_by", 1)) > 1:
+            notes.append(
+                f"{sharing} emulated devices share one machine: MFU and efficiency are of their shares"
+            )
     share = document["unmodelled_share"]
     if share:
         notes.append(f"{percent(share)} of the busy time is in operations without a known cost")

@@ -163,11 +163,11 @@ _TERAFLOPS: Final = "peak_teraflops_per_second"  # of a TPU, in bfloat16, its ma
 _SAID: Final = "the profiler, from the device"
 
 
-def peaks_of(device: DeviceTrace, settings: Mapping[str, Any], jaxlib: str | None) -> Peaks:
-    """The peaks of the device that made a trace. A calibration counts only if the trace was made on this host."""
+def peaks_of(device: DeviceTrace, settings: Mapping[str, Any], jaxlib: str | None, devices: int = 1) -> Peaks:
+    """The peaks of one of a host's `devices` in a trace. A calibration counts only if it was made on this host."""
     kind = device.kind or f"unknown {device.platform.upper()}"
     elsewhere = device.host != socket.gethostname()
-    found = known_peaks(kind, device.platform, jaxlib, settings, elsewhere=elsewhere)
+    found = known_peaks(kind, device.platform, jaxlib, settings, elsewhere=elsewhere, devices=devices)
     figures = device.capabilities
     if found.memory is None:
         bandwidth = next((_number(figures, name, scale) for name, scale in _MEMORY if name in figures), None)

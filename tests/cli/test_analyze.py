@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 import json
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 
 from jaxobs.cli.analyze import report_text
 from tests.cli.launched import jaxobs
+from tests.jobs import environment
 from tests.trace.written import WrittenPlane, modules, space
 
 RECORDED = Path(__file__).parents[1] / "trace" / "data" / "mi300x_8gpu_conv3d.xplane.pb"
@@ -179,6 +182,27 @@ def test_peaks_of_an_unknown_device_come_from_the_trace_or_the_user(tmp_path):
     assert "no datasheet is known" in peaks["reason"]
     mine = jaxobs("analyze", ".", "--json", folder=tmp_path, JAXOBS_PEAK_BYTES_PER_SECOND="2e12")
     assert json.loads(mine.stdout)["devices"][0]["peaks"]["memory"]["provenance"] == "user"
+
+
+def test_emulated_devices_of_a_trace_share_one_machine(tmp_path):
+    program = """
+import jax, jax.numpy as jnp, numpy
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+rows = NamedSharding(Mesh(numpy.array(jax.devices()), ("x",)), PartitionSpec("x"))
+x = jax.device_put(jnp.ones((1024, 512)), rows)
+f = jax.jit(lambda x: x @ jnp.ones((512, 512)))
+f(x).block_until_ready()
+with jax.profiler.trace("trace"):
+    f(x).block_until_ready()
+"""
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment(**flags), check=True, timeout=120
+    )
+    found = json.loads(jaxobs("analyze", "trace", "--json", folder=tmp_path).stdout)["devices"]
+    assert [device["peaks"]["shared_by"] for device in found] == [4] * len(found)
+    said = jaxobs("analyze", "trace", folder=tmp_path).stdout
+    assert said.count("4 emulated devices share one machine") == 1
 
 
 def test_a_damaged_module_costs_its_figures_alone(tmp_path):
