@@ -151,6 +151,22 @@ OPERATION_FIGURES: Final = (
     Column("bound", bound_of, text=True),
 )
 
+
+def _some(names: Sequence[str]) -> str:
+    """The first few of these names, each once."""
+    once = list(dict.fromkeys(names))
+    more = f" and {len(once) - _NAMES} more" if len(once) > _NAMES else ""
+    return ", ".join(once[:_NAMES]) + more
+
+
+def _others(row: Row) -> str:
+    return "; ".join(f"{_some(names)}: {reason}" for reason, names in row["others"].items())
+
+
+_KNOWN: Final = Column("known", lambda row: f"{row['known']} of {row['all']}")
+MATCHED: Final = (text("what could be told", "what"), _KNOWN, Column("the others", _others, text=True))
+_MATCHED: Final = (Column("what", lambda row: f"{row['what']}\n{_others(row)}".strip()), _KNOWN)
+
 _MIN_NAME = 12
 _GAP = 2  # columns between two cells
 _NAMES = 3
@@ -170,6 +186,7 @@ def report_text(document: Mapping[str, Any], *, top: int, width: int, bold: bool
     if hidden > 0:
         rest = sum(row["share"] or 0.0 for row in document["operations"][top:])
         parts.append(f"and {hidden} more operations with {percent(rest)} of the busy time (--top, --json)")
+    parts += ["", _table(MATCHED, document["matched"], set())]
     notes = [*notes_of(document), *notes_on_efficiency(document["operations"][:top])]
     if notes:
         parts += ["", *notes]
@@ -209,8 +226,7 @@ def notes_on_efficiency(operations: Sequence[Mapping[str, Any]]) -> list[str]:
             faster.setdefault(row["efficiency_reason"], []).append(row["name"])
     notes = []
     for reason, names in faster.items():
-        more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-        notes.append(f"efficiency above 100 %, {', '.join(names[:_NAMES])}{more}: {reason}")
+        notes.append(f"efficiency above 100 %, {_some(names)}: {reason}")
     return notes
 
 
@@ -289,6 +305,7 @@ def _sections(report: Report) -> Iterator[Element]:
         ("Modules", MODULES, document["modules"]),
         ("Named scopes", SCOPES, document["scopes"]),
         ("Operations", _OPERATIONS, document["operations"]),
+        ("What could be told", _MATCHED, document["matched"]),
     ):
         if (shown := table(columns, rows, caption=title)) is not None:
             yield from (tag("h2", title), shown)

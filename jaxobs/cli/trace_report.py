@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -25,7 +25,7 @@ from jaxobs.model.cost import ModuleCost
 from jaxobs.model.trace import DeviceTrace, HostTrace, Trace
 from jaxobs.report.rooflines import RoofLine
 from jaxobs.roofline_model.bounds import model_flops_utilization, roof
-from jaxobs.roofline_model.traced import Operation, ProfiledDevice, ProfiledModule, join
+from jaxobs.roofline_model.traced import Operation, Profiled, ProfiledDevice, ProfiledModule, join
 from jaxobs.vocabulary.text import printable_document
 
 
@@ -70,6 +70,7 @@ def build_report(
             {"scope": scope} | work.figures(busy)
             for scope, work in sorted(profiled.scopes.items(), key=lambda pair: -pair[1].seconds)
         ],
+        "matched": list(_matched(profiled)),
     }
     document["advice"] = advise_on_trace(profiled, max((len(host.steps) for host in trace.hosts), default=0))
     document = printable_document(document)  # names are those of the traced program
@@ -81,6 +82,34 @@ def build_report(
         if (found := roof(kinds[kind], dtype)) is not None
     ]
     return Report(source, document, roofs)
+
+
+def _matched(profiled: Profiled) -> Iterator[dict[str, Any]]:
+    """The number of operations, modules and devices that are wholly known, and the others' names by the reason."""
+    for what, found in (
+        (
+            "operations with a known cost",
+            [(one.name, _why(one)) for one in _ranked(profiled.operations.values())],
+        ),
+        (
+            "modules whose work is all known",
+            [(one.name, _why(one)) for one in _ranked(profiled.modules.values())],
+        ),
+        ("devices with peaks", [(one.peaks.device_kind, one.peaks.reason) for one in profiled.devices]),
+    ):
+        others: dict[str, list[str]] = {}
+        for name, reason in found:
+            if reason:
+                others.setdefault(reason, []).append(name)
+        known = len(found) - sum(map(len, others.values()))
+        yield {"what": what, "known": known, "all": len(found), "others": others}
+
+
+def _why(row: Operation | ProfiledModule) -> str | None:
+    """Why the work of an operation or module is not known, or not all of it."""
+    if isinstance(row, ProfiledModule):
+        return "; ".join(row.cost.cost.why_inexact()) if row.cost else "the trace has no HLO of it"
+    return None if row.work.bounds or row.kind == "control" else "; ".join(row.work.reasons)
 
 
 def _modules_of(trace: Trace, rules: Mapping[str, Rule]) -> Callable[[str, int | None], ModuleCost | str]:

@@ -291,4 +291,5 @@ def _cost(
         return None, "what runs inside it is counted there"
     if time.category.endswith(("-done", "-update")):
         return Cost(), "its work is counted where it starts"
-    return None, "its module has no such instruction"
+    starts = time.category.endswith("-start")
+    return None, "its work is that of what it starts" if starts else "its module has no such instruction"
