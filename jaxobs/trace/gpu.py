@@ -45,6 +45,10 @@ class _Node(NamedTuple):
     spans: list[Span]
 
 
+def _number(value: Value) -> int:
+    return value if isinstance(value, int) else 0  # of another type in a corrupted trace alone
+
+
 def read_gpu(
     plane: Plane, metadata: PlaneMetadata, host: str, modules: ModuleIndex, copies: Mapping[bytes, str]
 ) -> tuple[Timeline, int]:
@@ -171,7 +175,7 @@ class _GpuPlane:
         Nodes are numbered as XLA adds them, in the schedule's order. A graph within another lies in its node's place, or
         after all others where it is conditional: openxla/xla, ``cuda_graph_topology_mapper.h``.
         """
-        nodes = sorted(self._nodes.values(), key=lambda node: int(node.stats[_NODE]))
+        nodes = sorted(self._nodes.values(), key=lambda node: _number(node.stats[_NODE]))
         for node, instruction in zip(nodes, self._instructions(nodes), strict=True):
             index = self._operation(node.kernel, node.stats, instruction)
             operation = self.device.operations[index]

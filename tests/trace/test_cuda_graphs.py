@@ -146,6 +146,11 @@ def test_newer_events_name_the_instruction_of_each_node():
     assert (only.name, only.executions, only.kernels) == ("loop_multiply_fusion", 10, ("kernel_of_somebody",))
 
 
+def test_nodes_that_are_no_numbers_are_read_all_the_same():
+    (device,) = read_trace(space(graph(("a", "x", 1), ("b", 2, 1), ("c", 1.5, 1), runs=1))).devices
+    assert len(device.operations) == 3
+
+
 def scheduled(*calls, order=None):
     """A module of custom calls (name, target), which runs them in this order of their places."""
     module = OutlineMessage(name=b"jit_f", entry_computation_id=1)
