@@ -94,7 +94,7 @@ class _Walk:
         ]
         cost = _finite(self.bounds.least[self.module.entry].freeze(), self.module)
         dearest = self.bounds.most[self.module.entry]
-        most = cost if cost.exact else dearest.freeze() if dearest else None
+        most = dearest.freeze() if dearest is not None and not dearest.unmodelled else None
         if most is not None and cost.figures() != most.figures():
             cost = replace(cost, at_most=replace(most, exact=True, inexact_reasons=()))
         return ModuleCost(

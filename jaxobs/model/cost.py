@@ -33,7 +33,7 @@ def _summed(left: Mapping[str, float], right: Mapping[str, float]) -> dict[str, 
 class Cost:
     """Work of one run on one device: FLOPs, bytes, transcendental evaluations.
 
-    ``exact`` is False where the figures are a lower bound; ``inexact_reasons`` says why. ``unmodelled``
+    ``exact`` is False where the figures are a lower bound: ``inexact_reasons`` says why, and ``unmodelled``
     names the operations (custom-call targets, opcodes) whose FLOPs are in no figure here.
     """
 

@@ -135,7 +135,9 @@ def measured_run(
         seconds=seconds,
         spread_seconds=spread,
         achieved_flops_per_second=work.flops / seconds if known else None,
-        attainable_flops_per_second=work.flops / bound.seconds if known and bound.seconds else None,
+        attainable_flops_per_second=work.flops / bound.seconds
+        if known and bound.limit and bound.seconds
+        else None,
         efficiency=reached.value,
         bound=reached.limit,
         bottleneck=verdict.label,
@@ -152,6 +154,6 @@ def measured_run(
 
 def _lower_bound_reasons(work: Cost, bound: Bound) -> list[str]:
     """What the bound time leaves out; empty where there is no bound, which has a reason of its own."""
-    if bound.seconds is None:
+    if bound.limit is None:
         return []
     return work.why_inexact() + [f"no peak for {name}" for name in bound.missing]

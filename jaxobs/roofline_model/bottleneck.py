@@ -64,7 +64,7 @@ def label_of_busy(
     `operations`: how many a run executes, None where they are not counted. Where it takes longer than launching so many
     can, it waits for something else, such as processors that other programs use.
     """
-    if bound is None:
+    if bound is None or (bound.unknown and bound.limit is None):
         return "unmodelled"
     if bound.seconds is None or bound.limit is None or measured_seconds is None:
         return "unknown"
@@ -90,8 +90,13 @@ def of_executable(
     label = label_of_busy(bound, measured_seconds, complete=complete, operations=operations)
     if measured_seconds is None:
         return Verdict(label, 0.0, None, reason="its device time is not known")
-    if bound is None or bound.seconds is None:
-        return Verdict(label, 0.0, None, reason="its bound time is not known")
+    if bound is None or bound.seconds is None or bound.limit is None:
+        why = (
+            bound.reason
+            if bound is not None and bound.limit is None and bound.unknown + bound.missing
+            else None
+        )
+        return Verdict(label, 0.0, None, reason=why or "its bound time is not known")
     if label in {"unknown", "unmodelled"}:
         work = "the work that is modelled" if label == "unmodelled" else "its work, and launching it, can"
         return Verdict(label, 0.0, None, reason=f"it took far longer than {work}")

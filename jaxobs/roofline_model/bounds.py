@@ -20,7 +20,8 @@ class Bound:
     """The least time that some work can take, by the unit that does it. A part without work takes 0 s.
 
     A part is None where there is work for it but no peak; where only some element types have a peak, it is the time of
-    these. `missing` names what was left out, which makes the bound a lower one.
+    these. `missing` names what was left out, which makes the bound a lower one. An operation whose work is `unknown` has
+    no bound.
     """
 
     matrix_seconds: float | None
@@ -29,11 +30,14 @@ class Bound:
     memory_seconds: float | None
     seconds: float | None
     """The largest known part of one operation, or the sum of operations' bounds; None where none is known."""
-    limit: Literal["compute", "memory"] | None
-    """Whether compute or memory sets `seconds`; over several operations, the one that limits the larger share of it."""
+    limit: Literal["compute", "memory", "communication"] | None
+    """Whether compute or memory sets `seconds`; over several operations, the one that limits the larger share of it. None
+    where a missing peak could be that of the slower part. `communication`: these are collectives, bounded by the link."""
     missing: tuple[str, ...] = ()
     communication_seconds: float | None = 0.0
     """Time of collectives at the link's rate. It is not in `seconds`, since they may run beside the rest."""
+    unknown: tuple[str, ...] = ()
+    """Operations whose work is not known, and in no part: `Cost.unmodelled`."""
 
     @property
     def compute_seconds(self) -> float | None:
@@ -48,9 +52,19 @@ class Bound:
     @property
     def reason(self) -> str | None:
         """Why there is no bound, or why it is a lower one; None where nothing was left out."""
+        if self.unknown and self.limit is None:
+            return f"the work of {', '.join(self.unknown)} is not known"
         if self.missing:
             return "no peak for " + ", ".join(self.missing)
         return "no work was counted" if self.seconds is None else None
+
+    def of_link(self) -> Bound:
+        """The bound of the collectives in it, by the link's peak alone; the same as it is where nothing is sent."""
+        missing = tuple(name for name in self.missing if name.startswith("link"))
+        sent = None if missing else usable(self.communication_seconds)
+        if sent is None and not missing:
+            return self
+        return replace(self, seconds=sent, limit="communication" if sent else None, missing=missing)
 
 
 PARTS: Final = (
@@ -75,7 +89,7 @@ class Efficiency(NamedTuple):
     value: float | None
     reason: str | None
     """Why there is no value, or what a value above 1 means."""
-    limit: Literal["compute", "memory", "cache_resident"] | None
+    limit: Literal["compute", "memory", "communication", "cache_resident"] | None
     """What bounds the work; `cache_resident` where it was faster than device memory allows."""
 
 
@@ -103,16 +117,19 @@ def bound_time(cost: Cost, peaks: Peaks, working_set_bytes: float | None = None)
         seconds_of(f"link {kind}", amount, link, missing) for kind, amount in cost.collective_bytes.items()
     ]
     compute = largest((matrix, vector, transcendental))
-    seconds = usable(largest((compute, memory)))
+    seconds = None if cost.unmodelled else usable(largest((compute, memory)))
+    limit: Literal["compute", "memory"] = "compute" if compute == seconds else "memory"
+    other = "memory" if limit == "compute" else "matrix"
     return Bound(
         matrix_seconds=matrix,
         vector_seconds=vector,
         transcendental_seconds=transcendental,
         memory_seconds=memory,
         seconds=seconds,
-        limit=None if seconds is None else "compute" if compute == seconds else "memory",
+        limit=None if seconds is None or any(name.startswith(other) for name in missing) else limit,
         missing=tuple(missing),
         communication_seconds=sum_known(sent),
+        unknown=cost.unmodelled,
     )
 
 
@@ -121,29 +138,37 @@ def total_bound(bounds: Iterable[Bound]) -> Bound:
 
     Bounds without `seconds` add nothing but the names of what they miss.
     """
-    shares = {"compute": 0.0, "memory": 0.0}
+    shares: dict[str | None, float] = dict.fromkeys(("compute", "memory", None), 0.0)
     parts: dict[str, list[float | None]] = {name: [] for name in PARTS}
     missing: dict[str, None] = {}
+    unknown: dict[str, None] = {}
     for bound in bounds:
-        if bound.limit is not None and bound.seconds is not None:
+        if bound.seconds is not None:
             shares[bound.limit] += bound.seconds
+        unknown.update(dict.fromkeys(bound.unknown))
         for name, known in parts.items():
             known.append(getattr(bound, name))
         if bound.missing:
             missing.update(dict.fromkeys(bound.missing))
     seconds = usable(sum(shares.values()))
+    limit: Literal["compute", "memory"] = "compute" if shares["compute"] >= shares["memory"] else "memory"
+    lead = shares[limit] - shares["memory" if limit == "compute" else "compute"]
     return Bound(
         **{name: sum_known(known) for name, known in parts.items()},
         seconds=seconds,
-        limit=None if seconds is None else "compute" if shares["compute"] >= shares["memory"] else "memory",
+        limit=None if seconds is None or lead < shares[None] else limit,
         missing=tuple(missing),
+        unknown=tuple(unknown),
     )
 
 
 def efficiency(bound: Bound, measured_seconds: float | None) -> Efficiency:
-    """Bound time over measured time; None, with a reason, where either is no positive, finite number."""
+    """Bound time over measured time; None, with a reason, where either is no positive, finite number.
+
+    None too where what limits the bound is not known: the time of what is missing could be most of it.
+    """
     measured = usable(measured_seconds)
-    if bound.seconds is None:
+    if bound.seconds is None or bound.limit is None:
         return Efficiency(None, bound.reason, None)
     if measured is None:
         return Efficiency(None, f"the measured time is no positive number: {measured_seconds} s", bound.limit)
@@ -154,8 +179,9 @@ def efficiency(bound: Bound, measured_seconds: float | None) -> Efficiency:
         return Efficiency(value, None, bound.limit)
     if bound.limit == "memory":
         return Efficiency(value, "faster than device memory allows: data stayed in cache", "cache_resident")
+    peak = "link's" if bound.limit == "communication" else "compute"
     return Efficiency(
-        value, "faster than the compute peak: that peak is too low, or the time is", bound.limit
+        value, f"faster than the {peak} peak: that peak is too low, or the time is", bound.limit
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from jaxobs.model.cost import Cost
-from jaxobs.model.trace import OperationTime
+from jaxobs.model.trace import Kind, OperationTime
 from jaxobs.roofline_model.bottleneck import LONGEST_LATENCY, label_of_busy
 from jaxobs.roofline_model.bounds import CACHE, PARTS, PEAK, Bound, Efficiency, efficiency, total_bound
 
@@ -42,6 +42,7 @@ class Work:
     bounds: list[Bound] = field(default_factory=list)
     unmodelled_seconds: float = 0.0
     reasons: dict[str, None] = field(default_factory=dict)
+    kinds: set[Kind] = field(default_factory=set)
 
     def add(self, time: OperationTime, cost: Cost | None, bound: Bound | None, reason: str | None) -> None:
         self.seconds += time.charged_seconds
@@ -49,10 +50,11 @@ class Work:
         self.executions += time.executions
         fastest = None if time.fastest_seconds is None else time.fastest_seconds * time.executions
         self.at_best_seconds += time.self_seconds if fastest is None else min(fastest, time.self_seconds)
-        if cost is None or bound is None:
-            if time.kind not in LABELS:
-                self.unmodelled_seconds += time.charged_seconds
-        else:
+        self.kinds.add(time.kind)
+        nothing_known = bound is None or (bound.unknown and bound.seconds is None)
+        if nothing_known and time.kind not in LABELS:
+            self.unmodelled_seconds += time.charged_seconds
+        if cost is not None and bound is not None:
             self.cost += cost
             self.bounds.append(bound)
         if reason:
@@ -68,6 +70,12 @@ class Work:
         self.bounds = [total_bound([*self.bounds, *other.bounds])] if self.bounds or other.bounds else []
         self.unmodelled_seconds += other.unmodelled_seconds
         self.reasons |= other.reasons
+        self.kinds |= other.kinds
+
+    def bound(self) -> Bound:
+        """The least time of all of it; that of collectives alone is the link's."""
+        bound = total_bound(self.bounds)
+        return bound.of_link() if self.kinds == {"collective"} else bound
 
     def label(self, kind: str) -> str:
         """The bottleneck of an operation of that kind, by the same words as a step's.
@@ -99,12 +107,12 @@ class Work:
         that it really took is at most its self time and at most the `busy` seconds: where the bound is longer than
         either, it was beaten for certain. A value that contradicts the peak is withheld, as an executable's is.
         """
-        found = efficiency(total_bound(self.bounds), self.seconds)
+        found = efficiency(self.bound(), self.seconds)
         if found.value is None and self.bounds and self.self_seconds > 0 and not self.seconds > 0:
             return Efficiency(None, HIDDEN_BEHIND_OTHERS, None)
         if found.value is None or found.value <= 1:
             return found
-        bound = total_bound(self.bounds)
+        bound = self.bound()
         assert bound.seconds is not None
         beside = bound.seconds <= min(self.self_seconds, busy)
         reason, limit = (BESIDE_OTHERS, bound.limit) if beside else (found.reason, found.limit)
@@ -115,9 +123,10 @@ class Work:
     def figures(self, busy: float) -> dict[str, Any]:
         """Figures for JSON. Rates, efficiency and the share of `busy` are of charged time, which `seconds` is."""
         known = bool(self.bounds)
-        bound = total_bound(self.bounds)
+        bound = self.bound()
         reached = self.efficiency(busy)
         flops, seconds = self.cost.flops, self.seconds
+        counted = known and bool(flops or not self.cost.unmodelled)
         reasons = list(self.reasons)
         if reached.reason and reached.reason not in reasons and known:
             reasons.append(reached.reason)
@@ -125,8 +134,8 @@ class Work:
             "seconds": seconds,
             "self_seconds": self.self_seconds,
             "share": seconds / busy if busy else None,
-            "flops": flops if known else None,
-            "matrix_flops": self.cost.matrix_flops if known else None,
+            "flops": flops if counted else None,
+            "matrix_flops": self.cost.matrix_flops if counted else None,
             "executed_matrix_flops_by_type": dict(self.cost.executed_matrix_flops_by_type) if known else None,
             "bytes": self.cost.bytes if known else None,
             "collective_bytes": sum(self.cost.collective_bytes.values()) if known else None,

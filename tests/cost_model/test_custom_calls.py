@@ -156,6 +156,32 @@ TAKES_A_LAYER = """layers = f32[10,32,16]{2,1,0} parameter(0)
       x = f32[64,32]{1,0} parameter(2)"""
 
 
+MOSAIC_GPU = r"""{cost_estimate_json = "{\22flops\22: 1000, \22transcendentals\22: 10, \22bytes_accessed\22: 512,
+  \22remote_bytes_transferred\22: 0}", module = "a \22b\22 \\ {c}"}"""
+
+
+@pytest.mark.parametrize(
+    ("target", "config"),
+    [
+        ("mosaic_gpu_v2", MOSAIC_GPU),
+        (
+            "a_kernel",
+            json.dumps({"cost_estimate": {"flops": 1000, "transcendentals": 10, "bytes_accessed": 512}}),
+        ),
+    ],
+)
+def test_the_estimate_of_any_kernel_is_taken(text_cost, target, config):
+    """Mosaic GPU's is a string among the attributes of MLIR, as JAX 0.12 writes it."""
+    cost = text_cost(f"""ENTRY e {{
+      a = bf16[64]{{0}} parameter(0)
+      ROOT c = bf16[64]{{0}} custom-call(a), custom_call_target="{target}", api_version=API_VERSION_TYPED_FFI,
+        backend_config={config}
+    }}""").cost
+    assert cost.matrix_flops_by_type == {"bfloat16": 1000}
+    assert (cost.bytes, cost.transcendentals, cost.unmodelled) == (512, 10, ())
+    assert cost.inexact_reasons == (f"{target} is counted by its author's estimate",)
+
+
 def test_a_product_inside_a_fusion_counts_and_moves_what_crosses_the_fusions_edge(text_cost):
     """XLA wraps a slice, a library's product and an update into one fusion, to save the copies."""
     config = json.dumps({"gemm_backend_config": PRODUCT})
@@ -209,6 +235,7 @@ def test_a_target_without_a_rule_is_named_and_its_bytes_are_counted(text_cost):
     cost = text_cost(CALL).cost
     assert cost.unmodelled == ("mine",)
     assert cost.bytes == 512
+    assert not cost.exact
 
 
 def test_anyones_rule_is_used_for_its_target(text_proto):

@@ -101,6 +101,16 @@ def test_an_upper_bound_is_there_only_where_there_is_another_than_the_lower_one(
         assert "at most" not in str(cost)
 
 
+def test_unknown_work_has_no_upper_bound(cost_of):
+    def called(p, x):
+        y = jax.pure_callback(lambda z: z, jax.ShapeDtypeStruct((256, 256), jnp.float32), x)
+        return lax.cond(p, lambda z: z @ z, lambda z: z + 1, y)
+
+    cost = cost_of(called, True, SQUARE).cost
+    assert cost.unmodelled
+    assert cost.at_most is None
+
+
 def test_upper_bounds_add_up_and_scale_with_their_costs(cost_of):
     bounded = cost_of(lambda p, x: lax.cond(p, lambda y: y @ y, lambda y: y + 1, x), True, SQUARE).cost
     exact = cost_of(lambda x: x @ x, SQUARE).cost

@@ -55,9 +55,9 @@ def test_from_bytes_alone_there_are_no_flops_to_speak_of() -> None:
 
 def test_from_numbers_of_a_type_without_a_peak() -> None:
     roof = jaxobs.roofline(flops=1e12, bytes=1e11, seconds=1.0, dtype="float8_e4m3fn")
-    assert roof.bound == "memory"
-    assert roof.reason == "a lower bound: no peak for matrix float8_e4m3fn"
-    assert roof.bottleneck == "unmodelled"
+    assert roof.bound is roof.efficiency is roof.attainable_flops_per_second is None
+    assert roof.reason == "no peak for matrix float8_e4m3fn"
+    assert roof.bottleneck == "unknown"
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ class Tally:
             **amounts,
             transcendentals=self.transcendentals,
             bytes=self.bytes,
-            exact=not self.reasons,
+            exact=not (self.reasons or self.unmodelled),
             inexact_reasons=tuple(self.reasons),
             unmodelled=tuple(self.unmodelled),
         )

@@ -15,7 +15,6 @@ BUILT_IN_RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         **libraries.PRODUCT_RULES,
         **libraries.CONVOLUTION_RULES,
         **libraries.FACTORISATION_RULES,
-        **kernels.KERNEL_RULES,
         **lapack.RULES,
         **kernels.MOVEMENT_RULES,
     }

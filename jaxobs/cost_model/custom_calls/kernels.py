@@ -1,4 +1,4 @@
-"""Rules for Pallas kernels, and for custom calls without floating arithmetic: selection, sorting, padding, placement."""
+"""Rules for custom calls without floating arithmetic: selection, sorting, padding, placement."""
 
 from __future__ import annotations
 
@@ -6,31 +6,6 @@ from typing import Final
 
 from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
 from jaxobs.model.cost import Cost
-
-# The rule for Pallas kernels, which takes the author's own estimate where it reaches the module.
-#
-# Only TPU calls carry one (``cost_estimate`` of ``pallas_call``: flops, transcendentals, bytes accessed). It
-# does not say which FLOPs are matrix products; all count as such, in the type of the first floating operand.
-# On GPUs neither Pallas nor Triton writes one, and these kernels stay unmodelled.
-
-
-def estimated(call: CustomCall) -> Cost | None:
-    """The cost by the estimate of the kernel's author; None if there is none."""
-    configuration = call.configuration.get("custom_call_config", call.configuration)
-    estimate = configuration.get("cost_estimate")
-    if not isinstance(estimate, dict):
-        return None
-    moved = float(estimate.get("bytes_accessed", 0)) or call.memory_bytes()
-    return call.matrix(
-        float(estimate.get("flops", 0)),
-        bytes=moved,
-        transcendentals=float(estimate.get("transcendentals", 0)),
-        exact=False,
-        inexact_reasons=(f"{call.target} is counted by its author's estimate",),
-    )
-
-
-KERNEL_RULES: Final[dict[str, Rule]] = {"tpu_custom_call": estimated}
 
 
 def nothing(_: CustomCall) -> Cost:

@@ -99,21 +99,49 @@ Rule = Callable[[CustomCall], Cost | None]
 """A function that returns the whole cost of one execution, bytes included, or None if it does not apply."""
 
 
-def apply_rule(call: CustomCall, rules: Mapping[str, Rule], tally: Tally) -> None:
-    """Add the cost by the target's rule; without a rule, bytes alone, and the target's name as unmodelled.
+# MLIR writes a quotation mark in a string as \\22.
+_ESTIMATE: Final = re.compile(rb'\bcost_estimate_json = "([^"]*)"')
 
-    A rule that raises or returns no usable cost is treated as one that does not apply, and a reason is added: rules may
-    come from anyone.
+
+def estimated(call: CustomCall) -> Cost | None:
+    """The cost by the estimate of a kernel's author, ``cost_estimate`` of ``pallas_call``; None if the call carries none.
+
+    Kernels of TPUs have it in their JSON, those of Mosaic GPU among their attributes from JAX 0.12 on
+    (``jax/experimental/mosaic/gpu/core.py``); Triton writes none. It does not say which FLOPs are matrix products: all
+    count as such, in the type of the first floating operand.
     """
-    rule = rules.get(call.target)
+    configuration = call.configuration.get("custom_call_config", call.configuration)
+    estimate = configuration.get("cost_estimate")
+    if (written := _ESTIMATE.search(call.backend_config)) is not None:
+        estimate = json.loads(written[1].replace(rb"\22", b'"'))
+    if not isinstance(estimate, dict):
+        return None
+    moved = float(estimate.get("bytes_accessed", 0)) or call.memory_bytes()
+    return call.matrix(
+        float(estimate.get("flops", 0)),
+        bytes=moved,
+        transcendentals=float(estimate.get("transcendentals", 0)),
+        exact=False,
+        inexact_reasons=(f"{call.target} is counted by its author's estimate",),
+    )
+
+
+def apply_rule(call: CustomCall, rules: Mapping[str, Rule], tally: Tally) -> None:
+    """Add the cost by the target's rule, else by its author's estimate.
+
+    Without either, it has bytes alone, and the target's name is unmodelled. A rule that raises or returns no usable cost
+    is treated as one that does not apply, and a reason is added: rules may come from anyone.
+    """
+    rule = rules.get(call.target, estimated)
     cost = None
-    if rule is not None:
-        try:
-            cost = _checked(rule(call))
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # noqa: BLE001 a rule may be anyone's; it must not cost the rest
-            tally.add_reason(f"rule for custom call {call.target} raised {type(error).__name__}: {error}")
+    try:
+        cost = _checked(rule(call))
+        if cost is None and rule is not estimated:
+            cost = _checked(estimated(call))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 a rule may be anyone's; it must not cost the rest
+        tally.add_reason(f"rule for custom call {call.target} raised {type(error).__name__}: {error}")
     if cost is None:
         tally.add_unmodelled([call.target])
         tally.bytes += call.memory_bytes()

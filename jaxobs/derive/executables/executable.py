@@ -161,7 +161,7 @@ class Executable:
     @property
     def may_differ(self) -> bool:
         """Whether its runs may differ in length, because its loops or branches may."""
-        return self.cost is not None and not self.cost.exact
+        return self.cost is not None and _varies(self.cost)
 
     @property
     def differs(self) -> bool:
@@ -189,6 +189,11 @@ class Executable:
             return None
         size = sum(self.memory.get(kind, 0) for kind in ("argument", "output", "temporary"))
         return float(size - self.memory.get("alias", 0))
+
+
+def _varies(cost: Cost) -> bool:
+    """Whether runs may do more work than the cost says, and not only work that is not known."""
+    return not cost.exact and bool(cost.inexact_reasons or not cost.unmodelled)
 
 
 def lower_bound_reason(cost: Cost) -> str | None:
@@ -264,7 +269,7 @@ def _measured_cost(executable: Executable, costs: Sequence[OperationCost] | None
     if (
         costs is None
         or executable.cost is None
-        or executable.cost.exact
+        or not _varies(executable.cost)
         or not executable.windows.runs_counted
     ):
         return None

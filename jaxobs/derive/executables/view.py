@@ -96,6 +96,8 @@ def executable_view(
     unbound = bound_reason(executable, peaks)
     achieved = _rate(cost, per_run)
     no_flops = "it computes no floating-point number" if cost is not None and not cost.flops > 0 else None
+    if no_flops and cost is not None and cost.unmodelled:
+        no_flops = executable.lower_bound_reason
     why_near = unmeasured or (near.reason if near else None) or unbound
     return ExecutableView(
         executable.function,
