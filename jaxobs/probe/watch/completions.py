@@ -120,8 +120,8 @@ class Outputs:
         self.waiting: deque[Output] = deque()
         self.idle_after: tuple[AskedTurns, int] | None = None
         """The turn at whose end the newest output was ready: the device was idle then."""
-        self.done = 0
-        """When the newest completion was, by `now()`."""
+        self.done = self.not_before = 0
+        """When the newest completion was, by `now()`, and before when it was not."""
 
     def __len__(self) -> int:
         return len(self.waiting)
@@ -156,6 +156,7 @@ class Outputs:
                 done.seen(output.ready)
                 done.told = True
         self.done = max(self.done, output.time()[0])
+        self.not_before = max(self.not_before, output.not_ready)
 
 
 Found = tuple[Outputs, Output]
@@ -395,8 +396,14 @@ class Completions:
         if output.told:  # by the other thread, or a later one was
             return
         output.told = True  # it may be put back at the end of its turn
-        output.not_ready = max(output.not_ready, min(outputs.done, output.ready))  # in order of dispatch
+        output.not_ready = max(
+            output.not_ready, min(outputs.not_before, output.ready)
+        )  # in order of dispatch
         time, uncertainty = output.time()
+        late = max(
+            0, outputs.done - time
+        )  # the one before was asked later, and may have been done sooner than told
+        time, uncertainty = time + late, uncertainty + late
         outputs.done_up_to(output)
         if output.turns.name or output.number:  # else the call was in no step and has no number
             output.turns.completed(time)
