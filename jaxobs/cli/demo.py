@@ -24,6 +24,10 @@ SUMMARY = "train a small language model, observed, and show what was seen"
 DEFAULT_SECONDS = 30.0
 MAX_SECONDS = 86_400.0
 
+WINDOWS = 0.02
+"""Least share of time that profiler windows may cost the demo: one window costs 0.1 to 0.3 s, which at the default share
+is paid for in a minute or two, and two functions are to be seen in half a minute."""
+
 
 class NoDeviceError(Exception):
     """JAX has no device to train on; the message says why."""
@@ -38,7 +42,8 @@ def run(arguments: list[str]) -> int:
     try:
         settings = load_settings()
         ensure_peaks(settings)
-        with instrument(run=settings.run or "demo") as observer:
+        budget = settings.profile_budget_ratio and max(settings.profile_budget_ratio, WINDOWS)
+        with instrument(run=settings.run or "demo", profile_budget_ratio=budget) as observer:
             return _demonstrate(observer, options)
     except SettingsError as error:
         raise UsageError(str(error)) from None

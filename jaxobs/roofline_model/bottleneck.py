@@ -91,11 +91,7 @@ def of_executable(
     if measured_seconds is None:
         return Verdict(label, 0.0, None, reason="its device time is not known")
     if bound is None or bound.seconds is None or bound.limit is None:
-        why = (
-            bound.reason
-            if bound is not None and bound.limit is None and bound.unknown + bound.missing
-            else None
-        )
+        why = bound.reason if bound is not None and (bound.unknown or bound.missing) else None
         return Verdict(label, 0.0, None, reason=why or "its bound time is not known")
     if label in {"unknown", "unmodelled"}:
         work = "the work that is modelled" if label == "unmodelled" else "its work, and launching it, can"

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from typing import Any
 
 import pytest
 
 from jaxobs_plugins.probes.profiler import recording
-from jaxobs_plugins.probes.profiler.recording import Allocated, Ended, SessionLock, watched
+from jaxobs_plugins.probes.profiler.recording import (
+    LOOK_SECONDS,
+    LOOK_SHARE,
+    Allocated,
+    Ended,
+    SessionLock,
+    watched,
+)
 
 MEBIBYTE = 2**20
 glibc = pytest.mark.skipif(Allocated()() is None, reason="malloc here does not tell what is allocated")
@@ -33,10 +41,33 @@ def test_where_malloc_is_slow_to_answer_it_is_not_asked_again(monkeypatch):
     assert allocated() is None
 
 
+def telling(ask: Any) -> Allocated:
+    """What malloc has allocated, by another function than malloc's."""
+    allocated = Allocated()
+    allocated._ask = ask
+    return allocated
+
+
+def test_looks_are_as_far_apart_as_one_takes_time():
+    until = time.thread_time() + 0.01
+
+    def ask() -> int:
+        while time.thread_time() < until:
+            pass
+        return 1
+
+    allocated = telling(ask)
+    assert allocated() == 1
+    assert LOOK_SHARE * allocated.pause >= 0.01 - 0.001
+    assert allocated() == 1  # at once
+    assert allocated.pause == LOOK_SECONDS
+
+
 def test_a_recording_is_refused_when_memory_has_grown_beyond_the_cap():
     held = iter([10, 20, 25, 31])
-    assert watched(SessionLock(), 30.0, lambda: next(held), 20) is Ended.REFUSED
+    assert watched(SessionLock(), 30.0, telling(lambda: next(held)), 20) is Ended.REFUSED
 
 
-def test_a_recording_of_which_nothing_is_known_takes_its_time():
-    assert watched(SessionLock(), 0.05, lambda: None, 0) is Ended.WHOLE
+@pytest.mark.parametrize("allocated", [None, telling(None)], ids=["not looked at", "not told"])
+def test_a_recording_of_which_nothing_is_known_takes_its_time(allocated: Allocated | None):
+    assert watched(SessionLock(), 0.05, allocated, 0) is Ended.WHOLE

@@ -91,9 +91,8 @@ class Loops:
         together, room = sum(row[4] for row in event.rows), seconds(event.end - event.start)
         require(0.0 <= together <= room + ROUNDING, "more samples than there was time")
         found = self.inferred.under_way(event.thread) or ""
-        mixed = (
-            bool(found) and self.inferred.entered > event.start
-        )  # of two loops that nobody marked, or of none
+        # Of two loops that nobody marked, or of none.
+        mixed = bool(found) and self.inferred.entered > event.start
         for name, line, waits_in, activity, spent, samples in event.rows:
             place = HostLine(line, waits_in, activity)
             if mixed and not name:

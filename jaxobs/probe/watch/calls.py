@@ -91,12 +91,7 @@ class Executables:
         """All executables of that name so far, by any thread, but for those that another function compiled."""
         wrapped = _wrapped(function)
         found = [created.executable for created in self._created if created.function == name]
-        makers = [self._makers.get(executable) for executable in found]
-        return [
-            executable
-            for executable, maker in zip(found, makers, strict=True)
-            if maker is None or maker() is wrapped
-        ]
+        return [one for one in found if (maker := self._makers.get(one)) is None or maker() is wrapped]
 
 
 def _wrapped(function: Any) -> Any:

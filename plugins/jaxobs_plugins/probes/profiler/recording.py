@@ -19,15 +19,17 @@ from typing import Any, NamedTuple
 
 from jaxobs.model.clock import monotonic, now, thread_time
 
-LOOK_SECONDS = 0.02
-"""Seconds between two looks while recording. To answer one, malloc walks its lists of free blocks, which took 0.03 to
-0.5 ms in all jobs tried, and threads of the job wait meanwhile."""
-
-MAX_LOOK_SECONDS = 0.005
-"""Processor time of a look after which there are no more."""
-
 UNWATCHED_SECONDS = 0.1
 """Longest recording on a CPU that is not watched: five million operations a second make half a million events in it."""
+
+LOOK_SECONDS = 0.02
+LOOK_SHARE = 0.2
+"""Least seconds between two looks while recording, and the largest share of a processor that they may take. To answer
+one, malloc walks its lists of free blocks, and threads of the job that allocate wait meanwhile: 0.03 to 0.5 ms in most
+jobs, 5 to 19 ms in one of 700 MB on Python 3.13 that had compiled a transformer twice."""
+
+MAX_LOOK_SECONDS = LOOK_SHARE * UNWATCHED_SECONDS
+"""Processor time of a look after which there are no more: between two of them nothing is watched."""
 
 MAX_HELD = 96 * 2**20
 """Bytes by which malloc's memory may grow during a recording: 350 000 to 800 000 events, or arrays of the job."""
@@ -146,14 +148,16 @@ def record(module: Any, session_type: Any, watch: Callable[[], Ended], *, module
     return Recorded(starting, start, end, now(), ended, xspace)
 
 
-def watched(lock: SessionLock, seconds: float, allocated: Callable[[], int | None], max_held: int) -> Ended:
+def watched(lock: SessionLock, seconds: float, allocated: Allocated | None, max_held: int) -> Ended:
     """Wait while our session records for `seconds`, and say why that ended.
 
-    It is refused when what `allocated` returns has grown by more than `max_held` bytes (None: unknown).
+    It is refused when what is `allocated` has grown by more than `max_held` bytes; None: that is not looked at.
     """
-    until, before = monotonic() + seconds, allocated()
+    if allocated is None:
+        return Ended.WHOLE if lock.record(seconds) else Ended.OTHERS
+    before, until = allocated(), monotonic() + seconds
     while (left := until - monotonic()) > 0:
-        if not lock.record(min(left, LOOK_SECONDS)):
+        if not lock.record(min(left, allocated.pause)):
             return Ended.OTHERS
         held = allocated()
         if held is not None and before is not None and held - before > max_held:
@@ -171,6 +175,8 @@ class Allocated:
 
     def __init__(self) -> None:
         self._ask = _mallinfo2()
+        self.pause = LOOK_SECONDS
+        """Seconds until the next look, by what the last one took."""
 
     @property
     def tells(self) -> bool:
@@ -181,7 +187,9 @@ class Allocated:
             return None
         began = thread_time()
         held = self._ask()
-        if thread_time() - began > MAX_LOOK_SECONDS:
+        took = thread_time() - began
+        self.pause = max(LOOK_SECONDS, took / LOOK_SHARE)
+        if took > MAX_LOOK_SECONDS:
             self._ask = None
         return held
 

@@ -204,7 +204,7 @@ class Windows:
 
     def _record(self, length: float, platform: str, *, modules: bool, asked_for: bool) -> Recorded:
         is_watched = platform == "cpu" and length > UNWATCHED_SECONDS
-        allocated = self._allocated if is_watched else lambda: None
+        allocated = self._allocated if is_watched else None
         max_held = max(MAX_HELD, int(HELD_A_TRACED_BYTE * self._maximum_bytes)) if asked_for else MAX_HELD
         return record(
             self._module,
