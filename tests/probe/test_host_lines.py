@@ -35,18 +35,18 @@ def collate(seconds):
     while time.perf_counter() < until:
         pass
 for _ in observer.steps(range({steps})):
-    collate(0.05)
+    collate({collates})
     x = step(x)
     x.block_until_ready()
 {then}
 """
 
 
-def ran(settings: str = "", then: str = "", steps: int = 1) -> str:
-    """What a job prints that computes 50 ms in Python before each short step."""
+def ran(settings: str = "", then: str = "", steps: int = 1, collates: float = 0.05) -> str:
+    """What a job prints that computes so many seconds in Python before each short step."""
     environment = os.environ | {"JAX_PLATFORMS": "cpu"}
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", JOB.format(settings=settings, then=then, steps=steps)],
+        [sys.executable, "-W", "error", "-c", JOB.format(settings=settings, then=then, steps=steps, collates=collates)],
         env=environment, capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -57,7 +57,8 @@ def test_python_between_short_steps_is_host_and_its_line_is_told() -> None:
     shows = (
         "known = observer.snapshot(60); print(known.to_dict()['loops']['train']['bottleneck']); print(known)"
     )
-    printed = ran(then=f"time.sleep(2.5); {shows}", steps=150)  # under load there is a sample a second
+    # Under load there is a sample a second, and a step of one millisecond takes tens of them.
+    printed = ran(then=f"time.sleep(2.5); {shows}", steps=30, collates=0.3)
     assert "collate" in printed
     assert "'label': 'host'" in printed
     assert "host lines of train: " in printed

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, NamedTuple
 
-from jaxobs.model.clock import monotonic, now, thread_time
+from jaxobs.model.clock import monotonic, now, process_time, thread_time
 
 UNWATCHED_SECONDS = 0.1
 """Longest recording on a CPU that is not watched: five million operations a second make half a million events in it."""
@@ -163,6 +163,18 @@ def watched(lock: SessionLock, seconds: float, allocated: Allocated | None, max_
         if held is not None and before is not None and held - before > max_held:
             return Ended.REFUSED
     return Ended.WHOLE
+
+
+def worked(lock: SessionLock, seconds: float) -> Ended:
+    """Wait `seconds` while our session records, and until the process had a processor so long, UNWATCHED_SECONDS at most.
+
+    In a moment in which the job slept, or others had the processors, its rate of events would be far too low.
+    """
+    before, until = process_time(), monotonic() + UNWATCHED_SECONDS
+    while lock.record(seconds):
+        if process_time() - before >= seconds or monotonic() >= until:
+            return Ended.WHOLE
+    return Ended.OTHERS
 
 
 def is_empty(xspace: bytes) -> bool:

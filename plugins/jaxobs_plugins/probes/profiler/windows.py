@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from jaxobs_plugins.probes.profiler.recording import (
     is_empty,
     record,
     watched,
+    worked,
 )
 from jaxobs_plugins.probes.profiler.schedule import FIRST_SECONDS, Pace, Schedule, Window
 
@@ -46,7 +48,8 @@ MAX_REQUEST_SECONDS = 60.0
 
 LEARNING_SECONDS = {"cpu": 0.01}
 OTHERS_LEARNING_SECONDS = 0.05
-"""By platform, how long the rate of events is learnt: in a hundredth of a second a CPU makes at most 50 000 of them."""
+"""By platform, for how many seconds, and of a processor, the rate of events is learnt: in a hundredth of a second a CPU
+makes at most 50 000 of them."""
 
 STOP_PATIENCE = 5.0
 """Seconds of `stop()` beyond which a scheduled window is a fault: it is planned to take a fraction of a second."""
@@ -165,7 +168,10 @@ class Windows:
             return None if stopped else self._skipped(kind, "the job began a session of its own")
         length = self._length(wanted, platform)
         modules = self._wants_modules(before, kept=bool(keep))
-        recorded = self._record(length, platform, modules=modules, asked_for=wanted is not None)
+        allocated = self._allocated if platform == "cpu" and length > UNWATCHED_SECONDS else None
+        max_held = max(MAX_HELD, int(HELD_A_TRACED_BYTE * self._maximum_bytes)) if wanted else MAX_HELD
+        watch = partial(watched, self._session_lock, length, allocated, max_held)
+        recorded = record(self._module, self._session_type, watch, modules=modules)
         steps = self._job.progress().steps - before.steps
         # The user may have the profiler from here on, since keeping a trace can take a while.
         self._session_lock.end_ours()
@@ -195,23 +201,13 @@ class Windows:
         """
         if self.schedule.density is not None or (platform != "cpu" and wanted <= FIRST_SECONDS):
             return 0.0
-        length = LEARNING_SECONDS.get(platform, OTHERS_LEARNING_SECONDS)
-        recorded = self._record(length, platform, modules=False, asked_for=False)
+        least = LEARNING_SECONDS.get(platform, OTHERS_LEARNING_SECONDS)
+        watch = partial(worked, self._session_lock, least)
+        recorded = record(self._module, self._session_type, watch, modules=False)
         learnt = _measured(recorded, 0, None)
         if recorded.xspace is not None:
             self.schedule = self.schedule.learnt(learnt)
         return learnt.cost
-
-    def _record(self, length: float, platform: str, *, modules: bool, asked_for: bool) -> Recorded:
-        is_watched = platform == "cpu" and length > UNWATCHED_SECONDS
-        allocated = self._allocated if is_watched else None
-        max_held = max(MAX_HELD, int(HELD_A_TRACED_BYTE * self._maximum_bytes)) if asked_for else MAX_HELD
-        return record(
-            self._module,
-            self._session_type,
-            lambda: watched(self._session_lock, length, allocated, max_held),
-            modules=modules,
-        )
 
     def _wants_modules(self, progress: Progress, *, kept: bool) -> bool:
         """Whether the next window carries the modules of the job's executables; the profiler adds all of them, or none.
