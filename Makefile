@@ -39,7 +39,7 @@ demo: .venv/installed  ## train a small model, observed (ARGS="--seconds 20 --js
 	.venv/bin/jaxobs demo $(ARGS)
 
 # More than two cores can run at once, because most tests wait for processes that they start.
-WORKERS ?= 4
+WORKERS ?= 3
 PYTEST = -m pytest -n $(WORKERS) --dist worksteal
 
 test: lint check-prometheus check-compiler  ## lint, types, import rules and all tests (ARGS="-k name" for pytest)
@@ -69,7 +69,7 @@ jax-own-tests: .venv/installed  ## what differs in JAX's own tests with jaxobs: 
 	@[ -n "$(TESTS)" ] || { echo "jaxobs: say where JAX's tests are: make jax-own-tests TESTS=/path/to/a/checkout" >&2; exit 2; }
 	.venv/bin/python -m tests.jax_own.compare $(TESTS) $(ARGS)
 
-# In one process, so that the order is that of the seed; with WORKERS=4 each of them takes a part of it.
+# In one process, so that the order is that of the seed; with WORKERS=3 each of them takes a part of it.
 faults: WORKERS = 0
 FAULTS_ENV = $(if $(JAX),.venv-jax-$(JAX),.venv)
 faults: $(FAULTS_ENV)/installed check-prometheus check-compiler  ## every fault that a job must not feel, in random order (SEED=number for one again, JAX=0.6.2)
