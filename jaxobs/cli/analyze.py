@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import re
 import sys
+import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
@@ -38,14 +40,17 @@ def run(arguments: list[str]) -> int:
     report = _analyze(options.path, options.maximum_bytes)
     with using(options.path):
         html = page(report) if options.html is not None else ""
+        packed = _packed(Path(options.path)) if options.pack is not None else b""
         if options.json:
             shown = json.dumps(report.document, indent=2, allow_nan=False)
-        elif options.html is not None:
-            shown = f"wrote {options.html}"
+        elif written := [name for name in (options.html, options.pack) if name is not None]:
+            shown = f"wrote {' and '.join(written)}"
         else:
             shown = report_text(report.document, top=options.top, **look_of(sys.stdout))
     if options.html is not None:
         Path(options.html).write_text(html, encoding="utf-8")
+    if options.pack is not None:
+        Path(options.pack).write_bytes(packed)
     print(shown)
     return 0
 
@@ -61,6 +66,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--html", metavar="FILE", help="write one page with a roofline plot that needs nothing else"
     )
+    parser.add_argument("--pack", metavar="ZIP", help="write it for others, without folders of source files")
     parser.add_argument(
         "--top", metavar="N", type=_count, default=20, help="operations shown in the table (default: %(default)s)"
     )  # fmt: skip
@@ -69,6 +75,20 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         help="the largest trace of one host that is read (default: %(default)s)",
     )  # fmt: skip
     return parser.options(arguments)
+
+
+def _packed(trace: Path) -> bytes:
+    """A ZIP archive of the trace's files, from which the same is read but for the folders of source files."""
+    from jaxobs.proto.wire_format import mask_folders
+    from jaxobs.trace.reading import trace_files
+
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as files:
+        for number, path in enumerate(trace_files(trace)):
+            data = bytearray(path.read_bytes())
+            mask_folders(memoryview(data))
+            files.writestr(f"host_{number}.xplane.pb", data)
+    return archive.getvalue()
 
 
 def _count(value: str) -> int:

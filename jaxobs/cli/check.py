@@ -40,15 +40,8 @@ AMD_DRIVER = Path("/dev/kfd")
 def run(arguments: list[str]) -> int:
     """Print the report. Returns 1 if something needs attention."""
     parser = Parser("check", SUMMARY, "Exit status 1 if something needs attention.")
-    parser.add_argument(
-        "--calibrate", action="store_true",
-        help="first measure the peaks of this host's device (`jaxobs calibrate`)",
-    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
     options = parser.options(arguments)
-    if options.calibrate:
-        # In a separate process, whose output is kept out of the report.
-        subprocess.run([sys.executable, "-m", "jaxobs", "calibrate"], stdout=sys.stderr, check=False)
     report = collect()
     print(json.dumps(report, indent=2) if options.json else to_text(_parts(report), **look_of(sys.stdout)))
     return 1 if report["problems"] else 0

@@ -173,8 +173,6 @@ def _normalised(stream: jax.Array, scale: jax.Array) -> jax.Array:
 
 
 WARM_UP_STEPS = 20
-MAX_GRADIENT = 1.0
-"""Norm over all parameters to which gradients are clipped: that of a batch of odd text would undo many steps."""
 _FIRST_DECAY, _SECOND_DECAY = 0.9, 0.95
 
 
@@ -199,8 +197,6 @@ def initial_state(key: jax.Array, size: Size) -> TrainingState:
 def train_step(state: TrainingState, tokens: jax.Array, size: Size) -> tuple[TrainingState, jax.Array]:
     """One step on int32[examples, length + 1]: the new state, and the loss before it, nats. The old state is donated."""
     value, gradient = jax.value_and_grad(loss)(state.parameters, tokens, size)
-    norm = jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(gradient)))
-    gradient = jax.tree.map(lambda leaf: leaf * jnp.minimum(1.0, MAX_GRADIENT / norm), gradient)
     step = state.step + 1
     first = _average(_FIRST_DECAY, state.first_moment, gradient)
     second = _average(_SECOND_DECAY, state.second_moment, jax.tree.map(jnp.square, gradient))

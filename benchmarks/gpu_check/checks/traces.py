@@ -14,6 +14,9 @@ from benchmarks.gpu_check.findings import Findings, jaxobs
 LARGEST = 12
 """Operations that are compared one by one."""
 
+NAMED = 10
+"""Operations whose work is not known that are named for each reason."""
+
 TOLERANCE = 0.02
 
 LATER_ON_A_CPU = 10.0
@@ -92,6 +95,9 @@ def judge(told: Findings, path: Path) -> None:
     """Say how `jaxobs analyze` and JAX's reader agree, and what is not modelled."""
     report: dict[str, Any] = json.loads(jaxobs("analyze", str(path), "--json"))
     told.keep_json("analysis.json", report)
+    for row in report["matched"]:
+        others = "; ".join(f"{', '.join(names[:NAMED])}: {why}" for why, names in row["others"].items())
+        told.figure(f"{row['what']}, of the trace", f"{row['known']} of {row['all']}", source=others)
     import jax
 
     if getattr(jax.profiler, "ProfileData", None) is None:
@@ -116,7 +122,6 @@ def judge(told: Findings, path: Path) -> None:
         "unmodelled share of the trace", report["unmodelled_share"], between=(0.0, 0.02),
         reason="nothing ran",
     )  # fmt: skip
-    _unmodelled(told, report)
 
 
 def _compared(told: Findings, name: str, found: float | None, truth: float) -> None:
@@ -126,14 +131,3 @@ def _compared(told: Findings, name: str, found: float | None, truth: float) -> N
     else:
         between = (1 - TOLERANCE) * truth, LATER_ON_A_CPU * truth
         told.figure(name, found, truth, between=between, unit="s", source=source, reason=reason)
-
-
-def _unmodelled(told: Findings, report: dict[str, Any]) -> None:
-    rows = [row for row in report["operations"] if row["unmodelled_seconds"]]
-    rows.sort(key=lambda row: -row["unmodelled_seconds"])
-    names = [
-        f"`{row['name']}` ({row['unmodelled_seconds'] * 1e3:.2f} ms, {row['category']}, kernels "
-        f"{', '.join(row['kernels'][:2]) or 'unknown'})"
-        for row in rows[:10]
-    ]
-    told.note("Not modelled, of the trace: " + ("; ".join(names) or "nothing") + ".")

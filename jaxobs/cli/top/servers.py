@@ -177,7 +177,7 @@ def _one_name(host: str) -> str:
 
 
 class SnapshotClient:
-    """A client of one server with one persistent connection; not for several threads at once."""
+    """A client of one server; not for several threads at once."""
 
     def __init__(self, target: Target, access: Access) -> None:
         self._target = target
@@ -186,24 +186,18 @@ class SnapshotClient:
 
     def fetch(self) -> Answer:
         """The newest snapshot. Raises NoSnapshotError."""
-        kept = self._connection is not None
         try:
-            try:
-                status, body = self._ask()
-            except (HTTPException, BrokenPipeError, ConnectionResetError):
-                self.close()
-                if not kept:
-                    raise
-                status, body = self._ask()  # the server has closed the connection since the last time
+            status, body = self._ask()
         except (OSError, HTTPException) as error:
-            self.close()
             raise self._explained(error) from None
+        finally:
+            self.close()
         if status != HTTPStatus.OK:
             raise NoSnapshotError(self._refusal(status, body))
         return self._read(body)
 
     def close(self) -> None:
-        """Close the connection; the next fetch opens another. Called from another thread, it makes a fetch fail."""
+        """Close the connection. Called from another thread, it makes a fetch fail."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
@@ -213,16 +207,13 @@ class SnapshotClient:
         connection.close()
 
     def _ask(self) -> tuple[int, bytes]:
-        target = self._target
-        if self._connection is None:
-            if target.scheme == "http":
-                self._connection = HTTPConnection(target.host, target.port, timeout=TIMEOUT_SECONDS)
-            else:
-                context = self._access.authorities or ssl.create_default_context()
-                self._connection = HTTPSConnection(
-                    target.host, target.port, timeout=TIMEOUT_SECONDS, context=context
-                )
-        connection = self._connection
+        target, address = self._target, (self._target.host, self._target.port)
+        if target.scheme == "http":
+            connection = HTTPConnection(*address, timeout=TIMEOUT_SECONDS)
+        else:
+            context = self._access.authorities or ssl.create_default_context()
+            connection = HTTPSConnection(*address, timeout=TIMEOUT_SECONDS, context=context)
+        self._connection = connection
         path = f"{target.prefix}snapshot"
         path += f"?instance={quote(target.instance, safe='')}" if target.instance else ""
         headers = {"Accept": "application/json", "User-Agent": "jaxobs-top"}
