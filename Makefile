@@ -259,12 +259,12 @@ clean:  ## remove environments, caches and build outputs
 	.venv-xprof/bin/python -m pip install --disable-pip-version-check --quiet xprof==$(XPROF)
 	@touch $@
 
-# An environment made by another Python is made anew.
+# An environment made by another Python is made anew. Two may be made at once, but for jaxobs.egg-info.
 define install
 [ "$$($(1)/bin/python --version 2>&1)" = "$$($(3) --version 2>&1)" ] || rm -rf $(1)
 $(3) -m venv $(1)
 $(1)/bin/python -m pip install --disable-pip-version-check --quiet --require-hashes -r $(2)
-$(1)/bin/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .
+flock pyproject.toml $(1)/bin/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .
 @touch $(1)/installed
 endef
 
