@@ -95,7 +95,8 @@ def _demonstrate(observer: Observer, options: argparse.Namespace) -> int:
         f"sources of Python {platform.python_version()}"
     )
     address = observer.address
-    tell(f"metrics: {address}" if address else why_nothing_is_served(observer.snapshot().to_dict()))
+    served = f"live page {address.removesuffix('metrics')}, metrics {address}" if address else ""
+    tell(served or why_nothing_is_served(observer.snapshot().to_dict()))
     status = 0
     with bar("training") as progress:
         progress(0.0, "compiling")

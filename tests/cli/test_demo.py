@@ -58,7 +58,7 @@ def test_a_run_is_seen_whole(tmp_path: Path) -> None:
     settings = PEAKS | {"OTEL_EXPORTER_PROMETHEUS_PORT": "0", "JAXOBS_SAMPLE_INTERVAL": "0.05"}
     answered = jaxobs("demo", "--seconds", "5", "--json", folder=tmp_path, **settings)
     assert answered.status == 0, answered.stderr
-    assert "\nmetrics: http" in answered.stderr
+    assert "\nlive page http" in answered.stderr
     document = json.loads(answered.stdout)
     train = document["loops"]["train"]
     assert train["steps"] >= 4

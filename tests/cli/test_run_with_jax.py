@@ -197,7 +197,7 @@ def test_a_terminal_is_told_where_the_metrics_are_as_soon_as_they_are_there(tmp_
     os.close(ours)
     assert address.startswith("http://localhost:")
     first, second, third, *_ = said.decode().split("\r\n")
-    assert first == f"jaxobs: metrics at {address}"
+    assert first == f"jaxobs: live page {address.removesuffix('metrics')}, metrics {address}"
     assert second.startswith("jaxobs: if the job is killed its last summary is in /")
     assert third.startswith("jaxobs: ")
     assert address not in said.decode().partition("\r\n")[2]  # where nobody serves any more

@@ -46,7 +46,7 @@ def test_where_the_port_is_taken_the_next_one_is_used_and_said_everywhere(
         outcome = job.end()
     assert (outcome.status, outcome.stdout) == (0, f"{address}\n")
     assert f"jaxobs: port {port} is taken: metrics are at {address}" in outcome.stderr.splitlines()
-    assert f"jaxobs: metrics at {address}" in outcome.stderr
+    assert f"jaxobs: live page {address.removesuffix('metrics')}, metrics {address}" in outcome.stderr
 
 
 SERVES_ITSELF = """

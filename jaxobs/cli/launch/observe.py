@@ -58,7 +58,7 @@ def _say_address(url: str, summary_file: str | None) -> None:
     """Print the address, but only to a terminal: a captured standard error is the script's own until the summary."""
     try:
         if sys.stderr.isatty():
-            sys.stderr.write(f"jaxobs: metrics at {url}\n")
+            sys.stderr.write(f"jaxobs: live page {url.removesuffix('metrics')}, metrics {url}\n")
             if summary_file is not None:
                 sys.stderr.write(f"jaxobs: if the job is killed its last summary is in {summary_file}\n")
             sys.stderr.flush()

@@ -97,7 +97,7 @@ class AgentMessages:
 
     def _served_at(self, address: str | None, summary_file: str | None) -> None:
         """Log and pass on the agent's address. `address` is None if nothing is served, or not yet."""
-        lines = [] if address is None else [f"metrics at {address}"]
+        lines = [] if address is None else [f"live page {address.removesuffix('metrics')}, metrics {address}"]
         if summary_file and summary_file != self._summary_file:
             lines.append(f"if the job is killed its last summary is in {summary_file}")
         self.address, self._summary_file = address or self.address, summary_file
