@@ -47,10 +47,9 @@ def run(arguments: list[str]) -> int:
             shown = f"wrote {' and '.join(written)}"
         else:
             shown = report_text(report.document, top=options.top, **look_of(sys.stdout))
-    if options.html is not None:
-        Path(options.html).write_text(html, encoding="utf-8")
-    if options.pack is not None:
-        Path(options.pack).write_bytes(packed)
+    for name, content in ((options.html, html.encode()), (options.pack, packed)):
+        if name is not None:
+            Path(name).write_bytes(content)
     print(shown)
     return 0
 

@@ -11,25 +11,31 @@ from __future__ import annotations
 import json
 import marshal
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any, get_origin
 
 from jaxobs.cli import UsageError, say
+from jaxobs.cli.terminal import terminal_width
 from jaxobs.config import PREFIX, SETTINGS, SettingsError, load_settings, unknown_settings
 from jaxobs.plugin.settings import meant
+from jaxobs.report.text_table import cut
 
 SUMMARY = "run a script or module, observed, without a change to it"
 
 USAGE = """usage: jaxobs run [options] [--] script.py [arguments]
        jaxobs run [options] [--] -m module [arguments]"""
 
+VARIABLES = f"""Each is a variable too: {PREFIX}METRICS_PORT=9000 is `--metrics-port 9000`. `jaxobs check` shows what is
+set; https://github.com/jaxobs/jaxobs/blob/main/docs/reference/settings.md has all words on each."""
+
 
 def run(arguments: list[str]) -> int:
     """Replace this process by the script; returns only for --help. Raises UsageError if it cannot be run."""
     settings, rest = _settings_of(arguments)
     if rest[:1] == ["--help"] or arguments[:1] == ["-h"]:  # options after the script are its own
-        print(f"{USAGE}\n\noptions:\n{options_help()}")
+        print(f"{USAGE}\n\n{options_help(terminal_width(sys.stdout))}\n\n{VARIABLES}")
         return 0
     program = _program_of(rest)
     environment = dict(os.environ)
@@ -158,13 +164,12 @@ def read_option(arguments: list[str]) -> tuple[str, Any, list[str]]:
         raise UsageError(f"option {option} {value!r} is not JSON ({error}): {field.description}") from None
 
 
-def options_help() -> str:
-    """The help text: one entry for each setting with its option, description, default and environment variable."""
+def options_help(width: int) -> str:
+    """A line of this width for each setting, so that all are seen at once: its option, default, and what it is for."""
     lines = []
     for name, field in SETTINGS.items():
-        boolean = field.type is bool
-        option = ("--[no-]" if boolean else "--") + name.replace("_", "-") + ("" if boolean else " VALUE")
-        lines.append(
-            f"  {option}\n      {field.description}\n      default {field.default}; also {PREFIX}{name.upper()}"
-        )
-    return "\n".join(lines)
+        option = f"--[no-]{name}" if field.type is bool else f"--{name} X"
+        words = re.split(" [(]|; |: ", field.description)[0]
+        default = "–" if field.default in (None, {}) else str(field.default)
+        lines.append(cut(f"  {option.replace('_', '-'):27} {default:>8}  {words}", width))
+    return "\n".join([f"  {'option':27} {'default':>8}", *lines])

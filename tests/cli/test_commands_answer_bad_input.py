@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -58,11 +59,19 @@ def test_a_python_that_ignores_the_environment_is_told(tmp_path: Path) -> None:
     assert "-E, -I or -S" in answered.stderr
 
 
-def test_the_help_of_run_names_every_setting(tmp_path: Path) -> None:
+def test_the_help_of_run_has_a_line_for_every_setting(tmp_path: Path) -> None:
     from jaxobs.config import SETTINGS
 
     text = jaxobs("run", "--help", folder=tmp_path).stdout
-    assert [name for name in SETTINGS if f"JAXOBS_{name.upper()}\n" not in text + "\n"] == []
+    options = {
+        line.split()[0].removeprefix("--[no-]").removeprefix("--")
+        for line in text.splitlines()
+        if "--" in line
+    }
+    assert options >= {name.replace("_", "-") for name in SETTINGS}
+    assert re.search(r"--interval X +1\.0  seconds between", text)
+    assert len(text.splitlines()) < len(SETTINGS) + 10
+    assert max(map(len, text.splitlines())) <= 100
 
 
 def test_version(tmp_path: Path) -> None:
