@@ -12,7 +12,7 @@ import pytest
 
 from jaxobs.jax_compat.runtime import profiler_module
 from jaxobs.trace import read_trace
-from jaxobs_plugins.probes.profiler import windows
+from jaxobs_plugins.probes.profiler import recording, windows
 
 takes_into_memory = pytest.mark.skipif(
     not hasattr(jax.profiler, "ProfileSession"), reason="sessions of this JAX write their traces themselves"
@@ -62,7 +62,7 @@ def test_who_comes_while_the_rate_of_events_is_learnt_waits_for_no_other_session
     observed: Any, train: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train(observed)
-    session_lock, record, looks = observed.probe._session_lock, windows.record, []
+    session_lock, record, looks = observed.probe._session_lock, recording.record, []
 
     def interrupted(*arguments: Any, **options: Any) -> Any:
         looks.append(threading.Thread(target=session_lock.user_comes, args=(30.0,)))
