@@ -27,7 +27,7 @@ SUMMARY = "run a script or module, observed, without a change to it"
 USAGE = """usage: jaxobs run [options] [--] script.py [arguments]
        jaxobs run [options] [--] -m module [arguments]"""
 
-VARIABLES = f"""Each is a variable too: {PREFIX}METRICS_PORT=9000 is `--metrics-port 9000`. `jaxobs check` shows what is set.
+VARIABLES = f"""Each is a variable too: {PREFIX}INTERVAL=2 is `--interval 2`. `jaxobs check` shows what is set.
 More on each: https://github.com/jaxobs/jaxobs/blob/main/docs/reference/settings.md"""
 
 
