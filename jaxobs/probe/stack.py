@@ -15,7 +15,7 @@ from pathlib import Path, PurePath
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from jaxobs.model.source_files import is_installed
+from jaxobs.model.source_files import DEMONSTRATION, is_installed
 from jaxobs.plugin.frames import collector_paused
 from jaxobs.plugin.wrapping import INTERNAL
 from jaxobs.vocabulary.activities import (
@@ -46,9 +46,6 @@ STANDARD_LIBRARY = "(standard library)"
 OWN = "jaxobs"
 
 _OWN_FILES = str(Path(__file__).parents[1]) + "/"
-_COMMANDS = f"{_OWN_FILES}cli/"
-"""Of our own code: the model that `jaxobs demo` trains counts as a user's."""
-
 _PLUGINS = "/jaxobs_plugins/"
 """In the path of our plugins' files, which lie in another folder in a checkout: some wrap what a library calls."""
 
@@ -194,7 +191,7 @@ class Describer:
 @functools.lru_cache(4_096)
 def owner_of(file: str) -> str:
     """The owner of a file, by its name alone: USER, STANDARD_LIBRARY, or the name of the package. No file is opened."""
-    own = file.startswith(_OWN_FILES) and not file.startswith(_COMMANDS)
+    own = file.startswith(_OWN_FILES) and DEMONSTRATION not in file
     if own or _PLUGINS in file or file == INTERNAL:
         return OWN
     if not is_installed(file):

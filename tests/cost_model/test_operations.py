@@ -89,6 +89,7 @@ def test_an_operation_of_a_librarys_layer_names_the_line_that_calls_the_layer(co
         ("/usr/lib/python3/dist-packages/numpy/core.py", True),
         ("/usr/lib/python3.11/functools.py", True),
         ("<frozen runpy>", True),
+        ("/home/ada/.venv/lib/python3.11/site-packages/jaxobs/cli/demonstration.py", False),
         ("/home/ada/train.py", False),
         ("/home/ada/maxtext/layers.py", False),
         ("<string>", False),

@@ -324,6 +324,7 @@ def test_whose_code_a_file_is() -> None:
     assert owner_of(Describer.place.__code__.co_filename) == OWN
     assert owner_of(threads.__file__) == OWN
     assert owner_of(demonstration.__file__) == USER
+    assert owner_of("/env/lib/python3.11/site-packages/jaxobs/cli/demonstration.py") == USER
     assert owner_of("/env/lib/python3.11/site-packages/jaxobs_plugins/probes/wrapping.py") == OWN
     assert owner_of("/home/me/jaxobs/plugins/jaxobs_plugins/probes/wrapping.py") == OWN
     assert owner_of("/tmp/ipykernel_7/1.py") == USER
