@@ -80,7 +80,7 @@ RAN_OUT = re.compile(
 `CUDA_ERROR_OUT_OF_MEMORY`, NCCL's `Cuda failure 2 'out of memory'`, Mosaic GPU, jaxlib's Triton kernels, `ptxas`."""
 
 EXHAUSTED = re.compile(r"RESOURCE[_ ]?EXHAUSTED", re.IGNORECASE)
-OF_MEMORY = re.compile(r"memory|\bhbm\b", re.IGNORECASE)
+OF_MEMORY = re.compile(r"memory|\b(?:hbm|[vs]mem)\b", re.IGNORECASE)
 NO_MEMORY = re.compile(r"\bquota|larger than max", re.IGNORECASE)
 """`RESOURCE_EXHAUSTED` is also the status of quotas, and of gRPC's messages that are larger than it takes."""
 
