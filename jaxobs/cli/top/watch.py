@@ -78,7 +78,6 @@ class Watched:
 
     def fail(self, why: str) -> None:
         """Keep the last snapshot, and note why there is no newer one."""
-        self.client.close()
         self.problem = printable(why)  # it may quote what the server has said
 
     @property
