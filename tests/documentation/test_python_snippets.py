@@ -41,6 +41,7 @@ step = 7
 obs = jaxobs.instrument()
 for batch in obs.steps(loader):
     state, loss = train_step(state, batch)
+assert obs.snapshot(timeout=60).to_dict()["process"]  # the agent is there
 """
 
 
