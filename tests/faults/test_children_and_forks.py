@@ -130,8 +130,9 @@ def test_agents_that_still_wait_for_an_endpoint_are_no_zombies_of_the_job(
     assert (outcome.status, outcome.stdout) == (0, "[]\n" * 4), outcome.stderr
 
 
+# `import selectors` opens an epoll for a moment, to see whether there is one, whoever imports it.
 FORKS = """
-import json, random, signal, threading, warnings
+import json, random, selectors, signal, threading, warnings
 warnings.simplefilter("ignore")
 def held():
     links = set()
