@@ -84,12 +84,13 @@ class Size:
 
 
 SIZES = {
-    "cpu": Size(width=128, layers=4, heads=4, length=128, examples=8, learning_rate=3e-3, dtype="float32"),
+    "cpu": Size(width=128, layers=4, heads=4, length=128, examples=2, learning_rate=3e-3, dtype="float32"),
     "gpu": Size(
         width=768, layers=12, heads=12, length=512, examples=16, learning_rate=6e-4, dtype="bfloat16"
     ),
 }
-"""Sizes by JAX's default backend. On a CPU a step does 6.6 GFLOP, some 0.1 s on two cores; on a GPU 5 TFLOP in 4 GB of
+"""Sizes by JAX's default backend. On a CPU a step does 1.8 GFLOP, some 0.04 s on two cores, so that also the
+shortest profiler windows hold two; on a GPU 5 TFLOP in 4 GB of
 memory, some 20 ms on the largest of today."""
 
 

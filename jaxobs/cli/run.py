@@ -35,7 +35,7 @@ def run(arguments: list[str]) -> int:
     """Replace this process by the script; returns only for --help. Raises UsageError if it cannot be run."""
     settings, rest = _settings_of(arguments)
     if rest[:1] == ["--help"] or arguments[:1] == ["-h"]:  # options after the script are its own
-        print(f"{USAGE}\n\n{options_help(terminal_width(sys.stdout))}\n\n{VARIABLES}")
+        print(f"{USAGE}\n\noptions:\n{options_help(terminal_width(sys.stdout))}\n\n{VARIABLES}")
         return 0
     program = _program_of(rest)
     environment = dict(os.environ)
