@@ -89,9 +89,8 @@ SIZES = {
         width=768, layers=12, heads=12, length=512, examples=16, learning_rate=6e-4, dtype="bfloat16"
     ),
 }
-"""Sizes by JAX's default backend. On a CPU a step does 1.8 GFLOP, some 0.04 s on two cores, so that also the
-shortest profiler windows hold two; on a GPU 5 TFLOP in 4 GB of
-memory, some 20 ms on the largest of today."""
+"""Sizes by JAX's default backend. On a CPU a step does 1.8 GFLOP, some 0.04 s on two cores, so that the shortest
+profiler windows hold two of them; on a GPU 5 TFLOP in 4 GB of memory, some 20 ms on the largest of today."""
 
 
 def default_size() -> Size:

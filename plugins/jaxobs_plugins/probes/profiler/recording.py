@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 from jaxobs.model.clock import monotonic, now, process_time, thread_time
 
 UNWATCHED_SECONDS = 0.1
-"""Longest recording on a CPU that is not watched: five million operations a second make half a million events in it."""
+"""Longest scheduled recording on a CPU once it is known that it cannot be watched: five million operations a second make
+half a million events in it. The one in which malloc turns out to be slow is not cut short."""
 
 LOOK_SECONDS = 0.02
 LOOK_SHARE = 0.2
