@@ -38,6 +38,9 @@ help:  ## this list
 demo: .venv/installed  ## train a small model, observed (ARGS="--seconds 20 --json")
 	.venv/bin/jaxobs demo $(ARGS)
 
+# Hundreds of processes that tests start would each compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # More than two cores can run at once, because most tests wait for processes that they start.
 WORKERS ?= 3
 PYTEST = -m pytest -n $(WORKERS) --dist worksteal

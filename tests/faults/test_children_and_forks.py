@@ -130,9 +130,10 @@ def test_agents_that_still_wait_for_an_endpoint_are_no_zombies_of_the_job(
     assert (outcome.status, outcome.stdout) == (0, "[]\n" * 4), outcome.stderr
 
 
-# `import selectors` opens an epoll for a moment, to see whether there is one, whoever imports it.
+# `import selectors` opens an epoll for a moment, to see whether there is one, and `logging` and `concurrent.futures` have
+# locks taken around a fork, which they fail to release after one that began before: whoever imports them.
 FORKS = """
-import json, random, selectors, signal, threading, warnings
+import concurrent.futures.thread, json, logging, random, selectors, signal, threading, warnings
 warnings.simplefilter("ignore")
 def held():
     links = set()

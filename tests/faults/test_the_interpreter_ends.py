@@ -189,6 +189,7 @@ obs = jaxobs.instrument(prometheus=False)
 for _ in obs.steps(range(7)):
     pass
 print(len(living()) in (3, 4), obs.has_ended)  # of one observer
+obs.snapshot(20.0)  # beside what runs on a busy machine, an agent starts in four seconds
 obs.shutdown()
 print(obs.final_snapshot["loops"]["train"]["steps"], living())
 obs = jaxobs.instrument(prometheus=False)
