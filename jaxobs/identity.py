@@ -29,7 +29,7 @@ _RESTARTS = ("JOBSET_RESTART_ATTEMPT", "TORCHELASTIC_RESTART_COUNT")
 the second: https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables"""
 
 
-_RANK_VARIABLES = ("JAX_PROCESS_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")
+RANK_VARIABLES = ("JAX_PROCESS_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")
 
 _COUNT_VARIABLES = ("JAX_NUM_PROCESSES", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE")
 
@@ -175,7 +175,7 @@ def read_identity(
         instance=instance or str(uuid.uuid4()),
         host=host,
         pid=os.getpid(),
-        rank=first_number(environment, _RANK_VARIABLES),
+        rank=first_number(environment, RANK_VARIABLES),
         process_count=first_number(environment, _COUNT_VARIABLES),
         rank_on_host=first_number(environment, _RANK_ON_HOST_VARIABLES) or 0,
         run=run_name(run, environment, host),

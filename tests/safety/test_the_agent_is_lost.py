@@ -204,6 +204,7 @@ while obs._side.sender.agents < 2 or turns < 100:
     talk()
     for file in files: file.write(b"x")
     turns += 1
+for _ in obs.steps(range(5)): pass  # the agent that is there now hears of these
 import warnings
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Python 3.12 and later warn of a fork beside threads

@@ -57,7 +57,7 @@ def _load_renderer() -> None:
 def _say_address(url: str, summary_file: str | None) -> None:
     """Print the address, but only to a terminal: a captured standard error is the script's own until the summary."""
     try:
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and not _rank():
             sys.stderr.write(f"jaxobs: live page {url.removesuffix('metrics')}, metrics {url}\n")
             if summary_file is not None:
                 sys.stderr.write(f"jaxobs: if the job is killed its last summary is in {summary_file}\n")
@@ -72,10 +72,10 @@ def _report(launched: int) -> None:
         return
     try:
         try:
-            text = closing_text()
+            text = "" if _rank() else closing_text()
         except Exception as error:  # noqa: BLE001  # an error of ours, which is reported
             text = f"jaxobs: no summary could be made: {type(error).__name__}: {error}"
-        sys.stderr.write(text + "\n")
+        sys.stderr.write(text and text + "\n")
         sys.stderr.flush()
     except Exception:  # noqa: BLE001, S110  # the script is done: nothing may change its exit status
         pass
@@ -93,6 +93,13 @@ def _die_as_interrupted() -> None:
             exec("raise KeyboardInterrupt")  # noqa: S102  # only text that is run by `exec` is remembered
         except KeyboardInterrupt:
             pass
+
+
+def _rank() -> int:
+    """The process's number among those that a launcher started together: only the first of them prints."""
+    from jaxobs.identity import RANK_VARIABLES, first_number
+
+    return first_number(os.environ, RANK_VARIABLES) or 0
 
 
 def closing_text() -> str:

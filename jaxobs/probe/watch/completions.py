@@ -150,11 +150,12 @@ class Outputs:
 
     def done_up_to(self, output: Output) -> None:
         """Let go of all up to an output that is done."""
-        with contextlib.suppress(IndexError):  # the other thread has just taken them
-            while any(each is output for each in self.waiting.copy()):
-                done = self.waiting.popleft()
-                done.seen(output.ready)
-                done.told = True
+        waiting = [*self.waiting.copy()]
+        for done in waiting[: waiting.index(output) + 1] if output in waiting else ():
+            done.seen(output.ready)
+            done.told = True
+            with contextlib.suppress(ValueError):  # the other thread has just taken it
+                self.waiting.remove(done)
         self.done = max(self.done, output.time()[0])
         self.not_before = max(self.not_before, output.not_ready)
 
