@@ -108,9 +108,12 @@ class Settings:
         None, "directory for a Prometheus file_sd file while the job runs"
     )
     jsonl_directory: Path | None = setting(None, "directory for a file of events, one JSON object a line")
-    run_directory: Path | None = setting(
-        None, "directory in which each process leaves a record of its run, for `jaxobs compare`"
+    keep_runs: bool = setting(
+        True,
+        "the first rank leaves a record of its run in the user's state directory ($XDG_STATE_HOME/jaxobs/runs, the last "
+        "hundred), for `jaxobs runs`, `show` and `compare`",
     )
+    run_directory: Path | None = setting(None, "directory in which each process leaves this record instead")
     run_interval: float = setting(
         120.0,
         "seconds between writes of this record; it is written at the end too",

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,9 @@ def pytest_configure(config: pytest.Config) -> None:
     seeded = config.getoption("hypothesis_seed") is not None
     settings.register_profile("suite", settings.get_profile("ci"), derandomize=not seeded)
     settings.load_profile("suite")
+    state = tempfile.mkdtemp(prefix="jaxobs-tests-state-")
+    config.add_cleanup(lambda: shutil.rmtree(state, ignore_errors=True))
+    os.environ["XDG_STATE_HOME"] = state  # jobs under test leave their records there
     if hasattr(config, "workerinput"):
         _come_no_sooner_than_agents()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import re
@@ -10,9 +11,11 @@ import sys
 
 from jaxobs.cli import UsageError, say, using
 from jaxobs.cli.console import Parser
-from jaxobs.cli.show import read_record
+from jaxobs.cli.show import read_record, records_directory
 from jaxobs.cli.terminal import look_of
 from jaxobs.report.comparison import Comparison, compare
+from jaxobs.report.record import Record
+from jaxobs.report.runs import kept
 from jaxobs.vocabulary.units import percent
 
 SUMMARY = "compare the records of two runs: what became slower or faster, and why"
@@ -27,7 +30,8 @@ SLOWER = 1
 def run(arguments: list[str]) -> int:
     """Print the comparison. The exit status judges it where --fail-if-slower is given."""
     options = _options(arguments)
-    before, after = read_record(options.before), read_record(options.after)
+    after = read_record(options.after)
+    before = read_record(options.before or _one_before(after))
     with using(f"what {before.name} and {after.name} differ in"):
         comparison = compare(before, after)
         as_json = json.dumps(comparison.to_dict(), indent=2, allow_nan=False) if options.json else ""
@@ -35,6 +39,20 @@ def run(arguments: list[str]) -> int:
     print(shown)
     allowed = options.fail_if_slower
     return 0 if allowed is None else _judged(comparison, allowed, options.loop)
+
+
+def _one_before(after: Record) -> str:
+    """The newest kept record of the same run's name that is older. Raises UsageError if there is none."""
+    name, older = after.part("snapshot", "process").get("run"), False
+    for path in kept(records_directory()):
+        if older:
+            with contextlib.suppress(UsageError):  # another file, which is no record
+                if read_record(str(path)).part("snapshot", "process").get("run") == name:
+                    return str(path)
+        older = older or str(path) == after.name
+    raise UsageError(
+        f"no earlier record of the run {name!r} is kept: name two; `jaxobs runs` lists what there is"
+    )
 
 
 def _judged(comparison: Comparison, allowed: float, loop: str | None) -> int:
@@ -64,11 +82,12 @@ def _judged(comparison: Comparison, allowed: float, loop: str | None) -> int:
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = Parser("compare", SUMMARY, _EXIT_STATUS)
     parser.add_argument(
-        "before", metavar="A",
-        help="record of the run before, which it left in JAXOBS_RUN_DIRECTORY: a file, or a directory, of which the "
-        "newest run is taken",
+        "before", metavar="A", nargs="?",
+        help="record of the run before: as in `jaxobs show` (default: the one before B of the same script)",
     )  # fmt: skip
-    parser.add_argument("after", metavar="B", help="record of the run after")
+    parser.add_argument(
+        "after", metavar="B", nargs="?", default="last", help="record of the run after (default: `last`)"
+    )
     parser.add_argument(
         "--fail-if-slower", metavar="PERCENT", type=_share,
         help="exit status 1 if a step of B takes so much longer than one of A, such as 5%%",

@@ -11,8 +11,10 @@ from pathlib import Path
 from jaxobs.cli import UsageError, say, using
 from jaxobs.cli.console import Parser
 from jaxobs.cli.terminal import look_of
+from jaxobs.config import SettingsError, load_settings
 from jaxobs.plugin.files import open_regular
 from jaxobs.report.record import LARGEST_BYTES, Record, RecordError, decoded
+from jaxobs.report.runs import directory_of, named
 from jaxobs.report.summary import render
 from jaxobs.vocabulary.text import printable
 
@@ -30,8 +32,9 @@ def run(arguments: list[str]) -> int:
     """Print the summary in a record."""
     parser = Parser("show", SUMMARY)
     parser.add_argument(
-        "record", metavar="RECORD",
-        help="a file that a job left in JAXOBS_RUN_DIRECTORY, or that directory: then the newest run's",
+        "record", metavar="RECORD", nargs="?", default="last",
+        help="`last` (the default), `last~2` for two before it, the beginning of a record's name, its file, or a "
+        "directory: then the newest run's",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the whole record as JSON")
     options = parser.options(arguments)
@@ -48,11 +51,14 @@ def run(arguments: list[str]) -> int:
 
 
 def read_record(path: str) -> Record:
-    """The record in a file, or that of the lowest rank of the newest run in a directory. Raises UsageError.
+    """The record that is meant: in a file, by `last` or a name, or of the newest run in a directory. Raises UsageError.
 
-    Files of a directory that cannot be used are left out, which is said in one line: others may keep their own there.
+    Of a run it is that of the lowest rank. Files of a directory that cannot be used are left out, which is said in one
+    line: others may keep their own there.
     """
-    if not os.path.isdir(path):  # noqa: PTH112  # Path's raises where a folder above may not be entered
+    if not os.path.lexists(path):  # Path's raises where a folder above may not be entered
+        return _read(named(path, records_directory()) or _no_such(path))
+    if not os.path.isdir(path):  # noqa: PTH112
         return _read(Path(path))
     try:
         files = sorted(file for file in Path(path).iterdir() if file.suffix == ".json")
@@ -81,6 +87,23 @@ def read_record(path: str) -> Record:
     raise UsageError(
         f"{path}: no record of a run in this directory{why}; jobs leave one with JAXOBS_RUN_DIRECTORY={path}"
     )
+
+
+def records_directory() -> Path:
+    """Where jobs leave records with the settings of the environment. Raises UsageError where they leave none."""
+    try:
+        directory = directory_of(vars(load_settings()))
+    except SettingsError as error:
+        raise UsageError(str(error)) from None
+    if directory is None:
+        raise UsageError("no records are kept: JAXOBS_KEEP_RUNS is false, or no home directory is known")
+    return directory
+
+
+def _no_such(path: str) -> Path:
+    if path.startswith("last"):
+        raise UsageError(f"{path}: not so many runs have left a record in {records_directory()}")
+    return Path(path)
 
 
 def _first_rank_of_the_newest(found: Sequence[Record]) -> Record:

@@ -21,6 +21,7 @@ from jaxobs.plugin.base import Exporter
 from jaxobs.plugin.files import write_whole, writing_remarks
 from jaxobs.plugin.protocol import Agent, Batch, Remark
 from jaxobs.report.record import FORMAT, VERSION, State, StepWindows, encoded
+from jaxobs.report.runs import directory_of, make_room
 from jaxobs.vocabulary.text import masked
 
 PREFIXES: Final = (
@@ -150,13 +151,17 @@ NOT_COMPARED = frozenset({"rank_on_host", "in_kubernetes"})
 
 
 class RunRecordExporter(Exporter):
-    """Writes the record if the setting `run_directory` is given. A failure is logged once, and tried again."""
+    """Writes the record: of each rank to `run_directory`, else of the first to the user's state directory.
+
+    A failure is logged once, and tried again.
+    """
 
     takes_events = False
 
     def __init__(self) -> None:
         self._agent: Agent | None = None
         self._directory = Path()
+        self._is_users = False  # it is the user's state directory
         self._interval = 0.0
         self._windows: dict[str, StepWindows] = {}
         self._load = HostLoad()
@@ -167,16 +172,20 @@ class RunRecordExporter(Exporter):
         self._said: str | None = None
 
     def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:
-        return writing_remarks(
-            settings.get("run_directory"), "a record of the run would be left in", _refused
-        )
+        return writing_remarks(directory_of(settings), "a record of the run would be left in", _refused)
 
     def start(self, agent: Agent) -> None:
-        """Note the directory, which is made with the first record."""
-        directory = agent.settings.get("run_directory")
-        self.takes_batches = bool(directory)
-        if directory:
-            self._directory, self._agent = Path(directory), agent
+        """Note the directory. One that was given is made at once; what forbids that is said now, and not at the end."""
+        directory = directory_of(agent.settings)
+        self.takes_batches = directory is not None
+        if directory is not None:
+            self._directory, self._agent = directory, agent
+            self._is_users = not agent.settings.get("run_directory")
+            try:
+                if not self._is_users:
+                    self._make_directory()
+            except OSError as error:
+                self._say(str(error))
             self._interval = float(agent.settings.get("run_interval") or 0.0)
             self._written_at = monotonic()
 
@@ -201,17 +210,30 @@ class RunRecordExporter(Exporter):
         snapshot, agent = self._last, self._agent
         if agent is None or snapshot is None or not _anything_ran(snapshot.document):
             return
+        if self._is_users and self._rank(snapshot, agent) not in {None, "0"}:
+            return
         try:
             data = encoded(self._record(snapshot, agent, state))
-            self._directory.mkdir(exist_ok=True)  # without its parents: a mistyped path must not be created
+            self._make_directory()
             write_whole(self._directory / self._file_name(snapshot, agent), data)
         except (OSError, ValueError) as error:
-            problem = _refused(str(error))
-            if problem != self._said:
-                agent.log(problem)
-            self._said = problem
+            self._say(str(error))
         else:
             self._said = None
+
+    def _make_directory(self) -> None:
+        """Make the directory, and room in that of the user. Raises OSError."""
+        # One that was given without its parents: a mistyped path must not be created.
+        self._directory.mkdir(0o700 if self._is_users else 0o777, parents=self._is_users, exist_ok=True)
+        if self._is_users:
+            make_room(self._directory)
+
+    def _say(self, reason: str) -> None:
+        """Log why there is no record, unless that was the last thing that was said."""
+        problem = _refused(reason)
+        if self._agent is not None and problem != self._said:
+            self._agent.log(problem)
+        self._said = problem
 
     def _record(self, snapshot: SnapshotData, agent: Agent, state: State) -> dict[str, Any]:
         process = snapshot.document["process"]
@@ -234,10 +256,7 @@ class RunRecordExporter(Exporter):
     def _file_name(self, snapshot: SnapshotData, agent: Agent) -> str:
         """The file's name: run, attempt, rank, start and the beginning of the instance id; fixed at the first call."""
         if self._name is None:
-            process = snapshot.document["process"]
-            rank = process.get("process_index")
-            if rank is None:
-                rank = agent.resource.get("jax.process_index")
+            process, rank = snapshot.document["process"], self._rank(snapshot, agent)
             start = datetime.fromtimestamp(self._began, UTC).strftime("%Y%m%dT%H%M%SZ")
             words = [
                 re.sub(r"[^\w.-]+", "-", process.get("run") or ""),
@@ -249,6 +268,10 @@ class RunRecordExporter(Exporter):
             self._name = "-".join(filter(None, words)) + ".json"
         return self._name
 
+    def _rank(self, snapshot: SnapshotData, agent: Agent) -> str | None:
+        rank = snapshot.document["process"].get("process_index")
+        return agent.resource.get("jax.process_index") if rank is None else str(rank)
+
 
 def _anything_ran(document: Mapping[str, Any]) -> bool:
     process = document.get("process") or {}
@@ -256,4 +279,7 @@ def _anything_ran(document: Mapping[str, Any]) -> bool:
 
 
 def _refused(reason: str) -> str:
-    return f"no record of the run can be written: {reason}; set JAXOBS_RUN_DIRECTORY to a writable directory"
+    return (
+        f"no record of the run can be written: {reason}; set JAXOBS_RUN_DIRECTORY to a writable directory, or "
+        "JAXOBS_KEEP_RUNS=0"
+    )

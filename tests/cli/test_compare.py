@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -44,8 +45,9 @@ def test_what_is_within_the_noise_does_not_fail(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "required: A, B"),
-        (["a.json"], "required: B"),
+        ([], "not so many runs have left a record"),
+        (["a.json"], "not so many runs have left a record"),
+        (["a.json", "last~1"], "last~1: not so many runs have left a record"),
         (["a.json", "nowhere.json"], "cannot read nowhere.json: No such file or directory"),
         (["a.json", "text.json"], "text.json is no JSON"),
         (["a.json", "empty"], "no record of a run in this directory"),
@@ -66,6 +68,7 @@ def test_input_that_cannot_be_used_has_status_2(
     words: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     written(Path("a.json"))
     written(Path("short.json"), stretches=windows(number=3))
     Path("text.json").write_text("no json")
@@ -94,5 +97,59 @@ def test_show_says_that_a_run_may_not_have_ended(tmp_path: Path, capsys: pytest.
     (tmp_path / "a.json").write_bytes(encoded(record))
     assert main(["show", str(tmp_path / "a.json")]) == 0
     assert "how it ended is not known" in capsys.readouterr().out
-    assert main(["show"]) == 2
     assert main(["show", "--jsn"]) == 2
+
+
+@pytest.fixture
+def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three runs in the user's state directory, the second of another script, and a file that is no record."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    records = tmp_path / "jaxobs" / "runs"
+    records.mkdir(parents=True)
+    for number, run in enumerate(("train", "other", "train")):
+        path = records / f"{run}-rank0-{number}.json"
+        record = content(began=1_000.0 + number)
+        record["snapshot"]["process"]["run"] = run
+        path.write_bytes(encoded(record))
+        os.utime(path, (number, number))
+    (records / "notes.json").write_text("{}")
+    os.utime(records / "notes.json", (0, 0))
+    return records
+
+
+def test_runs_that_left_a_record_are_listed_the_newest_first(
+    records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["runs"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    begin = [line.split()[0] for line in lines if line.startswith("last")]
+    assert begin == ["last", "last~1", "last~2"]
+    assert "`train` has done 4,000 steps, MFU 40 %." in lines[1]
+    assert lines[-1] == f"{records}; 1 files there are no whole records"
+
+
+def test_without_names_the_last_run_is_shown_and_compared_with_the_one_before_of_its_script(
+    records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for word, began in (("last", 1002.0), ("last~1", 1001.0), ("other", 1001.0), ("train-rank0-0", 1000.0)):
+        assert main(["show", word, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["began"] == began
+    assert main(["show"]) == 0
+    capsys.readouterr()
+    assert main(["compare"]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first == f"A is {records}/train-rank0-0.json, B is {records}/train-rank0-2.json."
+    assert main(["compare", "last~1", "last~1"]) == 0
+    (records / "train-rank0-0.json").unlink()
+    assert main(["compare"]) == 2
+    assert "no earlier record of the run 'train' is kept" in capsys.readouterr().err
+
+
+def test_where_no_records_are_kept_that_is_said(
+    records: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("JAXOBS_KEEP_RUNS", "0")
+    assert main(["runs"]) == 2
+    assert "no records are kept: JAXOBS_KEEP_RUNS is false" in capsys.readouterr().err
+    assert main(["runs", str(records)]) == 0
+    assert main(["runs", str(records / "none")]) == 2

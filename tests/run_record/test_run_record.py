@@ -12,6 +12,7 @@ from jaxobs.model.clock import now
 from jaxobs.model.metrics import Family, Kind, Metric
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.protocol import Batch
+from jaxobs.report import runs
 from jaxobs.report.record import Record, decoded
 from jaxobs.testing import FakeAgent
 from jaxobs_plugins.run_record import BUSY, CPUS, JOB, HostLoad, RunRecordExporter, relevant_environment
@@ -86,6 +87,64 @@ def test_a_directory_that_cannot_be_written_to_is_said_once_and_tried_again(tmp_
     (tmp_path / "mistyped").mkdir()
     made.stop(1.0)
     assert decoded(only_file(tmp_path / "mistyped" / "runs").read_bytes(), "a").content["state"] == "ended"
+
+
+def in_state_of_user(monkeypatch: pytest.MonkeyPatch, state: Path, rank: int = 0) -> FakeAgent:
+    """The agent of one run that left its record, as far as it did, in the user's state directory."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    agent = FakeAgent({"run_directory": None, "keep_runs": True, "run_interval": 1e-9})
+    made = RunRecordExporter()
+    made.start(agent)
+    snapshot = content(rank=rank)["snapshot"]
+    made.export(Batch(SnapshotData(now(), snapshot), (), ()))
+    made.stop(1.0)
+    return agent
+
+
+def test_where_no_directory_is_given_the_first_rank_keeps_its_record_for_the_user_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_state_of_user(monkeypatch, tmp_path, rank=1)
+    assert list(tmp_path.iterdir()) == []
+    in_state_of_user(monkeypatch, tmp_path)
+    records = tmp_path / "jaxobs" / "runs"
+    assert stat.S_IMODE(records.stat().st_mode) == 0o700
+    assert only_file(records).name.startswith("train-rank0-")
+
+
+def test_of_the_users_records_the_last_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "MAX_RUNS", 3)
+    records = tmp_path / "jaxobs" / "runs"
+    records.mkdir(parents=True)
+    for number in range(5):
+        (records / f"{number}.json").write_text("{}")
+        os.utime(records / f"{number}.json", (number, number))
+    (records / "mine.txt").write_text("not of a run")
+    in_state_of_user(monkeypatch, tmp_path)
+    names = {path.name for path in records.iterdir()}
+    assert {"3.json", "4.json", "mine.txt"} < names
+    assert len(names) == 4  # and the new one
+    monkeypatch.setattr(runs, "MAX_BYTES", 1)
+    runs.make_room(records)
+    assert [path.name for path in records.iterdir()] == ["mine.txt"]
+
+
+def test_a_state_directory_that_cannot_be_written_to_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jaxobs").write_text("a file")
+    (said,) = in_state_of_user(monkeypatch, tmp_path).lines
+    assert "no record of the run can be written" in said
+    assert "JAXOBS_KEEP_RUNS=0" in said
+
+
+def test_the_users_state_directory_is_that_of_xdg_and_never_the_working_directory() -> None:
+    keeps = {"run_directory": None, "keep_runs": True}
+    assert runs.directory_of(keeps, {"XDG_STATE_HOME": "/state"}) == Path("/state/jaxobs/runs")
+    at_home = Path("~/.local/state/jaxobs/runs").expanduser()
+    assert runs.directory_of(keeps, {"XDG_STATE_HOME": "state"}) == runs.directory_of(keeps, {}) == at_home
+    assert runs.directory_of(keeps | {"run_directory": "/given"}, {}) == Path("/given")
+    assert runs.directory_of({"run_directory": None, "keep_runs": False}, {}) is None
 
 
 def test_a_full_disk_leaves_the_record_that_was_there(

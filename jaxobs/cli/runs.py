@@ -1,0 +1,58 @@
+"""`jaxobs runs`: lists the runs whose records are kept, the newest first."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from pathlib import Path
+
+from jaxobs.cli import UsageError, using
+from jaxobs.cli.console import Parser
+from jaxobs.cli.show import read_record, records_directory
+from jaxobs.cli.terminal import look_of
+from jaxobs.model.snapshot import longest_loops
+from jaxobs.report.record import Record
+from jaxobs.report.runs import kept
+from jaxobs.report.sentence import plain, sentence
+from jaxobs.report.text_table import TextTable, to_text
+from jaxobs.vocabulary.units import duration, or_absent
+
+SUMMARY = "list the runs that left a record, the newest first"
+
+
+def run(arguments: list[str]) -> int:
+    """Print one row a run. Files that are no record are counted in the caption."""
+    parser = Parser("runs", SUMMARY)
+    parser.add_argument(
+        "directory", metavar="DIRECTORY", nargs="?", type=Path,
+        help="where records are (default: JAXOBS_RUN_DIRECTORY, else the user's state directory)",
+    )  # fmt: skip
+    directory = parser.options(arguments).directory or records_directory()
+    table = TextTable(
+        ("", "began", "run", "for", "state", "how it went"), left=("began", "run", "how it went")
+    )
+    left_out = 0
+    for number, path in enumerate(kept(directory)):
+        try:
+            record = read_record(str(path))
+            with using(record.name):
+                table.add(f"last~{number}" if number else "last", *_cells(record))
+        except UsageError:
+            left_out += 1
+    if not table.rows:
+        raise UsageError(f"no run has left a record in {directory} yet")
+    table.caption = f"{directory}" + (f"; {left_out} files there are no whole records" if left_out else "")
+    print(to_text([table], **look_of(sys.stdout)))
+    return 0
+
+
+def _cells(record: Record) -> tuple[str, ...]:
+    process, loops = record.part("snapshot", "process"), longest_loops(record.snapshot)
+    began = datetime.fromtimestamp(float(record.content["began"])).astimezone()
+    return (
+        f"{began:%Y-%m-%d %H:%M}",
+        str(process.get("run") or ""),
+        or_absent(process.get("seconds"), duration),
+        str(record.content.get("state")),
+        plain(sentence(record.snapshot, loops[0])) if loops else "no loop was found",
+    )
