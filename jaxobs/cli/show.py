@@ -13,9 +13,11 @@ from jaxobs.cli.console import Parser
 from jaxobs.cli.terminal import look_of
 from jaxobs.config import SettingsError, load_settings
 from jaxobs.plugin.files import open_regular
+from jaxobs.report.page import page
 from jaxobs.report.record import LARGEST_BYTES, Record, RecordError, decoded
 from jaxobs.report.runs import directory_of, named
 from jaxobs.report.summary import render
+from jaxobs.report.view import View
 from jaxobs.vocabulary.text import printable
 
 SUMMARY = "print the summary of a run again, from the record that it left"
@@ -37,6 +39,9 @@ def run(arguments: list[str]) -> int:
         "directory: then the newest run's",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the whole record as JSON")
+    parser.add_argument(
+        "--html", metavar="FILE", help="write the run's page as one file that needs nothing else"
+    )
     options = parser.options(arguments)
     record = read_record(options.record)
     if options.json:
@@ -44,6 +49,11 @@ def run(arguments: list[str]) -> int:
         return 0
     with using(record.name):
         shown = render(record.snapshot, **look_of(sys.stdout))
+        html = page(View(record.snapshot, live=False)) if options.html is not None else ""
+    if options.html is not None:
+        Path(options.html).write_text(html, encoding="utf-8")
+        print(f"wrote {options.html}")
+        return 0
     if record.content.get("state") == "running":
         print(f"{record.name} was written while the job ran; how it ended is not known.")
     print(shown)

@@ -81,8 +81,10 @@ def _pieces(view: View) -> Iterator[str]:
     yield f'<style>{_style()}</style>\n</head>\n<body class="jaxobs">\n<main>\n'
     yield markup(_header(view)) + "\n"
     yield from (f"{markup(section)}\n" for section in _sections(view) if section is not None)
-    yield "</main>\n" + markup(_footer()) + "\n"
-    yield f"<script>{_script()}</script>\n</body>\n</html>\n"
+    yield "</main>\n"
+    if view.live:
+        yield f"{markup(_footer())}\n<script>{_script()}</script>\n"
+    yield "</body>\n</html>\n"
 
 
 def _sections(view: View) -> Iterator[Element | None]:
@@ -399,7 +401,7 @@ def _header(view: View) -> Element:
         tag("p", " · ".join(facts(view.document)), class_="facts"),
         tag("p", id="state", class_="quiet", role="status"),
         tag("nav", *ranks, aria_label="Ranks") if len(ranks) > 1 else None,
-        tag("nav", *loops, aria_label="Loops") if len(loops) > 1 else None,
+        tag("nav", *loops, aria_label="Loops") if view.live and len(loops) > 1 else None,
         id="top",
     )
 

@@ -53,6 +53,8 @@ class View:
     ranks: tuple[Rank, ...] = ()
     wanted_loop: str | None = None
     """The loop that the reader has chosen. If there is no loop of that name, the one with the most time is shown."""
+    live: bool = True
+    """Whether an agent serves it; else it is a file of its own, which is not made anew and links to nothing."""
 
     @property
     def loops(self) -> Mapping[str, Document]:

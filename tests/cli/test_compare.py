@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,18 @@ def test_without_names_the_last_run_is_shown_and_compared_with_the_one_before_of
     (records / "train-rank0-0.json").unlink()
     assert main(["compare"]) == 2
     assert "no earlier record of the run 'train' is kept" in capsys.readouterr().err
+
+
+def test_a_runs_page_is_written_as_a_file_that_needs_nothing_else(
+    records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "run.html"
+    assert main(["show", "--html", str(file)]) == 0
+    assert capsys.readouterr().out == f"wrote {file}\n"
+    written_page = file.read_text(encoding="utf-8")
+    assert "<h1>train</h1>" in written_page
+    assert not re.search(r"<script|(src|href)=\"(?!data:|#)", written_page)
+    assert main(["show", "--html", str(tmp_path / "nowhere" / "run.html")]) == 2
 
 
 def test_where_no_records_are_kept_that_is_said(
