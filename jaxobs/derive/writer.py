@@ -266,6 +266,8 @@ def _write_loop_counts(name: str, counts: LoopCounts, series: Series) -> None:
     series.total(catalogue.BYTES, (name,), counts.bytes)
     for bound, spent in counts.bound_seconds.items():
         series.total(catalogue.BOUND_SECONDS, (name, bound), spent)
+    for key, number in counts.not_finite.items():
+        series.total(catalogue.NOT_FINITE, (name, key), number)
 
 
 def _write_executables(view: SnapshotView, series: Series) -> None:

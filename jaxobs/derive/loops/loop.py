@@ -65,6 +65,8 @@ class Loop:
         self.wall = 0.0
         self.components: dict[str, float] = dict.fromkeys(COMPONENTS, 0.0)
         self.recorded: dict[str, float | None] = {}
+        self.not_finite: dict[str, int] = {}
+        """How many of the values of each recorded name were no finite numbers."""
         self.stretches = Stretches()
         self.stalls = Stalls()
         self.host = HostLines()
@@ -169,7 +171,9 @@ class Loop:
 
     def record(self, event: Recorded) -> None:
         require(event.name in self.recorded or len(self.recorded) < RECORDED_NAMES, "too many recorded names")
-        self.recorded[event.name] = event.value if math.isfinite(event.value) else None
+        finite = math.isfinite(event.value)
+        self.recorded[event.name] = event.value if finite else None
+        self.not_finite[event.name] = self.not_finite.get(event.name, 0) + (not finite)
 
     def update(self, now: int, *, running: bool = False, final: bool = False) -> None:
         """Charge the stretches that ended since the last call, and sum up the newest ones.

@@ -18,7 +18,7 @@ from jaxobs.roofline_model.bottleneck import Verdict
 from jaxobs.vocabulary.units import rough_percent
 from jaxobs.vocabulary.words import IDLE
 
-NOT_FINITE = "the value recorded last is no finite number"
+NOT_FINITE = "the value recorded last is no finite number, as {} of its values"
 
 MENTIONED = 0.05
 """Share of compiles in the time of rates above which the rates' reason says so: they are wrong by as much."""
@@ -88,6 +88,8 @@ class LoopCounts:
     bound_seconds: Mapping[str, float]
     host_lines: Sequence[LineCount]
     """The lines that were sampled since the counts before these."""
+    not_finite: Mapping[str, int]
+    """By recorded name."""
 
 
 def loop_counts(loop: Loop) -> LoopCounts:
@@ -100,6 +102,7 @@ def loop_counts(loop: Loop) -> LoopCounts:
         loop.work.bytes,
         dict(loop.work.bound_seconds),
         loop.host.counts(),
+        dict(loop.not_finite),
     )
 
 
@@ -133,7 +136,10 @@ def loop_view(loop: Loop) -> LoopView:
         components=Figure(dict(loop.components)),
         mfu=mfu,
         hfu=hfu,
-        recorded={name: figure(value, NOT_FINITE) for name, value in loop.recorded.items()},
+        recorded={
+            name: figure(value, NOT_FINITE.format(loop.not_finite[name]))
+            for name, value in loop.recorded.items()
+        },
         bottleneck=loop.verdict(),
         host_lines=loop.host.rows(),
         host_samples=loop.host.samples,
