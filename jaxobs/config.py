@@ -201,7 +201,7 @@ def plain_settings(settings: Settings, *, rank_on_host: int, in_kubernetes: bool
 def origin(name: str) -> str:
     """Where the value of a setting comes from that no argument gives: its environment variable, or `default`."""
     variable = PREFIX + name.upper()
-    if variable in {key.upper() for key in os.environ}:
+    if variable in {key.upper() for key, value in os.environ.items() if value}:
         return variable
     return "OTEL_SDK_DISABLED" if name == "enabled" and sdk_disabled() else "default"
 

@@ -29,7 +29,7 @@ _RESTARTS = ("JOBSET_RESTART_ATTEMPT", "TORCHELASTIC_RESTART_COUNT")
 the second: https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables"""
 
 
-RANK_VARIABLES = ("JAX_PROCESS_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")
+_RANK_VARIABLES = ("JAX_PROCESS_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")
 
 _COUNT_VARIABLES = ("JAX_NUM_PROCESSES", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE")
 
@@ -113,6 +113,12 @@ def first_number(environment: Mapping[str, str], names: Sequence[str]) -> int | 
     return next((int(value) for value in values if value.isdecimal()), None)
 
 
+def launched_rank(environment: Mapping[str, str]) -> int | None:
+    """The number of this process among several that a launcher started together; None if it is alone, or none tells."""
+    several = (first_number(environment, _COUNT_VARIABLES) or 0) > 1
+    return first_number(environment, _RANK_VARIABLES) if several else None
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """What the environment tells; None if it does not. `instance` is unique to this run of this process.
@@ -175,7 +181,7 @@ def read_identity(
         instance=instance or str(uuid.uuid4()),
         host=host,
         pid=os.getpid(),
-        rank=first_number(environment, RANK_VARIABLES),
+        rank=first_number(environment, _RANK_VARIABLES),
         process_count=first_number(environment, _COUNT_VARIABLES),
         rank_on_host=first_number(environment, _RANK_ON_HOST_VARIABLES) or 0,
         run=run_name(run, environment, host),

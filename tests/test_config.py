@@ -16,6 +16,7 @@ from jaxobs.config import (
     SettingsError,
     checked_element_type,
     load_settings,
+    origin,
     unknown_settings,
 )
 from jaxobs.model.profile import LARGEST_TRACE
@@ -142,6 +143,14 @@ def test_each_type_is_read_from_text_and_taken_as_python_has_it(name: str, text:
     assert read(Every, "X_", {name: None}, variables) == read_one  # an argument that was not given
 
 
+def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read(Every, "X_", {}, {"X_WHOLE": "", "X_PERHAPS": ""}) == Every()
+    monkeypatch.setenv("JAXOBS_ENABLED", "")
+    monkeypatch.setenv("JAXOBS_RUN_DIRECTORY", "")
+    assert load_settings().run_directory is None
+    assert origin("enabled") == "default"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "allowed"),
     [
@@ -150,7 +159,7 @@ def test_each_type_is_read_from_text_and_taken_as_python_has_it(name: str, text:
         ("number", "0", "must be a number above 0"), ("one_of", "green", "must be 'red' or 'blue'"),
         ("peaks", "{", "must be a JSON object of numbers"), ("peaks", '{"a": true}', "must be a JSON object of numbers"),
         ("peaks", "[" * 100_000, "must be a JSON object"), ("steps", '{"a": 1}', "must be a JSON array of whole numbers"),
-        ("perhaps", "", "must be a number"),
+        ("perhaps", " ", "must be a number"),
     ],
 )  # fmt: skip
 def test_a_value_that_cannot_be_used_is_named_with_what_is_allowed(

@@ -37,6 +37,9 @@ GRACE_SECONDS: Final = 0.3
 """Most seconds that the job waits for an exporter that is not known to deliver: the first request of a short job to a
 collector on the same host takes 30 to 100 ms."""
 
+BRIEF_SECONDS: Final = 0.1
+"""Most seconds that the job waits for one that need not be awaited; to write a small file takes a tenth of that."""
+
 LOOK_SECONDS: Final = 0.05
 """Seconds between two checks whether an exporter is still worth waiting for: a quick one may hang at its end."""
 
@@ -67,6 +70,11 @@ class Exporting:
     def takes_events(self) -> bool:
         """Whether the exporter wants events."""
         return not self._idle and self._takes("takes_events")
+
+    @property
+    def grace(self) -> float:
+        """Most seconds that the end of the job waits for it where it is not worth more."""
+        return GRACE_SECONDS if self._takes("awaited") else BRIEF_SECONDS
 
     def _takes(self, what: str) -> bool:
         with contextlib.suppress(Exception):  # a property of the plugin's may raise anything
@@ -113,6 +121,8 @@ class Exporting:
 
         An exporter that reports itself whether it is worth it may take longer, because there may be much to send.
         """
+        if not self._takes("awaited"):
+            return False
         own = self._delivery().worth_waiting_for
         return self.guard.up and (self.guard.waiting_seconds() < QUICK_SECONDS if own is None else bool(own))
 
@@ -213,7 +223,7 @@ class LastFlush:
         """Wait for the exporters that are worth it. Returns a description of what is not delivered, by exporter."""
         for exporter in self._exporters:
             while exporter.is_running():
-                most = patience if exporter.worth_waiting_for() else min(patience, GRACE_SECONDS)
+                most = patience if exporter.worth_waiting_for() else min(patience, exporter.grace)
                 if not (left := self._left(most)):
                     break
                 exporter.join(min(left, LOOK_SECONDS))

@@ -16,6 +16,7 @@ from jaxobs.cli.terminal import look_of
 from jaxobs.report.comparison import Comparison, compare
 from jaxobs.report.record import Record
 from jaxobs.report.runs import kept
+from jaxobs.vocabulary.text import printable
 from jaxobs.vocabulary.units import percent
 
 SUMMARY = "compare the records of two runs: what became slower or faster, and why"
@@ -49,7 +50,7 @@ def _one_before(after: Record) -> str:
             with contextlib.suppress(UsageError):  # another file, which is no record
                 if read_record(str(path)).part("snapshot", "process").get("run") == name:
                     return str(path)
-        older = older or str(path) == after.name
+        older = older or printable(str(path)) == after.name
     raise UsageError(
         f"no earlier record of the run {name!r} is kept: name two; `jaxobs runs` lists what there is"
     )
@@ -83,7 +84,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser = Parser("compare", SUMMARY, _EXIT_STATUS)
     parser.add_argument(
         "before", metavar="A", nargs="?",
-        help="record of the run before: as in `jaxobs show` (default: the one before B of the same script)",
+        help="record of the run before: as in `jaxobs show` (default: the one before B of the same name)",
     )  # fmt: skip
     parser.add_argument(
         "after", metavar="B", nargs="?", default="last", help="record of the run after (default: `last`)"

@@ -19,6 +19,9 @@ from jaxobs.vocabulary.units import duration, or_absent
 
 SUMMARY = "list the runs that left a record, the newest first"
 
+MAX_NAME = 40
+"""Most letters of a run's name that are shown."""
+
 
 def run(arguments: list[str]) -> int:
     """Print one row a run. Files that are no record are counted in the caption."""
@@ -32,7 +35,11 @@ def run(arguments: list[str]) -> int:
         ("", "began", "run", "for", "state", "how it went"), left=("began", "run", "how it went")
     )
     left_out = 0
-    for number, path in enumerate(kept(directory)):
+    try:
+        records = kept(directory)
+    except FileNotFoundError:
+        records = []
+    for number, path in enumerate(records):
         try:
             record = read_record(str(path))
             with using(record.name):
@@ -47,12 +54,15 @@ def run(arguments: list[str]) -> int:
 
 
 def _cells(record: Record) -> tuple[str, ...]:
+    state, seconds = record.content["state"], record.part("snapshot", "process").get("seconds")
+    if state not in {"running", "ended"} or (seconds is not None and seconds < 0):
+        raise ValueError("no state, or a negative time")
     process, loops = record.part("snapshot", "process"), longest_loops(record.snapshot)
     began = datetime.fromtimestamp(float(record.content["began"])).astimezone()
     return (
         f"{began:%Y-%m-%d %H:%M}",
-        str(process.get("run") or ""),
-        or_absent(process.get("seconds"), duration),
-        str(record.content.get("state")),
+        str(process.get("run") or "")[:MAX_NAME],
+        or_absent(seconds, duration),
+        state,
         plain(sentence(record.snapshot, loops[0])) if loops else "no loop was found",
     )

@@ -15,7 +15,7 @@ from jaxobs.config import SettingsError, load_settings
 from jaxobs.plugin.files import open_regular
 from jaxobs.report.page import page
 from jaxobs.report.record import LARGEST_BYTES, Record, RecordError, decoded
-from jaxobs.report.runs import directory_of, named
+from jaxobs.report.runs import LAST, directory_of, named
 from jaxobs.report.summary import render
 from jaxobs.report.view import View
 from jaxobs.vocabulary.text import printable
@@ -66,7 +66,8 @@ def read_record(path: str) -> Record:
     Of a run it is that of the lowest rank. Files of a directory that cannot be used are left out, which is said in one
     line: others may keep their own there.
     """
-    if not os.path.lexists(path):  # Path's raises where a folder above may not be entered
+    # `Path.exists` raises where a folder above may not be entered.
+    if LAST.fullmatch(path) or not os.path.lexists(path):
         return _read(named(path, records_directory()) or _no_such(path))
     if not os.path.isdir(path):  # noqa: PTH112
         return _read(Path(path))
@@ -111,7 +112,7 @@ def records_directory() -> Path:
 
 
 def _no_such(path: str) -> Path:
-    if path.startswith("last"):
+    if LAST.fullmatch(path):
         raise UsageError(f"{path}: not so many runs have left a record in {records_directory()}")
     return Path(path)
 

@@ -112,6 +112,9 @@ class Exporter(Plugin):
     """Whether `export` is called at all; looked at once, after `start`. False where the settings give it nothing to do:
     its thread then does not wake up for each batch."""
 
+    awaited: bool = True
+    """Whether the end of the job may wait for what it still holds; the agent goes on for some seconds in any case."""
+
     def start(self, agent: Agent) -> None:
         """Open what is written to."""
 

@@ -152,7 +152,9 @@ def read(
         variable = variables.get(prefix + name.upper())
         if arguments.get(name) is not None:
             place, value = f"argument {name}", arguments[name]
-        elif variable is not None:
+        elif (
+            variable is not None and environment[variable]
+        ):  # an empty one is not set, as OpenTelemetry has it
             place, value = f"environment variable {variable}", environment[variable]
         else:
             continue

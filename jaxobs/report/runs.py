@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-MAX_RUNS: Final = 100
-MAX_BYTES: Final = 200 * 2**20
-"""Most records in the user's state directory, and most bytes of all of them: a record has at most 1 MB."""
+LAST: Final = re.compile(r"last(?:~(\d{1,6}))?", re.ASCII)
+"""The word for a record by how many runs began after it."""
 
-_LAST: Final = re.compile(r"last(?:~(\d{1,6}))?")
-
-_OF_ANOTHER_RANK: Final = re.compile(r"-rank[1-9]\d*-[^-]+-[^-]*\.json$")
-"""The end of a name that an exporter gives to the record of any rank but the first."""
+RECORD_NAME: Final = re.compile(r".+-(?P<began>\d{8}T\d{6}Z)(-\w*)?\.json", re.ASCII)
+_OF_ANOTHER_RANK: Final = re.compile(r"-rank[1-9]\d*-\d{8}T\d{6}Z(-\w*)?\.json$", re.ASCII)
+"""Names that an exporter gives to records, and those of ranks that are not the first."""
 
 
 def directory_of(settings: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Path | None:
@@ -34,31 +33,26 @@ def directory_of(settings: Mapping[str, Any], environment: Mapping[str, str] = o
 
 
 def kept(directory: Path) -> list[Path]:
-    """The records in a directory, of each run that of its first rank, the one written last first."""
-    found: list[tuple[int, Path]] = []
-    paths: list[Path] = []
-    with suppress(OSError):  # there is none, or it cannot be read
-        paths += directory.iterdir()
-    for path in paths:
+    """The records in a directory, of each run that of its first rank, the one that began last first.
+
+    When one began is in its name; of another name, when it was written. Raises OSError where it cannot be read.
+    """
+    found = []
+    for path in directory.iterdir():
         if path.suffix == ".json" and not _OF_ANOTHER_RANK.search(path.name):
             with suppress(OSError):  # another process has deleted it
-                found.append((path.lstat().st_mtime_ns, path))
-    return [path for _, path in sorted(found, reverse=True)]
+                written = path.lstat().st_mtime
+                match = RECORD_NAME.fullmatch(path.name)
+                began = match["began"] if match else time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(written))
+                found.append((began, written, path))
+    return [path for *_, path in sorted(found, reverse=True)]
 
 
 def named(word: str, directory: Path) -> Path | None:
     """The record that `last`, `last~2` (two before it) or the beginning of a file's name means; None if there is none."""
-    records = kept(directory)
-    if match := _LAST.fullmatch(word):
+    records: list[Path] = []
+    with suppress(OSError):
+        records = kept(directory)
+    if match := LAST.fullmatch(word):
         return next(iter(records[int(match[1] or 0) :]), None)
     return next((path for path in records if word and path.name.startswith(word)), None)
-
-
-def make_room(directory: Path) -> None:
-    """Delete the oldest records beyond MAX_RUNS and MAX_BYTES."""
-    size = 0
-    for number, path in enumerate(kept(directory), 1):
-        with suppress(OSError):  # another process has deleted it
-            size += path.stat().st_size
-            if number > MAX_RUNS or size > MAX_BYTES:
-                path.unlink()

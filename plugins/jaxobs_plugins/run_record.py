@@ -8,20 +8,22 @@ from __future__ import annotations
 import os
 import platform
 import re
+import stat
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-from jaxobs.model.clock import NANOSECONDS, monotonic, now, seconds
+from jaxobs.model.clock import NANOSECONDS, monotonic, now, seconds, wall_now
 from jaxobs.model.figure import Figure, figure
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.base import Exporter
-from jaxobs.plugin.files import write_whole, writing_remarks
+from jaxobs.plugin.files import DRAFT_NAME, write_whole, writing_remarks
 from jaxobs.plugin.protocol import Agent, Batch, Remark
-from jaxobs.report.record import FORMAT, VERSION, State, StepWindows, encoded
-from jaxobs.report.runs import directory_of, make_room
+from jaxobs.report.record import FORMAT, LARGEST_BYTES, VERSION, State, StepWindows, encoded
+from jaxobs.report.runs import RECORD_NAME, directory_of
 from jaxobs.vocabulary.text import masked
 
 PREFIXES: Final = (
@@ -50,6 +52,9 @@ UNLIKE: Final = (
     "PASSWORD",
 )
 """Parts of the names of variables that are left out: they differ in every run, or are secret."""
+
+MAX_NAME: Final = 100
+"""Most letters of the run's name in a file's: with rank, time and instance that is less than the 255 bytes allowed."""
 
 LONGEST: Final = 500
 """Most characters of a variable's value that are kept."""
@@ -146,6 +151,35 @@ def _value(snapshot: SnapshotData, metric: str) -> float | None:
     return None
 
 
+MAX_RUNS: Final = 100
+MAX_BYTES: Final = 200 * 2**20
+"""Most records in the user's state directory, and most bytes of all of them."""
+
+OLD_SECONDS: Final = 3600.0
+"""Age of a draft whose writer is gone."""
+
+
+def _make_room(directory: Path) -> None:
+    """Delete the records written first beyond MAX_RUNS and MAX_BYTES, and drafts of killed writers; no other file."""
+    found = []
+    for path in directory.iterdir():
+        with suppress(OSError):  # another process has deleted it
+            status = path.lstat()
+            if stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST_BYTES:
+                if RECORD_NAME.fullmatch(path.name):
+                    found.append((status.st_mtime, status.st_size, path))
+                elif (
+                    DRAFT_NAME.fullmatch(path.name)
+                    and wall_now() / NANOSECONDS - status.st_mtime > OLD_SECONDS
+                ):
+                    path.unlink()
+    size = 0
+    for number, (_, bytes_of_it, path) in enumerate(sorted(found, reverse=True), 1):
+        size += bytes_of_it
+        if number > MAX_RUNS or size > MAX_BYTES:
+            path.unlink(missing_ok=True)
+
+
 NOT_COMPARED = frozenset({"rank_on_host", "in_kubernetes"})
 """Entries of the plugins' settings that are facts about the process and no settings."""
 
@@ -172,7 +206,9 @@ class RunRecordExporter(Exporter):
         self._said: str | None = None
 
     def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:
-        return writing_remarks(directory_of(settings), "a record of the run would be left in", _refused)
+        return writing_remarks(
+            settings.get("run_directory"), "a record of the run would be left in", _refused
+        )
 
     def start(self, agent: Agent) -> None:
         """Note the directory. One that was given is made at once; what forbids that is said now, and not at the end."""
@@ -181,6 +217,7 @@ class RunRecordExporter(Exporter):
         if directory is not None:
             self._directory, self._agent = directory, agent
             self._is_users = not agent.settings.get("run_directory")
+            self.awaited = not self._is_users  # a home may lie on a slow network
             try:
                 if not self._is_users:
                     self._make_directory()
@@ -212,10 +249,13 @@ class RunRecordExporter(Exporter):
             return
         if self._is_users and self._rank(snapshot, agent) not in {None, "0"}:
             return
+        if state == "ended":
+            snapshot = snapshot.served_no_more()
         try:
             data = encoded(self._record(snapshot, agent, state))
             self._make_directory()
-            write_whole(self._directory / self._file_name(snapshot, agent), data)
+            mode = 0o600 if self._is_users else 0o644
+            write_whole(self._directory / self._file_name(snapshot, agent), data, mode)
         except (OSError, ValueError) as error:
             self._say(str(error))
         else:
@@ -226,7 +266,7 @@ class RunRecordExporter(Exporter):
         # One that was given without its parents: a mistyped path must not be created.
         self._directory.mkdir(0o700 if self._is_users else 0o777, parents=self._is_users, exist_ok=True)
         if self._is_users:
-            make_room(self._directory)
+            _make_room(self._directory)
 
     def _say(self, reason: str) -> None:
         """Log why there is no record, unless that was the last thing that was said."""
@@ -259,11 +299,13 @@ class RunRecordExporter(Exporter):
             process, rank = snapshot.document["process"], self._rank(snapshot, agent)
             start = datetime.fromtimestamp(self._began, UTC).strftime("%Y%m%dT%H%M%SZ")
             words = [
-                re.sub(r"[^\w.-]+", "-", process.get("run") or ""),
+                re.sub(r"[^\w.-]+", "-", process.get("run") or "", flags=re.ASCII)[:MAX_NAME],
                 f"attempt{process['attempt']}" if process.get("attempt") is not None else "",
                 f"rank{rank}" if rank is not None else f"process{process.get('pid')}",
                 start,
-                agent.resource.get("service.instance.id", "")[:8],  # jobs may begin in the same second
+                re.sub(r"\W+", "", agent.resource.get("service.instance.id", ""), flags=re.ASCII)[
+                    :8
+                ],  # jobs may begin in the same second
             ]
             self._name = "-".join(filter(None, words)) + ".json"
         return self._name

@@ -130,11 +130,13 @@ def test_runs_that_left_a_record_are_listed_the_newest_first(
 
 
 def test_without_names_the_last_run_is_shown_and_compared_with_the_one_before_of_its_script(
-    records: Path, capsys: pytest.CaptureFixture[str]
+    records: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for word, began in (("last", 1002.0), ("last~1", 1001.0), ("other", 1001.0), ("train-rank0-0", 1000.0)):
         assert main(["show", word, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["began"] == began
+    monkeypatch.chdir(tmp_path)
+    Path("last").mkdir()  # a link to the last checkpoint is often called so
     assert main(["show"]) == 0
     capsys.readouterr()
     assert main(["compare"]) == 0
@@ -166,3 +168,6 @@ def test_where_no_records_are_kept_that_is_said(
     assert "no records are kept: JAXOBS_KEEP_RUNS is false" in capsys.readouterr().err
     assert main(["runs", str(records)]) == 0
     assert main(["runs", str(records / "none")]) == 2
+    (records / "train-rank0-0.json").write_bytes(encoded(content() | {"state": ["x"]}))
+    assert main(["runs", str(records)]) == 0
+    assert "2 files there are no whole records" in capsys.readouterr().out

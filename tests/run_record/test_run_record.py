@@ -15,6 +15,7 @@ from jaxobs.plugin.protocol import Batch
 from jaxobs.report import runs
 from jaxobs.report.record import Record, decoded
 from jaxobs.testing import FakeAgent
+from jaxobs_plugins import run_record
 from jaxobs_plugins.run_record import BUSY, CPUS, JOB, HostLoad, RunRecordExporter, relevant_environment
 from tests.jobs import Job, Outcome
 from tests.report.made_up import content
@@ -112,21 +113,59 @@ def test_where_no_directory_is_given_the_first_rank_keeps_its_record_for_the_use
     assert only_file(records).name.startswith("train-rank0-")
 
 
-def test_of_the_users_records_the_last_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "MAX_RUNS", 3)
+def record_of(directory: Path, day: int, written: float) -> str:
+    path = directory / f"train-rank0-202601{day:02}T000000Z-abc.json"
+    path.write_text("{}")
+    os.utime(path, (written, written))
+    return path.name
+
+
+def test_of_the_users_records_those_written_last_are_kept_and_what_is_not_ours_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_record, "MAX_RUNS", 3)
     records = tmp_path / "jaxobs" / "runs"
     records.mkdir(parents=True)
-    for number in range(5):
-        (records / f"{number}.json").write_text("{}")
-        os.utime(records / f"{number}.json", (number, number))
-    (records / "mine.txt").write_text("not of a run")
+    names = [record_of(records, 1 + number, number) for number in range(5)]
+    for other in ("mine.txt", "mine.json"):
+        (records / other).write_text("not of a run")
+    with (records / names[4].replace("abc", "large")).open("wb") as file:
+        file.truncate(run_record.MAX_BYTES + 1)
+    drafts = [records / f".{name}.0123456789abcdef.draft" for name in names[:2]]
+    for draft in drafts:
+        draft.write_text("")
+    os.utime(drafts[0], (0, 0))
     in_state_of_user(monkeypatch, tmp_path)
-    names = {path.name for path in records.iterdir()}
-    assert {"3.json", "4.json", "mine.txt"} < names
-    assert len(names) == 4  # and the new one
-    monkeypatch.setattr(runs, "MAX_BYTES", 1)
-    runs.make_room(records)
-    assert [path.name for path in records.iterdir()] == ["mine.txt"]
+    left = {path.name for path in records.iterdir()}
+    assert {*names[3:], "mine.txt", "mine.json", file.name.rpartition("/")[2], drafts[1].name} < left
+    assert len(left) == 7  # and the new one
+    monkeypatch.setattr(run_record, "MAX_BYTES", 1)
+    in_state_of_user(monkeypatch, tmp_path)
+    assert (
+        len([path for path in records.iterdir() if path.name.startswith("train")]) == 2
+    )  # the large one and the new
+
+
+def test_records_are_in_the_order_in_which_their_runs_began(tmp_path: Path) -> None:
+    long, short = record_of(tmp_path, 1, 3e9), record_of(tmp_path, 2, 2e9)
+    (tmp_path / f"{short.replace('rank0', 'rank1')}").write_text("{}")
+    renamed = tmp_path / "before.json"
+    renamed.write_text("{}")
+    os.utime(renamed, (1e9, 1e9))
+    assert [path.name for path in runs.kept(tmp_path)] == [short, long, "before.json"]
+    assert runs.named("last~1", tmp_path) == tmp_path / long
+    assert runs.named("bef", tmp_path) == renamed
+    assert runs.named("last~3", tmp_path) is runs.named("last", tmp_path / "nowhere") is None
+
+
+def test_a_run_of_any_name_leaves_a_record(tmp_path: Path) -> None:
+    made, agent = exporter(tmp_path)
+    agent.resource = {**agent.resource, "service.instance.id": "a/b-c"}
+    snapshot = content()["snapshot"]
+    snapshot["process"]["run"] = "../é" + 400 * "x"
+    made.export(Batch(SnapshotData(now(), snapshot), (), ()))
+    assert only_file(tmp_path).name.startswith("..-xxxx")
+    assert agent.lines == []
 
 
 def test_a_state_directory_that_cannot_be_written_to_is_said_once(

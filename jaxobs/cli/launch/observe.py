@@ -57,7 +57,7 @@ def _load_renderer() -> None:
 def _say_address(url: str, summary_file: str | None) -> None:
     """Print the address, but only to a terminal: a captured standard error is the script's own until the summary."""
     try:
-        if sys.stderr.isatty() and not _rank():
+        if sys.stderr.isatty() and not _is_another():
             sys.stderr.write(f"jaxobs: live page {url.removesuffix('metrics')}, metrics {url}\n")
             if summary_file is not None:
                 sys.stderr.write(f"jaxobs: if the job is killed its last summary is in {summary_file}\n")
@@ -72,7 +72,7 @@ def _report(launched: int) -> None:
         return
     try:
         try:
-            text = "" if _rank() else closing_text()
+            text = "" if _is_another() else closing_text()
         except Exception as error:  # noqa: BLE001  # an error of ours, which is reported
             text = f"jaxobs: no summary could be made: {type(error).__name__}: {error}"
         sys.stderr.write(text and text + "\n")
@@ -95,11 +95,11 @@ def _die_as_interrupted() -> None:
             pass
 
 
-def _rank() -> int:
-    """The process's number among those that a launcher started together: only the first of them prints."""
-    from jaxobs.identity import RANK_VARIABLES, first_number
+def _is_another() -> bool:
+    """Whether this is not the first of several processes that a launcher started together: only that one prints."""
+    from jaxobs.identity import launched_rank
 
-    return first_number(os.environ, RANK_VARIABLES) or 0
+    return bool(launched_rank(os.environ))
 
 
 def closing_text() -> str:
