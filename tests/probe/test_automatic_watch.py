@@ -120,7 +120,7 @@ def test_a_training_in_one_call_shows_its_time_and_iterations(tmp_path: Path) ->
         def train(w):
             def body(w, _): return jnp.tanh(w @ w) * 1e-3, jnp.sum(w)
             return jax.lax.scan(body, w, None, length=20_000)
-        w, sums = train(jnp.ones((256, 256)))
+        w, sums = train(jnp.ones((192, 192)))
         print(float(sums[-1]))
         """,
     )
@@ -135,7 +135,7 @@ def test_a_training_as_a_scan_outside_jit_is_a_loop_named_with_its_line(tmp_path
         """
         import jax, jax.numpy as jnp, pickle
         def body(w, _): return jnp.tanh(w @ w) * 1e-3, jnp.sum(w)
-        w = jnp.ones((224, 224))
+        w = jnp.ones((160, 160))
         for epoch in range(3):
             w, sums = jax.lax.scan(body, w, None, length=20_000)
             print(float(sums[-1]))
