@@ -85,7 +85,10 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """A loop's step time in both runs: the median over stretches, in seconds, and the change of its logarithm."""
+    """A loop's step time in both runs: the median over stretches, in seconds, and the change of its logarithm.
+
+    Where a step of one run has more tokens or examples than one of the other, it is the time of one of these.
+    """
 
     loop: str
     before: float | None
@@ -93,6 +96,8 @@ class StepTime:
     change: Change | None
     reason: str = ""
     """Why `change` is None, if it is."""
+    of: str = "step"
+    """`step`, `token` or `example`."""
 
     @property
     def verdict(self) -> str:
@@ -107,7 +112,8 @@ class StepTime:
         """Whether the loop became slower or faster, and by how much."""
         if self.change is None:
             return f"Whether `{self.loop}` became slower cannot be told: {self.reason}."
-        both = f"{duration(self.after or 0.0)} a step instead of {duration(self.before or 0.0)}"
+        each = "an example" if self.of == "example" else f"a {self.of}"
+        both = f"{duration(self.after or 0.0)} {each} instead of {duration(self.before or 0.0)}"
         figures = f"{both}, {relative(self.change)}"
         if self.verdict == "within the noise":
             return f"`{self.loop}` is as fast in B as in A, as far as the noise lets one see: {figures}."
@@ -118,6 +124,7 @@ class StepTime:
         change = self.change
         return {
             "loop": self.loop,
+            "of": self.of,
             "before_seconds": self.before,
             "after_seconds": self.after,
             "factor": change and math.exp(change.estimate),
@@ -217,16 +224,23 @@ def compare(before: Record, after: Record) -> Comparison:
 
 def step_time(loop: str, before: Record, after: Record) -> StepTime:
     """A loop's step time, without compiles and checkpoints, in both runs, and its change."""
-    one, other = (step_seconds(record.part("windows", loop)) for record in (before, after))
+    # Of another batch the time of a step says nothing: what counts is how fast the work is done.
+    windows = [record.part("windows", loop) for record in (before, after)]
+    larger = [word for word, old, new in _examples(loop, before, after) if not _is_near(new / old, SAME_WORK)]
+    of = next((word for word in larger if all(each.get(word) for each in windows)), "steps")
+    one, other = (step_seconds(each, of) for each in windows)
+    of = of.removesuffix("s")
     old, new = (median(values) if values else None for values in (one, other))
     for record, values in ((before, one), (after, other)):
         if not values:
-            return StepTime(loop, old, new, None, f"{record.name} has no step of `{loop}` that was timed")
+            return StepTime(loop, old, new, None, f"{record.name} has no step of `{loop}` that was timed", of)
     change = ratio(one, other)
     if change is None:
         few = f"{len(one)} and {len(other)} stretches of a second or more, fewer where neighbours are alike, are too few"
-        return StepTime(loop, old, new, None, f"{few} to tell noise from change: let the runs last a minute")
-    return StepTime(loop, old, new, change)
+        return StepTime(
+            loop, old, new, None, f"{few} to tell noise from change: let the runs last a minute", of
+        )
+    return StepTime(loop, old, new, change, of=of)
 
 
 def relative(change: Change) -> str:
@@ -446,15 +460,15 @@ def _difference(cause: Cause, what: str, old: float, new: float, write: Callable
     return Difference(cause, what, write(old), write(new), change, size)
 
 
-def step_seconds(columns: Mapping[str, Any]) -> list[float]:
-    """Seconds of a step in each stretch, without the components that occur in few steps."""
+def step_seconds(columns: Mapping[str, Any], of: str = "steps") -> list[float]:
+    """Seconds of a step, or of one of its `tokens` or `examples`, in each stretch, without what occurs in few steps."""
     found = []
     rare = [columns.get(f"component/{name}") or [] for name in RARE]
-    pairs = zip(columns.get("steps", ()), columns.get("seconds", ()), strict=False)
-    for index, (steps, wall) in enumerate(pairs):
-        if steps and wall is not None:
+    pairs = zip(columns.get(of, ()), columns.get("seconds", ()), strict=False)
+    for index, (number, wall) in enumerate(pairs):
+        if number and wall is not None:
             own = wall - sum(column[index] or 0.0 for column in rare if index < len(column))
-            found += [own / steps] if own > 0 else []
+            found += [own / number] if own > 0 else []
     return found
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -77,6 +78,22 @@ def test_two_runs_that_differ_by_their_noise_alone_are_as_fast(seed: int) -> Non
 def test_a_larger_model_at_a_larger_batch_is_both() -> None:
     comparison = compare(record(), record(examples=512, flops=6e9, output=9e6))
     assert {found.cause for found in comparison.differences} == {Cause.BATCH, Cause.MODEL}
+
+
+def with_examples(stretches: dict[str, list[float | None]], each: float) -> dict[str, list[float | None]]:
+    return stretches | {"examples": [each * (steps or 0.0) for steps in stretches["steps"]]}
+
+
+def test_where_the_batch_differs_the_time_of_an_example_is_judged() -> None:
+    one = record(stretches=with_examples(windows(0.01), 256))
+    doubled = record(examples=512, stretches=with_examples(windows(0.015, seed=1), 512))
+    comparison = compare(one, doubled)
+    (told,) = comparison.step_times
+    assert (told.verdict, told.of) == ("faster", "example")
+    assert math.exp(told.change.estimate) == pytest.approx(0.75, rel=0.02)
+    assert "is faster in B: 29.4 µs an example instead of 38.9 µs" in told.sentence()
+    assert comparison.to_dict()["step_times"][0]["of"] == "example"
+    assert [found.cause for found in comparison.differences] == [Cause.BATCH]
 
 
 def test_too_short_a_run_is_not_judged() -> None:
