@@ -137,7 +137,8 @@ EXAMPLES = _metric("jaxobs_examples_total{loop}", "Examples of ended steps, this
 TOKENS = _metric("jaxobs_tokens_total{loop}", "Tokens of ended steps, this process's share.")
 RECORDED = _metric("jaxobs_recorded{loop,name}", "The user's own values, by obs.record().")
 NOT_FINITE = _metric(
-    "jaxobs_recorded_not_finite_total{loop,name}", "Values by obs.record() that were NaN or infinite."
+    "jaxobs_recorded_not_finite_total{loop,name}",
+    "Values by obs.record(), of which one a second is read, that were NaN or infinite.",
 )
 BOTTLENECK = _metric(
     "jaxobs_bottleneck_ratio{loop,bottleneck}", "Share of the last half minute's wall time; adds up to 1."

@@ -181,7 +181,10 @@ def test_a_loss_that_is_not_a_number_is_absent_with_its_reason() -> None:
     snapshot = fold.snapshot(at(3))
     recorded = snapshot.to_dict()["loops"]["train"]["recorded"]
     assert recorded["loss"] is None
-    assert recorded["loss_reason"] == "the value recorded last is no finite number, as 1 of its values"
+    assert (
+        recorded["loss_reason"]
+        == "the value recorded last is no finite number, as 1 of those that were read, one a second"
+    )
     assert "jaxobs_recorded" not in families(snapshot)
     assert families(snapshot)["jaxobs_recorded_not_finite_total"] == {("train", "loss"): 1}
     assert "jaxobs_bottleneck_ratio" not in families(snapshot)  # a loop without a step has no shares

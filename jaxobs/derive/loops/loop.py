@@ -66,7 +66,7 @@ class Loop:
         self.components: dict[str, float] = dict.fromkeys(COMPONENTS, 0.0)
         self.recorded: dict[str, float | None] = {}
         self.not_finite: dict[str, int] = {}
-        """How many of the values of each recorded name were no finite numbers."""
+        """How many of the values of each recorded name, of which one a second is read, were no finite numbers."""
         self.stretches = Stretches()
         self.stalls = Stalls()
         self.host = HostLines()

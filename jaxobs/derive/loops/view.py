@@ -18,7 +18,7 @@ from jaxobs.roofline_model.bottleneck import Verdict
 from jaxobs.vocabulary.units import rough_percent
 from jaxobs.vocabulary.words import IDLE
 
-NOT_FINITE = "the value recorded last is no finite number, as {} of its values"
+NOT_FINITE = "the value recorded last is no finite number, as {} of those that were read, one a second"
 
 MENTIONED = 0.05
 """Share of compiles in the time of rates above which the rates' reason says so: they are wrong by as much."""
