@@ -96,14 +96,14 @@ def test_at_the_end_of_the_pipe_the_port_is_closed_and_the_process_gone(start_ag
     process = psutil.Process(agent.snapshot()["agent"]["pid"])
     agent.pipe.close()
     began = time.monotonic()
-    while time.monotonic() - began < 5.0:
+    while time.monotonic() - began < 20.0:
         try:
             socket.create_connection((str(where.hostname), where.port or 0), timeout=1).close()
         except OSError:
             break
         time.sleep(0.02)
-    assert time.monotonic() - began < 2.0
-    psutil.wait_procs([process], timeout=5.0)
+    assert time.monotonic() - began < 8.0
+    psutil.wait_procs([process], timeout=20.0)
     assert not process.is_running()
 
 
@@ -111,7 +111,7 @@ def test_asked_to_finish_it_flushes_and_ends_well_before_its_deadline(start_agen
     agent = start_agent()
     agent.send(steps(2))
     agent.address()
-    assert agent.finish(5.0) < 3.0
+    assert agent.finish(20.0) < 10.0
 
 
 def test_however_seldom_it_makes_snapshots_it_ends_when_it_is_asked_to(start_agent: Start) -> None:
@@ -119,7 +119,7 @@ def test_however_seldom_it_makes_snapshots_it_ends_when_it_is_asked_to(start_age
     agent.send(steps(2))
     agent.address()
     time.sleep(0.5)  # its first turn is over, and the next far away
-    assert agent.finish(20.0) < 5.0
+    assert agent.finish(25.0) < 12.0
 
 
 def test_ten_thousand_series_do_not_keep_the_agent_from_receiving(start_agent: Start) -> None:
