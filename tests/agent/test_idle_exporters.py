@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxobs.agent.exporting import Exporting
+from jaxobs.agent.exporting import BRIEF_SECONDS, Exporting
 from jaxobs.model.clock import now
 from jaxobs.model.events import Recorded
 from jaxobs.model.snapshot import SnapshotData
@@ -44,3 +44,18 @@ def test_an_exporter_that_takes_no_batches_is_not_asked_and_loses_nothing() -> N
     assert not plugin.asked
     assert exporting.dropped() == (0, "")
     assert not exporting.undelivered()
+
+
+class WorksOn(Exporter):
+    """One that goes on after the job, which need not wait for it."""
+
+    awaited = False
+
+    def export(self, batch: Batch) -> None:
+        pass
+
+
+def test_for_an_exporter_that_need_not_be_awaited_the_end_of_the_job_waits_briefly() -> None:
+    works_on = Exporting(WorksOn(), Guard("works_on", "exporter", print))
+    assert not works_on.worth_waiting_for()
+    assert works_on.grace == BRIEF_SECONDS
