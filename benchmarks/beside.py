@@ -7,14 +7,19 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 
 def without_settings(*others: str) -> dict[str, str]:
-    """This process's environment without the variables of jaxobs, of OpenTelemetry, and of those prefixes."""
+    """This process's environment without the variables of jaxobs, of OpenTelemetry, and of those prefixes.
+
+    Jobs leave the records of their runs elsewhere than in the user's own state directory, which keeps a hundred.
+    """
     prefixes = ("JAXOBS_", "OTEL_", *others)
-    return {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
+    return {"XDG_STATE_HOME": str(Path(tempfile.gettempdir()) / "jaxobs-benchmarks"), **kept}
 
 
 def free_port() -> int:

@@ -19,6 +19,7 @@ from typing import Any, get_origin
 from jaxobs.cli import UsageError, say
 from jaxobs.cli.terminal import terminal_width
 from jaxobs.config import PREFIX, SETTINGS, SettingsError, load_settings, unknown_settings
+from jaxobs.identity import launched_rank
 from jaxobs.plugin.settings import meant
 from jaxobs.report.text_table import cut
 
@@ -113,7 +114,10 @@ def launch_environment(
     folder = str(Path(__file__).with_name("launch"))
     pythonpath = environment.get("PYTHONPATH")
     # Not JSON: Python's start has imported marshal, and the script is to find nothing imported that it would not.
-    launch = marshal.dumps({"pythonpath": pythonpath, "settings": settings, "named": list(named)}).hex()
+    # Of several processes that a launcher starts together only the first prints.
+    prints = not launched_rank(environment)
+    handed = {"pythonpath": pythonpath, "settings": settings, "named": list(named), "prints": prints}
+    launch = marshal.dumps(handed).hex()
     path = folder + os.pathsep + pythonpath if pythonpath else folder
     return {**environment, "PYTHONPATH": path, "JAXOBS_LAUNCH": launch}
 

@@ -86,9 +86,7 @@ def temporary_directory() -> Path | None:
         tempfile.tempdir = remembered
 
 
-def writing_remarks(
-    directory: str | Path | None, would: str, refused: Callable[[str], str]
-) -> Iterator[Remark]:
+def writing_remarks(directory: str | None, would: str, refused: Callable[[str], str]) -> Iterator[Remark]:
     """The remark of a plugin's `check` on a directory: what it `would` do there, or by `refused` why it cannot."""
     if directory is not None:
         reason = why_not_writable(Path(directory))

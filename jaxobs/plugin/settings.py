@@ -152,9 +152,7 @@ def read(
         variable = variables.get(prefix + name.upper())
         if arguments.get(name) is not None:
             place, value = f"argument {name}", arguments[name]
-        elif (
-            variable is not None and environment[variable]
-        ):  # an empty one is not set, as OpenTelemetry has it
+        elif variable is not None and environment[variable]:  # empty is not set, as in OpenTelemetry
             place, value = f"environment variable {variable}", environment[variable]
         else:
             continue

@@ -152,32 +152,26 @@ def _value(snapshot: SnapshotData, metric: str) -> float | None:
 
 
 MAX_RUNS: Final = 100
-MAX_BYTES: Final = 200 * 2**20
-"""Most records in the user's state directory, and most bytes of all of them."""
+"""Most records in the user's state directory. Each has 1 MB at most, so all of them have 100 MB."""
 
 OLD_SECONDS: Final = 3600.0
 """Age of a draft whose writer is gone."""
 
 
 def _make_room(directory: Path) -> None:
-    """Delete the records written first beyond MAX_RUNS and MAX_BYTES, and drafts of killed writers; no other file."""
+    """Delete the records written first beyond MAX_RUNS, and drafts of killed writers; no other file."""
     found = []
+    old = wall_now() / NANOSECONDS - OLD_SECONDS
     for path in directory.iterdir():
         with suppress(OSError):  # another process has deleted it
             status = path.lstat()
             if stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST_BYTES:
                 if RECORD_NAME.fullmatch(path.name):
-                    found.append((status.st_mtime, status.st_size, path))
-                elif (
-                    DRAFT_NAME.fullmatch(path.name)
-                    and wall_now() / NANOSECONDS - status.st_mtime > OLD_SECONDS
-                ):
+                    found.append((status.st_mtime, path))
+                elif DRAFT_NAME.fullmatch(path.name) and status.st_mtime < old:
                     path.unlink()
-    size = 0
-    for number, (_, bytes_of_it, path) in enumerate(sorted(found, reverse=True), 1):
-        size += bytes_of_it
-        if number > MAX_RUNS or size > MAX_BYTES:
-            path.unlink(missing_ok=True)
+    for _, path in sorted(found, reverse=True)[MAX_RUNS:]:
+        path.unlink(missing_ok=True)
 
 
 NOT_COMPARED = frozenset({"rank_on_host", "in_kubernetes"})
@@ -256,17 +250,16 @@ class RunRecordExporter(Exporter):
             self._make_directory()
             mode = 0o600 if self._is_users else 0o644
             write_whole(self._directory / self._file_name(snapshot, agent), data, mode)
+            if self._is_users:
+                _make_room(self._directory)
         except (OSError, ValueError) as error:
             self._say(str(error))
         else:
             self._said = None
 
     def _make_directory(self) -> None:
-        """Make the directory, and room in that of the user. Raises OSError."""
-        # One that was given without its parents: a mistyped path must not be created.
+        """Make the directory; one that was given without its parents: a mistyped path must not be created."""
         self._directory.mkdir(0o700 if self._is_users else 0o777, parents=self._is_users, exist_ok=True)
-        if self._is_users:
-            _make_room(self._directory)
 
     def _say(self, reason: str) -> None:
         """Log why there is no record, unless that was the last thing that was said."""
@@ -297,15 +290,14 @@ class RunRecordExporter(Exporter):
         """The file's name: run, attempt, rank, start and the beginning of the instance id; fixed at the first call."""
         if self._name is None:
             process, rank = snapshot.document["process"], self._rank(snapshot, agent)
+            instance = re.sub(r"\W+", "", agent.resource.get("service.instance.id", ""), flags=re.ASCII)
             start = datetime.fromtimestamp(self._began, UTC).strftime("%Y%m%dT%H%M%SZ")
             words = [
                 re.sub(r"[^\w.-]+", "-", process.get("run") or "", flags=re.ASCII)[:MAX_NAME],
                 f"attempt{process['attempt']}" if process.get("attempt") is not None else "",
                 f"rank{rank}" if rank is not None else f"process{process.get('pid')}",
                 start,
-                re.sub(r"\W+", "", agent.resource.get("service.instance.id", ""), flags=re.ASCII)[
-                    :8
-                ],  # jobs may begin in the same second
+                instance[:8],  # jobs may begin in the same second
             ]
             self._name = "-".join(filter(None, words)) + ".json"
         return self._name

@@ -119,6 +119,18 @@ def test_of_several_that_a_launcher_started_the_first_alone_prints(tmp_path: Pat
     assert (first.status, "jaxobs: " in first.stderr) == (0, True)
 
 
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_a_script_without_jax_runs_no_module_beside_it_that_it_does_not_import(
+    tmp_path: Path, rank: str
+) -> None:
+    (tmp_path / "script.py").write_text("print('mine')")
+    for name in ("uuid", "socket", "pwd", "dataclasses", "urllib", "contextlib"):
+        (tmp_path / f"{name}.py").write_text(f"print('{name} was run')")
+    observed = jaxobs("run", "script.py", folder=tmp_path, RANK=rank, WORLD_SIZE="2")
+    said = {"0": "jaxobs: no JAX backend was used; nothing to report\n", "1": ""}
+    assert observed == Outcome(0, "mine\n", said[rank])
+
+
 def opentelemetry_instrument(folder: Path, **settings: str) -> Outcome:
     """What becomes of `script.py` under that launcher, without exporters of OpenTelemetry's own."""
     launcher = Path(sys.executable).with_name("opentelemetry-instrument")

@@ -10,7 +10,7 @@ SAID = re.compile(r"\"\s*\n\s*f?\"")
 """The seam between two pieces of one text."""
 
 ROWS = re.findall(
-    r"^\| `+(.+?)` \|",
+    r"^\| `+(.+?)`+ \|",
     (ROOT / "docs" / "questions" / "no_figure.md").read_text(encoding="utf-8"),
     re.MULTILINE,
 )

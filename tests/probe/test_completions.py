@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -18,8 +19,16 @@ import pytest
 from jaxobs.model.clock import NANOSECONDS, now
 from jaxobs.model.events import ExecutableRan, StepCompleted
 from jaxobs.probe.steps.iteration import Steps
-from jaxobs.probe.steps.loops import ASKED_APART, COMPLETIONS, EVERY, PASSES_APART, LoopState, Step
-from jaxobs.probe.watch.completions import MAX_OUTPUTS, Completions, Output
+from jaxobs.probe.steps.loops import (
+    ASKED_APART,
+    COMPLETIONS,
+    EVERY,
+    PASSES_APART,
+    AskedTurns,
+    LoopState,
+    Step,
+)
+from jaxobs.probe.watch.completions import MAX_OUTPUTS, Completions, Output, Outputs
 from jaxobs.probe.watch.signatures import SMALL, OutputLeaf
 
 STEP = 0.012
@@ -156,6 +165,31 @@ def test_when_the_last_step_is_done_is_told_wherever_the_host_is(polled: Any) ->
     told = all_told[-1]
     assert told.step == last
     assert told.time - told.uncertainty <= done + FLAGS
+
+
+class Between(deque[Output]):
+    """Outputs in whose place the training thread puts `newest` just after the polling thread has looked at them."""
+
+    newest: Output
+
+    def copy(self) -> Any:
+        seen = deque(self)
+        self.clear()
+        self.append(self.newest)
+        return seen
+
+
+def test_an_output_that_comes_between_is_not_let_go_of_with_those_before_it() -> None:
+    outputs, turns = Outputs(), AskedTurns("train")
+    earlier, done, newest = (Output(turns, number, 1, number, number + 1) for number in range(3))
+    for output in (earlier, done, newest):
+        output.way = OutputLeaf()
+    done.seen(10)
+    outputs.waiting = Between([earlier, done])
+    outputs.waiting.newest = newest
+    outputs.done_up_to(done)
+    assert list(outputs.waiting) == [newest]
+    assert [earlier.told, done.told, newest.told] == [True, True, False]
 
 
 def test_of_short_turns_each_nth_is_asked_and_each_of_long_ones() -> None:

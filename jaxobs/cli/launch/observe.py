@@ -24,8 +24,12 @@ def observe(
     settings: dict[str, object],
     named: list[str],
     when_imported: Callable[[str, Callable[[ModuleType], None]], None],
+    *,
+    prints: bool,
 ) -> None:
     """Make this process observed from its first JAX backend on; `when_imported` is `probe.import_hook`'s.
+
+    `prints`: it says where it is seen, and a summary at the end.
 
     Starts nothing, and imports neither JAX nor most of jaxobs before the script itself imports JAX: what a
     script does at its beginning (patching the standard library, say) it does in a process as fresh as ever.
@@ -33,16 +37,21 @@ def observe(
     global _children_before
     _children_before = _children_seconds()
     # Exit functions run last in, first out: this one after the observer's, which takes the last snapshot.
-    atexit.register(_report, os.getpid())
+    if prints:
+        atexit.register(_report, os.getpid())
     if named:  # unknown variables that the launcher has reported
         when_imported("jaxobs.instrument", lambda instrument: instrument.named_settings.update(named))
-    when_imported("jax", lambda _: _attach(settings))
+    when_imported("jax", lambda _: _attach(settings, prints=prints))
 
 
-def _attach(settings: dict[str, object]) -> None:
+def _attach(settings: dict[str, object], *, prints: bool) -> None:
     from jaxobs.instrument import attach
 
-    attach(tell_address=_say_address, prepare_summary=_load_renderer, **settings)
+    attach(
+        tell_address=_say_address if prints else None,
+        prepare_summary=_load_renderer if prints else None,
+        **settings,
+    )
 
 
 def _load_renderer() -> None:
@@ -57,7 +66,7 @@ def _load_renderer() -> None:
 def _say_address(url: str, summary_file: str | None) -> None:
     """Print the address, but only to a terminal: a captured standard error is the script's own until the summary."""
     try:
-        if sys.stderr.isatty() and not _is_another():
+        if sys.stderr.isatty():
             sys.stderr.write(f"jaxobs: live page {url.removesuffix('metrics')}, metrics {url}\n")
             if summary_file is not None:
                 sys.stderr.write(f"jaxobs: if the job is killed its last summary is in {summary_file}\n")
@@ -72,10 +81,10 @@ def _report(launched: int) -> None:
         return
     try:
         try:
-            text = "" if _is_another() else closing_text()
+            text = closing_text()
         except Exception as error:  # noqa: BLE001  # an error of ours, which is reported
             text = f"jaxobs: no summary could be made: {type(error).__name__}: {error}"
-        sys.stderr.write(text and text + "\n")
+        sys.stderr.write(text + "\n")
         sys.stderr.flush()
     except Exception:  # noqa: BLE001, S110  # the script is done: nothing may change its exit status
         pass
@@ -93,13 +102,6 @@ def _die_as_interrupted() -> None:
             exec("raise KeyboardInterrupt")  # noqa: S102  # only text that is run by `exec` is remembered
         except KeyboardInterrupt:
             pass
-
-
-def _is_another() -> bool:
-    """Whether this is not the first of several processes that a launcher started together: only that one prints."""
-    from jaxobs.identity import launched_rank
-
-    return bool(launched_rank(os.environ))
 
 
 def closing_text() -> str:

@@ -51,7 +51,8 @@ def _observe(launch: "dict[str, Any]") -> None:
             # A source tree that was started with `python -m jaxobs` from its own folder.
             sys.path.append(root)
         when_imported = load("jaxobs.probe.import_hook").when_imported
-        load("jaxobs.cli.launch.observe").observe(launch["settings"], launch["named"], when_imported)
+        observe = load("jaxobs.cli.launch.observe").observe
+        observe(launch["settings"], launch["named"], when_imported, prints=launch["prints"])
     except Exception as error:  # noqa: BLE001  # whatever is wrong with us, the script must run
         print(f"jaxobs: the script runs unobserved: {type(error).__name__}: {error}", file=sys.stderr)
 

@@ -150,7 +150,7 @@ class Outputs:
 
     def done_up_to(self, output: Output) -> None:
         """Let go of all up to an output that is done."""
-        waiting = [*self.waiting.copy()]
+        waiting = list(self.waiting.copy())  # a copy, as the other thread may put another in their place
         for done in waiting[: waiting.index(output) + 1] if output in waiting else ():
             done.seen(output.ready)
             done.told = True
