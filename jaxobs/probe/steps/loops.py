@@ -85,7 +85,9 @@ class AskedTurns:
         self._at = self._at or at
         self.counted = (number - 1) % self.every == 0
         ends = self.last is not None and abs(number - self.last) <= LAST_TURNS
-        return self.counted or ends or self.completions < COMPLETIONS
+        # A loop of which none came in so many turns, as where nothing is watched, is not held up for it in each.
+        soon = self.completions < COMPLETIONS and number < EVERY[-1]
+        return self.counted or ends or soon
 
     def ends_soon(self, number: int) -> bool:
         """Whether the pass under way may end before the next turn that is asked by count."""
