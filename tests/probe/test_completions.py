@@ -30,6 +30,7 @@ from jaxobs.probe.steps.loops import (
 )
 from jaxobs.probe.watch.completions import MAX_OUTPUTS, Completions, Output, Outputs
 from jaxobs.probe.watch.signatures import SMALL, OutputLeaf
+from tests.waiting import wait_for
 
 STEP = 0.012
 STEPS = 100
@@ -229,6 +230,40 @@ def test_until_two_completions_are_told_each_turn_is_asked_and_then_the_last_of_
     assert [number for number in range(110, 300) if turns.asks(number, 2 * 10**9)] == list(range(196, 203))
     turns.enter(300, 2 * 10**9 + 1, 100)  # passes in a row: of one in a quarter of a second it is seen
     assert not any(turns.asks(number, 2 * 10**9) for number in range(310, 490))
+
+
+@pytest.mark.parametrize("passed", [None, 40, 700])
+@pytest.mark.parametrize("every", EVERY)
+def test_turns_between_two_that_are_asked_are_passed_over_and_no_others(
+    every: int, passed: int | None
+) -> None:
+    turns = LoopState("train")
+    turns.give_up()
+    turns.enter(30, 10**9, passed)
+    turns.every = every
+    asked = [number for number in range(30, 2_000) if turns.asks(number, 10**9)]
+    followed = [turns.next_asked(29)]
+    while followed[-1] < asked[-1]:
+        followed.append(turns.next_asked(followed[-1]))
+    # Within the end of a pass it stops looking ahead: a turn that is asked says for itself that the next one may be.
+    assert set(followed) <= set(asked)
+    for number in sorted(set(range(30, asked[-1])) - set(asked)):
+        assert turns.next_asked(number) == next(each for each in asked if each > number)
+
+
+def test_short_turns_of_short_passes_are_ended_the_short_way(polled: Any) -> None:
+    loops, ended = polled.side.loops, []
+    step = polled.side.watching.watch(jax.jit(lambda x: x + 1))
+    for _ in range(600):  # what compiles, and what comes before two completions
+        for _ in Steps(loops, range(2), "train", None, None):
+            step(jnp.ones(()))
+    wait_for(lambda: loops.state("train").completions >= COMPLETIONS, "two completions")
+    end_step = loops.end_step
+    loops.end_step = lambda *all: (ended.append(all[1].number), end_step(*all))
+    for _ in range(20):
+        for _ in Steps(loops, range(500), "train", None, None):
+            pass
+    assert len(ended) < 2_000
 
 
 def test_one_sample_that_dies_does_not_end_the_sampling(polled: Any) -> None:

@@ -86,7 +86,9 @@ def test_the_first_window_over_such_a_loop_is_very_short_and_so_are_the_next(
     wait_for(lambda: observed.job.steps > before + 3, "a few dense steps")
     made = [window(observed) for _ in range(2)]
     while [each.outcome for each in made].count("read") < 2 and len(made) < 20:
-        made.append(window(observed))  # one may have fallen into a pause, or into what a loaded machine gave to others
+        made.append(
+            window(observed)
+        )  # one may have fallen into a pause, or into what a loaded machine gave to others
     for each in made:
         assert each.outcome in ("read", "empty"), each.reason
         assert each.end - each.start < 0.3e9

@@ -113,7 +113,7 @@ class Steps(Generic[Item]):
         entry = Entry(loops, self._loop, self._flops)
         state, step, start = entry.state, entry.step, entry.at
         name, thread, later_runs = state.name, step.thread, step.later_runs
-        slow_after, every = SLOW * state.average, state.every
+        slow_after, until, before = SLOW * state.average, state.plain_until, state.plain_before
         handed_on = annotation = None
         iterator = iter(self._iterable)
         current.step = step
@@ -134,7 +134,7 @@ class Steps(Generic[Item]):
                     annotation = None
                 end = now()
                 number = state.steps
-                if step.plain and number % every and end - start < slow_after:
+                if number < until and step.plain and end < before and end - start < slow_after:
                     # What `end_step` does, for a step that has nothing to report but its times and runs.
                     runs = step.runs() if later_runs else step.run
                     extend(
@@ -144,7 +144,7 @@ class Steps(Generic[Item]):
                     state.steps = number + 1
                 else:
                     loops.end_step(state, step, start, end, 0, ready - start, (examples, tokens))
-                    slow_after, every = SLOW * state.average, state.every
+                    slow_after, until, before = SLOW * state.average, state.plain_until, state.plain_before
                 start = end
                 step.dispatch = step.run = 0
                 if later_runs:

@@ -46,16 +46,14 @@ class AskedTurns:
     """Which of a loop's turns leave a small output, and in how many it was ready at the turn's end."""
 
     __slots__ = (
-        "_at", "_found", "_number", "_pass_seen", "_reported", "calls", "completions", "counted", "every", "last", "name",
-        "paced", "told_at",
+        "_at", "_found", "_number", "_pass_seen", "_reported", "calls", "completions", "counted", "every", "last",
+        "name", "told_at",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.every = EVERY[-1]
         """One turn in so many is asked."""
-        self.paced = False
-        """Whether that rests on how long turns take. Until then each goes into it: 499 turns may be a minute."""
         self.calls = 1
         """Calls of watched functions in the newest turn that was asked."""
         self.completions = 0
@@ -81,7 +79,7 @@ class AskedTurns:
         turns, passed = number - self._number, at - (self._at or at)
         if passed >= PACE_OVER and turns > 0:
             self.every = next((every for every in EVERY if every * passed >= ASKED_APART * turns), EVERY[-1])
-            self._number, self._at, self.paced = number, at, True
+            self._number, self._at = number, at
         self._at = self._at or at
         self.counted = (number - 1) % self.every == 0
         ends = self.last is not None and abs(number - self.last) <= LAST_TURNS
@@ -89,9 +87,11 @@ class AskedTurns:
         soon = self.completions < COMPLETIONS and number < EVERY[-1]
         return self.counted or ends or soon
 
-    def ends_soon(self, number: int) -> bool:
-        """Whether the pass under way may end before the next turn that is asked by count."""
-        return self.last is not None and self.last - self.every <= number <= self.last + LAST_TURNS
+    def next_asked(self, number: int) -> int:
+        """The next turn after that of `number` which is asked by count, or because the pass may end with it."""
+        by_count = number + 1 + -number % self.every
+        ending = by_count if self.last is None else self.last - LAST_TURNS
+        return ending if number < ending < by_count else by_count
 
     def asked(self, *, ready: bool) -> None:
         """Note whether the output of the turn that ends was ready."""
@@ -132,16 +132,8 @@ class UnmarkedCalls(AskedTurns):
     """
 
     __slots__ = (
-        "_advance",
-        "_extend",
-        "_latest",
-        "_main",
-        "_may_be_another",
-        "count",
-        "followed",
-        "off",
-        "output",
-    )
+        "_advance", "_extend", "_latest", "_main", "_may_be_another", "count", "followed", "off", "output",
+    )  # fmt: skip
 
     def __init__(self, ring: Ring) -> None:
         super().__init__(UNMARKED)
@@ -200,7 +192,7 @@ class Step:
         self.hidden = False  # True while JAX traces: this step is never reported, and nothing runs in it
         self.asks = False  # whether an output is kept of its last call
         self.output: Any = None  # that output
-        self.plain = True  # whether nothing is asked, and it has no nested time, no checkpoint and no failure
+        self.plain = True  # whether it has no output, no nested time, no checkpoint and no failure
         self.thread = threading.get_ident()
         self.number = 0
         self.dispatch = 0
@@ -275,7 +267,10 @@ _HELD_HERE_ALONE = sys.getrefcount(_HOLDER[0])
 class LoopState(AskedTurns):
     """A loop by name: its step numbers go on when the loop is entered again (epochs)."""
 
-    __slots__ = ("average", "claimed_then", "flops", "last_end", "passed", "phase", "steps", "thread")
+    __slots__ = (
+        "average", "claimed_then", "flops", "last_end", "passed", "phase", "plain_before", "plain_until", "steps",
+        "thread",
+    )  # fmt: skip
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -287,12 +282,17 @@ class LoopState(AskedTurns):
         self.thread = self.claimed_then = 0
         self.phase: object = None
         self.flops: float | None = None
+        self.plain_until = 0
+        """The number of the next turn for whose end, or for the beginning of the one after it, there is more to do."""
+        self.plain_before = 0
+        """When the pace of turns is to be looked at again, by `now()`."""
 
     def begin(self, step: Step, at: int) -> None:
         """Give the step that begins its number, and let it be asked if it is its turn."""
-        step.number = self.steps
-        step.asks = self.asks(self.steps, at)
-        step.plain = step.plain and self.paced and not step.asks and not self.ends_soon(self.steps)
+        step.number = number = self.steps
+        step.asks = self.asks(number, at)
+        self.plain_until = number if step.asks or number <= SLOW else self.next_asked(number) - 1
+        self.plain_before = self._at + PACE_OVER
 
 
 class Loops:
