@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from jaxobs.cli.analyze import report_text
-from tests.cli.launched import jaxobs
+from tests.cli.launched import command
 from tests.jobs import environment
 from tests.trace.written import WrittenPlane, modules, space
 
@@ -25,7 +25,7 @@ PEAK_BYTES = 5.3e12
 
 @pytest.fixture(scope="module")
 def document(tmp_path_factory):
-    answered = jaxobs("analyze", str(RECORDED), "--json", folder=tmp_path_factory.mktemp("analyze"))
+    answered = command("analyze", str(RECORDED), "--json", folder=tmp_path_factory.mktemp("analyze"))
     assert (answered.status, answered.stderr) == (0, "")
     return json.loads(answered.stdout)
 
@@ -67,7 +67,7 @@ def test_what_could_be_told_and_what_not_is_one_table(document, tmp_path):
     plane.line("Stream #1(Kernel)", [("k", 0, 1, stats)])
     path = tmp_path / "host.xplane.pb"
     path.write_bytes(space(plane))
-    answered = jaxobs("analyze", str(path), folder=tmp_path)
+    answered = command("analyze", str(path), folder=tmp_path)
     assert re.search(
         "operations with a known cost +0 of 1 +fusion.1: its module is not in the trace", answered.stdout
     )
@@ -78,12 +78,12 @@ def test_what_could_be_told_and_what_not_is_one_table(document, tmp_path):
 
 
 def test_a_trace_for_others_reads_the_same_and_names_no_folder(document, tmp_path):
-    answered = jaxobs("analyze", str(RECORDED), "--pack", "sent.zip", folder=tmp_path)
+    answered = command("analyze", str(RECORDED), "--pack", "sent.zip", folder=tmp_path)
     assert (answered.status, answered.stdout) == (0, "wrote sent.zip\n")
     zipfile.ZipFile(tmp_path / "sent.zip").extractall(tmp_path)
     assert b"/workspace/traces/generate" in RECORDED.read_bytes()
     assert b"/workspace/traces/generate" not in (tmp_path / "host_0.xplane.pb").read_bytes()
-    read = jaxobs("analyze", "host_0.xplane.pb", "--json", folder=tmp_path)
+    read = command("analyze", "host_0.xplane.pb", "--json", folder=tmp_path)
     again = json.loads(read.stdout) | {"source": document["source"]}
     for row in again["operations"]:
         assert re.fullmatch(r"|x+/generate_conv_trace.py:\d+", row["source"])
@@ -113,7 +113,7 @@ def test_the_table_says_why_an_operation_was_faster_than_its_bound():
 
 
 def test_the_help_says_that_a_calibration_counts(tmp_path):
-    answered = jaxobs("analyze", "--help", folder=tmp_path)
+    answered = command("analyze", "--help", folder=tmp_path)
     assert "`jaxobs calibrate`" in " ".join(answered.stdout.split())
     assert max(map(len, answered.stdout.splitlines())) <= 100
 
@@ -140,7 +140,7 @@ def test_modules_and_devices_add_up(document):
 
 
 def test_the_table_names_operations_and_their_sources(tmp_path):
-    answered = jaxobs("analyze", str(RECORDED), "--top", "3", folder=tmp_path)
+    answered = command("analyze", str(RECORDED), "--top", "3", folder=tmp_path)
     assert (answered.status, answered.stderr) == (0, "")
     assert "jit_forward_3d_conv" in answered.stdout
     assert "cudnn-conv.1" in answered.stdout
@@ -171,7 +171,7 @@ class Page(HTMLParser):
 
 
 def test_the_page_stands_alone(tmp_path):
-    answered = jaxobs("analyze", str(RECORDED), "--html", "page.html", folder=tmp_path)
+    answered = command("analyze", str(RECORDED), "--html", "page.html", folder=tmp_path)
     assert (answered.status, answered.stdout) == (0, "wrote page.html\n")
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     page = Page(text)
@@ -186,7 +186,7 @@ def test_the_page_stands_alone(tmp_path):
 
 def test_no_table_is_wider_than_a_screen(tmp_path):
     """What is long (names, source lines, remarks) stands in the first column, which alone breaks its lines."""
-    jaxobs("analyze", str(RECORDED), "--html", "page.html", folder=tmp_path)
+    command("analyze", str(RECORDED), "--html", "page.html", folder=tmp_path)
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     rows = re.findall(r"<tr>(.*?)</tr>", text)
     cells = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row) for row in rows]
@@ -204,12 +204,12 @@ def test_names_of_a_program_are_text_in_the_page_and_in_the_table(tmp_path):
         "Stream #1", [(HOSTILE, 0, 5, stats), ("[bold]k[/bold]", 9, 5, {})]
     )
     (tmp_path / "hostile.xplane.pb").write_bytes(space(gpu, hostname=HOSTILE, errors=[HOSTILE]))
-    answered = jaxobs("analyze", "hostile.xplane.pb", "--html", "page.html", folder=tmp_path)
+    answered = command("analyze", "hostile.xplane.pb", "--html", "page.html", folder=tmp_path)
     assert answered.status == 0
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "script" not in Page(text).tags
     assert "&lt;script&gt;" in text
-    shown = jaxobs("analyze", "hostile.xplane.pb", folder=tmp_path).stdout
+    shown = command("analyze", "hostile.xplane.pb", folder=tmp_path).stdout
     assert "[bold]k[/bold]" in shown
     assert "\x1b" not in shown
 
@@ -218,11 +218,11 @@ def test_peaks_of_an_unknown_device_come_from_the_trace_or_the_user(tmp_path):
     gpu = WrittenPlane("/device:GPU:0", gpu_device_name="Unheard Of 1", memory_bandwidth=10**12)
     gpu.line("Stream #1", [("k", 0, 5, {})])
     (tmp_path / "t.xplane.pb").write_bytes(space(gpu))
-    peaks = json.loads(jaxobs("analyze", ".", "--json", folder=tmp_path).stdout)["devices"][0]["peaks"]
+    peaks = json.loads(command("analyze", ".", "--json", folder=tmp_path).stdout)["devices"][0]["peaks"]
     assert peaks["memory"]["value"] == 1e12
     assert peaks["memory"]["provenance"] == "profiler"
     assert "no datasheet is known" in peaks["reason"]
-    mine = jaxobs("analyze", ".", "--json", folder=tmp_path, JAXOBS_PEAK_BYTES_PER_SECOND="2e12")
+    mine = command("analyze", ".", "--json", folder=tmp_path, JAXOBS_PEAK_BYTES_PER_SECOND="2e12")
     assert json.loads(mine.stdout)["devices"][0]["peaks"]["memory"]["provenance"] == "user"
 
 
@@ -241,9 +241,9 @@ with jax.profiler.trace("trace"):
     subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env=environment(**flags), check=True, timeout=120
     )
-    found = json.loads(jaxobs("analyze", "trace", "--json", folder=tmp_path).stdout)["devices"]
+    found = json.loads(command("analyze", "trace", "--json", folder=tmp_path).stdout)["devices"]
     assert [device["peaks"]["shared_by"] for device in found] == [4] * len(found)
-    said = jaxobs("analyze", "trace", folder=tmp_path).stdout
+    said = command("analyze", "trace", folder=tmp_path).stdout
     assert said.count("4 emulated devices share one machine") == 1
 
 
@@ -253,7 +253,7 @@ def test_a_damaged_module_costs_its_figures_alone(tmp_path):
         modules(jit_f=(3, {"add.1": "add"}, {})), gpu
     )  # instructions without shapes: no valid module
     (tmp_path / "t.xplane.pb").write_bytes(trace)
-    answered = jaxobs("analyze", "t.xplane.pb", "--json", folder=tmp_path)
+    answered = command("analyze", "t.xplane.pb", "--json", folder=tmp_path)
     (row,) = json.loads(answered.stdout)["operations"]
     assert row["seconds"] == pytest.approx(5e-6)
     assert (row["flops"], row["label"]) == (None, "unmodelled")
@@ -279,7 +279,7 @@ BAD_INPUT = {
 def test_bad_input_is_answered_with_one_line_and_status_2(tmp_path, case):
     (tmp_path / "text.txt").write_text("no trace\n")
     arguments, message = BAD_INPUT[case]
-    answered = jaxobs("analyze", *arguments, folder=tmp_path)
+    answered = command("analyze", *arguments, folder=tmp_path)
     assert (answered.status, answered.stdout) == (2, "")
     assert message in answered.stderr
     assert answered.stderr.count("\n") == 1

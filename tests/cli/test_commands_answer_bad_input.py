@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.launched import jaxobs, outcome
+from tests.cli.launched import command, outcome
 
 BAD_INPUT = {
     "no command": ([], "jaxobs --help"),
@@ -34,7 +34,7 @@ BAD_INPUT = {
 def test_one_line_and_status_2(tmp_path: Path, case: str) -> None:
     (tmp_path / "script.py").write_text("print('the script ran')\n")
     arguments, message = BAD_INPUT[case]
-    answered = jaxobs(*arguments, folder=tmp_path)
+    answered = command(*arguments, folder=tmp_path)
     assert (answered.status, answered.stdout) == (2, "")
     assert message in answered.stderr
     assert answered.stderr.count("\n") == 1
@@ -43,7 +43,7 @@ def test_one_line_and_status_2(tmp_path: Path, case: str) -> None:
 
 def test_a_wrong_variable_is_named_before_the_script_starts(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("print('the script ran')\n")
-    answered = jaxobs("run", "script.py", folder=tmp_path, JAXOBS_INTERVAL="soon")
+    answered = command("run", "script.py", folder=tmp_path, JAXOBS_INTERVAL="soon")
     assert (answered.status, answered.stdout) == (2, "")
     assert "JAXOBS_INTERVAL='soon'" in answered.stderr
 
@@ -62,7 +62,7 @@ def test_a_python_that_ignores_the_environment_is_told(tmp_path: Path) -> None:
 def test_the_help_of_run_has_a_line_for_every_setting(tmp_path: Path) -> None:
     from jaxobs.config import SETTINGS
 
-    text = jaxobs("run", "--help", folder=tmp_path).stdout
+    text = command("run", "--help", folder=tmp_path).stdout
     options = {
         line.split()[0].removeprefix("--[no-]").removeprefix("--")
         for line in text.splitlines()
@@ -75,4 +75,4 @@ def test_the_help_of_run_has_a_line_for_every_setting(tmp_path: Path) -> None:
 
 
 def test_version(tmp_path: Path) -> None:
-    assert jaxobs("--version", folder=tmp_path).stdout.startswith("jaxobs ")
+    assert command("--version", folder=tmp_path).stdout.startswith("jaxobs ")

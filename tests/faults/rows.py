@@ -65,7 +65,7 @@ ROWS: dict[int, Row] = {
         "agent/test_plugins_in_the_agent.py::test_what_a_slow_exporter_loses_is_counted_and_shown",
     )),
     11: Row("a million events at once", (
-        "flow/test_ring.py::test_a_million_events_are_counted_exactly_and_take_no_more_memory_than_the_capacity",
+        "flow/test_ring.py::test_very_many_events_are_counted_exactly_and_take_no_more_memory_than_the_capacity",
         "flow/test_ring.py::test_drops_are_exact_when_many_threads_emit_while_one_drains",
     )),
     12: Row("ten thousand function names", (

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.launched import jaxobs, outcome
+from tests.cli.launched import command, outcome
 from tests.jobs import Outcome
 from tests.sample_document import document, loop
 
@@ -61,7 +61,7 @@ def failed(answered: Outcome) -> str:
 
 def test_one_job_is_its_summary(serve: Callable, tmp_path: Path) -> None:
     served = serve(document())
-    answered = jaxobs("top", "--once", served.address, folder=tmp_path)
+    answered = command("top", "--once", served.address, folder=tmp_path)
     assert (answered.status, answered.stderr) == (0, "")
     assert "`train` runs at 100 steps/s" in answered.stdout
     assert "ranks" not in answered.stdout
@@ -70,7 +70,7 @@ def test_one_job_is_its_summary(serve: Callable, tmp_path: Path) -> None:
 def test_the_rank_that_lags_is_marked_and_summed_up(serve: Callable, tmp_path: Path) -> None:
     waits = {"compute": 0.5, "input": 0.0, "communication": 0.5}
     ranks = [serve(rank(0, **waits)), serve(rank(1, compute=0.5, input=0.5), 1), serve(rank(2, **waits), 2)]
-    answered = jaxobs("top", *(served.address for served in ranks), folder=tmp_path)  # a pipe, so once
+    answered = command("top", *(served.address for served in ranks), folder=tmp_path)  # a pipe, so once
     assert answered.status == 0
     [marked] = [line for line in answered.stdout.splitlines() if "◀ lags" in line]
     assert marked.startswith("1 ◀ lags")
@@ -88,7 +88,7 @@ def test_neighbours_that_a_server_names_are_asked_too(
         monkeypatch.setattr("os.getpid", lambda alive=alive: alive)
         found.append(serve(rank(index), index, file_sd_directory=tmp_path))
     for source in (found[1].address, str(tmp_path)):
-        answered = jaxobs("top", "--once", source, folder=tmp_path)
+        answered = command("top", "--once", source, folder=tmp_path)
         rows = answered.stdout.splitlines()[2:5]
         assert [row.split()[0] for row in rows] == ["0", "1", "2"], answered
 
@@ -96,29 +96,31 @@ def test_neighbours_that_a_server_names_are_asked_too(
 def test_nothing_listens(serve: Callable, tmp_path: Path) -> None:
     served = serve(document())
     served.stop()
-    assert "nothing listens at localhost:" in failed(jaxobs("top", "--once", served.address, folder=tmp_path))
+    assert "nothing listens at localhost:" in failed(
+        command("top", "--once", served.address, folder=tmp_path)
+    )
 
 
 def test_a_token_is_asked_for_refused_and_taken(serve: Callable, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(SECRET + "\n")
     (tmp_path / "wrong").write_text(SECRET + "x")
     address = serve(document(), metrics_token_file=tmp_path / "token").address
-    assert "wants a token: give --token-file" in failed(jaxobs("top", address, folder=tmp_path))
-    assert "refuses this token" in failed(jaxobs("top", address, "--token-file", "wrong", folder=tmp_path))
-    assert jaxobs("top", address, "--token-file", "token", folder=tmp_path).status == 0
-    assert jaxobs("top", address, folder=tmp_path, JAXOBS_METRICS_TOKEN_FILE="token").status == 0
+    assert "wants a token: give --token-file" in failed(command("top", address, folder=tmp_path))
+    assert "refuses this token" in failed(command("top", address, "--token-file", "wrong", folder=tmp_path))
+    assert command("top", address, "--token-file", "token", folder=tmp_path).status == 0
+    assert command("top", address, folder=tmp_path, JAXOBS_METRICS_TOKEN_FILE="token").status == 0
 
 
 def test_tls_with_an_authority_of_ones_own(serve: Callable, certificates: Any, tmp_path: Path) -> None:
     settings = {"metrics_tls_certificate": certificates.leaf, "metrics_tls_key": certificates.key}
     address = serve(document(), **settings).address
     assert address.startswith("https://")
-    assert "is not believed" in failed(jaxobs("top", address, folder=tmp_path))
-    assert jaxobs("top", address, "--ca-file", str(certificates.authority), folder=tmp_path).status == 0
+    assert "is not believed" in failed(command("top", address, folder=tmp_path))
+    assert command("top", address, "--ca-file", str(certificates.authority), folder=tmp_path).status == 0
     plain = address.replace("https", "http")
-    assert "say https://" in failed(jaxobs("top", plain, folder=tmp_path))
+    assert "say https://" in failed(command("top", plain, folder=tmp_path))
     other = serve(document()).address.replace("http", "https")
-    assert "does not speak TLS" in failed(jaxobs("top", other, folder=tmp_path))
+    assert "does not speak TLS" in failed(command("top", other, folder=tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -137,14 +139,14 @@ def test_other_servers_are_named_as_what_they_are(
     status: int, body: bytes, says: str, tmp_path: Path
 ) -> None:
     with answering(status, body) as address:
-        assert says in failed(jaxobs("top", "--once", address, folder=tmp_path))
+        assert says in failed(command("top", "--once", address, folder=tmp_path))
 
 
 def test_the_token_is_not_taken_to_where_a_server_sends_one(serve: Callable, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(SECRET)
     address = serve(document(), metrics_token_file=tmp_path / "token").address
     with answering(302, b"", {"Location": address + "snapshot"}) as redirecting:
-        line = failed(jaxobs("top", redirecting, "--token-file", "token", folder=tmp_path))
+        line = failed(command("top", redirecting, "--token-file", "token", folder=tmp_path))
     assert "answers 302" in line
 
 
@@ -167,9 +169,9 @@ def test_the_token_goes_to_no_other_host_that_a_server_names(stranger: Any, tmp_
         named = stranger.format(port=elsewhere.server_port) if isinstance(stranger, str) else stranger
         answer = {"version": 1, "unix_seconds": 1.0, "snapshot": document(), "ranks": [{"address": named}]}
         with answering(200, json.dumps(answer).encode()) as address:
-            answered = jaxobs("top", "--once", address, "--token-file", "token", folder=tmp_path)
+            answered = command("top", "--once", address, "--token-file", "token", folder=tmp_path)
             assert (answered.status, answered.stderr, asked) == (0, "", [])
-            jaxobs("top", "--once", address, folder=tmp_path)
+            command("top", "--once", address, folder=tmp_path)
         assert set(asked) == ({""} if named != stranger else set())  # without a token it is asked
     finally:
         elsewhere.shutdown()
@@ -193,13 +195,13 @@ def test_the_token_goes_to_no_other_host_that_a_server_names(stranger: Any, tmp_
     ],
 )
 def test_bad_input_is_one_line(arguments: list[str], says: str, tmp_path: Path) -> None:
-    assert says in failed(jaxobs("top", "--once", *arguments, folder=tmp_path))
+    assert says in failed(command("top", "--once", *arguments, folder=tmp_path))
 
 
 def test_the_default_is_the_port_of_the_environment(serve: Callable, tmp_path: Path) -> None:
     served = serve(document())
     port = served.address.rstrip("/").rpartition(":")[2]
-    answered = jaxobs("top", folder=tmp_path, OTEL_EXPORTER_PROMETHEUS_PORT=port)
+    answered = command("top", folder=tmp_path, OTEL_EXPORTER_PROMETHEUS_PORT=port)
     assert "`train` runs at 100 steps/s" in answered.stdout
 
 
