@@ -30,7 +30,7 @@ SEED := $(or $(SEED),$(shell date +%s))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test coverage deployment chart faults test-jax test-jax-versions jax-own-tests lint format benchmark benchmarks-report soak programs untrue accuracy accuracy-peers gpu-check gpu-check-wheels dashboards lint-grafana prove-grafana prove-page docs docs-links package readme requirements trace-peers clean check-python check-prometheus check-compiler
+.PHONY: help demo test coverage deployment chart faults test-jax test-jax-versions jax-own-tests lint format benchmark benchmarks-report soak programs untrue accuracy accuracy-peers gpu-check gpu-check-wheels dashboards lint-grafana prove-grafana prove-page prove-docs docs docs-links package readme requirements trace-peers clean check-python check-prometheus check-compiler
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -174,6 +174,9 @@ prove-grafana: .venv/installed check-prometheus  ## every panel and rule shown a
 prove-page: .venv/installed  ## the live page in a real browser on a real training (ARGS="--write-screenshots" for those in docs/)
 	@JAXOBS_PAGE_BROWSER="$$(.ci/tools.sh page-browser)" && export JAXOBS_PAGE_BROWSER && \
 	  .venv/bin/python -m pytest -m slow tests/page $(ARGS)
+
+prove-docs: .venv/installed check-prometheus  ## every shell line and every example of README and docs, run as a reader would
+	.venv/bin/python $(PYTEST) -m slow tests/documentation $(ARGS)
 
 accuracy: .venv/installed  ## FLOPs and bytes of about 110 programs: formula, jaxobs, XLA (ARGS="--only attention")
 	.venv/bin/python -m benchmarks.accuracy $(ARGS)

@@ -56,6 +56,7 @@ def program(fences: list[Fence]) -> str:
     return "\n".join([*parts, "obs.shutdown()"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", by_page("python"))
 def test_the_python_snippets_of_a_page_run_inside_a_function(page: str, tmp_path: Path) -> None:
     text = program(by_page("python")[page]).replace("range(1000)", "range(50)")  # whose steps take 20 ms

@@ -110,6 +110,7 @@ def wait_for(url: str) -> None:
     pytest.fail(f"nothing answers at {url}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [
     page for page, found in by_page("sh").items() if any(reason_against(fence) is None for fence in found)
 ])  # fmt: skip
