@@ -21,6 +21,7 @@ from grafana_foundation_sdk.models import dashboard as model
 from grafana_foundation_sdk.models import prometheus as prometheus_model
 from grafana_foundation_sdk.models import xychart as xychart_model
 
+from grafana.source.annotations import ANNOTATIONS
 from grafana.source.chart import Chart, Page, Query
 from grafana.source.links import other_dashboards
 from grafana.source.variables import EVERY_PAGE, METRICS, choice, data_sources
@@ -46,6 +47,8 @@ def dashboard(page: Page) -> build.Dashboard:
         builder.with_variable(source)
     for name in (*EVERY_PAGE, *page.variables):
         builder.with_variable(choice(name))
+    for annotation in ANNOTATIONS:
+        builder.annotation(annotation)
     number = count(1)
     for row in page.rows:
         builder.with_row(build.Row(row.question).id(next(number)))

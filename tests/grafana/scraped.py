@@ -99,7 +99,7 @@ class Scraped:
 
     def expression(self, text: str, chosen: Mapping[str, str] | None = None) -> str:
         values = {
-            "__rate_interval": f"{RATE_INTERVAL}s", "__range": f"{math.ceil(self.end - self.start)}s",
+            "__interval": "5s", "__rate_interval": f"{RATE_INTERVAL}s", "__range": f"{math.ceil(self.end - self.start)}s",
             **dict.fromkeys(("job", "instance"), ".+"),
             **dict.fromkeys(("run", "loop", "device", "dtype"), ".*"), "device_kind": "cpu", **(chosen or {}),
         }  # fmt: skip

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from statistics import mean
 
 import pytest
 
-from grafana.source.chart import Chart, Page
+from grafana.source.annotations import ANNOTATIONS, Annotation
+from grafana.source.chart import Chart, Page, Query
 from grafana.source.pages import PAGES
 from tests.grafana.scraped import RANKS, Scraped, has_values
 
@@ -36,6 +38,27 @@ def test_every_query_of_the_panel_answers_or_says_why_not(scraped: Scraped, page
         assert not silent, f"{chart.title}: nothing for {silent}"
     elif silent:
         assert chart.empty  # the panel itself says why it is empty
+
+
+def marked(scraped: Scraped, annotation: Annotation) -> dict[str, list[float]]:
+    """The moments that it marks, by its text."""
+    found: dict[str, list[float]] = {}
+    for series in scraped.ask(Query(annotation.expression)):
+        text = annotation.text
+        for label in re.findall(r"\{\{(\w+)\}\}", text):
+            text = text.replace(f"{{{{{label}}}}}", series["metric"].get(label, ""))
+        found.setdefault(text, []).extend(float(time) for time, _ in series["values"])
+    return found
+
+
+def test_moments_that_explain_a_change_are_marked(scraped: Scraped) -> None:
+    found = {each.name: marked(scraped, each) for each in ANNOTATIONS}
+    started = found.pop("Started")
+    assert {text.split()[0] for text in started} == {"evening", "night", "fleet"}
+    assert all(max(times) - min(times) < 30 for times in started.values()), started
+    del found["Alert"]  # which may rightly be silent
+    for name, texts in found.items():
+        assert {text.split(":")[0] for text in texts} >= {"evening", "fleet"}, (name, texts)
 
 
 def test_two_runs_on_one_port_are_two_lines_that_do_not_touch(scraped: Scraped) -> None:
