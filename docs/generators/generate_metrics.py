@@ -24,17 +24,17 @@ INTRODUCTION = """\
 
 Written by `make docs` from the catalogue in the code; do not edit it here.
 
-Every metric with its type, its labels and a PromQL query to begin with. The dashboards in `grafana/dashboards/` have queries
-that join a series with its run ([how](../show/dashboards.md#how-a-panel-knows-the-run)).
+Every metric with its type, its labels and, where it is no plain gauge, a PromQL query to begin with. Ask for a gauge by its
+name, for one with many series by `topk(5, …)`. The dashboards in `grafana/dashboards/` join a series with its run
+([how](../show/dashboards.md#how-a-panel-knows-the-run)).
 
-A value that is not known is absent, never 0; `obs.snapshot()` says why. Costs, executables, MFU, HFU and peaks are per
-device; `jaxobs_flops_total` and `jaxobs_bytes_total` are summed over the process's local devices. Who and where is in
-`target_info`. Beyond the limit on series, counters are summed under `__other__` and gauges and histograms are dropped;
-`jaxobs_series_limited_total` counts both.
-
-Over OTLP a metric has a dotted name and a unit, of which Prometheus makes the name below: `jaxobs_step_seconds` is
-`jaxobs.step` in `s`, `jaxobs_mfu_ratio` is `jaxobs.mfu` in `1`. What NVML says goes out as `hw.*` too, by OpenTelemetry's
-semantic conventions.
+- An unknown value is absent, never 0; `obs.snapshot()` says why. Who and where is in `target_info`.
+- Costs, executables, MFU, HFU and peaks are per device; `jaxobs_flops_total` and `jaxobs_bytes_total` are summed over the
+  process's local devices.
+- Beyond the limit on series, counters are summed under `__other__`, gauges and histograms are dropped;
+  `jaxobs_series_limited_total` counts both.
+- Over OTLP a metric has a dotted name and a unit: `jaxobs_step_seconds` is `jaxobs.step` in `s`, `jaxobs_mfu_ratio` is
+  `jaxobs.mfu` in `1`. What NVML says goes out as `hw.*` too, by OpenTelemetry's semantic conventions.
 """
 
 
@@ -65,8 +65,9 @@ def _entry(metric: Metric) -> str:
     labels = ", ".join(f"`{label}`" for label in metric.labels)
     kind = f"*{metric.kind}*" + (f" by {labels}" if labels else "")
     buckets = f" Buckets from {metric.buckets[0]:g} to {metric.buckets[-1]:g}." if metric.buckets else ""
-    query = f"```promql\n{example_query(metric)}\n```"
-    return f"### `{metric.name}`\n\n{kind}. {metric.help}{buckets}\n\n{query}\n"
+    entry = f"### `{metric.name}`\n\n{kind}. {metric.help}{buckets}\n"
+    query = example_query(metric)
+    return f"{entry}\n```promql\n{query}\n```\n" if query else entry
 
 
 def main(arguments: list[str]) -> int:

@@ -22,9 +22,9 @@ INTRODUCTION = """\
 Written by `make docs` from the code (`jaxobs/config.py`); do not edit it here.
 
 Each setting is an environment variable, an argument of `jaxobs.instrument()` (`JAXOBS_INTERVAL` is `interval=`) and an option
-of `jaxobs run` (`--interval`). An argument or option goes before the variable, and the variable before the default. A value
-that cannot be used raises `SettingsError` when jaxobs starts, before training begins; an unknown `JAXOBS_…` variable is
-reported, with the name that was probably meant. `jaxobs check` prints the settings as they are.
+of `jaxobs run` (`--interval`). An argument or option wins over the variable. A value that cannot be used raises
+`SettingsError` before training begins; an unknown `JAXOBS_…` variable is reported, with the name that was probably meant.
+`jaxobs check` prints the settings as they are.
 
 """
 ENDING = """
