@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import sys
-from importlib import import_module
 from pathlib import Path
 
 from written_file import write_or_compare
@@ -20,23 +20,23 @@ from jaxobs.cli import main as jaxobs
 PAGE = Path(__file__).parents[1] / "reference" / "command_line.md"
 COLUMNS = "100"
 """Width of the help texts that argparse breaks into lines."""
+HELP = re.compile(r"\n +-h, --help +show this help message and exit(?=\n|$)| \[-h\](?= )")
+"""What each command has."""
 INTRODUCTION = """\
 # The command line
 
-Written by `make docs` from what each command says with `--help`; do not edit it here.
+`jaxobs --help` lists the commands, and each has `--help`: `make docs` writes this page from that.
 
 A command that cannot use its input says so in one line on standard error and exits with status 2. Colours and frames are for
 terminals alone, and `NO_COLOR` turns them off.
-
-| command | what it does |
-|---|---|
 """
 NOTES = {
     "run": """\
-What follows the script is the script's own. The process becomes the `python script.py …` that you would have typed, with its
-tracebacks, exit status and signals. A summary comes last, on standard error. Processes that the script starts are not
-observed: with a launcher put `jaxobs run` on the command of each rank. `opentelemetry-instrument python train.py` observes
-the same, without a summary. The options are [the settings](settings.md):
+Runs a script or module, observed, without a change to it. What follows the script is the script's own. The process becomes
+the `python script.py …` that you would have typed, with its tracebacks, exit status and signals. A summary comes last, on
+standard error. Processes that the script starts are not observed: with a launcher put `jaxobs run` on the command of each
+rank. `opentelemetry-instrument python train.py` observes the same, without a summary. The options are [the
+settings](settings.md):
 
 """,
     "check": """\
@@ -57,17 +57,14 @@ Works on any machine, also one without the device.
 
 def page() -> str:
     """The whole page."""
-    summaries = "".join(
-        f"| [`jaxobs {command}`](#jaxobs-{command}) | {import_module(f'jaxobs.cli.{command}').SUMMARY} |\n"
-        for command in COMMANDS
-    )
-    return INTRODUCTION + summaries + "".join(_section(command) for command in COMMANDS)
+    return INTRODUCTION + "".join(_section(command) for command in COMMANDS)
 
 
 def _section(command: str) -> str:
     text = help_of(command)
     if command == "run":
         text = text.partition("\n\noptions:")[0]
+    text = HELP.sub("", text)
     return f"\n## `jaxobs {command}`\n\n{NOTES.get(command, '')}```text\n{text}\n```\n"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from pathlib import Path
 
 from example_query import example_query
@@ -19,6 +20,8 @@ from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, discover
 
 PAGE = Path(__file__).parents[1] / "reference" / "metrics.md"
 BUILT_IN = "jaxobs_plugins."
+MANY = 5
+"""Of so many metrics, labels that all have are said once."""
 INTRODUCTION = """\
 # Metrics
 
@@ -57,12 +60,27 @@ def page(declared: Iterable[tuple[str, tuple[Metric, ...]]]) -> str:
     parts = [INTRODUCTION]
     for title, metrics in declared:
         parts.append(f"## {title}\n")
-        parts += [_entry(metric) for metric in metrics]
+        shared = _shared(metrics)
+        if shared:
+            parts.append(f"Each has the labels {_names(metrics[0].labels[:shared])}.\n")
+        parts += [_entry(metric, shared) for metric in metrics]
     return "\n".join(parts)
 
 
-def _entry(metric: Metric) -> str:
-    labels = ", ".join(f"`{label}`" for label in metric.labels)
+def _shared(metrics: tuple[Metric, ...]) -> int:
+    """With how many labels all of them begin, where there are many of them."""
+    if len(metrics) < MANY:
+        return 0
+    columns = zip(*(metric.labels for metric in metrics), strict=False)
+    return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))
+
+
+def _names(labels: Iterable[str]) -> str:
+    return ", ".join(f"`{label}`" for label in labels)
+
+
+def _entry(metric: Metric, shared: int) -> str:
+    labels = _names(metric.labels[shared:])
     kind = f"*{metric.kind}*" + (f" by {labels}" if labels else "")
     buckets = f" Buckets from {metric.buckets[0]:g} to {metric.buckets[-1]:g}." if metric.buckets else ""
     entry = f"### `{metric.name}`\n\n{kind}. {metric.help}{buckets}\n"
