@@ -27,9 +27,8 @@ INTRODUCTION = """\
 
 Written by `make docs` from the catalogue in the code; do not edit it here.
 
-Every metric with its type, its labels and, where it is no plain gauge, a PromQL query to begin with. Ask for a gauge by its
-name, for one with many series by `topk(5, …)`. The dashboards in `grafana/dashboards/` join a series with its run
-([how](../show/dashboards.md#how-a-panel-knows-the-run)).
+Ask for a gauge by its name, for one with many series by `topk(5, …)`; the other metrics have a PromQL query to begin with.
+The dashboards in `grafana/dashboards/` join a series with its run ([how](../show/dashboards.md#how-a-panel-knows-the-run)).
 
 - An unknown value is absent, never 0; `obs.snapshot()` says why. Who and where is in `target_info`.
 - Costs, executables, MFU, HFU and peaks are per device; `jaxobs_flops_total` and `jaxobs_bytes_total` are summed over the
