@@ -25,10 +25,9 @@ MANY = 5
 INTRODUCTION = """\
 # Metrics
 
-Written by `make docs` from the catalogue in the code; do not edit it here.
-
 Ask for a gauge by its name, for one with many series by `topk(5, …)`; the other metrics have a PromQL query to begin with.
 The dashboards in `grafana/dashboards/` join a series with its run ([how](../show/dashboards.md#how-a-panel-knows-the-run)).
+`make docs` writes this page from the catalogue in the code.
 
 - An unknown value is absent, never 0; `obs.snapshot()` says why. Who and where is in `target_info`.
 - Costs, executables, MFU, HFU and peaks are per device; `jaxobs_flops_total` and `jaxobs_bytes_total` are summed over the

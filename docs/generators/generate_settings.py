@@ -19,12 +19,11 @@ PAGE = Path(__file__).parents[1] / "reference" / "settings.md"
 INTRODUCTION = """\
 # Settings
 
-Written by `make docs` from the code (`jaxobs/config.py`); do not edit it here.
+`jaxobs check` prints the settings as they are. `make docs` writes this page from `jaxobs/config.py`.
 
 Each setting is an environment variable, an argument of `jaxobs.instrument()` (`JAXOBS_INTERVAL` is `interval=`) and an option
 of `jaxobs run` (`--interval`). An argument or option wins over the variable. A value that cannot be used raises
 `SettingsError` before training begins; an unknown `JAXOBS_…` variable is reported, with the name that was probably meant.
-`jaxobs check` prints the settings as they are.
 
 """
 ENDING = """
