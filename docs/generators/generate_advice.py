@@ -52,7 +52,7 @@ def page() -> str:
             said = said.replace(f"\n{part}:", f"\n- **{part}:**")
         lines += [f"## `{condition.__name__}`", "", said, ""]
     offline = ", ".join(f"`{condition.__name__}`" for condition in IN_A_TRACE)
-    lines += [f"A trace alone can tell: {offline}; the others need the running job.", ""]
+    lines += [f"`jaxobs analyze` gives {offline}; the others need the running job.", ""]
     lines += ["## Recompilations", "", "| cause | remedy |", "|---|---|"]
     lines += [f"| `{cause}` | {cell(text.format(it='the argument'))} |" for cause, text in REMEDIES.items()]
     return INTRODUCTION + "\n".join(lines) + "\n"
