@@ -19,15 +19,12 @@ TRAIN_SECONDS, PACE = 5.0, 20.0
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 _MEMORY = f"""A job that has trained a small model for {TRAIN_SECONDS:.0f} s at {PACE:.0f} steps a second, less the
-same job without a tool in the same round; {ROUNDS} rounds, in each of which all the jobs are there at the same time.
-*Resident* counts pages shared with other processes too, *unshared* only those that nobody else uses, so that
-libraries which several of these jobs have loaded are in the first and not in the second. *Beside* is what the tool
-runs in processes of its own."""
+same job without a tool in the same round; {ROUNDS} rounds. *Resident* counts pages shared with other processes too,
+*unshared* does not. *Beside* is what the tool runs in processes of its own."""
 
-_EXIT = f"""From the last line of the script until its process is gone, one job at a time, the tool's own closing call
-included where it has one (`close()`, `end_run()`, `finish()`); {ROUNDS} rounds, the same jobs as above, each after
-another half second of training. Where an endpoint *refuses*, nobody listens at the port of `{ENDPOINT}`; where it is
-*silent*, connections are accepted and never answered."""
+_EXIT = f"""From the last line of the script until its process is gone, the tool's own closing call included; {ROUNDS}
+rounds. Where an endpoint *refuses*, nobody listens at the port of `{ENDPOINT}`; where it is *silent*, it accepts
+connections and never answers."""
 
 COLUMNS = (
     "tool", "resident, more in the job", "unshared, more in the job", "resident, beside", "unshared, beside",

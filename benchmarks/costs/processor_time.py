@@ -12,12 +12,10 @@ RATES = (1, 10, 100, 1000)
 SETTLE_SECONDS = 15.0
 WINDOWS, WINDOW_SECONDS = 12, 5.0
 
-_TEXT = f"""Of jobs that train a small model at a fixed number of steps a second and sleep in between. At each rate
-one job has jaxobs (steps marked, the function watched, pages served, default settings) and two have nothing. All run
-at the same time; after {SETTLE_SECONDS:.0f} s each one's processor time is read from the kernel every
-{WINDOW_SECONDS:.0f} s, {WINDOWS} times. The figures are means, so that rare work counts, in percent of one core: what
-the job takes without jaxobs, what it takes more with it in all its threads, what the second job without takes more
-than the first (the control), and what the agent takes."""
+_TEXT = f"""Jobs train a small model at a fixed number of steps a second, and sleep in between. At each rate one job
+has jaxobs (steps marked, the function watched, pages served, default settings) and two have nothing; all run at the
+same time. After {SETTLE_SECONDS:.0f} s the kernel's processor time is read every {WINDOW_SECONDS:.0f} s, {WINDOWS}
+times. The figures are means, in percent of one core."""
 
 
 def measure() -> Section:

@@ -27,11 +27,10 @@ RESOURCE = {"service.name": "benchmark", "host.name": "localhost", "process.pid"
 STEP_BUCKETS = tuple(1e-4 * 1.6**index for index in range(33))  # 100 µs to 5 min
 HOSTS = AllowedHosts(LocalNames(), (), from_network=False)
 
-_TEXT = f"""The same series, once as a snapshot of jaxobs and once as live metrics of prometheus_client (`_created`
-series switched off, as jaxobs has none): a tenth of them histograms with exemplars, the rest counters and gauges with
-two labels. A scrape is a whole GET of the text format from a client on this machine, of a snapshot that nobody asked
-for before, beside `start_http_server()`; *again* is the same snapshot once more, which jaxobs keeps as rendered and
-prometheus_client renders anew. {ROUNDS} rounds. jaxobs renders in the agent; prometheus_client in the job, under its
+_TEXT = f"""The same series, once as a snapshot of jaxobs and once as live metrics of prometheus_client: a tenth of
+them histograms with exemplars, the rest counters and gauges with two labels. A scrape is a whole GET of the text
+format from this machine, of a snapshot that nobody asked for before; *again* is the same snapshot once more, which
+jaxobs keeps as rendered. {ROUNDS} rounds. jaxobs renders in the agent; prometheus_client in the job, under its
 interpreter lock."""
 
 

@@ -112,15 +112,13 @@ def _cell(cell: str | dict[str, Any]) -> Cell:
 
 _BEGINNING = """# What jaxobs costs, beside its peers
 
-Written by `make benchmarks-report`, which measures everything here; with `ARGS="--only step_cost"` it measures one
-section anew and leaves the others. `benchmarks/costs/` has the code of each, `docs/results/benchmarks/` the
-figures as data.
+`make benchmarks-report` measures all of this and writes this page; with `ARGS="--only step_cost"` it measures one section
+anew. `benchmarks/costs/` has the code, `docs/results/benchmarks/` the figures as data.
 
-What is compared is measured in turns within one run, in another order each round, so that a busy machine slows all
-alike. A figure is the median over the rounds; in brackets is its 95 % interval, from a bootstrap over the rounds. A
-ratio is the median of the rounds' ratios, not the ratio of medians. The column *control* compares a thing with itself
-in the same rounds: a difference that the control shows too is noise. Where the load average is above the number of
-cores others used the machine too: times are longer than they would be, ratios are not.
+What is compared takes turns within one run, in another order each round. A figure is the median over the rounds, with its
+95 % interval in brackets (a bootstrap over the rounds). A ratio is the median of the rounds' ratios. The column *control*
+compares a thing with itself: a difference that the control shows too is noise. Where the load average is above the number
+of cores, others used the machine too: times are then too long, ratios are not.
 """
 
 _WIDTH = 122
@@ -134,15 +132,19 @@ NEAR_ONE = (0.9, 1.1)
 
 
 def page(sections: Sequence[Section]) -> str:
-    """The whole document. At its top is the machine of the newest section; one measured elsewhere says so."""
+    """The whole document. At its top is the machine of the newest section; another is named where it comes first."""
     newest = max(sections, key=lambda section: section.measured["date"]).measured
     parts = [_BEGINNING, _lines(_where(newest))]
+    told = {_lines(_where(newest)): ""}
     for section in sections:
         parts.append(f"## {section.title}\n")
+        where = _lines(_where(section.measured))
+        same = told.setdefault(where, section.title)
+        beside = f" on the machine of *{same}*" if same not in {"", section.title} else ""
         load = section.measured["load average"]
-        parts.append(f"Measured on {section.measured['date']}; load average when it began: {load}.\n")
-        if _where(section.measured) != _where(newest):
-            parts.append(_lines(_where(section.measured)))
+        parts.append(f"Measured on {section.measured['date']}{beside}; load average when it began: {load}.\n")
+        if same == section.title:
+            parts.append(where)
         parts.append(section_text(section))
     return "\n".join(parts)
 

@@ -16,13 +16,10 @@ from benchmarks.paired import take_turns
 ROUNDS = 7
 PAGE_PATIENCE = 30.0
 
-_TEXT = f"""In fresh processes in which jax is imported already, one at a time, {ROUNDS} rounds. *Import* is the
-import of the module; *start* is what follows until the tool can be used: `jaxobs.instrument()`, a tracer provider
-with a batch processor and an OTLP exporter, `start_http_server()` with a histogram, a `SummaryWriter`, a run that is
-kept on this machine."""
+_TEXT = f"""In fresh processes that have imported jax, {ROUNDS} rounds. *Import* is the import of the module; *start*
+is what follows until the tool can be used, such as `jaxobs.instrument()` or `start_http_server()`."""
 
-_PAGE = """From the call of `jaxobs.instrument()` until the first page of `/metrics` has been read whole: the agent's
-process starts, loads its plugins and folds its first snapshot beside the job, which goes on meanwhile."""
+_PAGE = """From the call of `jaxobs.instrument()` until the first page of `/metrics` has been read."""
 
 
 def in_a_fresh_process(name: str) -> dict[str, float]:

@@ -32,17 +32,14 @@ STEP_COLUMNS = (
 )  # fmt: skip
 VALUE_COLUMNS = ("beside", "what it does", "it", "jaxobs", "jaxobs / it", "control: jaxobs / jaxobs")
 
-_STEPS = f"""What keeping the time of one step costs the training thread. *Marked* is the turn of
-`obs.steps(range(…), examples=256)` around the same call that the peers time: its start and end, the wait for its input,
-its examples. *Watched* is the call besides: when it was made, how long it took to return and what it ran. The peers keep
-one duration, or a span, and nothing of the call. Each row is a process of its own with jaxobs and one peer in it,
-{ROUNDS} rounds of turns of about a millisecond; the plain loop with the same call is taken off. What the tools do on
-other threads and in other processes is not in it. Of tools that hand over to a thread of theirs only a few calls make a
-turn, so that its queue does not fill."""
+_STEPS = f"""What keeping the time of one step costs the training thread; work on other threads and in other processes
+is left out. *Marked* is the turn of `obs.steps(range(…), examples=256)`: its start and end, the wait for its input,
+its examples. *Watched* adds the call: when it was made, how long it took to return and what it ran. The peers keep one
+duration, or a span. Each row is a process with jaxobs and one peer, {ROUNDS} rounds of about a millisecond, less the
+plain loop with the same call."""
 
-_VALUES = """What handing over one value costs: `obs.record(loss=value)` beside the peers' own calls. They are not the
-same service: `record` keeps the newest value of each name and reads it about once a second, for a gauge; the peers
-keep each value with its step, and write it to a file."""
+_VALUES = """`obs.record(loss=value)` beside the peers' own calls. `record` keeps the newest value of each name and
+reads it about once a second; the peers write each value with its step to a file."""
 
 
 def nothing() -> None:

@@ -48,15 +48,12 @@ MAX_RATIO = {"every": 1.02, "one-free": 1.005}
 MAX_RATIO_OF_SHORT = 1.03
 SHORT = 0.1
 
-_TEXT = f"""A loop with everything of jaxobs at its default: steps marked, the function watched, the loss recorded, and
-read each tenth step. One process makes a tenth of a second of steps so, two tenths plain, one so again, and on: its
-memory lies in the same places in both, which is worth some per cent between processes. The agent is suspended in the
-plain parts, so that all it does falls into the others; it has a turn every two seconds, one for each in which it runs.
-A ratio is of such a group of four, and the median of the groups stands with the bootstrap's interval. The mean holds
-what falls into few groups too (profiler windows, turns of the agent), and whatever else the machine did. The control
-does the same with nothing in either part. First minute: from `instrument()` on; after it: {CORES["every"]:g} s with
-every core, {CORES["one-free"]:g} s with one less (`one-free`). `threads`: what the threads of jaxobs in the job take
-while nothing is marked, in both parts, so that the ratio leaves it out."""
+_TEXT = f"""Everything of jaxobs is at its default: steps marked, the function watched, the loss recorded, and read
+each tenth step. One process makes a tenth of a second of steps so, two tenths plain, one so again, and on. The agent
+is suspended in the plain parts, so that all it does falls into the others. A ratio is of such a group of four. *Mean*
+holds rare work too, such as profiler windows. The control has nothing in either part. First minute: from
+`instrument()` on; after it: {CORES["every"]:g} s with every core, {CORES["one-free"]:g} s with one less (`one-free`).
+*Threads* is what the threads of jaxobs in the job take while nothing is marked; the ratios leave it out."""
 
 COLUMNS = ("cores", "when", "step", "with jaxobs", "control", "mean", "control", "threads")
 

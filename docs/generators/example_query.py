@@ -1,4 +1,4 @@
-"""A PromQL query that one would begin with, for any metric of the catalogue, by its type, its name and its labels."""  # noqa: INP001  # beside scripts
+"""A PromQL query that one would begin with, for a metric of the catalogue, by its type, its name and its labels."""  # noqa: INP001  # beside scripts
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ MANY_LABELS = 3
 """With so many labels a metric has more series than a graph can show: the largest are asked for."""
 
 
-def example_query(metric: Metric) -> str:
-    """The query, on one line."""
+def example_query(metric: Metric) -> str | None:
+    """The query, on one line; None of a gauge that one asks for by its name."""
     labels = ", ".join(metric.labels)
     by = f" by ({labels})" if labels else ""
     if metric.name.endswith("_info"):
@@ -27,6 +27,4 @@ def example_query(metric: Metric) -> str:
         # Of silence as the rule asks: a job that has ended is not silent.
         now = f"timestamp({metric.name})" if metric.name == LAST_HEARD.name else "time()"
         return f"{now} - {metric.name}"
-    if len(metric.labels) >= MANY_LABELS:
-        return f"topk(5, {metric.name})"
-    return f"max{by} ({metric.name})" if labels else metric.name
+    return None

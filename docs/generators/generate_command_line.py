@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import sys
-from importlib import import_module
 from pathlib import Path
 
 from written_file import write_or_compare
@@ -20,38 +20,35 @@ from jaxobs.cli import main as jaxobs
 PAGE = Path(__file__).parents[1] / "reference" / "command_line.md"
 COLUMNS = "100"
 """Width of the help texts that argparse breaks into lines."""
+HELP = re.compile(r"\n +-h, --help +show this help message and exit(?=\n|$)| \[-h\](?= )")
+"""What each command has."""
 INTRODUCTION = """\
 # The command line
 
-Written by `make docs` from what each command says with `--help`; do not edit it here.
+`jaxobs --help` lists the commands, and each has `--help`: `make docs` writes this page from that.
 
-Input that a command cannot use is answered with one line on standard error, which says what was wrong and what to do, and
-with exit status 2. Colours and frames are for terminals alone, and `NO_COLOR` turns them off.
-
-| command | what it does |
-|---|---|
+A command that cannot use its input says so in one line on standard error and exits with status 2. Colours and frames are for
+terminals alone, and `NO_COLOR` turns them off.
 """
 NOTES = {
     "run": """\
-What comes behind the script is the script's own. The process becomes the very `python script.py …` that you would have typed:
-tracebacks, exit status and signals are Python's. A summary comes last, on standard error. Processes that the script starts
-are not observed: with a launcher put `jaxobs run` on the command of each rank. `opentelemetry-instrument python train.py`
-observes the same beside what else it instruments, and prints no summary. The options are the settings, one each, which [have
-a page of their own](settings.md):
+Runs a script or module, observed, without a change to it. What follows the script is the script's own. The process becomes
+the `python script.py …` that you would have typed, with its tracebacks, exit status and signals. A summary comes last, on
+standard error. Processes that the script starts are not observed: with a launcher put `jaxobs run` on the command of each
+rank. `opentelemetry-instrument python train.py` observes the same, without a summary. The options are [the
+settings](settings.md):
 
 """,
     "check": """\
-Prints settings, devices, peaks, plugins and where each would serve or write, and what stands in the way: a taken port, a
-directory that cannot be written, an endpoint where nobody answers.
+It also finds a taken port, a directory that cannot be written, and an endpoint where nobody answers.
 
 """,
     "calibrate": """\
-Measures the peaks of this machine once and keeps them. A CPU has no datasheet: without this it has no efficiency and no MFU,
-and the reason is given instead.
+Run it once. A CPU has no datasheet: without this it has no efficiency and no MFU.
 
 """,
     "analyze": """\
-Puts the operations of a trace that `jax.profiler.trace()` wrote on the roofline, on any machine, also one without the device.
+Works on any machine, also one without the device.
 
 """,
     "compare": "[What became slower](../questions/what_changed.md) explains how it decides.\n\n",
@@ -60,17 +57,14 @@ Puts the operations of a trace that `jax.profiler.trace()` wrote on the roofline
 
 def page() -> str:
     """The whole page."""
-    summaries = "".join(
-        f"| [`jaxobs {command}`](#jaxobs-{command}) | {import_module(f'jaxobs.cli.{command}').SUMMARY} |\n"
-        for command in COMMANDS
-    )
-    return INTRODUCTION + summaries + "".join(_section(command) for command in COMMANDS)
+    return INTRODUCTION + "".join(_section(command) for command in COMMANDS)
 
 
 def _section(command: str) -> str:
     text = help_of(command)
     if command == "run":
         text = text.partition("\n\noptions:")[0]
+    text = HELP.sub("", text)
     return f"\n## `jaxobs {command}`\n\n{NOTES.get(command, '')}```text\n{text}\n```\n"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from pathlib import Path
 
 from example_query import example_query
@@ -19,22 +20,22 @@ from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, discover
 
 PAGE = Path(__file__).parents[1] / "reference" / "metrics.md"
 BUILT_IN = "jaxobs_plugins."
+MANY = 5
+"""Of so many metrics, labels that all have are said once."""
 INTRODUCTION = """\
 # Metrics
 
-Written by `make docs` from the catalogue in the code; do not edit it here.
+Ask for a gauge by its name, for one with many series by `topk(5, …)`; the other metrics have a PromQL query to begin with.
+The dashboards in `grafana/dashboards/` join a series with its run ([how](../show/dashboards.md#how-a-panel-knows-the-run)).
+`make docs` writes this page from the catalogue in the code.
 
-Every metric with its type, its labels and a PromQL query to begin with. The dashboards in `grafana/dashboards/` have queries
-that join a series with its run ([how](../show/dashboards.md#how-a-panel-knows-the-run)).
-
-A value that is not known is absent, never 0; `obs.snapshot()` says why. Costs, executables, MFU, HFU and peaks are per
-device; `jaxobs_flops_total` and `jaxobs_bytes_total` are summed over the process's local devices. Who and where is in
-`target_info`. Beyond the limit on series, counters are summed under `__other__` and gauges and histograms are dropped;
-`jaxobs_series_limited_total` counts both.
-
-Over OTLP a metric has a dotted name and a unit, of which Prometheus makes the name below: `jaxobs_step_seconds` is
-`jaxobs.step` in `s`, `jaxobs_mfu_ratio` is `jaxobs.mfu` in `1`. What NVML says goes out as `hw.*` too, by OpenTelemetry's
-semantic conventions.
+- An unknown value is absent, never 0; `obs.snapshot()` says why. Who and where is in `target_info`.
+- Costs, executables, MFU, HFU and peaks are per device; `jaxobs_flops_total` and `jaxobs_bytes_total` are summed over the
+  process's local devices.
+- Beyond the limit on series, counters are summed under `__other__`, gauges and histograms are dropped;
+  `jaxobs_series_limited_total` counts both.
+- Over OTLP a metric has a dotted name and a unit: `jaxobs_step_seconds` is `jaxobs.step` in `s`, `jaxobs_mfu_ratio` is
+  `jaxobs.mfu` in `1`. What NVML says goes out as `hw.*` too, by OpenTelemetry's semantic conventions.
 """
 
 
@@ -57,16 +58,32 @@ def page(declared: Iterable[tuple[str, tuple[Metric, ...]]]) -> str:
     parts = [INTRODUCTION]
     for title, metrics in declared:
         parts.append(f"## {title}\n")
-        parts += [_entry(metric) for metric in metrics]
+        shared = _shared(metrics)
+        if shared:
+            parts.append(f"Each has the labels {_names(metrics[0].labels[:shared])}.\n")
+        parts += [_entry(metric, shared) for metric in metrics]
     return "\n".join(parts)
 
 
-def _entry(metric: Metric) -> str:
-    labels = ", ".join(f"`{label}`" for label in metric.labels)
+def _shared(metrics: tuple[Metric, ...]) -> int:
+    """With how many labels all of them begin, where there are many of them."""
+    if len(metrics) < MANY:
+        return 0
+    columns = zip(*(metric.labels for metric in metrics), strict=False)
+    return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))
+
+
+def _names(labels: Iterable[str]) -> str:
+    return ", ".join(f"`{label}`" for label in labels)
+
+
+def _entry(metric: Metric, shared: int) -> str:
+    labels = _names(metric.labels[shared:])
     kind = f"*{metric.kind}*" + (f" by {labels}" if labels else "")
     buckets = f" Buckets from {metric.buckets[0]:g} to {metric.buckets[-1]:g}." if metric.buckets else ""
-    query = f"```promql\n{example_query(metric)}\n```"
-    return f"### `{metric.name}`\n\n{kind}. {metric.help}{buckets}\n\n{query}\n"
+    entry = f"### `{metric.name}`\n\n{kind}. {metric.help}{buckets}\n"
+    query = example_query(metric)
+    return f"{entry}\n```promql\n{query}\n```\n" if query else entry
 
 
 def main(arguments: list[str]) -> int:

@@ -19,12 +19,11 @@ PAGE = Path(__file__).parents[1] / "reference" / "settings.md"
 INTRODUCTION = """\
 # Settings
 
-Written by `make docs` from the code (`jaxobs/config.py`); do not edit it here.
+`jaxobs check` prints the settings as they are. `make docs` writes this page from `jaxobs/config.py`.
 
 Each setting is an environment variable, an argument of `jaxobs.instrument()` (`JAXOBS_INTERVAL` is `interval=`) and an option
-of `jaxobs run` (`--interval`). An argument or option goes before the variable, and the variable before the default. A value
-that cannot be used raises `SettingsError` when jaxobs starts, before training begins; an unknown `JAXOBS_…` variable is
-reported, with the name that was probably meant. `jaxobs check` prints the settings as they are.
+of `jaxobs run` (`--interval`). An argument or option wins over the variable. A value that cannot be used raises
+`SettingsError` before training begins; an unknown `JAXOBS_…` variable is reported, with the name that was probably meant.
 
 """
 ENDING = """
@@ -34,13 +33,12 @@ A plugin's own settings are `JAXOBS_<PLUGIN>_<FIELD>`; `jaxobs plugins` lists th
 {built_in}
 ## Variables of OpenTelemetry and of launchers
 
-`OTEL_…` variables belong to OpenTelemetry and keep its meaning. Those that matter most here:
+`OTEL_…` variables keep OpenTelemetry's meaning. Those that matter most here:
 
 | variable | what |
 |---|---|
-| `OTEL_EXPORTER_OTLP_ENDPOINT` | where spans and metrics are pushed over OTLP/HTTP (`http/protobuf`, port 4318 of most collectors; gRPC is not spoken); without it, or one of those for traces and metrics alone, nothing is |
-| `OTEL_EXPORTER_PROMETHEUS_HOST`, `OTEL_EXPORTER_PROMETHEUS_PORT` | address of the metrics server where `JAXOBS_METRICS_HOST` and `_PORT` choose none; `localhost` and 9464, plus the rank on the host |
-| `OTEL_METRICS_EXPORTER` | where it names `prometheus`, the job serves that port itself and jaxobs takes [the next one](../show/metrics_server.md#where-it-listens) |
+| `OTEL_EXPORTER_OTLP_ENDPOINT` | where spans and metrics are pushed over OTLP/HTTP (`http/protobuf`, mostly port 4318; no gRPC). Those for traces and metrics alone work too; without any, nothing is pushed |
+| `OTEL_EXPORTER_PROMETHEUS_HOST`, `OTEL_EXPORTER_PROMETHEUS_PORT`, `OTEL_METRICS_EXPORTER` | [where the metrics server listens](../show/metrics_server.md#where-it-listens) |
 | `OTEL_SDK_DISABLED` | `true` turns jaxobs off, unless `JAXOBS_ENABLED` is set |
 | `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` | who the process is; what they say wins over what jaxobs finds out |
 

@@ -67,9 +67,9 @@ def recompilation(facts: Facts) -> Iterator[Finding]:
     """A function is compiled again and again.
 
     When: at least two recompilations of a function by the same known cause, or one that took 1 s or more. Several
-    causes of a function are one piece, which names the three that took most time, and functions that lost too little
-    for a piece of their own are one together. Shapes that grow on purpose are left alone: each larger than the one
-    before it, which was in use for ten times as long as the new one took to compile.
+    causes of a function are one piece, which names the three that took most time; functions that lost too little are
+    one together. Shapes that grow on purpose do not count: each is larger than the one before it, which was in use for
+    ten times as long as the new one took to compile.
     Gives back: the seconds of all of them, over the age of the process.
     Why so: a small single one says nothing about the next hour; a large one is spent at each start; the cause `other`
     is no known cause.
@@ -141,7 +141,7 @@ def persistent_cache(facts: Facts) -> Iterator[Finding]:
     """JAX's persistent compilation cache is off.
 
     When: it is known to be off, and compiling took more than 10 s in programs that took 1 s or more each.
-    Gives back: those seconds, over the age of the process: what the next start would not spend.
+    Gives back: those seconds, over the age of the process, at the next start.
     Why so: JAX caches programs that took a second to compile, by default; for less than ten seconds a cache is not
     worth its keep.
     """

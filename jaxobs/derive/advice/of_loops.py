@@ -18,11 +18,11 @@ SMALL_OPERATION = 50e-6
 def input_wait(facts: Facts) -> Iterator[Finding]:
     """A loop waits for its input, and nothing loads ahead.
 
-    When: the device's work is known but for 5 % of it (the loop's functions are watched, or a profiler window saw
-    them), or was done by the end of each turn; and the main thread does not mostly wait for a queue: what fills one
-    runs beside the loop already.
+    When: 95 % of the device's work is known (the loop's functions are watched, or a profiler window saw them), or it
+    was done by the end of each turn; and the main thread does not mostly wait for a queue.
     Gives back: the shorter of the wait and the rest of the step, which would overlap.
-    Why so: work of the device that is not known may lie beneath the wait; then loading ahead gives nothing back.
+    Why so: work of the device that is not known may lie beneath the wait; then loading ahead gives nothing back. What
+    fills a queue runs beside the loop already.
     """
     for loop, waiting in _waiting(facts):
         if not loop.loads_ahead:
@@ -36,12 +36,13 @@ def input_wait(facts: Facts) -> Iterator[Finding]:
 
 
 def slow_loader(facts: Facts) -> Iterator[Finding]:
-    """The loader takes longer than the rest of the step: even ahead of it, it limits the loop.
+    """The loader takes longer than the rest of the step, so it limits the loop even where it loads ahead.
 
     When: the loop waits for its input for more than half of its time, or at all where the input comes out of a queue;
-    and the device's work is known, as of `input_wait`.
-    Gives back: the wait: a loader that keeps up with the rest of the step, and runs ahead of it, costs nothing.
-    Why so: loading ahead alone gives back no more than the rest of the step takes; `input_wait` says how much that is.
+    and the device's work is known, as for `input_wait`.
+    Gives back: the wait.
+    Why so: a loader that keeps up with the rest of the step, and runs ahead of it, costs nothing. Loading ahead alone
+    gives back no more than the rest of the step takes; `input_wait` says how much that is.
     """
     for loop, waiting in _waiting(facts):
         if waiting <= 1 - waiting and not loop.loads_ahead:
@@ -94,10 +95,9 @@ def host_work(facts: Facts) -> Iterator[Finding]:
 
 
 def exposed_communication(facts: Facts) -> Iterator[Finding]:
-    """Devices wait for collectives that nothing else runs beside.
+    """Devices wait for collectives while nothing else runs.
 
-    When: a profiler window saw them. In a job of several ranks the advice begins with what waiting mostly means there:
-    another rank is late.
+    When: a profiler window saw them. In a job of several ranks the advice first says that another rank may be late.
     Gives back: the shorter of the wait and the rest of the step, which would overlap.
     Why so: there is no threshold of its own, because exposed time is measured.
     """

@@ -32,10 +32,10 @@ def small_batch(facts: Facts) -> Iterator[Finding]:
 
     When: at least half of its FLOPs are matrix products, its intensity is below the ridge (peak FLOP/s over peak
     bytes/s), and reading and writing donated arguments is at least a quarter of its bytes.
-    Gives back: half of that quarter or more: twice the batch moves the state once for twice the examples.
-    Why so: only donated state is known not to grow with the batch; without donation nothing is said. Element-by-element
-    work gains nothing from a larger batch. Donated arguments of more bytes than are moved are only read in part, as a
-    table or a cache is.
+    Gives back: half of that quarter or more.
+    Why so: twice the batch moves the state once for twice the examples. Only donated state is known not to grow with
+    the batch; without donation nothing is said. Element-by-element work gains nothing from a larger batch. Donated
+    arguments of more bytes than are moved are only read in part, as a table or a cache is.
     """
     for work in facts.work:
         cost, executed = work.cost, work.cost.executed_matrix_flops_by_type
