@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jaxobs.agent.analysis import Analysis, Done, WindowDone
-from jaxobs.agent.exporting import STUCK_SECONDS, LastFlush
+from jaxobs.agent.exporting import SECONDS, STUCK_SECONDS, await_deliveries
 from jaxobs.agent.job_pipe import JobPipe
 from jaxobs.agent.plugins import load_plugins
 from jaxobs.derive.catalogue import CORE_METRICS
@@ -316,16 +316,19 @@ class Service:
         snapshot = self._new_snapshot()
         if patience is None:
             leave_summary(self._summary_file, snapshot.served_no_more())
-        flush = LastFlush(self._plugins.exporters, patience or 0.0)
+        began, timeout = monotonic(), max(SECONDS, patience or 0.0)
+        for exporter in self._plugins.exporters:
+            exporter.finish(timeout)
         if patience is not None:
-            undelivered = flush.while_the_job_waits(max(0.0, until - monotonic()))
+            undelivered = await_deliveries(self._plugins.exporters, began, until - monotonic())
             document = {
                 **snapshot.document,
                 "agent": {**snapshot.document["agent"], "undelivered": undelivered},
             }
             self._send(wire.LAST, (document, undelivered))
             self._pipe.end()  # the job waits for this, and need not wait for the rest
-        flush.to_the_end()
+        for exporter in self._plugins.exporters:
+            exporter.join(max(0.0, began + timeout - monotonic()))
         self._analysis.stop()
         self._pipe.close()
 
