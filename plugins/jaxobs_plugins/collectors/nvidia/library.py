@@ -193,16 +193,16 @@ class XidEvents:
     def poll(self) -> list[tuple[str, int]]:
         """Take what was reported since the last turn: pairs of board UUID and Xid."""
         events: list[tuple[str, int]] = []
+        if self._uuids:
+            self._waiting_failed = None
         for _ in range(EVENTS_A_TURN if self._uuids else 0):
             try:
                 event = pynvml.nvmlEventSetWait_v2(self._set, WAIT_MILLISECONDS)
             except pynvml.NVMLError_Timeout:
-                self._waiting_failed = None
                 break
             except pynvml.NVMLError as error:
                 self._waiting_failed = error
                 break
-            self._waiting_failed = None
             uuid = self._uuids.get(_address(event.device))
             if uuid is not None and event.eventType & pynvml.nvmlEventTypeXidCriticalError:
                 events.append((uuid, int(event.eventData)))
