@@ -14,7 +14,7 @@ from jaxobs.model.clock import monotonic
 from jaxobs.plugin.base import Delivery, Exporter
 from jaxobs.plugin.files import why_not_writable
 from jaxobs.plugin.protocol import Agent, Batch, Remark
-from jaxobs_plugins.prometheus.access import AllowedHosts, Credentials, CredentialsError, LocalNames, refusal
+from jaxobs_plugins.prometheus.access import AllowedHosts, Credentials, CredentialsError, local_names, refusal
 from jaxobs_plugins.prometheus.address import (
     Announcement,
     Neighbours,
@@ -124,10 +124,9 @@ class PrometheusExporter(Exporter):
         listener, address = listen(wanted, may_move=not settings.get("in_kubernetes", False))
         host = agent.resource.get("host.name") or socket.gethostname()
         allowed = (settings.get("metrics_hosts") or "").split(",")
+        from_network = is_open_to_network(listener)
         hosts = AllowedHosts(
-            LocalNames.of_this_host(),
-            [*allowed, wanted.host, host],
-            from_network=is_open_to_network(listener),
+            [*local_names(from_network=from_network), *allowed, wanted.host, host], from_network=from_network
         )
 
         def answered(request: Request) -> Response:  # on the server's thread
