@@ -190,11 +190,9 @@ def load_settings(**arguments: Any) -> Settings:
 
 def plain_settings(settings: Settings, *, rank_on_host: int, in_kubernetes: bool) -> dict[str, Any]:
     """The settings as plugins and the agent get them: plain data, directories absolute; and where this process is."""
-    plain = settings.to_dict()
-    for name, value in vars(settings).items():
-        if isinstance(value, Path):  # relative to the job's directory, which is not the agent's
-            plain[name] = str(value.absolute())
-    return plain | {"rank_on_host": rank_on_host, "in_kubernetes": in_kubernetes}
+    # Paths are relative to the job's directory, which is not the agent's.
+    paths = {name: str(path.absolute()) for name, path in vars(settings).items() if isinstance(path, Path)}
+    return settings.to_dict() | paths | {"rank_on_host": rank_on_host, "in_kubernetes": in_kubernetes}
 
 
 def origin(name: str) -> str:
@@ -210,16 +208,14 @@ def unknown_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
     Those that begin with the name of somebody else's plugin are left to it (`jaxobs.plugin.settings`).
     """
-    known = [PREFIX + name.upper() for name in SETTINGS]
-    strange = sorted(
-        name for name in environment if name.upper().startswith(PREFIX) and name.upper() not in known
-    )
+    names = [name.upper() for name in SETTINGS]
+    own = (name for name in environment if name.upper().startswith(PREFIX))
+    strange = sorted(name for name in own if name.upper().removeprefix(PREFIX) not in names)
     if not strange:
         return {}
     from jaxobs.plugin.discovery import prefixes_of_others  # here: it reads what is installed
 
     others = prefixes_of_others()
-    names = [name.upper() for name in SETTINGS]
     return {name: unknown(name, PREFIX, names) for name in strange if not name.upper().startswith(others)}
 
 
