@@ -19,45 +19,40 @@ from typing import Any
 
 from jaxobs.model import hardware_forms as hw
 from jaxobs.model.events import Measured
-from jaxobs.model.metrics import DeviceReading, Kind, Metric
+from jaxobs.model.metrics import DeviceReading, metric
 from jaxobs.plugin.base import Collector
 from jaxobs.plugin.fields import Fields, Query, Sample, metrics_of
 from jaxobs.plugin.protocol import Agent
 
-
-def _metric(
-    name: str, kind: Kind, text: str, *labels: str, unit: str = "", hardware: hw.HardwareForm | None = None
-) -> Metric:
-    return Metric(f"jaxobs_amd_{name}", kind, text, ("device", "uuid", *labels), unit, hardware=hardware)
-
-
-UTILIZATION = _metric(
-    "utilization_ratio", "gauge", "Share of time in which the graphics engine was busy", unit="ratio",
-    hardware=hw.UTILIZATION,
+UTILIZATION = metric(
+    "jaxobs_amd_utilization_ratio{device,uuid}",
+    "Share of time in which the graphics engine was busy", hardware=hw.UTILIZATION,
 )  # fmt: skip
-MEMORY_UTILIZATION = _metric(
-    "memory_utilization_ratio", "gauge", "Share of time in which the memory controller was busy", unit="ratio"
+MEMORY_UTILIZATION = metric(
+    "jaxobs_amd_memory_utilization_ratio{device,uuid}",
+    "Share of time in which the memory controller was busy",
 )
-MEMORY_USED = _metric(
-    "memory_used_bytes", "gauge", "Device memory in use by all processes", unit="bytes", hardware=hw.MEMORY_USAGE,
+MEMORY_USED = metric(
+    "jaxobs_amd_memory_used_bytes{device,uuid}",
+    "Device memory in use by all processes", hardware=hw.MEMORY_USAGE,
 )  # fmt: skip
-MEMORY_TOTAL = _metric(
-    "memory_total_bytes", "gauge", "Physical device memory", unit="bytes", hardware=hw.MEMORY_LIMIT
+MEMORY_TOTAL = metric(
+    "jaxobs_amd_memory_total_bytes{device,uuid}", "Physical device memory", hardware=hw.MEMORY_LIMIT
 )
-PROCESS_MEMORY = _metric(
-    "process_memory_bytes", "gauge", "Device memory of the training process", unit="bytes"
+PROCESS_MEMORY = metric(
+    "jaxobs_amd_process_memory_bytes{device,uuid}", "Device memory of the training process"
 )
-POWER = _metric("power_watts", "gauge", "Power drawn by the socket", unit="watts", hardware=hw.POWER)
-POWER_LIMIT = _metric("power_limit_watts", "gauge", "The power limit in force", unit="watts")
-ENERGY = _metric(
-    "energy_joules_total", "counter", "Energy the socket has taken during this run", unit="joules",
-    hardware=hw.ENERGY,
+POWER = metric("jaxobs_amd_power_watts{device,uuid}", "Power drawn by the socket", hardware=hw.POWER)
+POWER_LIMIT = metric("jaxobs_amd_power_limit_watts{device,uuid}", "The power limit in force")
+ENERGY = metric(
+    "jaxobs_amd_energy_joules_total{device,uuid}",
+    "Energy the socket has taken during this run", hardware=hw.ENERGY,
 )  # fmt: skip
-CLOCK = _metric("clock_hertz", "gauge", "Frequency now", "clock", unit="hertz")
-CLOCK_LIMIT = _metric("clock_limit_hertz", "gauge", "Highest frequency of the device", "clock", unit="hertz")
-THROTTLED = _metric("throttled", "gauge", "1 while this limit holds the device back", "reason")
-ECC_ERRORS = _metric(
-    "ecc_errors_total", "counter", "Memory errors during this run", "kind", hardware=hw.ERRORS
+CLOCK = metric("jaxobs_amd_clock_hertz{device,uuid,clock}", "Frequency now")
+CLOCK_LIMIT = metric("jaxobs_amd_clock_limit_hertz{device,uuid,clock}", "Highest frequency of the device")
+THROTTLED = metric("jaxobs_amd_throttled{device,uuid,reason}", "1 while this limit holds the device back")
+ECC_ERRORS = metric(
+    "jaxobs_amd_ecc_errors_total{device,uuid,kind}", "Memory errors during this run", hardware=hw.ERRORS
 )
 
 REASONS = {
