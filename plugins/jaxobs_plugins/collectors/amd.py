@@ -73,20 +73,15 @@ class Device:
     pid: str | None
 
 
-def _number(value: Any) -> float | None:
-    """A number of AMD SMI's; None where it says "N/A"."""
-    return float(value) if isinstance(value, int | float) else None
-
-
-def _scaled(value: Any, scale: float) -> float | None:
-    number = _number(value)
-    return None if number is None else number * scale
+def _number(value: Any, scale: float = 1.0) -> float | None:
+    """A number of AMD SMI's in base units; None where it says "N/A"."""
+    return value * scale if isinstance(value, int | float) else None
 
 
 def _activity(device: Device) -> Iterator[Sample]:
     activity = device.library.amdsmi_get_gpu_activity(device.handle)  # percent
-    yield UTILIZATION, (), _scaled(activity["gfx_activity"], 0.01)
-    yield MEMORY_UTILIZATION, (), _scaled(activity["umc_activity"], 0.01)
+    yield UTILIZATION, (), _number(activity["gfx_activity"], 0.01)
+    yield MEMORY_UTILIZATION, (), _number(activity["umc_activity"], 0.01)
 
 
 def _memory(device: Device) -> Iterator[Sample]:
@@ -133,8 +128,8 @@ def _clock(label: str, name: str) -> Callable[[Device], Iterator[Sample]]:
     def read(device: Device) -> Iterator[Sample]:
         kind = getattr(device.library.AmdSmiClkType, name)
         clock = device.library.amdsmi_get_clock_info(device.handle, kind)  # MHz
-        yield CLOCK, (label,), _scaled(clock["clk"], 1e6)
-        yield CLOCK_LIMIT, (label,), _scaled(clock["max_clk"], 1e6)
+        yield CLOCK, (label,), _number(clock["clk"], 1e6)
+        yield CLOCK_LIMIT, (label,), _number(clock["max_clk"], 1e6)
 
     return read
 
@@ -142,8 +137,7 @@ def _clock(label: str, name: str) -> Callable[[Device], Iterator[Sample]]:
 def _throttled(device: Device) -> Iterator[Sample]:
     status = device.library.amdsmi_get_violation_status(device.handle)
     for reason, name in REASONS.items():
-        active = status.get(name)
-        yield THROTTLED, (reason,), float(active) if isinstance(active, bool | int) else None
+        yield THROTTLED, (reason,), _number(status.get(name))
 
 
 def _ecc(device: Device) -> Iterator[Sample]:
