@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from typing import Any, Final
 
 from jaxobs.model.addresses import LAST_PORT
 from jaxobs.model.profile import LARGEST_TRACE
-from jaxobs.plugin.settings import SettingsError, declared, meant, read, setting
+from jaxobs.plugin.settings import SettingsError, declared, meant, read, setting, unknown
 
 __all__ = ["PREFIX", "SETTINGS", "Settings", "SettingsError", "load_settings", "origin", "plain_settings"]
 
@@ -191,11 +190,9 @@ def load_settings(**arguments: Any) -> Settings:
 
 def plain_settings(settings: Settings, *, rank_on_host: int, in_kubernetes: bool) -> dict[str, Any]:
     """The settings as plugins and the agent get them: plain data, directories absolute; and where this process is."""
-    plain = settings.to_dict()
-    for name, value in vars(settings).items():
-        if isinstance(value, Path):  # relative to the job's directory, which is not the agent's
-            plain[name] = str(value.absolute())
-    return plain | {"rank_on_host": rank_on_host, "in_kubernetes": in_kubernetes}
+    # Paths are relative to the job's directory, which is not the agent's.
+    paths = {name: str(path.absolute()) for name, path in vars(settings).items() if isinstance(path, Path)}
+    return settings.to_dict() | paths | {"rank_on_host": rank_on_host, "in_kubernetes": in_kubernetes}
 
 
 def origin(name: str) -> str:
@@ -211,22 +208,15 @@ def unknown_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
     Those that begin with the name of somebody else's plugin are left to it (`jaxobs.plugin.settings`).
     """
-    known = [PREFIX + name.upper() for name in SETTINGS]
-    unknown = sorted(
-        name for name in environment if name.upper().startswith(PREFIX) and name.upper() not in known
-    )
-    if not unknown:
+    names = [name.upper() for name in SETTINGS]
+    own = (name for name in environment if name.upper().startswith(PREFIX))
+    strange = sorted(name for name in own if name.upper().removeprefix(PREFIX) not in names)
+    if not strange:
         return {}
     from jaxobs.plugin.discovery import prefixes_of_others  # here: it reads what is installed
 
     others = prefixes_of_others()
-    names = [name.upper() for name in SETTINGS]
-    return {
-        # Compared without the prefix, which makes all of them alike.
-        name: f"unknown setting {name}" + meant(name.upper().removeprefix(PREFIX), names, PREFIX + "{}")
-        for name in unknown
-        if not name.upper().startswith(others)
-    }
+    return {name: unknown(name, PREFIX, names) for name in strange if not name.upper().startswith(others)}
 
 
 ELEMENT_TYPES: Final = (
@@ -246,6 +236,5 @@ def checked_element_type(dtype: str) -> str:
         return dtype
     short = _SHORT.fullmatch(dtype.lower())
     written = _LONG[short["prefix"]] + short["bits"] if short else dtype.lower()
-    close = difflib.get_close_matches(written, ELEMENT_TYPES, 1)
-    meant = f" (did you mean {close[0]!r}?)" if close else ""
-    raise ValueError(f"unknown element type {dtype!r}{meant}; known are {', '.join(ELEMENT_TYPES[:9])}")
+    known = ", ".join(ELEMENT_TYPES[:9])
+    raise ValueError(f"unknown element type {dtype!r}{meant(written, ELEMENT_TYPES)}; known are {known}")

@@ -13,7 +13,7 @@ import socket
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from urllib.parse import unquote
 
@@ -121,51 +121,16 @@ def launched_rank(environment: Mapping[str, str]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What the environment tells; None if it does not. `instance` is unique to this run of this process.
+    """This process, as its environment tells."""
 
-    `run` is one name over all ranks and restarts, `attempt` counts the restarts, and `job` is what only the ranks of this
-    one start share. `given` are the resource attributes that the user set, which win.
-    """
-
-    instance: str
-    host: str
-    pid: int
-    rank: int | None
-    process_count: int | None
-    rank_on_host: int
-    run: str | None
-    attempt: int | None
-    user: str | None
+    name: str
+    """Which process of which run, for names of files: `run-rank3`, `rank3`, or `process1234` without a rank."""
     job: str | None
-    slurm_job: str | None
-    pod: str | None
-    namespace: str | None
+    """What only the ranks of this one start share."""
+    rank_on_host: int
     in_kubernetes: bool
-    given: Mapping[str, str] = field(default_factory=dict)
-
-    def resource(self) -> dict[str, str]:
-        """OpenTelemetry resource attributes; names follow its semantic conventions where they exist."""
-        known: dict[str, object | None] = {
-            "service.name": "jax",
-            "service.instance.id": self.instance,
-            "host.name": self.host,
-            "process.pid": self.pid,
-            "process.owner": self.user,
-            "jax.process_index": self.rank,
-            "jax.process_count": self.process_count,
-            "jaxobs.run": self.run,
-            "jaxobs.attempt": self.attempt,
-            "slurm.job_id": self.slurm_job,
-            "k8s.pod.name": self.pod,
-            "k8s.namespace.name": self.namespace,
-        }
-        return {name: str(value) for name, value in known.items() if value is not None} | dict(self.given)
-
-    def name(self) -> str:
-        """Which process of which run, for names of files: `run-rank3`, `rank3`, or `process1234` without a rank."""
-        process = f"process{self.pid}" if self.rank is None else f"rank{self.rank}"
-        run = re.sub(r"[^\w.-]+", "-", self.run or "")
-        return "-".join(part for part in (run, process) if part)
+    resource: Mapping[str, str]
+    """OpenTelemetry resource attributes; names follow its semantic conventions where they exist."""
 
 
 def read_identity(
@@ -173,26 +138,35 @@ def read_identity(
 ) -> Identity:
     """This process, by the environment that its launcher made.
 
-    `run` is the name that the user gave; `instance` the one that the application's own OpenTelemetry SDK has.
+    `run` is the name that the user gave; `instance` the one that the application's own OpenTelemetry SDK has. Resource
+    attributes that the user set win.
     """
     in_kubernetes = "KUBERNETES_SERVICE_HOST" in environment
-    host = socket.gethostname()
+    host, rank = socket.gethostname(), first_number(environment, _RANK_VARIABLES)
+    named = run_name(run, environment, host)
+    attributes: dict[str, object | None] = {
+        "service.name": "jax",
+        "service.instance.id": instance or uuid.uuid4(),  # unique to this run of this process
+        "host.name": host,
+        "process.pid": os.getpid(),
+        "process.owner": _user(environment),
+        "jax.process_index": rank,
+        "jax.process_count": first_number(environment, _COUNT_VARIABLES),
+        "jaxobs.run": named,
+        "jaxobs.attempt": attempt(environment),
+        "slurm.job_id": environment.get("SLURM_JOB_ID"),
+        "k8s.pod.name": environment.get("POD_NAME") or (host if in_kubernetes else None),
+        "k8s.namespace.name": environment.get("POD_NAMESPACE")
+        or (_read(_NAMESPACE_FILE) if in_kubernetes else None),
+    }
+    known = {name: str(value) for name, value in attributes.items() if value is not None}
+    process = f"process{os.getpid()}" if rank is None else f"rank{rank}"
     return Identity(
-        instance=instance or str(uuid.uuid4()),
-        host=host,
-        pid=os.getpid(),
-        rank=first_number(environment, _RANK_VARIABLES),
-        process_count=first_number(environment, _COUNT_VARIABLES),
-        rank_on_host=first_number(environment, _RANK_ON_HOST_VARIABLES) or 0,
-        run=run_name(run, environment, host),
-        attempt=attempt(environment),
-        user=_user(environment),
+        name="-".join(filter(None, (re.sub(r"[^\w.-]+", "-", named or ""), process))),
         job=job_key(run, environment, host),
-        slurm_job=environment.get("SLURM_JOB_ID"),
-        pod=environment.get("POD_NAME") or (host if in_kubernetes else None),
-        namespace=environment.get("POD_NAMESPACE") or (_read(_NAMESPACE_FILE) if in_kubernetes else None),
+        rank_on_host=first_number(environment, _RANK_ON_HOST_VARIABLES) or 0,
         in_kubernetes=in_kubernetes,
-        given=given_attributes(environment),
+        resource=known | given_attributes(environment),
     )
 
 

@@ -78,7 +78,7 @@ class Observer:
             plain, Agents(start_agent_process, self._hello, self._messages.heard), warn, earlier
         )
         self._out_of_memory = OutOfMemory(
-            self._identity.name(),
+            self._identity.name,
             plain,
             Ask(lambda timeout: self.snapshot(timeout).document, self._side.sender.retained.executables),
             warn,
@@ -339,10 +339,10 @@ class Observer:
         anchor = ClockAnchor.read()
         again = self._side.sender.agents > 1  # the counts of earlier agents are lost with them
         return {
-            "name": self._identity.name(),
+            "name": self._identity.name,
             "job": self._identity.job,
             "settings": self._plain_settings | {"job_serves_prometheus": loaded_prometheus()},
-            "resource": self._identity.resource(),
+            "resource": dict(self._identity.resource),
             "clock": tuple(anchor),
             "began": self._began,
             "facts": {

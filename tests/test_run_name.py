@@ -82,14 +82,14 @@ def test_ranks_of_one_start_share_a_key_and_two_starts_do_not() -> None:
 
 def test_what_the_user_says_of_the_process_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", SCRIPT)
-    found = read_identity({"USER": "ada", "OTEL_SERVICE_NAME": "llm", "RANK": "2"}).resource()
+    found = read_identity({"USER": "ada", "OTEL_SERVICE_NAME": "llm", "RANK": "2"}).resource
     assert (found["jaxobs.run"], found["process.owner"], found["service.name"]) == ("train", "ada", "llm")
     assert "jaxobs.attempt" not in found
     attributes = "service.instance.id=mine,jaxobs.run=a%20b,team=x,broken"
-    told = read_identity({"OTEL_RESOURCE_ATTRIBUTES": attributes}, instance="the SDK's").resource()
+    told = read_identity({"OTEL_RESOURCE_ATTRIBUTES": attributes}, instance="the SDK's").resource
     assert (told["service.instance.id"], told["jaxobs.run"], told["team"]) == ("mine", "a b", "x")
-    assert read_identity({}, instance="the SDK's").resource()["service.instance.id"] == "the SDK's"
+    assert read_identity({}, instance="the SDK's").resource["service.instance.id"] == "the SDK's"
 
 
 def test_a_name_of_any_letters_makes_a_file_name() -> None:
-    assert read_identity({"RANK": "2"}, run="a/b c").name() == "a-b-c-rank2"
+    assert read_identity({"RANK": "2"}, run="a/b c").name == "a-b-c-rank2"

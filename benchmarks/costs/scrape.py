@@ -16,7 +16,7 @@ from benchmarks.paired import take_turns
 from jaxobs.model.addresses import Address
 from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric
 from jaxobs.model.snapshot import SnapshotData
-from jaxobs_plugins.prometheus.access import AllowedHosts, LocalNames
+from jaxobs_plugins.prometheus.access import AllowedHosts
 from jaxobs_plugins.prometheus.address import listen
 from jaxobs_plugins.prometheus.pages import METRICS_PATH, Pages, answer
 from jaxobs_plugins.prometheus.server import HttpServer
@@ -25,7 +25,7 @@ SERIES = (1_000, 10_000)
 ROUNDS = 21
 RESOURCE = {"service.name": "benchmark", "host.name": "localhost", "process.pid": "1"}
 STEP_BUCKETS = tuple(1e-4 * 1.6**index for index in range(33))  # 100 µs to 5 min
-HOSTS = AllowedHosts(LocalNames(), (), from_network=False)
+HOSTS = AllowedHosts((), from_network=False)
 
 _TEXT = f"""The same series, once as a snapshot of jaxobs and once as live metrics of prometheus_client: a tenth of
 them histograms with exemplars, the rest counters and gauges with two labels. A scrape is a whole GET of the text

@@ -168,20 +168,12 @@ def _points(chart: Chart) -> xychart.Panel:
 
 
 def _series(entry: Any) -> xychart.XYSeriesConfig:
-    def matcher(kind: str, options: str) -> xychart.MatcherConfig:
-        return xychart.MatcherConfig().id(kind).options(options)
-
-    series = (
-        xychart.XYSeriesConfig()
-        .name(xychart.XychartXYSeriesConfigName().fixed(entry["name"]))
-        .frame(xychart.XychartXYSeriesConfigFrame().matcher(matcher("byRefId", entry["frame"])))
-        .x(xychart.XychartXYSeriesConfigX().matcher(matcher("byName", entry["x"])))
-        .y(xychart.XychartXYSeriesConfigY().matcher(matcher("byName", entry["y"])))
-    )
-    if "size" in entry:
-        series.size(xychart.XychartXYSeriesConfigSize().matcher(matcher("byName", entry["size"])))
-    if "color" in entry:
-        series.color(xychart.XychartXYSeriesConfigColor().matcher(matcher("byName", entry["color"])))
+    series = xychart.XYSeriesConfig().name(xychart.XychartXYSeriesConfigName().fixed(entry["name"]))
+    for part, name in entry.items():
+        if part != "name":
+            matcher = xychart.MatcherConfig().id("byRefId" if part == "frame" else "byName").options(name)
+            config = getattr(xychart, f"XychartXYSeriesConfig{part.title()}")
+            getattr(series, part)(config().matcher(matcher))
     return series
 
 

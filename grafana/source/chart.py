@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 Kind = Literal["timeseries", "stat", "table", "state-timeline", "xychart"]
 Absence = Literal["until it happens", "without such a device", "where the host has none"]
@@ -35,6 +35,37 @@ class Transformation:
     kind: str
     options: Mapping[str, Any]
     only: str = ""
+
+
+def columns(
+    titles: Mapping[str, str], *, hidden: str = "", labels: Mapping[str, str] | None = None, largest: str = ""
+) -> tuple[Transformation, ...]:
+    """The transformations of a table whose queries give its columns, by the name of the query.
+
+    `hidden`: the query of which the labels alone are of interest. `labels`: other titles of labels. `largest`: the title
+    by which the rows are sorted.
+    """
+    excluded = {"Time": True} | ({f"Value #{hidden}": True} if hidden else {})
+    renamed = {**(labels or {}), **{f"Value #{query}": title for query, title in titles.items()}}
+    organized = Transformation("organize", {"excludeByName": excluded, "renameByName": renamed})
+    found = (Transformation("merge", {}), organized)
+    return (*found, sorted_by(largest, desc=True)) if largest else found
+
+
+def one_column(title: str) -> Transformation:
+    """The transformation of a table of one query, which Grafana may or may not name."""
+    return Transformation(
+        "organize", {"excludeByName": {"Time": True}, "renameByName": {"Value": title, "Value #A": title}}
+    )
+
+
+def sorted_by(field: str, **order: bool) -> Transformation:
+    """The transformation that sorts the rows by a column."""
+    return Transformation("sortBy", {"fields": {}, "sort": [{"field": field, **order}]})
+
+
+LABELS_ALONE: Final = Transformation("organize", {"excludeByName": {"Time": True, "Value": True}})
+"""The transformation of a table whose values say nothing."""
 
 
 @dataclass(frozen=True, slots=True)

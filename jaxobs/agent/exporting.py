@@ -209,32 +209,16 @@ class Exporting:
         return batch
 
 
-class LastFlush:
-    """A flush of all exporters, which begins when this is made. The job's patience counts from then as well."""
+def await_deliveries(exporters: Sequence[Exporting], began: float, patience: float) -> dict[str, str]:
+    """Wait, as the job does, for the exporters that are worth it, which were asked to finish at `began`.
 
-    def __init__(self, exporters: Sequence[Exporting], patience: float) -> None:
-        self._exporters = exporters
-        self._began = monotonic()
-        self._seconds = max(SECONDS, patience)
-        for exporter in exporters:
-            exporter.finish(self._seconds)
-
-    def while_the_job_waits(self, patience: float) -> dict[str, str]:
-        """Wait for the exporters that are worth it. Returns a description of what is not delivered, by exporter."""
-        for exporter in self._exporters:
-            while exporter.is_running():
-                most = patience if exporter.worth_waiting_for() else min(patience, exporter.grace)
-                if not (left := self._left(most)):
-                    break
-                exporter.join(min(left, LOOK_SECONDS))
-        return {
-            exporter.guard.source: what for exporter in self._exporters if (what := exporter.undelivered())
-        }
-
-    def to_the_end(self) -> None:
-        """Wait for all exporters, as long as there is time."""
-        for exporter in self._exporters:
-            exporter.join(self._left(self._seconds))
-
-    def _left(self, of: float) -> float:
-        return max(0.0, self._began + of - monotonic())
+    Returns a description of what is not delivered, by exporter.
+    """
+    for exporter in exporters:
+        while exporter.is_running():
+            most = patience if exporter.worth_waiting_for() else min(patience, exporter.grace)
+            left = began + most - monotonic()
+            if left <= 0:
+                break
+            exporter.join(min(left, LOOK_SECONDS))
+    return {exporter.guard.source: what for exporter in exporters if (what := exporter.undelivered())}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jaxobs.agent.analysis import Analysis, Done, WindowDone
-from jaxobs.agent.exporting import STUCK_SECONDS, LastFlush
+from jaxobs.agent.exporting import SECONDS, STUCK_SECONDS, await_deliveries
 from jaxobs.agent.job_pipe import JobPipe
 from jaxobs.agent.plugins import load_plugins
 from jaxobs.derive.catalogue import CORE_METRICS
@@ -68,24 +68,6 @@ ANSWER_SECONDS = 0.1
 """Seconds of the job's patience that are left for the last snapshot to reach it."""
 
 
-class Cycle:
-    """When the agent makes and exports the next snapshot; `interval` is in seconds."""
-
-    def __init__(self, interval: float) -> None:
-        self._interval = interval
-        self.due = monotonic() + min(interval, FIRST_SECONDS)
-        """When it is due, by `monotonic()`."""
-        self._earliest = 0.0
-
-    def reported(self) -> None:
-        """Note that all that the job sends in this interval has arrived."""
-        self.due = min(self.due, self._earliest)
-
-    def begun(self) -> None:
-        self._earliest = monotonic() + MIN_INTERVALS * self._interval
-        self.due = monotonic() + MAX_INTERVALS * self._interval
-
-
 def resident_bytes() -> int:
     """Resident bytes now, by `/proc/self/statm`; where there is no such file, their peak, by getrusage(2)."""
     with contextlib.suppress(OSError, ValueError, IndexError):
@@ -133,8 +115,11 @@ class Service:
         self._payloads: deque[memoryview] = deque()
         self._new_events: list[Event] = []
         self._logged: dict[str, float] = {}
-        interval = float(self.settings["interval"])
-        self._cycle = Cycle(interval)
+        self._interval = float(self.settings["interval"])
+        self._due = monotonic() + min(self._interval, FIRST_SECONDS)
+        """When the next snapshot is made and exported, by `monotonic()`."""
+        self._earliest = 0.0
+        """When it is made at once if the job's report, which ends what it sends in an interval, has arrived."""
         self._analysis = Analysis(self.log, self._pipe.wake)
         self._plugins = load_plugins(self.catalogue, self.settings, self.log, self._arrived.extend)
         facts: dict[str, Any] = {"jaxobs": importlib.metadata.version("jaxobs"), "agent": "process"}
@@ -193,9 +178,9 @@ class Service:
             waiting = []
             if finish is not None:  # nothing follows, and the job waits
                 break
-            if monotonic() >= self._cycle.due:
+            if monotonic() >= self._due:
                 self._new_snapshot()
-            readable = self._pipe.wait(self._cycle.due)
+            readable = self._pipe.wait(self._due)
             self._fold_arrivals()
             if readable:
                 piece = self._pipe.receive()
@@ -254,7 +239,7 @@ class Service:
             if isinstance(event, BackendFound):
                 self._bind(event)
             if isinstance(event, ProbeReported):
-                self._cycle.reported()
+                self._due = min(self._due, self._earliest)
 
     def _fold_arrivals(self) -> None:
         taken = bool(self._arrived) and self._plugins.events_are_taken
@@ -297,7 +282,8 @@ class Service:
 
     def _new_snapshot(self) -> SnapshotData:
         """Make a new snapshot and offer it to every exporter."""
-        self._cycle.begun()
+        self._earliest = monotonic() + MIN_INTERVALS * self._interval
+        self._due = monotonic() + MAX_INTERVALS * self._interval
         self._fold_arrivals()
         self._read_windows()
         for guard in self._plugins.guards:
@@ -330,16 +316,19 @@ class Service:
         snapshot = self._new_snapshot()
         if patience is None:
             leave_summary(self._summary_file, snapshot.served_no_more())
-        flush = LastFlush(self._plugins.exporters, patience or 0.0)
+        began, timeout = monotonic(), max(SECONDS, patience or 0.0)
+        for exporter in self._plugins.exporters:
+            exporter.finish(timeout)
         if patience is not None:
-            undelivered = flush.while_the_job_waits(max(0.0, until - monotonic()))
+            undelivered = await_deliveries(self._plugins.exporters, began, until - monotonic())
             document = {
                 **snapshot.document,
                 "agent": {**snapshot.document["agent"], "undelivered": undelivered},
             }
             self._send(wire.LAST, (document, undelivered))
             self._pipe.end()  # the job waits for this, and need not wait for the rest
-        flush.to_the_end()
+        for exporter in self._plugins.exporters:
+            exporter.join(max(0.0, began + timeout - monotonic()))
         self._analysis.stop()
         self._pipe.close()
 

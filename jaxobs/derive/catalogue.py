@@ -1,28 +1,14 @@
 """The metrics that the core derives. Panels, alerts and recordings outside rely on their names, types and labels.
 
-A metric is written as Prometheus shows it, `name{label,label}`, with what it tells. Its unit is the end of its name.
-`writer.py` sets it from a view.
+`writer.py` sets each from a view.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from jaxobs.model.metrics import Kind, Metric
-
-UNITS: Final = (
-    "flops_per_second", "bytes_per_second", "flops_per_byte", "seconds", "bytes", "ratio", "flops", "arrays",
-)  # fmt: skip
-
-
-def _metric(signature: str, told: str, buckets: tuple[float, ...] = ()) -> Metric:
-    """A counter where its name says so by `_total`, a histogram where it has buckets, else a gauge."""
-    name, _, labels = signature.rstrip("}").partition("{")
-    base = name.removesuffix("_total")
-    kind: Kind = "histogram" if buckets else "counter" if base != name else "gauge"
-    unit = next((unit for unit in UNITS if base.endswith(f"_{unit}")), "")
-    return Metric(name, kind, told, tuple(labels.split(",")) if labels else (), unit, buckets)
-
+from jaxobs.model.metrics import Metric
+from jaxobs.model.metrics import metric as _metric
 
 # The process and its observer: versions, the run, advice, events, plugins and what observing costs.
 BUILD_INFO = _metric(

@@ -13,7 +13,7 @@ import math
 import os
 import platform
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
@@ -134,7 +134,7 @@ class Calibration:
         if document.get("schema") != SCHEMA_VERSION:
             raise CalibrationError(f"schema {document.get('schema')!r}, this version reads {SCHEMA_VERSION}")
         try:
-            found: Calibration = _read(cls, {"left_out": (), **document})
+            found: Calibration = _built(cls, {"left_out": (), **document})
         except KeyError as error:
             raise CalibrationError(f"the key {error} is missing") from None
         except (TypeError, ValueError) as error:
@@ -151,54 +151,32 @@ def fastest(rates: Iterable[Rate]) -> dict[str, Rate]:
     return best
 
 
-def _read(kind: type[Any], document: Any) -> Any:
+_ENTRIES: Final[Mapping[str, type[Any]]] = {
+    "tuple[Rate, ...]": Rate, "tuple[Bandwidth, ...]": Bandwidth, "tuple[LeftOut, ...]": LeftOut,
+}  # fmt: skip
+
+
+def _built(kind: type[Any], document: Any) -> Any:
     """The object whose fields the document has, each checked by its type."""
-    return kind(**{each.name: _FIELDS[str(each.type)](document[each.name]) for each in fields(kind)})
+    return kind(**{each.name: _read(str(each.type), document[each.name]) for each in fields(kind)})
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise CalibrationError(f"expected a string, found {value!r}")
-    return value
+def _read(kind: str, value: Any) -> Any:
+    """A field's value. Counts and rates are positive; a number that may be absent may be 0."""
+    if kind in _ENTRIES:
+        return tuple(_built(_ENTRIES[kind], entry) for entry in value)
+    if value is None and kind.endswith(" | None"):
+        return None
+    if kind.startswith("str") and isinstance(value, str):
+        return value
+    if kind == "int" and type(value) is int and value >= 1:
+        return value
+    if kind.startswith("float") and type(value) in {int, float}:
+        number = float(value)
+        if 0 < number < math.inf or (number == 0 and kind != "float"):
+            return number
+    raise CalibrationError(f"expected a value of type {kind}, found {value!r}")
 
-
-def _count(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise CalibrationError(f"expected a positive integer, found {value!r}")
-    return value
-
-
-def _rate(value: object) -> float:
-    if (number := _load(value)) > 0:
-        return number
-    raise CalibrationError(f"expected a positive number, found {value!r}")
-
-
-def _load(value: object) -> float:
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf:
-        return float(value)
-    raise CalibrationError(f"expected a finite number that is not negative, found {value!r}")
-
-
-def _all(kind: type[Any]) -> Callable[[Any], tuple[Any, ...]]:
-    return lambda entries: tuple(_read(kind, entry) for entry in entries)
-
-
-def _or_none(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: None if value is None else read(value)
-
-
-_FIELDS: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "str": _text,
-    "int": _count,
-    "float": _rate,
-    "str | None": _or_none(_text),
-    "float | None": _or_none(_load),
-    "tuple[Rate, ...]": _all(Rate),
-    "tuple[Bandwidth, ...]": _all(Bandwidth),
-    "tuple[LeftOut, ...]": _all(LeftOut),
-}
-"""How a field of each type is read."""
 
 _MAX_FILE_BYTES = 4 * 2**20  # bytes; a calibration takes about 10 kB
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -68,7 +68,14 @@ def chips_by_alias() -> Mapping[str, Chip]:
 
 
 def _chip(row: Mapping[str, Any], sources: Mapping[str, str]) -> Chip:
-    values = dict(_flat(row))
+    values = {
+        f"{unit}.{dtype}": float(rate)
+        for unit in ("matrix", "vector")
+        for dtype, rate in row.get(unit, {}).items()
+    }
+    values |= {
+        key: float(row[key]) for key in ("transcendentals", "memory", "link", "capacity") if key in row
+    }
     own: Mapping[str, str] = row.get("sources", {})
     unknown = [key for key in own if key not in values]
     if unknown:
@@ -83,15 +90,6 @@ def _chip(row: Mapping[str, Any], sources: Mapping[str, str]) -> Chip:
         sources={key: sources[own.get(key, row["source"])] for key in values},
         slices=row.get("mig", {}),
     )
-
-
-def _flat(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    for unit in ("matrix", "vector"):
-        for dtype, rate in row.get(unit, {}).items():
-            yield f"{unit}.{dtype}", float(rate)
-    for key in ("transcendentals", "memory", "link", "capacity"):
-        if key in row:
-            yield key, float(row[key])
 
 
 _MIG: Final = re.compile(r"(?P<chip>.+) mig (?P<profile>\dg\.(?P<memory>\d+)gb)")

@@ -97,17 +97,7 @@ class Cost:
     def __str__(self) -> str:
         """In a line: FLOPs by unit and type, bytes, intensity, and what is not among them."""
         least = "" if self.exact and not self.unmodelled else "at least "
-        kinds = {
-            "matrix": self.matrix_flops_by_type,
-            "vector": self.vector_flops_by_type,
-            "rematerialised": self.rematerialized_flops_by_type,
-        }
-        by_type = [
-            f"{amount(flops)} {kind} {dtype}"
-            for kind, values in kinds.items()
-            for dtype, flops in values.items()
-            if flops
-        ]
+        by_type = [f"{amount(flops)} {kind} {dtype}" for kind, dtype, flops in self._by_type()]
         parts = [f"{amount(self.flops, 'FLOP')}" + (f" ({', '.join(by_type)})" if by_type else "")]
         parts += [byte_size(self.bytes)]
         parts += [amount(self.intensity, "FLOP/byte")] if self.intensity is not None else []
@@ -123,15 +113,9 @@ class Cost:
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """The amounts in words: the kind of work, and how much of it."""
-        by_type = {
-            "matrix": self.matrix_flops_by_type,
-            "vector": self.vector_flops_by_type,
-            "rematerialised matrix": self.rematerialized_flops_by_type,
-        }
-        for kind, values in by_type.items():
-            yield from (
-                (f"{kind}, {dtype}", amount(flops, "FLOP")) for dtype, flops in values.items() if flops
-            )
+        for kind, dtype, flops in self._by_type():
+            work = "rematerialised matrix" if kind == "rematerialised" else kind
+            yield f"{work}, {dtype}", amount(flops, "FLOP")
         if self.transcendentals:
             yield "transcendentals", amount(self.transcendentals)
         yield "device memory", byte_size(self.bytes)
@@ -139,6 +123,16 @@ class Cost:
         yield from ((f"sent by {kind}", byte_size(size)) for kind, size in sent if size)
         if self.intensity is not None:
             yield "intensity", amount(self.intensity, "FLOP/byte")
+
+    def _by_type(self) -> Iterator[tuple[str, str, float]]:
+        """The kind, element type and amount of all FLOPs."""
+        kinds = {
+            "matrix": self.matrix_flops_by_type,
+            "vector": self.vector_flops_by_type,
+            "rematerialised": self.rematerialized_flops_by_type,
+        }
+        for kind, values in kinds.items():
+            yield from ((kind, dtype, flops) for dtype, flops in values.items() if flops)
 
     def _repr_html_(self) -> str:
         """A table, where a notebook shows the object."""

@@ -47,6 +47,27 @@ class Metric:
                 raise ValueError(f"metric {self.name}: label {label!r} is not allowed")
 
 
+UNITS = (
+    "flops_per_second", "bytes_per_second", "flops_per_byte", "seconds", "bytes", "ratio", "flops", "arrays", "watts",
+    "joules", "hertz", "celsius",
+)  # fmt: skip
+"""Units that the end of a name tells, the longest first."""
+
+
+def metric(
+    signature: str, told: str, buckets: tuple[float, ...] = (), *, hardware: HardwareForm | None = None
+) -> Metric:
+    """A metric as Prometheus shows it, `name{label,label}`, with what it tells: its kind and unit are told by its name.
+
+    A counter where that ends in `_total`, a histogram where there are buckets, else a gauge.
+    """
+    name, _, labels = signature.rstrip("}").partition("{")
+    base = name.removesuffix("_total")
+    kind: Kind = "histogram" if buckets else "counter" if base != name else "gauge"
+    unit = next((unit for unit in UNITS if base.endswith(f"_{unit}")), "")
+    return Metric(name, kind, told, tuple(labels.split(",")) if labels else (), unit, buckets, hardware)
+
+
 @dataclass(frozen=True, slots=True)
 class Exemplar:
     """One observation of a histogram with the trace it belongs to; `wall_time` in seconds since the Unix epoch."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from typing import Any
 
 from jaxobs.model.clock import monotonic
@@ -189,6 +190,15 @@ def prefixes_of_others() -> tuple[str, ...]:
     every = entry_points()
     points = [point for group in BASES for point in every.select(group=group)]
     return tuple({prefix(point.name) for point in points if not _is_built_in(point)})
+
+
+def installed_versions(*distributions: str) -> dict[str, str]:
+    """The versions of those of these distributions that are installed."""
+    found = {}
+    for name in distributions:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def _is_built_in(point: EntryPoint) -> bool:

@@ -217,12 +217,15 @@ def unknown_variables(
     for name in sorted(environment):
         of = max((start for start in known if name.upper().startswith(start)), key=len, default=None)
         if of is not None and name.upper() not in known[of] | core:
-            # Compared without the prefix, which makes all of them alike.
-            fields = [variable.removeprefix(of) for variable in known[of]]
-            lines.append(
-                f"unknown setting {name}" + meant(name.upper().removeprefix(of), fields, f"{of}{{}}")
-            )
+            lines.append(unknown(name, of, [variable.removeprefix(of) for variable in known[of]]))
     return lines
+
+
+def unknown(variable: str, prefix: str, fields: Iterable[str]) -> str:
+    """A line that says that a variable is no setting; compared without the prefix, which makes all of them alike."""
+    return f"unknown setting {variable}" + meant(
+        variable.upper().removeprefix(prefix), fields, f"{prefix}{{}}"
+    )
 
 
 def meant(word: str, known: Iterable[str], form: str = "{!r}") -> str:

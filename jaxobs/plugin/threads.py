@@ -123,9 +123,6 @@ def join_all() -> None:
 
 def _start(function: Callable[..., None], arguments: tuple[Any, ...]) -> None:
     """Start a thread that blocks all signals but FAULTS from its first moment on."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows, where signals are the main thread's
-        _thread.start_new_thread(function, arguments)
-        return
     blocked = [number for number in signal.valid_signals() if getattr(number, "name", "") not in FAULTS]
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
@@ -163,6 +160,5 @@ def _hide_from_threading() -> None:
     names["_DummyThread"] = _DummyThread
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_living.clear)  # a child has none of them
-    os.register_at_fork(after_in_child=_by_number.clear)
+os.register_at_fork(after_in_child=_living.clear)  # a child has none of them
+os.register_at_fork(after_in_child=_by_number.clear)

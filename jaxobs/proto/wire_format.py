@@ -60,15 +60,6 @@ def fields(data: memoryview) -> Iterator[Field]:
         yield key, start, content, at
 
 
-def numbers(packed: memoryview) -> list[int]:
-    """What a field of repeated numbers holds, or the content of a single one. Raises FieldError where it is none."""
-    found, at = [], 0
-    while at < len(packed):
-        value, at = _varint(packed, at)
-        found.append(value)
-    return found
-
-
 _FOLDERS: Final = re.compile(rb"^(/.*/|[^\s()]*/(?=[^/]*\.py\b))", re.MULTILINE)
 
 

@@ -100,7 +100,7 @@ def check_collector(collector: Collector, pid: int | None = None) -> list[Measur
     _conforms(COLLECTORS, collector)
     for reading in collector.device_readings:
         assert isinstance(reading, DeviceReading), (
-            f"{name}.device_readings has {shown(reading)}, and each must be a jaxobs.model.device_readings.DeviceReading"
+            f"{name}.device_readings has {shown(reading)}, and each must be a jaxobs.model.metrics.DeviceReading"
         )
         assert reading.metric in collector.metrics, (
             f"{name}.device_readings: {reading.metric.name} is read, and not declared: add it to {name}.metrics"

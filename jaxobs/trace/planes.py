@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -25,65 +26,53 @@ _PLANES, _ERRORS, _WARNINGS, _HOSTNAMES = 1, 2, 3, 4
 _NAME, _LINES, _EVENT_METADATA, _STAT_METADATA, _STATS = 2, 3, 4, 5, 6
 
 
-@dataclass(slots=True)
-class Space:
+class Space(NamedTuple):
     """The parts of a serialized XSpace."""
 
-    planes: list[memoryview] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    hostnames: list[str] = field(default_factory=list)
+    planes: list[memoryview]
+    errors: list[str]
+    warnings: list[str]
+    hostnames: list[str]
 
 
-@dataclass(slots=True)
-class Plane:
+class Plane(NamedTuple):
     """The parts of a serialized XPlane, undecoded but for its name."""
 
-    name: str = ""
-    lines: list[memoryview] = field(default_factory=list)
-    event_metadata: list[memoryview] = field(default_factory=list)
-    stat_metadata: list[memoryview] = field(default_factory=list)
-    stats: list[memoryview] = field(default_factory=list)
+    name: str
+    lines: list[memoryview]
+    event_metadata: list[memoryview]
+    stat_metadata: list[memoryview]
+    stats: list[memoryview]
 
 
 def split_space(data: memoryview) -> Space:
     """The planes and texts of a space; raises TraceError where the bytes are no space."""
-    space = Space()
-    texts = {_ERRORS: space.errors, _WARNINGS: space.warnings, _HOSTNAMES: space.hostnames}
-    for number, part in _contents(data, "a trace"):
-        if number == _PLANES:
-            space.planes.append(part)
-        elif number in texts:
-            texts[number].append(str(part, "utf-8", "replace"))
-    return space
+    parts = _parts(data, "a trace")
+    errors, warnings, hostnames = (
+        [str(text, "utf-8", "replace") for text in parts[number]]
+        for number in (_ERRORS, _WARNINGS, _HOSTNAMES)
+    )
+    return Space(parts[_PLANES], errors, warnings, hostnames)
 
 
 def split_plane(data: memoryview) -> Plane:
     """The parts of a plane; raises TraceError where the bytes are no plane."""
-    plane = Plane()
-    lists = {
-        _LINES: plane.lines,
-        _EVENT_METADATA: plane.event_metadata,
-        _STAT_METADATA: plane.stat_metadata,
-        _STATS: plane.stats,
-    }
-    for number, part in _contents(data, "a plane"):
-        if number == _NAME:
-            plane.name = str(part, "utf-8", "replace")
-        elif number in lists:
-            lists[number].append(part)
-    return plane
+    parts = _parts(data, "a plane")
+    name = str(parts[_NAME][-1], "utf-8", "replace") if parts[_NAME] else ""
+    return Plane(name, parts[_LINES], parts[_EVENT_METADATA], parts[_STAT_METADATA], parts[_STATS])
 
 
-def _contents(data: memoryview, what: str) -> Iterator[tuple[int, memoryview]]:
-    """The number and content of each length-delimited field; others are skipped."""
+def _parts(data: memoryview, what: str) -> defaultdict[int, list[memoryview]]:
+    """The contents of the length-delimited fields, by their numbers; others are skipped."""
+    found: defaultdict[int, list[memoryview]] = defaultdict(list)
     try:
         for key, _, content, end in fields(data):
             if key & 7 == LENGTH:
-                yield key >> 3, data[content:end]
+                found[key >> 3].append(data[content:end])
     except FieldError as error:
         copied = ", or copy the whole file" if "truncated" in str(error) else ""
         raise TraceError(f"{what} is {error}; record it again{copied}") from None
+    return found
 
 
 Value = int | float | str | bytes

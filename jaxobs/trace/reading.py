@@ -15,12 +15,12 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from jaxobs.model.intervals import joined
-from jaxobs.model.trace import HostTrace, Step, Trace
+from jaxobs.model.trace import HostTrace, Trace
 from jaxobs.trace.attribution import PICOSECONDS
 from jaxobs.trace.cpu import HostPlane
 from jaxobs.trace.gpu import read_gpu
 from jaxobs.trace.modules import ModuleIndex, read_modules
-from jaxobs.trace.planes import Plane, PlaneMetadata, Space, TraceError, split_plane, split_space
+from jaxobs.trace.planes import Plane, PlaneMetadata, TraceError, Value, split_plane, split_space
 from jaxobs.trace.timeline import Timeline
 from jaxobs.trace.tpu import read_tpu
 
@@ -120,94 +120,81 @@ def _read_host(
     space.planes.clear()
     if not any(plane.name.startswith(("/device:", "/host:")) or plane.lines for plane in planes):
         raise TraceError(f"{len(data)} bytes hold no plane of a profiler: they are no trace (XSpace)")
+    notes = [f"the profiler reported: {text}" for text in (*space.errors, *space.warnings)]
     try:
-        reader = _HostReader(space.hostnames[0] if space.hostnames else name, space)
-        return reader.read(planes, stretches or {}, modules or {})
+        return _read_planes(
+            planes, space.hostnames[0] if space.hostnames else name, notes, stretches or {}, modules or {}
+        )
     except (OverflowError, RecursionError, DecodeError) as error:
         raise TraceError(f"the trace has implausible values: {error}; record it again") from None
 
 
-class _HostReader:
-    def __init__(self, name: str, space: Space) -> None:
-        self.name = name
-        self.notes = [f"the profiler reported: {text}" for text in [*space.errors, *space.warnings]]
-        self.modules: dict[int, bytes] = {}
-        self.versions: dict[str, str] = {}
-        self.started: int | None = None
-        self.stopped: int | None = None
+def _read_planes(
+    planes: list[Plane], name: str, notes: list[str], stretches: Stretches, known: Mapping[int, bytes]
+) -> HostTrace:
+    versions: dict[str, str] = {}
+    times: Mapping[str, Value] = {}
+    modules = dict(known)
+    for plane in planes:
+        if plane.name == _METADATA:
+            metadata = PlaneMetadata(plane)
+            modules |= read_modules(metadata, notes)
+            found = metadata.stats.items()
+            versions |= {
+                key: value for key, value in found if key.endswith("_version") and isinstance(value, str)
+            }
+        elif plane.name == _ENVIRONMENT:
+            times = PlaneMetadata(plane).stats
+    index = ModuleIndex(modules, notes)
+    hosts = []
+    for plane in planes:
+        if plane.name == _HOST:
+            hosts.append(HostPlane(PlaneMetadata(plane), name, index, notes))
+            hosts[-1].read(plane)
+    timelines = [device for host in hosts for device in host.devices()]
+    copies = {correlation: call for host in hosts for correlation, call in host.copies.items()}
+    events = sum(host.events for host in hosts)
+    for plane in planes:
+        timeline, count = _read_device(plane, name, index, copies, notes)
+        events += count
+        if timeline is not None:
+            timelines.append(timeline)
+    devices = tuple(timeline.finish(stretches) for timeline in timelines)
+    if not devices:
+        notes.append("no operation of a device is in the trace (JAX 0.6 records none of a CPU)")
+    return HostTrace(
+        name=name,
+        devices=devices,
+        modules=modules,
+        steps=tuple(step for host in hosts for step in host.steps),
+        versions=versions,
+        start_unix_ns=_integer(times.get("profile_start_time")),
+        stop_unix_ns=_integer(times.get("profile_stop_time")),
+        events=events,
+        notes=tuple(notes),
+        calls=calls_in(stretches, (call for host in hosts for call in host.calls)),
+    )
 
-    def read(self, planes: list[Plane], stretches: Stretches, modules: Mapping[int, bytes]) -> HostTrace:
-        for plane in planes:
-            if plane.name == _METADATA:
-                self._read_metadata(PlaneMetadata(plane))
-            elif plane.name == _ENVIRONMENT:
-                stats = PlaneMetadata(plane).stats
-                self.started = _integer(stats.get("profile_start_time"))
-                self.stopped = _integer(stats.get("profile_stop_time"))
-        self.modules = {**modules, **self.modules}
-        index = ModuleIndex(self.modules, self.notes)
-        timelines: list[Timeline] = []
-        steps: list[Step] = []
-        calls: list[Call] = []
-        copies: dict[bytes, str] = {}
-        events = 0
-        for plane in planes:
-            if plane.name == _HOST:
-                host = HostPlane(PlaneMetadata(plane), self.name, index, self.notes)
-                host.read(plane)
-                timelines += host.devices()
-                steps += host.steps
-                calls += host.calls
-                copies |= host.copies
-                events += host.events
-        for plane in planes:
-            timeline, count = self._read_device(plane, index, copies)
-            events += count
-            if timeline is not None:
-                timelines.append(timeline)
-        devices = tuple(timeline.finish(stretches) for timeline in timelines)
-        if not devices:
-            self.notes.append("no operation of a device is in the trace (JAX 0.6 records none of a CPU)")
-        return HostTrace(
-            name=self.name,
-            devices=devices,
-            modules=self.modules,
-            steps=tuple(steps),
-            versions=self.versions,
-            start_unix_ns=self.started,
-            stop_unix_ns=self.stopped,
-            events=events,
-            notes=tuple(self.notes),
-            calls=calls_in(stretches, calls),
-        )
 
-    def _read_metadata(self, metadata: PlaneMetadata) -> None:
-        self.modules |= read_modules(metadata, self.notes)
-        self.versions |= {
-            name: value
-            for name, value in metadata.stats.items()
-            if name.endswith("_version") and isinstance(value, str)
-        }
-
-    def _read_device(
-        self, plane: Plane, index: ModuleIndex, copies: dict[bytes, str]
-    ) -> tuple[Timeline | None, int]:
-        """The device of a plane, or None if it is no device's or the device ran nothing, and the events read."""
-        if plane.name in _OWN_PLANES or not plane.name.startswith(_DEVICE):
-            return None, 0
-        metadata = PlaneMetadata(plane)
-        if plane.name.startswith(_GPU):
-            timeline, events = read_gpu(plane, metadata, self.name, index, copies)
-        elif _TPU.match(plane.name):
-            timeline, events = read_tpu(plane, metadata, self.name, index)
-        else:
-            if plane.lines:
-                self.notes.append(f"the plane {plane.name} is of no kind that is known, and was left out")
-            return None, 0
-        if not timeline.intervals:
-            self.notes.append(f"{plane.name} ran nothing")
-            return None, events
-        return timeline, events
+def _read_device(
+    plane: Plane, host: str, index: ModuleIndex, copies: dict[bytes, str], notes: list[str]
+) -> tuple[Timeline | None, int]:
+    """The device of a plane, or None if it is no device's or the device ran nothing, and the events read."""
+    if plane.name in _OWN_PLANES or not plane.name.startswith(_DEVICE):
+        return None, 0
+    metadata = PlaneMetadata(plane)
+    if plane.name.startswith(_GPU):
+        timeline, events = read_gpu(plane, metadata, host, index, copies)
+    elif _TPU.match(plane.name):
+        timeline, events = read_tpu(plane, metadata, host, index)
+    else:
+        if plane.lines:
+            notes.append(f"the plane {plane.name} is of no kind that is known, and was left out")
+        return None, 0
+    if not timeline.intervals:
+        notes.append(f"{plane.name} ran nothing")
+        return None, events
+    return timeline, events
 
 
 def _integer(value: object) -> int | None:

@@ -14,7 +14,6 @@ import platform
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from jaxobs.model.clock import NANOSECONDS, ClockAnchor, now, seconds
 from jaxobs.model.events import Event, Measured, SpanContext, units_of
 from jaxobs.model.metrics import Catalogue
 from jaxobs.plugin.base import Delivery, Exporter
+from jaxobs.plugin.discovery import installed_versions
 from jaxobs.plugin.files import writing_remarks
 from jaxobs.plugin.protocol import Agent, Batch, Remark
 from jaxobs.vocabulary.text import valid_text
@@ -162,7 +162,7 @@ def _header(resource: Mapping[str, str], clock: ClockAnchor) -> dict[str, Any]:
         "event": "Header",
         "time": _unix(now(), clock),
         "resource": dict(resource),
-        "versions": {"python": platform.python_version(), **_versions("jaxobs", "jax", "jaxlib")},
+        "versions": {"python": platform.python_version(), **installed_versions("jaxobs", "jax", "jaxlib")},
     }
 
 
@@ -170,16 +170,6 @@ def _file_name(agent: Agent) -> str:
     start = datetime.fromtimestamp(seconds(agent.clock.wall), UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     host = re.sub(r"[^A-Za-z0-9._-]", "_", agent.resource.get("host.name") or platform.node())
     return f"{host}-{agent.resource.get('process.pid') or os.getpid()}-{start}.jsonl"
-
-
-def _versions(*distributions: str) -> dict[str, str]:
-    found = {}
-    for name in distributions:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
 
 
 def _unix(monotonic: int, clock: ClockAnchor) -> float:

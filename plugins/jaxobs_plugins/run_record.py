@@ -12,14 +12,14 @@ import stat
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from jaxobs.model.clock import NANOSECONDS, monotonic, now, seconds, wall_now
 from jaxobs.model.figure import Figure, figure
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.base import Exporter
+from jaxobs.plugin.discovery import installed_versions
 from jaxobs.plugin.files import DRAFT_NAME, write_whole, writing_remarks
 from jaxobs.plugin.protocol import Agent, Batch, Remark
 from jaxobs.report.record import FORMAT, LARGEST_BYTES, VERSION, State, StepWindows, encoded
@@ -74,14 +74,8 @@ def relevant_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 def versions(process: Mapping[str, Any]) -> dict[str, str]:
     """The versions of Python, jaxobs, JAX and the compilers of devices; what is not installed is absent."""
-    found = {name: process.get(name) for name in ("jaxobs", "jax", "jaxlib")}
-    for name in PLUGINS:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    known = {name: str(found_version) for name, found_version in found.items() if found_version}
-    return {"python": platform.python_version(), **known}
+    own = {name: str(process[name]) for name in ("jaxobs", "jax", "jaxlib") if process.get(name)}
+    return {"python": platform.python_version(), **own, **installed_versions(*PLUGINS)}
 
 
 BUSY: Final = "jaxobs_host_cpu_utilization_ratio"
@@ -92,33 +86,36 @@ THROTTLED: Final = "jaxobs_cgroup_cpu_throttled_seconds_total"
 NOT_READ: Final = "the collector `host` has not read twice, or cannot read the processors of this host"
 
 
+class _Reading(NamedTuple):
+    """A reading of the collector: `time` and processor seconds so far; None if no limit withholds any."""
+
+    time: float
+    job: float
+    agent: float
+    throttled: float | None
+
+
 class HostLoad:
     """Accumulates the host's load over the run, from snapshots with new readings of the collector."""
 
     def __init__(self) -> None:
-        self._first: dict[str, float] = {}
-        self._newest: dict[str, float] = {}
+        self._readings: list[_Reading] = []
+        """The first and the newest."""
         self._cpus = 0.0
         self._busy_cpu_seconds = 0.0
 
     def read(self, snapshot: SnapshotData) -> None:
         """Add a snapshot's readings, unless they are those of the one before."""
         busy, cpus, job = (_value(snapshot, name) for name in (BUSY, CPUS, JOB))
-        if busy is None or cpus is None or job is None or job == self._newest.get("job"):
+        before = self._readings[-1] if self._readings else None
+        if busy is None or cpus is None or job is None or (before is not None and job == before.job):
             return
         agent = ((snapshot.document.get("agent") or {}).get("cpu_seconds") or {}).get("agent") or 0.0
-        reading = {
-            "time": seconds(snapshot.time),
-            "job": job,
-            "agent": float(agent),
-            "throttled": _value(snapshot, THROTTLED),
-        }
-        known = {name: value for name, value in reading.items() if value is not None}
+        reading = _Reading(seconds(snapshot.time), job, float(agent), _value(snapshot, THROTTLED))
         self._cpus = cpus
-        if self._newest:
-            self._busy_cpu_seconds += busy * cpus * (known["time"] - self._newest["time"])
-        self._first = self._first or known
-        self._newest = known
+        if before is not None:
+            self._busy_cpu_seconds += busy * cpus * (reading.time - before.time)
+        self._readings = [*self._readings[:1], reading]
 
     def to_dict(self) -> dict[str, Any]:
         """The means over the run.
@@ -126,21 +123,17 @@ class HostLoad:
         `other_cpus`: processors kept busy by all but the training process and the agent, including the job's own loader
         workers. `throttled_cpus`: processors' worth of time that the container's limit withheld.
         """
-        over = self._newest.get("time", 0.0) - self._first.get("time", 0.0)
-        if over <= 0:
+        if len(self._readings) < 2:
             absent: Figure[float] = Figure(None, NOT_READ)
             return absent.under("cpus") | absent.under("other_cpus") | absent.under("throttled_cpus")
-        own = (self._grown("job") or 0.0) + (self._grown("agent") or 0.0)
-        withheld = self._grown("throttled")
+        first, newest = self._readings
+        over = newest.time - first.time
+        own = newest.job - first.job + newest.agent - first.agent
+        known = first.throttled is not None and newest.throttled is not None
+        withheld = (newest.throttled or 0.0) - (first.throttled or 0.0) if known else None
         throttled = figure(None if withheld is None else withheld / over, "no processor limit is known here")
         other = max(0.0, self._busy_cpu_seconds - own) / over
         return {"cpus": self._cpus, "other_cpus": other, **throttled.under("throttled_cpus")}
-
-    def _grown(self, name: str) -> float | None:
-        """By how much it grew; None where the first reading or the newest has no such value."""
-        if name not in self._newest or name not in self._first:
-            return None
-        return self._newest[name] - self._first[name]
 
 
 def _value(snapshot: SnapshotData, metric: str) -> float | None:

@@ -14,7 +14,7 @@ from jaxobs.model.addresses import Address
 from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.testing import FakeAgent
-from jaxobs_plugins.prometheus.access import AllowedHosts, LocalNames, Token
+from jaxobs_plugins.prometheus.access import AllowedHosts, Token
 from jaxobs_plugins.prometheus.address import listen
 from jaxobs_plugins.prometheus.pages import Pages, answer
 from jaxobs_plugins.prometheus.server import HttpServer, Limits
@@ -22,7 +22,7 @@ from tests.prometheus.dead_mount import DeadMount
 
 RESOURCE = {"service.name": "train", "host.name": "node1", "process.pid": "42", "jaxobs.run": "first",
             "jax.process_index": "3"}  # fmt: skip
-LOOPBACK = AllowedHosts(LocalNames(frozenset({"node1"})), (), from_network=False)
+LOOPBACK = AllowedHosts(("node1",), from_network=False)
 STEP_SECONDS = (1e-4, 0.01, 1.0, 600.0)
 
 

@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 
 from jaxobs.config import SettingsError, load_settings
 from jaxobs_plugins.prometheus import PrometheusExporter
-from jaxobs_plugins.prometheus.access import AllowedHosts, LocalNames, Token
+from jaxobs_plugins.prometheus.access import AllowedHosts, Token, local_names
 
-LOCAL = LocalNames(
-    frozenset({"gpu-17", "gpu-17.cluster.example.com"}), frozenset({"cluster.example.com", "lan"})
-)
-ALLOWED = ("metrics.example.net", " .team.example.org", "")
-LOOPBACK = AllowedHosts(LOCAL, ALLOWED, from_network=False)
-NETWORK = AllowedHosts(LOCAL, ALLOWED, from_network=True)
+ALLOWED = (
+    "gpu-17", "gpu-17.cluster.example.com", "metrics.example.net", " .team.example.org", "",
+)  # fmt: skip
+LOOPBACK = AllowedHosts(ALLOWED, from_network=False)
+NETWORK = AllowedHosts((*ALLOWED, ".cluster.example.com"), from_network=True)
 
 FOREIGN = [
     "evil.example",
@@ -82,10 +81,8 @@ def test_an_address_is_always_ours(address: object, port: int) -> None:
 
 
 def test_all_names_can_be_allowed() -> None:
-    assert all(
-        AllowedHosts(LocalNames(), ("*",), from_network=False).admit(name) for name in ("a.b", "evil.example")
-    )
-    assert not AllowedHosts(LocalNames(), ("*",), from_network=False).admit("user@evil.example")
+    assert all(AllowedHosts(("*",), from_network=False).admit(name) for name in ("a.b", "evil.example"))
+    assert not AllowedHosts(("*",), from_network=False).admit("user@evil.example")
 
 
 def test_the_names_of_this_host_are_found_without_a_name_server(
@@ -105,17 +102,17 @@ def test_the_names_of_this_host_are_found_without_a_name_server(
     resolver.write_text(
         "nameserver 10.0.0.1\nsearch default.svc.cluster.local cluster.local. .\noptions ndots:5\n"
     )
-    found = LocalNames.of_this_host(hosts, resolver)
-    assert found.domains == {"default.svc.cluster.local", "cluster.local"}
-    assert found.names == {
+    names = {
         "trainer-0",
         "trainer-0.default.svc.cluster.local",
         "trainer-0.cluster.local",
         "trainer-0.jobs.default.svc.cluster.local",
     }
-    assert LocalNames.of_this_host(tmp_path / "none", tmp_path / "none") == LocalNames(
-        frozenset({"trainer-0"})
-    )
+    assert local_names(from_network=False, hosts_file=hosts, resolver_file=resolver) == names
+    from_network = local_names(from_network=True, hosts_file=hosts, resolver_file=resolver)
+    assert from_network - names == {".default.svc.cluster.local", ".cluster.local"}
+    nowhere = tmp_path / "none"
+    assert local_names(from_network=True, hosts_file=nowhere, resolver_file=nowhere) == {"trainer-0"}
 
 
 def ask(port: int, host: str, path: str = "/metrics", **headers: str) -> tuple[int, bytes]:

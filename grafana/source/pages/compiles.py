@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from grafana.source.chart import Chart, Override, Page, Query, Row, Transformation
+from grafana.source.chart import Chart, Override, Page, Query, Row, columns, one_column
 from grafana.source.expressions import by, quantile, rate, selected
 from grafana.source.links import TRACES_OF_COMPILES
 
@@ -32,15 +32,8 @@ FUNCTIONS: Final = Chart(
         Query(_so_far("jaxobs_recompilations_total", "run, function"), name="again", table=True),
     ),
     "short", "table", 24, 9, empty=_QUIET, links=(TRACES_OF_COMPILES,),
-    transformations=(
-        Transformation("merge", {}),
-        Transformation("organize", {
-            "excludeByName": {"Time": True},
-            "renameByName": {
-                "Value #seconds": "time", "Value #compiles": "executables", "Value #again": "compiled again",
-            },
-        }),
-        Transformation("sortBy", {"fields": {}, "sort": [{"field": "time", "desc": True}]}),
+    transformations=columns(
+        {"seconds": "time", "compiles": "executables", "again": "compiled again"}, largest="time",
     ),
     overrides=(Override("time", {"unit": "s"}),),
 )  # fmt: skip
@@ -75,8 +68,7 @@ _AGAIN: Final = (
           "over all ranks.",
           (Query(_so_far("jaxobs_recompilations_total", "run, function, cause") + " > 0", table=True),),
           "short", "table", empty=_NEVER_AGAIN,
-          transformations=(Transformation("organize", {
-              "excludeByName": {"Time": True}, "renameByName": {"Value": "times", "Value #A": "times"}}),)),
+          transformations=(one_column("times"),)),
     Chart("Time lost to compiling again", "Share of each rank's time, by cause, mean of the ranks; an alert warns above "
           "a tenth.",
           (Query(by("avg", "run, cause", rate("jaxobs_recompilation_seconds_total")), "{{run}} {{cause}}"),),

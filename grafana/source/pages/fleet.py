@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from grafana.source.chart import Chart, Override, Page, Query, Row, Transformation
+from grafana.source.chart import Chart, Override, Page, Query, Row, columns, sorted_by
 from grafana.source.expressions import IN_LOOP, RANK, RUN_INFO_NOW, RUN_INFO_SEEN, by, rate, selected
 from grafana.source.look import ANY_IS_BAD
 from grafana.source.pages.roofline_queries import NO_WINDOWS
@@ -59,15 +59,11 @@ RANKS: Final = Chart(
     ),
     "short", "table", 24, 9,
     transformations=(
-        Transformation("merge", {}),
-        Transformation("organize", {
-            "excludeByName": {"Time": True, "Value #where": True},
-            "renameByName": {
-                "Value #rate": "steps/s", "Value #age": "since the last step", "Value #communication": "communication",
-                "Value #own": "input and host", "Value #silence": "since heard of",
-            },
-        }),
-        Transformation("sortBy", {"fields": {}, "sort": [{"field": "rank"}]}),
+        *columns({
+            "rate": "steps/s", "age": "since the last step", "communication": "communication", "own": "input and host",
+            "silence": "since heard of",
+        }, hidden="where"),
+        sorted_by("rank"),
     ),
     overrides=(
         Override("since the last step", {"unit": "s"}), Override("since heard of", {"unit": "s"}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from grafana.source.chart import Chart, Page, Query, Row, Transformation
+from grafana.source.chart import LABELS_ALONE, Chart, Page, Query, Row
 from grafana.source.expressions import (
     DEVICE,
     IN_LOOP,
@@ -20,7 +20,6 @@ from grafana.source.expressions import (
 from grafana.source.look import ANY_IS_BAD
 from grafana.source.pages.accelerators import NVIDIA_AND_AMD, TPU
 
-_LABELS_ALONE: Final = Transformation("organize", {"excludeByName": {"Time": True, "Value": True}})
 _NO_READING: Final = "No collector reads such a device here."
 _NO_CONTAINER: Final = "The process is in no container with such a limit."
 
@@ -53,7 +52,7 @@ _DEVICES: Final = (
     Chart("Devices", "The devices of each process.",
           (Query(by("max", "run, rank, host, device, device_kind, uuid", selected("jaxobs_device_info", ON_DEVICE)),
                  table=True),),
-          "none", "table", empty="No JAX backend was made yet.", transformations=(_LABELS_ALONE,)),
+          "none", "table", empty="No JAX backend was made yet.", transformations=(LABELS_ALONE,)),
 )  # fmt: skip
 
 _HOST: Final = (
@@ -114,7 +113,7 @@ _ITSELF: Final = (
     Chart("Versions", "Of jaxobs and JAX, and where the agent runs.",
           (Query(by("max", "run, rank, host, version, jax, jaxlib, platform, agent, address",
                     selected("jaxobs_build_info")), table=True),), "none", "table", 24, 6,
-          transformations=(_LABELS_ALONE,)),
+          transformations=(LABELS_ALONE,)),
 )  # fmt: skip
 
 PAGE: Final = Page(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from grafana.source.chart import Chart, Page, Query, Row, Transformation
+from grafana.source.chart import Chart, Page, Query, Row, one_column, sorted_by
 from grafana.source.expressions import DEVICE, RANK, by, of_device, of_process, of_runs, rate, selected
 from grafana.source.look import FILLED
 
@@ -46,9 +46,7 @@ _HOLDERS: Final = (
           (Query(by("max", "run, function, executable, kind", selected("jaxobs_executable_memory_bytes")) + " > 0",
                  table=True),),
           "bytes", "table", empty="Nothing was compiled yet.",
-          transformations=(Transformation("organize", {
-              "excludeByName": {"Time": True}, "renameByName": {"Value": "bytes", "Value #A": "bytes"}}),
-              Transformation("sortBy", {"fields": {}, "sort": [{"field": "bytes", "desc": True}]}))),
+          transformations=(one_column("bytes"), sorted_by("bytes", desc=True))),
 )  # fmt: skip
 
 _HOST: Final = (

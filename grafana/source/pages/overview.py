@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from grafana.source.chart import Chart, Override, Page, Query, Row, Transformation
+from grafana.source.chart import (
+    LABELS_ALONE,
+    Chart,
+    Override,
+    Page,
+    Query,
+    Row,
+    Transformation,
+    columns,
+    sorted_by,
+)
 from grafana.source.expressions import (
     IN_LOOP,
     RUN_INFO,
@@ -42,16 +52,9 @@ RUNS: Final = Chart(
         Query(f"1000 * max by (run, attempt, user) (max_over_time({_SEEN}))", name="last", table=True),
     ),
     kind="table", unit="none", width=24, height=6,
-    transformations=(
-        Transformation("merge", {}),
-        Transformation("organize", {
-            "excludeByName": {"Time": True},
-            "renameByName": {
-                "Value #seen": "ranks seen", "Value #now": "ranks now", "Value #first": "first seen",
-                "Value #last": "last seen",
-            },
-        }),
-    ),
+    transformations=columns({
+        "seen": "ranks seen", "now": "ranks now", "first": "first seen", "last": "last seen",
+    }),
     overrides=(
         Override("first seen", {"unit": "dateTimeAsLocal"}), Override("last seen", {"unit": "dateTimeFromNow"}),
     ),
@@ -103,7 +106,7 @@ BOTTLENECK: Final = Chart(
     (Query(f'label_join(topk by (run, loop) (1, {_SHARE} > 0), "line", " ", "run", "loop")', rows_over_time=True),),
     kind="state-timeline", width=24, height=5, empty=_NO_LOOP, words=COMPONENT_COLOURS,
     transformations=(
-        Transformation("sortBy", {"fields": {}, "sort": [{"field": "Time"}]}),
+        sorted_by("Time"),
         Transformation("groupingToMatrix", {
             "columnField": "line", "rowField": "Time", "valueField": "bottleneck", "emptyValue": "null",
         }),
@@ -150,13 +153,7 @@ ADVICE: Final = Chart(
         Query(by("max", _ADVICE_LABELS, selected("jaxobs_advice_saves_bytes")), name="memory", table=True),
     ),
     kind="table", unit="percentunit", empty="There is no advice now.", absence="until it happens",
-    transformations=(
-        Transformation("merge", {}),
-        Transformation("organize", {
-            "excludeByName": {"Time": True, "Value #given": True},
-            "renameByName": {"Value #time": "time back", "Value #memory": "memory back"},
-        }),
-    ),
+    transformations=columns({"time": "time back", "memory": "memory back"}, hidden="given"),
     overrides=(Override("memory back", {"unit": "bytes"}),),
 )  # fmt: skip
 
@@ -165,7 +162,7 @@ ALERTS: Final = Chart(
     (Query('max by (alertname, severity, run, rank, instance, loop, function) '
            '(ALERTS{alertstate="firing", alertname=~"Jax.+", run=~"$run|"})', table=True),),
     kind="table", unit="none", empty="No alert fires now.", absence="until it happens",
-    transformations=(Transformation("organize", {"excludeByName": {"Time": True, "Value": True}}),),
+    transformations=(LABELS_ALONE,),
 )  # fmt: skip
 
 RECORDED: Final = Chart(

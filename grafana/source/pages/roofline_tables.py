@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from grafana.source.chart import Chart, Override, Query, Transformation
+from grafana.source.chart import Chart, Override, Query, columns
 from grafana.source.expressions import ON_DEVICE, by, selected
 from grafana.source.links import TRACES_OF_COMPILES
 from grafana.source.pages.roofline_queries import (
@@ -19,7 +19,6 @@ from grafana.source.pages.roofline_queries import (
     grown,
 )
 
-_MERGED: Final = Transformation("merge", {})
 EXECUTABLES: Final = Chart(
     "Executables", "Each executable of a watched function: how near it comes to its roof, what bounds it, its share of "
     "the device time in this range. A click on a function offers the traces of its compiles.",
@@ -37,18 +36,10 @@ EXECUTABLES: Final = Chart(
               table=True),
     ),
     "short", "table", 24, 9, empty=NOT_TIMED, links=(TRACES_OF_COMPILES,),
-    transformations=(
-        _MERGED,
-        Transformation("organize", {
-            "excludeByName": {"Time": True, "Value #bound": True},
-            "renameByName": {
-                "bottleneck": "bound by", "Value #efficiency": "efficiency", "Value #share": "share of device time",
-                "Value #intensity": "FLOP/byte", "Value #achieved": "achieved", "Value #attainable": "attainable",
-                "Value #flops": "FLOPs a run", "Value #bytes": "bytes a run", "Value #runs": "runs",
-            },
-        }),
-        Transformation("sortBy", {"fields": {}, "sort": [{"field": "share of device time", "desc": True}]}),
-    ),
+    transformations=columns({
+        "efficiency": "efficiency", "share": "share of device time", "intensity": "FLOP/byte", "achieved": "achieved",
+        "attainable": "attainable", "flops": "FLOPs a run", "bytes": "bytes a run", "runs": "runs",
+    }, hidden="bound", labels={"bottleneck": "bound by"}, largest="share of device time"),
     overrides=(
         Override("efficiency", {"unit": "percentunit", "thresholds": {"mode": "absolute", "steps": [
             {"color": "red", "value": None}, {"color": "orange", "value": 0.2}, {"color": "green", "value": 0.4},
@@ -69,16 +60,9 @@ OPERATIONS: Final = Chart(
               table=True),
     ),
     "short", "table", 24, 10, empty=NO_WINDOWS,
-    transformations=(
-        _MERGED,
-        Transformation("organize", {
-            "excludeByName": {"Time": True, "Value #where": True},
-            "renameByName": {
-                "Value #seconds": "sampled time", "Value #achieved": "achieved", "Value #intensity": "FLOP/byte",
-            },
-        }),
-        Transformation("sortBy", {"fields": {}, "sort": [{"field": "sampled time", "desc": True}]}),
-    ),
+    transformations=columns({
+        "seconds": "sampled time", "achieved": "achieved", "intensity": "FLOP/byte",
+    }, hidden="where", largest="sampled time"),
     overrides=(Override("sampled time", {"unit": "s"}), Override("achieved", {"unit": "flops"})),
 )  # fmt: skip
 
@@ -99,12 +83,6 @@ PEAKS: Final = Chart(
     "Peaks", "What one device can do, by element type and for its memory, and where the figure comes from.",
     (Query(_PEAK_FLOPS, name="flops", table=True), Query(_PEAK_BYTES, name="bytes", table=True)),
     "short", "table", 12, 8, empty=NO_PEAK,
-    transformations=(
-        _MERGED,
-        Transformation("organize", {
-            "excludeByName": {"Time": True},
-            "renameByName": {"Value #flops": "FLOP/s", "Value #bytes": "bytes/s"},
-        }),
-    ),
+    transformations=columns({"flops": "FLOP/s", "bytes": "bytes/s"}),
     overrides=(Override("FLOP/s", {"unit": "flops"}), Override("bytes/s", {"unit": "Bps"})),
 )  # fmt: skip

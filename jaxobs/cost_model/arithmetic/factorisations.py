@@ -24,6 +24,12 @@ def triangular_solve_flops(n: int, right_hand_sides: int) -> float:
     return float(n) * n * right_hand_sides
 
 
+def triangular_solves_flops(matrices: int, n: int, right: Shape) -> float:
+    """A stack of n × n triangular systems whose right-hand sides are together in one array."""
+    rows = matrices * n
+    return matrices * triangular_solve_flops(n, right.elements // rows if rows else 0)
+
+
 def lu_flops(m: int, n: int) -> float:
     """LU factors of an m × n matrix with k = min(m, n): 2 m n k − (m + n) k² + 2 k³/3; 2 n³/3 where m = n."""
     k = min(m, n)
@@ -81,9 +87,7 @@ def _cholesky(instruction: Instruction) -> float:
 
 def _triangular_solve(instruction: Instruction) -> float:
     _, matrices, order = _stack(instruction)
-    rows = matrices * order
-    right_hand_sides = instruction.operand(1).shape.elements // rows if rows else 0
-    return matrices * triangular_solve_flops(order, right_hand_sides)
+    return triangular_solves_flops(matrices, order, instruction.operand(1).shape)
 
 
 FACTORISATIONS: Final[dict[str, Callable[[Instruction], float]]] = {

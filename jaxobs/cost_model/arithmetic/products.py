@@ -106,11 +106,9 @@ def multiply_add_flops(left: Shape, right: Shape) -> int:
     return (2, 4, 8)[complexes]
 
 
-def dot_multiply_adds(left: Shape, right: Shape, numbers: Any) -> float:
-    """Multiply-adds of a dot product with the given ``DotDimensionNumbers``: b m n k."""
-    contracted = _extent(left, numbers.lhs_contracting_dimensions, "contracted")
-    batch = _extent(left, numbers.lhs_batch_dimensions, "batch")
-    shared = contracted * batch
+def dot_multiply_adds(left: Shape, right: Shape, contracted: Sequence[int], batch: Sequence[int]) -> float:
+    """Multiply-adds of a dot product with these contracted and batch dimensions of the left side: b m n k."""
+    shared = _extent(left, contracted, "contracted") * _extent(left, batch, "batch")
     if shared == 0:
         return 0.0
     return float(left.elements) * right.elements / shared
@@ -128,7 +126,7 @@ def ragged_dot_multiply_adds(left: Shape, right: Shape, numbers: Any) -> float:
     if numbers.rhs_group_dimensions:
         shared = contracted * _extent(left, dot.lhs_batch_dimensions, "batch") * groups
         return float(left.elements) * right.elements / shared if shared else 0.0
-    return dot_multiply_adds(left, right, dot)
+    return dot_multiply_adds(left, right, dot.lhs_contracting_dimensions, dot.lhs_batch_dimensions)
 
 
 def _dimension(shape: Shape, index: int) -> int:
@@ -165,7 +163,8 @@ def convolution_multiply_adds(input_: Shape, kernel: Shape, output: Shape, messa
 
 def _dot(instruction: Instruction) -> float:
     numbers = instruction.message.dot_dimension_numbers
-    return dot_multiply_adds(instruction.operand(0).shape, instruction.operand(1).shape, numbers)
+    left, right = instruction.operand(0).shape, instruction.operand(1).shape
+    return dot_multiply_adds(left, right, numbers.lhs_contracting_dimensions, numbers.lhs_batch_dimensions)
 
 
 def _ragged_dot(instruction: Instruction) -> float:

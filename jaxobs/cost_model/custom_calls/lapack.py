@@ -45,9 +45,7 @@ def factorisation(flops: Callable[[int, int], float]) -> Rule:
 def triangular_solve(call: CustomCall) -> Cost:
     """The cost of n² FLOPs for each right-hand side. Operands: the triangle (n × n), the right-hand sides."""
     _, batch, rows, _ = first_matrix(call)
-    right = call.operands[1]
-    columns = right.elements // (batch * rows) if batch * rows else 0
-    return factor_cost(call, batch * factorisations.triangular_solve_flops(rows, columns))
+    return factor_cost(call, factorisations.triangular_solves_flops(batch, rows, call.operands[1]))
 
 
 def householder_product(call: CustomCall) -> Cost:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import SimpleNamespace
-from typing import Any, Final
+from typing import Final
 
 from jaxobs.cost_model.arithmetic.factorisations import cholesky_flops
 from jaxobs.cost_model.arithmetic.products import (
@@ -25,20 +23,6 @@ from jaxobs.model.cost import Cost
 # last array of a tuple result is the workspace.
 
 
-_SIDES: Final = (
-    "lhs_contracting_dimensions",
-    "rhs_contracting_dimensions",
-    "lhs_batch_dimensions",
-    "rhs_batch_dimensions",
-)
-
-
-def dimension_numbers(configuration: Mapping[str, Any]) -> SimpleNamespace:
-    """``DotDimensionNumbers`` from JSON, where integers are strings and empty lists may be absent."""
-    numbers = {side: [int(number) for number in configuration.get(side, ())] for side in _SIDES}
-    return SimpleNamespace(**numbers)
-
-
 def gemm(call: CustomCall) -> Cost | None:
     """The cost of a product: ``2 b m n k``, and the epilogue's additions and activations for each of its elements."""
     configuration = call.configuration.get("gemm_backend_config", call.configuration)
@@ -46,7 +30,11 @@ def gemm(call: CustomCall) -> Cost | None:
     if numbers is None or len(call.operands) < 2:
         return None
     left, right = call.operands[:2]
-    flops = multiply_add_flops(left, right) * dot_multiply_adds(left, right, dimension_numbers(numbers))
+    contracted, batch = (  # integers are strings, and empty lists may be absent
+        [int(number) for number in numbers.get(f"lhs_{kind}_dimensions", ())]
+        for kind in ("contracting", "batch")
+    )
+    flops = multiply_add_flops(left, right) * dot_multiply_adds(left, right, contracted, batch)
     if not flops:
         return call.movement()
     product = call.results[0]
@@ -69,7 +57,7 @@ def gemm(call: CustomCall) -> Cost | None:
 
 
 def onednn_matmul(call: CustomCall) -> Cost | None:
-    """The cost of a oneDNN product, over the left's last dimension and the right's last but one unless transposed."""
+    """The cost of a oneDNN product, over the left's last dimension unless that is transposed."""
     configuration = call.configuration.get("onednn_matmul_config", {})
     if len(call.operands) < 2:
         return None
@@ -77,14 +65,9 @@ def onednn_matmul(call: CustomCall) -> Cost | None:
     rank = len(left.dimensions)
     if rank < 2 or len(right.dimensions) != rank:
         return None
-    batch = list(range(rank - 2))
-    numbers = SimpleNamespace(
-        lhs_contracting_dimensions=[rank - 2 if configuration.get("transpose_a") else rank - 1],
-        rhs_contracting_dimensions=[rank - 1 if configuration.get("transpose_b") else rank - 2],
-        lhs_batch_dimensions=batch,
-        rhs_batch_dimensions=batch,
-    )
-    flops = multiply_add_flops(left, right) * dot_multiply_adds(left, right, numbers)
+    contracted = rank - 2 if configuration.get("transpose_a") else rank - 1
+    multiply_adds = dot_multiply_adds(left, right, [contracted], range(rank - 2))
+    flops = multiply_add_flops(left, right) * multiply_adds
     return call.matrix(flops, of=left) if flops else call.movement()
 
 
@@ -97,9 +80,8 @@ def block_scaled_dot(call: CustomCall) -> Cost | None:
     if len(call.operands) < 4 or len(call.operands[0].dimensions) not in (2, 3):
         return None
     left, right = call.operands[:2]
-    last, batch = [len(left.dimensions) - 1], list(range(len(left.dimensions) - 2))
-    numbers = dict(zip(_SIDES, (last, last, batch, batch), strict=True))
-    multiply_adds = dot_multiply_adds(left, right, SimpleNamespace(**numbers))
+    rank = len(left.dimensions)
+    multiply_adds = dot_multiply_adds(left, right, [rank - 1], range(rank - 2))
     wider = max((left, right), key=lambda side: side.type.bits)
     bytes_ = call.memory_bytes(workspaces=call.workspaces)
     return call.matrix(multiply_add_flops(left, right) * multiply_adds, of=wider, bytes=bytes_)

@@ -19,45 +19,40 @@ from typing import Any
 
 from jaxobs.model import hardware_forms as hw
 from jaxobs.model.events import Measured
-from jaxobs.model.metrics import DeviceReading, Kind, Metric
+from jaxobs.model.metrics import DeviceReading, metric
 from jaxobs.plugin.base import Collector
 from jaxobs.plugin.fields import Fields, Query, Sample, metrics_of
 from jaxobs.plugin.protocol import Agent
 
-
-def _metric(
-    name: str, kind: Kind, text: str, *labels: str, unit: str = "", hardware: hw.HardwareForm | None = None
-) -> Metric:
-    return Metric(f"jaxobs_amd_{name}", kind, text, ("device", "uuid", *labels), unit, hardware=hardware)
-
-
-UTILIZATION = _metric(
-    "utilization_ratio", "gauge", "Share of time in which the graphics engine was busy", unit="ratio",
-    hardware=hw.UTILIZATION,
+UTILIZATION = metric(
+    "jaxobs_amd_utilization_ratio{device,uuid}",
+    "Share of time in which the graphics engine was busy", hardware=hw.UTILIZATION,
 )  # fmt: skip
-MEMORY_UTILIZATION = _metric(
-    "memory_utilization_ratio", "gauge", "Share of time in which the memory controller was busy", unit="ratio"
+MEMORY_UTILIZATION = metric(
+    "jaxobs_amd_memory_utilization_ratio{device,uuid}",
+    "Share of time in which the memory controller was busy",
 )
-MEMORY_USED = _metric(
-    "memory_used_bytes", "gauge", "Device memory in use by all processes", unit="bytes", hardware=hw.MEMORY_USAGE,
+MEMORY_USED = metric(
+    "jaxobs_amd_memory_used_bytes{device,uuid}",
+    "Device memory in use by all processes", hardware=hw.MEMORY_USAGE,
 )  # fmt: skip
-MEMORY_TOTAL = _metric(
-    "memory_total_bytes", "gauge", "Physical device memory", unit="bytes", hardware=hw.MEMORY_LIMIT
+MEMORY_TOTAL = metric(
+    "jaxobs_amd_memory_total_bytes{device,uuid}", "Physical device memory", hardware=hw.MEMORY_LIMIT
 )
-PROCESS_MEMORY = _metric(
-    "process_memory_bytes", "gauge", "Device memory of the training process", unit="bytes"
+PROCESS_MEMORY = metric(
+    "jaxobs_amd_process_memory_bytes{device,uuid}", "Device memory of the training process"
 )
-POWER = _metric("power_watts", "gauge", "Power drawn by the socket", unit="watts", hardware=hw.POWER)
-POWER_LIMIT = _metric("power_limit_watts", "gauge", "The power limit in force", unit="watts")
-ENERGY = _metric(
-    "energy_joules_total", "counter", "Energy the socket has taken during this run", unit="joules",
-    hardware=hw.ENERGY,
+POWER = metric("jaxobs_amd_power_watts{device,uuid}", "Power drawn by the socket", hardware=hw.POWER)
+POWER_LIMIT = metric("jaxobs_amd_power_limit_watts{device,uuid}", "The power limit in force")
+ENERGY = metric(
+    "jaxobs_amd_energy_joules_total{device,uuid}",
+    "Energy the socket has taken during this run", hardware=hw.ENERGY,
 )  # fmt: skip
-CLOCK = _metric("clock_hertz", "gauge", "Frequency now", "clock", unit="hertz")
-CLOCK_LIMIT = _metric("clock_limit_hertz", "gauge", "Highest frequency of the device", "clock", unit="hertz")
-THROTTLED = _metric("throttled", "gauge", "1 while this limit holds the device back", "reason")
-ECC_ERRORS = _metric(
-    "ecc_errors_total", "counter", "Memory errors during this run", "kind", hardware=hw.ERRORS
+CLOCK = metric("jaxobs_amd_clock_hertz{device,uuid,clock}", "Frequency now")
+CLOCK_LIMIT = metric("jaxobs_amd_clock_limit_hertz{device,uuid,clock}", "Highest frequency of the device")
+THROTTLED = metric("jaxobs_amd_throttled{device,uuid,reason}", "1 while this limit holds the device back")
+ECC_ERRORS = metric(
+    "jaxobs_amd_ecc_errors_total{device,uuid,kind}", "Memory errors during this run", hardware=hw.ERRORS
 )
 
 REASONS = {
@@ -78,20 +73,15 @@ class Device:
     pid: str | None
 
 
-def _number(value: Any) -> float | None:
-    """A number of AMD SMI's; None where it says "N/A"."""
-    return float(value) if isinstance(value, int | float) else None
-
-
-def _scaled(value: Any, scale: float) -> float | None:
-    number = _number(value)
-    return None if number is None else number * scale
+def _number(value: Any, scale: float = 1.0) -> float | None:
+    """A number of AMD SMI's in base units; None where it says "N/A"."""
+    return value * scale if isinstance(value, int | float) else None
 
 
 def _activity(device: Device) -> Iterator[Sample]:
     activity = device.library.amdsmi_get_gpu_activity(device.handle)  # percent
-    yield UTILIZATION, (), _scaled(activity["gfx_activity"], 0.01)
-    yield MEMORY_UTILIZATION, (), _scaled(activity["umc_activity"], 0.01)
+    yield UTILIZATION, (), _number(activity["gfx_activity"], 0.01)
+    yield MEMORY_UTILIZATION, (), _number(activity["umc_activity"], 0.01)
 
 
 def _memory(device: Device) -> Iterator[Sample]:
@@ -138,8 +128,8 @@ def _clock(label: str, name: str) -> Callable[[Device], Iterator[Sample]]:
     def read(device: Device) -> Iterator[Sample]:
         kind = getattr(device.library.AmdSmiClkType, name)
         clock = device.library.amdsmi_get_clock_info(device.handle, kind)  # MHz
-        yield CLOCK, (label,), _scaled(clock["clk"], 1e6)
-        yield CLOCK_LIMIT, (label,), _scaled(clock["max_clk"], 1e6)
+        yield CLOCK, (label,), _number(clock["clk"], 1e6)
+        yield CLOCK_LIMIT, (label,), _number(clock["max_clk"], 1e6)
 
     return read
 
@@ -147,8 +137,7 @@ def _clock(label: str, name: str) -> Callable[[Device], Iterator[Sample]]:
 def _throttled(device: Device) -> Iterator[Sample]:
     status = device.library.amdsmi_get_violation_status(device.handle)
     for reason, name in REASONS.items():
-        active = status.get(name)
-        yield THROTTLED, (reason,), float(active) if isinstance(active, bool | int) else None
+        yield THROTTLED, (reason,), _number(status.get(name))
 
 
 def _ecc(device: Device) -> Iterator[Sample]:

@@ -6,40 +6,37 @@ import resource
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from jaxobs.model.events import Measured
-from jaxobs.model.metrics import Metric
+from jaxobs.model.metrics import Metric, metric
 from jaxobs.plugin.base import Collector
 from jaxobs.plugin.control_groups import Group, find_group, memory_limit, memory_used, tightest
 from jaxobs.plugin.fields import Fields, Query, Sample, metrics_of
 from jaxobs.plugin.protocol import Agent
 
-PROCESS_CPU = Metric(
-    "jaxobs_process_cpu_seconds_total", "counter", "Processor time of the training process, user and system",
-    unit="seconds",
-)  # fmt: skip
-USABLE_CPUS = Metric("jaxobs_process_usable_cpus", "gauge", "Processors that the training process may run on")
-RESIDENT = Metric(
-    "jaxobs_process_resident_bytes", "gauge", "Physical memory of the training process", unit="bytes"
+PROCESS_CPU = metric(
+    "jaxobs_process_cpu_seconds_total", "Processor time of the training process, user and system"
 )
-THREADS = Metric("jaxobs_process_threads", "gauge", "Operating-system threads of the training process")
-FILES = Metric("jaxobs_process_open_files", "gauge", "File descriptors that the training process has open")
-FILES_LIMIT = Metric(
-    "jaxobs_process_open_files_limit", "gauge", "How many file descriptors the training process may have open"
+USABLE_CPUS = metric("jaxobs_process_usable_cpus", "Processors that the training process may run on")
+RESIDENT = metric("jaxobs_process_resident_bytes", "Physical memory of the training process")
+THREADS = metric("jaxobs_process_threads", "Operating-system threads of the training process")
+FILES = metric("jaxobs_process_open_files", "File descriptors that the training process has open")
+FILES_LIMIT = metric(
+    "jaxobs_process_open_files_limit", "How many file descriptors the training process may have open"
 )
-PROCESS_SWITCHES = Metric(
-    "jaxobs_process_context_switches_total", "counter",
-    "Turns on a processor that the training process gave up (voluntary) or lost to others (involuntary)", ("kind",),
-)  # fmt: skip
-PROCESS_DISK = Metric(
-    "jaxobs_process_disk_bytes_total", "counter",
+PROCESS_SWITCHES = metric(
+    "jaxobs_process_context_switches_total{kind}",
+    "Turns on a processor that the training process gave up (voluntary) or lost to others (involuntary)",
+)
+PROCESS_DISK = metric(
+    "jaxobs_process_disk_bytes_total{direction}",
     "What the training process caused storage to read and to write; reads from the page cache are none",
-    ("direction",), "bytes",
-)  # fmt: skip
+)
 
 SINCE_ITS_START = (PROCESS_CPU, PROCESS_SWITCHES, PROCESS_DISK)
 """Counters that the system keeps since the process began, and so belong to the job as a whole."""
@@ -79,50 +76,29 @@ PROCESS_QUERIES: tuple[Query[psutil.Process], ...] = (
 )
 
 
-HOST_CPU = Metric(
-    "jaxobs_host_cpu_utilization_ratio", "gauge", "Busy share of the processors since the last reading",
-    unit="ratio",
-)  # fmt: skip
-CPUS = Metric("jaxobs_host_cpus", "gauge", "Logical processors of the host")
-HOST_MEMORY_AVAILABLE = Metric(
-    "jaxobs_host_memory_available_bytes", "gauge", "Memory that the host can give without swapping", unit="bytes",
-)  # fmt: skip
-HOST_MEMORY_TOTAL = Metric(
-    "jaxobs_host_memory_total_bytes", "gauge", "Physical memory of the host", unit="bytes"
+HOST_CPU = metric("jaxobs_host_cpu_utilization_ratio", "Busy share of the processors since the last reading")
+CPUS = metric("jaxobs_host_cpus", "Logical processors of the host")
+HOST_MEMORY_AVAILABLE = metric(
+    "jaxobs_host_memory_available_bytes", "Memory that the host can give without swapping"
 )
-SWAP = Metric("jaxobs_host_swap_used_bytes", "gauge", "Memory of the host that lies on disk", unit="bytes")
-HOST_SWITCHES = Metric(
-    "jaxobs_host_context_switches_total", "counter", "Context switches of the host during this run"
+HOST_MEMORY_TOTAL = metric("jaxobs_host_memory_total_bytes", "Physical memory of the host")
+SWAP = metric("jaxobs_host_swap_used_bytes", "Memory of the host that lies on disk")
+HOST_SWITCHES = metric("jaxobs_host_context_switches_total", "Context switches of the host during this run")
+HOST_DISK = metric("jaxobs_host_disk_bytes_total{direction}", "Traffic with the host's disks during this run")
+HOST_NETWORK = metric(
+    "jaxobs_host_network_bytes_total{direction}",
+    "Traffic of the host's network interfaces during this run, without loopback and RDMA",
 )
-HOST_DISK = Metric(
-    "jaxobs_host_disk_bytes_total", "counter", "Traffic with the host's disks during this run", ("direction",),
-    "bytes",
-)  # fmt: skip
-HOST_NETWORK = Metric(
-    "jaxobs_host_network_bytes_total", "counter",
-    "Traffic of the host's network interfaces during this run, without loopback and RDMA", ("direction",), "bytes",
-)  # fmt: skip
 
 
 INTERFACES = Path("/sys/class/net")
 
 
+@dataclass(slots=True)
 class Machine:
-    """The state kept between two readings. Its constructor reads nothing from the system, since that may fail."""
+    """The network interfaces that are counted, once they are known."""
 
-    def __init__(self) -> None:
-        self.interfaces: list[str] | None = None
-        self._before: tuple[float, float] | None = None
-        self._share: float | None = None
-
-    def busy_share(self) -> float | None:
-        """The busy share of all processors since the last call, from 0 to 1; unchanged where the clock stood still."""
-        after = _processor_seconds()
-        before, self._before = self._before or after, after
-        busy, total = after[0] - before[0], after[1] - before[1]
-        if total > 0:
-            self._share = min(1.0, max(0.0, busy / total))
-        return self._share
+    interfaces: list[str] | None = None
 
 
 def counted_interfaces(names: list[str], interfaces: Path = INTERFACES) -> list[str]:
@@ -132,14 +108,6 @@ def counted_interfaces(names: list[str], interfaces: Path = INTERFACES) -> list[
     """
     hardware = [name for name in names if (interfaces / name / "device").exists()]
     return hardware or [name for name in names if name not in {"lo", "lo0"}]
-
-
-def _processor_seconds() -> tuple[float, float]:
-    """Busy and total processor seconds since boot. Waiting for a disk counts as idle; user time includes guests'."""
-    times = psutil.cpu_times()
-    idle = times.idle + getattr(times, "iowait", 0.0)
-    total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
-    return total - idle, total
 
 
 def _host_memory(_: Machine) -> Iterator[Sample]:
@@ -168,7 +136,7 @@ def _host_network(machine: Machine) -> Iterator[Sample]:
 
 
 HOST_QUERIES: tuple[Query[Machine], ...] = (
-    Query((HOST_CPU,), lambda machine: [(HOST_CPU, (), machine.busy_share())]),
+    Query((HOST_CPU,), lambda _: [(HOST_CPU, (), psutil.cpu_percent() / 100)]),  # since its last call
     Query((CPUS,), lambda _: [(CPUS, (), psutil.cpu_count())]),
     Query((HOST_MEMORY_AVAILABLE, HOST_MEMORY_TOTAL), _host_memory),
     Query((SWAP,), lambda _: [(SWAP, (), psutil.swap_memory().used)]),
@@ -178,48 +146,35 @@ HOST_QUERIES: tuple[Query[Machine], ...] = (
 )
 
 
-CGROUP_MEMORY_USED = Metric(
-    "jaxobs_cgroup_memory_used_bytes", "gauge",
-    "Memory of the container (control group) that the training process is in, page cache included", unit="bytes",
-)  # fmt: skip
-CGROUP_MEMORY_LIMIT = Metric(
-    "jaxobs_cgroup_memory_limit_bytes", "gauge",
-    "Memory beyond which the container is out of memory; absent without a limit", unit="bytes",
-)  # fmt: skip
+CGROUP_MEMORY_USED = metric(
+    "jaxobs_cgroup_memory_used_bytes",
+    "Memory of the container (control group) that the training process is in, page cache included",
+)
+CGROUP_MEMORY_LIMIT = metric(
+    "jaxobs_cgroup_memory_limit_bytes",
+    "Memory beyond which the container is out of memory; absent without a limit",
+)
 CGROUP_CPU_LIMIT = Metric(
     "jaxobs_cgroup_cpu_limit_cpus", "gauge",
     "Processors' worth of time the container may use; absent without a limit", unit="cpus",
 )  # fmt: skip
-CGROUP_PERIODS = Metric(
-    "jaxobs_cgroup_cpu_periods_total", "counter", "Periods of the processor limit in which the container ran"
+CGROUP_PERIODS = metric(
+    "jaxobs_cgroup_cpu_periods_total", "Periods of the processor limit in which the container ran"
 )
-CGROUP_THROTTLED_PERIODS = Metric(
-    "jaxobs_cgroup_cpu_throttled_periods_total", "counter",
+CGROUP_THROTTLED_PERIODS = metric(
+    "jaxobs_cgroup_cpu_throttled_periods_total",
     "Periods in which the container had used up its processor time",
-)  # fmt: skip
-CGROUP_THROTTLED = Metric(
-    "jaxobs_cgroup_cpu_throttled_seconds_total", "counter",
-    "Time that processors of the container were held back, summed over processors", unit="seconds",
-)  # fmt: skip
+)
+CGROUP_THROTTLED = metric(
+    "jaxobs_cgroup_cpu_throttled_seconds_total",
+    "Time that processors of the container were held back, summed over processors",
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Cgroup:
-    """A process's control groups in the two controllers that matter here."""
-
-    memory: Group
-    cpu: Group
-
-
-def find_cgroup(pid: int, proc: Path = Path("/proc")) -> Cgroup:
-    """The control groups of a process. Raises what `find_group` raises."""
-    return Cgroup(find_group("memory", pid, proc), find_group("cpu", pid, proc))
-
-
-def _cgroup_memory(cgroup: Cgroup) -> Iterator[Sample]:
-    folder, limit = memory_limit(cgroup.memory)
+def _cgroup_memory(group: Group) -> Iterator[Sample]:
+    folder, limit = memory_limit(group)
     yield CGROUP_MEMORY_LIMIT, (), limit
-    yield CGROUP_MEMORY_USED, (), memory_used(cgroup.memory, folder)
+    yield CGROUP_MEMORY_USED, (), memory_used(group, folder)
 
 
 def _cgroup_cpu_limits(group: Group) -> list[tuple[Path, float | None]]:
@@ -236,28 +191,28 @@ def _cgroup_cpu_limits(group: Group) -> list[tuple[Path, float | None]]:
     return limits
 
 
-def _cgroup_cpu_limit(cgroup: Cgroup) -> Iterator[Sample]:
-    yield CGROUP_CPU_LIMIT, (), tightest(_cgroup_cpu_limits(cgroup.cpu))[1]
+def _cgroup_cpu_limit(group: Group) -> Iterator[Sample]:
+    yield CGROUP_CPU_LIMIT, (), tightest(_cgroup_cpu_limits(group))[1]
 
 
-def _cgroup_throttling(cgroup: Cgroup) -> Iterator[Sample]:
-    folder, _ = tightest(_cgroup_cpu_limits(cgroup.cpu))
+def _cgroup_throttling(group: Group) -> Iterator[Sample]:
+    folder, _ = tightest(_cgroup_cpu_limits(group))
     pairs = (line.split() for line in (folder / "cpu.stat").read_text(encoding="ascii").splitlines())
     stat = {name: int(value) for name, value in pairs}
     yield CGROUP_PERIODS, (), stat["nr_periods"]
     yield CGROUP_THROTTLED_PERIODS, (), stat["nr_throttled"]
-    yield (
-        CGROUP_THROTTLED,
-        (),
-        stat["throttled_usec"] / 1e6 if cgroup.cpu.version == 2 else stat["throttled_time"] / 1e9,
-    )
+    nanoseconds = stat["throttled_usec"] * 1000 if group.version == 2 else stat["throttled_time"]
+    yield CGROUP_THROTTLED, (), nanoseconds / 1e9
 
 
-CGROUP_QUERIES: tuple[Query[Cgroup], ...] = (
-    Query((CGROUP_MEMORY_USED, CGROUP_MEMORY_LIMIT), _cgroup_memory),
-    Query((CGROUP_CPU_LIMIT,), _cgroup_cpu_limit),
-    Query((CGROUP_PERIODS, CGROUP_THROTTLED_PERIODS, CGROUP_THROTTLED), _cgroup_throttling),
-)
+CGROUP_QUERIES: dict[str, tuple[Query[Group], ...]] = {
+    "memory": (Query((CGROUP_MEMORY_USED, CGROUP_MEMORY_LIMIT), _cgroup_memory),),
+    "cpu": (
+        Query((CGROUP_CPU_LIMIT,), _cgroup_cpu_limit),
+        Query((CGROUP_PERIODS, CGROUP_THROTTLED_PERIODS, CGROUP_THROTTLED), _cgroup_throttling),
+    ),
+}
+"""By the controller whose group is asked."""
 
 
 _UNSUPPORTED = (AttributeError, FileNotFoundError, NotImplementedError, LookupError, psutil.AccessDenied)
@@ -270,7 +225,7 @@ class HostCollector(Collector):
     `proc` is the path of /proc.
     """
 
-    metrics = metrics_of((*PROCESS_QUERIES, *HOST_QUERIES, *CGROUP_QUERIES))
+    metrics = metrics_of((*PROCESS_QUERIES, *HOST_QUERIES, *chain(*CGROUP_QUERIES.values())))
     interval = 5.0
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
@@ -291,9 +246,12 @@ class HostCollector(Collector):
         host, fields = Machine(), Fields(HOST_QUERIES, unsupported=_UNSUPPORTED)
         fields.collect(host)  # the baseline of values that are differences
         self._others = [(host, fields)]
-        with suppress(OSError, LookupError, ValueError):  # no control groups, or they are not mounted here
-            group = find_cgroup(pid, self._proc)
-            self._others.append((group, Fields(CGROUP_QUERIES, unsupported=_UNSUPPORTED)))
+        for controller, queries in CGROUP_QUERIES.items():
+            with suppress(
+                OSError, LookupError, ValueError
+            ):  # no control groups, or they are not mounted here
+                group = find_group(controller, pid, self._proc)
+                self._others.append((group, Fields(queries, unsupported=_UNSUPPORTED)))
 
     def collect(self) -> Iterable[Measured]:
         measured = self._of_process()

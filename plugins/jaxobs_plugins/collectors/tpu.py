@@ -11,6 +11,8 @@ takes 87 MB of memory in the agent, most of them the library itself, which the j
 
 This collector has been run with libtpu 0.0.52 on a stand-in for the service at port 8431, and never with a TPU.
 
+The label `device` is JAX's local ordinal, empty where it is unknown, and `chip` the index among the chips of the host.
+
 Names, formats and units are those of `get_metric(name).description()` in libtpu 0.0.52: lists of strings, one for each
 chip, core or link of the host; percent, bytes, and scores from 0 to 10.
 """
@@ -28,16 +30,10 @@ from typing import Any
 
 from jaxobs.model import hardware_forms as hw
 from jaxobs.model.events import Measured
-from jaxobs.model.metrics import DeviceReading, Kind, Metric
+from jaxobs.model.metrics import DeviceReading, Metric, metric
 from jaxobs.plugin.base import Collector
 from jaxobs.plugin.fields import Fields, Query, Sample, metrics_of
 from jaxobs.plugin.protocol import Agent
-
-
-def _metric(
-    name: str, kind: Kind, text: str, *labels: str, unit: str = "", hardware: hw.HardwareForm | None = None
-) -> Metric:
-    return Metric(f"jaxobs_tpu_{name}", kind, text, labels, unit, hardware=hardware)
 
 
 def _of_chip(form: hw.HardwareForm) -> hw.HardwareForm:
@@ -45,37 +41,31 @@ def _of_chip(form: hw.HardwareForm) -> hw.HardwareForm:
     return replace(form, labels={"chip": "hw.id"})
 
 
-CHIP = ("device", "chip")
-"""Labels: JAX's local ordinal, empty where it is unknown, and the chip's index among those of the host."""
-
-DUTY_CYCLE = _metric(
-    "duty_cycle_ratio", "gauge", "Share of the last sample period in which the chip executed", *CHIP, unit="ratio",
-    hardware=_of_chip(hw.UTILIZATION),
+DUTY_CYCLE = metric(
+    "jaxobs_tpu_duty_cycle_ratio{device,chip}",
+    "Share of the last sample period in which the chip executed", hardware=_of_chip(hw.UTILIZATION),
 )  # fmt: skip
-BANDWIDTH = _metric(
-    "memory_bandwidth_ratio", "gauge", "Share of the bandwidth of device memory in use, as the host reports it",
-    *CHIP, unit="ratio",
-)  # fmt: skip
-MEMORY_TOTAL = _metric(
-    "memory_total_bytes", "gauge", "Device memory", *CHIP, unit="bytes", hardware=_of_chip(hw.MEMORY_LIMIT)
+BANDWIDTH = metric(
+    "jaxobs_tpu_memory_bandwidth_ratio{device,chip}",
+    "Share of the bandwidth of device memory in use, as the host reports it",
 )
-MEMORY_USED = _metric(
-    "memory_used_bytes", "gauge", "Device memory allocated", *CHIP, unit="bytes",
-    hardware=_of_chip(hw.MEMORY_USAGE),
-)  # fmt: skip
-TENSORCORE = _metric(
-    "tensorcore_utilization_ratio", "gauge", "Share of the TensorCore's capability in use", "device", "core",
-    unit="ratio",
-)  # fmt: skip
-THROTTLED = _metric(
-    "throttled_ratio", "gauge", "Share by which the chip is slowed down, in steps of a tenth", *CHIP, unit="ratio",
-)  # fmt: skip
-QUEUED = _metric("queued_programs", "gauge", "Programs that wait to be run on a core", "core")
-LINK_HEALTH = _metric(
-    "link_health", "gauge",
+MEMORY_TOTAL = metric(
+    "jaxobs_tpu_memory_total_bytes{device,chip}", "Device memory", hardware=_of_chip(hw.MEMORY_LIMIT)
+)
+MEMORY_USED = metric(
+    "jaxobs_tpu_memory_used_bytes{device,chip}", "Device memory allocated", hardware=_of_chip(hw.MEMORY_USAGE)
+)
+TENSORCORE = metric(
+    "jaxobs_tpu_tensorcore_utilization_ratio{device,core}", "Share of the TensorCore's capability in use"
+)
+THROTTLED = metric(
+    "jaxobs_tpu_throttled_ratio{device,chip}", "Share by which the chip is slowed down, in steps of a tenth"
+)
+QUEUED = metric("jaxobs_tpu_queued_programs{core}", "Programs that wait to be run on a core")
+LINK_HEALTH = metric(
+    "jaxobs_tpu_link_health{link}",
     "Of a link between chips: 0 healthy, 1 to 5 a passing problem, 6 to 9 a lasting minor one, 10 not usable",
-    "link",
-)  # fmt: skip
+)
 
 READINGS = (DeviceReading("utilization", DUTY_CYCLE), DeviceReading("slowdown", THROTTLED))
 

@@ -8,9 +8,10 @@ goes out under the name of the semantic conventions too.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -116,39 +117,55 @@ def sampled(spans: Iterable[Span]) -> tuple[Span, ...]:
     return tuple(span for span in spans if span.parent is None or span.parent.trace_flags & kept)
 
 
-class TraceSignal:
-    """The signal of spans: what waits to be sent, and its encoding. `interval` is in seconds from request to request.
+class _Queue:
+    """What waits to be sent of a signal: the exporter's thread adds, the worker's takes.
 
-    The oldest are dropped if more than `capacity` wait; a request has at most `batch_size`.
+    `interval` is in seconds from request to request, of which each has at most `batch_size` items.
     """
 
-    name, item_name = "traces", "spans"
-
-    def __init__(self, agent: Agent, interval: float, capacity: int, batch_size: int) -> None:
-        self._lock = threading.Lock()
-        self._agent = agent
+    def __init__(self, agent: Agent, interval: float, batch_size: int = sys.maxsize) -> None:
         self.interval = interval
-        self._batch_size = min(batch_size, capacity)
-        self._spans: deque[Span] = deque(maxlen=capacity)
-        self._capacity = capacity
-
-    def offer(self, batch: Batch) -> int:
-        """Queue what is new, on the exporter's thread. Returns the number of items dropped because the queue is full."""
-        spans = sampled(batch.spans)
-        with self._lock:
-            dropped = max(len(self._spans) + len(spans) - self._capacity, 0)
-            self._spans.extend(spans)
-        return dropped
+        self._agent = agent
+        self._batch_size = batch_size
+        self._items: deque[Any] = deque()
+        self._lock = threading.Lock()
 
     def is_full(self) -> bool:
         """Whether enough items wait to send them before the interval is over."""
-        return len(self._spans) >= self._batch_size
+        return len(self._items) >= self._batch_size
 
     def take(self) -> tuple[Any, ...]:
         """Remove and return what the next request carries; empty if nothing waits."""
         with self._lock:
-            taken = min(len(self._spans), self._batch_size)
-            return tuple(self._spans.popleft() for _ in range(taken))
+            taken = min(len(self._items), self._batch_size)
+            return tuple(self._items.popleft() for _ in range(taken))
+
+    def size(self, items: Collection[Any]) -> int:
+        """The number of items, as users count them."""
+        return len(items)
+
+    def waiting(self) -> int:
+        with self._lock:
+            return self.size(self._items)
+
+
+class TraceSignal(_Queue):
+    """The signal of spans. The oldest are dropped if more than `capacity` wait."""
+
+    name, item_name = "traces", "spans"
+
+    def __init__(self, agent: Agent, interval: float, capacity: int, batch_size: int) -> None:
+        super().__init__(agent, interval, min(batch_size, capacity))
+        self._items = deque(maxlen=capacity)
+        self._capacity = capacity
+
+    def offer(self, batch: Batch) -> int:
+        """Queue what is new. Returns the number of items dropped because the queue is full."""
+        spans = sampled(batch.spans)
+        with self._lock:
+            dropped = max(len(self._items) + len(spans) - self._capacity, 0)
+            self._items.extend(spans)
+        return dropped
 
     def encode(self, items: tuple[Span, ...]) -> Message:
         of = resource(self._agent.resource)
@@ -158,13 +175,6 @@ class TraceSignal:
         """How many items the receiver did not take, by its answer. Raises DecodeError if that is no OTLP."""
         return int(ExportTraceServiceResponse.FromString(answer).partial_success.rejected_spans)
 
-    def size(self, items: tuple[Span, ...]) -> int:
-        """The number of items, as users count them."""
-        return len(items)
-
-    def waiting(self) -> int:
-        return len(self._spans)
-
 
 class Reading(NamedTuple):
     """A metric family of a snapshot taken at `time` (monotonic nanoseconds)."""
@@ -173,33 +183,22 @@ class Reading(NamedTuple):
     family: Family
 
 
-class MetricSignal:
+class MetricSignal(_Queue):
     """The signal of metrics. Only the newest snapshot waits, since skipping one loses nothing of cumulative values."""
 
     name, item_name = "metrics", "data points"
 
     def __init__(self, agent: Agent, interval: float) -> None:
-        self._lock = threading.Lock()
-        self._agent = agent
-        self.interval = interval
+        super().__init__(agent, interval)
         self._start = now()
-        self._newest: tuple[Reading, ...] = ()
 
     def offer(self, batch: Batch) -> int:
         snapshot = batch.snapshot
-        readings = tuple(Reading(snapshot.time, family) for family in snapshot.families if family.series)
+        readings = [Reading(snapshot.time, family) for family in snapshot.families if family.series]
         if readings:
             with self._lock:
-                self._newest = readings
+                self._items = deque(readings)
         return 0
-
-    def is_full(self) -> bool:
-        return False
-
-    def take(self) -> tuple[Any, ...]:
-        with self._lock:
-            taken, self._newest = self._newest, ()
-        return taken
 
     def encode(self, items: tuple[Reading, ...]) -> Message:
         clock, time = self._agent.clock, items[0].time
@@ -211,11 +210,8 @@ class MetricSignal:
     def rejected(self, answer: bytes) -> int:
         return int(ExportMetricsServiceResponse.FromString(answer).partial_success.rejected_data_points)
 
-    def size(self, items: tuple[Reading, ...]) -> int:
+    def size(self, items: Collection[Reading]) -> int:
         return sum(len(reading.family.series) for reading in items)
-
-    def waiting(self) -> int:
-        return self.size(self._newest)
 
 
 Signal = TraceSignal | MetricSignal

@@ -114,8 +114,8 @@ def sending(signal: SignalName, environment: Mapping[str, str], report: Callable
     headers = {"content-type": "application/x-protobuf", "user-agent": f"jaxobs/{version('jaxobs')}"}
     headers |= {} if compression == "none" else {"content-encoding": compression}
     headers |= _headers(of("HEADERS"), report)
-    problem = "the value of OTEL_EXPORTER_OTLP_TIMEOUT is no positive number of seconds"
-    timeout = _positive(float, of("TIMEOUT"), DEFAULT_TIMEOUT, problem, report)
+    timeout_variable, _ = _option(signal, "TIMEOUT", environment)
+    timeout = positive_number(timeout_variable, DEFAULT_TIMEOUT, environment, report)
     certificate, key = of("CLIENT_CERTIFICATE"), of("CLIENT_KEY")
     return Sending(
         url, headers, timeout, compression, of("CERTIFICATE") or None,
@@ -147,24 +147,18 @@ def _other(protocol: str) -> str:
 
 
 def positive_number(
-    name: str, default: int, environment: Mapping[str, str], report: Callable[[str], None]
-) -> int:
-    """A positive whole number from a variable; any other value is reported and replaced by the default."""
-    text = environment.get(name, "").strip()
-    return _positive(int, text, default, f"the value of {name} is no positive whole number", report)
-
-
-def _positive(
-    kind: type[Number], text: str, default: Number, problem: str, report: Callable[[str], None]
+    name: str, default: Number, environment: Mapping[str, str], report: Callable[[str], None]
 ) -> Number:
-    """The number that a text holds; the default where it is empty or, with a report of the problem, not positive."""
+    """A positive number of the default's type from a variable; any other is reported and replaced by the default."""
+    kind = type(default)
     try:
-        number = kind(text or default)
+        number = kind(environment.get(name, "").strip() or default)
     except ValueError:
         number = kind(0)
     if 0 < number < math.inf:
         return number
-    report(f"{problem}; {default:g} is used")
+    wanted = "whole number" if kind is int else "number of seconds"
+    report(f"the value of {name} is no positive {wanted}; {default:g} is used")
     return default
 
 

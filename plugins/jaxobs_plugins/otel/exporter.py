@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import Measured
-from jaxobs.model.metrics import Metric
+from jaxobs.model.metrics import Metric, metric
 from jaxobs.plugin.base import Delivery, Exporter
 from jaxobs.plugin.protocol import Agent, Batch, Remark
 from jaxobs_plugins.otel.environment import SignalName, destination, positive_number, sending
@@ -18,11 +18,8 @@ from jaxobs_plugins.otel.environment import SignalName, destination, positive_nu
 if TYPE_CHECKING:
     from jaxobs_plugins.otel.delivery import Worker
 
-DROPPED = Metric(
-    "jaxobs_otlp_dropped_total",
-    "counter",
-    "Spans and data points that did not reach the OTLP endpoint.",
-    ("signal",),
+DROPPED = metric(
+    "jaxobs_otlp_dropped_total{signal}", "Spans and data points that did not reach the OTLP endpoint."
 )
 SIGNALS: tuple[SignalName, ...] = ("traces", "metrics")
 CONNECT_SECONDS = 2.0

@@ -7,6 +7,7 @@ reaches, and then read the answer. The Host header gives it away: it has the pag
 from __future__ import annotations
 
 import base64
+import calendar
 import hashlib
 import hmac
 import ipaddress
@@ -15,8 +16,6 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,9 @@ month before the end at which tools renew certificates of 90 days."""
 
 _TOKEN = re.compile(rb"[A-Za-z0-9\-._~+/]+=*")  # RFC 6750, section 2.1: what may follow `Bearer`
 _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
-_NO_CHECK_TIME = 0x200000  # OpenSSL's X509_V_FLAG_NO_CHECK_TIME (x509_vfy.h), which `ssl` gives no name
+_TIME = rb"(?:\x17\x0d|\x18\x0f)(\d{12}|\d{14})Z"
+_VALIDITY = re.compile(rb"\x30." + _TIME + _TIME, re.DOTALL)
+"""A sequence of two times in DER: each a UTCTime of 13 bytes or a GeneralizedTime of 15."""
 
 
 class CredentialsError(ValueError):
@@ -120,7 +121,7 @@ class Credentials:
                 f"{CERTIFICATE}: {certificate} with the key in {key_file or 'the same file'} cannot be used: "
                 f"{reason}; both must be PEM, belong together, and have no passphrase"
             ) from error
-        problem = certificate_problem(context, chain.decode("ascii", "replace"), wall_now() / NANOSECONDS)
+        problem = certificate_problem(chain.decode("ascii", "replace"), wall_now() / NANOSECONDS)
         if problem is not None:
             self._log(
                 f"{CERTIFICATE}: {certificate}: {problem}; a new one in its place is read while the job runs"
@@ -157,10 +158,10 @@ def server_context(certificate: Path, key: Path | None = None) -> ssl.SSLContext
     return context
 
 
-def certificate_problem(context: ssl.SSLContext, chain: str, now: float) -> str | None:
+def certificate_problem(chain: str, now: float) -> str | None:
     """What is wrong with a server's certificate at `now` (Unix seconds), or will be within two weeks; else None."""
     try:
-        begins, ends = validity(context, chain)
+        begins, ends = validity(chain)
     except ValueError as error:
         return f"when it expires could not be found out: {error}"
     if now < begins:
@@ -171,34 +172,26 @@ def certificate_problem(context: ssl.SSLContext, chain: str, now: float) -> str 
     return f"it expires on {_date(ends)}, in {left / 86_400:.1f} days" if left < SOON_SECONDS else None
 
 
-def validity(context: ssl.SSLContext, chain: str) -> tuple[float, float]:
-    """When the certificate of a server's context begins and ends, in Unix seconds. Raises ValueError with the reason.
+def validity(chain: str) -> tuple[float, float]:
+    """When the first certificate of a chain in PEM form, the server's own, begins and ends, in Unix seconds.
 
-    It is read with a handshake in memory: the public interface of `ssl` decodes a certificate only for a client that
-    has verified it. That client trusts the first one of the chain, the server's own, whoever signed it.
+    Raises ValueError with the reason. The field is found by its form (RFC 5280, section 4.1.2.5), since `ssl` decodes a
+    certificate only for a client that has verified it.
     """
     begin = chain.find(_BEGIN)
     end = chain.find(_END, begin)
     if begin < 0 or end < 0:
         raise ValueError(f"no {_BEGIN} in the file")
-    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    client.check_hostname = False
-    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME
-    try:
-        client.load_verify_locations(cadata=chain[begin : end + len(_END)])
-        to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-        asks = client.wrap_bio(to_client, to_server)
-        shows = context.wrap_bio(to_server, to_client, server_side=True)
-        for side in (asks, shows) * 3:  # TLS 1.2 takes each side three times, 1.3 fewer
-            with suppress(ssl.SSLWantReadError):
-                side.do_handshake()
-        found = asks.getpeercert() or {}
-        begins, ends = (ssl.cert_time_to_seconds(str(found[name])) for name in ("notBefore", "notAfter"))
-    except ssl.SSLCertVerificationError as error:
-        raise ValueError(f"OpenSSL does not verify it: {error.verify_message}") from error
-    except (OSError, KeyError) as error:
-        raise ValueError(" ".join(str(error).split())) from error
-    return begins, ends
+    found = _VALIDITY.search(ssl.PEM_cert_to_DER_cert(chain[begin : end + len(_END)]))
+    if found is None:
+        raise ValueError("the certificate has no period of validity")
+    return _unix_seconds(found[1]), _unix_seconds(found[2])
+
+
+def _unix_seconds(written: bytes) -> float:
+    """The moment of a UTCTime, whose year has two digits, or a GeneralizedTime."""
+    year = "%y" if len(written) == 12 else "%Y"
+    return float(calendar.timegm(time.strptime(written.decode(), f"{year}%m%d%H%M%S")))
 
 
 def _date(seconds: float) -> str:
@@ -213,44 +206,43 @@ _AUTHORITY = re.compile(r"(?:\[(?P<six>[^\[\]]*)\]|(?P<name>[^\[\]:@/?#\s]*))(?:
 _PRIVATE = (".localhost", ".local", ".home.arpa", ".internal", ".svc")
 
 
-@dataclass(frozen=True, slots=True)
-class LocalNames:
-    """This host's names, and the domains in which it looks names up: `cluster.local` in a pod, say."""
+def local_names(
+    *,
+    from_network: bool,
+    hosts_file: Path = Path("/etc/hosts"),
+    resolver_file: Path = Path("/etc/resolv.conf"),
+) -> set[str]:
+    """This host's names by its files, without a name server, which may take long to answer.
 
-    names: frozenset[str] = frozenset()
-    domains: frozenset[str] = frozenset()
-
-    @classmethod
-    def of_this_host(
-        cls, hosts_file: Path = Path("/etc/hosts"), resolver_file: Path = Path("/etc/resolv.conf")
-    ) -> LocalNames:
-        """Read the names of this host from its files, without a name server, which may take long to answer."""
-        own = _normal(socket.gethostname())
-        domains = frozenset(_search_domains(_lines(resolver_file)))
-        names = {own} | {f"{own}.{domain}" for domain in domains}
-        for _, *aliases in _lines(hosts_file):
-            if own in map(_normal, aliases):
-                names.update(map(_normal, aliases))
-        return cls(frozenset(names - {""}), domains)
+    On a server that can be reached `from_network` also the domains in which this host looks names up, each with a dot
+    before it: `.cluster.local` in a pod, say.
+    """
+    own = _normal(socket.gethostname())
+    searched = [words for keyword, *words in _lines(resolver_file) if keyword in {"search", "domain"}]
+    domains = {domain for words in searched for word in words if (domain := _normal(word))}
+    names = {own, *(f"{own}.{domain}" for domain in domains)} if own else set()
+    for _, *aliases in _lines(hosts_file):
+        if own in map(_normal, aliases):
+            names.update(map(_normal, aliases))
+    if from_network:
+        names |= {f".{domain}" for domain in domains if "." in domain}
+    return names
 
 
 class AllowedHosts:
     """The Host headers that are answered without a token.
 
-    Always: addresses, which cannot be made to point elsewhere, `localhost`, the names of this host, and those that the
-    user has `allowed` (`.example.org`: all below it; `*`: all). On a server that can be reached `from_network`, also
-    names that no stranger can register in the public DNS: those without a dot, under private top-level domains, and
-    under the domains in which this host looks names up.
+    Always: addresses, which cannot be made to point elsewhere, `localhost`, and the names that are `allowed`, those of
+    this host and the user's (`.example.org`: all below it; `*`: all). On a server that can be reached `from_network`,
+    also names that no stranger can register in the public DNS: those without a dot and under private top-level domains.
     """
 
-    def __init__(self, local: LocalNames, allowed: Iterable[str], *, from_network: bool) -> None:
+    def __init__(self, allowed: Iterable[str], *, from_network: bool) -> None:
         given = {each for name in allowed if (each := _normal(name))}
         self._any = "*" in given
-        self._names = local.names | {"localhost"} | {name for name in given if not name.startswith(".")}
-        self._endings = (".localhost", *(name for name in given if name.startswith(".")))
+        self._names = {"localhost"} | {name for name in given if not name.startswith(".")}
+        self._endings = (".localhost", *(given - self._names), *(_PRIVATE if from_network else ()))
         self._from_network = from_network
-        if from_network:
-            self._endings += (*_PRIVATE, *(f".{domain}" for domain in local.domains if "." in domain))
 
     def admit(self, authority: str) -> bool:
         """Whether a Host header (`host` or `host:port`) is allowed. An empty one is: no browser leaves it out."""
@@ -287,12 +279,6 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _search_domains(lines: Iterable[list[str]]) -> Iterator[str]:
-    for keyword, *domains in lines:
-        if keyword in {"search", "domain"}:
-            yield from (name for each in domains if (name := _normal(each)))
 
 
 def _lines(path: Path) -> Iterator[list[str]]:

@@ -14,7 +14,7 @@ from jaxobs.model.clock import monotonic
 from jaxobs.plugin.base import Delivery, Exporter
 from jaxobs.plugin.files import why_not_writable
 from jaxobs.plugin.protocol import Agent, Batch, Remark
-from jaxobs_plugins.prometheus.access import AllowedHosts, Credentials, CredentialsError, LocalNames, refusal
+from jaxobs_plugins.prometheus.access import AllowedHosts, Credentials, CredentialsError, local_names, refusal
 from jaxobs_plugins.prometheus.address import (
     Announcement,
     Neighbours,
@@ -45,9 +45,7 @@ class PrometheusExporter(Exporter):
         self._server: HttpServer | None = None
         self._announcement: Announcement | None = None
         self._pages = Pages()
-        self._credentials: Credentials | None = None
         self._reading: FileWork | None = None
-        self._hosts: AllowedHosts | None = None
         self._said_misdirected = False
         self._window_until = 0.0
         """The end of the last profiler window asked for, if it began at once, in monotonic seconds."""
@@ -71,21 +69,21 @@ class PrometheusExporter(Exporter):
         self.takes_batches = bool(agent.settings.get("prometheus", True))
         if not self.takes_batches:
             return
-        self._credentials = Credentials(agent.settings, agent.log)
-        self._credentials.read()
+        credentials = Credentials(agent.settings, agent.log)
+        credentials.read()
         directory = agent.settings.get("file_sd_directory")
         ranks = Neighbours(Path(directory), agent.resource).ranks if directory is not None else tuple
         self._pages = Pages(agent.resource, ranks)
         self._agent = agent  # set before the server starts, for requests that come at once
         try:
-            self._server = self._serve(agent, self._credentials)
+            self._server = self._serve(agent, credentials)
         except BaseException:
             self._agent = None
             raise
-        if self._credentials.named:
+        if credentials.named:
             self._reading = FileWork(
-                self._credentials.read,
-                self._credentials.named,
+                credentials.read,
+                credentials.named,
                 agent.log,
                 "what was read before stays in use, and it is tried again",
             )
@@ -126,12 +124,20 @@ class PrometheusExporter(Exporter):
         listener, address = listen(wanted, may_move=not settings.get("in_kubernetes", False))
         host = agent.resource.get("host.name") or socket.gethostname()
         allowed = (settings.get("metrics_hosts") or "").split(",")
-        self._hosts = AllowedHosts(
-            LocalNames.of_this_host(),
-            [*allowed, wanted.host, host],
-            from_network=is_open_to_network(listener),
+        from_network = is_open_to_network(listener)
+        hosts = AllowedHosts(
+            [*local_names(from_network=from_network), *allowed, wanted.host, host], from_network=from_network
         )
-        server = HttpServer(listener, self._answer, agent.log, tls=lambda: credentials.tls)
+
+        def answered(request: Request) -> Response:  # on the server's thread
+            response = answer(request, self._pages, hosts, credentials.token, self._ask_for_profile)
+            if response.status == HTTPStatus.MISDIRECTED_REQUEST and not self._said_misdirected:
+                # Logged once: scrapers do not show the answer, and strangers may keep asking.
+                self._said_misdirected = True
+                agent.log(f"prometheus: {refusal(request.host)}")
+            return response
+
+        server = HttpServer(listener, answered, agent.log, tls=lambda: credentials.tls)
         server.start()
         scheme = "http" if credentials.tls is None else "https"
         url = f"{scheme}://{address.netloc()}{METRICS_PATH}"
@@ -146,19 +152,6 @@ class PrometheusExporter(Exporter):
             self._announcement = Announcement(target, agent.log)
             self._announcement.publish(agent.resource)
         return server
-
-    def _answer(self, request: Request) -> Response:
-        """Answer a request, on the server's thread."""
-        assert self._credentials is not None
-        assert self._hosts is not None
-        token, ask = self._credentials.token, self._ask_for_profile
-        response = answer(request, self._pages, self._hosts, token, ask)
-        agent = self._agent
-        if response.status == HTTPStatus.MISDIRECTED_REQUEST and agent and not self._said_misdirected:
-            # Logged once: scrapers do not show the answer, and strangers may keep asking.
-            self._said_misdirected = True
-            agent.log(f"prometheus: {refusal(request.host)}")
-        return response
 
     def _ask_for_profile(self, seconds: float, keep: bool) -> str | None:
         """Ask the job for a profiler window. Returns None, or why it was not asked."""

@@ -1,7 +1,8 @@
 """The metrics of the collector `nvidia`, and the query of NVML for each.
 
 Queries are independent: one that fails costs only its own metrics. The label `device` is JAX's local ordinal, empty if
-that is unknown.
+that is unknown. On a partitioned board, `uuid` is the MIG instance's for values of the instance alone, and the board's
+for the others.
 
 Units are NVML's as `nvml.h` gives them, turned into base units here: percent, milliwatts, millijoules, MHz, °C,
 nanoseconds, kB/s, and KiB for NVLink.
@@ -16,91 +17,92 @@ from typing import Any
 import pynvml
 
 from jaxobs.model import hardware_forms as hw
-from jaxobs.model.metrics import DeviceReading, Kind, Metric
+from jaxobs.model.metrics import DeviceReading, Metric, metric
 from jaxobs.plugin.fields import Query, Sample
 from jaxobs_plugins.collectors.nvidia.library import XidEvents, field_value, newest
 
-DEVICE_LABELS = ("device", "uuid")
-"""Labels of all metrics. On a partitioned board, `uuid` is the MIG instance's for values of the instance alone, and the
-board's for the others."""
-
-
-def _metric(
-    name: str, kind: Kind, text: str, *labels: str, unit: str = "", hardware: hw.HardwareForm | None = None
-) -> Metric:
-    return Metric(f"jaxobs_nvidia_{name}", kind, text, (*DEVICE_LABELS, *labels), unit, hardware=hardware)
-
-
-DEVICE_INFO = _metric(
-    "device_info", "gauge",
+DEVICE_INFO = metric(
+    "jaxobs_nvidia_device_info{device,uuid,board,name}",
     "1 for each device of this process; board is the board's UUID, which differs from uuid for a MIG instance",
-    "board", "name",
-)  # fmt: skip
-UP = _metric(
-    "device_up", "gauge", "1 while the device answers, 0 when NVML says that it is lost", hardware=hw.STATUS_OK,
-)  # fmt: skip
-UTILIZATION = _metric(
-    "utilization_ratio", "gauge",
-    "Share of NVML's last sample period (1/6 s to 1 s) in which any kernel ran, however small", unit="ratio",
-    hardware=hw.UTILIZATION,
-)  # fmt: skip
-MEMORY_UTILIZATION = _metric(
-    "memory_utilization_ratio", "gauge",
-    "Share of NVML's last sample period in which device memory was read or written, however little", unit="ratio",
-)  # fmt: skip
-MEMORY_USED = _metric(
-    "memory_used_bytes", "gauge", "Device memory allocated by all processes, without the driver's own",
-    unit="bytes", hardware=hw.MEMORY_USAGE,
-)  # fmt: skip
-MEMORY_RESERVED = _metric(
-    "memory_reserved_bytes", "gauge", "Device memory that driver and firmware keep for themselves", unit="bytes",
-)  # fmt: skip
-MEMORY_TOTAL = _metric(
-    "memory_total_bytes", "gauge", "Physical device memory", unit="bytes", hardware=hw.MEMORY_LIMIT
 )
-PROCESS_MEMORY = _metric(
-    "process_memory_bytes", "gauge",
+UP = metric(
+    "jaxobs_nvidia_device_up{device,uuid}",
+    "1 while the device answers, 0 when NVML says that it is lost", hardware=hw.STATUS_OK,
+)  # fmt: skip
+UTILIZATION = metric(
+    "jaxobs_nvidia_utilization_ratio{device,uuid}",
+    "Share of NVML's last sample period (1/6 s to 1 s) in which any kernel ran, however small", hardware=hw.UTILIZATION,
+)  # fmt: skip
+MEMORY_UTILIZATION = metric(
+    "jaxobs_nvidia_memory_utilization_ratio{device,uuid}",
+    "Share of NVML's last sample period in which device memory was read or written, however little",
+)
+MEMORY_USED = metric(
+    "jaxobs_nvidia_memory_used_bytes{device,uuid}",
+    "Device memory allocated by all processes, without the driver's own", hardware=hw.MEMORY_USAGE,
+)  # fmt: skip
+MEMORY_RESERVED = metric(
+    "jaxobs_nvidia_memory_reserved_bytes{device,uuid}",
+    "Device memory that driver and firmware keep for themselves",
+)
+MEMORY_TOTAL = metric(
+    "jaxobs_nvidia_memory_total_bytes{device,uuid}", "Physical device memory", hardware=hw.MEMORY_LIMIT
+)
+PROCESS_MEMORY = metric(
+    "jaxobs_nvidia_process_memory_bytes{device,uuid}",
     "Device memory allocated by the training process; absent where its number is not seen, as in many containers",
-    unit="bytes",
-)  # fmt: skip
-POWER = _metric("power_watts", "gauge", "Power drawn by the board", unit="watts", hardware=hw.POWER)
-POWER_LIMIT = _metric("power_limit_watts", "gauge", "The power limit in force", unit="watts")
-ENERGY = _metric(
-    "energy_joules_total", "counter", "Energy the board has taken during this run", unit="joules",
-    hardware=hw.ENERGY,
-)  # fmt: skip
-CLOCK = _metric("clock_hertz", "gauge", "Frequency now", "clock", unit="hertz")
-CLOCK_LIMIT = _metric("clock_limit_hertz", "gauge", "Highest frequency of the device", "clock", unit="hertz")
-TEMPERATURE = _metric(
-    "temperature_celsius", "gauge", "Temperature of a sensor", "sensor", unit="celsius", hardware=hw.TEMPERATURE,
-)  # fmt: skip
-TEMPERATURE_LIMIT = _metric(
-    "temperature_limit_celsius", "gauge", "Where the device slows down, shuts down, or its memory is too hot",
-    "limit", unit="celsius",
-)  # fmt: skip
-CLOCKS_EVENT = _metric("clocks_event", "gauge", "1 while this keeps the clocks from their limit", "reason")
-THROTTLED = _metric(
-    "throttled_seconds_total", "counter", "Time during this run that the clocks were held down for this reason",
-    "reason", unit="seconds",
-)  # fmt: skip
-PCIE = _metric(
-    "pcie_bytes_per_second", "gauge", "Traffic over PCIe within the last 20 ms", "direction",
-    unit="bytes_per_second",
-)  # fmt: skip
-NVLINK = _metric(
-    "nvlink_bytes_total", "counter", "Data moved over all NVLinks during this run: up to NVLink 4 without protocol, from "
-    "NVLink 5 on as the links count their bytes", "direction", unit="bytes",
-)  # fmt: skip
-ECC_ERRORS = _metric(
-    "ecc_errors_total", "counter", "Memory errors during this run", "kind", hardware=hw.ERRORS
 )
-REMAPPED_ROWS = _metric("remapped_rows", "gauge", "Memory rows replaced in the board's life", "cause")
-REMAP_PENDING = _metric("row_remap_pending", "gauge", "1 where rows are to be replaced at the next reset")
-REMAP_FAILURE = _metric("row_remap_failure", "gauge", "1 where a row could not be replaced: change the board")
-XID_EVENTS = _metric(
-    "xid_events_total", "counter", "Xid errors that the driver reported during this run", hardware=hw.XID_ERRORS,
+POWER = metric("jaxobs_nvidia_power_watts{device,uuid}", "Power drawn by the board", hardware=hw.POWER)
+POWER_LIMIT = metric("jaxobs_nvidia_power_limit_watts{device,uuid}", "The power limit in force")
+ENERGY = metric(
+    "jaxobs_nvidia_energy_joules_total{device,uuid}",
+    "Energy the board has taken during this run", hardware=hw.ENERGY,
 )  # fmt: skip
-LAST_XID = _metric("last_xid", "gauge", "Number of the last Xid error of this run; absent until there is one")
+CLOCK = metric("jaxobs_nvidia_clock_hertz{device,uuid,clock}", "Frequency now")
+CLOCK_LIMIT = metric("jaxobs_nvidia_clock_limit_hertz{device,uuid,clock}", "Highest frequency of the device")
+TEMPERATURE = metric(
+    "jaxobs_nvidia_temperature_celsius{device,uuid,sensor}",
+    "Temperature of a sensor", hardware=hw.TEMPERATURE,
+)  # fmt: skip
+TEMPERATURE_LIMIT = metric(
+    "jaxobs_nvidia_temperature_limit_celsius{device,uuid,limit}",
+    "Where the device slows down, shuts down, or its memory is too hot",
+)
+CLOCKS_EVENT = metric(
+    "jaxobs_nvidia_clocks_event{device,uuid,reason}", "1 while this keeps the clocks from their limit"
+)
+THROTTLED = metric(
+    "jaxobs_nvidia_throttled_seconds_total{device,uuid,reason}",
+    "Time during this run that the clocks were held down for this reason",
+)
+PCIE = metric(
+    "jaxobs_nvidia_pcie_bytes_per_second{device,uuid,direction}", "Traffic over PCIe within the last 20 ms"
+)
+NVLINK = metric(
+    "jaxobs_nvidia_nvlink_bytes_total{device,uuid,direction}",
+    "Data moved over all NVLinks during this run: up to NVLink 4 without protocol, from NVLink 5 on as "
+    "the links count their bytes",
+)
+ECC_ERRORS = metric(
+    "jaxobs_nvidia_ecc_errors_total{device,uuid,kind}", "Memory errors during this run", hardware=hw.ERRORS
+)
+REMAPPED_ROWS = metric(
+    "jaxobs_nvidia_remapped_rows{device,uuid,cause}", "Memory rows replaced in the board's life"
+)
+REMAP_PENDING = metric(
+    "jaxobs_nvidia_row_remap_pending{device,uuid}", "1 where rows are to be replaced at the next reset"
+)
+REMAP_FAILURE = metric(
+    "jaxobs_nvidia_row_remap_failure{device,uuid}", "1 where a row could not be replaced: change the board"
+)
+XID_EVENTS = metric(
+    "jaxobs_nvidia_xid_events_total{device,uuid}",
+    "Xid errors that the driver reported during this run", hardware=hw.XID_ERRORS,
+)  # fmt: skip
+LAST_XID = metric(
+    "jaxobs_nvidia_last_xid{device,uuid}",
+    "Number of the last Xid error of this run; absent until there is one",
+)
 
 SM, MEMORY = (("clock", "sm"),), (("clock", "memory"),)
 HELD_DOWN = frozenset(
