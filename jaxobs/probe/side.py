@@ -25,7 +25,7 @@ from jaxobs.probe.import_hook import weakly, when_imported
 from jaxobs.probe.sources import Sources
 from jaxobs.probe.stack import Describer
 from jaxobs.probe.steps.iteration import Steps
-from jaxobs.probe.steps.loops import Loops, Tracing, UnmarkedCalls
+from jaxobs.probe.steps.loops import Loops, UnmarkedCalls
 from jaxobs.probe.steps.marks import LibraryPhase, hook_annotations, on_main_thread
 from jaxobs.probe.steps.values import RecordedValues
 from jaxobs.probe.transport.backlog import Payloads
@@ -80,8 +80,8 @@ class ProbeJob:
         self.emit = side.payloads.emit
         self.executable_number = side.executable_number
         self.executable_created = side.executables.created
-        self.trace_began = side.tracing.began
-        self.trace_ended = side.tracing.ended
+        self.trace_began = side.loops.current.trace_began
+        self.trace_ended = side.loops.current.trace_ended
 
     def guard(self, hook: Hook) -> Hook:
         return self._guard.wrap(hook)  # type: ignore[return-value]  # the same parameters, always None
@@ -144,7 +144,6 @@ class ProbeSide:
         self._log = log
         self.watching = Watching(self._calls_of)
         self._backend: BackendFound | None = None
-        self.tracing: Tracing = Tracing(self.loops.current)
         self._threads: dict[str, Thread] = {}
         self._deadline = 0.0
         self._let_go = Flag()
@@ -293,7 +292,7 @@ class ProbeSide:
         self.ring.close()
         self.loops.emit = self.ring.emit
         self.watching.end()
-        self.tracing.hide_step()  # a step under way would otherwise collect runs for as long as the child lives
+        self.loops.current.hide_step()  # a step under way would otherwise collect runs for as long as the child lives
 
     def _gather(self) -> list[Event]:
         """Gather what is read once a wake-up instead of emitted when it happens. On the sender's thread."""
