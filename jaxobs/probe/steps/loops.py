@@ -320,9 +320,9 @@ class LoopState(AskedTurns):
 class Loops:
     """What all marks share: the ring, the loops by name, and whether a profiler session is under way."""
 
-    def __init__(self, ring: Ring, unmarked: UnmarkedCalls | None = None) -> None:
+    def __init__(self, ring: Ring) -> None:
         self.current = Current()
-        self._unmarked = unmarked
+        self.unmarked = UnmarkedCalls(ring)
         self.profiler_session: object | None = None
         self.annotation: Any = None
         self.failed: Callable[[BaseException | None, str | None], None] = lambda error, function: None
@@ -341,14 +341,12 @@ class Loops:
         return self  # a copied trainer that holds marks is in the same process
 
     def state(self, name: str) -> LoopState:
-        if self._unmarked is not None:
-            self._unmarked.off = True
+        self.unmarked.off = True
         return self._loops.setdefault(name, LoopState(name))
 
     def turns_asked(self) -> Iterator[TurnsAsked]:
         """What was found at the ends of turns since the last call of this; on the sender's thread."""
-        unmarked = () if self._unmarked is None else (self._unmarked,)
-        for each in (*unmarked, *list(self._loops.values())):
+        for each in (self.unmarked, *list(self._loops.values())):
             yield from each.new()
 
     def steps_ended(self) -> int:
