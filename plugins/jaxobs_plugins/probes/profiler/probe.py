@@ -12,7 +12,6 @@ from typing import Any
 
 from jaxobs.jax_compat.runtime import backend_exists, jaxlib_version, profiler_module
 from jaxobs.model.clock import monotonic
-from jaxobs.model.events import ProfileWindow
 from jaxobs.model.profile import ProfileResult
 from jaxobs.plugin.base import Probe
 from jaxobs.plugin.files import why_not_writable
@@ -131,8 +130,8 @@ class ProfilerProbe(Probe):
             self._annotate(None)
 
     def traced(self, trace: UserTrace) -> None:
-        if self._job is not None:
-            self.begin(lambda: self._tell(window_of(trace, self._maximum_bytes)))
+        if (job := self._job) is not None:
+            self.begin(lambda: job.emit(window_of(trace, self._maximum_bytes)))
 
     def forget_in_child(self) -> None:
         """Switch off in a forked child, which lacks our threads, and where their locks may be held for ever."""
@@ -140,10 +139,6 @@ class ProfilerProbe(Probe):
             self._job = None
             self._users.clear()
             self._unhook()
-
-    def _tell(self, event: ProfileWindow) -> None:
-        if self._job is not None:
-            self._job.emit(event)
 
     def _annotate(self, ours: object | None) -> None:
         """Have steps annotated while there is any session, the user's or ours (None: ours has ended)."""
