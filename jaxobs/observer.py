@@ -181,7 +181,7 @@ class Observer:
         timeout = given_timeout("snapshot", timeout)
         if self._ended or not self._started:
             return self.final_snapshot or absent_snapshot(self._why_nothing())
-        answer = self._messages.answers.ask(self._side.sender.request, timeout)
+        answer = self._side.sender.requests.snapshot(timeout)
         if answer is None:
             return absent_snapshot(f"the agent did not answer within {timeout} s")
         return Snapshot(now(), answer)

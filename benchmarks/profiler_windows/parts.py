@@ -60,7 +60,7 @@ def meet(obs: Any, change: str, name: str, turned: threading.Event) -> None:
     def window() -> Any:
         time.sleep(4.0)  # until the pace is known
         count = len(told)
-        probe._worker.give(windows.scheduled)
+        probe.begin(windows.scheduled)
         while len(told) == count:
             time.sleep(0.01)
         return told[-1]

@@ -78,8 +78,12 @@ _TRACEBACK = attrgetter("traceback")
 ROWS_BETWEEN_PAUSES = 16
 """Arrays counted between two calls of `between`: some 20 µs."""
 
-PLACES = LINES = 1 << 24
-"""Most shardings, and most lines of the program, that can be told apart: a process would hold 10 GB of them."""
+Kind = tuple[tuple[int, ...], Any]
+"""Shape and type."""
+
+Place = str | int
+"""A sharding by its identity, as comparing two runs Python of JAX and of the user's axis names. All on one device in one
+kind of memory are one, by their text: JAX makes one for each array."""
 
 BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4}
 """Element types that XLA packs into less than a byte; NumPy gives each element a whole one."""
@@ -165,14 +169,14 @@ class Census:
         self.count = len(listing.avals)
         self.bytes = 0
         self.knows_lines = listing.tracebacks is not None
-        self._kinds: dict[tuple[tuple[int, ...], Any], int] = {}
-        self._places: list[Any] = []
-        self._place_of: dict[int, int] = {}  # by the identity of what is in `_places`, and so lives as long
-        self._texts: dict[str, int] = {}
-        self._tracebacks: dict[Any, int] = {}
         self._by_kind: dict[tuple[str, str, str], dict[str, list[int]]] = {}
         self._by_line: dict[str, list[int]] = {}
-        self._count(listing, between)
+        shardings: dict[Place, Any] = {}
+        counts = _counted(listing, shardings, between)
+        for position, (((shape, dtype), place, traceback), count) in enumerate(counts.items()):
+            self._add(shape, dtype, shardings[place], traceback, count)
+            if position % ROWS_BETWEEN_PAUSES == 0:
+                between()
 
     def groups(self, most: int) -> list[Group]:
         groups = []
@@ -189,63 +193,39 @@ class Census:
         lines = [Line(line, count, size) for line, (count, size) in self._by_line.items()]
         return sorted(lines, key=lambda line: (-line.bytes, -line.count, line.line))[:most]
 
-    def _count(self, listing: Listing, between: Callable[[], None]) -> None:
-        counts = self._count_by_number(listing, between)
-        of_kind, of_line = list(self._kinds), list(self._tracebacks)
-        texts = {number: text for text, number in self._texts.items()}
-        for position, (key, count) in enumerate(counts.items()):
-            rest, line = divmod(key, LINES)
-            kind, place = divmod(rest, PLACES)
-            self._add(*of_kind[kind], self._places[place], texts.get(place), of_line[line], count)
-            if position % ROWS_BETWEEN_PAUSES == 0:
-                between()
-
-    def _count_by_number(self, listing: Listing, between: Callable[[], None]) -> dict[int, int]:
-        """The counts of arrays by a number for their kind (shape and type), place (sharding) and line."""
-        counts: dict[int, int] = {}
-        kinds: dict[int, int] = {}
-        places: dict[int, int] = {}
-        lines = self._tracebacks
-        avals, shardings, tracebacks = listing[:3]
-        for row, (aval, sharding, traceback) in enumerate(zip(avals, shardings, tracebacks or repeat(None))):  # noqa: B905  # repeat(None) has no end
-            if (kind := kinds.get(id(aval))) is None:
-                kind = kinds[id(aval)] = self._kinds.setdefault((aval.shape, aval.dtype), len(self._kinds))
-            if (place := places.get(id(sharding))) is None:
-                place = places[id(sharding)] = self._place(sharding)
-            line = lines.setdefault(traceback, len(lines))
-            key = (kind * PLACES + place) * LINES + line
-            counts[key] = counts.get(key, 0) + 1
-            if row % ROWS_BETWEEN_PAUSES == 0:
-                between()
-        return counts
-
-    def _place(self, sharding: Any) -> int:
-        """A number for the sharding, by identity: comparing two runs Python of JAX, and of the user's axis names.
-
-        All shardings on one device in one kind of memory share a number, because JAX makes one for each array.
-        """
-        if type(sharding).__name__ == ONE_DEVICE:
-            text = layout_text(sharding)
-            if (place := self._texts.get(text)) is not None:
-                return place
-            self._texts[text] = len(self._places)
-        elif (place := self._place_of.get(id(sharding))) is not None:
-            return place
-        self._place_of[id(sharding)] = len(self._places)
-        self._places.append(sharding)
-        return len(self._places) - 1
-
-    def _add(
-        self, shape: tuple[int, ...], dtype: Any, sharding: Any, text: str | None, traceback: Any, count: int
-    ) -> None:
+    def _add(self, shape: tuple[int, ...], dtype: Any, sharding: Any, traceback: Any, count: int) -> None:
         size = count * local_bytes(shape, dtype, sharding)
         line = line_of(traceback)
-        kind = (str(shape), str(dtype), text or layout_text(sharding))
+        kind = (str(shape), str(dtype), layout_text(sharding))
         lines = self._by_kind.setdefault(kind, {})
         for amounts in (lines.setdefault(line, [0, 0]), self._by_line.setdefault(line, [0, 0])):
             amounts[0] += count
             amounts[1] += size
         self.bytes += size
+
+
+def _counted(
+    listing: Listing, shardings: dict[Place, Any], between: Callable[[], None]
+) -> dict[tuple[Kind, Place, Any], int]:
+    """The number of arrays by kind, place and traceback. Adds a sharding of each place to `shardings`."""
+    counts: dict[tuple[Kind, Place, Any], int] = {}
+    kinds: dict[int, Kind] = {}
+    equal: dict[Kind, Kind] = {}
+    places: dict[int, Place] = {}
+    avals, by_row, tracebacks = listing[:3]
+    for row, (aval, sharding, traceback) in enumerate(zip(avals, by_row, tracebacks or repeat(None))):  # noqa: B905  # repeat(None) has no end
+        if (kind := kinds.get(id(aval))) is None:
+            kind = aval.shape, aval.dtype
+            kind = kinds[id(aval)] = equal.setdefault(kind, kind)
+        if (place := places.get(id(sharding))) is None:
+            on_one = type(sharding).__name__ == ONE_DEVICE
+            place = places[id(sharding)] = layout_text(sharding) if on_one else id(sharding)
+            shardings.setdefault(place, sharding)
+        key = kind, place, traceback
+        counts[key] = counts.get(key, 0) + 1
+        if row % ROWS_BETWEEN_PAUSES == 0:
+            between()
+    return counts
 
 
 def local_bytes(shape: tuple[int, ...], dtype: Any, sharding: Any) -> int:

@@ -135,12 +135,7 @@ def speaks_of_memory(message: str) -> bool:
         return True
     if not EXHAUSTED.search(message) or NO_MEMORY.search(message):
         return False
-    return bool(OF_MEMORY.search(message)) or requested_bytes(message) is not None
-
-
-def requested_bytes(message: str) -> int | None:
-    """The bytes that were asked for; None if the message does not say."""
-    return requested_and_limit(message)[0]
+    return bool(OF_MEMORY.search(message)) or requested_and_limit(message)[0] is not None
 
 
 def requested_and_limit(message: str) -> tuple[int | None, int | None]:

@@ -25,13 +25,13 @@ from jaxobs.probe.import_hook import weakly, when_imported
 from jaxobs.probe.sources import Sources
 from jaxobs.probe.stack import Describer
 from jaxobs.probe.steps.iteration import Steps
-from jaxobs.probe.steps.loops import Loops, Tracing, UnmarkedCalls
+from jaxobs.probe.steps.loops import Loops
 from jaxobs.probe.steps.marks import LibraryPhase, hook_annotations, on_main_thread
 from jaxobs.probe.steps.values import RecordedValues
 from jaxobs.probe.transport.backlog import Payloads
 from jaxobs.probe.transport.sender import Agents, Sender
 from jaxobs.probe.watch.automatic import watch_all_jitted, watch_compiled_ahead, watch_loops_outside_jit
-from jaxobs.probe.watch.calls import Calls, Executables, Shared
+from jaxobs.probe.watch.calls import Calls, Executables
 from jaxobs.probe.watch.completions import Completions
 from jaxobs.probe.watch.registry import Watching
 from jaxobs.probe.watch.watched import Watched
@@ -80,8 +80,8 @@ class ProbeJob:
         self.emit = side.payloads.emit
         self.executable_number = side.executable_number
         self.executable_created = side.executables.created
-        self.trace_began = side.tracing.began
-        self.trace_ended = side.tracing.ended
+        self.trace_began = side.loops.current.trace_began
+        self.trace_ended = side.loops.current.trace_ended
 
     def guard(self, hook: Hook) -> Hook:
         return self._guard.wrap(hook)  # type: ignore[return-value]  # the same parameters, always None
@@ -124,8 +124,7 @@ class ProbeSide:
         self.settings = settings
         self.ring = Ring(settings["ring_capacity"])
         self.executables: Executables = before.executables if before is not None else Executables()
-        self.unmarked = UnmarkedCalls(self.ring)
-        self.loops = Loops(self.ring, self.unmarked)
+        self.loops = Loops(self.ring)
         self.completions = Completions(self.ring.emit, settings["sample_interval"])
         self.loops.turn_ended, self.loops.left = self.completions.turn_ended, self.completions.loop_left
         self.recorded = RecordedValues(self.loops.current, log)
@@ -144,7 +143,6 @@ class ProbeSide:
         self._log = log
         self.watching = Watching(self._calls_of)
         self._backend: BackendFound | None = None
-        self.tracing: Tracing = Tracing(self.loops.current)
         self._threads: dict[str, Thread] = {}
         self._deadline = 0.0
         self._let_go = Flag()
@@ -187,7 +185,7 @@ class ProbeSide:
 
     def steps_ended(self) -> int:
         """How many marked steps have ended; where none is marked, calls of watched functions."""
-        return self.loops.steps_ended() or self.unmarked.count
+        return self.loops.steps_ended() or self.loops.unmarked.count
 
     def executable_number(self) -> int:
         """A new number. The first executable proves that there is a backend, and starts what waits for one."""
@@ -198,11 +196,7 @@ class ProbeSide:
         return self.executables.number()
 
     def _calls_of(self, function: Any, number: int) -> Calls:
-        shared = Shared(
-            self.ring.emit, self.loops.current, self.executables, self.completions, self.unmarked,
-            self.loops.failed,
-        )  # fmt: skip
-        return Calls(function, number, shared)
+        return Calls(function, number, self.loops, self.executables, self.completions)
 
     def _sampler(self, settings: dict[str, Any], log: Callable[[str], None]) -> HostLines | None:
         """The main thread's sampler, None if switched off. It knows the loop only if this runs on the main thread."""
@@ -210,7 +204,7 @@ class ProbeSide:
             return None
         on_main = threading.get_ident() == threading.main_thread().ident
         marks = vars(self.loops.current) if on_main else {}  # this thread's part of a `threading.local`
-        unmarked = self.unmarked
+        unmarked = self.loops.unmarked
 
         def loop() -> str | None:
             step = marks.get("step")
@@ -293,7 +287,7 @@ class ProbeSide:
         self.ring.close()
         self.loops.emit = self.ring.emit
         self.watching.end()
-        self.tracing.hide_step()  # a step under way would otherwise collect runs for as long as the child lives
+        self.loops.current.hide_step()  # a step under way would otherwise collect runs for as long as the child lives
 
     def _gather(self) -> list[Event]:
         """Gather what is read once a wake-up instead of emitted when it happens. On the sender's thread."""

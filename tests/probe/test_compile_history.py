@@ -83,11 +83,3 @@ def test_one_function_with_very_many_arrays_is_still_compared() -> None:
     assert explained is not None
     assert explained.cause == "shape"
     assert kept._arrays <= history.ARRAYS_KEPT
-
-
-def test_parts_that_did_not_change_are_kept_once() -> None:
-    kept = History()
-    for number in range(3):
-        kept.compiled(Traced(("f",), signature(number, 5)))
-    (parts,) = kept._functions.values()
-    assert parts[0].names is parts[1].names is parts[2].names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from jaxobs.flow.ring import Ring
 from jaxobs.model.events import Event, FunctionWatched, LoopDeclared, ProbeReported, Recorded
 from jaxobs.probe.transport.agent_process import AgentProcess
 from jaxobs.probe.transport.sender import EVENTS_A_FRAME, Agents, Sender
+from tests.waiting import wait_for
 
 
 class Played:
@@ -153,7 +155,8 @@ def test_a_request_during_a_flush_is_sent_after_what_was_emitted_before_it(
         taken = drain(most)
         monkeypatch.undo()
         sending.record(1)
-        sending.sender.request(7, 60.0)
+        threading.Thread(target=sending.sender.requests.snapshot, args=(60.0,)).start()
+        wait_for(lambda: len(sending.sender.requests), "the request")
         return taken
 
     sending.record(1)
@@ -163,3 +166,4 @@ def test_a_request_during_a_flush_is_sent_after_what_was_emitted_before_it(
     assert [kind for kind, _ in sending.agents[0].frames()] == [
         wire.HELLO, *[wire.EVENTS] * 4, wire.REQUEST
     ]  # fmt: skip
+    sending.sender._give_up()

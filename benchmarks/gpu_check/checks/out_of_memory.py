@@ -34,12 +34,12 @@ def out_of_memory(told: Findings) -> None:
 
 
 def _amounts(told: Findings, folder: Path, truth: dict[str, Any]) -> None:
-    from jaxobs.jax_compat.memory import requested_bytes
+    from jaxobs.jax_compat.memory import requested_and_limit
 
     error = (folder / "error.txt").read_text(encoding="utf-8")
     told.note("The error: " + " ".join(error.split())[:300])
     told.figure(
-        "bytes asked for, as read from the message", requested_bytes(error), truth["asked"], relative=0.01,
+        "bytes asked for, as read from the message", requested_and_limit(error)[0], truth["asked"], relative=0.01,
         unit="B", reason="the message has no amount that jaxobs can read",
     )  # fmt: skip
     arrays = _part(folder, "live_arrays.json") or {}

@@ -141,10 +141,10 @@ def gather(
     recent = {key: process.get(key) for key in ("recent", "memory", "peak_executable", "run_seconds")}
     environment = {name: os.environ[name] for name in sorted(os.environ) if name.startswith(VARIABLES)}
     contents: dict[str, Any] = {
-        "executables.json": report["executables"],
-        "live_arrays.json": report["live_arrays"],
-        "memory_statistics.json": report["memory_statistics"],
-        "recent.json": process and recent | {"address_space": report["address_space"]},
+        "executables.json": report.get("executables"),
+        "live_arrays.json": report.get("live_arrays"),
+        "memory_statistics.json": report.get("memory_statistics"),
+        "recent.json": process and recent | {"address_space": report.get("address_space")},
         "settings.json": {"settings": _masked(settings), "environment": _masked(environment)},
     }
     files = {"error.txt": parts.get("error.txt", lambda: _error_text(found))}
@@ -164,24 +164,24 @@ def _known_parts(
     """The allocation profile, and the report that `summary_text` takes, without its name and files."""
     requested, limit = requested_and_limit(found.message)
     function = function or named_program(found.message)
+    on_chip = on_chip_memory(found.message)
     report: dict[str, Any] = {
         "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"), "pid": os.getpid(), "type": found.type,
         "message": found.message, "requested_bytes": requested, "limit_bytes": limit, "missing": parts.missing,
-        "on_chip": on_chip_memory(found.message), "kernel": named_kernel(found.message),
+        "on_chip": on_chip, "kernel": named_kernel(found.message),
     }  # fmt: skip
-    if report["on_chip"]:  # no array has a part in it
-        nothing = dict.fromkeys(("live_arrays", "memory_statistics", "executables", "address_space"))
-        document = parts.get("recent.json", lambda: ask.snapshot(SNAPSHOT_SECONDS)) or {}
-        process = parts.get("recent.json", lambda: _process(document)) if document else None
-        return None, report | nothing | {"process": process, "blame": function}
-    # Arrays first, because other threads of the job go on and change them.
-    counted_by = max(deadline - SNAPSHOT_SECONDS, monotonic() + ARRAYS_SECONDS)
-    report["live_arrays"] = parts.get("live_arrays.json", lambda: _live_arrays(counted_by))
-    report["memory_statistics"] = parts.get("memory_statistics.json", _statistics)
-    profile = parts.get("allocations.pprof", _allocations)
+    profile = None
+    if not on_chip:  # else no array has a part in it
+        # Arrays first, because other threads of the job go on and change them.
+        counted_by = max(deadline - SNAPSHOT_SECONDS, monotonic() + ARRAYS_SECONDS)
+        report["live_arrays"] = parts.get("live_arrays.json", lambda: _live_arrays(counted_by))
+        report["memory_statistics"] = parts.get("memory_statistics.json", _statistics)
+        profile = parts.get("allocations.pprof", _allocations)
     left = max(0.1, min(SNAPSHOT_SECONDS, deadline - monotonic() - 0.5))
     document = parts.get("recent.json", lambda: ask.snapshot(left)) or {}
     report["process"] = parts.get("recent.json", lambda: _process(document)) if document else None
+    if on_chip:
+        return profile, report | {"blame": function}
     report["executables"] = document.get("executables") or parts.get(
         "executables.json", lambda: [_entry(executable) for executable in ask.executables()]
     )
@@ -190,7 +190,7 @@ def _known_parts(
         "summary.txt",
         lambda: blame(function, report["executables"] or (), None if limit else requested),
     )
-    report["address_space"] = parts.get("summary.txt", lambda: _by_name(address_space()))
+    report["address_space"] = parts.get("summary.txt", _addresses)
     return profile, report
 
 
@@ -249,8 +249,9 @@ def _allocations() -> bytes | None:
     return profile
 
 
-def _by_name(addresses: tuple[int, int] | None) -> dict[str, int] | None:
-    return dict(zip(("in_use_bytes", "limit_bytes"), addresses, strict=True)) if addresses else None
+def _addresses() -> dict[str, int] | None:
+    known = address_space()
+    return dict(zip(("in_use_bytes", "limit_bytes"), known, strict=True)) if known else None
 
 
 def _entry(executable: ExecutableCreated) -> dict[str, Any]:

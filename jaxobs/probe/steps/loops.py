@@ -241,6 +241,10 @@ class Current(threading.local):
     step: Step | None = None
     claimed: int = 0
     phase: Any = None
+    traces: int = 0
+    """How many traces are under way."""
+    traced_in: Step | None = None
+    """The step that was under way when the outermost of them began."""
 
     def around(self) -> Step | None:
         """The step around a mark that begins now; None where there is none.
@@ -251,6 +255,24 @@ class Current(threading.local):
         if self.step is not None and not self.step.hidden and sys.getrefcount(self.step) <= _HELD_HERE_ALONE:
             self.step = None
         return self.step
+
+    def trace_began(self) -> None:
+        """Hide the step, if this trace is not within another."""
+        if self.traces == 0:
+            self.traced_in = self.step
+            self.hide_step()
+        self.traces += 1
+
+    def trace_ended(self) -> None:
+        """Restore the step after the outermost trace. An end without a beginning changes nothing."""
+        self.traces = max(0, self.traces - 1)
+        if self.traces == 0 and self.step is not None and self.step.hidden:
+            self.step, self.traced_in = self.traced_in, None
+
+    def hide_step(self) -> None:
+        """Put a hidden step in the place of this thread's step: what runs from now on counts in no step."""
+        self.step = hidden = Step(AskedTurns(""))
+        hidden.hidden = True
 
     def innermost(self) -> Any:
         """The phase under way that began last; None where there is none. One that ended unnoticed is dropped."""
@@ -298,9 +320,9 @@ class LoopState(AskedTurns):
 class Loops:
     """What all marks share: the ring, the loops by name, and whether a profiler session is under way."""
 
-    def __init__(self, ring: Ring, unmarked: UnmarkedCalls | None = None) -> None:
+    def __init__(self, ring: Ring) -> None:
         self.current = Current()
-        self._unmarked = unmarked
+        self.unmarked = UnmarkedCalls(ring)
         self.profiler_session: object | None = None
         self.annotation: Any = None
         self.failed: Callable[[BaseException | None, str | None], None] = lambda error, function: None
@@ -319,14 +341,12 @@ class Loops:
         return self  # a copied trainer that holds marks is in the same process
 
     def state(self, name: str) -> LoopState:
-        if self._unmarked is not None:
-            self._unmarked.off = True
+        self.unmarked.off = True
         return self._loops.setdefault(name, LoopState(name))
 
     def turns_asked(self) -> Iterator[TurnsAsked]:
         """What was found at the ends of turns since the last call of this; on the sender's thread."""
-        unmarked = () if self._unmarked is None else (self._unmarked,)
-        for each in (*unmarked, *list(self._loops.values())):
+        for each in (self.unmarked, *list(self._loops.values())):
             yield from each.new()
 
     def steps_ended(self) -> int:
@@ -392,39 +412,3 @@ class Loops:
         if flops is not None and flops is not state.flops and flops != state.flops:  # NaN equals nothing
             state.flops = flops
             self.emit(LoopDeclared(state.name, flops, now()))
-
-
-class _Suspended(threading.local):
-    """The step that was under way on this thread when its outermost trace began, and how many traces are under way."""
-
-    depth: int = 0
-    step: Step | None = None
-
-
-class Tracing:
-    """Counts the traces under way on each thread; `began` and `ended` are called on the thread that traces."""
-
-    def __init__(self, current: Current) -> None:
-        self._current = current
-        self._suspended = _Suspended()
-
-    def began(self) -> None:
-        """Hide the step, if this trace is not within another."""
-        suspended = self._suspended
-        if suspended.depth == 0:
-            suspended.step = self._current.step
-            self.hide_step()
-        suspended.depth += 1
-
-    def ended(self) -> None:
-        """Restore the step after the outermost trace. An end without a beginning changes nothing."""
-        suspended = self._suspended
-        suspended.depth = max(0, suspended.depth - 1)
-        step = self._current.step
-        if suspended.depth == 0 and step is not None and step.hidden:
-            self._current.step, suspended.step = suspended.step, None
-
-    def hide_step(self) -> None:
-        """Put a hidden step in the place of this thread's step: what runs from now on counts in no step."""
-        self._current.step = hidden = Step(AskedTurns(""))
-        hidden.hidden = True

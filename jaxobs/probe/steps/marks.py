@@ -222,8 +222,19 @@ def hook_annotations(
 
     loops.annotation = Annotation
     initialise, enter, leave = Annotation.__init__, Annotation.__enter__, Annotation.__exit__
-    begin = contained(lambda annotation: _begin(loops, annotation))
-    end = contained(_end)
+
+    @contained
+    def begin(annotation: Any) -> None:
+        if loops.current.around() is None:
+            mark = StepMark(loops, vars(annotation)[_LOOP], None, None, annotated=False)
+            vars(annotation)[_MARK] = mark
+            mark.__enter__()
+
+    @contained
+    def end(annotation: Any, error: tuple[Any, ...]) -> None:
+        mark = vars(annotation).pop(_MARK, None)
+        if mark is not None:
+            mark.__exit__(*error)
 
     def initialised(self: Any, name: str, **kwargs: Any) -> None:
         vars(self)[_LOOP] = name
@@ -239,16 +250,3 @@ def hook_annotations(
         return leave(self, *error)
 
     return replace(Annotation, {"__init__": initialised, "__enter__": entered, "__exit__": left})
-
-
-def _begin(loops: Loops, annotation: Any) -> None:
-    if loops.current.around() is None:
-        mark = StepMark(loops, vars(annotation)[_LOOP], None, None, annotated=False)
-        vars(annotation)[_MARK] = mark
-        mark.__enter__()
-
-
-def _end(annotation: Any, error: tuple[Any, ...]) -> None:
-    mark = vars(annotation).pop(_MARK, None)
-    if mark is not None:
-        mark.__exit__(*error)

@@ -1,8 +1,7 @@
-"""What the agent sends: its address, log lines, requests for profiler windows, answers, the last snapshot."""
+"""What the agent sends unasked: its address, log lines, requests for profiler windows, the last snapshot."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,49 +12,10 @@ from jaxobs.probe.log import inform, warn
 from jaxobs.report.snapshot import Snapshot
 
 
-class Answers:
-    """The requests that wait for an answer. Any thread may ask; the sender's thread calls `arrived`."""
-
-    def __init__(self) -> None:
-        self._numbers = itertools.count(1)
-        self._awaited: dict[int, tuple[Flag, list[Any]]] = {}
-        self._over = False
-
-    def ask(self, request: Callable[[int, float], None], timeout: float) -> Any:
-        """Call `request` with a new number and the timeout, and return the agent's answer to it.
-
-        None if no answer came within `timeout` seconds, or none will come any more.
-        """
-        came, answers = Flag(), list[Any]()
-        number = next(self._numbers)
-        self._awaited[number] = came, answers
-        try:
-            request(number, timeout)
-            if not self._over:  # looked at after it is awaited: `none_will_come` looks in the other order
-                came.wait(timeout)
-        finally:
-            del self._awaited[number]
-        return answers[0] if answers else None
-
-    def arrived(self, number: int, answer: Any) -> None:
-        """Take an answer; one that came too late for its request is dropped."""
-        if (awaited := self._awaited.get(number)) is not None:
-            came, answers = awaited
-            answers.append(answer)
-            came.set()
-
-    def none_will_come(self) -> None:
-        """End every wait, because the sender has given up."""
-        self._over = True
-        for came, _ in list(self._awaited.values()):
-            came.set()
-
-
 class AgentMessages:
     """What the agent has sent. `heard` runs on the sender's thread, `begin_profile(seconds, keep)` on its own."""
 
     def __init__(self, begin_profile: Callable[[float, bool], Any]) -> None:
-        self.answers = Answers()
         self.final_snapshot: Snapshot | None = None
         self.address: str | None = None
         """The URL of `/metrics`."""
@@ -76,7 +36,6 @@ class AgentMessages:
         if kind == wire.ADDRESS and body is None:
             self.address = None
             self.address_known.set()
-            self.answers.none_will_come()
         elif kind == wire.ADDRESS:
             self._served_at(*body)
         elif kind == wire.LOG:
@@ -87,8 +46,6 @@ class AgentMessages:
                 Thread("profile", self._begin_profile, *body, awaited=False)
             except RuntimeError as error:
                 warn(f"the profiler window that was asked for cannot be opened: {error}")
-        elif kind == wire.REPLY:
-            self.answers.arrived(*body)
         elif kind == wire.LAST:
             document, undelivered = body
             self.final_snapshot = Snapshot(now(), document).served_no_more()

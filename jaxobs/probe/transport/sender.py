@@ -7,6 +7,7 @@ bounded number of times, which is sent what it must know.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -33,14 +34,18 @@ LOOK_SECONDS = 0.2
 
 
 class Requests:
-    """What is asked of the agent, by any thread; the sender's thread takes the frames."""
+    """What is asked of the agent, by any thread, and what it answers; the sender's thread takes the frames."""
 
-    def __init__(self) -> None:
+    def __init__(self, wake: Callable[[], None]) -> None:
         self.newest_values: dict[str, float] = {}
         """The flat values that the agent sent last, to log beside a loss."""
+        self._wake = wake
         self._values_are_wanted = False
         self._values_asked_of = 0
         self._snapshots: deque[tuple[int, int]] = deque()
+        self._numbers = itertools.count(1)
+        self._awaited: dict[int, tuple[Flag, list[Any]]] = {}
+        self._over = False
 
     def __len__(self) -> int:
         """How many snapshots are asked for and not sent yet."""
@@ -54,9 +59,35 @@ class Requests:
         self._values_are_wanted = True
         return self.newest_values.copy()
 
-    def snapshot(self, number: int, timeout: float) -> None:
-        """Ask for a snapshot under this number; the caller waits for it `timeout` seconds."""
-        self._snapshots.append((number, now() + int(timeout * NANOSECONDS)))
+    def snapshot(self, timeout: float) -> Any:
+        """Ask at once for a snapshot, and return its document.
+
+        None if it did not come within `timeout` seconds, or none will come any more.
+        """
+        came, answers = Flag(), list[Any]()
+        number = next(self._numbers)
+        self._awaited[number] = came, answers
+        try:
+            self._snapshots.append((number, now() + int(timeout * NANOSECONDS)))
+            self._wake()
+            if not self._over:  # looked at after it is awaited: `none_will_come` looks in the other order
+                came.wait(timeout)
+        finally:
+            del self._awaited[number]
+        return answers[0] if answers else None
+
+    def arrived(self, number: int, answer: Any) -> None:
+        """Take an answer; one that came too late for its request is dropped."""
+        if (awaited := self._awaited.get(number)) is not None:
+            came, answers = awaited
+            answers.append(answer)
+            came.set()
+
+    def none_will_come(self) -> None:
+        """End every wait, because the sender has given up."""
+        self._over = True
+        for came, _ in list(self._awaited.values()):
+            came.set()
 
     def frames(self, agent: int, asked: int) -> bytes:
         """Frames for the agent of this number, from 1: of the first `asked` requests those that are still waited for.
@@ -119,7 +150,7 @@ class Sender:
         self._unsent: deque[memoryview] = deque()
         self._frames = wire.Frames()
         self._wake_up: WakeUp | None = None
-        self.requests = Requests()
+        self.requests = Requests(self._wake)
         self._finish: float | None = None
         self.last_is_wanted = True
         """Whether the end waits for the last snapshot also where the agent is still starting."""
@@ -138,11 +169,6 @@ class Sender:
                 raise
             # A guard of the job's forbids it.
             raise OSError(f"no socket can be had: {described(error)}") from error
-
-    def request(self, number: int, timeout: float) -> None:
-        """Ask the agent at once for a snapshot, which comes through `heard`; the caller waits `timeout` seconds."""
-        self.requests.snapshot(number, timeout)
-        self._wake()
 
     def unsent_bytes(self) -> int:
         """Bytes that were taken out of the ring and are not written yet. May be called from any thread."""
@@ -232,6 +258,7 @@ class Sender:
     def _give_up(self) -> None:
         """End every wait for an answer or an address: no agent will send one."""
         self.given_up = True
+        self.requests.none_will_come()
         self._agents.heard(wire.ADDRESS, None)
 
     def _listen(self, timeout: float) -> None:
@@ -264,11 +291,12 @@ class Sender:
                 self._agent_is_up = True
                 for _ in range(body):
                     self._unfolded.popleft()
-            elif kind == wire.STARTED:
-                if self._agent is not None:
-                    self._agent.introduced(body)
+            elif kind == wire.STARTED and self._agent is not None:
+                self._agent.introduced(body)
             elif kind == wire.VALUES:
                 self.requests.newest_values = body
+            elif kind == wire.REPLY:
+                self.requests.arrived(*body)
             else:
                 self._agents.heard(kind, body)
 

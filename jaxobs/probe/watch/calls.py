@@ -17,7 +17,7 @@ from jaxobs.jax_compat.jit import executables_alive
 from jaxobs.model.clock import now
 from jaxobs.model.events import FunctionWatched
 from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
-from jaxobs.probe.steps.loops import Current, UnmarkedCalls
+from jaxobs.probe.steps.loops import Loops
 from jaxobs.probe.watch.completions import Completions, Output
 from jaxobs.probe.watch.signatures import (
     OutputLeaf,
@@ -126,25 +126,13 @@ Read = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]
 
 
 class Learned(NamedTuple):
-    """What one observer learned about a function's executables; `number` stood for the function there."""
+    """What one observer learned about a function's executables, whose numbers are 0 where it is not visible which ran."""
 
     known: list[tuple[Signature, int]]
     table: dict[tuple[Any, ...], int]
     read: Read | None
-    run: int | None
+    run: int
     complete: bool
-    number: int
-
-
-class Shared(NamedTuple):
-    """What the `Calls` of all watched functions share."""
-
-    emit: Callable[[Any], None]
-    current: Current
-    executables: Executables
-    completions: Completions
-    unmarked: UnmarkedCalls
-    failed: Callable[[BaseException | None, str | None], None]
 
 
 class Calls:
@@ -160,21 +148,23 @@ class Calls:
         self,
         function: Callable[..., Any],
         number: int,
-        shared: Shared,
+        loops: Loops,
+        executables: Executables,
+        completions: Completions,
     ) -> None:
         self.function = function
         self.number = number
-        self.current = shared.current
-        self.executables = shared.executables
-        self.completions = shared.completions
-        self.unmarked = shared.unmarked
+        self.current = loops.current
+        self.unmarked = loops.unmarked
+        self.executables = executables
+        self.completions = completions
         self.leaf = OutputLeaf()
         self.read: Read | None = None
         self.run = number  # what a call runs while there is only one executable
         self.new = True
         self.outside: dict[int, int] = {}
-        self._emit = shared.emit
-        self._failed = shared.failed
+        self._emit = loops.emit
+        self._failed = loops.failed
         self._name = name_of(function)
         self._known: list[tuple[Signature, int]] = []
         self._table: dict[tuple[Any, ...], int] = {}
@@ -189,21 +179,16 @@ class Calls:
 
     def learned(self) -> Learned:
         """What a later observer need not learn anew."""
-        run = None if self.run == self.number else self.run
-        return Learned(self._known, self._table, self.read, run, self.complete, self.number)
+        run = 0 if self.run == self.number else self.run
+        return Learned(self._known, self._table, self.read, run, self.complete)
 
     def inherit(self, learned: Learned) -> None:
         """Go on from what an earlier observer learned, if no executable was compiled or released since."""
         if self._earlier is None or self._earlier != len(learned.known):
             return
-        self.read, self.complete = learned.read, learned.complete
-        self._known = [(seen, self._own(run, learned)) for seen, run in learned.known]
-        self._table = {seen: self._own(run, learned) for seen, run in learned.table.items()}
-        self.run = self.number if learned.run is None else learned.run
+        self._known, self._table, self.read, run, self.complete = learned
+        self.run = run or self.number
         self.new = False
-
-    def _own(self, run: int, learned: Learned) -> int:
-        return self.number if run == learned.number else run
 
     def failed(self, error: BaseException, count: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle an error that the function raised; learn what it compiled before, which may serve later calls."""
@@ -216,7 +201,7 @@ class Calls:
         """Which of several executables ran, by the arguments; the function's own number where they do not show it."""
         assert self.read is not None
         with Suppressed(Exception):  # arguments may be structured otherwise than those seen
-            return self._table.get(self.read(args, kwargs), self.number)
+            return self._table.get(self.read(args, kwargs)) or self.number
         return self.number
 
     def learn(
@@ -272,13 +257,13 @@ class Calls:
         for index, (known, _) in enumerate(self._known):
             if known == seen:
                 # The same shapes, another static argument or sharding: both are alive.
-                self._known[index] = (known, self.number)
+                self._known[index] = (known, 0)
                 self._explain(NOT_TOLD)
                 break
         else:
             self._known.append((seen, executable))
         if len(self._known) == 1:
-            self.read, self.run = None, self._known[0][1]
+            self.read, self.run = None, self._known[0][1] or self.number
             return
         self.run = self.number
         for of_leaf, signatures in (

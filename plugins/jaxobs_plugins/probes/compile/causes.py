@@ -44,9 +44,7 @@ SIGNATURES_COMPARED = 8
 FUNCTIONS_KEPT = 1000
 ARRAYS_KEPT = 50_000
 """Most functions, and most arrays in all signatures; the least recently compiled are forgotten beyond that. An array
-takes 300 bytes where no other has its name, shape or type, so 15 MB at most, and 16 bytes where others have."""
-
-SHARED = ("options", "context", "bindings", "statics", "structure", "names", "leaves", "shardings")
+takes 300 bytes where no other of its signature has its shape and type, so 15 MB at most."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +86,7 @@ class History:
             self._functions.move_to_end(traced.key)
             own = [each for each in kept if each.function == signature.function]
             earlier = (own or kept)[-SIGNATURES_COMPARED:]
-            kept.append(_sharing(signature, kept[-1]) if kept else signature)
+            kept.append(signature)
             self._arrays += len(signature.names)
             if len(kept) > SIGNATURES_KEPT:
                 self._forget(traced.key)
@@ -101,14 +99,6 @@ class History:
         self._arrays -= len(self._functions[key].pop(0).names)
         if not self._functions[key]:
             del self._functions[key]
-
-
-def _sharing(signature: Signature, earlier: Signature) -> Signature:
-    """An equal signature that shares its parts with an earlier one where they are equal, which saves memory."""
-    parts = {
-        name: getattr(earlier, name) for name in SHARED if getattr(earlier, name) == getattr(signature, name)
-    }
-    return signature._replace(**parts)
 
 
 UNDER_WAY = 32
@@ -242,9 +232,7 @@ class Causes:
         if explanation == UNEXPLAINED and noted is not None and noted.key[0] == CONTROL_FLOW:
             # Neither its arrays nor its length differ, so the function that it applies does: it is another one.
             explanation = explanation._replace(cause="redefined")
-        reason = None
-        if explanation.cause == "other":
-            reason = _why_unknown(noted)
+        reason = _why_unknown(noted) if explanation.cause == "other" else None
         details = (
             (names.MISS_ARGUMENT, explanation.argument and cut_name(explanation.argument)),
             (names.MISS_OLD, explanation.old),

@@ -190,7 +190,7 @@ class CompileProbe(Probe):
         if phase is None or self._job is None:
             return
         at = now()
-        stack = self._stack()
+        stack = self._stack(self._job)
         try:
             if phase == "trace":
                 self._job.trace_began()
@@ -215,11 +215,11 @@ class CompileProbe(Probe):
         if self._job is None:
             return
         if event == CACHE_READ:
-            self._cache_was_read(int(duration_secs * NANOSECONDS))
+            self._cache_was_read(self._job, int(duration_secs * NANOSECONDS))
         elif event == CACHE_SAVED:
             self._thread.saved = duration_secs
         phase = PHASES.get(event)
-        stack = self._stack()
+        stack = self._stack(self._job)
         if phase is None or not stack or stack[-1].name != phase:
             return  # the phase began before the listeners were registered
         ended = stack[-1]
@@ -231,13 +231,13 @@ class CompileProbe(Probe):
         if stack:
             stack[-1].inner += total
         self._thread.ended[phase, ended.function] = (ended.start, end)
-        self._phase_ended(ended, end, outermost=not stack)
+        self._phase_ended(self._job, ended, end, outermost=not stack)
         if phase == "backend":
             # Frames from here: this one, the guard's two, JAX's record_…, the context
             # manager's __exit__, then the one wanted.
             executable = new_executable(sys._getframe(1))  # noqa: SLF001  # the public way to a frame
             if executable is not None:
-                self._executable_made(executable, ended.function, end)
+                self._executable_made(self._job, executable, ended.function, end)
             self._thread.cache, self._thread.saved = "off", None
 
     def _or_begin_anew(self, hook: Hook) -> Hook:
@@ -256,13 +256,12 @@ class CompileProbe(Probe):
 
         return cast("Hook", reliable)
 
-    def _stack(self) -> list[Phase]:
+    def _stack(self, job: Job) -> list[Phase]:
         """The phases under way on this thread; emptied first if listening was interrupted since they began."""
         thread = self._thread
         if thread.began_anew != self._began_anew:
             thread.began_anew = self._began_anew
-            assert self._job is not None
-            self._end_phases(self._job)
+            self._end_phases(job)
         return thread.stack
 
     def _end_phases(self, job: Job) -> None:
@@ -272,17 +271,15 @@ class CompileProbe(Probe):
                 job.trace_ended()
         self._thread.stack.clear()
 
-    def _phase_ended(self, phase: Phase, end: int, *, outermost: bool) -> None:
-        assert self._job is not None
+    def _phase_ended(self, job: Job, phase: Phase, end: int, *, outermost: bool) -> None:
         exclusive = max(0, end - phase.start - phase.inner)
-        self._job.emit(
+        job.emit(
             CompilePhaseEnded(
                 phase.function, phase.name, threading.get_ident(), phase.start, end, exclusive, outermost
             )
         )
 
-    def _cache_was_read(self, duration: int) -> None:
-        assert self._job is not None
+    def _cache_was_read(self, job: Job, duration: int) -> None:
         stack = self._thread.stack
         if not stack:
             return
@@ -290,7 +287,7 @@ class CompileProbe(Probe):
         stack[-1].inner += duration
         read = Phase("cache_read", stack[-1].function, end - duration)
         self._thread.ended["cache_read", read.function] = (read.start, end)
-        self._phase_ended(read, end, outermost=False)
+        self._phase_ended(job, read, end, outermost=False)
 
     def _function(self, name: str, phase: str) -> str:
         """The jitted or pmapped function's name: `jit(step)` and `step` are one; JAX's own compiles are `(eager)`.
@@ -318,9 +315,8 @@ class CompileProbe(Probe):
         # A pmapped function that is compiled ahead of time, or by `jax.grad` outside pmap, still has JAX's name for it.
         return pmapped.get(inner) or (_eager(inner, frame) if inner in eager else cut_name(inner) or EAGER)
 
-    def _executable_made(self, executable: Any, function: str, at: int) -> None:
-        job, thread = self._job, self._thread
-        assert job is not None
+    def _executable_made(self, job: Job, executable: Any, function: str, at: int) -> None:
+        thread = self._thread
         number = job.executable_number()
         phases = tuple(
             (phase, *thread.ended.pop((phase, function)))

@@ -208,15 +208,13 @@ class Allocated:
 
 
 class _Mallinfo2(ctypes.Structure):
-    """`struct mallinfo2` of malloc.h: ten fields of type size_t."""
+    """`struct mallinfo2` of malloc.h: ten amounts, of which the eighth is what is allocated."""
 
-    _fields_ = [  # ctypes reads a list
-        (name, ctypes.c_size_t)
-        for name in (
-            "arena", "ordblks", "smblks", "hblks", "hblkhd",
-            "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
-        )
-    ]  # fmt: skip
+    _fields_ = [
+        ("before", ctypes.c_size_t * 7),
+        ("uordblks", ctypes.c_size_t),
+        ("after", ctypes.c_size_t * 2),
+    ]
 
 
 def _mallinfo2() -> Callable[[], int] | None:
