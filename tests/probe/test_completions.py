@@ -218,18 +218,20 @@ def test_of_a_loop_that_was_soon_told_twice_turns_are_asked_as_soon_as_their_pac
 
 
 def test_until_two_completions_are_told_each_turn_is_asked_and_then_the_last_of_a_pass() -> None:
-    turns = LoopState("train")
-    turns.enter(0, 10**9, None)
-    assert [turns.asks(number, number) for number in range(10)] == [True] * 10
+    turns, first, second = LoopState("train"), 10**9, 2 * 10**9
+    turns.enter(0, first, None)
+    assert [turns.asks(number, first + number) for number in range(10)] == [True] * 10
     assert not turns.counted
     turns.completed(1)
-    assert turns.asks(10, 10)
+    assert turns.asks(10, first + 10)
     turns.completed(2)
-    assert not any(turns.asks(number, number) for number in range(2, 100))
-    turns.enter(100, 2 * 10**9, 100)
-    assert [number for number in range(110, 300) if turns.asks(number, 2 * 10**9)] == list(range(196, 203))
-    turns.enter(300, 2 * 10**9 + 1, 100)  # passes in a row: of one in a quarter of a second it is seen
-    assert not any(turns.asks(number, 2 * 10**9) for number in range(310, 490))
+    assert not any(turns.asks(number, first + number) for number in range(2, 100))
+    turns.leave(first + 100)
+    turns.enter(100, second, 100)
+    assert [number for number in range(110, 300) if turns.asks(number, second)] == list(range(196, 203))
+    turns.leave(second)
+    turns.enter(300, second + 1, 100)  # passes in a row: of one in a quarter of a second it is seen
+    assert not any(turns.asks(number, second) for number in range(310, 490))
 
 
 @pytest.mark.parametrize("passed", [None, 40, 700])
@@ -249,6 +251,23 @@ def test_turns_between_two_that_are_asked_are_passed_over_and_no_others(
     assert set(followed) <= set(asked)
     for number in sorted(set(range(30, asked[-1])) - set(asked)):
         assert turns.next_asked(number) == next(each for each in asked if each > number)
+
+
+def test_the_pace_of_turns_is_that_of_all_passes_without_what_is_between_them() -> None:
+    turns, at = LoopState("train"), 10**9
+    turns.give_up()
+    for number in range(0, 400_000, 100):
+        turns.enter(number, at, 100)
+        for each in range(number, number + 100):
+            turns.asks(each, at)
+            at += 300_000_000 if each == 0 else 20_000  # the first compiles
+            if 0 < each < 1_000:
+                assert turns.every == 1
+        turns.leave(at)
+        at += 10**8
+        if turns.every == EVERY[-1]:
+            break
+    assert 1_000 < number < 10_000
 
 
 def test_short_turns_of_short_passes_are_ended_the_short_way(polled: Any) -> None:

@@ -64,6 +64,7 @@ class Entry:
                 body = end - handed_on  # the turn does not count, so its time goes to what is around the loop
             state.last_end = None
             state.passed = state.steps - self.first
+            state.leave(end)
             if state.last is not None:
                 loops.left()
             if self.outer is not None:

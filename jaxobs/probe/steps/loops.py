@@ -46,8 +46,8 @@ class AskedTurns:
     """Which of a loop's turns leave a small output, and in how many it was ready at the turn's end."""
 
     __slots__ = (
-        "_at", "_found", "_number", "_pass_seen", "_reported", "calls", "completions", "counted", "every", "last",
-        "name", "told_at",
+        "_at", "_away_since", "_found", "_number", "_pass_seen", "_reported", "calls", "completions", "counted", "every",
+        "last", "name", "told_at",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -64,15 +64,21 @@ class AskedTurns:
         self.counted = False
         """Whether the turn under way counts: those that are asked for other reasons would be met too often."""
         self._found = self._reported = (0, 0)
-        self._number = self._at = self._pass_seen = 0
+        self._number = self._at = self._away_since = self._pass_seen = 0
 
     def enter(self, number: int, at: int, turns: int | None) -> None:
         """Note that a pass begins with the turn of that number; the one before had so many turns."""
-        self._number, self._at = number, at
+        if self._at:  # what passed between the two is no time of a turn
+            self._at = min(at, self._at + at - self._away_since)
+        self._away_since = at
         self.last = None
         if at - self._pass_seen >= PASSES_APART:
             self._pass_seen = at
             self.last = number - 1 + (turns or -LAST_TURNS)
+
+    def leave(self, at: int) -> None:
+        """Note that a pass is over."""
+        self._away_since = at
 
     def asks(self, number: int, at: int) -> bool:
         """Whether the turn of that number, which begins now, leaves an output."""
