@@ -51,12 +51,6 @@ class Program:
     compiled: Callable[[], Any] | None = None
     """Gives the executable of a program that the compiler may run in another type; None if it never does."""
 
-    @property
-    def title(self) -> str:
-        """What is measured, for a progress bar."""
-        unit = f"{self.size // _KIBIBYTE} KiB" if self.group in {"copy", "triad"} else f"{self.size}"
-        return f"{self.group} {self.dtype} {unit}"
-
 
 def programs(platform: str) -> list[Program]:
     """All programs for a backend: `cpu`, or any other, which is taken for an accelerator of 8 GiB or more."""

@@ -32,17 +32,14 @@ def small(platform: str = "cpu") -> list[Program]:
 
 
 def test_a_short_calibration_measures_every_kind_and_survives_as_plain_data() -> None:
-    seen: list[tuple[float, str]] = []
     chosen = [program for program in small() if program.dtype == "float32"]
-    found = calibrate(0.5, lambda fraction, title: seen.append((fraction, title)), chosen)
+    found = calibrate(0.5, chosen)
     assert Calibration.from_dict(found.to_dict()) == found
     assert found.matrix[0].size == 256, "larger ones are left out where they take too long"
     sizes = [point.working_set_bytes for point in found.bandwidth]
     assert sizes == [2**16, 2**18][: len(sizes)] != [], "here too, on a busy machine"
     assert found.vector
     assert found.transcendentals
-    assert [fraction for fraction, _ in seen] == sorted(fraction for fraction, _ in seen)
-    assert seen[-1] == (1.0, "done")
 
 
 @pytest.mark.parametrize(
@@ -72,7 +69,7 @@ def test_what_the_device_cannot_do_is_left_out_and_the_rest_is_measured() -> Non
     good = next(program for program in programs("cpu") if program.group == "matrix")
     bad = Program("matrix", "float32", 512, 1.0, refuse)
     slow = Program("matrix", "float32", 10**6, 1e21, refuse)
-    found = calibrate(0.2, lambda _fraction, _title: None, [good, bad, slow])
+    found = calibrate(0.2, [good, bad, slow])
     assert [rate.size for rate in found.matrix] == [good.size]
     assert found.bandwidth == ()
 
@@ -81,7 +78,7 @@ def test_a_type_that_the_compiler_runs_as_another_gets_no_peak_and_the_reason_sa
     narrow = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "int8", "int4")
     chosen = [program for program in small() if program.group == "matrix" and program.dtype in narrow]
     assert {program.dtype for program in chosen} == set(narrow)
-    found = calibrate(0.3, lambda _fraction, _title: None, [p for p in chosen if p.size == 256])
+    found = calibrate(0.3, [p for p in chosen if p.size == 256])
     left_out = {entry.dtype: entry for entry in found.left_out}
     assert {rate.dtype for rate in found.matrix} | set(left_out) == set(narrow)
     assert not {rate.dtype for rate in found.matrix} & set(left_out)
@@ -95,7 +92,7 @@ def test_a_type_that_the_compiler_runs_as_another_gets_no_peak_and_the_reason_sa
 def test_a_type_in_which_large_products_run_has_the_peak_of_those() -> None:
     own = next(program for program in small() if (program.group, program.dtype) == ("matrix", "float32"))
     widened = replace(own, size=128, compiled=_other)
-    found = calibrate(0.1, lambda _fraction, _title: None, [widened, own])
+    found = calibrate(0.1, [widened, own])
     assert [rate.size for rate in found.matrix] == [own.size]
     assert found.left_out == ()
 
@@ -107,7 +104,7 @@ def _other() -> Any:
 def test_a_product_in_which_no_type_can_be_seen_is_left_out() -> None:
     whole = next(program for program in programs("cpu") if program.group == "matrix")
     strange = replace(whole, dtype="float16", compiled=_other)
-    found = calibrate(0.1, lambda _fraction, _title: None, [strange])
+    found = calibrate(0.1, [strange])
     assert found.matrix == ()
     assert [(entry.dtype, entry.runs_as) for entry in found.left_out] == [("float16", None)]
     assert "not known" in found.left_out[0].reason
