@@ -30,7 +30,7 @@ SEED := $(or $(SEED),$(shell date +%s))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test coverage deployment chart faults test-jax test-jax-versions jax-own-tests lint format benchmark benchmarks-report soak programs untrue accuracy accuracy-peers gpu-check gpu-check-wheels dashboards lint-grafana prove-grafana prove-page docs docs-links package readme requirements trace-peers clean check-python check-prometheus check-compiler
+.PHONY: help demo test coverage deployment chart faults test-jax test-jax-versions jax-own-tests lint format benchmark benchmarks-report soak programs untrue accuracy gpu-check gpu-check-wheels dashboards lint-grafana prove-grafana prove-page docs docs-links package readme requirements trace-peers clean check-python check-prometheus check-compiler
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -178,11 +178,6 @@ prove-page: .venv/installed  ## the live page in a real browser on a real traini
 accuracy: .venv/installed  ## FLOPs and bytes of about 110 programs: formula, jaxobs, XLA (ARGS="--only attention")
 	.venv/bin/python -m benchmarks.accuracy $(ARGS)
 
-accuracy-peers: .venv/installed  ## the same beside datarax's performance.roofline, in an environment of its own
-	@$(MAKE) --no-print-directory .venv-accuracy-peers/installed \
-	  || echo "jaxobs: datarax could not be installed here: its columns are left out" >&2
-	.venv/bin/python -m benchmarks.accuracy --peers .venv-accuracy-peers/bin/python $(ARGS)
-
 # The hashes must be those of the public index: a mirror or a local folder may hold rebuilt files, so the
 # machine's own pip settings are left out.
 define compile
@@ -224,11 +219,6 @@ clean:  ## remove environments, caches and build outputs
 	@[ -n "$(call found,$*)" ] || { echo "make requirements: no python$* found, for which some pins are resolved" >&2; exit 2; }
 	$(call found,$*) -m venv .venv-requirements-$*
 	.venv-requirements-$*/bin/python -m pip install --quiet pip-tools==$(PIP_TOOLS)
-	@touch $@
-
-.venv-accuracy-peers/installed: benchmarks/accuracy/peers.txt | check-python
-	$(PYTHON) -m venv .venv-accuracy-peers
-	.venv-accuracy-peers/bin/python -m pip install --disable-pip-version-check --quiet -r $<
 	@touch $@
 
 # With a JAX that the libraries of others take; what does not run with it has an environment with an older one.
