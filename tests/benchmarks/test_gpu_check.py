@@ -19,9 +19,16 @@ from benchmarks.gpu_check.checks.readings import READINGS, compare
 from benchmarks.gpu_check.findings import FIGURES, Findings, said_in
 from benchmarks.gpu_check.machine import Machine
 from benchmarks.gpu_check.runner import CHECKS, Check, chosen, run_all
-from benchmarks.gpu_check.transformer import LARGE, SMALL
+from benchmarks.gpu_check.transformer import (
+    LARGE,
+    SMALL,
+    model_flops,
+    product_parameters,
+    rematerialized_flops,
+)
 from benchmarks.gpu_check.wheels import needed, pins
 from benchmarks.truths import Figure
+from jaxobs.cli.demonstration import initial_state, train_step
 
 ROOT = Path(__file__).parents[2]
 CPU = Machine("cpu", "cpu", {}, {})
@@ -58,14 +65,13 @@ def test_the_transformer_counts_as_its_formula_says() -> None:
     import jax
 
     import jaxobs
-    from benchmarks.gpu_check.transformer import train_step
 
-    step, state = train_step(SMALL, "xla")
-    tokens = jax.ShapeDtypeStruct((SMALL.batch, SMALL.length + 1), "int32")
-    cost = jaxobs.cost(step, state, tokens)
-    assert cost.rematerialized_flops == SMALL.rematerialized_flops("xla")
-    assert cost.matrix_flops - cost.rematerialized_flops == SMALL.model_flops("xla")
-    assert 3.3e8 < LARGE.product_parameters < 3.4e8
+    state = jax.eval_shape(lambda: initial_state(jax.random.key(0), SMALL))
+    tokens = jax.ShapeDtypeStruct((SMALL.examples, SMALL.length + 1), "int32")
+    cost = jaxobs.cost(train_step, state, tokens, SMALL)
+    assert cost.rematerialized_flops == rematerialized_flops(SMALL)
+    assert cost.matrix_flops - cost.rematerialized_flops == model_flops(SMALL)
+    assert 3.0e8 < product_parameters(LARGE) < 3.1e8
 
 
 @pytest.mark.parametrize(
