@@ -135,8 +135,18 @@ gpu-check:  ## every figure on this machine's GPU against truths not its own (AR
 	  || { $(MAKE) --no-print-directory .venv/installed && python=.venv/bin/python; } || exit; \
 	$$python -m benchmarks.gpu_check $(ARGS)
 
-gpu-check-wheels: .venv/installed  ## build/gpu-check-wheels: what that needs beside JAX, for Python 3.12 without a network
-	.venv/bin/python -m benchmarks.gpu_check.wheels build/gpu-check-wheels $(ARGS)
+# JAX and what it needs are there with it: its build is the device's.
+WHEELS := build/gpu-check-wheels
+WHEELS_PYTHON := 3.12
+WHEELS_PLATFORMS := manylinux_2_28_x86_64 manylinux_2_27_x86_64 manylinux_2_17_x86_64 manylinux2014_x86_64
+gpu-check-wheels: .venv/installed  ## build/gpu-check-wheels: what that needs beside JAX, for a machine without a network
+	rm -rf $(WHEELS) && mkdir -p $(WHEELS)
+	.venv/bin/python -m pip --disable-pip-version-check --quiet wheel --no-deps --no-build-isolation --wheel-dir $(WHEELS) .
+	sed -nE 's/^([A-Za-z0-9._-]+==[^ ;]+).*/\1/p' requirements/jax-0.10.2.txt > $(WHEELS)/pins
+	.venv/bin/python -m pip --disable-pip-version-check --quiet download --only-binary=:all: --implementation cp \
+	  --python-version $(WHEELS_PYTHON) $(WHEELS_PLATFORMS:%=--platform %) --dest $(WHEELS) \
+	  --constraint $(WHEELS)/pins $(WHEELS)/jaxobs-*.whl
+	cd $(WHEELS) && rm -f pins jax-* jaxlib-* ml_dtypes-* numpy-* opt_einsum-* scipy-*
 
 SPHINX := .venv-docs/bin/python -m sphinx --fail-on-warning --keep-going --quiet --doctree-dir build/doctrees
 docs: .venv/installed .venv-docs/installed  ## write the pages that come from the code, and build the site: build/site

@@ -26,7 +26,6 @@ from benchmarks.gpu_check.transformer import (
     product_parameters,
     rematerialized_flops,
 )
-from benchmarks.gpu_check.wheels import needed, pins
 from benchmarks.truths import Figure
 from jaxobs.cli.demonstration import initial_state, train_step
 
@@ -161,12 +160,3 @@ def test_every_check_is_a_function_of_its_file() -> None:
         )
     with pytest.raises(ValueError, match="no check is called trainning"):
         chosen(["trainning"], [])
-
-
-def test_jax_is_not_among_the_wheels() -> None:
-    listed = ["jax>=0.6", "jaxlib>=0.6", "nvidia-ml-py>=12.535", 'ruff>=0.9; extra == "dev"', "h11>=0.16"]
-    assert needed(listed) == ["nvidia-ml-py>=12.535", "h11>=0.16"]
-    assert pins("h11==0.16.0 \\\n    --hash=sha256:1\n# via\nrich==15.0.0\n") == [
-        "h11==0.16.0",
-        "rich==15.0.0",
-    ]
