@@ -23,6 +23,7 @@ from jaxobs.report import tables
 from jaxobs.report.sentence import CLEAR, plain, sentence, why_unknown
 from jaxobs.report.tables import NO_VERDICT, Column, Row, known_columns, words
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, end_of, to_text
+from jaxobs.report.view import advice, memory_in_words
 from jaxobs.vocabulary.units import (
     ABSENT,
     amount,
@@ -145,9 +146,8 @@ def _parts(document: Document) -> Iterator[TextTable | str]:
     yield from ["", *lines] if lines else []
     if "peak" in reasons:
         yield from _how_to_know_peaks(document, reasons)
-    advice = document.get("advice") or []
-    yield from [""] if advice else []
-    yield from (f"→ {' '.join(_advice(piece))}" for piece in advice)
+    pieces = [f"→ {' '.join(filter(None, piece))}" for piece in advice(document)]
+    yield from ["", *pieces] if pieces else []
 
 
 def _headline(document: Document) -> str:
@@ -198,28 +198,17 @@ def _memory(document: Document) -> Iterator[str]:
     if devices := devices_with_memory(document):
         device = fullest(devices)
         rank = f", the fullest of {len(devices)}," if len(devices) > 1 else ""
-        yield f"device {device.get('device')}{rank} {_filled(device['memory'])}"
+        yield f"device {device.get('device')}{rank} {', '.join(memory_in_words(device['memory']))}"
         found.append(device["memory"])
     process = document["process"].get("memory") or {}
     if process.get("in_use_bytes") is not None:
-        yield f"process {_filled(process)}"
+        yield f"process {', '.join(memory_in_words(process))}"
         found.append(process)
     lines = (document["process"].get("live_arrays") or {}).get("lines") or ()
     if lines and any(each.get("growth_bytes_per_second") for each in found):
         most = max(lines, key=lambda line: line.get("bytes") or 0)
         held = f"{most.get('count') or 0:,}, {byte_size(most.get('bytes') or 0)}"
         yield f"most live arrays were made at {most.get('line')}: {held}"
-
-
-def _filled(memory: Document) -> str:
-    parts = [byte_size(memory["in_use_bytes"])]
-    parts[0] += f" of {byte_size(memory['limit_bytes'])}" if memory.get("limit_bytes") else ""
-    parts += [f"at most {byte_size(memory['peak_bytes'])}"] if memory.get("peak_bytes") else []
-    if memory.get("growth_bytes_per_second"):
-        parts.append(f"growing by {byte_size(60 * memory['growth_bytes_per_second'])} a minute")
-    if memory.get("forecast_seconds") is not None:
-        parts.append(f"full in {duration(memory['forecast_seconds'])}")
-    return ", ".join(parts)
 
 
 def _where_time_went(loops: Mapping[str, Document]) -> Iterator[str]:
@@ -389,14 +378,3 @@ def _how_to_know_peaks(document: Document, shown: ReasonsBelow) -> Iterator[str]
     for reason in sorted(filter(None, reasons)):
         if reason not in shown:
             yield from ("", f"peaks: {reason}")
-
-
-def _advice(piece: Document) -> Iterator[str]:
-    yield str(piece["sentence"])
-    if piece.get("remedy"):
-        yield str(piece["remedy"])
-    if piece.get("saves_ratio") is not None:
-        hourly = f", {duration(piece['seconds_per_hour'])} an hour" if piece.get("seconds_per_hour") else ""
-        yield f"That would give back up to {rough_percent(piece['saves_ratio'])} of the time{hourly}."
-    elif piece.get("saves_bytes") is not None:
-        yield f"That would give back up to {byte_size(piece['saves_bytes'])}."

@@ -22,6 +22,7 @@ from jaxobs.report.text_table import cut
 from jaxobs.report.view import (
     VISIBLE,
     View,
+    advice,
     answer,
     facts,
     known_figures,
@@ -97,12 +98,8 @@ def steps(view: View, width: int) -> Iterator[Line]:
     if lines := main_thread_lines(view.loops[view.loop])[:_HOST_LINES]:
         yield (Span("host lines  ", "strong"), Span(cut(" · ".join(lines), 3 * width)))
     yield from ((Span(reason, "quiet"),) for reason in why_absent(view))
-    for piece in view.document.get("advice") or ():
-        yield (
-            Span("→ ", "strong"),
-            *with_code(f"{piece.get('sentence')} "),
-            *with_code(str(piece.get("remedy") or ""), "quiet"),
-        )
+    for why, how, gain in advice(view.document):
+        yield (Span("→ ", "strong"), *with_code(f"{why} "), *with_code(f"{how} {gain}".rstrip(), "quiet"))
 
 
 def bars(view: View, width: int) -> Iterator[Line]:

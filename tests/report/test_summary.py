@@ -170,7 +170,10 @@ def test_the_run_and_its_memory_are_a_line_each() -> None:
     document["devices"] = [{"device": 0, "memory": small}, {"device": 1, "memory": large}, {"device": 2}]
     lines = render(document).splitlines()
     assert "  the run: productive 40 s, input 10 s, initialisation 9 s, compile 2 s; goodput 65 %" in lines
-    assert "  memory: device 1, the fullest of 2, 60 GiB of 64 GiB; process 1.5 GiB, at most 2 GiB" in lines
+    assert (
+        "  memory: device 1, the fullest of 2, 60 GiB of 64 GiB (94 %); process 1.5 GiB, at most 2 GiB"
+        in lines
+    )
 
 
 def test_what_to_run_for_peaks_is_said_once_and_only_where_one_is_missed() -> None:
