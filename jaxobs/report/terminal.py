@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from jaxobs.model.snapshot import Document, main_thread_lines
 from jaxobs.report.charts import LogScale, short
-from jaxobs.report.rooflines import Point, RoofLine, points_of, roofs_of, why_incomplete
+from jaxobs.report.rooflines import Point, RoofLine, axes, points_of, roofs_of, why_incomplete
 from jaxobs.report.sentence import code_apart
 from jaxobs.report.tables import Column, Row, computed, figure, text
 from jaxobs.report.text_table import cut
@@ -180,13 +180,7 @@ def _plot(
 ) -> Iterator[Line]:
     """The plot with its axes; the last line has the intensities."""
     columns, rows = max(8, width - _GUTTER), max(_LEAST_HEIGHT, height) - 2
-    points = [point for _, point in named]
-    across = LogScale.around(
-        [point.intensity for point in points] + [roof.ridge for roof in roofs], _MARGIN, 0, columns - 1
-    )
-    low, _ = across.ends
-    rates = [rate for roof in roofs for rate in (roof.at(low), roof.flops_per_second)]
-    up = LogScale.around([*(point.rate for point in points), *rates], _MARGIN, rows - 1, 0)
+    across, up = axes(roofs, [point for _, point in named], _MARGIN, (0, columns - 1), (rows - 1, 0))
     cells: Cells = [[(" ", "") for _ in range(columns)] for _ in range(rows)]
     levels = {round(up.at(tick)): short(tick) for tick in up.ticks()}
     _draw_roofs(cells, roofs, across, up)
