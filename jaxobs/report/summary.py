@@ -20,7 +20,7 @@ from jaxobs.model.snapshot import (
     waiting_for_device,
 )
 from jaxobs.report import tables
-from jaxobs.report.sentence import CLEAR, plain, sentence, why_unknown
+from jaxobs.report.sentence import loop_sentence, plain, sentence
 from jaxobs.report.tables import NO_VERDICT, Column, Row, known_columns, words
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, end_of, to_text
 from jaxobs.report.view import advice, memory_in_words
@@ -127,9 +127,9 @@ def render(document: Document, *, width: int = PLAIN_WIDTH, bold: bool = False) 
 
 def _parts(document: Document) -> Iterator[TextTable | str]:
     yield _headline(document)
-    for name in longest_loops(document)[:1]:
-        said = plain(sentence(document, name))
-        yield from wrap(said, SENTENCE_WIDTH, initial_indent="  ", subsequent_indent="  ")
+    for number, name in enumerate(longest_loops(document)):
+        said = loop_sentence(document, name) if number else sentence(document, name)
+        yield from wrap(plain(said), SENTENCE_WIDTH, initial_indent="  ", subsequent_indent="  ")
     reasons = ReasonsBelow()
     yield from _about_the_run(document, reasons)
     if (loops := _loops(document, reasons)) is not None:
@@ -212,7 +212,7 @@ def _memory(document: Document) -> Iterator[str]:
 
 
 def _where_time_went(loops: Mapping[str, Document]) -> Iterator[str]:
-    """The largest shares of each loop's wall time since it began, and its bottleneck in the last half minute."""
+    """The largest shares of each loop's wall time since it began."""
     if inferred := [name for name, loop in loops.items() if loop.get("inferred")]:
         yield f"  nobody marked {', '.join(inferred)}: a step is the time from one call to the next"
     for name, loop in loops.items():
@@ -220,26 +220,11 @@ def _where_time_went(loops: Mapping[str, Document]) -> Iterator[str]:
         if iterations and step_seconds is not None:
             each = duration(step_seconds / iterations)
             yield f"  a step of {name} is one call with {count(iterations)} iterations of {each}"
-        verdict = loop.get("bottleneck") or {}
-        shares = _shares(loop.get("components") or verdict.get("shares") or {})
+        shares = _shares(loop.get("components") or (loop.get("bottleneck") or {}).get("shares") or {})
         if shares:
             yield f"  time of {name}: {', '.join(f'{word} {rough_percent(share)}' for word, share in shares)}"
         yield from _main_thread(f" of {name}", loop)
         yield from (f"  {word} of {name}: {reason}" for word, reason in tables.not_finite(loop))
-        yield from _limit(name, loop, verdict)
-
-
-def _limit(name: str, loop: Document, verdict: Document) -> Iterator[str]:
-    label, second, confidence = (verdict.get(key) for key in ("label", "runner_up", "confidence"))
-    then = f"then {second}" if second else ""
-    if label == "unknown":
-        yield f"  bottleneck of {name}: unknown: {why_unknown(loop)}"
-    elif label and confidence is not None and confidence < CLEAR and label not in NO_VERDICT:
-        others = ", ".join(filter(None, (label, then)))
-        yield f"  bottleneck of {name} lately: none clear ({others}), confidence {confidence:.2f}"
-    elif label:
-        sure = "" if confidence is None else f", confidence {confidence:.2f}"
-        yield f"  bottleneck of {name} lately: {label}{sure}{f'; {then}' if then else ''}"
 
 
 def _main_thread(whose: str, document: Document) -> Iterator[str]:
