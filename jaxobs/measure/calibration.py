@@ -25,7 +25,6 @@ from jaxobs.hardware.calibration import Bandwidth, Calibration, LeftOut, Rate, p
 from jaxobs.measure.calibration_programs import Program, programs
 from jaxobs.model.clock import NANOSECONDS, perf_counter, process_time, wall_now
 
-_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _IDLE_COLUMNS = (3, 4, 8, 9)
 """Columns of /proc/stat (proc_stat(5)) that are not busy time, or would count it twice: idle, waiting for a device, and
 the time of guests, which is included in the user's."""
@@ -51,33 +50,18 @@ _KEPT_BYTES = 128 * 2**20
 """Bytes of data up to which a program's data is kept; larger data is made anew for each round, to save memory."""
 
 
-class OtherLoad:
-    """Counts from its creation on. Where this process may use only some of the host's cores, the load is not known."""
-
-    def __init__(self, statistics: Path = Path("/proc/stat")) -> None:
-        self._statistics = statistics
-        self._start = perf_counter()
-        self._busy = self._busy_seconds()
-        self._own = process_time()
-
-    def cores(self) -> float | None:
-        """The mean number of cores that other processes have kept busy since; None if it is not known."""
-        busy, elapsed = self._busy_seconds(), perf_counter() - self._start
-        if busy is None or self._busy is None or elapsed <= 0:
-            return None
-        own = process_time() - self._own
-        return max(0.0, (busy - self._busy - own) / elapsed)
-
-    def _busy_seconds(self) -> float | None:
-        try:
-            lines = self._statistics.read_text(encoding="utf-8").splitlines()
-            ticks = [int(word) for word in lines[0].split()[1:]]
-        except (OSError, ValueError, IndexError):
-            return None
-        cores = sum(line.startswith("cpu") for line in lines) - 1
-        if not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) != cores:
-            return None
-        return sum(value for column, value in enumerate(ticks) if column not in _IDLE_COLUMNS) / _TICKS
+def seconds_of_others(statistics: Path = Path("/proc/stat")) -> float | None:
+    """Processor time that other processes have used; None where this one may use only some of the host's cores."""
+    try:
+        lines = statistics.read_text(encoding="utf-8").splitlines()
+        ticks = [int(word) for word in lines[0].split()[1:]]
+    except (OSError, ValueError, IndexError):
+        return None
+    cores = sum(line.startswith("cpu") for line in lines) - 1
+    if not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) != cores:
+        return None
+    busy = sum(value for column, value in enumerate(ticks) if column not in _IDLE_COLUMNS)
+    return busy / os.sysconf("SC_CLK_TCK") - process_time()
 
 
 @dataclass(slots=True)
@@ -106,11 +90,14 @@ def calibrate(seconds: float, chosen: Iterable[Program] | None = None) -> Calibr
         chosen: Programs to time instead of all those for the default backend.
     """
     jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
-    start, load = perf_counter(), OtherLoad()
+    start, others_before = perf_counter(), seconds_of_others()
     device = jax.devices()[0]
     every = [_Timed(program) for program in (programs(device.platform) if chosen is None else chosen)]
     ready, left_out = _compiled(every, _LONGEST_CALL * seconds)
     _rounds(ready, start + seconds)
+    took, other_load = perf_counter() - start, None
+    if (others := seconds_of_others()) is not None and others_before is not None:
+        other_load = max(0.0, (others - others_before) / took)
     return Calibration(
         device_kind=device.device_kind,
         platform=device.platform,
@@ -119,12 +106,12 @@ def calibrate(seconds: float, chosen: Iterable[Program] | None = None) -> Calibr
         jax=jax.__version__,
         jaxlib=jaxlib.version.__version__,
         created=wall_now() / NANOSECONDS,
-        seconds=perf_counter() - start,
+        seconds=took,
         matrix=_rates(ready, "matrix"),
         vector=_rates(ready, "vector"),
         transcendentals=_rates(ready, "transcendentals"),
         bandwidth=_bandwidth(ready),
-        other_load=load.cores(),
+        other_load=other_load,
         left_out=tuple(left_out),
     )
 

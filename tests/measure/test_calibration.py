@@ -13,7 +13,7 @@ import jax
 import pytest
 
 from jaxobs.hardware.calibration import Calibration, usable_cores
-from jaxobs.measure.calibration import OtherLoad, calibrate
+from jaxobs.measure.calibration import calibrate, seconds_of_others
 from jaxobs.measure.calibration_programs import Program, programs, working_sets
 
 MEBIBYTE = 2**20
@@ -129,18 +129,20 @@ def test_an_accelerator_gets_larger_programs_with_tensorfloat32_among_them() -> 
 def test_the_load_of_others_is_counted_without_idle_time(tmp_path: Path) -> None:
     statistics = tmp_path / "stat"
     cores = "".join(f"cpu{number} 0 0 0 0 0 0 0 0 0 0\n" for number in range(len(os.sched_getaffinity(0))))
-    statistics.write_text("cpu 0 0 0 0 0 0 0 0 0 0\n" + cores, encoding="utf-8")
-    busy, idle = OtherLoad(statistics), OtherLoad(statistics)
-    statistics.write_text("cpu 90000 0 0 0 0 0 10000 0 0 0\n" + cores, encoding="utf-8")
-    found = busy.cores()
-    assert found is not None
-    assert found > 1
-    statistics.write_text("cpu 0 0 0 90000 90000 0 0 0 0 0\n" + cores, encoding="utf-8")
-    assert idle.cores() == 0
+    found = []
+    for ticks in ("0 0 0 0 0 0 0 0 0 0", "0 0 0 90000 90000 0 0 0 0 0", "90000 0 0 0 0 0 10000 0 0 0"):
+        statistics.write_text(f"cpu {ticks}\n{cores}", encoding="utf-8")
+        found.append(seconds_of_others(statistics))
+    none, idle, busy = found
+    assert none is not None
+    assert idle is not None
+    assert busy is not None
+    assert idle - none == pytest.approx(0.0, abs=1.0)
+    assert busy - none > 100
 
 
 def test_the_load_of_others_is_unknown_where_the_system_does_not_tell(tmp_path: Path) -> None:
-    assert OtherLoad(tmp_path / "missing").cores() is None
+    assert seconds_of_others(tmp_path / "missing") is None
     for text in ("", "cpu", "nonsense\n", "cpu 1 2 3\n" + "cpu0 1\n" * 100_000):
         (tmp_path / "stat").write_text(text, encoding="utf-8")
-        assert OtherLoad(tmp_path / "stat").cores() is None
+        assert seconds_of_others(tmp_path / "stat") is None
