@@ -106,8 +106,7 @@ def calibration_parts(calibration: Calibration) -> Iterator[TextTable | str]:
         ("exp", fastest(calibration.transcendentals), "/s", "{0} elements"),
     ):
         for dtype, rate in rates.items():
-            per = measure.replace("FLOP", "OP") if "int" in dtype else measure  # integer work is no FLOP
-            table.add(unit, dtype, amount(rate.per_second, per), size.format(rate.size))
+            table.add(unit, dtype, amount(rate.per_second, measure), size.format(rate.size))
     yield from ("", table)
     yield from (f"{left_out.dtype} {left_out.reason}" for left_out in calibration.left_out)
     memory = TextTable(("working set", "copy", "triad"))
