@@ -30,7 +30,7 @@ SEED := $(or $(SEED),$(shell date +%s))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test coverage deployment chart faults test-jax test-jax-versions jax-own-tests lint format benchmark benchmarks-report soak programs untrue accuracy accuracy-peers gpu-check gpu-check-wheels dashboards lint-grafana prove-grafana prove-page prove-docs docs docs-links package readme requirements trace-peers clean check-python check-prometheus check-compiler
+.PHONY: help demo test coverage deployment chart faults test-jax test-jax-versions jax-own-tests lint format benchmark benchmarks-report soak programs untrue accuracy gpu-check gpu-check-wheels dashboards lint-grafana prove-grafana prove-page prove-docs docs docs-links package readme requirements trace-peers clean check-python check-prometheus check-compiler
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -135,8 +135,18 @@ gpu-check:  ## every figure on this machine's GPU against truths not its own (AR
 	  || { $(MAKE) --no-print-directory .venv/installed && python=.venv/bin/python; } || exit; \
 	$$python -m benchmarks.gpu_check $(ARGS)
 
-gpu-check-wheels: .venv/installed  ## build/gpu-check-wheels: what that needs beside JAX, for Python 3.12 without a network
-	.venv/bin/python -m benchmarks.gpu_check.wheels build/gpu-check-wheels $(ARGS)
+# JAX and what it needs are there with it: its build is the device's.
+WHEELS := build/gpu-check-wheels
+WHEELS_PYTHON := 3.12
+WHEELS_PLATFORMS := manylinux_2_28_x86_64 manylinux_2_27_x86_64 manylinux_2_17_x86_64 manylinux2014_x86_64
+gpu-check-wheels: .venv/installed  ## build/gpu-check-wheels: what that needs beside JAX, for a machine without a network
+	rm -rf $(WHEELS) && mkdir -p $(WHEELS)
+	.venv/bin/python -m pip --disable-pip-version-check --quiet wheel --no-deps --no-build-isolation --wheel-dir $(WHEELS) .
+	sed -nE 's/^([A-Za-z0-9._-]+==[^ ;]+).*/\1/p' requirements/jax-0.10.2.txt > $(WHEELS)/pins
+	.venv/bin/python -m pip --disable-pip-version-check --quiet download --only-binary=:all: --implementation cp \
+	  --python-version $(WHEELS_PYTHON) $(WHEELS_PLATFORMS:%=--platform %) --dest $(WHEELS) \
+	  --constraint $(WHEELS)/pins $(WHEELS)/jaxobs-*.whl
+	cd $(WHEELS) && rm -f pins jax-* jaxlib-* ml_dtypes-* numpy-* opt_einsum-* scipy-*
 
 SPHINX := .venv-docs/bin/python -m sphinx --fail-on-warning --keep-going --quiet --doctree-dir build/doctrees
 docs: .venv/installed .venv-docs/installed  ## write the pages that come from the code, and build the site: build/site
@@ -181,11 +191,6 @@ prove-docs: .venv/installed check-prometheus  ## every shell line and every exam
 accuracy: .venv/installed  ## FLOPs and bytes of about 110 programs: formula, jaxobs, XLA (ARGS="--only attention")
 	.venv/bin/python -m benchmarks.accuracy $(ARGS)
 
-accuracy-peers: .venv/installed  ## the same beside datarax's performance.roofline, in an environment of its own
-	@$(MAKE) --no-print-directory .venv-accuracy-peers/installed \
-	  || echo "jaxobs: datarax could not be installed here: its columns are left out" >&2
-	.venv/bin/python -m benchmarks.accuracy --peers .venv-accuracy-peers/bin/python $(ARGS)
-
 # The hashes must be those of the public index: a mirror or a local folder may hold rebuilt files, so the
 # machine's own pip settings are left out.
 define compile
@@ -227,11 +232,6 @@ clean:  ## remove environments, caches and build outputs
 	@[ -n "$(call found,$*)" ] || { echo "make requirements: no python$* found, for which some pins are resolved" >&2; exit 2; }
 	$(call found,$*) -m venv .venv-requirements-$*
 	.venv-requirements-$*/bin/python -m pip install --quiet pip-tools==$(PIP_TOOLS)
-	@touch $@
-
-.venv-accuracy-peers/installed: benchmarks/accuracy/peers.txt | check-python
-	$(PYTHON) -m venv .venv-accuracy-peers
-	.venv-accuracy-peers/bin/python -m pip install --disable-pip-version-check --quiet -r $<
 	@touch $@
 
 # With a JAX that the libraries of others take; what does not run with it has an environment with an older one.

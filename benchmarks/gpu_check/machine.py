@@ -4,32 +4,16 @@ from __future__ import annotations
 
 import csv
 import datetime
-import json
-import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from benchmarks.costs.machine import described
+from jaxobs.cli.check import read_devices
 
-START_SECONDS = 120.0
-"""CUDA's start takes seconds; one that takes longer hangs."""
-
-ASK = """
-import json, jax, jaxlib
-device = jax.local_devices()[0]
-told = {"platform": jax.default_backend(), "device_kind": device.device_kind, "devices": len(jax.local_devices()),
-        "jax": jax.__version__, "jaxlib": jaxlib.__version__, "backend": device.client.platform_version}
-for name in ("compute_capability", "core_count"):
-    told[name] = getattr(device, name, None)
-print("\\n" + json.dumps(told, default=str))
-"""
-"""Attributes of a CUDA device in PJRT (openxla/xla, xla/pjrt/gpu/se_gpu_pjrt_client.cc); others lack them."""
-
-SMI_FIELDS = ("name", "driver_version", "vbios_version", "memory.total", "clocks.max.sm", "clocks.max.mem",
+SMI_FIELDS = ("name", "compute_cap", "driver_version", "vbios_version", "memory.total", "clocks.max.sm", "clocks.max.mem",
               "enforced.power.limit", "compute_mode", "persistence_mode", "mig.mode.current", "ecc.mode.current",
               "pcie.link.gen.max", "pcie.link.width.max")  # fmt: skip
 """By `nvidia-smi --help-query-gpu`."""
@@ -51,31 +35,17 @@ class Machine(NamedTuple):
 
 def find_machine() -> Machine:
     """What there is. Raises RuntimeError with JAX's own words where it finds no device."""
-    # A process that holds most of the device's memory would leave none for the checks.
-    environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    command = [sys.executable, "-c", ASK]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, env=environment, timeout=START_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise RuntimeError(f"JAX found no device within {START_SECONDS:.0f} s") from None
-    if done.returncode:
-        said = done.stderr.strip().splitlines()
-        raise RuntimeError(f"JAX finds no device: {said[-1] if said else f'status {done.returncode}'}")
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    smi = nvidia_smi(SMI_FIELDS)
+    told = read_devices()
+    if told["error"] or not told["devices"]:
+        raise RuntimeError(f"JAX finds no device: {told['error']}")
+    kind, smi = told["devices"][0]["kind"], nvidia_smi(SMI_FIELDS)
     facts = described(
         ("nvidia-ml-py", "jax-cuda13-plugin", "jax-cuda12-plugin", "nvidia-cudnn-cu13", "nvidia-cublas")
     )
-    facts["device"] = f"{told['device_kind']}, {told['devices']} of them, compute capability " + str(
-        told["compute_capability"]
-    )
-    facts["multiprocessors"] = str(told["core_count"])
-    facts["backend"] = " ".join(str(told["backend"]).split())
+    facts["device"] = f"{kind}, {len(told['devices'])} of them"
     facts |= {f"nvidia-smi {name}": value for name, value in smi.items()}
     facts["time"] = datetime.datetime.now(datetime.UTC).strftime("%H:%M UTC")
-    return Machine(told["platform"], told["device_kind"], facts, smi)
+    return Machine(told["platform"], kind, facts, smi)
 
 
 def nvidia_smi(fields: tuple[str, ...]) -> dict[str, str]:

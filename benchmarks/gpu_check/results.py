@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
 from benchmarks.gpu_check.runner import Outcome
 
 
-def page(title: str, command: str, facts: Mapping[str, str], outcomes: Sequence[Outcome], kept: Path) -> str:
-    """The page as Markdown: every figure beside its truth, what is wrong first, and why what is missing is missing.
-
-    `kept`: the folder of the evidence.
-    """
+def page(title: str, facts: Mapping[str, str], outcomes: Sequence[Outcome]) -> str:
+    """The page as Markdown: every figure beside its truth, what is wrong first, and why what is missing is missing."""
     right, wrong, shown = (
         sum(each.count(verdict) for each in outcomes) for verdict in ("right", "WRONG", "shown")
     )
     lines = [
         f"# Seen on {title}",
         "",
-        f"Written by `{command}`. What each check does is written in `benchmarks/gpu_check/checks/`.",
+        "Written by `make gpu-check`. What each check does is written in `benchmarks/gpu_check/checks/`.",
         "",
         f"{right} figures are right, {wrong} wrong, {shown} shown with no truth beside them.",
         "",
@@ -30,8 +26,6 @@ def page(title: str, command: str, facts: Mapping[str, str], outcomes: Sequence[
     lines += ["## Wrong", "", *names, ""] if names else []
     for outcome in outcomes:
         lines += _section(outcome)
-    files = [f"- `{path.name}`, {path.stat().st_size / 2**20:.1f} MiB" for path in sorted(kept.glob("*.zip"))]
-    lines += ["## Evidence", "", *(files or ["None."])]
     return "\n".join(lines) + "\n"
 
 

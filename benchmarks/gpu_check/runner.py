@@ -52,13 +52,12 @@ CHECKS = (
 half of them is left."""
 
 
-def chosen(names: list[str] | None, left_out: list[str]) -> list[Check]:
+def chosen(names: list[str] | None) -> list[Check]:
     """The checks to run. Raises ValueError, with what there is, for a name that none has."""
     known = [check.name for check in CHECKS]
-    unknown = [name for name in [*(names or ()), *left_out] if name not in known]
-    if unknown:
+    if unknown := [name for name in names or () if name not in known]:
         raise ValueError(f"no check is called {', '.join(unknown)}: there are {', '.join(known)}")
-    return [check for check in CHECKS if check.name in (names or known) and check.name not in left_out]
+    return [check for check in CHECKS if check.name in (names or known)]
 
 
 LOG = "log.txt"

@@ -3,7 +3,6 @@
     python -m benchmarks.labels [--runs 5] [--seconds-of-a-run 7] [--only compute,input]
     python -m benchmarks.labels --only asynchronous
     python -m benchmarks.labels --only long,large,unmarked [--loaded]
-    python -m benchmarks.labels --seconds        # known seconds: what was injected, and what came back
 
 Eight loops wait for the device in each step. Asynchronous ones let the host run ahead of it, as most training does, and
 wait every tenth or twentieth step only: for a loss, or for the state that a checkpoint copies. `long` has one operation
@@ -14,8 +13,7 @@ short loop, that is right.
 
 Each run is a process of its own that marks its steps. In the eight no function is watched, so what the device did is
 known from profiler windows alone; the asynchronous ones run both ways. Exit status 1 where a label is wrong, where more
-than one of forty is absent that must be known, where a loop of three steps is not `unknown`, or where known seconds are
-off by more than 5 %.
+than one of forty is absent that must be known, or where a loop of three steps is not `unknown`.
 """
 
 from __future__ import annotations
@@ -45,7 +43,6 @@ UNMARKED_SECONDS = 8.0
 LONGER = 5.0
 """Seconds that they run longer: of a host that runs ahead a window may tell less, and the next one comes later."""
 
-INJECTED = {"input": (1, 20), "host": (1, 20), "checkpoint": (1, 20), "compile": (1,)}
 EIGHT_DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
 
 
@@ -54,16 +51,6 @@ def unknown(run: Run) -> Figure:
     loops: list[dict[str, Any]] = list(run.last["loops"].values()) if run.last else []
     verdict = loops[0]["bottleneck"] if loops else {"label": "unknown", "reason": "no loop"}
     return Figure("bottleneck", verdict["label"], "unknown", note=verdict["reason"] or "")
-
-
-def injected(run: Run) -> Figure:
-    """Known seconds."""
-    return Figure("seconds", run.truth["found"], run.truth["injected"], 0.05, unit="s")
-
-
-def components(run: Run) -> Figure:
-    """All of the loop's time is in one of them."""
-    return Figure("components together", run.truth["sum"], run.truth["wall"], 0.01, unit="s")
 
 
 def case(
@@ -76,17 +63,7 @@ def case(
     return Case(name, LOOPS, figures, how, arguments, environment=environment, must_be_shown=must_be_shown)
 
 
-def cases_of_seconds(seconds: float) -> Iterator[tuple[str, Case]]:
-    """The cases whose seconds are known, by their groups."""
-    for loop, waits in INJECTED.items():
-        for every in waits:
-            title = loop if every == 1 else f"{loop}, asynchronous"
-            options = ("--inject", "--every", str(every))
-            group = loop if every == 1 else "asynchronous"
-            yield group, case(title, loop, seconds, *options, figures=(injected, components))
-
-
-def cases_of_labels(seconds: float, *, loaded: bool) -> Iterator[tuple[str, Case]]:
+def cases_of(seconds: float, *, loaded: bool) -> Iterator[tuple[str, Case]]:
     """The cases whose label is known, by their groups."""
     known = not loaded
     for loop in WAITING:
@@ -113,14 +90,13 @@ def main() -> int:
     parser = options_of(__doc__)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seconds-of-a-run", type=float, default=7.0)
-    parser.add_argument("--seconds", action="store_true")
     parser.add_argument("--loaded", action="store_true", help="with two busy processes beside each run")
     given = parser.parse_args()
     seconds, names = given.seconds_of_a_run, given.only.split(",") if given.only else None
-    cases = cases_of_seconds(seconds) if given.seconds else cases_of_labels(seconds, loaded=given.loaded)
+    cases = cases_of(seconds, loaded=given.loaded)
     chosen = [one for group, one in cases if names is None or group in names]
     with busy(2 if given.loaded else 0):
-        return judge(chosen, runs=1 if given.seconds else given.runs, strict=given.strict)
+        return judge(chosen, runs=given.runs, strict=given.strict)
 
 
 if __name__ == "__main__":

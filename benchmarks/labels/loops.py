@@ -2,7 +2,6 @@
 
 python loops.py input 7 [--steps 3] [--every 10] [--watched]
 python loops.py compute 7 --unobserved    # calls nothing of jaxobs
-python loops.py checkpoint 7 --inject     # tells the seconds that were injected, and those that came back
 """
 
 from __future__ import annotations
@@ -11,14 +10,9 @@ import argparse
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, NamedTuple
 
-from benchmarks.paired import seconds_of
 from benchmarks.untrue.programs.truth import tell, work_in_python
-
-WARM_UP = 6.0
-"""Seconds. The first window comes after three without a compile."""
 
 PAUSE = 0.005
 """Seconds of an injected wait."""
@@ -75,8 +69,8 @@ Watch = Callable[[Any], Any]
 """What wraps the functions of a loop: `obs.watch`, or nothing."""
 
 
-def small_step(watch: Watch, layers: int = 2) -> Callable[[Any], Any]:
-    """A fraction of a millisecond of products a layer, and some milliseconds to compile."""
+def small_step(watch: Watch) -> Callable[[Any], Any]:
+    """A fraction of a millisecond of products, and some milliseconds to compile."""
     import jax
     import jax.numpy as jnp
 
@@ -85,7 +79,7 @@ def small_step(watch: Watch, layers: int = 2) -> Callable[[Any], Any]:
     @watch
     @jax.jit
     def step(batch: Any) -> Any:
-        for _ in range(layers):
+        for _ in range(2):
             batch = jnp.tanh(batch @ weights)
         return jnp.mean(batch)
 
@@ -297,61 +291,6 @@ def unobserved(name: str, seconds: float, every: int) -> float:
     return first / (time.perf_counter() - began)
 
 
-def inject(name: str, seconds: float, every: int) -> dict[str, float]:
-    """The same for known seconds: what was injected, what came back, and wall time and the components' sum."""
-    import jax.numpy as jnp
-    import numpy
-
-    import jaxobs
-
-    injected = 0.0
-    with jaxobs.instrument() as obs:
-        # JAX spends some milliseconds around a compile: one that takes long makes them few.
-        step = small_step(obs.watch, 100 if name == "compile" else 2)
-        batch = jnp.ones((64, 256))
-        began = time.perf_counter()
-        for _ in obs.steps(iter(lambda: time.perf_counter() - began > WARM_UP, True)):
-            # Until runs have been timed, or a window read, it is not known when the device is idle.
-            step(batch).block_until_ready()
-        before = asked(obs)
-        started = time.perf_counter()
-
-        # The host has work of its own in each step; and where it runs ahead, what the device does for a fraction of a
-        # millisecond meanwhile is no input wait and no host's.
-        pauses = {"host": 8 * PAUSE, "input": (8 if every > 1 else 1) * PAUSE, "checkpoint": every * PAUSE}
-
-        def pause() -> None:
-            nonlocal injected
-            # A host that sleeps is not busy, and its time is `unknown`.
-            work = work_in_python if name == "host" else time.sleep
-            injected += seconds_of(partial(work, pauses[name]))
-
-        def batches() -> Iterator[Any]:
-            while time.perf_counter() - started < seconds:
-                if name == "input":
-                    pause()
-                yield batch
-
-        for number, item in enumerate(obs.steps(batches())):
-            again = name == "compile" and number and number % 20 == 0
-            given = numpy.ones((64 + number, 256), numpy.float32) if again else item
-            begun = time.perf_counter()
-            done = step(given)
-            injected += time.perf_counter() - begun if again else 0.0
-            waits = number % every == 0
-            if waits:
-                done.block_until_ready()
-            if name == "host":
-                pause()
-            with obs.phase("checkpoint") if name == "checkpoint" and waits else contextlib.nullcontext():
-                if name == "checkpoint" and waits:
-                    pause()
-        told = asked(obs)
-    found = {word: amount - before["components"][word] for word, amount in told["components"].items()}
-    wall = told["wall_seconds"] - before["wall_seconds"]
-    return {"injected": injected, "found": found[name], "wall": wall, "sum": sum(found.values())}
-
-
 def main() -> None:
     """Run one loop."""
     parser = argparse.ArgumentParser(
@@ -359,16 +298,13 @@ def main() -> None:
     )
     parser.add_argument("loop")
     parser.add_argument("seconds", type=float)
-    parser.add_argument("--inject", action="store_true", help="inject known seconds of this")
     parser.add_argument("--steps", type=int, help="end after so many")
     parser.add_argument("--every", type=int, default=1, help="wait for the device each so many steps")
     parser.add_argument("--watched", action="store_true", help="watch the loop's function")
     parser.add_argument("--unobserved", action="store_true", help="call nothing of jaxobs")
     given = parser.parse_args()
     truth: dict[str, Any] = {"label": LABELS.get(given.loop, given.loop)}
-    if given.inject:
-        truth |= inject(given.loop, given.seconds, given.every)
-    elif given.unobserved:
+    if given.unobserved:
         compiled = unobserved(given.loop, given.seconds, given.every)
         truth |= {"compiled": compiled, "also": ["compile"] if compiled > COMPILED else []}
     else:

@@ -35,7 +35,6 @@ ALLOWED = 0.005
 """Of wall time: the budget that the windows are given. By default it is 0.2 %: too few windows to study."""
 
 EVERY = 10.0
-DECIDING = ("matmul", "operations", "input", "dense")
 
 
 def measured(name: str, seconds: float, every: float, budget: float = ALLOWED) -> dict[str, Any]:
@@ -94,7 +93,7 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--seconds", type=float, default=110.0)
-    parser.add_argument("--loops", nargs="*", choices=LOOPS, default=DECIDING)
+    parser.add_argument("--loops", nargs="*", choices=LOOPS, default=LOOPS)
     options = parser.parse_args()
     fine = [study(name, options.seconds) for name in options.loops]
     return 0 if all(fine) else 1

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-LOOPS = ("operations", "matmul", "sparse", "input", "tiny", "dense", "wide")
-SIZES = {"operations": (1000,), "tiny": (4,), "dense": (4,), "wide": (4,)}
+LOOPS = ("matmul", "operations", "input", "dense")
+SIZES = {"operations": (1000,), "dense": (4,)}
 
 NOTED = 0.001
 """Seconds between two notes of how many steps had ended; steps that are shorter share one."""
@@ -26,10 +26,9 @@ QUIET = 4.0
 def loop(name: str) -> tuple[Callable[[Any], Any], Any]:
     """A jitted function and its first argument.
 
-    `operations`: thirty small operations a step. `matmul`: one large product. `sparse`: as `matmul`, and the host sleeps
-    in between. `input`: as `matmul`, and the host makes a batch in between. `tiny`: one operation of a microsecond a
-    step. `dense`: 40 000 such in each step, in a loop on the device, 3 to 5 million a second. `wide`: as `dense`, eight
-    at once, handed to all cores.
+    `operations`: thirty small operations a step. `matmul`: one large product. `input`: as `matmul`, and the host makes a
+    batch in between. `dense`: 40 000 operations of a microsecond in each step, in a loop on the device, 3 to 5 million
+    a second.
     """
     import jax
     import jax.numpy as jnp
@@ -42,23 +41,15 @@ def loop(name: str) -> tuple[Callable[[Any], Any], Any]:
     def matmul(x: Any) -> Any:
         return jnp.tanh(x @ x)
 
-    def tiny(x: Any) -> Any:
-        return x + 1.0
-
     def dense(x: Any) -> Any:
         return jax.lax.fori_loop(0, 20_000, lambda _, y: jnp.sort(y) + 1.0, x)
 
-    def wide(x: Any) -> Any:
-        return jax.lax.fori_loop(0, 2_000, lambda _, y: tuple(jnp.sort(one) + 1.0 for one in y), (x,) * 8)[0]
-
-    functions: dict[str, Any] = {"operations": operations, "tiny": tiny, "dense": dense, "wide": wide}
+    functions: dict[str, Any] = {"operations": operations, "dense": dense}
     return jax.jit(functions.get(name, matmul)), jnp.ones(SIZES.get(name, (700, 700))) / 700
 
 
 def between_steps(name: str) -> Callable[[], object]:
     """What the host does between two steps of that loop."""
-    if name == "sparse":
-        return lambda: time.sleep(0.02)
     if name == "input":
         import numpy as np
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
-import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from jaxobs.cli import INTERRUPTED, UsageError, say, tell
-from jaxobs.cli.console import Parser, bar, seconds_up_to
+from jaxobs.cli.console import Parser, ProcessFailedError, result_of, seconds_up_to
 from jaxobs.cli.terminal import look_of
 from jaxobs.hardware.calibration import (
     Calibration,
@@ -35,18 +31,14 @@ STARTING_SECONDS = 180.0
 _CURE = "set JAXOBS_CACHE_DIRECTORY to a writable directory"
 
 
-class CalibrationFailedError(Exception):
-    """The measuring process ended without a result; the message is one line that says why."""
-
-
 def run(arguments: list[str]) -> int:
     """Measure, show a table and keep the file. Raises UsageError for options it cannot use."""
     options = _options(arguments)
     place = _place()
+    tell(f"measuring for {options.seconds:g} s, and some more to start and to compile")
     try:
-        with bar("calibrating") as progress:
-            calibration = calibrate_in_process(options.seconds, progress)
-    except CalibrationFailedError as error:
+        calibration = calibrate_in_process(options.seconds)
+    except ProcessFailedError as error:
         say("jaxobs calibrate", error)
         return 1
     except KeyboardInterrupt:
@@ -94,52 +86,11 @@ def _place() -> Path:
     return place
 
 
-def calibrate_in_process(seconds: float, progress: Callable[[float, str], None]) -> Calibration:
-    """Measure in a separate process and return the result without storing it.
-
-    Args:
-        seconds: The time to take, s; the process needs some more to start and to compile.
-        progress: Called with the share done, 0 to 1, and what is being measured.
-
-    Raises:
-        CalibrationFailedError: The process failed, took far too long, or gave no result.
-    """
-    environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ}  # leave a GPU's memory to others
-    command = [sys.executable, "-m", "jaxobs.measure.calibration", "--seconds", str(seconds)]
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=environment,
-    ) as process:  # fmt: skip
-        complaints: list[str] = []
-        reader = threading.Thread(target=complaints.extend, args=(process.stderr,), daemon=True)
-        reader.start()
-        too_long = threading.Timer(seconds + STARTING_SECONDS, process.kill)
-        too_long.start()
-        try:
-            document = _follow(process, progress)
-            status = process.wait()
-        finally:
-            too_long.cancel()
-            process.kill()
-        reader.join()
-    if document is None:
-        last_line = next((line for line in reversed(complaints) if line.strip()), "it said nothing")
-        raise CalibrationFailedError(f"the measuring process ended with status {status}: {last_line.strip()}")
-    return Calibration.from_dict(document)
-
-
-def _follow(process: subprocess.Popen[str], progress: Callable[[float, str], None]) -> object:
-    """Pass progress on until the output ends. Returns the result, or None if there was none."""
-    assert process.stdout is not None
-    result: object = None
-    for line in process.stdout:
-        with contextlib.suppress(ValueError):  # lines that libraries print are ignored
-            document = json.loads(line)
-            if isinstance(document, dict):
-                if "fraction" in document:
-                    progress(float(document["fraction"]), str(document.get("title", "")))
-                result = document.get("calibration", result)
-    return result
+def calibrate_in_process(seconds: float) -> Calibration:
+    """Measure for so long, without keeping the result. Raises ProcessFailedError."""
+    words = ("--seconds", str(seconds))
+    found = result_of("jaxobs.measure.calibration", *words, timeout=seconds + STARTING_SECONDS)
+    return Calibration.from_dict(found)
 
 
 def calibration_parts(calibration: Calibration) -> Iterator[TextTable | str]:
@@ -155,8 +106,7 @@ def calibration_parts(calibration: Calibration) -> Iterator[TextTable | str]:
         ("exp", fastest(calibration.transcendentals), "/s", "{0} elements"),
     ):
         for dtype, rate in rates.items():
-            per = measure.replace("FLOP", "OP") if "int" in dtype else measure  # integer work is no FLOP
-            table.add(unit, dtype, amount(rate.per_second, per), size.format(rate.size))
+            table.add(unit, dtype, amount(rate.per_second, measure), size.format(rate.size))
     yield from ("", table)
     yield from (f"{left_out.dtype} {left_out.reason}" for left_out in calibration.left_out)
     memory = TextTable(("working set", "copy", "triad"))

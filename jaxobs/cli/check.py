@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxobs.cli import installed_version
-from jaxobs.cli.console import Parser
+from jaxobs.cli.console import Parser, ProcessFailedError, result_of
 from jaxobs.cli.plugins import describe, find_plugins
 from jaxobs.cli.terminal import look_of
 from jaxobs.config import SETTINGS, Settings, SettingsError, load_settings, origin, plain_settings
@@ -112,22 +111,10 @@ def _unwritable(directory: Path, lacking: str, setting: str) -> list[str]:
 
 def read_devices(timeout: float = START_SECONDS) -> dict[str, Any]:
     """JAX's versions, platform and devices, read in a separate process; or the `error`."""
-    nothing: dict[str, Any] = {"jax": None, "jaxlib": None, "platform": None, "devices": []}
-    command = [sys.executable, "-m", "jaxobs.measure.device_report"]
-    # Without this JAX would take most of a GPU's memory, which a job that runs there now may need.
-    environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ}
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout, env=environment, check=False,
-            errors="replace",
-        )  # fmt: skip
-        report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    except subprocess.TimeoutExpired:
-        return {**nothing, "error": f"JAX found no devices within {timeout:.0f} s"}
-    except (IndexError, ValueError):
-        last = next(iter(done.stderr.strip().splitlines()[-1:]), "no message")
-        return {**nothing, "error": f"the process that asked JAX ended with status {done.returncode}: {last}"}
-    return report
+        return dict(result_of("jaxobs.measure.device_report", timeout=timeout))
+    except ProcessFailedError as error:
+        return {"jax": None, "jaxlib": None, "platform": None, "devices": [], "error": str(error)}
 
 
 def check_devices(report: Mapping[str, Any], settings: Settings) -> dict[str, Any]:

@@ -1,20 +1,19 @@
-"""What commands share: the type of their options, and progress."""
+"""What commands share: the type of their options, and what they ask a process of its own."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from jaxobs.cli import UsageError
 from jaxobs.plugin.settings import meant
 
 MIN_SECONDS = 1.0
-
-Bar = Callable[[float, str], None]
-"""Shows the share that is done, 0 to 1, and a text."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -49,14 +48,25 @@ def seconds_up_to(most: float) -> Callable[[str], float]:
     return seconds
 
 
-@contextmanager
-def bar(title: str) -> Iterator[Bar]:
-    """Progress on standard error, as a bar which is removed at the end; nothing where that is no terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+class ProcessFailedError(Exception):
+    """A process that measures ended without a result; the message is one line that says why."""
 
-    quiet = not sys.stderr.isatty()
-    columns = (TextColumn(title), BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet) as progress:
-        task = progress.add_task("", total=1.0)
-        yield lambda share, text: progress.update(task, completed=min(share, 1.0), description=text)
+
+def result_of(module: str, *words: str, timeout: float) -> Any:
+    """What a module of `jaxobs.measure` finds, which runs in a process of its own: JSON in its last line.
+
+    Raises ProcessFailedError.
+    """
+    # Without this JAX would take most of a GPU's memory, which a job that runs there now may need.
+    environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", module, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            errors="replace", env=environment, timeout=timeout, check=False,
+        )  # fmt: skip
+        return json.loads(done.stdout.splitlines()[-1])
+    except subprocess.TimeoutExpired:
+        raise ProcessFailedError(f"{module} gave no result within {timeout:.0f} s") from None
+    except (IndexError, ValueError):
+        last = next(iter(done.stderr.strip().splitlines()[-1:]), "no message")
+        raise ProcessFailedError(f"{module} ended with status {done.returncode}: {last}") from None

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from jaxobs.cli import INTERRUPTED, UsageError, calibrate, say, tell
+from jaxobs.cli import INTERRUPTED, UsageError, say, tell
 from jaxobs.cli.check import check_devices, read_devices
-from jaxobs.cli.console import Parser, bar, seconds_up_to
+from jaxobs.cli.console import Parser, seconds_up_to
 from jaxobs.cli.terminal import look_of
 from jaxobs.config import Settings, SettingsError, load_settings
 from jaxobs.report.summary import render
@@ -77,16 +77,13 @@ def ensure_peaks(settings: Settings) -> None:
     device = report["devices"][0]
     if device["peaks"]["matrix"]:
         return
-    tell(
-        f"no peaks are known for {device['kind']}: measuring them, once "
-        f"({calibrate.DEFAULT_SECONDS:.0f} s and a few to start)"
-    )
+    tell(f"no peaks are known for {device['kind']}: they are measured once")
     # Whatever it fails at, it says so itself, and the demo goes on without MFU and efficiency.
     subprocess.run([sys.executable, "-m", "jaxobs", "calibrate"], stdout=subprocess.DEVNULL, check=False)
 
 
 def _demonstrate(observer: Observer, options: argparse.Namespace) -> int:
-    from jaxobs.cli.demonstration import Training, default_size, read_text
+    from jaxobs.cli.demonstration import default_size, read_text, train
 
     text, size = read_text(), default_size()
     tell(
@@ -98,12 +95,10 @@ def _demonstrate(observer: Observer, options: argparse.Namespace) -> int:
     served = f"live page {address.removesuffix('metrics')}, metrics {address}" if address else ""
     tell(served or why_nothing_is_served(observer.snapshot().to_dict()))
     status = 0
-    with bar("training") as progress:
-        progress(0.0, "compiling")
-        try:
-            Training(observer, text, size, options.seconds, progress).run()
-        except KeyboardInterrupt:  # what was seen until now is shown
-            status = INTERRUPTED
+    try:
+        train(observer, text, size, options.seconds)
+    except KeyboardInterrupt:  # what was seen until now is shown
+        status = INTERRUPTED
     last = observer.snapshot(timeout=5.0).served_no_more()
     print(last.to_json(indent=1) if options.json else render(last.document, **look_of(sys.stdout)))
     return status

@@ -23,7 +23,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxobs import Observer
-from jaxobs.cli.console import Bar
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -222,44 +221,29 @@ _AHEAD = 2
 """Most steps whose loss is not read yet, so that the device never waits for the host and the host is not far ahead."""
 
 
-class Training:
-    """One run of the demo, observed by `observer`, with its `progress`."""
+def train(observer: Observer, text: NDArray[np.uint8], size: Size, seconds: float) -> None:
+    """Train for so many seconds, without the first step."""
+    step = observer.watch(train_step)
+    with observer.phase("initialisation"):
+        state = initial_state(jax.random.key(0), size)
+    outstanding: deque[jax.Array] = deque()
+    turns = observer.steps(batches(text, size, seconds), tokens=lambda batch: float(batch[:, 1:].size))
+    for batch in turns:
+        state, loss = step(state, batch, size)
+        observer.record(loss=loss)
+        outstanding.append(loss)
+        if len(outstanding) > _AHEAD:
+            float(outstanding.popleft())
+    outstanding[-1].block_until_ready()
 
-    def __init__(
-        self, observer: Observer, text: NDArray[np.uint8], size: Size, seconds: float, progress: Bar
-    ) -> None:
-        self._observer, self._text, self._size = observer, text, size
-        self._seconds, self._progress = seconds, progress
-        self._began: float | None = None
 
-    def run(self) -> None:
-        """Train for the time given."""
-        step = self._observer.watch(train_step)
-        with self._observer.phase("initialisation"):
-            state = initial_state(jax.random.key(0), self._size)
-        outstanding: deque[jax.Array] = deque()
-        turns = self._observer.steps(self._batches(), tokens=lambda batch: float(batch[:, 1:].size))
-        for number, batch in enumerate(turns):
-            state, loss = step(state, batch, self._size)
-            self._observer.record(loss=loss)
-            outstanding.append(loss)
-            if number >= _AHEAD:
-                self._progress(self._share(), f"step {number}, loss {float(outstanding.popleft()):.3f}")
-        outstanding[-1].block_until_ready()
-
-    def _batches(self) -> Iterator[NDArray[np.int32]]:
-        """Batches of short windows, then of long ones, until the time is over; at least one of each."""
-        random = np.random.default_rng(0)
-        text, size = self._text, self._size
-        short, long = (2 * size.examples, size.length // 2), (size.examples, size.length)
-        yield windows(text, *short, random)
-        # The time begins after the first step, whose compile takes seconds or minutes.
-        self._began = time.monotonic()
-        for shape, until in ((short, _SHORT_SHARE), (long, 1.0)):
+def batches(text: NDArray[np.uint8], size: Size, seconds: float) -> Iterator[NDArray[np.int32]]:
+    """Batches of short windows, then of long ones, until the time is over; at least one of each."""
+    random = np.random.default_rng(0)
+    short, long = (2 * size.examples, size.length // 2), (size.examples, size.length)
+    yield windows(text, *short, random)
+    began = time.monotonic()  # after the first step, whose compile takes seconds or minutes
+    for shape, until in ((short, _SHORT_SHARE * seconds), (long, seconds)):
+        yield windows(text, *shape, random)
+        while time.monotonic() - began < until:
             yield windows(text, *shape, random)
-            while self._share() < until:
-                yield windows(text, *shape, random)
-
-    def _share(self) -> float:
-        """The share of the training time that is over, from 0 to 1; 0 during the first step."""
-        return 0.0 if self._began is None else (time.monotonic() - self._began) / self._seconds

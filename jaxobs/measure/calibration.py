@@ -1,7 +1,6 @@
 """Measures the peaks of the default JAX device, as a process: `python -m jaxobs.measure.calibration`.
 
-Never inside a training process. It writes one JSON object a line on standard output: `{"fraction", "title"}`
-as it goes, and at the end `{"calibration"}`.
+Never inside a training process. It writes the result as one line of JSON, the last of its standard output.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, repeat
 from pathlib import Path
 
 import jax
@@ -26,7 +25,6 @@ from jaxobs.hardware.calibration import Bandwidth, Calibration, LeftOut, Rate, p
 from jaxobs.measure.calibration_programs import Program, programs
 from jaxobs.model.clock import NANOSECONDS, perf_counter, process_time, wall_now
 
-_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _IDLE_COLUMNS = (3, 4, 8, 9)
 """Columns of /proc/stat (proc_stat(5)) that are not busy time, or would count it twice: idle, waiting for a device, and
 the time of guests, which is included in the user's."""
@@ -48,40 +46,22 @@ _WORTH_REPEATING = 0.8
 
 _COMPILE_THREADS = 2
 
-_COMPILING = 0.3
-"""Share of the progress bar that compiling takes."""
-
 _KEPT_BYTES = 128 * 2**20
 """Bytes of data up to which a program's data is kept; larger data is made anew for each round, to save memory."""
 
 
-class OtherLoad:
-    """Counts from its creation on. Where this process may use only some of the host's cores, the load is not known."""
-
-    def __init__(self, statistics: Path = Path("/proc/stat")) -> None:
-        self._statistics = statistics
-        self._start = perf_counter()
-        self._busy = self._busy_seconds()
-        self._own = process_time()
-
-    def cores(self) -> float | None:
-        """The mean number of cores that other processes have kept busy since; None if it is not known."""
-        busy, elapsed = self._busy_seconds(), perf_counter() - self._start
-        if busy is None or self._busy is None or elapsed <= 0:
-            return None
-        own = process_time() - self._own
-        return max(0.0, (busy - self._busy - own) / elapsed)
-
-    def _busy_seconds(self) -> float | None:
-        try:
-            lines = self._statistics.read_text(encoding="utf-8").splitlines()
-            ticks = [int(word) for word in lines[0].split()[1:]]
-        except (OSError, ValueError, IndexError):
-            return None
-        cores = sum(line.startswith("cpu") for line in lines) - 1
-        if not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) != cores:
-            return None
-        return sum(value for column, value in enumerate(ticks) if column not in _IDLE_COLUMNS) / _TICKS
+def seconds_of_others(statistics: Path = Path("/proc/stat")) -> float | None:
+    """Processor time that other processes have used; None where this one may use only some of the host's cores."""
+    try:
+        lines = statistics.read_text(encoding="utf-8").splitlines()
+        ticks = [int(word) for word in lines[0].split()[1:]]
+    except (OSError, ValueError, IndexError):
+        return None
+    cores = sum(line.startswith("cpu") for line in lines) - 1
+    if not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) != cores:
+        return None
+    busy = sum(value for column, value in enumerate(ticks) if column not in _IDLE_COLUMNS)
+    return busy / os.sysconf("SC_CLK_TCK") - process_time()
 
 
 @dataclass(slots=True)
@@ -99,9 +79,7 @@ class _Timed:
         return self.program.group in {"copy", "triad"}
 
 
-def calibrate(
-    seconds: float, progress: Callable[[float, str], None], chosen: Iterable[Program] | None = None
-) -> Calibration:
+def calibrate(seconds: float, chosen: Iterable[Program] | None = None) -> Calibration:
     """Measure for about that long: at least one round of every program that the device can run.
 
     Each program is timed in blocks spread over the whole time, so that a moment in which the machine is busy
@@ -109,16 +87,17 @@ def calibrate(
 
     Args:
         seconds: The time to take, s; compiling and the first round may take longer.
-        progress: Called with the share done and what is being measured.
         chosen: Programs to time instead of all those for the default backend.
     """
     jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
-    start, load = perf_counter(), OtherLoad()
+    start, others_before = perf_counter(), seconds_of_others()
     device = jax.devices()[0]
     every = [_Timed(program) for program in (programs(device.platform) if chosen is None else chosen)]
-    ready, left_out = _compiled(every, _LONGEST_CALL * seconds, progress)
-    _rounds(ready, start, seconds, progress)
-    progress(1.0, "done")
+    ready, left_out = _compiled(every, _LONGEST_CALL * seconds)
+    _rounds(ready, start + seconds)
+    took, other_load = perf_counter() - start, None
+    if (others := seconds_of_others()) is not None and others_before is not None:
+        other_load = max(0.0, (others - others_before) / took)
     return Calibration(
         device_kind=device.device_kind,
         platform=device.platform,
@@ -127,33 +106,27 @@ def calibrate(
         jax=jax.__version__,
         jaxlib=jaxlib.version.__version__,
         created=wall_now() / NANOSECONDS,
-        seconds=perf_counter() - start,
+        seconds=took,
         matrix=_rates(ready, "matrix"),
         vector=_rates(ready, "vector"),
         transcendentals=_rates(ready, "transcendentals"),
         bandwidth=_bandwidth(ready),
-        other_load=load.cores(),
+        other_load=other_load,
         left_out=tuple(left_out),
     )
 
 
-def _compiled(
-    every: list[_Timed], longest: float, progress: Callable[[float, str], None]
-) -> tuple[list[_Timed], list[LeftOut]]:
+def _compiled(every: list[_Timed], longest: float) -> tuple[list[_Timed], list[LeftOut]]:
     """Compile, two kinds at a time, the programs that the device can run in reasonable time.
 
     Return these, and the element types that the device has no product of its own for.
     """
-    left_out: dict[str, LeftOut] = {}
     kinds: dict[tuple[str, str], list[_Timed]] = defaultdict(list)
     for timed in every:
         kinds[timed.program.group, timed.program.dtype].append(timed)
     with ThreadPoolExecutor(_COMPILE_THREADS) as pool:
-        waiting = {pool.submit(_compile_kind, kind, longest): kind for kind in kinds.values()}
-        for number, done in enumerate(as_completed(waiting)):
-            if (missing := done.result()) is not None:
-                left_out[missing.dtype] = missing
-            progress(_COMPILING * (number + 1) / len(waiting), f"compiled {waiting[done][-1].program.title}")
+        missing = pool.map(_compile_kind, kinds.values(), repeat(longest))
+        left_out = {found.dtype: found for found in missing if found is not None}
     return [timed for timed in every if timed.run is not None], [left_out[name] for name in sorted(left_out)]
 
 
@@ -206,17 +179,13 @@ def _not_its_own(program: Program) -> LeftOut | None:
     return LeftOut(program.dtype, runs_as, f"runs as {runs_as} here: no peak of its own")
 
 
-def _rounds(
-    ready: list[_Timed], start: float, seconds: float, progress: Callable[[float, str], None]
-) -> None:
+def _rounds(ready: list[_Timed], until: float) -> None:
+    """Time the programs again and again until then, but each of them once."""
     for number in count(1):
         worth = [timed for timed in ready if number <= 2 or _worth_repeating(timed, ready)]
         for timed in worth:
-            elapsed = perf_counter() - start
-            if number > 1 and elapsed >= seconds:
+            if number > 1 and perf_counter() >= until:
                 return
-            share = min(1.0, elapsed / seconds)
-            progress(_COMPILING + (1 - _COMPILING) * share, timed.program.title)
             _block(timed)
         if not worth:
             return
@@ -268,17 +237,12 @@ def _bandwidth(every: list[_Timed]) -> tuple[Bandwidth, ...]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Calibrate, and write progress and result on standard output, one JSON object a line."""
+    """Calibrate, and write the result."""
     parser = argparse.ArgumentParser(prog="python -m jaxobs.measure.calibration", description=__doc__)
     parser.add_argument("--seconds", type=float, required=True)
     options = parser.parse_args(arguments)
-
-    def say(document: object) -> None:
-        sys.stdout.write(json.dumps(document, allow_nan=False) + "\n")
-        sys.stdout.flush()
-
-    result = calibrate(options.seconds, lambda fraction, title: say({"fraction": fraction, "title": title}))
-    say({"calibration": result.to_dict()})
+    result = calibrate(options.seconds)
+    sys.stdout.write("\n" + json.dumps(result.to_dict(), allow_nan=False) + "\n")
     return 0
 
 

@@ -27,11 +27,9 @@ _SMALLEST_SET, _LARGEST_SET = 64 * _KIBIBYTE, 512 * _MEBIBYTE
 _CACHES_COVERED = 8
 """Size of the largest working set over the last-level cache: at most an eighth of it then stays in the cache."""
 _DTYPES = ("float32", "float64", "bfloat16", "float16")
-_NARROW = ("float8_e4m3fn", "float8_e5m2", "int8", "int4")
+_NARROW = ("float8_e4m3fn", "float8_e5m2")
 """Types that are timed only where the compiled product runs in them. `float8` peaks of datasheets hold for either 8-bit
 float."""
-_ACCUMULATED = {"float8": "float32", "int": "int32"}
-"""Type of a product's result, by how the name of its type begins: one of the same type would round, or overflow."""
 _TILE = 512
 _CHAINS = 8
 """Independent chains of multiply-adds: eight hide the latency of two units with four cycles each."""
@@ -50,12 +48,6 @@ class Program:
     prepare: Callable[[], Callable[[], None]]
     compiled: Callable[[], Any] | None = None
     """Gives the executable of a program that the compiler may run in another type; None if it never does."""
-
-    @property
-    def title(self) -> str:
-        """What is measured, for a progress bar."""
-        unit = f"{self.size // _KIBIBYTE} KiB" if self.group in {"copy", "triad"} else f"{self.size}"
-        return f"{self.group} {self.dtype} {unit}"
 
 
 def programs(platform: str) -> list[Program]:
@@ -113,9 +105,6 @@ def _last_level_cache() -> int:
 def _noise(dtype: str) -> Any:
     """A tile of random numbers, made once: drawing them on the device takes a compilation for each shape."""
     draw = np.random.default_rng(0)
-    if dtype.startswith("int"):
-        limit = 2 ** (int(dtype.removeprefix("int")) - 1)
-        return draw.integers(-limit, limit, (_TILE, _TILE)).astype(jnp.dtype(dtype))
     numbers = draw.standard_normal((_TILE, _TILE), np.float32)
     return numbers.astype(jnp.dtype(dtype))
 
@@ -155,10 +144,10 @@ def _block(value: Any) -> None:
 
 
 def _matrix(dtype: str, size: int) -> Program:
-    """A square product: 2 n³ FLOP, or operations. On a GPU float32 keeps its precision, unlike `tensorfloat32`."""
+    """A square product: 2 n³ FLOP. On a GPU float32 keeps its precision, unlike `tensorfloat32`."""
     precision = "tensorfloat32" if dtype == "tensorfloat32" else "highest"
     stored = "float32" if dtype == "tensorfloat32" else dtype
-    sums = next((jnp.dtype(wide) for start, wide in _ACCUMULATED.items() if dtype.startswith(start)), None)
+    sums = jnp.float32 if dtype in _NARROW else None  # a result of eight bits would round
     product = jax.jit(partial(jnp.matmul, precision=precision, preferred_element_type=sums))
 
     def prepare() -> Callable[[], None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -9,7 +10,7 @@ from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost
 from jaxobs.roofline_model.bottleneck import of_executable
 from jaxobs.roofline_model.bounds import Bound, Utilization, efficiency, model_flops_utilization, roof, run_on
-from jaxobs.vocabulary.units import amount, duration, or_absent, percent
+from jaxobs.vocabulary.units import amount, duration, percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,31 +59,32 @@ class Roofline:
         """
         return model_flops_utilization(self.cost, self.seconds, self.peaks, model_flops)
 
+    def figures(self) -> Iterator[tuple[str, str]]:
+        """Title and text of each known figure; HFU only where it is not the MFU."""
+        hfu = self.hfu if self.hfu != self.mfu else None
+        for title, ratio in (("efficiency", self.efficiency), ("MFU", self.mfu), ("HFU", hfu)):
+            if ratio is not None:
+                yield title, percent(ratio)
+        rates = (self.achieved_flops_per_second, self.attainable_flops_per_second)
+        for title, rate in zip(("achieved", "attainable"), rates, strict=True):
+            if rate is not None:
+                yield title, amount(rate, "FLOP/s")
+
     def __str__(self) -> str:
         """A few lines: the time, the rates, the bottleneck, the work, and what is not known."""
         spread = f", quartiles {duration(self.spread_seconds)} apart" if self.spread_seconds else ""
-        rates = [
-            f"{amount(rate, 'FLOP/s')} {word}"
-            for rate, word in (
-                (self.achieved_flops_per_second, "achieved"),
-                (self.attainable_flops_per_second, "attainable"),
-            )
-            if rate is not None
-        ]
-        ratios = [
-            f"{word} {or_absent(ratio, percent)}"
-            for word, ratio in (("efficiency", self.efficiency), ("MFU", self.mfu), ("HFU", self.hfu))
-        ]
         second = f", then {self.runner_up}" if self.runner_up else ""
-        lines = [
+        figures = ", ".join(f"{title} {value}" for title, value in self.figures())
+        is_repeated = (self.utilization_reason or "") in (self.reason or "")
+        lines = (
             f"{self.device}: {duration(self.seconds)} a run{spread}; {self.bottleneck}{second}",
-            f"  {', '.join([*ratios, *rates])}",
-            f"  work: {self.cost}",
-        ]
-        lines += self._other_types()
-        lines += [f"  {self.reason}"] if self.reason else []
-        is_repeated = not self.utilization_reason or self.utilization_reason in (self.reason or "")
-        return "\n".join(lines if is_repeated else [*lines, f"  {self.utilization_reason}"])
+            figures,
+            f"work: {self.cost}",
+            *self._other_types(),
+            self.reason,
+            None if is_repeated else self.utilization_reason,
+        )
+        return "\n  ".join(filter(None, lines))
 
     def _repr_html_(self) -> str:
         """A picture and a table, where a notebook shows the object."""
@@ -102,7 +104,7 @@ class Roofline:
             - self.cost.executed_matrix_flops_by_type.keys()
             - self.cost.matrix_flops_by_type.keys()
         )
-        return [f"  products asked for in float32 run in {' and '.join(others)} here"] if others else []
+        return [f"products asked for in float32 run in {' and '.join(others)} here"] if others else []
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""

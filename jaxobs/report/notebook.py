@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from jaxobs.report.comparison import COMPARED, INTERVALS, NOTHING, TITLE, Comparison
@@ -12,7 +12,7 @@ from jaxobs.report.roofline_chart import roofline
 from jaxobs.report.rooflines import Point, RoofLine
 from jaxobs.report.tables import Column
 from jaxobs.report.view import View
-from jaxobs.vocabulary.units import amount, duration, percent
+from jaxobs.vocabulary.units import amount, duration
 
 if TYPE_CHECKING:
     from jaxobs.report.measured_run import Roofline
@@ -40,8 +40,9 @@ def roofline_html(measured: Roofline, roofs: Sequence[tuple[str, float, float]])
         points.append(Point("this run", "executable", intensity, rate, 0.3, label, about, attainable))
     work = [{"work": kind, "amount": much} for kind, much in measured.cost.rows()]
     reasons = measured.cost.why_inexact()
+    figures = [("a run", duration(measured.seconds)), *measured.figures()]
     return _shown(
-        pairs(_figures(measured), class_="figures"),
+        pairs([*figures, ("limited by", label), ("device", measured.device)], class_="figures"),
         roofline([RoofLine(measured.device, *roof) for roof in roofs], points),
         table(_AMOUNTS, work, caption="Work of one run on one device"),
         quiet(measured.reason, measured.utilization_reason),
@@ -65,21 +66,6 @@ def _shown(*elements: Element | None) -> str:
     css = tag("style", style())
     whole = tag("div", css, *elements, class_="jaxobs in-notebook")
     return markup(whole, with_ids=False)  # there may be many in one notebook
-
-
-def _figures(measured: Roofline) -> Iterator[tuple[str, str]]:
-    yield "a run", duration(measured.seconds)
-    hfu = measured.hfu if measured.hfu != measured.mfu else None
-    for title, ratio in (("efficiency", measured.efficiency), ("MFU", measured.mfu), ("HFU", hfu)):
-        if ratio is not None:
-            yield title, percent(ratio)
-    for title, rate in (
-        ("achieved", measured.achieved_flops_per_second),
-        ("attainable", measured.attainable_flops_per_second),
-    ):
-        if rate is not None:
-            yield title, amount(rate, "FLOP/s")
-    yield from (("limited by", measured.bottleneck), ("device", measured.device))
 
 
 _AMOUNTS: Final = (

@@ -12,7 +12,6 @@ from typing import Final
 from urllib.parse import quote
 
 from jaxobs.model.snapshot import (
-    Document,
     all_compile_seconds,
     devices_with_memory,
     fullest,
@@ -22,7 +21,6 @@ from jaxobs.model.snapshot import (
 from jaxobs.report import tables
 from jaxobs.report.charts import Curve, line_chart, shares_bar, shares_over_time
 from jaxobs.report.markup import (
-    Child,
     Element,
     card,
     folded,
@@ -42,9 +40,11 @@ from jaxobs.report.tables import Column, Row
 from jaxobs.report.view import (
     VISIBLE,
     View,
+    advice,
     answer,
     facts,
     known_figures,
+    memory_in_words,
     parts_of_a_step,
     recompilations_of,
     run_name,
@@ -110,15 +110,18 @@ def how_it_goes(view: View) -> Iterator[Element | None]:
     if view.loop is not None and (known := list(known_figures(view, view.loop))):
         yield pairs(known, class_="figures", id="figures")
     yield quiet(*why_absent(view))
-    if pieces := view.document.get("advice"):
-        yield card("What to do", tag("ol", *map(_advice, pieces), class_="advice"), name="advice")
-
-
-def _advice(piece: Document) -> Element:
-    saved = piece.get("saves_ratio")
-    gives = tag("span", f" Gives back {rough_percent(saved)} of the time.", class_="saves") if saved else None
-    said = tag("strong", *with_code(str(piece.get("sentence"))))
-    return tag("li", said, " ", *with_code(str(piece.get("remedy") or "")), gives)
+    pieces = [
+        tag(
+            "li",
+            tag("strong", *with_code(why)),
+            " ",
+            *with_code(how),
+            tag("span", f" {gain}", class_="saves"),
+        )
+        for why, how, gain in advice(view.document)
+    ]
+    if pieces:
+        yield card("What to do", tag("ol", *pieces, class_="advice"), name="advice")
 
 
 def where_steps_go(view: View) -> Element | None:
@@ -293,14 +296,16 @@ def memory(view: View) -> Element | None:
     device = fullest(devices) if devices else {}
     name = f"device {device.get('device')}" if devices else "process"
     found = device.get("memory") or view.process.get("memory") or {}
-    in_use = found.get("in_use_bytes")
-    if in_use is None:
+    if found.get("in_use_bytes") is None:
         return None
-    unit = 2.0 ** (10 * int(math.log2(max(in_use, 1.0)) // 10))  # the largest of B, KiB, … below it
+    unit = 2.0 ** (
+        10 * int(math.log2(max(found["in_use_bytes"], 1.0)) // 10)
+    )  # the largest of B, KiB, … below it
     curve = Curve(
         f"memory of {name}", view.trend.times, view.trend.column("memory", name), view.span, byte_size,
         limit=found.get("limit_bytes"), tick_unit=unit,
     )  # fmt: skip
+    in_use, *rest = memory_in_words(found)
     why_no_forecast = found.get("forecast_seconds") is None and found.get("forecast_seconds_reason")
     rows = [{"name": f"device {each.get('device')}", **each["memory"]} for each in devices]
     by_device = table(tables.MEMORY, rows, caption="Memory of devices")
@@ -308,7 +313,7 @@ def memory(view: View) -> Element | None:
     lines, groups = ((live.get(key) or [])[:MAX_LIVE] for key in ("lines", "groups"))
     return card(
         "Memory",
-        tag("p", *_memory_in_words(name, found)),
+        tag("p", f"The {name} uses ", tag("b", in_use), *(f", {more}" for more in rest), "."),
         line_chart(curve, height=130),
         quiet(f"No forecast: {why_no_forecast}.") if why_no_forecast else None,
         folded(f"Devices ({len(devices)})", by_device, name="memory-devices") if len(devices) > 1 else None,
@@ -320,17 +325,6 @@ def memory(view: View) -> Element | None:
         ),
         name="memory",
     )
-
-
-def _memory_in_words(name: str, found: Document) -> Iterator[Child]:
-    limit, peak, seconds = (found.get(key) for key in ("limit_bytes", "peak_bytes", "forecast_seconds"))
-    yield from (f"The {name} uses ", tag("b", byte_size(found["in_use_bytes"])))
-    if limit:
-        yield f" of {byte_size(limit)} ({rough_percent(found['in_use_bytes'] / limit)})"
-    yield f", at most {byte_size(peak)} so far." if peak else "."
-    if seconds is not None and math.isfinite(seconds):
-        grows = f"It grows, and reaches the limit in {duration(seconds)} if that goes on."
-        yield from (" ", tag("b", grows))
 
 
 def _devices(view: View) -> Element | None:

@@ -11,12 +11,11 @@ from typing import Final
 
 from jaxobs.report.charts import LogScale, level, level_name, short
 from jaxobs.report.markup import Element, chart, number, stretched, tag
-from jaxobs.report.rooflines import Point, RoofLine
+from jaxobs.report.rooflines import Point, RoofLine, axes
 from jaxobs.vocabulary.units import amount
 
 _HEIGHT: Final = 380
 _TOP, _BOTTOM = 24, 336
-_LEFT, _RIGHT = 0.0, 100.0
 _LEAST_RADIUS, _MOST_RADIUS = 4.0, 15.0
 _MARGIN: Final = 0.35
 """Decades left free around what is drawn."""
@@ -29,21 +28,13 @@ def roofline(roofs: Sequence[RoofLine], points: Sequence[Point]) -> Element | No
     """An `<svg>` element; None where there is neither a roof nor a point."""
     if not roofs and not points:
         return None
-    across = LogScale.around(
-        [point.intensity for point in points] + [roof.ridge for roof in roofs], _MARGIN, _LEFT, _RIGHT
-    )
-    low, high = across.ends
-    roof_rates = [rate for roof in roofs for rate in (roof.at(low), roof.flops_per_second)]
-    attainable = [point.attainable for point in points if point.attainable]
-    up = LogScale.around(
-        [*(point.rate for point in points), *attainable, *roof_rates], _MARGIN, _BOTTOM, _TOP
-    )
+    across, up = axes(roofs, points, _MARGIN, (0.0, 100.0), (_BOTTOM, _TOP))
     largest_last = sorted(points, key=lambda point: (point.kind == "executable", -point.share))
     return chart(
         _HEIGHT,
         f"Roofline: FLOP per second over FLOP per byte, {len(points)} points, {len(roofs)} roofs",
         *_grid(across, up),
-        stretched(_HEIGHT, *(_roof(roof, across, up, low, high) for roof in roofs)),
+        stretched(_HEIGHT, *(_roof(roof, across, up) for roof in roofs)),
         *(_mark(point, across, up) for point in largest_last),
         *(text for roof in roofs for text in _roof_names(roof, across, up)),
         *_names(points, across, up),
@@ -64,7 +55,8 @@ def _grid(across: LogScale, up: LogScale) -> Iterator[Element]:
     yield tag("text", text, class_="tick axis", x="100%", y=_HEIGHT - 8, text_anchor="end")
 
 
-def _roof(roof: RoofLine, across: LogScale, up: LogScale, low: float, high: float) -> Element:
+def _roof(roof: RoofLine, across: LogScale, up: LogScale) -> Element:
+    low, high = across.ends
     corners = [low, *([roof.ridge] if low < roof.ridge < high else []), high]
     line = " ".join(f"{across.at(x):.2f},{up.at(roof.at(x)):.1f}" for x in corners)
     about = (

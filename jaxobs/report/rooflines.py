@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
 from jaxobs.model.snapshot import Document
+from jaxobs.report.charts import LogScale
 from jaxobs.report.tables import Row, label_of, last_name
 from jaxobs.vocabulary.units import amount, duration, percent
 
@@ -111,6 +112,22 @@ def _about(row: Row, intensity: float, rate: float, label: str) -> Iterator[str]
         yield f"efficiency {percent(row['efficiency'])}"
     if label != "unknown":
         yield f"limited by {label}"
+
+
+def axes(
+    roofs: Sequence[RoofLine],
+    points: Sequence[Point],
+    margin: float,
+    across: tuple[float, float],
+    up: tuple[float, float],
+) -> tuple[LogScale, LogScale]:
+    """The axes of intensities and of rates around all that is drawn; `across` and `up` are where they start and end."""
+    intensities = [*(point.intensity for point in points), *(roof.ridge for roof in roofs)]
+    scale = LogScale.around(intensities, margin, *across)
+    low, _ = scale.ends
+    rates = [rate for roof in roofs for rate in (roof.at(low), roof.flops_per_second)]
+    rates += [rate for point in points for rate in (point.rate, point.attainable) if rate]
+    return scale, LogScale.around(rates, margin, *up)
 
 
 def why_incomplete(document: Document, points: Sequence[Point]) -> Iterator[str]:

@@ -40,12 +40,17 @@ def _name(words: str) -> Phrase:
 
 
 def sentence(document: Document, name: str) -> Iterator[Phrase]:
-    """What a person would answer who was asked how this loop is going."""
+    """What a person would answer who was asked how a run is going whose main loop this is."""
+    yield from loop_sentence(document, name)
+    yield from _compiled_again(document)
+
+
+def loop_sentence(document: Document, name: str) -> Iterator[Phrase]:
+    """The pace of a loop, and what limits it."""
     loop = (document.get("loops") or {})[name]
     yield from _pace(name, loop)
     yield Phrase(" ")
     yield from _limit(loop)
-    yield from _compiled_again(document)
 
 
 def plain(parts: Iterator[Phrase]) -> str:
@@ -90,8 +95,8 @@ def _limit(loop: Document) -> Iterator[Phrase]:
     verdict = loop.get("bottleneck") or {}
     label, second, shares = verdict.get("label"), verdict.get("runner_up"), verdict.get("shares") or {}
     reason = verdict.get("reason")
-    largest = max(shares, key=shares.__getitem__, default=label)
-    if not label or (label == "unknown" and reason and label != largest):
+    largest = max(shares, key=shares.__getitem__, default=None)
+    if not label or (label == "unknown" and label != largest and (reason or not shares)):
         yield Phrase(f"What limits it is not known: {reason or 'too little was seen'}.")
         return
     next_share = f" ({rough_percent(shares[second])})" if second in shares else ""

@@ -20,9 +20,10 @@ from jaxobs.model.snapshot import (
     waiting_for_device,
 )
 from jaxobs.report import tables
-from jaxobs.report.sentence import CLEAR, plain, sentence, why_unknown
+from jaxobs.report.sentence import loop_sentence, plain, sentence
 from jaxobs.report.tables import NO_VERDICT, Column, Row, known_columns, words
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, end_of, to_text
+from jaxobs.report.view import advice, memory_in_words
 from jaxobs.vocabulary.units import (
     ABSENT,
     amount,
@@ -126,9 +127,9 @@ def render(document: Document, *, width: int = PLAIN_WIDTH, bold: bool = False) 
 
 def _parts(document: Document) -> Iterator[TextTable | str]:
     yield _headline(document)
-    for name in longest_loops(document)[:1]:
-        said = plain(sentence(document, name))
-        yield from wrap(said, SENTENCE_WIDTH, initial_indent="  ", subsequent_indent="  ")
+    for number, name in enumerate(longest_loops(document)):
+        said = loop_sentence(document, name) if number else sentence(document, name)
+        yield from wrap(plain(said), SENTENCE_WIDTH, initial_indent="  ", subsequent_indent="  ")
     reasons = ReasonsBelow()
     yield from _about_the_run(document, reasons)
     if (loops := _loops(document, reasons)) is not None:
@@ -145,9 +146,8 @@ def _parts(document: Document) -> Iterator[TextTable | str]:
     yield from ["", *lines] if lines else []
     if "peak" in reasons:
         yield from _how_to_know_peaks(document, reasons)
-    advice = document.get("advice") or []
-    yield from [""] if advice else []
-    yield from (f"→ {' '.join(_advice(piece))}" for piece in advice)
+    pieces = [f"→ {' '.join(filter(None, piece))}" for piece in advice(document)]
+    yield from ["", *pieces] if pieces else []
 
 
 def _headline(document: Document) -> str:
@@ -198,11 +198,11 @@ def _memory(document: Document) -> Iterator[str]:
     if devices := devices_with_memory(document):
         device = fullest(devices)
         rank = f", the fullest of {len(devices)}," if len(devices) > 1 else ""
-        yield f"device {device.get('device')}{rank} {_filled(device['memory'])}"
+        yield f"device {device.get('device')}{rank} {', '.join(memory_in_words(device['memory']))}"
         found.append(device["memory"])
     process = document["process"].get("memory") or {}
     if process.get("in_use_bytes") is not None:
-        yield f"process {_filled(process)}"
+        yield f"process {', '.join(memory_in_words(process))}"
         found.append(process)
     lines = (document["process"].get("live_arrays") or {}).get("lines") or ()
     if lines and any(each.get("growth_bytes_per_second") for each in found):
@@ -211,19 +211,8 @@ def _memory(document: Document) -> Iterator[str]:
         yield f"most live arrays were made at {most.get('line')}: {held}"
 
 
-def _filled(memory: Document) -> str:
-    parts = [byte_size(memory["in_use_bytes"])]
-    parts[0] += f" of {byte_size(memory['limit_bytes'])}" if memory.get("limit_bytes") else ""
-    parts += [f"at most {byte_size(memory['peak_bytes'])}"] if memory.get("peak_bytes") else []
-    if memory.get("growth_bytes_per_second"):
-        parts.append(f"growing by {byte_size(60 * memory['growth_bytes_per_second'])} a minute")
-    if memory.get("forecast_seconds") is not None:
-        parts.append(f"full in {duration(memory['forecast_seconds'])}")
-    return ", ".join(parts)
-
-
 def _where_time_went(loops: Mapping[str, Document]) -> Iterator[str]:
-    """The largest shares of each loop's wall time since it began, and its bottleneck in the last half minute."""
+    """The largest shares of each loop's wall time since it began."""
     if inferred := [name for name, loop in loops.items() if loop.get("inferred")]:
         yield f"  nobody marked {', '.join(inferred)}: a step is the time from one call to the next"
     for name, loop in loops.items():
@@ -231,26 +220,11 @@ def _where_time_went(loops: Mapping[str, Document]) -> Iterator[str]:
         if iterations and step_seconds is not None:
             each = duration(step_seconds / iterations)
             yield f"  a step of {name} is one call with {count(iterations)} iterations of {each}"
-        verdict = loop.get("bottleneck") or {}
-        shares = _shares(loop.get("components") or verdict.get("shares") or {})
+        shares = _shares(loop.get("components") or (loop.get("bottleneck") or {}).get("shares") or {})
         if shares:
             yield f"  time of {name}: {', '.join(f'{word} {rough_percent(share)}' for word, share in shares)}"
         yield from _main_thread(f" of {name}", loop)
         yield from (f"  {word} of {name}: {reason}" for word, reason in tables.not_finite(loop))
-        yield from _limit(name, loop, verdict)
-
-
-def _limit(name: str, loop: Document, verdict: Document) -> Iterator[str]:
-    label, second, confidence = (verdict.get(key) for key in ("label", "runner_up", "confidence"))
-    then = f"then {second}" if second else ""
-    if label == "unknown":
-        yield f"  bottleneck of {name}: unknown: {why_unknown(loop)}"
-    elif label and confidence is not None and confidence < CLEAR and label not in NO_VERDICT:
-        others = ", ".join(filter(None, (label, then)))
-        yield f"  bottleneck of {name} lately: none clear ({others}), confidence {confidence:.2f}"
-    elif label:
-        sure = "" if confidence is None else f", confidence {confidence:.2f}"
-        yield f"  bottleneck of {name} lately: {label}{sure}{f'; {then}' if then else ''}"
 
 
 def _main_thread(whose: str, document: Document) -> Iterator[str]:
@@ -389,14 +363,3 @@ def _how_to_know_peaks(document: Document, shown: ReasonsBelow) -> Iterator[str]
     for reason in sorted(filter(None, reasons)):
         if reason not in shown:
             yield from ("", f"peaks: {reason}")
-
-
-def _advice(piece: Document) -> Iterator[str]:
-    yield str(piece["sentence"])
-    if piece.get("remedy"):
-        yield str(piece["remedy"])
-    if piece.get("saves_ratio") is not None:
-        hourly = f", {duration(piece['seconds_per_hour'])} an hour" if piece.get("seconds_per_hour") else ""
-        yield f"That would give back up to {rough_percent(piece['saves_ratio'])} of the time{hourly}."
-    elif piece.get("saves_bytes") is not None:
-        yield f"That would give back up to {byte_size(piece['saves_bytes'])}."

@@ -15,13 +15,14 @@ from typing import Any, Final, NamedTuple
 
 from jaxobs.model.snapshot import Document, main_thread_lines
 from jaxobs.report.charts import LogScale, short
-from jaxobs.report.rooflines import Point, RoofLine, points_of, roofs_of, why_incomplete
+from jaxobs.report.rooflines import Point, RoofLine, axes, points_of, roofs_of, why_incomplete
 from jaxobs.report.sentence import code_apart
 from jaxobs.report.tables import Column, Row, computed, figure, text
 from jaxobs.report.text_table import cut
 from jaxobs.report.view import (
     VISIBLE,
     View,
+    advice,
     answer,
     facts,
     known_figures,
@@ -97,12 +98,8 @@ def steps(view: View, width: int) -> Iterator[Line]:
     if lines := main_thread_lines(view.loops[view.loop])[:_HOST_LINES]:
         yield (Span("host lines  ", "strong"), Span(cut(" · ".join(lines), 3 * width)))
     yield from ((Span(reason, "quiet"),) for reason in why_absent(view))
-    for piece in view.document.get("advice") or ():
-        yield (
-            Span("→ ", "strong"),
-            *with_code(f"{piece.get('sentence')} "),
-            *with_code(str(piece.get("remedy") or ""), "quiet"),
-        )
+    for why, how, gain in advice(view.document):
+        yield (Span("→ ", "strong"), *with_code(f"{why} "), *with_code(f"{how} {gain}".rstrip(), "quiet"))
 
 
 def bars(view: View, width: int) -> Iterator[Line]:
@@ -183,13 +180,7 @@ def _plot(
 ) -> Iterator[Line]:
     """The plot with its axes; the last line has the intensities."""
     columns, rows = max(8, width - _GUTTER), max(_LEAST_HEIGHT, height) - 2
-    points = [point for _, point in named]
-    across = LogScale.around(
-        [point.intensity for point in points] + [roof.ridge for roof in roofs], _MARGIN, 0, columns - 1
-    )
-    low, _ = across.ends
-    rates = [rate for roof in roofs for rate in (roof.at(low), roof.flops_per_second)]
-    up = LogScale.around([*(point.rate for point in points), *rates], _MARGIN, rows - 1, 0)
+    across, up = axes(roofs, [point for _, point in named], _MARGIN, (0, columns - 1), (rows - 1, 0))
     cells: Cells = [[(" ", "") for _ in range(columns)] for _ in range(rows)]
     levels = {round(up.at(tick)): short(tick) for tick in up.ticks()}
     _draw_roofs(cells, roofs, across, up)

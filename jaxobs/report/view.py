@@ -13,7 +13,7 @@ from jaxobs.model.snapshot import Document, longest_loops
 from jaxobs.report import tables
 from jaxobs.report.history import NO_TREND, SECONDS, Trend
 from jaxobs.report.sentence import Phrase, sentence
-from jaxobs.vocabulary.units import amount, duration, rough_percent
+from jaxobs.vocabulary.units import amount, byte_size, duration, rough_percent
 
 MIN_SPAN: Final = 60.0
 """Seconds that a time axis spans at least, so that the first moments of a run do not race across it."""
@@ -127,6 +127,34 @@ def known_figures(view: View, name: str) -> Iterator[tuple[str, str]]:
     yield from ((word, amount(value)) for word, value in islice(tables.recorded(loop), MAX_RECORDED))
     if view.process.get("goodput") is not None:
         yield "goodput", rough_percent(view.process["goodput"])
+
+
+def advice(document: Document) -> Iterator[tuple[str, str, str]]:
+    """What to do, the most useful first: why, how, and what that would give back; the last two may be empty."""
+    for piece in document.get("advice") or ():
+        back = None
+        if piece.get("saves_ratio") is not None:
+            hourly = (
+                f", {duration(piece['seconds_per_hour'])} an hour" if piece.get("seconds_per_hour") else ""
+            )
+            back = f"{rough_percent(piece['saves_ratio'])} of the time{hourly}"
+        elif piece.get("saves_bytes") is not None:
+            back = byte_size(piece["saves_bytes"])
+        gain = f"That would give back up to {back}." if back else ""
+        yield str(piece.get("sentence")), str(piece.get("remedy") or ""), gain
+
+
+def memory_in_words(memory: Document) -> Iterator[str]:
+    """What is in use, the most that was, how fast it grows, and when it will be full; the first is always known."""
+    in_use, limit = memory["in_use_bytes"], memory.get("limit_bytes")
+    of_limit = f" of {byte_size(limit)} ({rough_percent(in_use / limit)})" if limit else ""
+    yield byte_size(in_use) + of_limit
+    if memory.get("peak_bytes"):
+        yield f"at most {byte_size(memory['peak_bytes'])}"
+    if memory.get("growth_bytes_per_second"):
+        yield f"growing by {byte_size(60 * memory['growth_bytes_per_second'])} a minute"
+    if memory.get("forecast_seconds") is not None:
+        yield f"full in {duration(memory['forecast_seconds'])}"
 
 
 def why_absent(view: View) -> list[str]:

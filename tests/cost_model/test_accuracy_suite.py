@@ -10,16 +10,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def _suite(*options: str) -> subprocess.CompletedProcess[str]:
+def test_one_program_is_held_against_its_formula() -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", "benchmarks.accuracy", *options]
-    return subprocess.run(
+    command = [sys.executable, "-m", "benchmarks.accuracy", "--only", "three matrices"]
+    done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=170, check=False
     )
-
-
-def test_without_the_other_tool_the_table_says_so_and_is_there() -> None:
-    done = _suite("--only", "three matrices", "--peers", "/no/such/python")
     assert done.returncode == 0, done.stderr
     assert "jaxobs is right on 1 programs of 1" in done.stdout
-    assert "datarax: no figures: " in done.stdout

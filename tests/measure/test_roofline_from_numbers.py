@@ -31,7 +31,7 @@ def test_from_numbers_of_one_run() -> None:
 
 def test_it_prints_as_a_few_lines() -> None:
     assert str(jaxobs.roofline(flops=4e11, bytes=1e11, seconds=0.001)).splitlines()[1:3] == [
-        "  efficiency 40 %, MFU 40 %, HFU –, 400 TFLOP/s achieved, 1 PFLOP/s attainable",
+        "  efficiency 40 %, MFU 40 %, achieved 400 TFLOP/s, attainable 1 PFLOP/s",
         "  work: 400 GFLOP (400 G matrix float32), 93.1 GiB, 4 FLOP/byte",
     ]
     text = str(jaxobs.roofline(flops=4e11, bytes=1e11, seconds=0.001, dtype="bfloat16"))

@@ -27,11 +27,11 @@ def test_the_page_of_a_job_says_how_it_goes():
     read = shown(trend=history().trend())
     for said in (
         "train runs at 100 steps/s, MFU 40 %. It is limited by compute (60 % of the time), then input (40 %).",
-        "The loop waits. Load ahead. Gives back 30 % of the time.",
+        "The loop waits. Load ahead. That would give back up to 30 % of the time",
         "tokens: int32[8,128] → int32[8,96]",
         "train.py:84",
         "train.py:12 load",
-        "It grows, and reaches the limit in 15 min if that goes on.",
+        "full in 15 min",
         "nvidia failed: NVML: driver not loaded.",
         "Clocks: no NVML.",
         "rank 1 of 4",

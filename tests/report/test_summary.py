@@ -63,7 +63,6 @@ def test_loops() -> None:
     assert line(text, "loop ") == "loop steps step time steps/s tokens/s MFU HFU loss"
     assert line(text, "train ") == "train 1,200 12.3 ms (host) 81.2 333 k – – 2.35"
     assert "  time of train: compute 72 %, host 20 %, input 4.9 %, compile 3.3 %" in text.splitlines()
-    assert "  bottleneck of train lately: compute, confidence 0.72; then host" in text.splitlines()
 
 
 def test_functions_by_seconds_with_causes() -> None:
@@ -129,17 +128,18 @@ def test_a_close_verdict_names_its_runner_up() -> None:
     assert "latency" not in render(document)
 
 
-def test_a_loop_says_what_its_bottleneck_is_lately_or_why_that_is_unknown() -> None:
+def test_a_sentence_says_of_each_loop_what_limits_it_and_of_the_longest_what_was_compiled_again() -> None:
     document = copy.deepcopy(DOCUMENT)
-    document["loops"]["train"]["bottleneck"] = {"label": "input", "confidence": 0.3, "runner_up": None}
-    assert "  bottleneck of train lately: input, confidence 0.30" in render(document).splitlines()
-    document["loops"]["train"]["bottleneck"] = {"label": "input", "confidence": 0.04, "runner_up": "host"}
-    assert (
-        "  bottleneck of train lately: none clear (input, then host), confidence 0.04"
-        in render(document).splitlines()
+    document["loops"]["eval"] = {
+        "steps": 7,
+        "bottleneck": {"label": "unknown", "reason": "7 steps are too few"},
+    }
+    lines = render(document).splitlines()
+    assert lines[1].startswith(
+        "  `train` runs at 81.2 steps/s. It is limited by compute, then host. 2.5 % of the run"
     )
-    document["loops"]["train"]["bottleneck"] = {"label": "unknown", "reason": "2 steps are too few"}
-    assert "  bottleneck of train: unknown: 2 steps are too few" in render(document).splitlines()
+    assert "  `eval` has done 7 steps. What limits it is not known: 7 steps are too few." in lines
+    assert sum("compiling" in line for line in lines) == 1
 
 
 def test_where_goodput_is_not_known_the_reason_is_there_and_no_nought() -> None:
@@ -170,7 +170,10 @@ def test_the_run_and_its_memory_are_a_line_each() -> None:
     document["devices"] = [{"device": 0, "memory": small}, {"device": 1, "memory": large}, {"device": 2}]
     lines = render(document).splitlines()
     assert "  the run: productive 40 s, input 10 s, initialisation 9 s, compile 2 s; goodput 65 %" in lines
-    assert "  memory: device 1, the fullest of 2, 60 GiB of 64 GiB; process 1.5 GiB, at most 2 GiB" in lines
+    assert (
+        "  memory: device 1, the fullest of 2, 60 GiB of 64 GiB (94 %); process 1.5 GiB, at most 2 GiB"
+        in lines
+    )
 
 
 def test_what_to_run_for_peaks_is_said_once_and_only_where_one_is_missed() -> None:

@@ -16,10 +16,9 @@ SECONDS_OF_A_CPU = 2.0
 MATRIX = 0.55, 1.02
 """Of the datasheet. On one H200 a bfloat16 product of 8192 ran at 0.80 of it: the limit of power lowers the clocks."""
 
-BESIDE_CUBLAS = {"int8": (0.1, 1.02), "float8_e5m2": (0.1, 1.02)}
-"""Types that no tuned library multiplies for XLA as it asks: cuBLASLt takes no product of two E5M2, and 8-bit integers
-on tensor cores only with one side transposed (cuBLAS documentation, cublasLtMatmul). What code XLA makes of them reaches
-is not known beforehand."""
+BESIDE_CUBLAS = {"float8_e5m2": (0.1, 1.02)}
+"""What no tuned library multiplies: cuBLASLt takes no product of two E5M2 (cuBLAS documentation, cublasLtMatmul). What
+the code that XLA makes of it reaches is not known beforehand."""
 
 MEMORY = 0.8, 1.0
 """On one H200 a copy ran at 0.90 of it, bytes read and written."""

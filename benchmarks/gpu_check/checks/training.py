@@ -10,8 +10,17 @@ from typing import Any
 from benchmarks.gpu_check.checks import traces
 from benchmarks.gpu_check.checks.readings import page_at
 from benchmarks.gpu_check.findings import Findings
-from benchmarks.gpu_check.transformer import LARGE, SMALL, Attention, Shape, batch_of, start, train
+from benchmarks.gpu_check.transformer import (
+    LARGE,
+    SMALL,
+    batch_of,
+    model_flops,
+    rematerialized_flops,
+    started,
+    train,
+)
 from benchmarks.untrue.programs.truth import until
+from jaxobs.cli.demonstration import Size, train_step
 from jaxobs.hardware.chips import chips_by_alias, normalised
 
 SECONDS = 40.0
@@ -24,22 +33,20 @@ def training(told: Findings) -> None:
 
     import jaxobs
 
-    shape = LARGE if told.on_gpu else SMALL
+    size = LARGE if told.on_gpu else SMALL
     seconds = SECONDS if told.on_gpu else SECONDS_OF_A_CPU
-    batch = batch_of(shape, 0)
+    batch = batch_of(size)
     kept: list[Any] = []
     with jaxobs.instrument() as obs:
         began = time.perf_counter()
-        step, state, attention, complaint = start(shape, "cudnn" if told.on_gpu else "xla", batch)
+        state = started(size, batch)
         told.figure("trace, compile and first run", time.perf_counter() - began, unit="s")
-        if complaint:
-            told.unmeasured("the step with cuDNN's attention", complaint)
         window = threading.Timer(
             seconds / 4, lambda: kept.append(obs.profile(0.5 if told.on_gpu else 0.25, keep=str(told.evidence("kept"))))
         )  # fmt: skip
         window.start()
-        turns = obs.steps(until(seconds), tokens=shape.tokens)
-        steps, wall = train(obs.watch(step), state, batch, turns, obs.record)
+        turns = obs.steps(until(seconds), tokens=size.tokens)
+        steps, wall = train(obs.watch(train_step), state, batch, size, turns, obs.record)
         document = obs.snapshot(timeout=10.0).to_dict()
         statistics = jax.local_devices()[0].memory_stats()
         window.join()
@@ -47,7 +54,7 @@ def training(told: Findings) -> None:
             told.evidence("metrics.txt").write_text(page_at(obs.address), encoding="utf-8")
     told.keep_json("snapshot.json", document)
     told.keep_json("memory_statistics.json", statistics)
-    _time_and_work(told, document, wall, shape, attention)
+    _time_and_work(told, document, wall, size)
     final = obs.final_snapshot
     loops = final.to_dict()["loops"] if final is not None else {}
     told.figure(
@@ -58,19 +65,17 @@ def training(told: Findings) -> None:
     _trace(told, kept)
 
 
-def _time_and_work(
-    told: Findings, document: dict[str, Any], wall: float, shape: Shape, attention: Attention
-) -> None:
+def _time_and_work(told: Findings, document: dict[str, Any], wall: float, size: Size) -> None:
     loop = document["loops"]["train"]
     near = 0.02 if told.on_gpu else 0.25
     told.of("step time", loop, "step_seconds", wall, relative=near, unit="s")
     # The device is never idle.
     told.of("device time of a step", loop, "device_seconds_per_step", wall, relative=2.5 * near, unit="s")
-    _work(told, document, shape, attention)
+    _work(told, document, size)
     chip = chips_by_alias().get(normalised(told.device_kind))
     peak = chip.values.get("matrix.bfloat16") if chip else None
-    model, again = shape.model_flops(attention), shape.rematerialized_flops(attention)
-    for name, flops in (("mfu", model), ("hfu", model + again)):
+    model = model_flops(size)
+    for name, flops in (("mfu", model), ("hfu", model + rematerialized_flops(size))):
         told.of(name.upper(), loop, name, peak and flops / wall / peak, relative=near)
     told.figure(
         "components together", sum(loop["components"].values()), loop["wall_seconds"], relative=0.01,
@@ -88,17 +93,17 @@ def _time_and_work(
     )  # fmt: skip
 
 
-def _work(told: Findings, document: dict[str, Any], shape: Shape, attention: Attention) -> None:
-    steps = [made for made in document["executables"] if made["function"] == "step" and made["cost"]]
+def _work(told: Findings, document: dict[str, Any], size: Size) -> None:
+    steps = [made for made in document["executables"] if made["function"] == "train_step" and made["cost"]]
     cost = steps[0]["cost"] if steps else {}
     reason = "the step has no cost" if not steps else ""
     again = cost.get("rematerialized_flops")
     told.figure(
         "matrix FLOPs, rematerialised ones left out", cost["matrix_flops"] - again if cost else None,
-        shape.model_flops(attention), relative=1e-3, reason=reason,
+        model_flops(size), relative=1e-3, reason=reason,
     )  # fmt: skip
     told.figure(
-        "rematerialised matrix FLOPs", again, shape.rematerialized_flops(attention), relative=1e-3,
+        "rematerialised matrix FLOPs", again, rematerialized_flops(size), relative=1e-3,
         reason=reason,
     )  # fmt: skip
     types = cost.get("executed_matrix_flops_by_type") or {}

@@ -54,7 +54,7 @@ def _loop(told: Findings, observed: Run, truth: dict[str, Any]) -> None:
     told.of("MFU", loop, "mfu", peak and truth["model_flops"] / truth["step_seconds"] / peak, relative=near)
     told.figure("bottleneck", loop["bottleneck"]["label"])
     functions = document.get("functions") or {}
-    told.figure("the step is known by its name", "step" in functions, truth=True)
+    told.figure("the step is known by its name", "train_step" in functions, truth=True)
 
 
 def _run(told: Findings, how: How) -> tuple[Run, float | None]:

@@ -1,4 +1,4 @@
-"""A training script that knows nothing of jaxobs: `python plain_training.py large|small SECONDS`.
+"""A training script that takes nothing of jaxobs but the model: `python plain_training.py large|small SECONDS`.
 
 Its last line tells its step time by its own clock, its FLOPs by formula, and when it ended.
 """
@@ -9,18 +9,17 @@ import json
 import sys
 import time
 
-from benchmarks.gpu_check.transformer import LARGE, SMALL, batch_of, start, train
+from benchmarks.gpu_check.transformer import LARGE, SMALL, batch_of, model_flops, started, train
 from benchmarks.untrue.programs.truth import until
+from jaxobs.cli.demonstration import train_step
 
 
 def main() -> None:
     """Train for so long."""
-    shape = LARGE if sys.argv[1] == "large" else SMALL
-    batch = batch_of(shape, 0)
-    step, state, attention, _ = start(shape, "cudnn" if sys.argv[1] == "large" else "xla", batch)
-    _, step_seconds = train(step, state, batch, until(float(sys.argv[2])))
-    flops = shape.model_flops(attention)
-    truth = {"step_seconds": step_seconds, "model_flops": flops, "ended": time.time()}
+    size = LARGE if sys.argv[1] == "large" else SMALL
+    batch = batch_of(size)
+    _, step_seconds = train(train_step, started(size, batch), batch, size, until(float(sys.argv[2])))
+    truth = {"step_seconds": step_seconds, "model_flops": model_flops(size), "ended": time.time()}
     print(json.dumps({"truth": truth}), flush=True)
 
 
