@@ -161,7 +161,7 @@ class Fold(Rooms):
 
     @cached_property
     def _writer(self) -> Writer:
-        return Writer(self.series, self.clock)
+        return Writer(self)
 
     @cached_property
     def _handlers(self) -> dict[type, tuple[Callable[[Any], None], ...]]:

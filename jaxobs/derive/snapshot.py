@@ -10,12 +10,11 @@ from jaxobs.derive.compilation import CompilationView, Compiles
 from jaxobs.derive.compiling import CompileTimes
 from jaxobs.derive.devices import Devices, DeviceView
 from jaxobs.derive.executables.registry import Executables
-from jaxobs.derive.executables.view import ExecutableCount, ExecutableTable, ExecutableView
+from jaxobs.derive.executables.view import ExecutableTable, ExecutableView
 from jaxobs.derive.loops.goodput import RunTime
-from jaxobs.derive.loops.host_lines import LineCount
 from jaxobs.derive.loops.loop import RoomsOfLoops
 from jaxobs.derive.loops.loops import Loops
-from jaxobs.derive.loops.view import LoopCounts, LoopView, loop_counts, loop_view
+from jaxobs.derive.loops.view import LoopView, loop_view
 from jaxobs.derive.memory import Memory, PeakExecutable
 from jaxobs.derive.process import (
     AgentView,
@@ -28,7 +27,7 @@ from jaxobs.derive.process import (
     identity_view,
 )
 from jaxobs.derive.profiler_windows.operations import OperationView, ScopeView
-from jaxobs.derive.profiler_windows.windows import Profiles, WindowCounts
+from jaxobs.derive.profiler_windows.windows import Profiles
 from jaxobs.derive.series import Series
 from jaxobs.derive.spans import FinishedSpans
 from jaxobs.derive.validation import Validation
@@ -46,38 +45,25 @@ SERIES_A_ROW: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class SnapshotView:
-    """All that is shown of a job at one moment. Figures that contradict each other are withheld already."""
+    """All figures that are shown of a job at one moment. Those that contradict each other are withheld already."""
 
     identity: IdentityView
-    resource: Mapping[str, str]
     facts: Mapping[str, Any]
     """Plain data that is shown beside `identity` and `process`, under `process` in the document."""
     process: ProcessView
     loops: Mapping[str, LoopView]
-    loop_counts: Mapping[str, LoopCounts]
-    host_lines: Sequence[LineCount]
-    """The lines outside loops that were sampled since the view before this one."""
     compilation: CompilationView
     executables: Sequence[ExecutableView]
     """The executables with the most device time, in order, and the one that needs the most memory."""
     executables_left_out: Figure[int]
     executables_with_series: Sequence[ExecutableView]
-    executable_counts: Sequence[ExecutableCount]
-    """Those of the executables that changed since the view before this one."""
-    unseen_functions: Sequence[str]
-    """Functions of which it is no longer known, since the view before this one, which executable runs."""
     with_gradients: frozenset[str]
     """Fingerprints of the executables that have a backward pass in them."""
-    windows: WindowCounts
     operations: Figure[list[OperationView]]
     scopes: Figure[list[ScopeView]]
     devices: Figure[list[DeviceView]]
     sources: Mapping[str, SourceState]
     agent: AgentView
-    last_heard: int | None
-    """When something last arrived from the job, in monotonic nanoseconds."""
-    contradictions: Mapping[str, int]
-    """How many figures of each name were withheld so far, because another one contradicts them."""
 
 
 class Rooms:
@@ -134,27 +120,19 @@ def snapshot_view(rooms: Rooms, now: int) -> SnapshotView:
     _update_run_time(rooms, now)
     return SnapshotView(
         identity=identity_view(rooms.resource, rooms.devices.backend),
-        resource=rooms.resource,
         facts=rooms.facts,
         process=_process(rooms, compilation, listed, now),
         loops=loops,
-        loop_counts={name: loop_counts(loop) for name, loop in rooms.loops.by_name.items()},
-        host_lines=rooms.loops.outside.counts(),
         compilation=compilation,
         executables=listed,
         executables_left_out=table.left_out(),
         executables_with_series=[executables[number] for number in table.shown],
-        executable_counts=table.counts(),
-        unseen_functions=rooms.executables.lost(),
         with_gradients=rooms.with_gradients,
-        windows=rooms.profiles.counts(),
         operations=rooms.profiles.operations.operations,
         scopes=rooms.profiles.operations.scopes,
         devices=rooms.devices.views(now, rooms.memory),
         sources=rooms.observation.sources(),
         agent=rooms.observation.agent(),
-        last_heard=rooms.observation.last_heard,
-        contradictions=rooms.validation.contradictions(),
     )
 
 

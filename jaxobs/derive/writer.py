@@ -1,13 +1,13 @@
-"""The one place that writes: the series of `/metrics` and the document of a snapshot, both from its view.
+"""The one place that writes: the series of `/metrics` and the document of a snapshot.
 
-A room keeps what it has counted and shows it as a view of plain figures; it knows no metric. What is shown of one
-subject as series is one function here, `_write_…`, called by `Writer.write`. A room joins so:
+A room keeps what it has counted, and shows figures of it as a view; it knows no metric. What is shown of one subject as
+series is one function here, `_write_…`, called by `Writer.write`. A room joins so:
 
-1. Its view has the figures (a field of `SnapshotView`): gauges and totals as they are now, and what was observed event
-   by event as a `HistogramValue`, of a `Histogram` that the room fills with `observe`.
+1. Its view has the figures of the document (a field of `SnapshotView`). What is shown as series alone is read from the
+   room: a total, or a `Histogram` that it fills with `observe`.
 2. Here a gauge is written by `replace`, with all its labels at once, so that a series whose figure is gone goes as well;
    a counter by `total`, with the whole amount, and never by its increase; a histogram by `show`.
-3. Where functions or executables share a limit on series, the view names those that have series of their own, and the
+3. Where functions or executables share a limit on series, the room names those that have series of their own, and the
    total of any other goes to `__other__` with its own key as `of`: the rise goes to the labels that the key has now, no
    series falls, and `rate()` stays true when the choice changes. Only what changed needs to be written.
 """
@@ -21,15 +21,15 @@ from jaxobs.derive import catalogue
 from jaxobs.derive.compilation import CompilationView
 from jaxobs.derive.devices import DeviceView
 from jaxobs.derive.executables.view import ExecutableView
-from jaxobs.derive.loops.host_lines import LineCount
-from jaxobs.derive.loops.view import LoopCounts
+from jaxobs.derive.loops.host_lines import HostLines
+from jaxobs.derive.loops.loop import Loop
 from jaxobs.derive.memory import DeviceMemory, LiveArrays
 from jaxobs.derive.process import RUN_LABELS, SourceState, is_up, source_view
 from jaxobs.derive.profiler_windows.operations import OperationCounts
-from jaxobs.derive.profiler_windows.windows import WindowCounts
+from jaxobs.derive.profiler_windows.windows import Profiles
 from jaxobs.derive.series import Labels, Series
-from jaxobs.derive.snapshot import SnapshotView
-from jaxobs.model.clock import NANOSECONDS, ClockAnchor
+from jaxobs.derive.snapshot import Rooms, SnapshotView
+from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.figure import Figure, Rows, plain
 from jaxobs.model.metrics import Metric
 from jaxobs.roofline_model.bounds import ceiling
@@ -69,22 +69,22 @@ Advice = list[dict[str, Any]]
 class Writer:
     """Writes series and documents of one job's snapshots."""
 
-    def __init__(self, series: Series, clock: ClockAnchor) -> None:
-        self._series = series
-        self._clock = clock
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+        self._series = rooms.series
         self._written: OperationCounts | None = None
         """The counts of operations that were written last: they change with a window alone."""
         self._ceilings: dict[tuple[str, str], tuple[tuple[float, float], ...]] = {}
         self._functions, self._executables, self._operations, self._scopes = Rows(), Rows(), Rows(), Rows()
         for phase in PHASES:  # closed sets of labels start at 0
-            series.total(catalogue.COMPILE_FUNCTION_SECONDS, (OTHER, phase), 0.0)
+            self._series.total(catalogue.COMPILE_FUNCTION_SECONDS, (OTHER, phase), 0.0)
 
     def write(self, view: SnapshotView, advice: Advice) -> None:
         """Bring all series up to date with a snapshot and the advice that was derived from it."""
         self._write_loops(view)
-        self._write_host_lines("", view.host_lines)
-        _write_executables(view, self._series)
-        self._write_windows(view.windows)
+        self._write_host_lines("", self._rooms.loops.outside)
+        _write_executables(view, self._rooms)
+        self._write_windows(self._rooms.profiles)
         _write_compilation(view.compilation, self._series)
         self._write_devices(view.devices.value or ())
         _write_memory(view, self._series)
@@ -95,8 +95,8 @@ class Writer:
     def _write_loops(self, view: SnapshotView) -> None:
         series, shares, information, recorded = self._series, [], [], []
         for name, loop in view.loops.items():
-            labels, verdict = (name,), loop.bottleneck
-            _write_loop_counts(name, view.loop_counts[name], series)
+            labels, verdict, counted = (name,), loop.bottleneck, self._rooms.loops.by_name[name]
+            _write_loop_counts(counted, series)
             series.total(catalogue.STEPS, labels, loop.steps)
             series.total(catalogue.STEPS_FAILED, labels, loop.failed_steps)
             series.total(catalogue.EXAMPLES, labels, loop.examples.value)
@@ -104,25 +104,24 @@ class Writer:
             if loop.wall_seconds:
                 for word, spent in (loop.components.value or {}).items():
                     series.total(catalogue.COMPONENT_SECONDS, (name, word), spent)
-            last_step = self._wall_time(view.loop_counts[name].last_end)
-            series.set(catalogue.LAST_STEP, labels, last_step)
+            series.set(catalogue.LAST_STEP, labels, self._wall_time(counted.last_end))
             series.set(catalogue.MFU, labels, loop.mfu.value)
             series.set(catalogue.HFU, labels, loop.hfu.value)
             series.set(catalogue.BOTTLENECK_CONFIDENCE, labels, verdict.confidence)
             shares += [((name, word), share) for word, share in verdict.shares.items()]
             information.append(((name, verdict.label, verdict.runner_up or ""), 1.0))
             recorded += [((name, key), value.value) for key, value in loop.recorded.items()]
-            self._write_host_lines(name, view.loop_counts[name].host_lines)
+            self._write_host_lines(name, counted.host)
         series.replace(catalogue.BOTTLENECK, shares)
         series.replace(catalogue.BOTTLENECK_INFO, information)
         series.replace(catalogue.RECORDED, recorded)
 
-    def _write_host_lines(self, loop: str, lines: Iterable[LineCount]) -> None:
-        for line, labels, spent in lines:
+    def _write_host_lines(self, loop: str, lines: HostLines) -> None:
+        for line, labels, spent in lines.counts():
             self._series.total(catalogue.HOST_LINE_SECONDS, (loop, *labels), spent, (loop, *line))
 
-    def _write_windows(self, windows: WindowCounts) -> None:
-        series, operations = self._series, windows.operations
+    def _write_windows(self, windows: Profiles) -> None:
+        series, operations = self._series, windows.operations.counts
         for outcome, count in windows.outcomes.items():
             series.total(catalogue.PROFILE_WINDOWS, (outcome,), count)
         for loop, spent in windows.seconds.items():
@@ -184,12 +183,12 @@ class Writer:
             identity.platform.value or "", str(view.facts.get("agent", "")), view.process.address.value or "",
         )  # fmt: skip
         series.replace(catalogue.BUILD_INFO, [(versions, 1.0)])
-        run = tuple(view.resource.get(name, "") for name in RUN_LABELS)
+        run = tuple(self._rooms.resource.get(name, "") for name in RUN_LABELS)
         series.replace(catalogue.RUN_INFO, [(run, 1.0)])
         for category, spent in view.process.run_seconds.items():
             series.total(catalogue.RUN_SECONDS, (category,), spent)
         series.set(catalogue.GOODPUT, (), view.process.goodput.value)
-        series.set(catalogue.LAST_HEARD, (), self._wall_time(view.last_heard))
+        series.set(catalogue.LAST_HEARD, (), self._wall_time(self._rooms.observation.last_heard))
         series.total(catalogue.EVENTS, ("accepted",), agent.events_accepted)
         series.total(catalogue.EVENTS, ("dropped",), agent.events_dropped)
         series.total(catalogue.EVENTS, ("refused",), agent.events_refused)
@@ -198,7 +197,7 @@ class Writer:
         series.total(catalogue.AGENT_CPU, ("probe",), agent.cpu_seconds.probe)
         series.total(catalogue.AGENT_CPU, ("agent",), agent.cpu_seconds.agent.value)
         series.set(catalogue.AGENT_RESIDENT, (), agent.resident_bytes.value)
-        for figure, count in view.contradictions.items():
+        for figure, count in self._rooms.validation.contradictions().items():
             series.total(catalogue.CONTRADICTIONS, (figure,), count)
 
     def _write_sources(self, sources: Mapping[str, SourceState]) -> None:
@@ -215,7 +214,7 @@ class Writer:
 
     def _wall_time(self, monotonic: int | None) -> float | None:
         """Unix seconds of an instant in monotonic nanoseconds."""
-        return None if monotonic is None else self._clock.wall_time(monotonic) / NANOSECONDS
+        return None if monotonic is None else self._rooms.clock.wall_time(monotonic) / NANOSECONDS
 
     def outline(self, view: SnapshotView) -> dict[str, Any]:
         """The parts of the document that are drawn over time, each in its place."""
@@ -254,32 +253,34 @@ def _table(figure: Figure[list[Any]], rows: Rows) -> Figure[list[Any]]:
     return figure if figure.value is None else Figure(rows.written(figure.value), figure.reason)
 
 
-def _write_loop_counts(name: str, counts: LoopCounts, series: Series) -> None:
+def _write_loop_counts(loop: Loop, series: Series) -> None:
+    name, work = loop.name, loop.work
     for metric, observed in (
-        (catalogue.STEP_SECONDS, counts.step_seconds),
-        (catalogue.STEP_HOST_SECONDS, counts.host_seconds),
+        (catalogue.STEP_SECONDS, loop.step_times.value()),
+        (catalogue.STEP_HOST_SECONDS, loop.host_times.value()),
     ):
         if any(observed.counts):
             series.show(metric, (name,), observed)
-    for (dtype, kind), flops in counts.flops.items():
+    for (dtype, kind), flops in work.flops.items():
         series.total(catalogue.FLOPS, (name, dtype, kind), flops)
-    series.total(catalogue.BYTES, (name,), counts.bytes)
-    for bound, spent in counts.bound_seconds.items():
+    series.total(catalogue.BYTES, (name,), work.bytes)
+    for bound, spent in work.bound_seconds.items():
         series.total(catalogue.BOUND_SECONDS, (name, bound), spent)
-    for key, number in counts.not_finite.items():
+    for key, number in loop.not_finite.items():
         series.total(catalogue.NOT_FINITE, (name, key), number)
 
 
-def _write_executables(view: SnapshotView, series: Series) -> None:
-    counters = (catalogue.EXECUTABLE_RUNS, catalogue.EXECUTABLE_SECONDS)
-    for function in map(clean_label, view.unseen_functions):
-        for metric in counters:
+def _write_executables(view: SnapshotView, rooms: Rooms) -> None:
+    series = rooms.series
+    for function in map(clean_label, rooms.executables.lost()):
+        for metric in (catalogue.EXECUTABLE_RUNS, catalogue.EXECUTABLE_SECONDS):
             for labels in [known for known in series.gauges(metric.name) if known[0] == function]:
                 series.set(metric, labels, None)
-    for number, labels, runs, spent in view.executable_counts:
-        series.total(catalogue.EXECUTABLE_RUNS, labels, runs, (str(number),))
-        if spent:
-            series.total(catalogue.EXECUTABLE_SECONDS, labels, spent, (str(number),))
+    for executable, labels in rooms.executable_table.counted():
+        key = (str(executable.number),)
+        series.total(catalogue.EXECUTABLE_RUNS, labels, executable.runs, key)
+        if executable.seconds:
+            series.total(catalogue.EXECUTABLE_SECONDS, labels, executable.seconds, key)
     values: dict[Metric, dict[Labels, float | None]] = {metric: {} for metric in EXECUTABLE_GAUGES}
     for each in _newest_of_each_content(view.executables_with_series):
         for metric, labels, value in _executable_gauges(each):

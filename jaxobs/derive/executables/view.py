@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxobs.derive.executables.executable import Executable, verdict_of_operations
 from jaxobs.derive.executables.registry import LET_GO, Executables
@@ -172,15 +172,6 @@ def _rate(cost: Cost | None, elapsed: float | None) -> float | None:
     return cost.flops / elapsed
 
 
-class ExecutableCount(NamedTuple):
-    """All runs and device seconds of an executable, and the labels of the series that they belong to now."""
-
-    number: int
-    labels: tuple[str, str]
-    runs: float
-    seconds: float
-
-
 class ExecutableTable:
     """Views of the executables that are shown. At most `limit` of them have series of their own."""
 
@@ -193,36 +184,31 @@ class ExecutableTable:
         """Views by number, of executables that are listed or have series of their own."""
         self.listed: list[int] = []
         """The executables with the most device time, in order, and the one that needs the most memory."""
-        self._counts: list[ExecutableCount] = []
+        self._changed: list[Executable] = []
         self.shown: list[int] = []
         """Numbers of the executables that have series of their own."""
 
     def update(self) -> None:
         """Bring views and counters up to date. The time taken grows with the executables that changed, not with all."""
-        changed = self._executables.settle()
+        changed = self._changed = self._executables.settle()
         for executable in changed:
             self.views.pop(executable.number, None)
             self._weights[executable.number] = _weight(executable)
         named = [executable.number for executable in changed if executable.fingerprint]
         shown = self._selection.choose(self._weights, named)
         self._list([executable.number for executable in changed])
-        for executable in changed:
-            if executable.fingerprint and self._executables.why_no_runs(executable) is None:
-                own = (executable.function, executable.fingerprint)
-                labels = own if executable.number in shown else (OTHER, OTHER)
-                self._counts.append(
-                    ExecutableCount(executable.number, labels, executable.runs, executable.seconds)
-                )
         self.shown = sorted(shown)
         self.views = {
             number: self.views.get(number) or self._view(number)
             for number in dict.fromkeys([*self.listed, *self.shown])
         }
 
-    def counts(self) -> list[ExecutableCount]:
-        """Take the counts of the executables that changed since the last call."""
-        counts, self._counts = self._counts, []
-        return counts
+    def counted(self) -> Iterator[tuple[Executable, tuple[str, str]]]:
+        """The executables that changed by the last `update`, and the labels of the series that their counts belong to."""
+        for executable in self._changed:
+            if executable.fingerprint and self._executables.why_no_runs(executable) is None:
+                own = (executable.function, executable.fingerprint)
+                yield executable, own if executable.number in self.shown else (OTHER, OTHER)
 
     def left_out(self) -> Figure[int]:
         """How many executables are in no list."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -53,14 +54,6 @@ class HostLineView:
 OTHERS: Final = HostLine(OTHER, OTHER, OTHER)
 
 
-class LineCount(NamedTuple):
-    """All seconds of a line, and the labels of the series that they belong to now."""
-
-    line: HostLine
-    labels: HostLine
-    seconds: float
-
-
 class HostLines:
     """Sampled seconds of the main thread in one loop, or outside loops."""
 
@@ -88,17 +81,17 @@ class HostLines:
             found[activity] += spent  # type: ignore[assignment]  # Counter adds floats as well
         return found
 
-    def counts(self) -> list[LineCount]:
-        """The lines that were sampled since the last call; the largest have series of their own."""
+    def counts(self) -> Iterator[tuple[HostLine, HostLine, float]]:
+        """Each line that was sampled since the last call, the labels of the series that it belongs to, and its seconds.
+
+        The largest have series of their own.
+        """
         total = sum(self._seconds.values())
         new, self._new = self._new, set()
-        counts = []
         for line in sorted(new, key=lambda line: -self._seconds[line]):
             if len(self._in_series) < SERIES and self._seconds[line] >= LEAST_SHARE * total:
                 self._in_series.add(line)
-            labels = line if line in self._in_series else OTHERS
-            counts.append(LineCount(line, labels, self._seconds[line]))
-        return counts
+            yield line, line if line in self._in_series else OTHERS, self._seconds[line]
 
     @property
     def samples(self) -> int:

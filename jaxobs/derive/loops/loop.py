@@ -76,14 +76,14 @@ class Loop:
         self._amounts: dict[str, float | None] = dict.fromkeys(AMOUNTS)
         self._refused: set[str] = set()
         self._block = Stretch()
-        self._work = LoopWork(self._executables)
+        self.work = LoopWork(self._executables)
         self._compiled_here: set[str] = set()
         self.whole, self.rated, self.did = Stretch(), Stretch(), Work()
         """The newest stretches, those of them that rates are over, and what the runs in these did."""
         self.charged = Charged({})
         """Where the time of the newest stretches went, by what is known now."""
         self.quiet: str | None = None
-        self.profile: LoopProfile | None = None
+        self.profile: Figure[LoopProfile] = Figure(None)
 
     def steps_ended(self, steps: Steps) -> Steps:
         """Add steps; return them with what compiled in them. Raises ValueError, and changes nothing, where it cannot.
@@ -108,7 +108,7 @@ class Loop:
         for word, column in AMOUNTS.items():
             self._count(word, steps, column)
         for run, calls in steps.runs.items():
-            self._work.ran(run, calls)
+            self.work.ran(run, calls)
             self._executables.ran_in_loop(run, calls)
         self.host_times.observe_all(each_in_seconds(steps.turns))
         self.stretches.steps_ended(steps)
@@ -163,7 +163,7 @@ class Loop:
         require(
             is_amount(event.model_flops) and event.model_flops > 0, "model FLOPs that are no positive number"
         )
-        self._work.model_flops = event.model_flops
+        self.work.model_flops = event.model_flops
 
     def ended(self, event: LoopEnded) -> None:
         require(event.input_wait >= 0, "a wait of negative duration")
@@ -186,7 +186,7 @@ class Loop:
         known = self._known(now)
         if ended:
             self._charge(charged(summed(ended), known))
-        self._work.count()
+        self.work.count()
         self.whole, self.rated = self.stretches.whole(), self.stretches.rated()
         self.quiet = why_quiet(self.whole, now)
         if self.quiet is not None:
@@ -197,7 +197,7 @@ class Loop:
 
     def _known(self, now: int) -> Known:
         return Known(
-            self._executables, self.profile, HostShares.of(self.host.lately(now)), self.stretches.idle_at_ends,
+            self._executables, self.profile.value, HostShares.of(self.host.lately(now)), self.stretches.idle_at_ends,
             self.stretches.watched, self.unwatched(),
         )  # fmt: skip
 
@@ -254,15 +254,6 @@ class Loop:
 
     def time(self) -> LoopTime:
         return LoopTime(self.wall, self.components, self.stalls, self.inferred, self.stretches.pending_since)
-
-    @property
-    def why_no_profile(self) -> str:
-        return self._profiles.why_none(self.name)
-
-    @property
-    def work(self) -> LoopWork:
-        """The counters of its work."""
-        return self._work
 
     def ran(self) -> Iterator[Executable]:
         """The executables that ran of late, as far as it is visible which ones ran."""

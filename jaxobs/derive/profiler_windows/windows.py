@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.profiler_windows.loop_profile import (
@@ -16,13 +15,14 @@ from jaxobs.derive.profiler_windows.loop_profile import (
     loop_profile,
     only_parts_of,
 )
-from jaxobs.derive.profiler_windows.operations import OperationCounts, Operations
+from jaxobs.derive.profiler_windows.operations import Operations
 from jaxobs.derive.profiler_windows.parts import LoopPart, LoopSpans, parts_of
 from jaxobs.derive.refusal import require
 from jaxobs.derive.steps import Steps
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import LoopEnded, PhaseEnded, ProfileWindow
+from jaxobs.model.figure import Figure, figure
 from jaxobs.model.profile import OUTCOMES
 from jaxobs.roofline_model.traced import Profiled
 
@@ -68,15 +68,6 @@ class WindowToRead:
         return replace(self, event=self.event._replace(xspace=None))
 
 
-class WindowCounts(NamedTuple):
-    """What is counted of profiler windows: by what became of them, and the seconds and steps inside them by loop."""
-
-    outcomes: Mapping[str, int]
-    seconds: Mapping[str, float]
-    steps: Mapping[str, float]
-    operations: OperationCounts | None
-
-
 class Profiles:
     """All profiler windows of the job. `limit` operations have series of their own."""
 
@@ -114,7 +105,7 @@ class Profiles:
         if event.xspace:
             self._waiting.append(event)
         else:
-            self._count(event.outcome)
+            self.outcomes[event.outcome] += 1
 
     def to_read(self, now: int, *, final: bool) -> list[WindowToRead]:
         """Take the windows that may be read now; `final`: nothing more will be known of their steps."""
@@ -131,10 +122,10 @@ class Profiles:
     def read(self, window: WindowToRead, profiled: Profiled | None, reason: str) -> None:
         """Take the result of reading a window: None, with a reason, where it could not be read."""
         if profiled is None:
-            self._count("unreadable")
+            self.outcomes["unreadable"] += 1
             self._why |= dict.fromkeys(window.parts, f"the last window could not be read: {reason}")
             return
-        self._count(window.event.outcome)
+        self.outcomes[window.event.outcome] += 1
         functions = self._executables.functions()
         self._executables.profiled(profiled)
         lasted = seconds(window.event.end - window.event.start)
@@ -153,13 +144,11 @@ class Profiles:
             self.seconds[name] += profile.seconds
             self.steps[name] += profile.steps
 
-    def of(self, loop: str, time: int) -> LoopProfile | None:
-        """What the windows show of a loop at `time`; None where no window is valid for it."""
+    def of(self, loop: str, time: int) -> Figure[LoopProfile]:
+        """What the windows show of a loop at `time`; absent where no window is valid for it."""
         profiles = self._of_loops.get(loop)
-        return profiles.at(time) if profiles is not None else None
-
-    def why_none(self, loop: str) -> str:
-        return self._why.get(loop, "no profiler window that holds for this loop has been read")
+        why_none = self._why.get(loop, "no profiler window that holds for this loop has been read")
+        return figure(profiles.at(time) if profiles is not None else None, why_none)
 
     def _is_known(self, window: ProfileWindow, now: int) -> bool:
         """Whether each loop that ran has ended a step after the window's end, or the wait for that is over."""
@@ -169,9 +158,3 @@ class Profiles:
             spans.over or spans.last_end >= window.end or spans.last_end < window.start - PATIENCE
             for spans in self._spans.values()
         )
-
-    def counts(self) -> WindowCounts:
-        return WindowCounts(dict(self.outcomes), dict(self.seconds), dict(self.steps), self.operations.counts)
-
-    def _count(self, outcome: str) -> None:
-        self.outcomes[outcome] += 1
