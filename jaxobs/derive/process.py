@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from jaxobs.derive.compilation import PersistentCacheView
 from jaxobs.derive.devices import NO_BACKEND
@@ -25,7 +24,7 @@ from jaxobs.model.events import (
     SourceReported,
     StepCompleted,
 )
-from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, Later, figure
+from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure
 from jaxobs.vocabulary.text import EAGER
 
 FRESH: Final = 5 * NANOSECONDS
@@ -45,34 +44,41 @@ IN_THE_JOB = "the agent is a thread of the job, and has none of its own"
 
 
 @dataclass(frozen=True, slots=True)
-class RecentStep:
-    """A step that ended `ago` seconds before the snapshot."""
-
-    loop: str
-    step: int
-    seconds: float
-    input_wait_seconds: float
-    failed: bool
-    ago: float
-
-
-@dataclass(frozen=True, slots=True)
-class RecentCompilation:
-    """A compile of the executable `number`; `recompilation` is the cause of a recompile."""
-
-    function: str
-    number: int
-    seconds: Mapping[str, float]
-    recompilation: Figure[str]
-    ago: float
-
-
-@dataclass(frozen=True, slots=True)
 class RecentView:
-    """The newest steps and compiles, the newest last."""
+    """The newest steps and compiles at `now`, the newest last. Rows are made only when they are written."""
 
-    steps: Sequence[RecentStep]
-    compilations: Sequence[RecentCompilation]
+    steps: Sequence[Steps]
+    compilations: Sequence[Compilation]
+    now: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The rows as plain data; `ago` is the time since then in seconds, `number` that of an executable."""
+        return {
+            "steps": [
+                {
+                    "loop": step.loop,
+                    "step": step.step,
+                    "seconds": seconds(step.end - step.start),
+                    "input_wait_seconds": seconds(step.input_wait),
+                    "failed": step.failed,
+                    "ago": seconds(self.now - step.end),
+                }
+                for steps in self.steps
+                for step in steps.events()
+            ],
+            "compilations": [
+                {
+                    "function": event.function,
+                    "number": event.executable,
+                    "seconds": {phase: seconds(end - start) for phase, start, end in event.phases},
+                    **figure(event.recompilation, _why_no_recompilation(event.function)).under(
+                        "recompilation"
+                    ),
+                    "ago": seconds(self.now - event.time),
+                }
+                for event in self.compilations
+            ],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +123,7 @@ class ProcessView:
     memory: Figure[ProcessMemory] = field(metadata=REASON_WHERE_ABSENT)
     peak_executable: Figure[PeakExecutable] = field(metadata=REASON_WHERE_ABSENT)
     live_arrays: Figure[LiveArrays] = field(metadata=REASON_WHERE_ABSENT)
-    recent: Later[RecentView]
+    recent: RecentView
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +196,8 @@ class Recent:
     def compiled(self, event: Compilation) -> None:
         self._compilations.append(event)
 
-    def view(self, now: int) -> Later[RecentView]:
-        """What is shown at `now`. It is built only when it is written."""
-        steps, compilations = tuple(self._steps), tuple(self._compilations)
-        return Later(lambda: _recent_view(steps, compilations, now))
+    def view(self, now: int) -> RecentView:
+        return RecentView(tuple(self._steps), tuple(self._compilations), now)
 
 
 class RunsUnderWay:
@@ -330,28 +334,6 @@ def source_view(source: SourceState) -> SourceView:
         events, unknown = lost
         dropped = Figure(None, unknown) if unknown else Figure(events)
     return ExporterView(*common, dropped)
-
-
-def _recent_view(steps: Iterable[Steps], compilations: Iterable[Compilation], now: int) -> RecentView:
-    ended = chain.from_iterable(each.events() for each in steps)
-    return RecentView(
-        [
-            RecentStep(
-                step.loop, step.step, seconds(step.end - step.start), seconds(step.input_wait), step.failed,
-                seconds(now - step.end),
-            )
-            for step in ended
-        ],
-        [
-            RecentCompilation(
-                event.function, event.executable,
-                {phase: seconds(end - start) for phase, start, end in event.phases},
-                figure(event.recompilation, _why_no_recompilation(event.function)),
-                seconds(now - event.time),
-            )
-            for event in compilations
-        ],
-    )  # fmt: skip
 
 
 def _why_no_recompilation(function: str) -> str:

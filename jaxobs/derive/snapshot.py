@@ -26,7 +26,7 @@ from jaxobs.derive.process import (
     SourceState,
     identity_view,
 )
-from jaxobs.derive.profiler_windows.operations import OperationView, ScopeView
+from jaxobs.derive.profiler_windows.operations import Row
 from jaxobs.derive.profiler_windows.windows import Profiles
 from jaxobs.derive.series import Series
 from jaxobs.derive.spans import FinishedSpans
@@ -59,8 +59,8 @@ class SnapshotView:
     executables_with_series: Sequence[ExecutableView]
     with_gradients: frozenset[str]
     """Fingerprints of the executables that have a backward pass in them."""
-    operations: Figure[list[OperationView]]
-    scopes: Figure[list[ScopeView]]
+    operations: Figure[list[Row]]
+    scopes: Figure[list[Row]]
     devices: Figure[list[DeviceView]]
     sources: Mapping[str, SourceState]
     agent: AgentView

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Generic, TypeVar
 
@@ -32,16 +32,6 @@ class Figure(Generic[T_co]):
 def figure(value: T | None, why_absent: str | None) -> Figure[T]:
     """A figure that has the reason only where there is no value."""
     return Figure(value) if value is not None else Figure(None, why_absent)
-
-
-@dataclass(frozen=True, slots=True)
-class Later(Generic[T_co]):
-    """A view that is made only when it is written, as few snapshots are. The data that `make` reads must not change."""
-
-    make: Callable[[], T_co]
-
-    def to_dict(self) -> Any:
-        return plain(self.make())
 
 
 def plain(value: Any) -> Any:

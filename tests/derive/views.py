@@ -18,6 +18,8 @@ View = TypeVar("View")
 
 NOT_GIVEN = "the case does not give it"
 
+NO_OPERATION = {"executions": 0, "seconds": 0.0, "share": None, "kind": ""}
+
 
 def view_of(kind: type[View], document: Mapping[str, Any]) -> View:
     """A view of figures; what the document does not have is absent, or where no figure stands empty or 0."""
@@ -41,8 +43,20 @@ def snapshot_of(document: Mapping[str, Any]) -> SnapshotView:
         "functions": document.get("functions"),
         "persistent_cache": process.get("persistent_cache"),
     }
+    rows = [
+        NO_OPERATION | {key: value for key, value in row.items() if value is not None}
+        for row in document.get("operations") or ()
+        if row is not None
+    ]
     return view_of(
-        SnapshotView, {**document, "identity": process, "process": process, "compilation": compilation}
+        SnapshotView,
+        {
+            **document,
+            "identity": process,
+            "process": process,
+            "compilation": compilation,
+            "operations": rows,
+        },
     )
 
 

@@ -166,7 +166,7 @@ def facts_of(view: SnapshotView) -> Facts:
         loops,
         tuple(_work(view, loops, wall)),
         tuple(
-            OperationFacts(row.executions, row.seconds, row.share.value, row.kind)
+            OperationFacts(row["executions"], row["seconds"], row["share"], row["kind"])
             for row in view.operations.value or ()
         ),
         _matrix_peaks(peaks),
