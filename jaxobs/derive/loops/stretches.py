@@ -150,7 +150,8 @@ class Stretches:
     def __init__(self) -> None:
         self.watched = False
         """Whether any step has called a watched function, so that completions can be seen."""
-        self._log = StepLog(STEPS_REMEMBERED)
+        self.log = StepLog(STEPS_REMEMBERED)
+        """The loop's newest steps."""
         self._open: deque[Steps] = deque()
         """Steps that the host has ended and that are in no stretch yet."""
         self._mark: int | None = None
@@ -200,7 +201,7 @@ class Stretches:
     def steps_ended(self, steps: Steps) -> None:
         """The host has ended steps."""
         self.watched = self.watched or bool(steps.runs)
-        self._log.append(steps)
+        self.log.append(steps)
         self._open.append(steps)
         self._tail = 0
         while self._waiting and self._waiting[0].step <= steps.last:
@@ -223,7 +224,7 @@ class Stretches:
     def completed(self, event: StepCompleted) -> None:
         """The device is done with a step; this waits until the host's turns up to that step are known."""
         self._unseen = 0
-        if self._log.of(event.step) is not None:
+        if self.log.of(event.step) is not None:
             self._complete(event)
         else:
             self._waiting.append(event)
@@ -299,7 +300,7 @@ class Stretches:
 
     def turn_of(self, step: int) -> float | None:
         """Seconds of a step's turn, if it is remembered."""
-        found = self._log.of(step)
+        found = self.log.of(step)
         return None if found is None else seconds(found.turns[step - found.first])
 
     def _sum_asked(self) -> tuple[int, int]:
@@ -310,7 +311,7 @@ class Stretches:
         return now - (self.pending_since or now) > self._patience
 
     def _complete(self, event: StepCompleted) -> None:
-        found = self._log.of(event.step)
+        found = self.log.of(event.step)
         if found is None:
             return
         at = event.step - found.first
