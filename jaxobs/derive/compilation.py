@@ -82,14 +82,6 @@ class FunctionView:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
-    """How many functions are not listed, and their compile seconds."""
-
-    functions_left_out: Figure[int]
-    functions_left_out_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class PersistentCacheView:
     """What is shown of the cache. `enabled` is that of the latest compile, with a reason where other compiles differed.
 
@@ -112,7 +104,9 @@ class CompilationView:
 
     functions: Mapping[str, FunctionView]
     """Functions by name, with the most seconds first."""
-    left_out: LeftOut
+    left_out: Figure[int]
+    """How many functions are not listed."""
+    left_out_seconds: float
     changed: Mapping[str, FunctionView]
     """Every function that was compiled since the view before this one, listed or not."""
     with_series: frozenset[str]
@@ -173,9 +167,12 @@ class Compiles:
             name: views.get(name) or self._listed.get(name) or self._function(name)
             for name in self._largest.update(self._weights, changed)
         }
+        left_out = len(self._weights) - len(self._listed)
+        listed = sum(self._weights[name][0] for name in self._listed)
         return CompilationView(
             self._listed,
-            self._left_out(),
+            Figure(left_out, f"the {MAX_LISTED} with the most seconds are listed" if left_out else None),
+            max(0.0, self._seconds_in_all - listed) if left_out else 0.0,
             views,
             with_series,
             {
@@ -187,14 +184,6 @@ class Compiles:
             dict(self._recompilations.seconds),
             self._cache.view,
             self._cache.seconds_gained,
-        )
-
-    def _left_out(self) -> LeftOut:
-        count = len(self._weights) - len(self._listed)
-        listed = sum(self._weights[name][0] for name in self._listed)
-        return LeftOut(
-            Figure(count, f"the {MAX_LISTED} with the most seconds are listed" if count else None),
-            max(0.0, self._seconds_in_all - listed) if count else 0.0,
         )
 
     def _function(self, name: str) -> FunctionView:

@@ -55,15 +55,6 @@ class LiveArrays:
     lock_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class PeakExecutable:
-    """The executable whose runs need the most memory."""
-
-    function: str
-    executable: Figure[str]
-    bytes: int
-
-
 class Memory:
     """The last samples of memory, the last count of live arrays, and the forecasts."""
 

@@ -15,10 +15,8 @@ from jaxobs.derive.loops.goodput import RunTime
 from jaxobs.derive.loops.loop import RoomsOfLoops
 from jaxobs.derive.loops.loops import Loops
 from jaxobs.derive.loops.view import LoopView, loop_view
-from jaxobs.derive.memory import Memory, PeakExecutable
+from jaxobs.derive.memory import Memory
 from jaxobs.derive.process import (
-    AgentView,
-    IdentityView,
     Observation,
     ProcessView,
     Recent,
@@ -47,7 +45,7 @@ SERIES_A_ROW: Final = 30
 class SnapshotView:
     """All figures that are shown of a job at one moment. Those that contradict each other are withheld already."""
 
-    identity: IdentityView
+    identity: Mapping[str, Any]
     facts: Mapping[str, Any]
     """Plain data that is shown beside `identity` and `process`, under `process` in the document."""
     process: ProcessView
@@ -63,7 +61,7 @@ class SnapshotView:
     scopes: Figure[list[Row]]
     devices: Figure[list[DeviceView]]
     sources: Mapping[str, SourceState]
-    agent: AgentView
+    agent: Mapping[str, Any]
 
 
 class Rooms:
@@ -164,10 +162,9 @@ def end_run_time(rooms: Rooms, now: int) -> Figure[float]:
 
 
 def _update_run_time(rooms: Rooms, now: int) -> None:
-    times = {name: loop.time() for name, loop in rooms.loops.by_name.items()}
     running = rooms.under_way.at(now)
     began, undecided = running.start if running else None, rooms.loops.inferred.undecided_since
-    rooms.run_time.update(now, times, rooms.compile_times.in_progress_since(), began, undecided)
+    rooms.run_time.update(now, rooms.loops.by_name, rooms.compile_times.in_progress_since(), began, undecided)
 
 
 def _process(
@@ -189,10 +186,9 @@ def _process(
     )
 
 
-def _peak_executable(executables: Iterable[ExecutableView]) -> Figure[PeakExecutable]:
-    """The executable that needs the most memory on a device."""
+def _peak_executable(executables: Iterable[ExecutableView]) -> Figure[Mapping[str, Any]]:
     needs = [(memory_need(view.memory.value), view) for view in executables if view.memory.value]
     if not needs:
         return Figure(None, "no executable has a memory analysis")
     most, view = max(needs, key=lambda pair: pair[0])
-    return Figure(PeakExecutable(view.function, view.executable, most))
+    return Figure({"function": view.function, **view.executable.under("executable"), "bytes": most})

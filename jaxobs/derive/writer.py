@@ -30,9 +30,8 @@ from jaxobs.derive.profiler_windows.windows import Profiles
 from jaxobs.derive.series import Labels, Series
 from jaxobs.derive.snapshot import Rooms, SnapshotView
 from jaxobs.model.clock import NANOSECONDS
-from jaxobs.model.figure import Figure, Rows, plain
+from jaxobs.model.figure import Rows, plain
 from jaxobs.model.metrics import Metric
-from jaxobs.roofline_model.bounds import ceiling
 from jaxobs.vocabulary.text import OTHER, clean_label
 from jaxobs.vocabulary.words import PHASES
 
@@ -48,21 +47,6 @@ EXECUTABLE_GAUGES = tuple(
     if metric.kind == "gauge" and metric.labels[:2] == ("function", "executable")
 )
 
-DEVICE_MEMORY = (
-    (catalogue.DEVICE_MEMORY_IN_USE, "in_use_bytes"),
-    (catalogue.DEVICE_MEMORY_PEAK, "peak_bytes"),
-    (catalogue.DEVICE_MEMORY_LIMIT, "limit_bytes"),
-    (catalogue.DEVICE_MEMORY_LARGEST_FREE, "largest_free_block_bytes"),
-    (catalogue.DEVICE_MEMORY_FRAGMENTED, "fragmented_bytes"),
-    (catalogue.DEVICE_MEMORY_EXHAUSTION, "forecast_seconds"),
-)
-PROCESS_MEMORY = (
-    (catalogue.PROCESS_MEMORY_PEAK, "peak_bytes"),
-    (catalogue.PROCESS_MEMORY_LIMIT, "limit_bytes"),
-    (catalogue.PROCESS_MEMORY_EXHAUSTION, "forecast_seconds"),
-)
-"""Metrics of memory, each with the figure of the view that it shows."""
-
 Advice = list[dict[str, Any]]
 
 
@@ -74,8 +58,7 @@ class Writer:
         self._series = rooms.series
         self._written: OperationCounts | None = None
         """The counts of operations that were written last: they change with a window alone."""
-        self._ceilings: dict[tuple[str, str], tuple[tuple[float, float], ...]] = {}
-        self._functions, self._executables, self._operations, self._scopes = Rows(), Rows(), Rows(), Rows()
+        self._functions, self._executables = Rows(), Rows()
         for phase in PHASES:  # closed sets of labels start at 0
             self._series.total(catalogue.COMPILE_FUNCTION_SECONDS, (OTHER, phase), 0.0)
 
@@ -153,10 +136,6 @@ class Writer:
                 if (peak_of_memory := known.peaks.memory) is not None:
                     memory.append(((ordinal,), peak_of_memory.value))
                     sources.append(((ordinal, "memory", peak_of_memory.provenance), 1.0))
-                for drawn in device.roofs:
-                    at = (device.kind, drawn["dtype"])
-                    if at not in self._ceilings:
-                        self._ceilings[at] = ceiling(known.peaks, drawn["dtype"])
             if (reading := device.clocks.value) is not None:
                 utilization.append(((ordinal,), reading.utilization_ratio.value))
                 clocks.append(((ordinal,), reading.clock_ratio.value))
@@ -166,21 +145,16 @@ class Writer:
         replace(catalogue.PEAK_FLOPS, flops)
         replace(catalogue.PEAK_BYTES, memory)
         replace(catalogue.PEAK_INFO, sources)
-        replace(catalogue.CEILING, self._ceiling_points())
+        replace(catalogue.CEILING, self._rooms.devices.ceilings.items())
         replace(catalogue.DEVICE_UTILIZATION, utilization)
         replace(catalogue.DEVICE_CLOCK, clocks)
         replace(catalogue.DEVICE_THROTTLED, throttled)
 
-    def _ceiling_points(self) -> Iterator[tuple[Labels, float]]:
-        for at, points in self._ceilings.items():
-            for intensity, rate in points:
-                yield (*at, f"{intensity:.6g}"), rate
-
     def _write_process(self, view: SnapshotView) -> None:
         series, identity, agent = self._series, view.identity, view.agent
         versions = (
-            str(view.facts.get("jaxobs", "")), identity.jax.value or "", identity.jaxlib.value or "",
-            identity.platform.value or "", str(view.facts.get("agent", "")), view.process.address.value or "",
+            str(view.facts.get("jaxobs", "")), identity["jax"] or "", identity["jaxlib"] or "",
+            identity["platform"] or "", str(view.facts.get("agent", "")), view.process.address.value or "",
         )  # fmt: skip
         series.replace(catalogue.BUILD_INFO, [(versions, 1.0)])
         run = tuple(self._rooms.resource.get(name, "") for name in RUN_LABELS)
@@ -189,14 +163,14 @@ class Writer:
             series.total(catalogue.RUN_SECONDS, (category,), spent)
         series.set(catalogue.GOODPUT, (), view.process.goodput.value)
         series.set(catalogue.LAST_HEARD, (), self._wall_time(self._rooms.observation.last_heard))
-        series.total(catalogue.EVENTS, ("accepted",), agent.events_accepted)
-        series.total(catalogue.EVENTS, ("dropped",), agent.events_dropped)
-        series.total(catalogue.EVENTS, ("refused",), agent.events_refused)
-        series.total(catalogue.EVENTS_EMITTED, (), agent.events_emitted)
-        series.total(catalogue.LISTENERS_RESTORED, (), agent.listeners_restored)
-        series.total(catalogue.AGENT_CPU, ("probe",), agent.cpu_seconds.probe)
-        series.total(catalogue.AGENT_CPU, ("agent",), agent.cpu_seconds.agent.value)
-        series.set(catalogue.AGENT_RESIDENT, (), agent.resident_bytes.value)
+        series.total(catalogue.EVENTS, ("accepted",), agent["events_accepted"])
+        series.total(catalogue.EVENTS, ("dropped",), agent["events_dropped"])
+        series.total(catalogue.EVENTS, ("refused",), agent["events_refused"])
+        series.total(catalogue.EVENTS_EMITTED, (), agent["events_emitted"])
+        series.total(catalogue.LISTENERS_RESTORED, (), agent["listeners_restored"])
+        series.total(catalogue.AGENT_CPU, ("probe",), agent["cpu_seconds"]["probe"])
+        series.total(catalogue.AGENT_CPU, ("agent",), agent["cpu_seconds"]["agent"])
+        series.set(catalogue.AGENT_RESIDENT, (), agent["resident_bytes"])
         for figure, count in self._rooms.validation.contradictions().items():
             series.total(catalogue.CONTRADICTIONS, (figure,), count)
 
@@ -234,23 +208,22 @@ class Writer:
         functions = view.compilation.functions
         rows = self._functions.written(functions.values())
         return {
-            "process": plain(view.identity) | plain(view.facts) | plain(view.process),
+            "process": {**view.identity, **plain(view.facts)} | plain(view.process),
             "loops": plain(view.loops),
             "functions": dict(zip(functions, rows, strict=True)),
-            **plain(view.compilation.left_out),
+            **view.compilation.left_out.under("functions_left_out"),
+            "functions_left_out_seconds": view.compilation.left_out_seconds,
             "executables": self._executables.written(view.executables),
             **view.executables_left_out.under("executables_left_out"),
-            **_table(view.operations, self._operations).under("operations"),
-            **_table(view.scopes, self._scopes).under("scopes"),
+            "operations": view.operations.value,
+            "operations_reason": view.operations.reason,
+            "scopes": view.scopes.value,
+            "scopes_reason": view.scopes.reason,
             **view.devices.under("devices"),
-            "sources": {name: plain(source_view(source)) for name, source in view.sources.items()},
-            "agent": plain(view.agent),
+            "sources": {name: source_view(source) for name, source in view.sources.items()},
+            "agent": view.agent,
             "advice": advice,
         }
-
-
-def _table(figure: Figure[list[Any]], rows: Rows) -> Figure[list[Any]]:
-    return figure if figure.value is None else Figure(rows.written(figure.value), figure.reason)
 
 
 def _write_loop_counts(loop: Loop, series: Series) -> None:
@@ -272,7 +245,7 @@ def _write_loop_counts(loop: Loop, series: Series) -> None:
 
 def _write_executables(view: SnapshotView, rooms: Rooms) -> None:
     series = rooms.series
-    for function in map(clean_label, rooms.executables.lost()):
+    for function in map(clean_label, rooms.executables.unseen):
         for metric in (catalogue.EXECUTABLE_RUNS, catalogue.EXECUTABLE_SECONDS):
             for labels in [known for known in series.gauges(metric.name) if known[0] == function]:
                 series.set(metric, labels, None)
@@ -304,7 +277,7 @@ def _newest_of_each_content(views: Iterable[ExecutableView]) -> Iterable[Executa
 def _executable_gauges(view: ExecutableView) -> Iterator[tuple[Metric, Labels, float | None]]:
     """The gauges of one executable: metric, labels after those of the executable, and value."""
     if view.cost.value is not None:
-        cost = view.cost.value.cost
+        cost = view.cost.value
         yield catalogue.EXECUTABLE_FLOPS, (), cost.flops
         yield catalogue.EXECUTABLE_BYTES, (), cost.bytes
         yield catalogue.EXECUTABLE_INTENSITY, (), cost.intensity
@@ -343,10 +316,10 @@ def _write_memory(view: SnapshotView, series: Series) -> None:
     devices: list[tuple[int, DeviceMemory]] = [
         (each.device, each.memory.value) for each in view.devices.value or () if each.memory.value
     ]
-    for metric, key in DEVICE_MEMORY:
+    for key, metric in catalogue.DEVICE_MEMORY.items():
         series.replace(metric, (((str(at),), getattr(memory, key).value) for at, memory in devices))
     process = view.process.memory.value
-    for metric, key in PROCESS_MEMORY:
+    for key, metric in catalogue.PROCESS_MEMORY.items():
         series.set(metric, (), None if process is None else getattr(process, key).value)
     counts, sizes, lines = _live_arrays(view.process.live_arrays.value)
     series.replace(catalogue.LIVE_ARRAYS, counts.items())

@@ -11,9 +11,6 @@ T_co = TypeVar("T_co", covariant=True)
 REASON_WHERE_ABSENT: Final = {"reason": "where absent"}
 """Metadata of a view's field whose reason is in the document only where the value is absent."""
 
-NOT_IN_DOCUMENT: Final = {"shown": False}
-"""Metadata of a view's field that is for advice alone."""
-
 ATOMS: Final = frozenset({type(None), bool, int, float, str})
 
 
@@ -67,9 +64,7 @@ def _names(kind: type) -> tuple[tuple[str, str, bool], ...]:
     """For each field of a view, its name, the name of its reason, and whether the reason is always present."""
     if kind not in _NAMES:
         _NAMES[kind] = tuple(
-            (each.name, f"{each.name}_reason", "reason" not in each.metadata)
-            for each in fields(kind)
-            if each.metadata.get("shown", True)
+            (each.name, f"{each.name}_reason", "reason" not in each.metadata) for each in fields(kind)
         )
     return _NAMES[kind]
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from jaxobs.derive.devices import PeaksView
-from jaxobs.derive.executables.view import CostView
+from jaxobs.derive.profiler_windows.loop_profile import LoopProfile, Part
 from jaxobs.derive.snapshot import SnapshotView
 from jaxobs.hardware.peaks import Peak, Peaks
 from jaxobs.model.cost import Cost
@@ -83,17 +84,26 @@ def _verdict(found: Mapping[str, Any]) -> Verdict:
     )
 
 
-def _cost_view(found: Mapping[str, Any]) -> CostView:
+def _cost(found: Mapping[str, Any]) -> Cost:
     flops, matrix = found.get("flops") or 0.0, found.get("matrix_flops") or 0.0
     executed = found.get("executed_matrix_flops_by_type") or {}
-    cost = Cost(
+    return Cost(
         {"float32": matrix},
         {dtype: amount for dtype, amount in executed.items() if amount is not None},
         {"float32": max(0.0, flops - matrix)},
         bytes=found.get("bytes") or 0.0,
         exact=found.get("exact") is True,
     )
-    return CostView(cost)
+
+
+def _profile(found: Mapping[str, Any]) -> LoopProfile:
+    """The gaps are among the seconds by bottleneck already."""
+    seconds = {word: spent for word, spent in (found.get("seconds_by_bottleneck") or {}).items() if spent}
+    return LoopProfile(
+        steps=found.get("steps") or 0.0,
+        busy_seconds=found.get("busy_seconds") or 0.0,
+        parts={"": Part(seconds=Counter(seconds))},
+    )
 
 
 def _peaks_view(found: Mapping[str, Any]) -> PeaksView:
@@ -111,6 +121,7 @@ def _peak(found: Mapping[str, Any] | None) -> Peak | None:
 
 READERS: dict[Any, Callable[[Mapping[str, Any]], Any]] = {
     Verdict: _verdict,
-    CostView: _cost_view,
+    Cost: _cost,
+    LoopProfile: _profile,
     PeaksView: _peaks_view,
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from jaxobs.derive.executables.executable import Executable, verdict_of_operations
 from jaxobs.derive.executables.registry import LET_GO, Executables
@@ -38,25 +37,14 @@ NOT_SETTLED = "no step that it ran in has ended yet"
 
 
 @dataclass(frozen=True, slots=True)
-class CostView:
-    """The cost of one run on one device, with the element types that the device runs it in."""
-
-    cost: Cost
-
-    def to_dict(self) -> dict[str, Any]:
-        """The cost as plain data; without memory traffic it has no intensity, and says so."""
-        intensity = figure(self.cost.intensity, "it moves no byte of device memory")
-        return self.cost.to_dict() | intensity.under("intensity")
-
-
-@dataclass(frozen=True, slots=True)
 class ExecutableView:
     """The figures of one executable; seconds and bytes are those of one device."""
 
     function: str
     executable: Figure[str]
     """The fingerprint of its content."""
-    cost: Figure[CostView]
+    cost: Figure[Cost]
+    """Of one run on one device, with the element types that the device runs it in."""
     runs: Figure[float]
     seconds: Figure[float]
     source: Figure[str]
@@ -102,9 +90,7 @@ def executable_view(
     return ExecutableView(
         executable.function,
         figure(executable.fingerprint or None, executable.cost_reason),
-        figure(
-            CostView(cost if peaks is None else run_on(cost, peaks)) if cost else None, executable.cost_reason
-        ),
+        figure(cost if peaks is None or cost is None else run_on(cost, peaks), executable.cost_reason),
         figure(runs, why_no_runs),
         Figure(spent, unmeasured or why_no_runs or NOT_SETTLED if spent is None else traced),
         figure(source, why_no_runs or unmeasured),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from jaxobs.derive.loops.stretches import WINDOW
 from jaxobs.model.figure import Figure
@@ -32,23 +31,16 @@ NOT_SAMPLED: Final = (
 )
 
 
+Row = dict[str, Any]
+"""What is shown of a line: its parts, its `seconds`, and the `share` that they are of all sampled time of its loop."""
+
+
 class HostLine(NamedTuple):
     """One row: a line as the user knows it, what it waits in below that, and what the main thread did there."""
 
     line: str
     waits_in: str
     activity: str
-
-
-@dataclass(frozen=True, slots=True)
-class HostLineView:
-    """A row of the table; `share` is of all sampled time of its loop."""
-
-    line: str
-    waits_in: str
-    activity: str
-    seconds: float
-    share: float
 
 
 OTHERS: Final = HostLine(OTHER, OTHER, OTHER)
@@ -98,10 +90,12 @@ class HostLines:
         """How many samples the rows hold."""
         return self._samples if any(self._seconds.values()) else 0
 
-    def rows(self) -> Figure[list[HostLineView]]:
+    def rows(self) -> Figure[list[Row]]:
         """The rows with the most seconds, largest first; or why there are none."""
         total = sum(self._seconds.values())
         if total <= 0:
             return Figure(None, NOT_SAMPLED)
         ranked = sorted(self._seconds.items(), key=lambda item: -item[1])[:LINES_SHOWN]
-        return Figure([HostLineView(*line, spent, spent / total) for line, spent in ranked])
+        return Figure(
+            [{**line._asdict(), "seconds": spent, "share": spent / total} for line, spent in ranked]
+        )

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from jaxobs.derive.catalogue import HOST_STEP_BUCKETS, STEP_BUCKETS
 from jaxobs.derive.compiling import CompileTimes
-from jaxobs.derive.executables.executable import Executable
 from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.loops import bottleneck
 from jaxobs.derive.loops.bottleneck import Charged, HostShares, Known, charged
-from jaxobs.derive.loops.goodput import LoopTime
 from jaxobs.derive.loops.host_lines import HostLines
 from jaxobs.derive.loops.stalls import LEAST_SECONDS, STEPS_KEPT, Stalls
 from jaxobs.derive.loops.stretches import Kind, Stretch, Stretches, summed, why_quiet
@@ -252,13 +249,10 @@ class Loop:
         new = self.charged
         return bottleneck.decide(new.components, self.whole.steps, new.by_operation, new.doubtful, new.reason)
 
-    def time(self) -> LoopTime:
-        return LoopTime(self.wall, self.components, self.stalls, self.inferred, self.stretches.pending_since)
-
-    def ran(self) -> Iterator[Executable]:
-        """The executables that ran of late, as far as it is visible which ones ran."""
-        found: Callable[[int], Executable | None] = self._executables.get
-        return (executable for run in self.whole.runs if (executable := found(run)) is not None)
+    def iterations(self) -> int | None:
+        """Iterations of the loop in which an executable that ran of late does most of its work."""
+        ran = map(self._executables.get, self.whole.runs)
+        return next((each.iterations for each in ran if each is not None and each.iterations), None)
 
     def unwatched(self) -> str | None:
         """A function that runs in this loop unwatched, so that not all device time is known; None if there is none."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from jaxobs.derive.executables.executable import MEASURED, lower_bound_reason
 from jaxobs.derive.loops.bottleneck import ENOUGH_STEPS, IDLE_KNOWN
 from jaxobs.derive.loops.found import LONG_TURN
-from jaxobs.derive.loops.host_lines import HostLineView
+from jaxobs.derive.loops.host_lines import Row
 from jaxobs.derive.loops.loop import Loop
 from jaxobs.derive.loops.stretches import IN_FLIGHT, MAX_DOUBT, Kind, Stretch
-from jaxobs.derive.profiler_windows.view import ProfileView, profile_view
-from jaxobs.model.figure import NOT_IN_DOCUMENT, REASON_WHERE_ABSENT, Figure, figure
+from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
+from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure
 from jaxobs.roofline_model.bottleneck import Verdict
 from jaxobs.vocabulary.units import rough_percent
 from jaxobs.vocabulary.words import IDLE
@@ -65,17 +65,17 @@ class LoopView:
     recorded: Mapping[str, Figure[float]]
     """The user's own values, by name."""
     bottleneck: Verdict
-    host_lines: Figure[Sequence[HostLineView]]
+    host_lines: Figure[Sequence[Row]]
     host_samples: int
     device_idle: Figure[float]
-    idle_in_waits: bool = field(metadata=NOT_IN_DOCUMENT)
+    idle_in_waits: bool
     """Whether the device is known to be idle while the loop waits for its input: it was done at the end of each turn."""
-    profile: Figure[ProfileView]
+    profile: Figure[LoopProfile]
 
 
 def loop_view(loop: Loop) -> LoopView:
     """What is shown of the loop at its last `update`."""
-    rated, profile = loop.rated, loop.profile.value
+    rated = loop.rated
     known = rated.steps > 0 and rated.wall > 0
     note = _note(rated) if known else _why_no_rate(loop)
     rate = Figure(rated.steps / rated.wall if known else None, note)
@@ -112,7 +112,7 @@ def loop_view(loop: Loop) -> LoopView:
         host_samples=loop.host.samples,
         device_idle=_idle(loop),
         idle_in_waits=loop.stretches.idle_at_ends >= IDLE_KNOWN and loop.unwatched() is None,
-        profile=figure(None if profile is None else profile_view(profile), loop.profile.reason),
+        profile=loop.profile,
     )
 
 
@@ -148,10 +148,8 @@ def _iterations(loop: Loop) -> Figure[int]:
     """Iterations inside one step, where a step is a long call that holds a whole training or an epoch."""
     rated = loop.rated
     step_seconds = rated.wall / rated.steps if rated.steps else None
-    turns = next((executable.iterations for executable in loop.ran() if executable.iterations), None)
-    if not loop.inferred or step_seconds is None or step_seconds < LONG_TURN:
-        turns = None
-    return figure(turns, NO_ITERATIONS)
+    is_long = loop.inferred and step_seconds is not None and step_seconds >= LONG_TURN
+    return figure(loop.iterations() if is_long else None, NO_ITERATIONS)
 
 
 def _device_seconds(loop: Loop) -> Figure[float]:
