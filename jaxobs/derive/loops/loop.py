@@ -64,7 +64,7 @@ class Loop:
         self.recorded: dict[str, float | None] = {}
         self.not_finite: dict[str, int] = {}
         """How many of the values of each recorded name, of which one a second is read, were no finite numbers."""
-        self.stretches = Stretches()
+        self.stretches = Stretches(self._observe)
         self.stalls = Stalls()
         self.host = HostLines()
         self.last_end: int | None = None
@@ -109,7 +109,6 @@ class Loop:
             self._executables.ran_in_loop(run, calls)
         self.host_times.observe_all(each_in_seconds(steps.turns))
         self.stretches.steps_ended(steps)
-        self._observe()
         return steps
 
     def _with_compiles(self, steps: Steps) -> Steps:
@@ -154,7 +153,6 @@ class Loop:
     def completed(self, event: StepCompleted) -> None:
         """The device is done with a step."""
         self.stretches.completed(event)
-        self._observe()
 
     def declared(self, event: LoopDeclared) -> None:
         require(
@@ -178,7 +176,6 @@ class Loop:
         `running`: a run is known to be under way for long. `final`: nothing more will be known of any step.
         """
         self.profile = self._profiles.of(self.name, now)
-        self._observe()
         ended = self.stretches.take(now, wait=running, final=final)
         known = self._known(now)
         if ended:
@@ -212,11 +209,7 @@ class Loop:
         turns = self.host_times.value()
         return turns.sum / turns.count if turns.count else None
 
-    def _observe(self) -> None:
-        for ended in self.stretches.fresh():
-            self._observe_stretch(ended)
-
-    def _observe_stretch(self, ended: Stretch) -> None:
+    def _observe(self, ended: Stretch) -> None:
         """Observe the step times of a stretch: each where they are known singly, else their mean for each of them."""
         if ended.turns:
             self.step_times.observe_all(ended.turns)
