@@ -73,9 +73,9 @@ class Profiles:
 
     def __init__(self, executables: Executables, limit: int) -> None:
         self._executables = executables
-        self._spans: dict[str, LoopSpans] = {}
+        self._spans: defaultdict[str, LoopSpans] = defaultdict(LoopSpans)
         self._waiting: deque[ProfileWindow] = deque()
-        self._of_loops: dict[str, LoopProfiles] = {}
+        self._of_loops: defaultdict[str, LoopProfiles] = defaultdict(LoopProfiles)
         self._why: dict[str, str] = {}
         self.operations = Operations(limit)
         self.outcomes = Counter(dict.fromkeys(OUTCOMES, 0))
@@ -84,19 +84,19 @@ class Profiles:
         """Seconds and steps inside windows, by loop."""
 
     def steps_ended(self, steps: Steps) -> None:
-        self._spans.setdefault(steps.loop, LoopSpans()).append(steps)
+        self._spans[steps.loop].append(steps)
 
     def loop_ended(self, event: LoopEnded) -> None:
         if event.loop in self._spans:
             self._spans[event.loop].over = True
 
     def phase_ended(self, event: PhaseEnded) -> None:
-        if event.inside in self._spans and event.phase != "checkpoint":
+        if event.inside is not None and event.inside in self._spans and event.phase != "checkpoint":
             self._spans[event.inside].phases.append((event.start, event.end))
 
     def compiled(self, loop: str, functions: Iterable[str], time: int) -> None:
         """Note that executables of these functions were made in a step of the loop."""
-        self._of_loops.setdefault(loop, LoopProfiles()).compiled(functions, time)
+        self._of_loops[loop].compiled(functions, time)
 
     def ended(self, event: ProfileWindow) -> None:
         """Take a window that is over. Its trace, if it has one, is read when its steps are known."""
@@ -140,15 +140,14 @@ class Profiles:
                     else f"the last window was shorter than a run of `{cut.removeprefix('jit_')}`"
                 )
                 continue
-            self._of_loops.setdefault(name, LoopProfiles()).add(profile)
+            self._of_loops[name].add(profile)
             self.seconds[name] += profile.seconds
             self.steps[name] += profile.steps
 
     def of(self, loop: str, time: int) -> Figure[LoopProfile]:
         """What the windows show of a loop at `time`; absent where no window is valid for it."""
-        profiles = self._of_loops.get(loop)
         why_none = self._why.get(loop, "no profiler window that holds for this loop has been read")
-        return figure(profiles.at(time) if profiles is not None else None, why_none)
+        return figure(self._of_loops[loop].at(time), why_none)
 
     def _is_known(self, window: ProfileWindow, now: int) -> bool:
         """Whether each loop that ran has ended a step after the window's end, or the wait for that is over."""
