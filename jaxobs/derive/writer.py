@@ -26,7 +26,6 @@ from jaxobs.derive.executables.view import ExecutableView
 from jaxobs.derive.loops.host_lines import HostLines
 from jaxobs.derive.memory import LiveArrays
 from jaxobs.derive.process import RUN_LABELS, SourceState, is_up, source_view
-from jaxobs.derive.profiler_windows.operations import OperationCounts
 from jaxobs.derive.series import Labels
 from jaxobs.derive.snapshot import Rooms, SnapshotView
 from jaxobs.model.clock import NANOSECONDS
@@ -55,8 +54,6 @@ class Writer:
     def __init__(self, rooms: Rooms) -> None:
         self._rooms = rooms
         self._series = rooms.series
-        self._written: OperationCounts | None = None
-        """The counts of operations that were written last: they change with a window alone."""
         self._functions, self._executables = Rows(), Rows()
         for phase in PHASES:  # closed sets of labels start at 0
             self._series.total(catalogue.COMPILE_FUNCTION_SECONDS, (OTHER, phase), 0.0)
@@ -158,11 +155,7 @@ class Writer:
         for loop, spent in windows.seconds.items():
             series.total(catalogue.PROFILED_SECONDS, (loop,), spent)
             series.total(catalogue.PROFILED_STEPS, (loop,), windows.steps[loop])
-        operations = windows.operations.counts
-        if operations is None or operations is self._written:
-            return
-        self._written = operations
-        for number, labels, spent, cost in operations.operations:
+        for number, labels, spent, cost in windows.operations.counts():
             key = (str(number),)
             series.total(catalogue.OPERATION_SECONDS, labels, spent, key)
             if cost is not None:
@@ -170,11 +163,11 @@ class Writer:
                 series.total(catalogue.OPERATION_BYTES, labels, cost.bytes, key)
 
     def _operation_gauges(self) -> Iterator[Gauge]:
-        if (operations := self._rooms.profiles.operations.counts) is not None:
-            for labels in operations.about:
-                yield catalogue.OPERATION_INFO, labels, 1.0
-            for function, share in operations.unmodelled.items():
-                yield catalogue.UNMODELLED, (function,), share
+        operations = self._rooms.profiles.operations
+        for labels in operations.about:
+            yield catalogue.OPERATION_INFO, labels, 1.0
+        for function, share in operations.unmodelled_ratios.items():
+            yield catalogue.UNMODELLED, (function,), share
 
     def _count_compiles(self, view: CompilationView) -> None:
         series, compiles = self._series, self._rooms.compiles

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxobs.derive.profiler_windows.loop_profile import RECORDED
 from jaxobs.derive.series import Selection
@@ -50,28 +50,6 @@ class Seen:
     """Distinguishes it from any other, also from one of the same name that was forgotten."""
 
 
-class OperationCount(NamedTuple):
-    """All device seconds and work of an operation in windows, and the labels of the series that they belong to now.
-
-    `cost` is None where its work is not modelled.
-    """
-
-    number: int
-    labels: tuple[str, str, str]
-    seconds: float
-    cost: Cost | None
-
-
-class OperationCounts(NamedTuple):
-    """What is counted of operations after a window."""
-
-    operations: list[OperationCount]
-    about: list[tuple[str, str, str, str]]
-    """Function, operation, scope and source line of the operations with series of their own."""
-    unmodelled: dict[str, float]
-    """By function, the share of its device time in operations whose work is not known."""
-
-
 class Operations:
     """The operations of all windows so far. `limit` operations, and as many functions, have series of their own."""
 
@@ -83,7 +61,11 @@ class Operations:
         self._busy: Counter[str] = Counter()
         self._unmodelled: Counter[str] = Counter()
         self.operations: Figure[list[Row]] = Figure(None, NO_WINDOW)
-        self.counts: OperationCounts | None = None
+        self.about: list[tuple[str, str, str, str]] = []
+        """Function, operation, scope and source line of the operations with series of their own."""
+        self.unmodelled_ratios: dict[str, float] = {}
+        """By function, the share of its device time in operations whose work is not known."""
+        self._counts: list[tuple[int, tuple[str, str, str], float, Cost | None]] = []
         self.scopes: Figure[list[Row]] = Figure(None, NO_WINDOW)
         """Operations and scopes are listed with the most time first."""
 
@@ -108,13 +90,22 @@ class Operations:
             self._busy[function] += operation.work.seconds  # type: ignore[assignment]  # Counter adds floats as well
             if operation.label == "unmodelled":
                 self._unmodelled[function] += operation.work.seconds  # type: ignore[assignment]
-        self.counts = self._counted()
+        self._count()
         if len(self._seen) > KEPT:
             ranked = sorted(self._seen, key=lambda key: -self._seen[key].work.seconds)
             self._seen = {key: self._seen[key] for key in ranked[: KEPT // 2]}
         self._draw()
 
-    def _counted(self) -> OperationCounts:
+    def counts(self) -> list[tuple[int, tuple[str, str, str], float, Cost | None]]:
+        """Take what was counted since the last call, of each operation.
+
+        Its number, the labels of the series that it belongs to now, all its device seconds in windows, and all its
+        work, None where that is not modelled.
+        """
+        counts, self._counts = self._counts, []
+        return counts
+
+    def _count(self) -> None:
         """Count. An operation of a function is one series for all executables of the function."""
         groups: dict[tuple[str, str, str], list[Seen]] = {}
         for seen in self._seen.values():
@@ -123,20 +114,19 @@ class Operations:
         shown = self._selection.choose(
             {labels: (sum(seen.work.seconds for seen in members),) for labels, members in groups.items()}
         )
-        counts, about = [], []
+        self._counts, self.about = [], []
         for labels, members in groups.items():
             name = labels if labels in shown else (OTHER, OTHER, OTHER)
             for seen in members:
                 cost = seen.work.cost if seen.work.bounds else None  # work that is not modelled is not 0
-                counts.append(OperationCount(seen.number, name, seen.work.seconds, cost))
+                self._counts.append((seen.number, name, seen.work.seconds, cost))
             if labels in shown:
                 newest = members[-1].operation
-                about.append((labels[0], labels[1], newest.scope, newest.source))
+                self.about.append((labels[0], labels[1], newest.scope, newest.source))
         functions = self._functions.choose({name: (busy,) for name, busy in self._busy.items() if name})
-        ratios = {
+        self.unmodelled_ratios = {
             name: self._unmodelled[name] / self._busy[name] for name in functions if self._busy[name] > 0
         }
-        return OperationCounts(counts, about, ratios)
 
     def _draw(self) -> None:
         """Build the rows of the snapshot, which change only with a new window."""
