@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from jaxobs.derive.compilation import CompilationView, Compiles
 from jaxobs.derive.compiling import CompileTimes
 from jaxobs.derive.devices import Devices, DeviceView
+from jaxobs.derive.executables.executable import Executable
 from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.executables.view import ExecutableTable, ExecutableView
 from jaxobs.derive.loops.goodput import RunTime
@@ -28,7 +29,7 @@ from jaxobs.derive.profiler_windows.operations import Row
 from jaxobs.derive.profiler_windows.windows import Profiles
 from jaxobs.derive.series import Series
 from jaxobs.derive.spans import FinishedSpans
-from jaxobs.derive.validation import Validation
+from jaxobs.derive.validation import Validation, executable_contradictions, loop_contradictions
 from jaxobs.model.clock import ClockAnchor, seconds
 from jaxobs.model.events import memory_need
 from jaxobs.model.figure import Figure, figure
@@ -113,16 +114,15 @@ def snapshot_view(rooms: Rooms, now: int) -> SnapshotView:
     loops = _loops(rooms, now)
     executables = _executables(rooms, seconds(now - rooms.began))
     table = rooms.executable_table
-    listed = [executables[number] for number in table.listed]
     compilation = rooms.compiles.view(rooms.compile_times.in_progress(now))
     _update_run_time(rooms, now)
     return SnapshotView(
         identity=identity_view(rooms.resource, rooms.devices.backend),
         facts=rooms.facts,
-        process=_process(rooms, compilation, listed, now),
+        process=_process(rooms, compilation, now),
         loops=loops,
         compilation=compilation,
-        executables=listed,
+        executables=[executables[number] for number in table.listed],
         executables_left_out=table.left_out(),
         executables_with_series=[executables[number] for number in table.shown],
         with_gradients=rooms.with_gradients,
@@ -138,7 +138,8 @@ def _loops(rooms: Rooms, now: int) -> dict[str, LoopView]:
     views = {}
     for name, loop in rooms.loops.by_name.items():
         loop.update(now, running=rooms.under_way.at(now) is not None)
-        views[name] = rooms.validation.loop(name, loop_view(loop))
+        view = loop_view(loop)
+        views[name] = rooms.validation.checked((name,), view, loop_contradictions(view))
     return views
 
 
@@ -149,7 +150,10 @@ def _executables(rooms: Rooms, age: float) -> dict[int, ExecutableView]:
     backend = rooms.devices.backend
     # Devices may run an executable side by side, each by itself, so the time for runs is that of all devices.
     room = age * max(1, len(backend.devices) if backend else 0)
-    return {number: rooms.validation.executable(view, room) for number, view in table.views.items()}
+    return {
+        number: rooms.validation.checked(view.labels, view, executable_contradictions(view, room))
+        for number, view in table.views.items()
+    }
 
 
 def end_run_time(rooms: Rooms, now: int) -> Figure[float]:
@@ -167,9 +171,7 @@ def _update_run_time(rooms: Rooms, now: int) -> None:
     rooms.run_time.update(now, rooms.loops.by_name, rooms.compile_times.in_progress_since(), began, undecided)
 
 
-def _process(
-    rooms: Rooms, compilation: CompilationView, executables: Iterable[ExecutableView], now: int
-) -> ProcessView:
+def _process(rooms: Rooms, compilation: CompilationView, now: int) -> ProcessView:
     return ProcessView(
         seconds=seconds(now - rooms.began),
         run_seconds=dict(rooms.run_time.seconds),
@@ -180,15 +182,14 @@ def _process(
         host_lines=rooms.loops.outside.rows(),
         host_samples=rooms.loops.outside.samples,
         memory=rooms.memory.process,
-        peak_executable=_peak_executable(executables),
+        peak_executable=_peak_executable(rooms.executables.largest),
         live_arrays=rooms.memory.live_arrays(now),
         recent=rooms.recent.view(now),
     )
 
 
-def _peak_executable(executables: Iterable[ExecutableView]) -> Figure[Mapping[str, Any]]:
-    needs = [(memory_need(view.memory.value), view) for view in executables if view.memory.value]
-    if not needs:
+def _peak_executable(largest: Executable | None) -> Figure[Mapping[str, Any]]:
+    if largest is None or not largest.memory:
         return Figure(None, "no executable has a memory analysis")
-    most, view = max(needs, key=lambda pair: pair[0])
-    return Figure({"function": view.function, **view.executable.under("executable"), "bytes": most})
+    content = figure(largest.fingerprint or None, largest.cost_reason).under("executable")
+    return Figure({"function": largest.function, **content, "bytes": memory_need(largest.memory)})

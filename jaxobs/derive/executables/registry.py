@@ -166,8 +166,8 @@ class Executables:
 
     def ran(self, run: int, calls: int = 1) -> None:
         """Add calls outside loops: each takes as long as its executable's runs do."""
-        if self.ran_in_loop(run, calls) is not None:
-            self.ran_untimed(run, calls)
+        self.ran_in_loop(run, calls)
+        self.ran_untimed(run, calls)
 
     def ran_untimed(self, run: int, calls: int) -> None:
         """Note that no loop will report the seconds of these calls, which are counted already."""
@@ -175,17 +175,15 @@ class Executables:
             executable.untimed += calls
             self.changed.add(run)
 
-    def ran_in_loop(self, run: int, calls: int = 1) -> Executable | None:
-        """Add calls whose seconds the loop reports by `spent`. Returns the executable, None where it is not visible."""
-        executable = self._by_number.get(run)
-        if executable is None:
-            self._unseen_runs[run] += calls
-            if run in self._watched:
-                self._lose_sight(self._watched[run])
-            return None
-        executable.runs += calls
-        self.changed.add(run)
-        return executable
+    def ran_in_loop(self, run: int, calls: int = 1) -> None:
+        """Add calls whose seconds the loop reports by `spent`."""
+        if (executable := self._by_number.get(run)) is not None:
+            executable.runs += calls
+            self.changed.add(run)
+            return
+        self._unseen_runs[run] += calls
+        if run in self._watched:
+            self._lose_sight(self._watched[run])
 
     def spent(self, run: int, seconds: float) -> None:
         """Add device seconds of runs in a loop."""

@@ -182,7 +182,11 @@ class ExecutableTable:
             self._weights[executable.number] = _weight(executable)
         named = [executable.number for executable in changed if executable.fingerprint]
         shown = self._selection.choose(self._weights, named)
-        self._list([executable.number for executable in changed])
+        numbers = [executable.number for executable in changed]
+        self.listed = list(self._longest.update(self._weights, numbers))
+        largest = self._executables.largest
+        if largest is not None and largest.number not in self.listed:
+            self.listed[-1] = largest.number
         self.shown = sorted(shown)
         self.views = {
             number: self.views.get(number) or self._view(number)
@@ -201,12 +205,6 @@ class ExecutableTable:
         count = max(0, len(self._executables) - LISTED)
         reason = f"the {LISTED} with the most device time, else FLOPs, are listed" if count else None
         return Figure(count, reason)
-
-    def _list(self, changed: list[int]) -> None:
-        self.listed = list(self._longest.update(self._weights, changed))
-        largest = self._executables.largest
-        if largest is not None and largest.number not in self.listed:
-            self.listed[-1] = largest.number
 
     def _view(self, number: int) -> ExecutableView:
         executable, known = self._executables[number], self._executables

@@ -114,7 +114,7 @@ class Loop:
     def _with_compiles(self, steps: Steps) -> Steps:
         """A single step with the compiles in it, which no step around it gets then."""
         overlap, thread, start = self._compiles.overlap, steps.thread, steps.starts[0]
-        waiting = overlap(thread, start, start + steps.waits[0], forget=False)
+        waiting = overlap(thread, start, start + steps.waits[0])
         compiling = min(steps.turns[0], overlap(thread, steps.begin, steps.end, forget=True))
         if functions := self._compiles.compiled_within(thread, steps.begin, steps.end):
             self._compiled_here |= functions
