@@ -283,43 +283,44 @@ CEILING = _metric(
 )
 
 # Memory of the devices and of the process.
-DEVICE_MEMORY_IN_USE = _metric(
-    "jaxobs_device_memory_in_use_bytes{device}", "Memory of the device that JAX's allocator has given out."
-)
-DEVICE_MEMORY_PEAK = _metric(
-    "jaxobs_device_memory_peak_bytes{device}", "The most memory of the device that was in use at a time."
-)
-DEVICE_MEMORY_LIMIT = _metric(
-    "jaxobs_device_memory_limit_bytes{device}", "What JAX's allocator may give out."
-)
-DEVICE_MEMORY_LARGEST_FREE = _metric(
-    "jaxobs_device_memory_largest_free_bytes{device}",
-    "The largest free block: no array can be larger without growth of the pool.",
-)
-DEVICE_MEMORY_FRAGMENTED = _metric(
-    "jaxobs_device_memory_fragmented_bytes{device}", "Free memory outside the largest free block."
-)
-DEVICE_MEMORY_EXHAUSTION = _metric(
-    "jaxobs_device_memory_exhaustion_seconds{device}",
-    (
+DEVICE_MEMORY: Final = {
+    "in_use_bytes": _metric(
+        "jaxobs_device_memory_in_use_bytes{device}",
+        "Memory of the device that JAX's allocator has given out.",
+    ),
+    "peak_bytes": _metric(
+        "jaxobs_device_memory_peak_bytes{device}",
+        "The most memory of the device that was in use at a time.",
+    ),
+    "limit_bytes": _metric("jaxobs_device_memory_limit_bytes{device}", "What JAX's allocator may give out."),
+    "largest_free_block_bytes": _metric(
+        "jaxobs_device_memory_largest_free_bytes{device}",
+        "The largest free block: no array can be larger without growth of the pool.",
+    ),
+    "fragmented_bytes": _metric(
+        "jaxobs_device_memory_fragmented_bytes{device}", "Free memory outside the largest free block."
+    ),
+    "forecast_seconds": _metric(
+        "jaxobs_device_memory_exhaustion_seconds{device}",
         "Time until the device memory in use reaches its limit if it goes on growing so; absent unless it grows "
-        "steadily."
+        "steadily.",
     ),
-)
-PROCESS_MEMORY_PEAK = _metric(
-    "jaxobs_process_memory_peak_bytes", "The most physical memory the training process had."
-)
-PROCESS_MEMORY_LIMIT = _metric(
-    "jaxobs_process_memory_limit_bytes",
-    "Physical memory that the training process can have: its container's limit, or the host's memory.",
-)
-PROCESS_MEMORY_EXHAUSTION = _metric(
-    "jaxobs_process_memory_exhaustion_seconds",
-    (
+}
+PROCESS_MEMORY: Final = {
+    "peak_bytes": _metric(
+        "jaxobs_process_memory_peak_bytes", "The most physical memory the training process had."
+    ),
+    "limit_bytes": _metric(
+        "jaxobs_process_memory_limit_bytes",
+        "Physical memory that the training process can have: its container's limit, or the host's memory.",
+    ),
+    "forecast_seconds": _metric(
+        "jaxobs_process_memory_exhaustion_seconds",
         "Time until the training process's memory reaches its limit if it goes on growing so; absent unless it grows "
-        "steadily."
+        "steadily.",
     ),
-)
+}
+"""By figure of the view."""
 LIVE_ARRAYS = _metric(
     "jaxobs_live_arrays{shape,dtype,sharding}",
     "Arrays alive on this process's devices; the largest groups, and the rest.",
@@ -332,6 +333,8 @@ LIVE_ARRAYS_LINE_BYTES = _metric(
     "jaxobs_live_arrays_line_bytes{line}", "Bytes of live arrays by the line of the program that made them."
 )
 
-CORE_METRICS: Final[tuple[Metric, ...]] = tuple(
-    value for value in tuple(globals().values()) if isinstance(value, Metric)
+CORE_METRICS: Final[tuple[Metric, ...]] = (
+    *(value for value in tuple(globals().values()) if isinstance(value, Metric)),
+    *DEVICE_MEMORY.values(),
+    *PROCESS_MEMORY.values(),
 )

@@ -22,7 +22,7 @@ from jaxobs.model.clock import seconds
 from jaxobs.model.events import CACHE_SECONDS_SAVED, Compilation, CompilePhaseEnded
 from jaxobs.model.figure import Figure, figure
 from jaxobs.model.intervals import Span, joined
-from jaxobs.model.metrics import Exemplar, HistogramValue
+from jaxobs.model.metrics import Exemplar
 from jaxobs.vocabulary.words import CAUSES, PHASES
 
 MAX_LISTED: Final = 300
@@ -82,14 +82,6 @@ class FunctionView:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
-    """How many functions are not listed, and their compile seconds."""
-
-    functions_left_out: Figure[int]
-    functions_left_out_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class PersistentCacheView:
     """What is shown of the cache. `enabled` is that of the latest compile, with a reason where other compiles differed.
 
@@ -112,19 +104,16 @@ class CompilationView:
 
     functions: Mapping[str, FunctionView]
     """Functions by name, with the most seconds first."""
-    left_out: LeftOut
+    left_out: Figure[int]
+    """How many functions are not listed."""
+    left_out_seconds: float
     changed: Mapping[str, FunctionView]
     """Every function that was compiled since the view before this one, listed or not."""
     with_series: frozenset[str]
     """Functions with series of their own."""
     in_progress: Mapping[str, float]
     """Seconds for which each function has been compiling, of those that have, or may get, series of their own."""
-    phase_seconds: Mapping[str, HistogramValue]
-    recompilation_seconds: Mapping[str, float]
-    """By cause."""
     persistent_cache: PersistentCacheView
-    seconds_gained: float
-    """Seconds that the persistent cache saved where reading it took no longer than compiling: these never fall."""
 
 
 class Compiles:
@@ -139,9 +128,9 @@ class Compiles:
         self._seconds_in_all = 0.0
         self._changed: set[str] = set()
         self._listed: dict[str, FunctionView] = {}
-        self._phases: defaultdict[str, Histogram] = defaultdict(lambda: Histogram(COMPILE_BUCKETS))
-        self._recompilations = Recompilations()
-        self._cache = PersistentCache()
+        self.phases: defaultdict[str, Histogram] = defaultdict(lambda: Histogram(COMPILE_BUCKETS))
+        self.recompilations = Recompilations()
+        self.cache = PersistentCache()
 
     def phase_ended(self, event: CompilePhaseEnded) -> None:
         require(event.end >= event.start and event.exclusive >= 0, "a compile phase of negative duration")
@@ -149,18 +138,18 @@ class Compiles:
         self._seconds_in_all += own
         self._seconds[event.function][event.phase] += own  # type: ignore[assignment]  # Counter adds floats as well
         self._changed.add(event.function)
-        self._phases[event.phase].observe(own)
+        self.phases[event.phase].observe(own)
 
     def compiled(self, event: Compilation) -> None:
         self._count[event.function] += 1
         self._changed.add(event.function)
-        self._recompilations.compiled(event)
-        self._cache.compiled(event)
+        self.recompilations.compiled(event)
+        self.cache.compiled(event)
 
     def exemplify(self, phase: str, exemplar: Exemplar) -> None:
         """Attach the trace of a compile to the duration of one of its phases."""
-        if phase in self._phases:
-            self._phases[phase].exemplify(exemplar)
+        if phase in self.phases:
+            self.phases[phase].exemplify(exemplar)
 
     def view(self, in_progress: Mapping[str, float]) -> CompilationView:
         """The view of now. Its cost grows with the functions that changed since the last one, not with all of them."""
@@ -173,9 +162,12 @@ class Compiles:
             name: views.get(name) or self._listed.get(name) or self._function(name)
             for name in self._largest.update(self._weights, changed)
         }
+        left_out = len(self._weights) - len(self._listed)
+        listed = sum(self._weights[name][0] for name in self._listed)
         return CompilationView(
             self._listed,
-            self._left_out(),
+            Figure(left_out, f"the {MAX_LISTED} with the most seconds are listed" if left_out else None),
+            max(0.0, self._seconds_in_all - listed) if left_out else 0.0,
             views,
             with_series,
             {
@@ -183,22 +175,11 @@ class Compiles:
                 for name, age in in_progress.items()
                 if name in with_series or name not in self._weights
             },
-            {phase: histogram.value() for phase, histogram in self._phases.items()},
-            dict(self._recompilations.seconds),
-            self._cache.view,
-            self._cache.seconds_gained,
-        )
-
-    def _left_out(self) -> LeftOut:
-        count = len(self._weights) - len(self._listed)
-        listed = sum(self._weights[name][0] for name in self._listed)
-        return LeftOut(
-            Figure(count, f"the {MAX_LISTED} with the most seconds are listed" if count else None),
-            max(0.0, self._seconds_in_all - listed) if count else 0.0,
+            self.cache.view,
         )
 
     def _function(self, name: str) -> FunctionView:
-        reasons = self._recompilations.views(name)
+        reasons = self.recompilations.views(name)
         return FunctionView(
             self._count[name],
             sum(reason.count for reason in reasons),
@@ -241,6 +222,7 @@ class Recompilations:
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(CAUSES, 0.0)
+        """By cause."""
         self._reasons: defaultdict[str, dict[tuple[Any, ...], Reason]] = defaultdict(dict)
         self._inner: defaultdict[int, deque[Span]] = defaultdict(lambda: deque(maxlen=MAX_SPANS))
         self._last: dict[str, int] = {}
@@ -319,6 +301,7 @@ class PersistentCache:
     def __init__(self) -> None:
         self.view = PersistentCacheView(Figure(None, NOT_COMPILED), 0, 0, 0, 0.0, 0.0, 0.0)
         self.seconds_gained = 0.0
+        """Seconds that it saved where reading it took no longer than compiling: these never fall."""
 
     def compiled(self, event: Compilation) -> None:
         """Count one executable: a hit, a miss, or compiled with the cache off."""

@@ -117,7 +117,7 @@ class CompileTimes:
         intervals, compiled = self._intervals.get(thread), self._compiled.get(thread)
         return not (intervals and intervals[-1][1] > start) and not (compiled and compiled[-1].time >= start)
 
-    def overlap(self, thread: int, start: int, end: int, *, forget: bool) -> int:
+    def overlap(self, thread: int, start: int, end: int, *, forget: bool = False) -> int:
         """Nanoseconds of [start, end] in which the thread was compiling; `forget`: drop the intervals that lie in it.
 
         Dropping them keeps the step around an inner loop from claiming what a step of the inner loop has claimed, while
@@ -136,12 +136,8 @@ class CompileTimes:
                 del intervals[index]
         return found
 
-    def within(self, thread: int, start: int, end: int) -> int:
-        """Nanoseconds of [start, end] in which the thread was compiling; the intervals are kept."""
-        return self.overlap(thread, start, end, forget=False)
-
     def anywhere_within(self, start: int, end: int) -> int:
         """Nanoseconds of [start, end] that the thread which compiled for longest in it was compiling."""
-        known = [self.within(thread, start, end) for thread in self._intervals]
+        known = [self.overlap(thread, start, end) for thread in self._intervals]
         in_progress = [max(0, end - max(start, event.time)) for event in self._in_progress.values()]
         return max([0, *known, *in_progress])

@@ -17,7 +17,7 @@ from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.events import BackendFound
 from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure, plain
 from jaxobs.model.metrics import DeviceReading
-from jaxobs.roofline_model.bounds import roof
+from jaxobs.roofline_model.bounds import ceiling, roof
 
 NO_BACKEND: Final = "JAX has made no backend yet"
 NO_READING: Final = "no collector reads this device's clocks"
@@ -163,7 +163,10 @@ class Devices:
         self.backend: BackendFound | None = None
         self.peaks: dict[str, Peaks] = {}
         self._dtypes: set[str] = set()
-        self._roofs: dict[tuple[str, str], Mapping[str, Any] | None] = {}
+        self._roofs: dict[tuple[str, str], Mapping[str, Any]] = {}
+        """The two lines of each roof, by kind of device and element type."""
+        self.ceilings: dict[tuple[str, str, str], float] = {}
+        """The roofs as points, by kind of device, element type and intensity."""
         self._taken: dict[int, RecentlyTaken] = {}
 
     def found(self, event: BackendFound) -> None:
@@ -178,9 +181,10 @@ class Devices:
         self._dtypes |= set(dtypes)
         for kind, peaks in self.peaks.items():
             for dtype in sorted(self._dtypes):
-                if (kind, dtype) not in self._roofs:
-                    drawn = roof(peaks, dtype)
-                    self._roofs[kind, dtype] = drawn and drawn._asdict()
+                if (kind, dtype) not in self._roofs and (drawn := roof(peaks, dtype)) is not None:
+                    self._roofs[kind, dtype] = drawn._asdict()
+                    for intensity, rate in ceiling(peaks, dtype):
+                        self.ceilings[kind, dtype, f"{intensity:.6g}"] = rate
 
     def views(self, now: int, memory: Memory) -> Figure[list[DeviceView]]:
         """Views of the devices at `now`."""
@@ -206,34 +210,26 @@ class Devices:
         reading = read_device(self._readings, self._gauges, str(ordinal))
         recent = self._taken.setdefault(ordinal, RecentlyTaken())
         recent.add(now, (reading or Reading()).taken)
-        return clocks_view(reading, recent.average())
+        if reading is None:
+            return Figure(None, NO_READING)
+        taken, lately = reading.taken, recent.average()
+        return Figure(
+            ClocksView(
+                figure(reading.utilization, NOT_TOLD),
+                figure(reading.clock_ratio, NOT_TOLD),
+                figure(reading.memory_clock_ratio, NOT_TOLD),
+                figure(lately.compute, NOT_TOLD if taken.compute is None else NOT_WATCHED),
+                figure(lately.memory, NOT_TOLD if taken.memory is None else NOT_WATCHED),
+                figure(reading.reasons, NOT_TOLD),
+            )
+        )
 
     def _peaks_of(self, kind: str) -> Figure[PeaksView]:
         peaks = self.peaks.get(kind)
         return Figure(PeaksView(peaks), peaks.reason) if peaks else Figure(None, "not looked up yet")
 
     def _roofs_of(self, kind: str) -> list[Mapping[str, Any]]:
-        """The roofs that the series show for this kind of device, each as its two lines."""
-        return [
-            drawn for (named, _), drawn in sorted(self._roofs.items()) if named == kind and drawn is not None
-        ]
-
-
-def clocks_view(reading: Reading | None, recent: Taken) -> Figure[ClocksView]:
-    """The view of a device's clocks; `recent` is what low clocks took in the last window."""
-    if reading is None:
-        return Figure(None, NO_READING)
-    now = reading.taken
-    return Figure(
-        ClocksView(
-            figure(reading.utilization, NOT_TOLD),
-            figure(reading.clock_ratio, NOT_TOLD),
-            figure(reading.memory_clock_ratio, NOT_TOLD),
-            figure(recent.compute, NOT_WATCHED if now.compute is not None else NOT_TOLD),
-            figure(recent.memory, NOT_WATCHED if now.memory is not None else NOT_TOLD),
-            figure(reading.reasons, NOT_TOLD),
-        )
-    )
+        return [self._roofs[key] for key in sorted(self._roofs) if key[0] == kind]
 
 
 def read_device(readings: Iterable[DeviceReading], gauges: GaugesOf, device: str) -> Reading | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from types import MappingProxyType
@@ -95,20 +96,13 @@ class Fold(Rooms):
 
     def _fold_steps(self, steps: Steps, saved: Mapping[tuple[str, int], int] = NOTHING_SAVED) -> None:
         """Fold steps together or one by one. `saved`: nanoseconds of checkpoints in a step, by its loop and number."""
-        if saved or not self._folded_at_once(steps):
-            for event in steps.events():
-                self.apply(event._replace(checkpoint=saved.get((event.loop, event.step), 0)))
-
-    def _folded_at_once(self, steps: Steps) -> bool:
-        """Fold all the steps together and return True, or return False with nothing changed."""
-        if len(steps) == 1:
-            return False
-        try:
-            self._steps_ended(steps)
-        except (ValueError, TypeError):  # folded one by one, only the faulty steps are refused
-            return False
-        self.observation.accepted += len(steps)
-        return True
+        if len(steps) > 1 and not saved:
+            with contextlib.suppress(ValueError, TypeError):  # one by one, only the faulty steps are refused
+                self._steps_ended(steps)
+                self.observation.accepted += len(steps)
+                return
+        for event in steps.events():
+            self.apply(event._replace(checkpoint=saved.get((event.loop, event.step), 0)))
 
     def _steps_ended(self, steps: Steps) -> None:
         """Fold steps, one or many. Raises ValueError, with nothing changed, where they are refused."""
@@ -161,7 +155,7 @@ class Fold(Rooms):
 
     @cached_property
     def _writer(self) -> Writer:
-        return Writer(self.series, self.clock)
+        return Writer(self)
 
     @cached_property
     def _handlers(self) -> dict[type, tuple[Callable[[Any], None], ...]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jaxobs.derive.memory_trend import Forecast, Highest, forecast
+from jaxobs.derive.memory_trend import Highest, forecast
 from jaxobs.derive.refusal import require
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import PROCESS_MEMORY, LiveArraysCounted, MemorySampled
@@ -55,22 +55,14 @@ class LiveArrays:
     lock_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class PeakExecutable:
-    """The executable whose runs need the most memory."""
-
-    function: str
-    executable: Figure[str]
-    bytes: int
-
-
 class Memory:
     """The last samples of memory, the last count of live arrays, and the forecasts."""
 
     def __init__(self) -> None:
         self._last: dict[int, MemorySampled] = {}
         self._highest: dict[int, Highest] = {}
-        self._forecasts: dict[int, Forecast] = {}
+        self._forecasts: dict[int, tuple[Figure[float], Figure[float]]] = {}
+        """Growth, and the seconds until the memory is full."""
         self._arrays: LiveArraysCounted | None = None
 
     def sampled(self, event: MemorySampled) -> None:
@@ -108,7 +100,7 @@ class Memory:
                 Figure(event.in_use),
                 figure(event.peak, NOT_TOLD),
                 figure(event.limit, NOT_TOLD),
-                *_forecast(self._forecasts[device]),
+                *self._forecasts[device],
                 figure(largest, reason),
                 figure(fragmented, reason),
             )
@@ -120,8 +112,7 @@ class Memory:
         if event is None or event.in_use is None:
             return Figure(None, (event.reason if event else "") or NOT_SAMPLED)
         peak, limit = figure(event.peak, SYSTEM_SILENT), figure(event.limit, SYSTEM_SILENT)
-        ahead = _forecast(self._forecasts[PROCESS_MEMORY])
-        return Figure(ProcessMemory(Figure(event.in_use), peak, limit, *ahead))
+        return Figure(ProcessMemory(Figure(event.in_use), peak, limit, *self._forecasts[PROCESS_MEMORY]))
 
     def live_arrays(self, now: int) -> Figure[LiveArrays]:
         """The live arrays as they were counted last."""
@@ -141,11 +132,6 @@ class Memory:
                 event.lock_seconds,
             )
         )
-
-
-def _forecast(ahead: Forecast) -> tuple[Figure[float], Figure[float]]:
-    """Growth, and the seconds until the memory is full."""
-    return figure(ahead.bytes_per_second, ahead.reason), Figure(ahead.seconds, ahead.reason)
 
 
 def fragmentation(event: MemorySampled) -> tuple[int | None, int | None, str]:

@@ -14,8 +14,9 @@ import math
 import statistics
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate, combinations
+
+from jaxobs.model.figure import Figure
 
 STRETCH_SECONDS = 10.0
 STRETCHES = 60
@@ -42,15 +43,6 @@ NO_LIMIT = "its limit is not known"
 TOO_FAR = f"further ahead than {FURTHEST_SECONDS / 86_400:.0f} days"
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """The `seconds` until the limit is reached at a growth of `bytes_per_second`; `reason` says why one is None."""
-
-    seconds: float | None
-    bytes_per_second: float | None
-    reason: str | None
-
-
 class Highest:
     """The highest value in each of the newest stretches of time."""
 
@@ -71,19 +63,21 @@ class Highest:
         return list(self._stretches)[:-1]
 
 
-def forecast(highest: Sequence[tuple[float, float]], limit: float | None) -> Forecast:
-    """The forecast from (second, bytes) of each stretch that is over, in the order of time."""
-    if len(highest) < LEAST_STRETCHES:
-        return Forecast(None, None, TOO_FEW)
-    slope = steady_growth(highest)
+def forecast(
+    highest: Sequence[tuple[float, float]], limit: float | None
+) -> tuple[Figure[float], Figure[float]]:
+    """The growth in bytes a second, and the seconds until the limit is reached if it goes on.
+
+    `highest`: (second, bytes) of each stretch that is over, in the order of time.
+    """
+    slope = steady_growth(highest) if len(highest) >= LEAST_STRETCHES else None
     if slope is None:
-        return Forecast(None, None, NO_TREND)
+        nothing = Figure[float](None, TOO_FEW if len(highest) < LEAST_STRETCHES else NO_TREND)
+        return nothing, nothing
     if limit is None:
-        return Forecast(None, slope, NO_LIMIT)
+        return Figure(slope), Figure(None, NO_LIMIT)
     seconds = max(0.0, limit - highest[-1][1]) / slope
-    if seconds > FURTHEST_SECONDS:
-        return Forecast(None, slope, TOO_FAR)
-    return Forecast(seconds, slope, None)
+    return Figure(slope), Figure(None, TOO_FAR) if seconds > FURTHEST_SECONDS else Figure(seconds)
 
 
 def steady_growth(points: Sequence[tuple[float, float]]) -> float | None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from jaxobs.derive.compilation import PersistentCacheView
 from jaxobs.derive.devices import NO_BACKEND
-from jaxobs.derive.loops.host_lines import HostLineView
-from jaxobs.derive.memory import LiveArrays, PeakExecutable, ProcessMemory
+from jaxobs.derive.loops.host_lines import Row
+from jaxobs.derive.memory import LiveArrays, ProcessMemory
 from jaxobs.derive.refusal import Refusals, is_amount, require
 from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import NANOSECONDS, seconds
@@ -25,7 +24,7 @@ from jaxobs.model.events import (
     SourceReported,
     StepCompleted,
 )
-from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, Later, figure
+from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure
 from jaxobs.vocabulary.text import EAGER
 
 FRESH: Final = 5 * NANOSECONDS
@@ -45,59 +44,41 @@ IN_THE_JOB = "the agent is a thread of the job, and has none of its own"
 
 
 @dataclass(frozen=True, slots=True)
-class RecentStep:
-    """A step that ended `ago` seconds before the snapshot."""
-
-    loop: str
-    step: int
-    seconds: float
-    input_wait_seconds: float
-    failed: bool
-    ago: float
-
-
-@dataclass(frozen=True, slots=True)
-class RecentCompilation:
-    """A compile of the executable `number`; `recompilation` is the cause of a recompile."""
-
-    function: str
-    number: int
-    seconds: Mapping[str, float]
-    recompilation: Figure[str]
-    ago: float
-
-
-@dataclass(frozen=True, slots=True)
 class RecentView:
-    """The newest steps and compiles, the newest last."""
+    """The newest steps and compiles at `now`, the newest last. Rows are made only when they are written."""
 
-    steps: Sequence[RecentStep]
-    compilations: Sequence[RecentCompilation]
+    steps: Sequence[Steps]
+    compilations: Sequence[Compilation]
+    now: int
 
-
-@dataclass(frozen=True, slots=True)
-class IdentityView:
-    """Which process is observed, and its versions of JAX."""
-
-    service_name: Figure[str]
-    host_name: Figure[str]
-    pid: Figure[int]
-    run: Figure[str]
-    attempt: Figure[int]
-    user: Figure[str]
-    process_index: Figure[int]
-    process_count: Figure[int]
-    jax: Figure[str]
-    jaxlib: Figure[str]
-    platform: Figure[str]
-
-
-@dataclass(frozen=True, slots=True)
-class RunningView:
-    """The function of a run that is under way, and for how many seconds it is known to have run."""
-
-    function: str
-    seconds: float
+    def to_dict(self) -> dict[str, Any]:
+        """The rows as plain data; `ago` is the time since then in seconds, `number` that of an executable."""
+        return {
+            "steps": [
+                {
+                    "loop": step.loop,
+                    "step": step.step,
+                    "seconds": seconds(step.end - step.start),
+                    "input_wait_seconds": seconds(step.input_wait),
+                    "failed": step.failed,
+                    "ago": seconds(self.now - step.end),
+                }
+                for steps in self.steps
+                for step in steps.events()
+            ],
+            "compilations": [
+                {
+                    "function": event.function,
+                    "number": event.executable,
+                    "seconds": {phase: seconds(end - start) for phase, start, end in event.phases},
+                    **figure(event.recompilation, _why_no_recompilation(event.function)).under(
+                        "recompilation"
+                    ),
+                    "ago": seconds(self.now - event.time),
+                }
+                for event in self.compilations
+            ],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,62 +88,19 @@ class ProcessView:
     seconds: float
     run_seconds: Mapping[str, float]
     goodput: Figure[float]
-    running: Figure[RunningView]
+    running: Figure[Mapping[str, Any]]
+    """The function of a run that is under way, and for how many seconds it is known to have run."""
     persistent_cache: PersistentCacheView
     address: Figure[str]
     """Where `/metrics` is served."""
-    host_lines: Figure[Sequence[HostLineView]]
+    host_lines: Figure[Sequence[Row]]
     """Lines that the main thread was at outside loops."""
     host_samples: int
     memory: Figure[ProcessMemory] = field(metadata=REASON_WHERE_ABSENT)
-    peak_executable: Figure[PeakExecutable] = field(metadata=REASON_WHERE_ABSENT)
+    peak_executable: Figure[Mapping[str, Any]] = field(metadata=REASON_WHERE_ABSENT)
+    """The executable whose runs need the most memory on a device."""
     live_arrays: Figure[LiveArrays] = field(metadata=REASON_WHERE_ABSENT)
-    recent: Later[RecentView]
-
-
-@dataclass(frozen=True, slots=True)
-class SourceView:
-    """How a plugin is doing; `reason` says why it is not up, or why it has nothing to report."""
-
-    kind: str
-    up: Figure[bool]
-    seconds: float
-    failures: int
-    reason: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class ExporterView(SourceView):
-    """How an exporter is doing; `dropped` are the events and spans that it is known to have lost."""
-
-    dropped: Figure[int]
-
-
-@dataclass(frozen=True, slots=True)
-class CpuView:
-    """CPU seconds that observing took: `probe` in the job, and `agent` beside it."""
-
-    probe: float
-    agent: Figure[float]
-
-
-@dataclass(frozen=True, slots=True)
-class AgentView:
-    """What observing costs, and what became of the events.
-
-    Accepted, dropped and refused events add up to the emitted ones, once none is on its way.
-    """
-
-    events_emitted: int
-    events_accepted: int
-    events_dropped: int
-    events_refused: int
-    listeners_restored: int
-    """How often JAX's listeners had been cleared, and were put back."""
-    cpu_seconds: CpuView
-    resident_bytes: Figure[int]
-    pid: Figure[int]
-    refused_reasons: Sequence[str]
+    recent: RecentView
 
 
 class SourceState(NamedTuple):
@@ -190,10 +128,8 @@ class Recent:
     def compiled(self, event: Compilation) -> None:
         self._compilations.append(event)
 
-    def view(self, now: int) -> Later[RecentView]:
-        """What is shown at `now`. It is built only when it is written."""
-        steps, compilations = tuple(self._steps), tuple(self._compilations)
-        return Later(lambda: _recent_view(steps, compilations, now))
+    def view(self, now: int) -> RecentView:
+        return RecentView(tuple(self._steps), tuple(self._compilations), now)
 
 
 class RunsUnderWay:
@@ -215,12 +151,13 @@ class RunsUnderWay:
         newest = self._newest
         return newest if newest is not None and now - newest.time <= FRESH else None
 
-    def view(self, now: int, function_of: Callable[[int], str]) -> Figure[RunningView]:
+    def view(self, now: int, function_of: Callable[[int], str]) -> Figure[Mapping[str, Any]]:
         """The run under way, with its function named by `function_of`; or why none is known."""
         newest = self.at(now)
         if newest is None:
             return Figure(None, NO_LONG_RUN)
-        return Figure(RunningView(function_of(newest.run), seconds(newest.time - newest.start)))
+        known = seconds(newest.time - newest.start)
+        return Figure({"function": function_of(newest.run), "seconds": known})
 
 
 class Observation:
@@ -272,18 +209,23 @@ class Observation:
             for name, report in sorted(self._sources.items())
         }
 
-    def agent(self) -> AgentView:
-        return AgentView(
-            self._probe.emitted + self.emitted_here,
-            self.accepted,
-            self._probe.dropped,
-            self.refused + self._probe.refused,
-            self._probe.listeners_restored,
-            CpuView(self._probe.cpu_seconds, figure(self._cpu_of_agent, IN_THE_JOB)),
-            figure(self._resident, IN_THE_JOB),
-            figure(self.agent_pid, IN_THE_JOB),
-            self._refusals.reasons(),
-        )
+    def agent(self) -> dict[str, Any]:
+        """What observing costs, and what became of the events, as plain data.
+
+        Accepted, dropped and refused events add up to the emitted ones, once none is on its way.
+        """
+        agent = figure(self._cpu_of_agent, IN_THE_JOB)
+        return {
+            "events_emitted": self._probe.emitted + self.emitted_here,
+            "events_accepted": self.accepted,
+            "events_dropped": self._probe.dropped,
+            "events_refused": self.refused + self._probe.refused,
+            "listeners_restored": self._probe.listeners_restored,
+            "cpu_seconds": {"probe": self._probe.cpu_seconds, **agent.under("agent")},
+            **figure(self._resident, IN_THE_JOB).under("resident_bytes"),
+            **figure(self.agent_pid, IN_THE_JOB).under("pid"),
+            "refused_reasons": self._refusals.reasons(),
+        }
 
 
 def run_attributes(
@@ -295,22 +237,23 @@ def run_attributes(
     return known if goodput is None else (*known, ("jax.run.goodput", goodput))
 
 
-def identity_view(resource: Mapping[str, str], backend: BackendFound | None) -> IdentityView:
-    """The identity of the process; what the environment does not provide is absent, with a reason."""
+def identity_view(resource: Mapping[str, str], backend: BackendFound | None) -> dict[str, Any]:
+    """Which process is observed, and its versions of JAX; what the environment does not provide has a reason instead."""
     pid, attempt = resource.get("process.pid", ""), resource.get("jaxobs.attempt", "")
-    return IdentityView(
-        service_name=figure(resource.get("service.name"), "the resource has no service.name"),
-        host_name=figure(resource.get("host.name"), "the resource has no host.name"),
-        pid=figure(int(pid) if pid.isdecimal() else None, "the resource has no process.pid"),
-        run=figure(resource.get("jaxobs.run"), NO_NAME),
-        attempt=figure(int(attempt) if attempt.isdecimal() else None, NO_ATTEMPT),
-        user=figure(resource.get("process.owner"), "the system has no name for the user's number"),
-        process_index=figure(backend.process_index if backend else None, NO_BACKEND),
-        process_count=figure(backend.process_count if backend else None, NO_BACKEND),
-        jax=figure(backend.jax_version if backend else None, NO_BACKEND),
-        jaxlib=figure(backend.jaxlib_version if backend else None, NO_BACKEND),
-        platform=figure(backend.platform if backend else None, NO_BACKEND),
-    )
+    figures: dict[str, Figure[str | int]] = {
+        "service_name": figure(resource.get("service.name"), "the resource has no service.name"),
+        "host_name": figure(resource.get("host.name"), "the resource has no host.name"),
+        "pid": figure(int(pid) if pid.isdecimal() else None, "the resource has no process.pid"),
+        "run": figure(resource.get("jaxobs.run"), NO_NAME),
+        "attempt": figure(int(attempt) if attempt.isdecimal() else None, NO_ATTEMPT),
+        "user": figure(resource.get("process.owner"), "the system has no name for the user's number"),
+        "process_index": figure(backend and backend.process_index, NO_BACKEND),
+        "process_count": figure(backend and backend.process_count, NO_BACKEND),
+        "jax": figure(backend and backend.jax_version, NO_BACKEND),
+        "jaxlib": figure(backend and backend.jaxlib_version, NO_BACKEND),
+        "platform": figure(backend and backend.platform, NO_BACKEND),
+    }
+    return {key: part for name, each in figures.items() for key, part in each.under(name).items()}
 
 
 def is_up(source: SourceReported) -> bool | None:
@@ -318,40 +261,20 @@ def is_up(source: SourceReported) -> bool | None:
     return None if source.up and source.reason else source.up
 
 
-def source_view(source: SourceState) -> SourceView:
-    """How the plugin is doing, in words and figures."""
+def source_view(source: SourceState) -> dict[str, Any]:
+    """How the plugin is doing, as plain data; `reason` says why it is not up, or why it has nothing to report."""
     report, lost = source
-    up, reason = figure(is_up(report), report.reason), report.reason or None
-    common = (report.kind, up, report.seconds, report.failures, reason)
+    document = {
+        "kind": report.kind,
+        **figure(is_up(report), report.reason).under("up"),
+        "seconds": report.seconds,
+        "failures": report.failures,
+        "reason": report.reason or None,
+    }
     if report.kind != "exporter":
-        return SourceView(*common)
-    dropped: Figure[int] = Figure(None, "it could not be loaded, so nothing was given to it")
-    if lost is not None:
-        events, unknown = lost
-        dropped = Figure(None, unknown) if unknown else Figure(events)
-    return ExporterView(*common, dropped)
-
-
-def _recent_view(steps: Iterable[Steps], compilations: Iterable[Compilation], now: int) -> RecentView:
-    ended = chain.from_iterable(each.events() for each in steps)
-    return RecentView(
-        [
-            RecentStep(
-                step.loop, step.step, seconds(step.end - step.start), seconds(step.input_wait), step.failed,
-                seconds(now - step.end),
-            )
-            for step in ended
-        ],
-        [
-            RecentCompilation(
-                event.function, event.executable,
-                {phase: seconds(end - start) for phase, start, end in event.phases},
-                figure(event.recompilation, _why_no_recompilation(event.function)),
-                seconds(now - event.time),
-            )
-            for event in compilations
-        ],
-    )  # fmt: skip
+        return document
+    dropped, unknown = lost or (None, "it could not be loaded, so nothing was given to it")
+    return document | figure(None if unknown else dropped, unknown).under("dropped")
 
 
 def _why_no_recompilation(function: str) -> str:

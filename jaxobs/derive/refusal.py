@@ -13,10 +13,6 @@ from jaxobs.model.events import EVENT_TYPES, Event
 REASONS_KEPT = 5
 REASON_LETTERS = 200
 
-KINDS_KEPT = 100
-"""Combinations of field classes remembered for each event type. A field such as an amount may be a float in one event
-and an int in the next, but no program sends as many combinations as this."""
-
 
 def require(condition: bool, what: str) -> None:
     """Raise ValueError unless `condition` holds; the fold then counts the event as refused."""
@@ -31,14 +27,9 @@ def is_amount(value: float | None) -> bool:
 
 def require_types(event: Event) -> None:
     """Raise TypeError where a field does not have its declared type: plugins may put anything into one."""
-    tests, of_tuples, seen = _CHECKS[type(event)]
-    kinds = tuple(map(type, event))
-    is_new = kinds not in seen
-    for at, test in tests if is_new else of_tuples:
-        if not test(event[at]):
-            raise TypeError(f"{type(event).__name__} holds {type(event[at]).__name__} where it must not")
-    if is_new and len(seen) < KINDS_KEPT:
-        seen.add(kinds)
+    for value, test in zip(event, _TESTS[type(event)], strict=True):
+        if not test(value):
+            raise TypeError(f"{type(event).__name__} holds {type(value).__name__} where it must not")
 
 
 class Refusals:
@@ -84,7 +75,7 @@ def _test(hint: Any) -> Test:
     if get_origin(hint) is tuple and parts[-1] is Ellipsis:
         inside = _test(parts[0])
         return lambda value: isinstance(value, tuple) and all(map(inside, value))
-    if _has_parts(hint):
+    if get_origin(hint) is tuple or hasattr(hint, "_fields"):
         each = [_test(part) for part in (parts or get_type_hints(hint).values())]
         return lambda value: (
             isinstance(value, tuple)
@@ -95,22 +86,6 @@ def _test(hint: Any) -> Test:
     return lambda value: isinstance(value, kinds)
 
 
-def _has_parts(hint: Any) -> bool:
-    return get_origin(hint) is tuple or hasattr(hint, "_fields")
-
-
-def _checks(event_type: type[Event]) -> tuple[list[tuple[int, Test]], list[tuple[int, Test]], set[Any]]:
-    """Tests of all fields by place, those of fields that may hold tuples, and classes of fields that passed the first.
-
-    Most of the many events a second are alike: then only what is in tuples is tested.
-    """
-    hints = list(get_type_hints(event_type).values())
-    tests = [(at, _test(hint)) for at, hint in enumerate(hints)]
-    return (
-        tests,
-        [tests[at] for at, hint in enumerate(hints) if any(map(_has_parts, (hint, *get_args(hint))))],
-        set(),
-    )
-
-
-_CHECKS = {event_type: _checks(event_type) for event_type in EVENT_TYPES}
+_TESTS = {
+    event_type: [_test(hint) for hint in get_type_hints(event_type).values()] for event_type in EVENT_TYPES
+}

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from jaxobs.derive.compilation import CompilationView, Compiles
 from jaxobs.derive.compiling import CompileTimes
 from jaxobs.derive.devices import Devices, DeviceView
+from jaxobs.derive.executables.executable import Executable
 from jaxobs.derive.executables.registry import Executables
-from jaxobs.derive.executables.view import ExecutableCount, ExecutableTable, ExecutableView
+from jaxobs.derive.executables.view import ExecutableTable, ExecutableView
 from jaxobs.derive.loops.goodput import RunTime
-from jaxobs.derive.loops.host_lines import LineCount
 from jaxobs.derive.loops.loop import RoomsOfLoops
 from jaxobs.derive.loops.loops import Loops
-from jaxobs.derive.loops.view import LoopCounts, LoopView, loop_counts, loop_view
-from jaxobs.derive.memory import Memory, PeakExecutable
+from jaxobs.derive.loops.view import LoopView, loop_view
+from jaxobs.derive.memory import Memory
 from jaxobs.derive.process import (
-    AgentView,
-    IdentityView,
     Observation,
     ProcessView,
     Recent,
@@ -27,11 +25,11 @@ from jaxobs.derive.process import (
     SourceState,
     identity_view,
 )
-from jaxobs.derive.profiler_windows.operations import OperationView, ScopeView
-from jaxobs.derive.profiler_windows.windows import Profiles, WindowCounts
+from jaxobs.derive.profiler_windows.operations import Row
+from jaxobs.derive.profiler_windows.windows import Profiles
 from jaxobs.derive.series import Series
 from jaxobs.derive.spans import FinishedSpans
-from jaxobs.derive.validation import Validation
+from jaxobs.derive.validation import Validation, executable_contradictions, loop_contradictions
 from jaxobs.model.clock import ClockAnchor, seconds
 from jaxobs.model.events import memory_need
 from jaxobs.model.figure import Figure, figure
@@ -46,38 +44,25 @@ SERIES_A_ROW: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class SnapshotView:
-    """All that is shown of a job at one moment. Figures that contradict each other are withheld already."""
+    """All figures that are shown of a job at one moment. Those that contradict each other are withheld already."""
 
-    identity: IdentityView
-    resource: Mapping[str, str]
+    identity: Mapping[str, Any]
     facts: Mapping[str, Any]
     """Plain data that is shown beside `identity` and `process`, under `process` in the document."""
     process: ProcessView
     loops: Mapping[str, LoopView]
-    loop_counts: Mapping[str, LoopCounts]
-    host_lines: Sequence[LineCount]
-    """The lines outside loops that were sampled since the view before this one."""
     compilation: CompilationView
     executables: Sequence[ExecutableView]
     """The executables with the most device time, in order, and the one that needs the most memory."""
     executables_left_out: Figure[int]
     executables_with_series: Sequence[ExecutableView]
-    executable_counts: Sequence[ExecutableCount]
-    """Those of the executables that changed since the view before this one."""
-    unseen_functions: Sequence[str]
-    """Functions of which it is no longer known, since the view before this one, which executable runs."""
     with_gradients: frozenset[str]
     """Fingerprints of the executables that have a backward pass in them."""
-    windows: WindowCounts
-    operations: Figure[list[OperationView]]
-    scopes: Figure[list[ScopeView]]
+    operations: Figure[list[Row]]
+    scopes: Figure[list[Row]]
     devices: Figure[list[DeviceView]]
     sources: Mapping[str, SourceState]
-    agent: AgentView
-    last_heard: int | None
-    """When something last arrived from the job, in monotonic nanoseconds."""
-    contradictions: Mapping[str, int]
-    """How many figures of each name were withheld so far, because another one contradicts them."""
+    agent: Mapping[str, Any]
 
 
 class Rooms:
@@ -129,32 +114,23 @@ def snapshot_view(rooms: Rooms, now: int) -> SnapshotView:
     loops = _loops(rooms, now)
     executables = _executables(rooms, seconds(now - rooms.began))
     table = rooms.executable_table
-    listed = [executables[number] for number in table.listed]
     compilation = rooms.compiles.view(rooms.compile_times.in_progress(now))
     _update_run_time(rooms, now)
     return SnapshotView(
         identity=identity_view(rooms.resource, rooms.devices.backend),
-        resource=rooms.resource,
         facts=rooms.facts,
-        process=_process(rooms, compilation, listed, now),
+        process=_process(rooms, compilation, now),
         loops=loops,
-        loop_counts={name: loop_counts(loop) for name, loop in rooms.loops.by_name.items()},
-        host_lines=rooms.loops.outside.counts(),
         compilation=compilation,
-        executables=listed,
+        executables=[executables[number] for number in table.listed],
         executables_left_out=table.left_out(),
         executables_with_series=[executables[number] for number in table.shown],
-        executable_counts=table.counts(),
-        unseen_functions=rooms.executables.lost(),
         with_gradients=rooms.with_gradients,
-        windows=rooms.profiles.counts(),
         operations=rooms.profiles.operations.operations,
         scopes=rooms.profiles.operations.scopes,
         devices=rooms.devices.views(now, rooms.memory),
         sources=rooms.observation.sources(),
         agent=rooms.observation.agent(),
-        last_heard=rooms.observation.last_heard,
-        contradictions=rooms.validation.contradictions(),
     )
 
 
@@ -162,7 +138,8 @@ def _loops(rooms: Rooms, now: int) -> dict[str, LoopView]:
     views = {}
     for name, loop in rooms.loops.by_name.items():
         loop.update(now, running=rooms.under_way.at(now) is not None)
-        views[name] = rooms.validation.loop(name, loop_view(loop))
+        view = loop_view(loop)
+        views[name] = rooms.validation.checked((name,), view, loop_contradictions(view))
     return views
 
 
@@ -173,7 +150,10 @@ def _executables(rooms: Rooms, age: float) -> dict[int, ExecutableView]:
     backend = rooms.devices.backend
     # Devices may run an executable side by side, each by itself, so the time for runs is that of all devices.
     room = age * max(1, len(backend.devices) if backend else 0)
-    return {number: rooms.validation.executable(view, room) for number, view in table.views.items()}
+    return {
+        number: rooms.validation.checked(view.labels, view, executable_contradictions(view, room))
+        for number, view in table.views.items()
+    }
 
 
 def end_run_time(rooms: Rooms, now: int) -> Figure[float]:
@@ -186,15 +166,12 @@ def end_run_time(rooms: Rooms, now: int) -> Figure[float]:
 
 
 def _update_run_time(rooms: Rooms, now: int) -> None:
-    times = {name: loop.time() for name, loop in rooms.loops.by_name.items()}
     running = rooms.under_way.at(now)
     began, undecided = running.start if running else None, rooms.loops.inferred.undecided_since
-    rooms.run_time.update(now, times, rooms.compile_times.in_progress_since(), began, undecided)
+    rooms.run_time.update(now, rooms.loops.by_name, rooms.compile_times.in_progress_since(), began, undecided)
 
 
-def _process(
-    rooms: Rooms, compilation: CompilationView, executables: Iterable[ExecutableView], now: int
-) -> ProcessView:
+def _process(rooms: Rooms, compilation: CompilationView, now: int) -> ProcessView:
     return ProcessView(
         seconds=seconds(now - rooms.began),
         run_seconds=dict(rooms.run_time.seconds),
@@ -205,16 +182,14 @@ def _process(
         host_lines=rooms.loops.outside.rows(),
         host_samples=rooms.loops.outside.samples,
         memory=rooms.memory.process,
-        peak_executable=_peak_executable(executables),
+        peak_executable=_peak_executable(rooms.executables.largest),
         live_arrays=rooms.memory.live_arrays(now),
         recent=rooms.recent.view(now),
     )
 
 
-def _peak_executable(executables: Iterable[ExecutableView]) -> Figure[PeakExecutable]:
-    """The executable that needs the most memory on a device."""
-    needs = [(memory_need(view.memory.value), view) for view in executables if view.memory.value]
-    if not needs:
+def _peak_executable(largest: Executable | None) -> Figure[Mapping[str, Any]]:
+    if largest is None or not largest.memory:
         return Figure(None, "no executable has a memory analysis")
-    most, view = max(needs, key=lambda pair: pair[0])
-    return Figure(PeakExecutable(view.function, view.executable, most))
+    content = figure(largest.fingerprint or None, largest.cost_reason).under("executable")
+    return Figure({"function": largest.function, **content, "bytes": memory_need(largest.memory)})

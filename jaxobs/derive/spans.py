@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from jaxobs.derive.compilation import Compiles
 from jaxobs.derive.loops.loop import Loop
-from jaxobs.derive.steps import StepLog, Steps
+from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
 from jaxobs.model.events import (
     Attributes,
@@ -44,8 +44,8 @@ SLOW = 3.0
 AVERAGED = 0.1
 """Weight of a new step in the moving average of its loop's step times."""
 
-STEPS_REMEMBERED = 512
-"""Steps of a loop that are remembered, to find the step that a completion belongs to."""
+SHOWN_REMEMBERED = 512
+"""Steps of a loop whose spans are remembered, so that a completion that comes later makes no second one."""
 
 PHASE_NAMES = {"backend": "backend_compile"}
 
@@ -64,7 +64,6 @@ class FinishedSpans:
         self._finished: list[Span] = []
         self._unattributed: deque[Compilation] = deque()
         """Compiles whose spans wait for that of the step they delayed, in the order in which they ended."""
-        self._steps: dict[str, StepLog] = {}
         self._completed: dict[str, deque[StepCompleted]] = {}
         self._average: dict[str, float] = {}
         self._last: dict[tuple[str, str], int] = {}
@@ -87,7 +86,7 @@ class FinishedSpans:
     def steps_ended(self, steps: Steps, loop: Loop) -> None:
         single = len(steps) == 1
         compilations = self._compiled_within(steps.thread, steps.starts[0], steps.end) if single else []
-        for step, span in self._of_steps(steps, compiled=bool(compilations)):
+        for step, span in self._of_steps(steps, loop, compiled=bool(compilations)):
             self._finish_step(loop, step, span)
             for compilation in compilations:
                 self._finish_compilation(compilation, span)
@@ -98,9 +97,7 @@ class FinishedSpans:
             return  # it has a span already
         if not self._is_due(event.loop, "sampled", event.time, SAMPLED_EVERY):
             return
-        log = self._steps.get(event.loop)
-        steps = log.of(event.step) if log is not None else None
-        if steps is not None:
+        if (steps := loop.stretches.log.of(event.step)) is not None:
             self._finish_step(loop, event.step, self._step(steps.event(event.step), event, "sampled"))
         else:
             self._completed.setdefault(event.loop, deque(maxlen=8)).append(event)
@@ -210,7 +207,7 @@ class FinishedSpans:
                 )
         return spans
 
-    def _of_steps(self, steps: Steps, *, compiled: bool = False) -> Iterator[tuple[int, Span]]:
+    def _of_steps(self, steps: Steps, of: Loop, *, compiled: bool) -> Iterator[tuple[int, Span]]:
         """The spans of steps, each with its step number.
 
         That of a step in which something was compiled, of the slowest if it is unusually slow, and of those whose
@@ -220,15 +217,13 @@ class FinishedSpans:
         average = self._average.get(loop, float(turns[0]))
         forgotten = (1 - AVERAGED) ** len(turns)
         self._average[loop] = forgotten * average + (1 - forgotten) * sum(turns) / len(turns)
-        log = self._steps.setdefault(loop, StepLog(STEPS_REMEMBERED))
-        log.append(steps)
         shown, longest = None, max(turns)
         slowest = turns.index(longest)
         if compiled:
             shown = steps.first
             yield shown, self._shown_for(steps.event(shown), "compiled")
         elif (
-            len(log) > SLOW
+            of.steps > SLOW
             and longest > SLOW * average
             and self._is_due(loop, "slow", steps.ends[slowest], SLOW_EVERY)
         ):
@@ -240,7 +235,7 @@ class FinishedSpans:
                 yield completed.step, self._step(steps.event(completed.step), completed, "sampled")
 
     def _shown_for(self, event: StepEnded, why: str) -> Span:
-        self._shown.setdefault(event.loop, deque(maxlen=STEPS_REMEMBERED)).append(event.step)
+        self._shown.setdefault(event.loop, deque(maxlen=SHOWN_REMEMBERED)).append(event.step)
         return self._step(event, None, why)
 
     def _step(self, event: StepEnded, completed: StepCompleted | None, why: str) -> Span:

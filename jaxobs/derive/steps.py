@@ -35,7 +35,8 @@ class Steps:
     @classmethod
     def of(cls, event: StepEnded) -> Steps:
         """A single step."""
-        return cls(row_of(event), event.nested, event.checkpoint, event.failed, event.parent)
+        row = [*event[:7], *event[9:11], event.thread, event.runs]  # as columns hold it
+        return cls(row, event.nested, event.checkpoint, event.failed, event.parent)
 
     @property
     def loop(self) -> str:
@@ -224,11 +225,6 @@ def grouped(rows: StepRows) -> Iterator[Steps]:
         end = begin + sum(1 for _ in same)
         yield Steps(rows[begin * ROW_LENGTH : end * ROW_LENGTH])
         begin = end
-
-
-def row_of(event: StepEnded) -> StepRows:
-    """A step as columns hold it."""
-    return [*event[:7], *event[9:11], event.thread, event.runs]
 
 
 def _tuple(ran: object) -> tuple[int, ...]:

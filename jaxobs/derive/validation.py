@@ -45,15 +45,8 @@ class Validation:
         self._found: set[tuple[tuple[str, ...], str]] = set()
         """The contradictions so far: labels of the loop or executable, and key of the figure."""
 
-    def loop(self, name: str, view: LoopView) -> LoopView:
-        """The view of the loop of that name, without contradictions."""
-        return self._checked((name,), view, loop_contradictions(view))
-
-    def executable(self, view: ExecutableView, room: float) -> ExecutableView:
-        """The view of an executable, without contradictions; its runs had `room` seconds, on all devices together."""
-        return self._checked(view.labels, view, executable_contradictions(view, room))
-
-    def _checked(self, labels: tuple[str, ...], view: View, contradictions: Iterator[Contradiction]) -> View:
+    def checked(self, labels: tuple[str, ...], view: View, contradictions: Iterator[Contradiction]) -> View:
+        """The view without its contradictions; `labels` are those of the loop or executable."""
         found = list(contradictions)
         self._found |= {(labels, key) for keys, _ in found for key in keys}
         return withheld(view, found)
@@ -74,7 +67,10 @@ def withheld(view: View, found: Iterable[Contradiction]) -> View:
 
 
 def executable_contradictions(view: ExecutableView, room: float) -> Iterator[Contradiction]:
-    """Contradictions of an executable: device time too long for `room` seconds, or too short for the work."""
+    """Contradictions of an executable: device time too long for `room` seconds, or too short for the work.
+
+    `room` is what its runs had, on all devices together.
+    """
     of_time = ("seconds", "seconds_per_run", "achieved_flops_per_second", "efficiency")
     spent, near, per_run = view.seconds.value, view.efficiency, view.seconds_per_run.value or 0.0
     if spent is not None and spent > CLOCKS * room:

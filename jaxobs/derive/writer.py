@@ -1,19 +1,21 @@
-"""The one place that writes: the series of `/metrics` and the document of a snapshot, both from its view.
+"""The one place that writes: the series of `/metrics` and the document of a snapshot.
 
-A room keeps what it has counted and shows it as a view of plain figures; it knows no metric. What is shown of one
-subject as series is one function here, `_write_…`, called by `Writer.write`. A room joins so:
+A room keeps what it has counted, and shows figures of it as a view; it knows no metric. What is shown of one subject as
+series is one or two functions here: `_count_…` for counters and histograms, `_…_gauges`. A room joins so:
 
-1. Its view has the figures (a field of `SnapshotView`): gauges and totals as they are now, and what was observed event
-   by event as a `HistogramValue`, of a `Histogram` that the room fills with `observe`.
-2. Here a gauge is written by `replace`, with all its labels at once, so that a series whose figure is gone goes as well;
-   a counter by `total`, with the whole amount, and never by its increase; a histogram by `show`.
-3. Where functions or executables share a limit on series, the view names those that have series of their own, and the
+1. Its view has the figures of the document (a field of `SnapshotView`). What is shown as series alone is read from the
+   room: a total, or a `Histogram` that it fills with `observe`.
+2. Here each gauge is yielded with its labels, and all series of a gauge are replaced at once, so that a series whose
+   figure is gone goes as well; a counter is written by `total`, with the whole amount, and never by its increase; a
+   histogram by `show`.
+3. Where functions or executables share a limit on series, the room names those that have series of their own, and the
    total of any other goes to `__other__` with its own key as `of`: the rise goes to the labels that the key has now, no
    series falls, and `rate()` stays true when the choice changes. Only what changed needs to be written.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -21,18 +23,14 @@ from jaxobs.derive import catalogue
 from jaxobs.derive.compilation import CompilationView
 from jaxobs.derive.devices import DeviceView
 from jaxobs.derive.executables.view import ExecutableView
-from jaxobs.derive.loops.host_lines import LineCount
-from jaxobs.derive.loops.view import LoopCounts
-from jaxobs.derive.memory import DeviceMemory, LiveArrays
+from jaxobs.derive.loops.host_lines import HostLines
+from jaxobs.derive.memory import LiveArrays
 from jaxobs.derive.process import RUN_LABELS, SourceState, is_up, source_view
-from jaxobs.derive.profiler_windows.operations import OperationCounts
-from jaxobs.derive.profiler_windows.windows import WindowCounts
-from jaxobs.derive.series import Labels, Series
-from jaxobs.derive.snapshot import SnapshotView
-from jaxobs.model.clock import NANOSECONDS, ClockAnchor
-from jaxobs.model.figure import Figure, Rows, plain
+from jaxobs.derive.series import Labels
+from jaxobs.derive.snapshot import Rooms, SnapshotView
+from jaxobs.model.clock import NANOSECONDS
+from jaxobs.model.figure import Rows, plain
 from jaxobs.model.metrics import Metric
-from jaxobs.roofline_model.bounds import ceiling
 from jaxobs.vocabulary.text import OTHER, clean_label
 from jaxobs.vocabulary.words import PHASES
 
@@ -42,26 +40,10 @@ MAX_LINES = 10
 
 UNKNOWN_LINE = "(unknown)"
 
-EXECUTABLE_GAUGES = tuple(
-    metric
-    for metric in catalogue.CORE_METRICS
-    if metric.kind == "gauge" and metric.labels[:2] == ("function", "executable")
-)
+GAUGES = tuple(metric for metric in catalogue.CORE_METRICS if metric.kind == "gauge")
 
-DEVICE_MEMORY = (
-    (catalogue.DEVICE_MEMORY_IN_USE, "in_use_bytes"),
-    (catalogue.DEVICE_MEMORY_PEAK, "peak_bytes"),
-    (catalogue.DEVICE_MEMORY_LIMIT, "limit_bytes"),
-    (catalogue.DEVICE_MEMORY_LARGEST_FREE, "largest_free_block_bytes"),
-    (catalogue.DEVICE_MEMORY_FRAGMENTED, "fragmented_bytes"),
-    (catalogue.DEVICE_MEMORY_EXHAUSTION, "forecast_seconds"),
-)
-PROCESS_MEMORY = (
-    (catalogue.PROCESS_MEMORY_PEAK, "peak_bytes"),
-    (catalogue.PROCESS_MEMORY_LIMIT, "limit_bytes"),
-    (catalogue.PROCESS_MEMORY_EXHAUSTION, "forecast_seconds"),
-)
-"""Metrics of memory, each with the figure of the view that it shows."""
+Gauge = tuple[Metric, Labels, float | None]
+"""One series of a gauge; None where its value is not known."""
 
 Advice = list[dict[str, Any]]
 
@@ -69,153 +51,185 @@ Advice = list[dict[str, Any]]
 class Writer:
     """Writes series and documents of one job's snapshots."""
 
-    def __init__(self, series: Series, clock: ClockAnchor) -> None:
-        self._series = series
-        self._clock = clock
-        self._written: OperationCounts | None = None
-        """The counts of operations that were written last: they change with a window alone."""
-        self._ceilings: dict[tuple[str, str], tuple[tuple[float, float], ...]] = {}
-        self._functions, self._executables, self._operations, self._scopes = Rows(), Rows(), Rows(), Rows()
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+        self._series = rooms.series
+        self._functions, self._executables = Rows(), Rows()
         for phase in PHASES:  # closed sets of labels start at 0
-            series.total(catalogue.COMPILE_FUNCTION_SECONDS, (OTHER, phase), 0.0)
+            self._series.total(catalogue.COMPILE_FUNCTION_SECONDS, (OTHER, phase), 0.0)
 
     def write(self, view: SnapshotView, advice: Advice) -> None:
         """Bring all series up to date with a snapshot and the advice that was derived from it."""
-        self._write_loops(view)
-        self._write_host_lines("", view.host_lines)
-        _write_executables(view, self._series)
-        self._write_windows(view.windows)
-        _write_compilation(view.compilation, self._series)
-        self._write_devices(view.devices.value or ())
-        _write_memory(view, self._series)
-        self._write_process(view)
-        self._write_sources(view.sources)
-        _write_advice(advice, self._series)
+        self._count_loops(view)
+        self._count_host_lines("", self._rooms.loops.outside)
+        self._count_executables()
+        self._count_windows()
+        self._count_compiles(view.compilation)
+        self._count_process(view)
+        self._count_sources(view.sources)
+        values: defaultdict[str, dict[Labels, float | None]] = defaultdict(dict)
+        for metric, labels, value in self._gauges(view, advice):
+            values[metric.name][labels] = value
+        for metric in GAUGES:
+            self._series.replace(metric, values[metric.name].items())
 
-    def _write_loops(self, view: SnapshotView) -> None:
-        series, shares, information, recorded = self._series, [], [], []
+    def _gauges(self, view: SnapshotView, advice: Advice) -> Iterator[Gauge]:
+        yield from self._loop_gauges(view)
+        for executable in _newest_of_each_content(view.executables_with_series):
+            yield from _executable_gauges(executable)
+        for name, age in view.compilation.in_progress.items():
+            yield catalogue.COMPILING, (name,), age
+        yield catalogue.CACHE_ENABLED, (), view.compilation.persistent_cache.enabled.value
+        for device in view.devices.value or ():
+            yield from _device_gauges(device)
+        for labels, rate in self._rooms.devices.ceilings.items():
+            yield catalogue.CEILING, labels, rate
+        yield from self._operation_gauges()
+        yield from self._process_gauges(view)
+        yield from _live_array_gauges(view.process.live_arrays.value)
+        for piece in advice:
+            place = tuple(str(piece.get(key) or "") for key in catalogue.ADVICE_INFO.labels)
+            yield catalogue.ADVICE_INFO, place, 1.0
+            yield catalogue.ADVICE_SAVES, place, piece.get("saves_ratio")
+            yield catalogue.ADVICE_SAVES_BYTES, place, piece.get("saves_bytes")
+
+    def _count_loops(self, view: SnapshotView) -> None:
+        series = self._series
+        for name, shown in view.loops.items():
+            labels, loop = (name,), self._rooms.loops.by_name[name]
+            series.total(catalogue.STEPS, labels, shown.steps)
+            series.total(catalogue.STEPS_FAILED, labels, shown.failed_steps)
+            series.total(catalogue.EXAMPLES, labels, shown.examples.value)
+            series.total(catalogue.TOKENS, labels, shown.tokens.value)
+            if shown.wall_seconds:
+                for word, spent in (shown.components.value or {}).items():
+                    series.total(catalogue.COMPONENT_SECONDS, (name, word), spent)
+            for metric, observed in (
+                (catalogue.STEP_SECONDS, loop.step_times.value()),
+                (catalogue.STEP_HOST_SECONDS, loop.host_times.value()),
+            ):
+                if any(observed.counts):
+                    series.show(metric, labels, observed)
+            for (dtype, kind), flops in loop.work.flops.items():
+                series.total(catalogue.FLOPS, (name, dtype, kind), flops)
+            series.total(catalogue.BYTES, labels, loop.work.bytes)
+            for bound, spent in loop.work.bound_seconds.items():
+                series.total(catalogue.BOUND_SECONDS, (name, bound), spent)
+            for key, number in loop.not_finite.items():
+                series.total(catalogue.NOT_FINITE, (name, key), number)
+            self._count_host_lines(name, loop.host)
+
+    def _loop_gauges(self, view: SnapshotView) -> Iterator[Gauge]:
         for name, loop in view.loops.items():
             labels, verdict = (name,), loop.bottleneck
-            _write_loop_counts(name, view.loop_counts[name], series)
-            series.total(catalogue.STEPS, labels, loop.steps)
-            series.total(catalogue.STEPS_FAILED, labels, loop.failed_steps)
-            series.total(catalogue.EXAMPLES, labels, loop.examples.value)
-            series.total(catalogue.TOKENS, labels, loop.tokens.value)
-            if loop.wall_seconds:
-                for word, spent in (loop.components.value or {}).items():
-                    series.total(catalogue.COMPONENT_SECONDS, (name, word), spent)
-            last_step = self._wall_time(view.loop_counts[name].last_end)
-            series.set(catalogue.LAST_STEP, labels, last_step)
-            series.set(catalogue.MFU, labels, loop.mfu.value)
-            series.set(catalogue.HFU, labels, loop.hfu.value)
-            series.set(catalogue.BOTTLENECK_CONFIDENCE, labels, verdict.confidence)
-            shares += [((name, word), share) for word, share in verdict.shares.items()]
-            information.append(((name, verdict.label, verdict.runner_up or ""), 1.0))
-            recorded += [((name, key), value.value) for key, value in loop.recorded.items()]
-            self._write_host_lines(name, view.loop_counts[name].host_lines)
-        series.replace(catalogue.BOTTLENECK, shares)
-        series.replace(catalogue.BOTTLENECK_INFO, information)
-        series.replace(catalogue.RECORDED, recorded)
+            yield catalogue.LAST_STEP, labels, self._wall_time(self._rooms.loops.by_name[name].last_end)
+            yield catalogue.MFU, labels, loop.mfu.value
+            yield catalogue.HFU, labels, loop.hfu.value
+            yield catalogue.BOTTLENECK_CONFIDENCE, labels, verdict.confidence
+            yield catalogue.BOTTLENECK_INFO, (name, verdict.label, verdict.runner_up or ""), 1.0
+            for word, share in verdict.shares.items():
+                yield catalogue.BOTTLENECK, (name, word), share
+            for key, figure in loop.recorded.items():
+                yield catalogue.RECORDED, (name, key), figure.value
 
-    def _write_host_lines(self, loop: str, lines: Iterable[LineCount]) -> None:
-        for line, labels, spent in lines:
+    def _count_host_lines(self, loop: str, lines: HostLines) -> None:
+        for line, labels, spent in lines.counts():
             self._series.total(catalogue.HOST_LINE_SECONDS, (loop, *labels), spent, (loop, *line))
 
-    def _write_windows(self, windows: WindowCounts) -> None:
-        series, operations = self._series, windows.operations
+    def _count_executables(self) -> None:
+        series = self._series
+        for function in map(clean_label, self._rooms.executables.unseen):
+            for metric in (catalogue.EXECUTABLE_RUNS, catalogue.EXECUTABLE_SECONDS):
+                for labels in [known for known in series.gauges(metric.name) if known[0] == function]:
+                    series.set(metric, labels, None)
+        for executable, labels in self._rooms.executable_table.counted():
+            key = (str(executable.number),)
+            series.total(catalogue.EXECUTABLE_RUNS, labels, executable.runs, key)
+            if executable.seconds:
+                series.total(catalogue.EXECUTABLE_SECONDS, labels, executable.seconds, key)
+
+    def _count_windows(self) -> None:
+        series, windows = self._series, self._rooms.profiles
         for outcome, count in windows.outcomes.items():
             series.total(catalogue.PROFILE_WINDOWS, (outcome,), count)
         for loop, spent in windows.seconds.items():
             series.total(catalogue.PROFILED_SECONDS, (loop,), spent)
             series.total(catalogue.PROFILED_STEPS, (loop,), windows.steps[loop])
-        if operations is None or operations is self._written:
-            return
-        self._written = operations
-        for number, labels, spent, cost in operations.operations:
+        for number, labels, spent, cost in windows.operations.counts():
             key = (str(number),)
             series.total(catalogue.OPERATION_SECONDS, labels, spent, key)
             if cost is not None:
                 series.total(catalogue.OPERATION_FLOPS, labels, cost.flops, key)
                 series.total(catalogue.OPERATION_BYTES, labels, cost.bytes, key)
-        series.replace(catalogue.OPERATION_INFO, ((labels, 1.0) for labels in operations.about))
-        unmodelled = (((name,), share) for name, share in operations.unmodelled.items())
-        series.replace(catalogue.UNMODELLED, unmodelled)
 
-    def _write_devices(self, devices: Iterable[DeviceView]) -> None:
-        info, flops, memory, sources = [], [], [], []
-        utilization, clocks, throttled = [], [], []
-        for device in devices:
-            ordinal = str(device.device)
-            info.append(((ordinal, device.kind, device.uuid), 1.0))
-            if (known := device.peaks.value) is not None:
-                for dtype, peak in known.peaks.matrix.items():
-                    flops.append(((ordinal, dtype), peak.value))
-                    sources.append(((ordinal, dtype, peak.provenance), 1.0))
-                if (peak_of_memory := known.peaks.memory) is not None:
-                    memory.append(((ordinal,), peak_of_memory.value))
-                    sources.append(((ordinal, "memory", peak_of_memory.provenance), 1.0))
-                for drawn in device.roofs:
-                    at = (device.kind, drawn["dtype"])
-                    if at not in self._ceilings:
-                        self._ceilings[at] = ceiling(known.peaks, drawn["dtype"])
-            if (reading := device.clocks.value) is not None:
-                utilization.append(((ordinal,), reading.utilization_ratio.value))
-                clocks.append(((ordinal,), reading.clock_ratio.value))
-                throttled += [((ordinal, why), 1.0) for why in reading.throttle_reasons.value or ()]
-        replace = self._series.replace
-        replace(catalogue.DEVICE_INFO, info)
-        replace(catalogue.PEAK_FLOPS, flops)
-        replace(catalogue.PEAK_BYTES, memory)
-        replace(catalogue.PEAK_INFO, sources)
-        replace(catalogue.CEILING, self._ceiling_points())
-        replace(catalogue.DEVICE_UTILIZATION, utilization)
-        replace(catalogue.DEVICE_CLOCK, clocks)
-        replace(catalogue.DEVICE_THROTTLED, throttled)
+    def _operation_gauges(self) -> Iterator[Gauge]:
+        operations = self._rooms.profiles.operations
+        for labels in operations.about:
+            yield catalogue.OPERATION_INFO, labels, 1.0
+        for function, share in operations.unmodelled_ratios.items():
+            yield catalogue.UNMODELLED, (function,), share
 
-    def _ceiling_points(self) -> Iterator[tuple[Labels, float]]:
-        for at, points in self._ceilings.items():
-            for intensity, rate in points:
-                yield (*at, f"{intensity:.6g}"), rate
+    def _count_compiles(self, view: CompilationView) -> None:
+        series, compiles = self._series, self._rooms.compiles
+        for name, function in view.changed.items():
+            label = name if name in view.with_series else OTHER
+            series.total(catalogue.COMPILATIONS, (label,), function.compilations, (name,))
+            for phase, amount in function.seconds.items():
+                if amount:
+                    series.total(catalogue.COMPILE_FUNCTION_SECONDS, (label, phase), amount, (name, phase))
+            causes = Counter[str]()
+            for reason in function.recompilations:
+                causes[reason.cause] += reason.count
+            for cause, count in causes.items():
+                series.total(catalogue.RECOMPILATIONS, (label, cause), count, (name, cause))
+        for phase, histogram in compiles.phases.items():
+            series.show(catalogue.COMPILE_SECONDS, (phase,), histogram.value())
+        for cause, amount in compiles.recompilations.seconds.items():
+            series.total(catalogue.RECOMPILATION_SECONDS, (cause,), amount)
+        series.total(catalogue.CACHE_SECONDS_SAVED, (), compiles.cache.seconds_gained)
 
-    def _write_process(self, view: SnapshotView) -> None:
-        series, identity, agent = self._series, view.identity, view.agent
-        versions = (
-            str(view.facts.get("jaxobs", "")), identity.jax.value or "", identity.jaxlib.value or "",
-            identity.platform.value or "", str(view.facts.get("agent", "")), view.process.address.value or "",
-        )  # fmt: skip
-        series.replace(catalogue.BUILD_INFO, [(versions, 1.0)])
-        run = tuple(view.resource.get(name, "") for name in RUN_LABELS)
-        series.replace(catalogue.RUN_INFO, [(run, 1.0)])
+    def _count_process(self, view: SnapshotView) -> None:
+        series, agent = self._series, view.agent
         for category, spent in view.process.run_seconds.items():
             series.total(catalogue.RUN_SECONDS, (category,), spent)
-        series.set(catalogue.GOODPUT, (), view.process.goodput.value)
-        series.set(catalogue.LAST_HEARD, (), self._wall_time(view.last_heard))
-        series.total(catalogue.EVENTS, ("accepted",), agent.events_accepted)
-        series.total(catalogue.EVENTS, ("dropped",), agent.events_dropped)
-        series.total(catalogue.EVENTS, ("refused",), agent.events_refused)
-        series.total(catalogue.EVENTS_EMITTED, (), agent.events_emitted)
-        series.total(catalogue.LISTENERS_RESTORED, (), agent.listeners_restored)
-        series.total(catalogue.AGENT_CPU, ("probe",), agent.cpu_seconds.probe)
-        series.total(catalogue.AGENT_CPU, ("agent",), agent.cpu_seconds.agent.value)
-        series.set(catalogue.AGENT_RESIDENT, (), agent.resident_bytes.value)
-        for figure, count in view.contradictions.items():
+        for outcome in ("accepted", "dropped", "refused"):
+            series.total(catalogue.EVENTS, (outcome,), agent[f"events_{outcome}"])
+        series.total(catalogue.EVENTS_EMITTED, (), agent["events_emitted"])
+        series.total(catalogue.LISTENERS_RESTORED, (), agent["listeners_restored"])
+        for where in ("probe", "agent"):
+            series.total(catalogue.AGENT_CPU, (where,), agent["cpu_seconds"][where])
+        for figure, count in self._rooms.validation.contradictions().items():
             series.total(catalogue.CONTRADICTIONS, (figure,), count)
 
-    def _write_sources(self, sources: Mapping[str, SourceState]) -> None:
-        series = self._series
-        series.replace(catalogue.SOURCE_UP, (((name,), is_up(each.report)) for name, each in sources.items()))
-        succeeded = (((name,), self._wall_time(each.report.last_success)) for name, each in sources.items())
-        series.replace(catalogue.SOURCE_LAST_SUCCESS, succeeded)
+    def _process_gauges(self, view: SnapshotView) -> Iterator[Gauge]:
+        facts, identity, process = view.facts, view.identity, view.process
+        versions = (
+            facts.get("jaxobs"), identity["jax"], identity["jaxlib"], identity["platform"], facts.get("agent"),
+            process.address.value,
+        )  # fmt: skip
+        yield catalogue.BUILD_INFO, tuple(str(part or "") for part in versions), 1.0
+        yield catalogue.RUN_INFO, tuple(self._rooms.resource.get(name, "") for name in RUN_LABELS), 1.0
+        yield catalogue.GOODPUT, (), process.goodput.value
+        yield catalogue.LAST_HEARD, (), self._wall_time(self._rooms.observation.last_heard)
+        yield catalogue.AGENT_RESIDENT, (), view.agent["resident_bytes"]
+        if process.memory.value is not None:
+            for key, metric in catalogue.PROCESS_MEMORY.items():
+                yield metric, (), getattr(process.memory.value, key).value
+        for name, (report, _) in view.sources.items():
+            yield catalogue.SOURCE_UP, (name,), is_up(report)
+            yield catalogue.SOURCE_LAST_SUCCESS, (name,), self._wall_time(report.last_success)
+
+    def _count_sources(self, sources: Mapping[str, SourceState]) -> None:
         for name, (report, lost) in sources.items():
-            series.total(catalogue.SOURCE_SECONDS, (name,), report.seconds)
+            self._series.total(catalogue.SOURCE_SECONDS, (name,), report.seconds)
             if report.kind == "exporter":
-                series.total(catalogue.EXPORTER_FAILURES, (report.source,), report.failures)
+                self._series.total(catalogue.EXPORTER_FAILURES, (report.source,), report.failures)
                 if lost is not None:
-                    series.total(catalogue.EXPORTER_DROPPED, (report.source,), lost[0])
+                    self._series.total(catalogue.EXPORTER_DROPPED, (report.source,), lost[0])
 
     def _wall_time(self, monotonic: int | None) -> float | None:
         """Unix seconds of an instant in monotonic nanoseconds."""
-        return None if monotonic is None else self._clock.wall_time(monotonic) / NANOSECONDS
+        return None if monotonic is None else self._rooms.clock.wall_time(monotonic) / NANOSECONDS
 
     def outline(self, view: SnapshotView) -> dict[str, Any]:
         """The parts of the document that are drawn over time, each in its place."""
@@ -235,57 +249,22 @@ class Writer:
         functions = view.compilation.functions
         rows = self._functions.written(functions.values())
         return {
-            "process": plain(view.identity) | plain(view.facts) | plain(view.process),
+            "process": {**view.identity, **plain(view.facts)} | plain(view.process),
             "loops": plain(view.loops),
             "functions": dict(zip(functions, rows, strict=True)),
-            **plain(view.compilation.left_out),
+            **view.compilation.left_out.under("functions_left_out"),
+            "functions_left_out_seconds": view.compilation.left_out_seconds,
             "executables": self._executables.written(view.executables),
             **view.executables_left_out.under("executables_left_out"),
-            **_table(view.operations, self._operations).under("operations"),
-            **_table(view.scopes, self._scopes).under("scopes"),
+            "operations": view.operations.value,
+            "operations_reason": view.operations.reason,
+            "scopes": view.scopes.value,
+            "scopes_reason": view.scopes.reason,
             **view.devices.under("devices"),
-            "sources": {name: plain(source_view(source)) for name, source in view.sources.items()},
-            "agent": plain(view.agent),
+            "sources": {name: source_view(source) for name, source in view.sources.items()},
+            "agent": view.agent,
             "advice": advice,
         }
-
-
-def _table(figure: Figure[list[Any]], rows: Rows) -> Figure[list[Any]]:
-    return figure if figure.value is None else Figure(rows.written(figure.value), figure.reason)
-
-
-def _write_loop_counts(name: str, counts: LoopCounts, series: Series) -> None:
-    for metric, observed in (
-        (catalogue.STEP_SECONDS, counts.step_seconds),
-        (catalogue.STEP_HOST_SECONDS, counts.host_seconds),
-    ):
-        if any(observed.counts):
-            series.show(metric, (name,), observed)
-    for (dtype, kind), flops in counts.flops.items():
-        series.total(catalogue.FLOPS, (name, dtype, kind), flops)
-    series.total(catalogue.BYTES, (name,), counts.bytes)
-    for bound, spent in counts.bound_seconds.items():
-        series.total(catalogue.BOUND_SECONDS, (name, bound), spent)
-    for key, number in counts.not_finite.items():
-        series.total(catalogue.NOT_FINITE, (name, key), number)
-
-
-def _write_executables(view: SnapshotView, series: Series) -> None:
-    counters = (catalogue.EXECUTABLE_RUNS, catalogue.EXECUTABLE_SECONDS)
-    for function in map(clean_label, view.unseen_functions):
-        for metric in counters:
-            for labels in [known for known in series.gauges(metric.name) if known[0] == function]:
-                series.set(metric, labels, None)
-    for number, labels, runs, spent in view.executable_counts:
-        series.total(catalogue.EXECUTABLE_RUNS, labels, runs, (str(number),))
-        if spent:
-            series.total(catalogue.EXECUTABLE_SECONDS, labels, spent, (str(number),))
-    values: dict[Metric, dict[Labels, float | None]] = {metric: {} for metric in EXECUTABLE_GAUGES}
-    for each in _newest_of_each_content(view.executables_with_series):
-        for metric, labels, value in _executable_gauges(each):
-            values[metric][each.labels + labels] = value
-    for metric, shown in values.items():
-        series.replace(metric, shown.items())
 
 
 def _newest_of_each_content(views: Iterable[ExecutableView]) -> Iterable[ExecutableView]:
@@ -300,87 +279,56 @@ def _newest_of_each_content(views: Iterable[ExecutableView]) -> Iterable[Executa
     return chosen.values()
 
 
-def _executable_gauges(view: ExecutableView) -> Iterator[tuple[Metric, Labels, float | None]]:
-    """The gauges of one executable: metric, labels after those of the executable, and value."""
-    if view.cost.value is not None:
-        cost = view.cost.value.cost
-        yield catalogue.EXECUTABLE_FLOPS, (), cost.flops
-        yield catalogue.EXECUTABLE_BYTES, (), cost.bytes
-        yield catalogue.EXECUTABLE_INTENSITY, (), cost.intensity
-    yield catalogue.EXECUTABLE_ACHIEVED, (), view.achieved_flops_per_second.value
-    yield catalogue.EXECUTABLE_ATTAINABLE, (), view.attainable_flops_per_second.value
-    yield catalogue.EXECUTABLE_EFFICIENCY, (), view.efficiency.value
+def _executable_gauges(view: ExecutableView) -> Iterator[Gauge]:
+    labels = view.labels
+    if (cost := view.cost.value) is not None:
+        yield catalogue.EXECUTABLE_FLOPS, labels, cost.flops
+        yield catalogue.EXECUTABLE_BYTES, labels, cost.bytes
+        yield catalogue.EXECUTABLE_INTENSITY, labels, cost.intensity
+    yield catalogue.EXECUTABLE_ACHIEVED, labels, view.achieved_flops_per_second.value
+    yield catalogue.EXECUTABLE_ATTAINABLE, labels, view.attainable_flops_per_second.value
+    yield catalogue.EXECUTABLE_EFFICIENCY, labels, view.efficiency.value
     if view.seconds_per_run.value is not None:
         limits = view.bottleneck.label, view.bottleneck.runner_up or ""
-        yield catalogue.EXECUTABLE_BOTTLENECK, limits, 1.0
+        yield catalogue.EXECUTABLE_BOTTLENECK, labels + limits, 1.0
     for kind, amount in (view.memory.value or {}).items():
-        yield catalogue.EXECUTABLE_MEMORY, (kind,), float(amount)
+        yield catalogue.EXECUTABLE_MEMORY, (*labels, kind), float(amount)
 
 
-def _write_compilation(view: CompilationView, series: Series) -> None:
-    for name, function in view.changed.items():
-        label = name if name in view.with_series else OTHER
-        series.total(catalogue.COMPILATIONS, (label,), function.compilations, (name,))
-        for phase, amount in function.seconds.items():
-            if amount:
-                series.total(catalogue.COMPILE_FUNCTION_SECONDS, (label, phase), amount, (name, phase))
-        causes: dict[str, int] = {}
-        for reason in function.recompilations:
-            causes[reason.cause] = causes.get(reason.cause, 0) + reason.count
-        for cause, count in causes.items():
-            series.total(catalogue.RECOMPILATIONS, (label, cause), count, (name, cause))
-    for phase, histogram in view.phase_seconds.items():
-        series.show(catalogue.COMPILE_SECONDS, (phase,), histogram)
-    for cause, amount in view.recompilation_seconds.items():
-        series.total(catalogue.RECOMPILATION_SECONDS, (cause,), amount)
-    series.replace(catalogue.COMPILING, (((name,), age) for name, age in view.in_progress.items()))
-    series.set(catalogue.CACHE_ENABLED, (), view.persistent_cache.enabled.value)
-    series.total(catalogue.CACHE_SECONDS_SAVED, (), view.seconds_gained)
+def _device_gauges(device: DeviceView) -> Iterator[Gauge]:
+    ordinal = str(device.device)
+    yield catalogue.DEVICE_INFO, (ordinal, device.kind, device.uuid), 1.0
+    if (known := device.peaks.value) is not None:
+        for dtype, peak in known.peaks.matrix.items():
+            yield catalogue.PEAK_FLOPS, (ordinal, dtype), peak.value
+            yield catalogue.PEAK_INFO, (ordinal, dtype, peak.provenance), 1.0
+        if (peak_of_memory := known.peaks.memory) is not None:
+            yield catalogue.PEAK_BYTES, (ordinal,), peak_of_memory.value
+            yield catalogue.PEAK_INFO, (ordinal, "memory", peak_of_memory.provenance), 1.0
+    if (clocks := device.clocks.value) is not None:
+        yield catalogue.DEVICE_UTILIZATION, (ordinal,), clocks.utilization_ratio.value
+        yield catalogue.DEVICE_CLOCK, (ordinal,), clocks.clock_ratio.value
+        for reason in clocks.throttle_reasons.value or ():
+            yield catalogue.DEVICE_THROTTLED, (ordinal, reason), 1.0
+    if (memory := device.memory.value) is not None:
+        for key, metric in catalogue.DEVICE_MEMORY.items():
+            yield metric, (ordinal,), getattr(memory, key).value
 
 
-def _write_memory(view: SnapshotView, series: Series) -> None:
-    devices: list[tuple[int, DeviceMemory]] = [
-        (each.device, each.memory.value) for each in view.devices.value or () if each.memory.value
-    ]
-    for metric, key in DEVICE_MEMORY:
-        series.replace(metric, (((str(at),), getattr(memory, key).value) for at, memory in devices))
-    process = view.process.memory.value
-    for metric, key in PROCESS_MEMORY:
-        series.set(metric, (), None if process is None else getattr(process, key).value)
-    counts, sizes, lines = _live_arrays(view.process.live_arrays.value)
-    series.replace(catalogue.LIVE_ARRAYS, counts.items())
-    series.replace(catalogue.LIVE_ARRAYS_BYTES, sizes.items())
-    series.replace(catalogue.LIVE_ARRAYS_LINE_BYTES, lines.items())
-
-
-def _live_arrays(
-    live: LiveArrays | None,
-) -> tuple[dict[Labels, float], dict[Labels, float], dict[Labels, float]]:
+def _live_array_gauges(live: LiveArrays | None) -> Iterator[Gauge]:
     """Counts and bytes by shape, type and sharding, and bytes by line: the largest of each, and the rest in one."""
     if live is None:
-        return {}, {}, {}
-    groups = [
-        ((group["shape"], group["dtype"], group["sharding"]), group) for group in live.groups[:MAX_GROUPS]
-    ]
-    counts: dict[Labels, float] = {labels: group["count"] for labels, group in groups}
-    sizes: dict[Labels, float] = {labels: group["bytes"] for labels, group in groups}
-    lines: dict[Labels, float] = {
-        (line["line"] or UNKNOWN_LINE,): line["bytes"] for line in (live.lines.value or ())[:MAX_LINES]
-    }
-    counts[OTHER, OTHER, OTHER] = max(0, live.count - sum(counts.values()))
-    sizes[OTHER, OTHER, OTHER] = max(0, live.bytes - sum(sizes.values()))
+        return
+    groups, lines = live.groups[:MAX_GROUPS], (live.lines.value or ())[:MAX_LINES]
+    for group in groups:
+        labels = (group["shape"], group["dtype"], group["sharding"])
+        yield catalogue.LIVE_ARRAYS, labels, group["count"]
+        yield catalogue.LIVE_ARRAYS_BYTES, labels, group["bytes"]
+    for line in lines:
+        yield catalogue.LIVE_ARRAYS_LINE_BYTES, (line["line"] or UNKNOWN_LINE,), line["bytes"]
+    others = (OTHER, OTHER, OTHER)
+    yield catalogue.LIVE_ARRAYS, others, max(0, live.count - sum(group["count"] for group in groups))
+    yield catalogue.LIVE_ARRAYS_BYTES, others, max(0, live.bytes - sum(group["bytes"] for group in groups))
     if lines:
-        lines[OTHER,] = max(0, live.bytes - sum(lines.values()))
-    return counts, sizes, lines
-
-
-def _write_advice(advice: Advice, series: Series) -> None:
-    places = [
-        (tuple(str(piece.get(key) or "") for key in ("condition", "loop", "function")), piece)
-        for piece in advice
-    ]
-    series.replace(catalogue.ADVICE_INFO, ((labels, 1.0) for labels, _ in places))
-    series.replace(catalogue.ADVICE_SAVES, ((labels, piece.get("saves_ratio")) for labels, piece in places))
-    series.replace(
-        catalogue.ADVICE_SAVES_BYTES, ((labels, piece.get("saves_bytes")) for labels, piece in places)
-    )
+        rest = max(0, live.bytes - sum(line["bytes"] for line in lines))
+        yield catalogue.LIVE_ARRAYS_LINE_BYTES, (OTHER,), rest

@@ -204,6 +204,7 @@ class Cost:
             "rematerialized_flops_by_type": dict(self.rematerialized_flops_by_type),
             "float32_flops_by_precision": dict(self.float32_flops_by_precision),
             "intensity": self.intensity,
+            "intensity_reason": None if self.bytes else "it moves no byte of device memory",
             "exact": self.exact,
             "inexact_reasons": list(self.inexact_reasons),
             "unmodelled": list(self.unmodelled),

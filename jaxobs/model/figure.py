@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Generic, TypeVar
 
@@ -10,9 +10,6 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 REASON_WHERE_ABSENT: Final = {"reason": "where absent"}
 """Metadata of a view's field whose reason is in the document only where the value is absent."""
-
-NOT_IN_DOCUMENT: Final = {"shown": False}
-"""Metadata of a view's field that is for advice alone."""
 
 ATOMS: Final = frozenset({type(None), bool, int, float, str})
 
@@ -32,16 +29,6 @@ class Figure(Generic[T_co]):
 def figure(value: T | None, why_absent: str | None) -> Figure[T]:
     """A figure that has the reason only where there is no value."""
     return Figure(value) if value is not None else Figure(None, why_absent)
-
-
-@dataclass(frozen=True, slots=True)
-class Later(Generic[T_co]):
-    """A view that is made only when it is written, as few snapshots are. The data that `make` reads must not change."""
-
-    make: Callable[[], T_co]
-
-    def to_dict(self) -> Any:
-        return plain(self.make())
 
 
 def plain(value: Any) -> Any:
@@ -77,9 +64,7 @@ def _names(kind: type) -> tuple[tuple[str, str, bool], ...]:
     """For each field of a view, its name, the name of its reason, and whether the reason is always present."""
     if kind not in _NAMES:
         _NAMES[kind] = tuple(
-            (each.name, f"{each.name}_reason", "reason" not in each.metadata)
-            for each in fields(kind)
-            if each.metadata.get("shown", True)
+            (each.name, f"{each.name}_reason", "reason" not in each.metadata) for each in fields(kind)
         )
     return _NAMES[kind]
 

@@ -130,7 +130,7 @@ def test_a_loop_of_long_steps_has_a_label_from_its_newest_two(length: float) -> 
 
 def kept(*steps_and_seconds: tuple[int, float]) -> Stretch:
     """The sum of the stretches that are kept of these, which followed each other; nothing is watched in them."""
-    stretches, end = Stretches(), at(0)
+    stretches, end = Stretches(lambda ended: None), at(0)
     for number, (steps, wall) in enumerate(steps_and_seconds):
         begin, end = end, end + round(wall * NANOSECONDS)
         if steps:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jaxobs.derive import memory_trend
 from jaxobs.derive.memory_trend import (
     CLEAR,
     FURTHEST_SECONDS,
@@ -20,12 +23,22 @@ from jaxobs.derive.memory_trend import (
     TOO_FAR,
     TOO_FEW,
     Highest,
-    forecast,
     kendall,
 )
 
 GIB = 2.0**30
 lengths = st.integers(LEAST_STRETCHES, STRETCHES)
+
+
+class Told(NamedTuple):
+    seconds: float | None
+    bytes_per_second: float | None
+    reason: str | None
+
+
+def forecast(points: Sequence[tuple[float, float]], limit: float | None) -> Told:
+    growth, left = memory_trend.forecast(points, limit)
+    return Told(left.value, growth.value, left.reason)
 
 
 def line(length: int, slope: float, begin: float = GIB, first: float = 0.0) -> list[tuple[float, float]]:

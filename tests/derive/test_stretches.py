@@ -28,7 +28,7 @@ def done(number: int, time: float) -> StepCompleted:
 
 
 def test_what_lies_between_two_completions_is_a_stretch() -> None:
-    stretches = Stretches()
+    stretches = Stretches(lambda ended: None)
     for steps in dispatched(20, 0.0, 0.001):
         stretches.steps_ended(steps)
     stretches.completed(done(9, 1.0))
@@ -42,7 +42,7 @@ def test_what_lies_between_two_completions_is_a_stretch() -> None:
 
 def test_a_stretch_lasts_until_the_host_has_ended_its_last_step() -> None:
     """The device is done early in the turn, and the host goes on in it."""
-    stretches = Stretches()
+    stretches = Stretches(lambda ended: None)
     stretches.completed(done(0, 0.2))
     stretches.steps_ended(Steps.of(step(0, 0.0, 1.0, runs=(1,))))
     (only,) = told(stretches, 2.0)
@@ -56,7 +56,7 @@ def test_a_stretch_lasts_until_the_host_has_ended_its_last_step() -> None:
 def test_the_hosts_turns_are_the_clock_where_it_waits_in_each_step(
     in_turn: int, asked: tuple[int, int] | None, waits: bool
 ) -> None:
-    stretches = Stretches()
+    stretches = Stretches(lambda ended: None)
     for number in range(5):
         end = 0.1 * (number + 1)
         stretches.completed(done(number, end - 0.01 if number < in_turn else end + 0.05))
@@ -69,7 +69,7 @@ def test_the_hosts_turns_are_the_clock_where_it_waits_in_each_step(
 
 
 def test_steps_of_a_loop_that_is_over_count_once_it_is_known_that_the_host_waited() -> None:
-    by_completions, by_turns = Stretches(), Stretches()
+    by_completions, by_turns = Stretches(lambda ended: None), Stretches(lambda ended: None)
     for steps in dispatched(6, 0.0, 0.1):
         by_completions.steps_ended(steps)
         by_turns.steps_ended(steps)
@@ -83,7 +83,7 @@ def test_steps_of_a_loop_that_is_over_count_once_it_is_known_that_the_host_waite
 def test_turns_in_which_something_compiled_do_not_tell_whether_the_host_waits() -> None:
     from dataclasses import replace
 
-    stretches = Stretches()
+    stretches = Stretches(lambda ended: None)
     for number, steps in enumerate(dispatched(6, 0.0, 0.1)):
         stretches.completed(done(number, 0.1 * number + 0.05))
         stretches.steps_ended(replace(steps, compiling=1))
@@ -91,7 +91,7 @@ def test_turns_in_which_something_compiled_do_not_tell_whether_the_host_waits() 
 
 
 def test_without_a_completion_steps_wait_for_ten_seconds_and_are_in_doubt_then() -> None:
-    stretches = Stretches()
+    stretches = Stretches(lambda ended: None)
     for steps in dispatched(5, 0.0, 0.1):
         stretches.steps_ended(steps)
     assert told(stretches, 9.9) == []
@@ -105,7 +105,7 @@ def test_without_a_completion_steps_wait_for_ten_seconds_and_are_in_doubt_then()
 
 def test_what_the_device_was_behind_is_no_time_of_later_steps() -> None:
     """Steps were counted by the host's turns, and then a completion came after all."""
-    stretches = Stretches()
+    stretches = Stretches(lambda ended: None)
     for steps in dispatched(5, 0.0, 0.1):
         stretches.steps_ended(steps)
     told(stretches, 10.1)
@@ -118,7 +118,7 @@ def test_what_the_device_was_behind_is_no_time_of_later_steps() -> None:
 
 
 def test_after_another_loops_steps_the_first_stretch_is_in_doubt() -> None:
-    stretches = Stretches()
+    stretches = Stretches(lambda ended: None)
     stretches.entered_behind_others()
     for steps in dispatched(20, 0.0, 0.001):
         stretches.steps_ended(steps)
@@ -138,7 +138,7 @@ def test_no_step_is_lost_and_no_second_counted_twice(
     seen: list[tuple[float, float, bool, int]], waits: bool
 ) -> None:
     """Turns after pauses, some of which are followed by the completion of a step a few before them."""
-    stretches, now, found = Stretches(), 1.0, list[Stretch]()
+    stretches, now, found = Stretches(lambda ended: None), 1.0, list[Stretch]()
     if waits:
         stretches.asked(TurnsAsked("train", 9, 9, at(1)))
     for number, (pause, turn, completes, behind) in enumerate(seen):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from jaxobs.derive.devices import PeaksView
-from jaxobs.derive.executables.view import CostView
+from jaxobs.derive.profiler_windows.loop_profile import LoopProfile, Part
 from jaxobs.derive.snapshot import SnapshotView
 from jaxobs.hardware.peaks import Peak, Peaks
 from jaxobs.model.cost import Cost
@@ -17,6 +18,8 @@ from jaxobs.roofline_model.bottleneck import Verdict
 View = TypeVar("View")
 
 NOT_GIVEN = "the case does not give it"
+
+NO_OPERATION = {"executions": 0, "seconds": 0.0, "share": None, "kind": ""}
 
 
 def view_of(kind: type[View], document: Mapping[str, Any]) -> View:
@@ -41,8 +44,20 @@ def snapshot_of(document: Mapping[str, Any]) -> SnapshotView:
         "functions": document.get("functions"),
         "persistent_cache": process.get("persistent_cache"),
     }
+    rows = [
+        NO_OPERATION | {key: value for key, value in row.items() if value is not None}
+        for row in document.get("operations") or ()
+        if row is not None
+    ]
     return view_of(
-        SnapshotView, {**document, "identity": process, "process": process, "compilation": compilation}
+        SnapshotView,
+        {
+            **document,
+            "identity": process,
+            "process": process,
+            "compilation": compilation,
+            "operations": rows,
+        },
     )
 
 
@@ -69,17 +84,26 @@ def _verdict(found: Mapping[str, Any]) -> Verdict:
     )
 
 
-def _cost_view(found: Mapping[str, Any]) -> CostView:
+def _cost(found: Mapping[str, Any]) -> Cost:
     flops, matrix = found.get("flops") or 0.0, found.get("matrix_flops") or 0.0
     executed = found.get("executed_matrix_flops_by_type") or {}
-    cost = Cost(
+    return Cost(
         {"float32": matrix},
         {dtype: amount for dtype, amount in executed.items() if amount is not None},
         {"float32": max(0.0, flops - matrix)},
         bytes=found.get("bytes") or 0.0,
         exact=found.get("exact") is True,
     )
-    return CostView(cost)
+
+
+def _profile(found: Mapping[str, Any]) -> LoopProfile:
+    """The gaps are among the seconds by bottleneck already."""
+    seconds = {word: spent for word, spent in (found.get("seconds_by_bottleneck") or {}).items() if spent}
+    return LoopProfile(
+        steps=found.get("steps") or 0.0,
+        busy_seconds=found.get("busy_seconds") or 0.0,
+        parts={"": Part(seconds=Counter(seconds))},
+    )
 
 
 def _peaks_view(found: Mapping[str, Any]) -> PeaksView:
@@ -97,6 +121,7 @@ def _peak(found: Mapping[str, Any] | None) -> Peak | None:
 
 READERS: dict[Any, Callable[[Mapping[str, Any]], Any]] = {
     Verdict: _verdict,
-    CostView: _cost_view,
+    Cost: _cost,
+    LoopProfile: _profile,
     PeaksView: _peaks_view,
 }

@@ -12,7 +12,7 @@ from jaxobs.derive.devices import DeviceView
 from jaxobs.derive.executables.view import ExecutableView
 from jaxobs.derive.loops.view import LoopView
 from jaxobs.derive.memory import ProcessMemory
-from jaxobs.derive.profiler_windows.view import ProfileView
+from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.derive.snapshot import SnapshotView
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost
@@ -166,7 +166,7 @@ def facts_of(view: SnapshotView) -> Facts:
         loops,
         tuple(_work(view, loops, wall)),
         tuple(
-            OperationFacts(row.executions, row.seconds, row.share.value, row.kind)
+            OperationFacts(row["executions"], row["seconds"], row["share"], row["kind"])
             for row in view.operations.value or ()
         ),
         _matrix_peaks(peaks),
@@ -176,7 +176,7 @@ def facts_of(view: SnapshotView) -> Facts:
         or (_sound(peaks.memory_capacity) if peaks else None)
         or None,
         timed_unknown=sum(_sound(each.seconds.value) or 0.0 for each in unknown) / wall if wall else 0.0,
-        ranks=view.identity.process_count.value or 1,
+        ranks=view.identity.get("process_count") or 1,
         is_training=any(each.executable.value in view.with_gradients for each in view.executables),
         functions=view.compilation.functions,
         executables=view.executables,
@@ -209,7 +209,7 @@ def _loops(loops: Mapping[str, LoopView], wall: float) -> Iterator[LoopFacts]:
             loads_ahead=_loads_ahead(loop),
             untimed=_untimed(loop, shares),
             idle_in_waits=loop.idle_in_waits,
-            lines=tuple(main_thread_lines(loop.host_lines.under("host_lines"))),
+            lines=tuple(main_thread_lines({"host_lines": loop.host_lines.value})),
         )
 
 
@@ -222,15 +222,16 @@ def _untimed(loop: LoopView, shares: Mapping[str, float]) -> float:
 
 def _loads_ahead(loop: LoopView) -> bool:
     """Whether the main thread, when it waits for input, mostly waits for a queue."""
-    rows = [row for row in loop.host_lines.value or () if row.activity in {"input", "marked_input"}]
-    queued = sum(row.share for row in rows if QUEUE.search(row.waits_in))
-    return queued > 0.5 * sum(row.share for row in rows)
+    rows = [row for row in loop.host_lines.value or () if row["activity"] in {"input", "marked_input"}]
+    waiting: float = sum(row["share"] for row in rows)
+    queued: float = sum(row["share"] for row in rows if QUEUE.search(row["waits_in"]))
+    return queued > 0.5 * waiting
 
 
-def _window(profile: ProfileView | None) -> WindowFacts | None:
+def _window(profile: LoopProfile | None) -> WindowFacts | None:
     if profile is None or not profile.steps:
         return None
-    latency = profile.seconds_by_bottleneck.get("latency", 0.0)
+    latency = profile.labels().get("latency", 0.0)
     return WindowFacts(profile.busy_seconds / profile.steps, latency / profile.steps)
 
 
@@ -242,7 +243,7 @@ def _work(view: SnapshotView, loops: Iterable[LoopFacts], wall: float) -> Iterat
     busy = sum(loop.share(word) or 0.0 for loop in loops for word in BUSY)
     for executable in view.executables:
         seconds, per_run = _sound(executable.seconds.value), _sound(executable.seconds_per_run.value)
-        cost, verdict = executable.cost.value.cost if executable.cost.value else None, executable.bottleneck
+        cost, verdict = executable.cost.value, executable.bottleneck
         if not (seconds and per_run and wall and cost and cost.exact):
             continue
         if None in map(_sound, (cost.flops, cost.matrix_flops, cost.bytes)):

@@ -80,8 +80,7 @@ class Executables:
         """Titles by a function's name and definition: the name for the first, and the definition with it for others."""
         self._watched_names: set[str] = set()
         self._unseen_runs: Counter[int] = Counter()
-        self._lost: list[str] = []
-        self._unseen: dict[str, int] = {}
+        self.unseen: dict[str, int] = {}
         """Functions some of whose calls do not show which executable ran; with the number that they were watched by."""
         self._operations = KeptOperations()
         self.largest: Executable | None = None
@@ -167,8 +166,8 @@ class Executables:
 
     def ran(self, run: int, calls: int = 1) -> None:
         """Add calls outside loops: each takes as long as its executable's runs do."""
-        if self.ran_in_loop(run, calls) is not None:
-            self.ran_untimed(run, calls)
+        self.ran_in_loop(run, calls)
+        self.ran_untimed(run, calls)
 
     def ran_untimed(self, run: int, calls: int) -> None:
         """Note that no loop will report the seconds of these calls, which are counted already."""
@@ -176,17 +175,15 @@ class Executables:
             executable.untimed += calls
             self.changed.add(run)
 
-    def ran_in_loop(self, run: int, calls: int = 1) -> Executable | None:
-        """Add calls whose seconds the loop reports by `spent`. Returns the executable, None where it is not visible."""
-        executable = self._by_number.get(run)
-        if executable is None:
-            self._unseen_runs[run] += calls
-            if run in self._watched:
-                self._lose_sight(self._watched[run])
-            return None
-        executable.runs += calls
-        self.changed.add(run)
-        return executable
+    def ran_in_loop(self, run: int, calls: int = 1) -> None:
+        """Add calls whose seconds the loop reports by `spent`."""
+        if (executable := self._by_number.get(run)) is not None:
+            executable.runs += calls
+            self.changed.add(run)
+            return
+        self._unseen_runs[run] += calls
+        if run in self._watched:
+            self._lose_sight(self._watched[run])
 
     def spent(self, run: int, seconds: float) -> None:
         """Add device seconds of runs in a loop."""
@@ -321,19 +318,12 @@ class Executables:
         """
         if executable.function not in self._watched_names:
             return NOT_JITTED if OUTSIDE_JIT in executable.function else NOT_WATCHED
-        if executable.function in self._unseen:
-            return self._watched[self._unseen[executable.function]].reason
+        if executable.function in self.unseen:
+            return self._watched[self.unseen[executable.function]].reason
         return None if executable.runs else "no watched call has run it"
 
     def _lose_sight(self, watched: FunctionWatched) -> None:
         """End the counters of a function's executables: from now on it is not known which of them run."""
-        if watched.function in self._unseen:
-            return
-        self._unseen[watched.function] = watched.number
-        self.changed.update(self._of_function[watched.function])
-        self._lost.append(watched.function)
-
-    def lost(self) -> list[str]:
-        """Take the functions of which it is no longer known, since the last call, which executable runs."""
-        lost, self._lost = self._lost, []
-        return lost
+        if watched.function not in self.unseen:
+            self.unseen[watched.function] = watched.number
+            self.changed.update(self._of_function[watched.function])

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 from jaxobs.derive.executables.executable import Executable, verdict_of_operations
 from jaxobs.derive.executables.registry import LET_GO, Executables
@@ -38,25 +37,14 @@ NOT_SETTLED = "no step that it ran in has ended yet"
 
 
 @dataclass(frozen=True, slots=True)
-class CostView:
-    """The cost of one run on one device, with the element types that the device runs it in."""
-
-    cost: Cost
-
-    def to_dict(self) -> dict[str, Any]:
-        """The cost as plain data; without memory traffic it has no intensity, and says so."""
-        intensity = figure(self.cost.intensity, "it moves no byte of device memory")
-        return self.cost.to_dict() | intensity.under("intensity")
-
-
-@dataclass(frozen=True, slots=True)
 class ExecutableView:
     """The figures of one executable; seconds and bytes are those of one device."""
 
     function: str
     executable: Figure[str]
     """The fingerprint of its content."""
-    cost: Figure[CostView]
+    cost: Figure[Cost]
+    """Of one run on one device, with the element types that the device runs it in."""
     runs: Figure[float]
     seconds: Figure[float]
     source: Figure[str]
@@ -102,9 +90,7 @@ def executable_view(
     return ExecutableView(
         executable.function,
         figure(executable.fingerprint or None, executable.cost_reason),
-        figure(
-            CostView(cost if peaks is None else run_on(cost, peaks)) if cost else None, executable.cost_reason
-        ),
+        figure(cost if peaks is None or cost is None else run_on(cost, peaks), executable.cost_reason),
         figure(runs, why_no_runs),
         Figure(spent, unmeasured or why_no_runs or NOT_SETTLED if spent is None else traced),
         figure(source, why_no_runs or unmeasured),
@@ -172,15 +158,6 @@ def _rate(cost: Cost | None, elapsed: float | None) -> float | None:
     return cost.flops / elapsed
 
 
-class ExecutableCount(NamedTuple):
-    """All runs and device seconds of an executable, and the labels of the series that they belong to now."""
-
-    number: int
-    labels: tuple[str, str]
-    runs: float
-    seconds: float
-
-
 class ExecutableTable:
     """Views of the executables that are shown. At most `limit` of them have series of their own."""
 
@@ -193,48 +170,41 @@ class ExecutableTable:
         """Views by number, of executables that are listed or have series of their own."""
         self.listed: list[int] = []
         """The executables with the most device time, in order, and the one that needs the most memory."""
-        self._counts: list[ExecutableCount] = []
+        self._changed: list[Executable] = []
         self.shown: list[int] = []
         """Numbers of the executables that have series of their own."""
 
     def update(self) -> None:
         """Bring views and counters up to date. The time taken grows with the executables that changed, not with all."""
-        changed = self._executables.settle()
+        changed = self._changed = self._executables.settle()
         for executable in changed:
             self.views.pop(executable.number, None)
             self._weights[executable.number] = _weight(executable)
         named = [executable.number for executable in changed if executable.fingerprint]
         shown = self._selection.choose(self._weights, named)
-        self._list([executable.number for executable in changed])
-        for executable in changed:
-            if executable.fingerprint and self._executables.why_no_runs(executable) is None:
-                own = (executable.function, executable.fingerprint)
-                labels = own if executable.number in shown else (OTHER, OTHER)
-                self._counts.append(
-                    ExecutableCount(executable.number, labels, executable.runs, executable.seconds)
-                )
+        numbers = [executable.number for executable in changed]
+        self.listed = list(self._longest.update(self._weights, numbers))
+        largest = self._executables.largest
+        if largest is not None and largest.number not in self.listed:
+            self.listed[-1] = largest.number
         self.shown = sorted(shown)
         self.views = {
             number: self.views.get(number) or self._view(number)
             for number in dict.fromkeys([*self.listed, *self.shown])
         }
 
-    def counts(self) -> list[ExecutableCount]:
-        """Take the counts of the executables that changed since the last call."""
-        counts, self._counts = self._counts, []
-        return counts
+    def counted(self) -> Iterator[tuple[Executable, tuple[str, str]]]:
+        """The executables that changed by the last `update`, and the labels of the series that their counts belong to."""
+        for executable in self._changed:
+            if executable.fingerprint and self._executables.why_no_runs(executable) is None:
+                own = (executable.function, executable.fingerprint)
+                yield executable, own if executable.number in self.shown else (OTHER, OTHER)
 
     def left_out(self) -> Figure[int]:
         """How many executables are in no list."""
         count = max(0, len(self._executables) - LISTED)
         reason = f"the {LISTED} with the most device time, else FLOPs, are listed" if count else None
         return Figure(count, reason)
-
-    def _list(self, changed: list[int]) -> None:
-        self.listed = list(self._longest.update(self._weights, changed))
-        largest = self._executables.largest
-        if largest is not None and largest.number not in self.listed:
-            self.listed[-1] = largest.number
 
     def _view(self, number: int) -> ExecutableView:
         executable, known = self._executables[number], self._executables

@@ -63,14 +63,12 @@ class HostShares(NamedTuple):
     on_processor: float = 0.0
     input: float = 0.0
     blocked: float = 0.0
-    waiting: float = 0.0
-    """For the device."""
 
     @classmethod
     def of(cls, sampled: Mapping[str, float]) -> HostShares:
         """From sampled seconds by activity."""
         total = sum(sampled.values())
-        words = (activities.PROCESSOR, activities.INPUT, activities.WAITING, activities.DEVICE)
+        words = (activities.PROCESSOR, activities.INPUT, activities.WAITING)
         return cls(*(sampled.get(word, 0.0) / total for word in words)) if total > 0 else cls()
 
 

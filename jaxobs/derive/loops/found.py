@@ -168,7 +168,7 @@ class InferredLoops:
         """The loop whose turn is under way, else the first loop found; None before any is found."""
         if self._active is not None and self._active.found:
             return self._active.function
-        return min(self.names, key=list(self._candidates).index, default=None)
+        return next(iter(self._found()), None)
 
     def under_way(self, thread: int) -> str | None:
         """The loop found whose turn is under way on this thread (0: on any); None where there is none."""
@@ -189,10 +189,9 @@ class InferredLoops:
             begun.append(self._turn[0].start)
         return min(begun, default=None)
 
-    @property
-    def names(self) -> frozenset[str]:
+    def _found(self) -> list[str]:
         """The main functions of the loops found."""
-        return frozenset(name for name, candidate in self._candidates.items() if candidate.found)
+        return [name for name, candidate in self._candidates.items() if candidate.found]
 
     def follow(self, rows: StepRows) -> Followed:
         """Take calls, in order, each as a row of a plain step of no loop; returns what is known by now."""
@@ -314,7 +313,7 @@ class InferredLoops:
         minor = is_loop and active.is_minor(self._seconds_of)
         if minor:
             self._replay_as_minor(active)
-        elif is_loop and minor is not None and len(self.names) < LOOPS:
+        elif is_loop and minor is not None and len(self._found()) < LOOPS:
             active.found = True
             for calls, ended in active.held:
                 self._remember(calls[0], active)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from jaxobs.derive.loops.stalls import FACTOR, Stalls
+from jaxobs.derive.loops.loop import Loop
+from jaxobs.derive.loops.stalls import FACTOR
 from jaxobs.derive.refusal import require
 from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import NANOSECONDS, seconds
@@ -50,29 +51,17 @@ OF_LOOPS = ("productive", "input", "checkpoint", "stalled")
 NOT_PRODUCTIVE = ("compile", "input", "checkpoint")
 
 
-class LoopTime(NamedTuple):
-    """The time of one loop so far: wall seconds, seconds by component, and stalls.
+def seconds_by_category(loops: Iterable[Loop]) -> dict[str, float]:
+    """Seconds of each category in `OF_LOOPS`, summed over all loops.
 
-    `saves_are_phases`: the loop's checkpoints are phases of the run as well, as in a loop that nobody marked; they are
-    not counted a second time here.
+    The checkpoints of a loop that nobody marked are phases of the run as well, and not counted a second time here.
     """
-
-    wall: float
-    components: Mapping[str, float]
-    stalls: Stalls
-    saves_are_phases: bool = False
-    pending_since: int | None = None
-    """When the time began that is not in `wall` yet, as it is not known when the device was done with its steps."""
-
-
-def seconds_by_category(loops: Mapping[str, LoopTime]) -> dict[str, float]:
-    """Seconds of each category in `OF_LOOPS`, summed over all loops."""
     known = dict.fromkeys(OF_LOOPS, 0.0)
-    for loop in loops.values():
+    for loop in loops:
         parts = {word: loop.components[word] for word in NOT_PRODUCTIVE}
         known["productive"] += max(0.0, loop.wall - sum(parts.values()) - loop.stalls.seconds)
         known["input"] += parts["input"]
-        known["checkpoint"] += 0.0 if loop.saves_are_phases else parts["checkpoint"]
+        known["checkpoint"] += 0.0 if loop.inferred else parts["checkpoint"]
         known["stalled"] += loop.stalls.seconds
     return known
 
@@ -227,7 +216,7 @@ class RunTime:
     def update(
         self,
         now: int,
-        loops: Mapping[str, LoopTime],
+        loops: Mapping[str, Loop],
         compiling_since: int | None,
         running_since: int | None = None,
         undecided_since: int | None = None,
@@ -250,7 +239,7 @@ class RunTime:
             if undecided_since is not None and running_since is None:
                 now = max(now - LONGEST_GAP, min(now, undecided_since))
             until, rest = self._known_until(now, loops, compiling_since), "other"
-        self._charge(until, rest, running_since, seconds_by_category(loops), observed_at)
+        self._charge(until, rest, running_since, seconds_by_category(loops.values()), observed_at)
 
     def _charge(
         self, until: int, rest: str, running_since: int | None, known: Mapping[str, float], observed_at: int
@@ -297,11 +286,12 @@ class RunTime:
             return f"{percent(self._lost)} of the events were dropped, and with them what the time went into"
         return NOT_MARKED if self._first_step is None else TOO_SHORT
 
-    def _known_until(self, now: int, loops: Mapping[str, LoopTime], compiling_since: int | None) -> int:
+    def _known_until(self, now: int, loops: Mapping[str, Loop], compiling_since: int | None) -> int:
         """The earliest of `now`, the start of what is under way, and the last end in each running loop or the job."""
         held = [start for start, loop in self._open_phases.items() if loop is None]
         held += [compiling_since] if compiling_since is not None else []
-        held += [loop.pending_since for loop in loops.values() if loop.pending_since is not None]
+        pending = (loop.stretches.pending_since for loop in loops.values())
+        held += [since for since in pending if since is not None]
         for name, running in self._running.items():
             patience = _patience(running, loops.get(name))
             if name in self._open_phases.values() or now - running.end <= patience:
@@ -310,7 +300,7 @@ class RunTime:
                 held.append(self._last_end)  # a long step was alive until then; what follows may be a stall
         return min([now, *held])
 
-    def _stands_still(self, now: int, loops: Mapping[str, LoopTime]) -> bool:
+    def _stands_still(self, now: int, loops: Mapping[str, Loop]) -> bool:
         """Whether nothing has ended in the job for longer than a step of any of its iterations may take."""
         limits = [
             limit
@@ -320,7 +310,7 @@ class RunTime:
         return bool(limits) and seconds(now - self._last_end) > max(limits)
 
 
-def _patience(running: _Running, loop: LoopTime | None) -> float:
+def _patience(running: _Running, loop: Loop | None) -> float:
     """Nanoseconds for which the end of a loop's last step holds the charging back.
 
     The end of an iteration is reported, so it is waited for as long as one of its steps may take. Another loop never

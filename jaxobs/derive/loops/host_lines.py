@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
 
 from jaxobs.derive.loops.stretches import WINDOW
 from jaxobs.model.figure import Figure
@@ -31,6 +31,10 @@ NOT_SAMPLED: Final = (
 )
 
 
+Row = dict[str, Any]
+"""What is shown of a line: its parts, its `seconds`, and the `share` that they are of all sampled time of its loop."""
+
+
 class HostLine(NamedTuple):
     """One row: a line as the user knows it, what it waits in below that, and what the main thread did there."""
 
@@ -39,26 +43,7 @@ class HostLine(NamedTuple):
     activity: str
 
 
-@dataclass(frozen=True, slots=True)
-class HostLineView:
-    """A row of the table; `share` is of all sampled time of its loop."""
-
-    line: str
-    waits_in: str
-    activity: str
-    seconds: float
-    share: float
-
-
 OTHERS: Final = HostLine(OTHER, OTHER, OTHER)
-
-
-class LineCount(NamedTuple):
-    """All seconds of a line, and the labels of the series that they belong to now."""
-
-    line: HostLine
-    labels: HostLine
-    seconds: float
 
 
 class HostLines:
@@ -88,27 +73,29 @@ class HostLines:
             found[activity] += spent  # type: ignore[assignment]  # Counter adds floats as well
         return found
 
-    def counts(self) -> list[LineCount]:
-        """The lines that were sampled since the last call; the largest have series of their own."""
+    def counts(self) -> Iterator[tuple[HostLine, HostLine, float]]:
+        """Each line that was sampled since the last call, the labels of the series that it belongs to, and its seconds.
+
+        The largest have series of their own.
+        """
         total = sum(self._seconds.values())
         new, self._new = self._new, set()
-        counts = []
         for line in sorted(new, key=lambda line: -self._seconds[line]):
             if len(self._in_series) < SERIES and self._seconds[line] >= LEAST_SHARE * total:
                 self._in_series.add(line)
-            labels = line if line in self._in_series else OTHERS
-            counts.append(LineCount(line, labels, self._seconds[line]))
-        return counts
+            yield line, line if line in self._in_series else OTHERS, self._seconds[line]
 
     @property
     def samples(self) -> int:
         """How many samples the rows hold."""
         return self._samples if any(self._seconds.values()) else 0
 
-    def rows(self) -> Figure[list[HostLineView]]:
+    def rows(self) -> Figure[list[Row]]:
         """The rows with the most seconds, largest first; or why there are none."""
         total = sum(self._seconds.values())
         if total <= 0:
             return Figure(None, NOT_SAMPLED)
         ranked = sorted(self._seconds.items(), key=lambda item: -item[1])[:LINES_SHOWN]
-        return Figure([HostLineView(*line, spent, spent / total) for line, spent in ranked])
+        return Figure(
+            [{**line._asdict(), "seconds": spent, "share": spent / total} for line, spent in ranked]
+        )

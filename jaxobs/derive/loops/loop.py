@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from jaxobs.derive.catalogue import HOST_STEP_BUCKETS, STEP_BUCKETS
 from jaxobs.derive.compiling import CompileTimes
-from jaxobs.derive.executables.executable import Executable
 from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.loops import bottleneck
 from jaxobs.derive.loops.bottleneck import Charged, HostShares, Known, charged
-from jaxobs.derive.loops.goodput import LoopTime
 from jaxobs.derive.loops.host_lines import HostLines
 from jaxobs.derive.loops.stalls import LEAST_SECONDS, STEPS_KEPT, Stalls
 from jaxobs.derive.loops.stretches import Kind, Stretch, Stretches, summed, why_quiet
@@ -67,7 +64,7 @@ class Loop:
         self.recorded: dict[str, float | None] = {}
         self.not_finite: dict[str, int] = {}
         """How many of the values of each recorded name, of which one a second is read, were no finite numbers."""
-        self.stretches = Stretches()
+        self.stretches = Stretches(self._observe)
         self.stalls = Stalls()
         self.host = HostLines()
         self.last_end: int | None = None
@@ -76,14 +73,14 @@ class Loop:
         self._amounts: dict[str, float | None] = dict.fromkeys(AMOUNTS)
         self._refused: set[str] = set()
         self._block = Stretch()
-        self._work = LoopWork(self._executables)
+        self.work = LoopWork(self._executables)
         self._compiled_here: set[str] = set()
         self.whole, self.rated, self.did = Stretch(), Stretch(), Work()
         """The newest stretches, those of them that rates are over, and what the runs in these did."""
         self.charged = Charged({})
         """Where the time of the newest stretches went, by what is known now."""
         self.quiet: str | None = None
-        self.profile: LoopProfile | None = None
+        self.profile: Figure[LoopProfile] = Figure(None)
 
     def steps_ended(self, steps: Steps) -> Steps:
         """Add steps; return them with what compiled in them. Raises ValueError, and changes nothing, where it cannot.
@@ -108,17 +105,16 @@ class Loop:
         for word, column in AMOUNTS.items():
             self._count(word, steps, column)
         for run, calls in steps.runs.items():
-            self._work.ran(run, calls)
+            self.work.ran(run, calls)
             self._executables.ran_in_loop(run, calls)
         self.host_times.observe_all(each_in_seconds(steps.turns))
         self.stretches.steps_ended(steps)
-        self._observe()
         return steps
 
     def _with_compiles(self, steps: Steps) -> Steps:
         """A single step with the compiles in it, which no step around it gets then."""
         overlap, thread, start = self._compiles.overlap, steps.thread, steps.starts[0]
-        waiting = overlap(thread, start, start + steps.waits[0], forget=False)
+        waiting = overlap(thread, start, start + steps.waits[0])
         compiling = min(steps.turns[0], overlap(thread, steps.begin, steps.end, forget=True))
         if functions := self._compiles.compiled_within(thread, steps.begin, steps.end):
             self._compiled_here |= functions
@@ -157,13 +153,12 @@ class Loop:
     def completed(self, event: StepCompleted) -> None:
         """The device is done with a step."""
         self.stretches.completed(event)
-        self._observe()
 
     def declared(self, event: LoopDeclared) -> None:
         require(
             is_amount(event.model_flops) and event.model_flops > 0, "model FLOPs that are no positive number"
         )
-        self._work.model_flops = event.model_flops
+        self.work.model_flops = event.model_flops
 
     def ended(self, event: LoopEnded) -> None:
         require(event.input_wait >= 0, "a wait of negative duration")
@@ -181,12 +176,11 @@ class Loop:
         `running`: a run is known to be under way for long. `final`: nothing more will be known of any step.
         """
         self.profile = self._profiles.of(self.name, now)
-        self._observe()
         ended = self.stretches.take(now, wait=running, final=final)
         known = self._known(now)
         if ended:
             self._charge(charged(summed(ended), known))
-        self._work.count()
+        self.work.count()
         self.whole, self.rated = self.stretches.whole(), self.stretches.rated()
         self.quiet = why_quiet(self.whole, now)
         if self.quiet is not None:
@@ -197,7 +191,7 @@ class Loop:
 
     def _known(self, now: int) -> Known:
         return Known(
-            self._executables, self.profile, HostShares.of(self.host.lately(now)), self.stretches.idle_at_ends,
+            self._executables, self.profile.value, HostShares.of(self.host.lately(now)), self.stretches.idle_at_ends,
             self.stretches.watched, self.unwatched(),
         )  # fmt: skip
 
@@ -215,11 +209,7 @@ class Loop:
         turns = self.host_times.value()
         return turns.sum / turns.count if turns.count else None
 
-    def _observe(self) -> None:
-        for ended in self.stretches.fresh():
-            self._observe_stretch(ended)
-
-    def _observe_stretch(self, ended: Stretch) -> None:
+    def _observe(self, ended: Stretch) -> None:
         """Observe the step times of a stretch: each where they are known singly, else their mean for each of them."""
         if ended.turns:
             self.step_times.observe_all(ended.turns)
@@ -252,22 +242,10 @@ class Loop:
         new = self.charged
         return bottleneck.decide(new.components, self.whole.steps, new.by_operation, new.doubtful, new.reason)
 
-    def time(self) -> LoopTime:
-        return LoopTime(self.wall, self.components, self.stalls, self.inferred, self.stretches.pending_since)
-
-    @property
-    def why_no_profile(self) -> str:
-        return self._profiles.why_none(self.name)
-
-    @property
-    def work(self) -> LoopWork:
-        """The counters of its work."""
-        return self._work
-
-    def ran(self) -> Iterator[Executable]:
-        """The executables that ran of late, as far as it is visible which ones ran."""
-        found: Callable[[int], Executable | None] = self._executables.get
-        return (executable for run in self.whole.runs if (executable := found(run)) is not None)
+    def iterations(self) -> int | None:
+        """Iterations of the loop in which an executable that ran of late does most of its work."""
+        ran = map(self._executables.get, self.whole.runs)
+        return next((each.iterations for each in ran if each is not None and each.iterations), None)
 
     def unwatched(self) -> str | None:
         """A function that runs in this loop unwatched, so that not all device time is known; None if there is none."""

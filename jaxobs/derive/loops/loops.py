@@ -30,7 +30,7 @@ class Loops:
         self._newest: dict[int, Loop] = {}
         """The loop of each thread's newest steps."""
         self.inferred = InferredLoops(
-            rooms.executables.title_of, rooms.compiles.within, rooms.executables.seconds_of
+            rooms.executables.title_of, rooms.compiles.overlap, rooms.executables.seconds_of
         )
         self.outside = HostLines()
         """Where the main thread was outside loops."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from jaxobs.derive.refusal import require
@@ -145,12 +145,17 @@ def summed(stretches: Iterable[Stretch]) -> Stretch:
 
 
 class Stretches:
-    """The stretches of one loop: those that ended since the last `take`, and sums of those of the last half minute."""
+    """The stretches of one loop: those that ended since the last `take`, and sums of those of the last half minute.
 
-    def __init__(self) -> None:
+    Each is given to `observe` as soon as it has ended.
+    """
+
+    def __init__(self, observe: Callable[[Stretch], None]) -> None:
+        self._observe = observe
         self.watched = False
         """Whether any step has called a watched function, so that completions can be seen."""
-        self._log = StepLog(STEPS_REMEMBERED)
+        self.log = StepLog(STEPS_REMEMBERED)
+        """The loop's newest steps."""
         self._open: deque[Steps] = deque()
         """Steps that the host has ended and that are in no stretch yet."""
         self._mark: int | None = None
@@ -167,7 +172,6 @@ class Stretches:
         self._unseen = 0
         """How often it was told, since the newest completion, that none can be seen."""
         self._patience = COMPLETIONS_MISSING
-        self._fresh: list[Stretch] = []
         self._ended: list[Stretch] = []
         self._kept: deque[Stretch] = deque()
         self.newest: tuple[int, float] | None = None
@@ -200,7 +204,7 @@ class Stretches:
     def steps_ended(self, steps: Steps) -> None:
         """The host has ended steps."""
         self.watched = self.watched or bool(steps.runs)
-        self._log.append(steps)
+        self.log.append(steps)
         self._open.append(steps)
         self._tail = 0
         while self._waiting and self._waiting[0].step <= steps.last:
@@ -218,12 +222,12 @@ class Stretches:
             self._tail = input_wait
         elif input_wait:
             kind = Kind.TURNS if self.watched else Kind.UNWATCHED
-            self._fresh.append(Stretch(kind, time, seconds(input_wait), input=seconds(input_wait)))
+            self._end(Stretch(kind, time, seconds(input_wait), input=seconds(input_wait)))
 
     def completed(self, event: StepCompleted) -> None:
         """The device is done with a step; this waits until the host's turns up to that step are known."""
         self._unseen = 0
-        if self._log.of(event.step) is not None:
+        if self.log.of(event.step) is not None:
             self._complete(event)
         else:
             self._waiting.append(event)
@@ -242,12 +246,6 @@ class Stretches:
         """The loop's next steps follow those of another loop, on which the device may still work."""
         self._behind_others = not self._open
 
-    def fresh(self) -> list[Stretch]:
-        """The stretches that ended since the last call; `take` gives them too."""
-        fresh, self._fresh = self._fresh, []
-        self._ended += fresh
-        return fresh
-
     def take(self, now: int, *, wait: bool, final: bool) -> list[Stretch]:
         """Take the stretches that ended since the last call.
 
@@ -255,7 +253,7 @@ class Stretches:
         """
         if final or (not wait and self._open and self._is_late(now)):
             self._close_by_turns(Kind.UNSEEN)
-        ended, self._ended, self._fresh = self._ended + self._fresh, [], []
+        ended, self._ended = self._ended, []
         by_kind: dict[tuple[Kind, bool], Stretch] = {}
         for each in ended:
             key = (each.kind, each.compiled)
@@ -299,7 +297,7 @@ class Stretches:
 
     def turn_of(self, step: int) -> float | None:
         """Seconds of a step's turn, if it is remembered."""
-        found = self._log.of(step)
+        found = self.log.of(step)
         return None if found is None else seconds(found.turns[step - found.first])
 
     def _sum_asked(self) -> tuple[int, int]:
@@ -310,7 +308,7 @@ class Stretches:
         return now - (self.pending_since or now) > self._patience
 
     def _complete(self, event: StepCompleted) -> None:
-        found = self._log.of(event.step)
+        found = self.log.of(event.step)
         if found is None:
             return
         at = event.step - found.first
@@ -381,7 +379,7 @@ class Stretches:
                 ended.spacing = alike.pop() or ()
         self._behind_others = self._in_doubt = False
         self._mark, self._mark_seen = end, end > last.end
-        self._fresh.append(ended)
+        self._end(ended)
 
     def _close_by_turns(self, kind: Kind) -> None:
         """End a stretch at the host's end of each of the open steps."""
@@ -396,12 +394,16 @@ class Stretches:
                 ended.turns = each_in_seconds(steps.turns)
                 ended.spacing = steps.each_ran or ()
             self._mark, self._mark_seen = max(mark, steps.end), False
-            self._fresh.append(ended)
+            self._end(ended)
         self._in_doubt = kind is Kind.UNSEEN
         self._open.clear()
         if self._tail:
             tail, self._tail = self._tail, 0
-            self._fresh.append(Stretch(kind, (self._mark or 0) + tail, seconds(tail), input=seconds(tail)))
+            self._end(Stretch(kind, (self._mark or 0) + tail, seconds(tail), input=seconds(tail)))
+
+    def _end(self, ended: Stretch) -> None:
+        self._ended.append(ended)
+        self._observe(ended)
 
     def _forget_old(self, now: int) -> None:
         """Forget stretches of before the window, unless newer ones have too few steps and they are not long ago."""

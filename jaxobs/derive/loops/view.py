@@ -1,4 +1,4 @@
-"""What is shown of a loop: each figure, or why it is not known; and the series made from these figures."""
+"""What is shown of a loop: each figure, or why it is not known."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from jaxobs.derive.executables.executable import MEASURED, lower_bound_reason
 from jaxobs.derive.loops.bottleneck import ENOUGH_STEPS, IDLE_KNOWN
 from jaxobs.derive.loops.found import LONG_TURN
-from jaxobs.derive.loops.host_lines import HostLineView, LineCount
+from jaxobs.derive.loops.host_lines import Row
 from jaxobs.derive.loops.loop import Loop
 from jaxobs.derive.loops.stretches import IN_FLIGHT, MAX_DOUBT, Kind, Stretch
-from jaxobs.derive.profiler_windows.view import ProfileView, profile_view
-from jaxobs.model.figure import NOT_IN_DOCUMENT, REASON_WHERE_ABSENT, Figure, figure
-from jaxobs.model.metrics import HistogramValue
+from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
+from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure
 from jaxobs.roofline_model.bottleneck import Verdict
 from jaxobs.vocabulary.units import rough_percent
 from jaxobs.vocabulary.words import IDLE
@@ -66,44 +65,12 @@ class LoopView:
     recorded: Mapping[str, Figure[float]]
     """The user's own values, by name."""
     bottleneck: Verdict
-    host_lines: Figure[Sequence[HostLineView]]
+    host_lines: Figure[Sequence[Row]]
     host_samples: int
     device_idle: Figure[float]
-    idle_in_waits: bool = field(metadata=NOT_IN_DOCUMENT)
+    idle_in_waits: bool
     """Whether the device is known to be idle while the loop waits for its input: it was done at the end of each turn."""
-    profile: Figure[ProfileView]
-
-
-@dataclass(frozen=True, slots=True)
-class LoopCounts:
-    """What a loop has counted since it began, beside the figures of its view."""
-
-    last_end: int | None
-    """When its last step ended, in monotonic nanoseconds."""
-    step_seconds: HistogramValue
-    host_seconds: HistogramValue
-    flops: Mapping[tuple[str, str], float]
-    """Matrix FLOPs by element type and kind."""
-    bytes: float | None
-    bound_seconds: Mapping[str, float]
-    host_lines: Sequence[LineCount]
-    """The lines that were sampled since the counts before these."""
-    not_finite: Mapping[str, int]
-    """By recorded name."""
-
-
-def loop_counts(loop: Loop) -> LoopCounts:
-    """What the loop has counted by its last `update`."""
-    return LoopCounts(
-        loop.last_end,
-        loop.step_times.value(),
-        loop.host_times.value(),
-        dict(loop.work.flops),
-        loop.work.bytes,
-        dict(loop.work.bound_seconds),
-        loop.host.counts(),
-        dict(loop.not_finite),
-    )
+    profile: Figure[LoopProfile]
 
 
 def loop_view(loop: Loop) -> LoopView:
@@ -145,7 +112,7 @@ def loop_view(loop: Loop) -> LoopView:
         host_samples=loop.host.samples,
         device_idle=_idle(loop),
         idle_in_waits=loop.stretches.idle_at_ends >= IDLE_KNOWN and loop.unwatched() is None,
-        profile=_profile(loop),
+        profile=loop.profile,
     )
 
 
@@ -181,10 +148,8 @@ def _iterations(loop: Loop) -> Figure[int]:
     """Iterations inside one step, where a step is a long call that holds a whole training or an epoch."""
     rated = loop.rated
     step_seconds = rated.wall / rated.steps if rated.steps else None
-    turns = next((executable.iterations for executable in loop.ran() if executable.iterations), None)
-    if not loop.inferred or step_seconds is None or step_seconds < LONG_TURN:
-        turns = None
-    return figure(turns, NO_ITERATIONS)
+    is_long = loop.inferred and step_seconds is not None and step_seconds >= LONG_TURN
+    return figure(loop.iterations() if is_long else None, NO_ITERATIONS)
 
 
 def _device_seconds(loop: Loop) -> Figure[float]:
@@ -204,7 +169,7 @@ def _utilization(loop: Loop, note: str | None) -> tuple[Figure[float], Figure[fl
         reason = loop.quiet or loop.work.why_unseen() or note
         return Figure(None, reason), Figure(None, reason)
     watched = loop.stretches.watched
-    used = loop.work.utilization(loop.rated, loop.did, loop.profile, loop.unwatched(), watched=watched)
+    used = loop.work.utilization(loop.rated, loop.did, loop.profile.value, loop.unwatched(), watched=watched)
     cost = loop.did.cost
     lower_bound = lower_bound_reason(cost)
     if lower_bound is None and MEASURED in cost.inexact_reasons:
@@ -223,10 +188,3 @@ def _idle(loop: Loop) -> Figure[float]:
         return Figure(None, loop.quiet or new.reason or reason)
     idle = new.idle + sum(new.components[word] for word in IDLE)
     return Figure(min(1.0, idle / wall))
-
-
-def _profile(loop: Loop) -> Figure[ProfileView]:
-    """The loop's profile."""
-    if loop.profile is None:
-        return Figure(None, loop.why_no_profile)
-    return Figure(profile_view(loop.profile))

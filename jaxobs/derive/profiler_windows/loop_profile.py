@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from jaxobs.derive.profiler_windows.parts import LoopPart
 from jaxobs.model.clock import NANOSECONDS, seconds
+from jaxobs.model.figure import figure
 from jaxobs.roofline_model.bounds import sum_of_both
 from jaxobs.roofline_model.traced import Profiled, ProfiledDevice
 from jaxobs.vocabulary.text import EAGER
@@ -82,6 +84,24 @@ class LoopProfile:
     """Whether a window cut steps that are much longer than the whole ones in it, so that it holds no typical steps."""
     parts: dict[str, Part] = field(default_factory=dict)
     """Executables by fingerprint; what belongs to no executable is under the empty fingerprint."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is shown of it, as plain data."""
+        labels, busy = self.labels(), self.device_seconds
+        unmodelled = figure(
+            labels.get("unmodelled", 0.0) / busy if busy > 0 else None, "the device did nothing"
+        )
+        return {
+            "windows": self.windows,
+            "seconds": self.seconds,
+            "steps": self.steps,
+            "busy_seconds": self.busy_seconds,
+            "gap_seconds": self.gap_seconds,
+            "communication_seconds": self.communication_seconds,
+            "seconds_by_bottleneck": labels,
+            **unmodelled.under("unmodelled_ratio"),
+            "host_is_ahead": self.host_is_ahead,
+        }
 
     def labels(self) -> dict[str, float]:
         """Seconds by what they are charged to; gaps inside a run are charged to `latency`."""

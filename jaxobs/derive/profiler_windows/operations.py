@@ -6,15 +6,23 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxobs.derive.profiler_windows.loop_profile import RECORDED
 from jaxobs.derive.series import Selection
 from jaxobs.model.cost import Cost
-from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure
+from jaxobs.model.figure import Figure, figure, plain
 from jaxobs.roofline_model.operation_work import Work
 from jaxobs.roofline_model.traced import Operation, Profiled
 from jaxobs.vocabulary.text import OTHER
+
+MAY_BE_ABSENT = (
+    "share", "flops", "bytes", "intensity", "achieved_flops_per_second", "bound", "unmodelled_seconds", "exact",
+)  # fmt: skip
+"""Figures of a row that have a reason beside them only where they are absent."""
+
+Row = dict[str, Any]
+"""An operation, or all operations of one of the user's named scopes, as plain data."""
 
 KEPT = 5_000
 """Most operations remembered; when there are more, the half of this with the most time is kept. A large model's step
@@ -42,69 +50,6 @@ class Seen:
     """Distinguishes it from any other, also from one of the same name that was forgotten."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkView:
-    """Time, work and efficiency of operations, summed over all windows; an efficiency above 1 has a reason too."""
-
-    seconds: float
-    self_seconds: float
-    share: Figure[float] = field(metadata=REASON_WHERE_ABSENT)
-    flops: Figure[float] = field(metadata=REASON_WHERE_ABSENT)
-    bytes: Figure[float] = field(metadata=REASON_WHERE_ABSENT)
-    intensity: Figure[float] = field(metadata=REASON_WHERE_ABSENT)
-    achieved_flops_per_second: Figure[float] = field(metadata=REASON_WHERE_ABSENT)
-    bound: Figure[str] = field(metadata=REASON_WHERE_ABSENT)
-    unmodelled_seconds: Figure[float] = field(metadata=REASON_WHERE_ABSENT)
-    exact: Figure[bool] = field(metadata=REASON_WHERE_ABSENT)
-    efficiency: Figure[float]
-    reason: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class OperationView(WorkView):
-    """One operation of an executable."""
-
-    function: Figure[str]
-    executable: Figure[str]
-    operation: str
-    category: str
-    kind: str
-    scope: str
-    source: str
-    count: int
-    executions: int
-    bottleneck: str
-
-
-@dataclass(frozen=True, slots=True)
-class ScopeView(WorkView):
-    """All operations of one of the user's named scopes."""
-
-    scope: str
-
-
-class OperationCount(NamedTuple):
-    """All device seconds and work of an operation in windows, and the labels of the series that they belong to now.
-
-    `cost` is None where its work is not modelled.
-    """
-
-    number: int
-    labels: tuple[str, str, str]
-    seconds: float
-    cost: Cost | None
-
-
-class OperationCounts(NamedTuple):
-    """What is counted of operations after a window."""
-
-    operations: list[OperationCount]
-    about: list[tuple[str, str, str, str]]
-    """Function, operation, scope and source line of the operations with series of their own."""
-    unmodelled: dict[str, float]
-    """By function, the share of its device time in operations whose work is not known."""
-
-
 class Operations:
     """The operations of all windows so far. `limit` operations, and as many functions, have series of their own."""
 
@@ -115,9 +60,13 @@ class Operations:
         self._numbers = count()
         self._busy: Counter[str] = Counter()
         self._unmodelled: Counter[str] = Counter()
-        self.operations: Figure[list[OperationView]] = Figure(None, NO_WINDOW)
-        self.counts: OperationCounts | None = None
-        self.scopes: Figure[list[ScopeView]] = Figure(None, NO_WINDOW)
+        self.operations: Figure[list[Row]] = Figure(None, NO_WINDOW)
+        self.about: list[tuple[str, str, str, str]] = []
+        """Function, operation, scope and source line of the operations with series of their own."""
+        self.unmodelled_ratios: dict[str, float] = {}
+        """By function, the share of its device time in operations whose work is not known."""
+        self._counts: list[tuple[int, tuple[str, str, str], float, Cost | None]] = []
+        self.scopes: Figure[list[Row]] = Figure(None, NO_WINDOW)
         """Operations and scopes are listed with the most time first."""
 
     def add(self, profiled: Profiled, functions: Mapping[str, str], lasted: float) -> None:
@@ -141,13 +90,22 @@ class Operations:
             self._busy[function] += operation.work.seconds  # type: ignore[assignment]  # Counter adds floats as well
             if operation.label == "unmodelled":
                 self._unmodelled[function] += operation.work.seconds  # type: ignore[assignment]
-        self.counts = self._counted()
+        self._count()
         if len(self._seen) > KEPT:
             ranked = sorted(self._seen, key=lambda key: -self._seen[key].work.seconds)
             self._seen = {key: self._seen[key] for key in ranked[: KEPT // 2]}
         self._draw()
 
-    def _counted(self) -> OperationCounts:
+    def counts(self) -> list[tuple[int, tuple[str, str, str], float, Cost | None]]:
+        """Take what was counted since the last call, of each operation.
+
+        Its number, the labels of the series that it belongs to now, all its device seconds in windows, and all its
+        work, None where that is not modelled.
+        """
+        counts, self._counts = self._counts, []
+        return counts
+
+    def _count(self) -> None:
         """Count. An operation of a function is one series for all executables of the function."""
         groups: dict[tuple[str, str, str], list[Seen]] = {}
         for seen in self._seen.values():
@@ -156,20 +114,19 @@ class Operations:
         shown = self._selection.choose(
             {labels: (sum(seen.work.seconds for seen in members),) for labels, members in groups.items()}
         )
-        counts, about = [], []
+        self._counts, self.about = [], []
         for labels, members in groups.items():
             name = labels if labels in shown else (OTHER, OTHER, OTHER)
             for seen in members:
                 cost = seen.work.cost if seen.work.bounds else None  # work that is not modelled is not 0
-                counts.append(OperationCount(seen.number, name, seen.work.seconds, cost))
+                self._counts.append((seen.number, name, seen.work.seconds, cost))
             if labels in shown:
                 newest = members[-1].operation
-                about.append((labels[0], labels[1], newest.scope, newest.source))
+                self.about.append((labels[0], labels[1], newest.scope, newest.source))
         functions = self._functions.choose({name: (busy,) for name, busy in self._busy.items() if name})
-        ratios = {
+        self.unmodelled_ratios = {
             name: self._unmodelled[name] / self._busy[name] for name in functions if self._busy[name] > 0
         }
-        return OperationCounts(counts, about, ratios)
 
     def _draw(self) -> None:
         """Build the rows of the snapshot, which change only with a new window."""
@@ -181,41 +138,33 @@ class Operations:
             if seen.operation.scope:
                 scopes.setdefault(seen.operation.scope, Work()).merge(seen.work)
         ranked = sorted(scopes.items(), key=lambda pair: -pair[1].seconds)[:SHOWN]
-        self.scopes = Figure([ScopeView(**_figures(work, busy), scope=scope) for scope, work in ranked])
+        self.scopes = Figure([{"scope": scope, **_figures(work, busy)} for scope, work in ranked])
 
 
-def _operation(seen: Seen, busy: float) -> OperationView:
+def _operation(seen: Seen, busy: float) -> Row:
     operation = seen.operation
-    return OperationView(
+    return {
+        **figure(seen.function or None, "the trace does not tell its module").under("function"),
+        **figure(operation.fingerprint or None, "the trace does not tell its executable").under("executable"),
+        "operation": operation.name,
+        "category": operation.category,
+        "kind": operation.kind,
+        "scope": operation.scope,
+        "source": operation.source,
+        "count": seen.count,
+        "executions": seen.executions,
+        "bottleneck": seen.work.label(operation.kind),
         **_figures(seen.work, busy),
-        function=figure(seen.function or None, "the trace does not tell its module"),
-        executable=figure(operation.fingerprint or None, "the trace does not tell its executable"),
-        operation=operation.name,
-        category=operation.category,
-        kind=operation.kind,
-        scope=operation.scope,
-        source=operation.source,
-        count=seen.count,
-        executions=seen.executions,
-        bottleneck=seen.work.label(operation.kind),
-    )
-
-
-def _figures(work: Work, busy: float) -> dict[str, Any]:
-    """The values of the fields of `WorkView`."""
-    figures = work.figures(busy)
-    why = figures["reason"] or "no floating-point work or no byte of device memory in it"
-    efficiency = figures["efficiency"]
-    return {name: figure(figures[name], why) for name in _FIGURES} | {
-        "seconds": figures["seconds"],
-        "self_seconds": figures["self_seconds"],
-        "efficiency": Figure(
-            efficiency, figures["efficiency_reason"] or (why if efficiency is None else None)
-        ),
-        "reason": figures["reason"],
     }
 
 
-_FIGURES = (
-    "share", "flops", "bytes", "intensity", "achieved_flops_per_second", "bound", "unmodelled_seconds", "exact",
-)  # fmt: skip
+def _figures(work: Work, busy: float) -> Row:
+    """Time, work and efficiency, as far as they are known; an efficiency above 1 has a reason too."""
+    known = work.figures(busy)
+    why = known["reason"] or "no floating-point work or no byte of device memory in it"
+    no_efficiency = why if known["efficiency"] is None else None
+    return {
+        **plain({name: figure(known[name], why) for name in MAY_BE_ABSENT}),
+        **Figure(known["efficiency"], known["efficiency_reason"] or no_efficiency).under("efficiency"),
+        **{name: known[name] for name in ("seconds", "self_seconds", "reason")},
+    }

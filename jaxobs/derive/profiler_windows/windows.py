@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.profiler_windows.loop_profile import (
@@ -16,13 +15,14 @@ from jaxobs.derive.profiler_windows.loop_profile import (
     loop_profile,
     only_parts_of,
 )
-from jaxobs.derive.profiler_windows.operations import OperationCounts, Operations
+from jaxobs.derive.profiler_windows.operations import Operations
 from jaxobs.derive.profiler_windows.parts import LoopPart, LoopSpans, parts_of
 from jaxobs.derive.refusal import require
 from jaxobs.derive.steps import Steps
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import LoopEnded, PhaseEnded, ProfileWindow
+from jaxobs.model.figure import Figure, figure
 from jaxobs.model.profile import OUTCOMES
 from jaxobs.roofline_model.traced import Profiled
 
@@ -68,23 +68,14 @@ class WindowToRead:
         return replace(self, event=self.event._replace(xspace=None))
 
 
-class WindowCounts(NamedTuple):
-    """What is counted of profiler windows: by what became of them, and the seconds and steps inside them by loop."""
-
-    outcomes: Mapping[str, int]
-    seconds: Mapping[str, float]
-    steps: Mapping[str, float]
-    operations: OperationCounts | None
-
-
 class Profiles:
     """All profiler windows of the job. `limit` operations have series of their own."""
 
     def __init__(self, executables: Executables, limit: int) -> None:
         self._executables = executables
-        self._spans: dict[str, LoopSpans] = {}
+        self._spans: defaultdict[str, LoopSpans] = defaultdict(LoopSpans)
         self._waiting: deque[ProfileWindow] = deque()
-        self._of_loops: dict[str, LoopProfiles] = {}
+        self._of_loops: defaultdict[str, LoopProfiles] = defaultdict(LoopProfiles)
         self._why: dict[str, str] = {}
         self.operations = Operations(limit)
         self.outcomes = Counter(dict.fromkeys(OUTCOMES, 0))
@@ -93,19 +84,19 @@ class Profiles:
         """Seconds and steps inside windows, by loop."""
 
     def steps_ended(self, steps: Steps) -> None:
-        self._spans.setdefault(steps.loop, LoopSpans()).append(steps)
+        self._spans[steps.loop].append(steps)
 
     def loop_ended(self, event: LoopEnded) -> None:
         if event.loop in self._spans:
             self._spans[event.loop].over = True
 
     def phase_ended(self, event: PhaseEnded) -> None:
-        if event.inside in self._spans and event.phase != "checkpoint":
+        if event.inside is not None and event.inside in self._spans and event.phase != "checkpoint":
             self._spans[event.inside].phases.append((event.start, event.end))
 
     def compiled(self, loop: str, functions: Iterable[str], time: int) -> None:
         """Note that executables of these functions were made in a step of the loop."""
-        self._of_loops.setdefault(loop, LoopProfiles()).compiled(functions, time)
+        self._of_loops[loop].compiled(functions, time)
 
     def ended(self, event: ProfileWindow) -> None:
         """Take a window that is over. Its trace, if it has one, is read when its steps are known."""
@@ -114,7 +105,7 @@ class Profiles:
         if event.xspace:
             self._waiting.append(event)
         else:
-            self._count(event.outcome)
+            self.outcomes[event.outcome] += 1
 
     def to_read(self, now: int, *, final: bool) -> list[WindowToRead]:
         """Take the windows that may be read now; `final`: nothing more will be known of their steps."""
@@ -131,10 +122,10 @@ class Profiles:
     def read(self, window: WindowToRead, profiled: Profiled | None, reason: str) -> None:
         """Take the result of reading a window: None, with a reason, where it could not be read."""
         if profiled is None:
-            self._count("unreadable")
+            self.outcomes["unreadable"] += 1
             self._why |= dict.fromkeys(window.parts, f"the last window could not be read: {reason}")
             return
-        self._count(window.event.outcome)
+        self.outcomes[window.event.outcome] += 1
         functions = self._executables.functions()
         self._executables.profiled(profiled)
         lasted = seconds(window.event.end - window.event.start)
@@ -149,17 +140,14 @@ class Profiles:
                     else f"the last window was shorter than a run of `{cut.removeprefix('jit_')}`"
                 )
                 continue
-            self._of_loops.setdefault(name, LoopProfiles()).add(profile)
+            self._of_loops[name].add(profile)
             self.seconds[name] += profile.seconds
             self.steps[name] += profile.steps
 
-    def of(self, loop: str, time: int) -> LoopProfile | None:
-        """What the windows show of a loop at `time`; None where no window is valid for it."""
-        profiles = self._of_loops.get(loop)
-        return profiles.at(time) if profiles is not None else None
-
-    def why_none(self, loop: str) -> str:
-        return self._why.get(loop, "no profiler window that holds for this loop has been read")
+    def of(self, loop: str, time: int) -> Figure[LoopProfile]:
+        """What the windows show of a loop at `time`; absent where no window is valid for it."""
+        why_none = self._why.get(loop, "no profiler window that holds for this loop has been read")
+        return figure(self._of_loops[loop].at(time), why_none)
 
     def _is_known(self, window: ProfileWindow, now: int) -> bool:
         """Whether each loop that ran has ended a step after the window's end, or the wait for that is over."""
@@ -169,9 +157,3 @@ class Profiles:
             spans.over or spans.last_end >= window.end or spans.last_end < window.start - PATIENCE
             for spans in self._spans.values()
         )
-
-    def counts(self) -> WindowCounts:
-        return WindowCounts(dict(self.outcomes), dict(self.seconds), dict(self.steps), self.operations.counts)
-
-    def _count(self, outcome: str) -> None:
-        self.outcomes[outcome] += 1
