@@ -67,7 +67,7 @@ def ended(job: Any) -> tuple[Any, Any]:
 def test_with_an_endpoint_of_any_temper_a_job_ends_and_says_what_was_lost(
     start: Callable[..., Any], endpoint: dict[str, str]
 ) -> None:
-    """How much later it ends is measured by `make benchmark NAME=memory_and_exit`."""
+    """How much later it ends is measured by `make benchmark NAME=exit_seconds`."""
     outcome, agents = ended(start(TRAINS, **endpoint))
     assert outcome.status == 0
     assert len(agents) == 1
