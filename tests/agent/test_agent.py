@@ -9,11 +9,10 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
-import jax
-import jax.numpy as jnp
 import psutil
 import pytest
 
+from benchmarks.costs.decoding import compiled_module
 from jaxobs.agent import analysis
 from jaxobs.agent.analysis import Analysis, ModuleDone
 from jaxobs.model.clock import now
@@ -136,18 +135,6 @@ def test_ten_thousand_series_do_not_keep_the_agent_from_receiving(start_agent: S
         agent.snapshot()
     assert (time.monotonic() - began) / 10 < 10.0
     assert agent.snapshot()["loops"]["train"]["steps"] == 10_000
-
-
-def compiled_module(products: int) -> bytes:
-    """The serialized module of so many products in a row."""
-
-    def chain(x: Any) -> Any:
-        for _ in range(products):
-            x = jnp.tanh(x @ x)
-        return x
-
-    executable: Any = jax.jit(chain).lower(jnp.ones((8, 8))).compile().runtime_executable()
-    return bytes(executable.hlo_modules()[0].as_serialized_hlo_module_proto())
 
 
 def test_a_module_is_read_without_rest_while_somebody_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
