@@ -181,9 +181,9 @@ prove-grafana: .venv/installed check-prometheus  ## every panel and rule shown a
 	  export JAXOBS_GRAFANA_DATA JAXOBS_PINT && \
 	  .venv/bin/python -m pytest -m slow tests/grafana $(ARGS)
 
-prove-page: .venv/installed  ## the live page in a real browser on a real training (ARGS="--write-screenshots" for those in docs/)
+prove-page: .venv/installed  ## the live page in a real browser and `jaxobs top` in a real terminal, on real trainings (ARGS="--write-screenshots" for those in docs/)
 	@JAXOBS_PAGE_BROWSER="$$(.ci/tools.sh page-browser)" && export JAXOBS_PAGE_BROWSER && \
-	  .venv/bin/python -m pytest -m slow tests/page $(ARGS)
+	  .venv/bin/python -m pytest -m slow tests/page tests/top $(ARGS)
 
 prove-docs: .venv/installed check-prometheus  ## every shell line and every example of README and docs, run as a reader would
 	.venv/bin/python $(PYTEST) -m slow tests/documentation $(ARGS)
