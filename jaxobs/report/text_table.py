@@ -32,9 +32,7 @@ class TextTable:
 
     def lines(self, width: int, *, bold: bool = False) -> Iterator[str]:
         """The lines of the table, at most `width` columns wide if possible; `bold`: emphasised for a terminal."""
-        widths = _fitting(
-            [[len(cell) for cell in column] for column in zip(self.columns, *self.rows, strict=True)], width
-        )
+        widths = _fitting(list(zip(self.columns, *self.rows, strict=True)), width)
         emphasis = ("\x1b[1m", "\x1b[0m") if bold else ("", "")
         if self.title:
             yield printable(self.title).join(emphasis)
@@ -72,20 +70,21 @@ def end_of(words: str, width: int) -> str:
     return words if len(words) <= width else "…" + words[len(words) - width + 1 :]
 
 
-def _fitting(lengths: Sequence[Sequence[int]], width: int) -> list[int]:
+def _fitting(columns: Sequence[Sequence[str]], width: int) -> list[int]:
     """Widths of the columns: those of their widest cells, of which the widest shrink until they fit into `width`.
 
-    The first length of each column is that of its heading.
+    Words of up to a third of the width are broken only where that is not enough.
     """
-    widths = [max(column) for column in lengths]
-    least = [max(_NARROWEST, column[0]) for column in lengths]
-    while (excess := sum(widths) + len(_GAP) * (len(widths) - 1) - width) > 0:
-        able = [index for index, held in enumerate(widths) if held > least[index]]
-        if not able:
-            break
-        widest = max(able, key=widths.__getitem__)
-        next_widest = max((widths[index] for index in able if index != widest), default=0)
-        widths[widest] -= min(excess, max(1, widths[widest] - max(next_widest, least[widest])))
+    widths = [max(map(len, column)) for column in columns]
+    words = [min(width // 3, max(map(len, " ".join(column).split()), default=0)) for column in columns]
+    for least in (words, [_NARROWEST] * len(columns)):
+        while (excess := sum(widths) + len(_GAP) * (len(widths) - 1) - width) > 0:
+            able = [index for index, held in enumerate(widths) if held > least[index]]
+            if not able:
+                break
+            widest = max(able, key=widths.__getitem__)
+            next_widest = max((widths[index] for index in able if index != widest), default=0)
+            widths[widest] -= min(excess, max(1, widths[widest] - max(next_widest, least[widest])))
     return widths
 
 

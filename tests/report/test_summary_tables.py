@@ -93,3 +93,14 @@ def test_a_table_keeps_every_letter_and_its_width(rows: list[list[str]], width: 
     shown = sorted("".join("".join(lines).split()))
     cells = [printable(cell) for row in rows for cell in row]
     assert shown == sorted("".join("".join(["name", "b", "c", *cells]).split()))
+
+
+def test_the_line_of_a_program_is_not_broken_where_a_heading_can_be() -> None:
+    table = TextTable(
+        ("operation", "line", "of device time", "FLOP/s", "efficiency", "limited by"),
+        left=("line", "limited by"),
+    )
+    table.add("copy_bitcast_fusion.4", "demonstration.py:151", "5 %", "1.81 G", "5.38 %", "compute or memory")
+    assert any("copy_bitcast_fusion.4  demonstration.py:151" in line for line in table.lines(80))
+    assert all(len(line) <= 80 for line in table.lines(80))
+    assert all(len(line) <= 60 for line in table.lines(60))
