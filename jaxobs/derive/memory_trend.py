@@ -72,7 +72,7 @@ def forecast(
     """
     slope = steady_growth(highest) if len(highest) >= LEAST_STRETCHES else None
     if slope is None:
-        nothing = Figure[float](None, TOO_FEW if len(highest) < LEAST_STRETCHES else NO_TREND)
+        nothing: Figure[float] = Figure(None, TOO_FEW if len(highest) < LEAST_STRETCHES else NO_TREND)
         return nothing, nothing
     if limit is None:
         return Figure(slope), Figure(None, NO_LIMIT)
