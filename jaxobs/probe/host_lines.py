@@ -13,7 +13,6 @@ import os
 import random
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -42,7 +41,7 @@ PROMPT = 0.0003
 COSTS_AVERAGED = 10
 
 MAX_ROWS = 100
-"""Rows of an event, one a sample. A second has fewer than that, but the sender may have been held up."""
+"""Rows of an event. A second has fewer samples than that, but the sender may have been held up."""
 
 MAX_REMAINDER = 10.0
 """Seconds on a processor that are carried over to later samples: those of one second may be few and show none."""
@@ -51,14 +50,65 @@ MAX_CALLS = 500
 """Calls that are remembered as blocking."""
 
 
-class Sample(NamedTuple):
-    """One sample, which was taken at `end` and stands for the time since `begin`."""
+class Row(NamedTuple):
+    """The key by which the seconds of samples are added up."""
 
     loop: str
     place: Place
     on_processor: bool
-    begin: int
-    end: int
+
+
+class Tally:
+    """Adds up the samples of about a second. The sampling thread adds to it, the sender takes from it.
+
+    How long the thread was on a processor is known exactly, as the system counts it. Samples are scaled to agree with
+    that, because they are biased: a sampler short of a processor gets one most easily when the thread leaves its own.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[Row, tuple[float, int]] = {}
+        self._start = self._end = 0
+        self._remainder = 0.0
+
+    def add(self, begin: int, end: int, row: Row) -> None:
+        """Add a sample that was taken at `end` and stands for the time since `begin`."""
+        rows = self._rows
+        if row not in rows and len(rows) >= MAX_ROWS:
+            return
+        before, samples = rows.get(row, (0.0, 0))
+        rows[row] = before + seconds(end - begin), samples + 1
+        self._start, self._end = self._start or begin, end
+
+    def take(self, ran: float | None) -> list[MainThreadSampled]:
+        """What was added since the last call, as one event or none.
+
+        `ran`: the share of that time in which the thread was on a processor or ready for one; None: not known.
+        """
+        rows, self._rows = self._rows, {}
+        rows = dict(rows)  # the other thread may be about to add to the one that it has read
+        start, self._start = self._start, 0
+        if not rows:
+            return []
+        factors = {True: 1.0, False: 1.0} if ran is None else self._factors(rows, ran)
+        shown = [
+            (row.loop, *row.place, factors[row.on_processor] * spent, samples)
+            for row, (spent, samples) in rows.items()
+        ]
+        return [MainThreadSampled(start, self._end, tuple(shown))]
+
+    def _factors(self, rows: dict[Row, tuple[float, int]], ran: float) -> dict[bool, float]:
+        """Factors for the samples on a processor (True) and the others (False) that leave their total as it is."""
+        whole = sum(spent for spent, _ in rows.values())
+        running = sum(spent for row, (spent, _) in rows.items() if row.on_processor)
+        remainder = self._remainder + min(1.0, max(0.0, ran)) * whole
+        remainder = min(MAX_REMAINDER, max(-MAX_REMAINDER, remainder))
+        shown = min(whole, max(0.0, remainder)) if 0.0 < running < whole else running
+        self._remainder = remainder - shown
+        waiting = whole - running
+        return {
+            True: shown / running if running > 0 else 1.0,
+            False: (whole - shown) / waiting if waiting > 0 else 1.0,
+        }
 
 
 class HostLines:
@@ -74,9 +124,7 @@ class HostLines:
         self._loop = loop
         self._guard = Guard("host_lines", "probe", log)
         self._describer = describer
-        self._samples: deque[Sample] = deque(maxlen=MAX_ROWS)
-        self._remainder = 0.0
-        """Seconds on a processor that no sample has shown yet."""
+        self._tally = Tally()
         self._main = threading.main_thread().ident
         self._random = random.Random()  # noqa: S311  # not the job's own, whose numbers must stay as they are
         self._ended = Flag()
@@ -107,38 +155,8 @@ class HostLines:
 
     def take(self) -> list[MainThreadSampled]:
         """The samples since the last call, as one event or none. On the sender's thread."""
-        return self._guard.call(self._take) or []
-
-    def _take(self) -> list[MainThreadSampled]:
-        ran = self._runnable_share()
-        samples = [self._samples.popleft() for _ in range(len(self._samples))]
-        if not samples:
-            return []
-        factors = {True: 1.0, False: 1.0} if ran is None else self._factors(samples, ran)
-        rows = tuple(
-            (each.loop, *each.place, factors[each.on_processor] * seconds(each.end - each.begin), 1)
-            for each in samples
-        )
-        return [MainThreadSampled(samples[0].begin, samples[-1].end, rows, self._main or 0)]
-
-    def _factors(self, samples: list[Sample], ran: float) -> dict[bool, float]:
-        """Factors for the samples on a processor (True) and the others (False) that leave their total as it is.
-
-        How long the thread was on a processor is known exactly, as the system counts it. Samples are scaled to agree
-        with that, because they are biased: a sampler short of a processor gets one most easily when the thread leaves
-        its own. `ran`: the share of the time in which the thread was on a processor or ready for one.
-        """
-        whole = sum(seconds(each.end - each.begin) for each in samples)
-        running = sum(seconds(each.end - each.begin) for each in samples if each.on_processor)
-        remainder = self._remainder + min(1.0, max(0.0, ran)) * whole
-        remainder = min(MAX_REMAINDER, max(-MAX_REMAINDER, remainder))
-        shown = min(whole, max(0.0, remainder)) if 0.0 < running < whole else running
-        self._remainder = remainder - shown
-        waiting = whole - running
-        return {
-            True: shown / running if running > 0 else 1.0,
-            False: (whole - shown) / waiting if waiting > 0 else 1.0,
-        }
+        told = self._guard.call(lambda: self._tally.take(self._runnable_share())) or []
+        return [event._replace(thread=self._main or 0) for event in told]
 
     def _runnable_share(self) -> float | None:
         """Share of the time since the last call in which the main thread was on a processor or ready for one."""
@@ -184,7 +202,7 @@ class HostLines:
             place = self._describer.place(frames, on_processor=True, in_python=True)
         elif on_processor is False and late <= PROMPT and len(self._blocking) < MAX_CALLS:
             self._blocking.add(call)
-        self._samples.append(Sample(loop, place, bool(on_processor), begin, self._last))
+        self._tally.add(begin, self._last, Row(loop, place, bool(on_processor)))
 
 
 class ThreadAccount:
