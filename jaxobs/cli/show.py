@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from jaxobs.cli import UsageError, say, using
@@ -14,7 +15,7 @@ from jaxobs.config import SettingsError, load_settings
 from jaxobs.plugin.files import open_regular
 from jaxobs.report.page import page
 from jaxobs.report.record import LARGEST_BYTES, Record, RecordError, decoded
-from jaxobs.report.runs import LAST, directory_of, kept, named
+from jaxobs.report.runs import LAST, directory_of, named
 from jaxobs.report.summary import render
 from jaxobs.report.view import View
 from jaxobs.vocabulary.text import printable
@@ -23,6 +24,10 @@ SUMMARY = "print the summary of a run again, from the record that it left"
 
 MAX_BYTES_READ = 4 * LARGEST_BYTES
 """Largest file that is read into memory, with room for one that was indented; parsed it may take fifty times as much."""
+
+TOGETHER_SECONDS = 5.0
+"""Longest time between the starts of two ranks of one job. Launchers take less, and a process needs about as long to
+import JAX before it trains at all."""
 
 
 def run(arguments: list[str]) -> int:
@@ -58,7 +63,7 @@ def run(arguments: list[str]) -> int:
 def read_record(path: str) -> Record:
     """The record that is meant: in a file, by `last` or a name, or of the newest run in a directory. Raises UsageError.
 
-    Of a run it is that of its first rank. Files of a directory that cannot be used are left out, which is said in one
+    Of a run it is that of the lowest rank. Files of a directory that cannot be used are left out, which is said in one
     line: others may keep their own there.
     """
     # `Path.exists` raises where a folder above may not be entered.
@@ -67,22 +72,28 @@ def read_record(path: str) -> Record:
     if not os.path.isdir(path):  # noqa: PTH112
         return _read(Path(path))
     try:
-        files = kept(Path(path))
+        files = sorted(file for file in Path(path).iterdir() if file.suffix == ".json")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
-    left_out = []
+    found, left_out = [], []
     for file in files:
         try:
-            found = _read(file)
-            with using(found.name):
-                render(found.snapshot)
+            found.append(_read(file))
         except UsageError as error:
             left_out.append(str(error))
+    while found:
+        chosen = _first_rank_of_the_newest(found)
+        try:
+            with using(chosen.name):
+                render(chosen.snapshot)
+        except UsageError as error:
+            left_out.append(str(error))
+            found.remove(chosen)
             continue
         if left_out:
             more = f", and {len(left_out) - 1} more files" if len(left_out) > 1 else ""
             say("jaxobs", f"left out: {left_out[0]}{more}")
-        return found
+        return chosen
     why = f" ({left_out[0]})" if left_out else ""
     raise UsageError(
         f"{path}: no record of a run in this directory{why}; jobs leave one with JAXOBS_RUN_DIRECTORY={path}"
@@ -106,6 +117,16 @@ def _no_such(path: str) -> Path:
     return Path(path)
 
 
+def _first_rank_of_the_newest(found: Sequence[Record]) -> Record:
+    newest = max(found, key=_began)
+    # Ranks of one run begin within seconds of each other; an earlier attempt of the same name began well before.
+    together = [
+        record for record in found
+        if _process(record, "run") == _process(newest, "run") and _began(newest) - _began(record) <= TOGETHER_SECONDS
+    ]  # fmt: skip
+    return min(together, key=lambda record: (_rank(record), -_began(record)))
+
+
 def _read(path: Path) -> Record:
     try:
         with open_regular(path) as file:
@@ -117,3 +138,17 @@ def _read(path: Path) -> Record:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
     except RecordError as error:
         raise UsageError(str(error)) from None
+
+
+def _began(record: Record) -> float:
+    began = record.content.get("began")
+    return float(began) if isinstance(began, int | float) else 0.0
+
+
+def _process(record: Record, key: str) -> object:
+    return record.part("snapshot", "process").get(key)
+
+
+def _rank(record: Record) -> int:
+    index = _process(record, "process_index")
+    return index if isinstance(index, int) else 0

@@ -14,8 +14,8 @@ LAST: Final = re.compile(r"last(?:~(\d{1,6}))?", re.ASCII)
 """The word for a record by how many runs began after it."""
 
 RECORD_NAME: Final = re.compile(r".+-(?P<began>\d{8}T\d{6}Z)(-\w*)?\.json", re.ASCII)
-_RANK: Final = re.compile(r"-rank(\d+)-\d{8}T\d{6}Z(-\w*)?\.json$", re.ASCII)
-"""Names that an exporter gives to records, and the rank in them."""
+_OF_ANOTHER_RANK: Final = re.compile(r"-rank[1-9]\d*-\d{8}T\d{6}Z(-\w*)?\.json$", re.ASCII)
+"""Names that an exporter gives to records, and those of ranks that are not the first."""
 
 
 def directory_of(settings: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Path | None:
@@ -33,16 +33,13 @@ def directory_of(settings: Mapping[str, Any], environment: Mapping[str, str] = o
 
 
 def kept(directory: Path) -> list[Path]:
-    """The records in a directory, of the first rank that has any there, the one that began last first.
+    """The records in a directory, of each run that of its first rank, the one that began last first.
 
     When one began is in its name; of another name, when it was written. Raises OSError where it cannot be read.
     """
-    files = [path for path in directory.iterdir() if path.suffix == ".json"]
-    ranks = {path: int(match[1]) for path in files if (match := _RANK.search(path.name))}
-    first = min(ranks.values(), default=0)
     found = []
-    for path in files:
-        if ranks.get(path, first) == first:
+    for path in directory.iterdir():
+        if path.suffix == ".json" and not _OF_ANOTHER_RANK.search(path.name):
             with suppress(OSError):  # another process has deleted it
                 written = path.lstat().st_mtime
                 match = RECORD_NAME.fullmatch(path.name)

@@ -204,9 +204,8 @@ def test_a_file_that_is_no_document_is_one_line_and_spoils_no_directory(
     ):
         found = answered(*command)
         assert (found[0], is_right_or_refused(*found)) == (2, True), (command, found)
-    (runs / "b.json").write_text(json.dumps(record))
-    os.utime(runs / "b.json", (0, 0))
     (runs / "a.json").write_bytes(BAD_FILES[case])
+    (runs / "b.json").write_text(json.dumps(record))
     (runs / "c.json").write_text(json.dumps(dict(record) | {"began": 1e10, "snapshot": {"process": 5}}))
     status, out, err = answered("show", str(runs))
     assert (status, err.count("\n"), "left out: " in err, "and 1 more file" in err) == (0, 1, True, True), err
