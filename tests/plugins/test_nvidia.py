@@ -51,12 +51,43 @@ def test_a_query_that_fails_loses_its_own_metrics_only(nvml: Nvml, query: str, c
     )
 
 
-@pytest.mark.parametrize("query", ["nvmlDeviceGetUUID/1", "nvmlDeviceGetPciInfo/1"])
-def test_a_board_whose_identity_cannot_be_read_is_left_out_and_said(nvml: Nvml, query: str) -> None:
-    life = nvml.run(host(3, nvmlDeviceGetPowerUsage="0 1000") | {query: "15"})
-    assert set(life.turns[0].of("power_watts")) == {("", "GPU-aaaa"), ("", "GPU-cccc")}
+@pytest.mark.parametrize("code", [3, 4, 13, 15, 999])
+@pytest.mark.parametrize("query", ["nvmlDeviceGetName", "nvmlDeviceGetUUID/0", "nvmlDeviceGetPciInfo/0"])
+def test_a_part_of_the_identity_that_cannot_be_read_is_lost_alone(nvml: Nvml, query: str, code: int) -> None:
+    life = nvml.run(ALL | {query: str(code)})
+    stand_in = {"nvmlDeviceGetUUID/0": "PCI-00000000:18:00.0"}.get(query, "GPU-aaaa")
+
+    def relabelled(labels: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(
+            ""
+            if query == "nvmlDeviceGetName" and label.startswith("NVIDIA")
+            else label.replace("GPU-aaaa", stand_in)
+            for label in labels
+        )
+
+    assert life.turns[0].values == pytest.approx(
+        {(name, relabelled(labels)): value for (name, labels), value in EVERYTHING.items()}
+    )
     assert len(life.log) == 1
-    assert "device 1 of NVML cannot be read" in life.log[0]
+    assert "device 0 of NVML does not tell its" in life.log[0]
+    assert len(life.present) == 1
+
+
+def test_boards_whose_order_is_not_known_have_no_known_ordinal(nvml: Nvml) -> None:
+    power = host(2, nvmlDeviceGetPowerUsage="0 1000")
+    without_address = nvml.run(power | {"nvmlDeviceGetPciInfo/1": "3"}).turns[0]
+    assert set(without_address.of("power_watts")) == {("", "GPU-aaaa"), ("", "GPU-bbbb")}
+    without_uuid = nvml.run(power | {"nvmlDeviceGetUUID/1": "3"}).turns[0]
+    assert set(without_uuid.of("power_watts")) == {("0", "GPU-aaaa"), ("1", "PCI-00000000:19:00.0")}
+    without_name = nvml.run(power | {"nvmlDeviceGetName": "3"}).turns[0]
+    assert set(without_name.of("power_watts")) == {("", "GPU-aaaa"), ("", "GPU-bbbb")}
+    by_bus = nvml.run(
+        power | {"nvmlDeviceGetName": "3"}, environment={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    ).turns[0]
+    assert set(by_bus.of("power_watts")) == {("0", "GPU-aaaa"), ("1", "GPU-bbbb")}
+    named = {"CUDA_VISIBLE_DEVICES": "GPU-bbbb"}
+    neither_known = nvml.run(power | {"nvmlDeviceGetUUID/1": "3"}, environment=named).turns[0]
+    assert set(neither_known.of("power_watts")) == {("", "GPU-aaaa"), ("", "PCI-00000000:19:00.0")}
 
 
 def test_what_is_not_supported_is_not_asked_for_again_within_ten_minutes(nvml: Nvml) -> None:

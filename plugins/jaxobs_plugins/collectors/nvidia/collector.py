@@ -153,7 +153,7 @@ class NvidiaCollector(Collector):
         if library.open_library():
             return ()
         try:
-            return tuple(board.name for board in library.boards().boards)
+            return tuple(board.name or "without a name" for board in library.boards().boards)
         finally:
             library.close_library()
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,6 +17,9 @@ UNSUPPORTED = (
     AttributeError,  # nvidia-ml-py is older than the function
 )
 """Errors that will persist, because the device, the driver or nvidia-ml-py does not support the query."""
+
+STAND_IN = "PCI-"
+"""Prefix of the stand-in for a UUID that NVML does not provide: the PCI address follows, or the device's index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """A physical device. `partitioned`: MIG is on, so that only its instances can compute."""
+    """A physical device. `partitioned`: MIG is on, so that only its instances can compute. `name` may be empty."""
 
     uuid: str
     handle: Any
@@ -72,26 +74,50 @@ def close_library() -> None:
 
 
 def boards() -> Boards:
-    """All boards that NVML shows, in the order of their PCI addresses, and those that could not be read."""
-    found: dict[str, Board] = {}
+    """All boards that NVML shows, in the order of their PCI addresses, and what could not be read of them.
+
+    A board whose UUID cannot be read has a stand-in, and one whose name cannot be read has an empty one.
+    """
+    found: list[tuple[tuple[bool, str], Board]] = []
     problems: list[str] = []
-    count = pynvml.nvmlDeviceGetCount()
-    for index in range(count):
+    complete = True
+    for index in range(pynvml.nvmlDeviceGetCount()):
+        device = f"device {index} of NVML"
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            found[text(pynvml.nvmlDeviceGetPciInfo(handle).busId).upper()] = _board(handle)
+            partitioned, handles = _partitions(handle)
         except pynvml.NVMLError as error:
-            problems.append(f"device {index} of NVML cannot be read: {error}")
-    return Boards([found[address] for address in sorted(found)], problems, len(found) == count)
+            problems.append(f"{device} cannot be read: {error}")
+            complete = False
+            continue
+        address = _answer(
+            lambda handle: pynvml.nvmlDeviceGetPciInfo(handle).busId, handle, device, problems
+        ).upper()
+        complete = complete and bool(address)
+        stand_in = f"{STAND_IN}{address}" if address else f"{STAND_IN}{index}"
+        uuid = _answer(pynvml.nvmlDeviceGetUUID, handle, device, problems) or stand_in
+        name = _answer(pynvml.nvmlDeviceGetName, handle, device, problems)
+        instances = tuple(
+            Instance(
+                _answer(pynvml.nvmlDeviceGetUUID, part, f"instance {number} of {device}", problems)
+                or f"{stand_in}/{number}",
+                part,
+                _place(uuid, part),
+            )
+            for number, part in handles
+        )
+        found.append(((not address, address), Board(uuid, handle, name, partitioned, instances)))
+    return Boards([board for _, board in sorted(found, key=lambda pair: pair[0])], problems, complete)
 
 
-def _board(handle: Any) -> Board:
-    uuid, name = text(pynvml.nvmlDeviceGetUUID(handle)), text(pynvml.nvmlDeviceGetName(handle))
-    partitioned, parts = _partitions(handle)
-    instances = tuple(
-        Instance(text(pynvml.nvmlDeviceGetUUID(part)), part, _place(uuid, part)) for part in parts
-    )
-    return Board(uuid, handle, name, partitioned, instances)
+def _answer(ask: Callable[[Any], Any], handle: Any, device: str, problems: list[str]) -> str:
+    """A part of a device's identity; empty where NVML does not provide it, which is added to `problems`."""
+    try:
+        return text(ask(handle))
+    except pynvml.NVMLError as error:
+        part = {pynvml.nvmlDeviceGetUUID: "UUID", pynvml.nvmlDeviceGetName: "name"}.get(ask, "PCI address")
+        problems.append(f"{device} does not tell its {part}: {error}")
+        return ""
 
 
 def _place(board_uuid: str, part: Any) -> str:
@@ -102,8 +128,7 @@ def _place(board_uuid: str, part: Any) -> str:
     return f"MIG-{board_uuid}/{instance[0]}/{instance[1]}"
 
 
-def _partitions(handle: Any) -> tuple[bool, list[Any]]:
-    """Whether MIG is on, and the handles of the instances."""
+def _partitions(handle: Any) -> tuple[bool, list[tuple[int, Any]]]:
     try:
         partitioned = pynvml.nvmlDeviceGetMigMode(handle)[0] == pynvml.NVML_DEVICE_MIG_ENABLE
     except pynvml.NVMLError:  # boards before A100
@@ -111,10 +136,12 @@ def _partitions(handle: Any) -> tuple[bool, list[Any]]:
     return partitioned, list(_instances(handle)) if partitioned else []
 
 
-def _instances(handle: Any) -> Iterator[Any]:
+def _instances(handle: Any) -> Iterator[tuple[int, Any]]:
     for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
-        with suppress(pynvml.NVMLError_NotFound):  # fewer instances exist than the board could have
-            yield pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+        try:
+            yield index, pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+        except pynvml.NVMLError_NotFound:  # fewer instances exist than the board could have
+            continue
 
 
 def newest(names: tuple[str, ...], *arguments: Any) -> Any:

@@ -19,7 +19,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jaxobs_plugins.collectors.nvidia.library import Board, Instance
+from jaxobs_plugins.collectors.nvidia.library import STAND_IN, Board, Instance
 
 CUDA_PLATFORMS = {"cuda", "gpu"}
 
@@ -46,16 +46,22 @@ class Visible:
 
 def visible(environment: Mapping[str, str], boards: Sequence[Board], *, complete: bool = True) -> Visible:
     """The devices that CUDA shows. `boards` are in the order of their PCI addresses; `complete`: none is missing."""
+    models = {board.name for board in boards}
+    # A board without a name may be of another model than the others.
     by_bus = environment.get("CUDA_DEVICE_ORDER", "").upper() == "PCI_BUS_ID"
-    ordered = complete and (by_bus or len({board.name for board in boards}) < 2)
+    one_order = by_bus or len(boards) < 2 or (len(models) == 1 and "" not in models)
+    ordered = complete and one_order
     wanted = environment.get("CUDA_VISIBLE_DEVICES")
     if wanted is None:
         instances = [CudaDevice(board, instance) for board in boards for instance in board.instances]
         whole = [CudaDevice(board) for board in boards if not board.partitioned]
         return Visible(tuple(instances[:1] or whole), ordered)
     entries = wanted.split(",")
-    # Without a known order an index may mean any of the devices.
-    if not ordered and any(re.match(r"\s*\d", entry) for entry in entries):
+    nameless = any(uuid.startswith(STAND_IN) for board in boards for uuid in _uuids(board))
+    by_name = any(entry.strip().startswith(("GPU-", "MIG-")) for entry in entries)
+    by_index = any(re.match(r"\s*\d", entry) for entry in entries)
+    # Without a known order an index may mean any of the devices, and so may the name of one that tells none.
+    if (nameless and by_name) or (by_index and not ordered):
         return Visible(tuple(device for board in boards for device in _of_board(board)), ordered=False)
     chosen: list[CudaDevice] = []
     for entry in entries:
@@ -90,6 +96,10 @@ def jax_devices(
     if numbers is None or not seen.ordered or max(numbers) >= len(devices):
         return [("", device) for device in devices]
     return [(str(ordinal), devices[number]) for ordinal, number in enumerate(numbers)]
+
+
+def _uuids(board: Board) -> list[str]:
+    return [board.uuid, *(instance.uuid for instance in board.instances)]
 
 
 def _of_board(board: Board) -> list[CudaDevice]:
