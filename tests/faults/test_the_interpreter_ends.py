@@ -119,7 +119,7 @@ for _ in obs.steps(range(100)):
     obs.record(loss=step(1.0))
     listed.update(thread.name for thread in threading.enumerate())
     time.sleep(0.01)
-obs._side.sources.begin_profile(5.0, False)
+obs.profile(0.05)
 print(sorted(thread.name for thread in living()))
 for number in waited_for:
     os.kill(os.getpid(), number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -33,17 +34,68 @@ USER_PATIENCE = 10.0
 """Seconds that a session of the user's waits for ours to end; discarding a trace of 60 000 events took 36 ms."""
 
 JOIN_SECONDS = 30.0
-"""Seconds to wait for our threads at the end, longer than any `stop()`: one in the profiler would abort the process."""
+"""Seconds to wait for the thread at the end, longer than any `stop()`: one left in the
+profiler would abort the process."""
+
+
+class Worker:
+    """Runs tasks in turn. `failed` is called with what a task raised; the tasks after it still run."""
+
+    def __init__(self, failed: Callable[[Exception], None]) -> None:
+        self._failed = failed
+        # `with` takes the lock itself and not the condition, whose `__enter__` is Python code: a signal handler that
+        # raises within it would leave the lock taken.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._tasks: deque[Callable[[], None]] = deque()
+        self._thread: Thread | None = None
+        self._stopped = False
+
+    def give(self, task: Callable[[], None]) -> None:
+        """Queue a task. Raises RuntimeError where no thread can be started."""
+        with self._lock:
+            if self._stopped:
+                return
+            if self._thread is None:
+                self._thread = Thread("profiler", self._run)
+            self._tasks.append(task)
+            self._changed.notify_all()
+
+    @property
+    def idle(self) -> bool:
+        return not self._tasks
+
+    def stop(self, patience: float) -> None:
+        """Drop the tasks that wait, and wait `patience` seconds for the one under way."""
+        with self._lock:
+            self._stopped = True
+            self._tasks.clear()
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(patience)
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                self._changed.wait_for(lambda: self._stopped or self._tasks)
+                if self._stopped:
+                    return
+                task = self._tasks[0]
+            try:
+                task()
+            except Exception as error:  # noqa: BLE001  # an error of the profiler must not end on the job's console
+                self._failed(error)
+            del task
+            with self._lock:
+                if self._tasks:
+                    self._tasks.popleft()
 
 
 class ProfilerProbe(Probe):
-    """The probe `profiler`. `start` makes no session and no thread: each task has a thread, and they run in turn."""
+    """The probe `profiler`. `start` makes no session and no thread; the worker's first task starts its thread."""
 
     def __init__(self) -> None:
         self._job: Job | None = None
-        self._lock = threading.RLock()
-        self._newest: Thread | None = None
-        """The thread of the newest task, which waits for that of the task before."""
         self.reason = ""
         """Why no window is scheduled; empty where windows are."""
 
@@ -69,6 +121,7 @@ class ProfilerProbe(Probe):
         self._requests: weakref.WeakSet[Request] = weakref.WeakSet()
         self._session_lock = SessionLock()
         self._pace = Pace()
+        self._worker = Worker(self._fault)
         self._windows = Windows(
             job, module, module.ProfilerSession, self._session_lock, self._pace, self._annotate
         )
@@ -81,16 +134,15 @@ class ProfilerProbe(Probe):
         _started.add(self)
 
     def sample(self) -> None:
-        """Sample the pace, and begin a window where one is due; called once a second."""
+        """Sample the pace, and hand the worker a window where one is due; called once a second."""
         job = self._job
         if job is None or self.reason:
             return
         progress = job.progress()
         self._pace.look(progress, monotonic())
         due = monotonic() >= self._windows.due(progress)
-        idle = self._newest is None or self._newest.join(0.0)
-        if due and self._pace.is_steady() and idle:
-            self.begin(self._windows.scheduled)
+        if due and self._pace.is_steady() and self._worker.idle:
+            self._worker.give(self._windows.scheduled)
 
     def profile(self, seconds: float, keep: bool | str) -> Future[ProfileResult]:
         """Make a window as soon as none is under way; the future is resolved with its result."""
@@ -101,19 +153,13 @@ class ProfilerProbe(Probe):
             answer(request, ProfileResult("failed", "", "JAX has made no backend yet"))
         else:
             self._requests.add(request)
-            self.begin(lambda: self._windows.requested(request))
+            self._worker.give(lambda: self._windows.requested(request))
         return request.answer
 
     def stop(self) -> None:
         if self._job is not None:
             self._end("the observer has ended")
-            if self._newest is not None:
-                self._newest.join(JOIN_SECONDS)
-
-    def begin(self, task: Callable[[], None]) -> None:
-        """Run a task after those before it. Raises RuntimeError where no thread can be started."""
-        with self._lock:
-            self._newest = Thread("profiler", self._run, task, self._newest)
+            self._worker.stop(JOIN_SECONDS)
 
     def coming(self, key: int) -> None:
         """Note that the user's thread is about to make a session, and wait until ours has ended."""
@@ -131,10 +177,10 @@ class ProfilerProbe(Probe):
 
     def traced(self, trace: UserTrace) -> None:
         if (job := self._job) is not None:
-            self.begin(lambda: job.emit(window_of(trace, self._maximum_bytes)))
+            self._worker.give(lambda: job.emit(window_of(trace, self._maximum_bytes)))
 
     def forget_in_child(self) -> None:
-        """Switch off in a forked child, which lacks our threads, and where their locks may be held for ever."""
+        """Switch off in a forked child, which lacks the worker's thread, and where its locks may be held for ever."""
         if self._job is not None:
             self._job = None
             self._users.clear()
@@ -145,19 +191,15 @@ class ProfilerProbe(Probe):
         if self._job is not None:
             self._job.annotate_steps(self if self._users else ours)
 
-    def _run(self, task: Callable[[], None], before: Thread | None) -> None:
-        """Run a task, unless all has ended meanwhile. A fault of the profiler is not risked twice: all ends."""
-        if before is not None:
-            before.join()
+    def _fault(self, error: Exception) -> None:
+        """End everything after a fault of the profiler, which is not risked twice. Runs on the worker's thread."""
         job = self._job
         if job is None:
             return
-        try:
-            task()
-        except Exception as error:  # noqa: BLE001  # an error of the profiler must not end on the job's console
-            reason = described(error)[:300]
-            self._end(reason)
-            job.switch_off(reason)
+        reason = described(error)[:300]
+        self._end(reason)
+        self._worker.stop(0.0)
+        job.switch_off(reason)
 
     def _end(self, reason: str) -> None:
         job, self._job = self._job, None

@@ -1,4 +1,4 @@
-"""Makes windows of our own when they are due or asked for, and reports them with their cost, on a thread of ours."""
+"""Makes windows of our own when they are due or asked for, and reports them with their cost, on the worker's thread."""
 
 from __future__ import annotations
 
@@ -118,32 +118,35 @@ class Windows:
         """Make the window that is due. Raises what the profiler raises, and ProfilerFaultError."""
         progress = self._job.progress()
         self._tried = (progress.compiled, progress.agents)
-        self._told("scheduled", None)
-
-    def requested(self, request: Request) -> None:
-        """Make a window that was asked for, and answer the request. Raises what the profiler raises."""
-        length = min(max(request.seconds, 0.001), MAX_REQUEST_SECONDS)
-        event = self._told("requested", length, request.keep)
-        if event is not None:
-            answer(request, ProfileResult(event.outcome, event.path, event.reason))
-
-    def _told(self, kind: str, wanted: float | None, keep: bool | str = False) -> ProfileWindow | None:
-        """Make a window as `_window` does, and report it."""
         try:
-            event = self._window(kind, wanted, keep)
+            event = self._window("scheduled", None)
         except ProfilerFaultError:
             raise
         except Exception as error:
-            self._job.emit(_nothing(kind, "failed", described(error)[:300]))
+            self._job.emit(_nothing("scheduled", "failed", described(error)[:300]))
             raise
         if event is not None:
             self._job.emit(event)
-        return event
 
-    def _window(self, kind: str, wanted: float | None, keep: bool | str) -> ProfileWindow | None:
+    def requested(self, request: Request) -> None:
+        """Make a window that was asked for, and answer the request."""
+        try:
+            length = min(max(request.seconds, 0.001), MAX_REQUEST_SECONDS)
+            event = self._window("requested", length, request.keep)
+        except Exception as error:
+            reason = described(error)[:300]
+            self._job.emit(_nothing("requested", "failed", reason))
+            answer(request, ProfileResult("failed", "", reason))
+            raise
+        if event is not None:
+            self._job.emit(event)
+            answer(request, ProfileResult(event.outcome, event.path, event.reason))
+
+    def _window(self, kind: str, wanted: float | None, keep: bool | str = False) -> ProfileWindow | None:
         """Make a window of `wanted` seconds (None: the schedule's length). Returns None if the probe has stopped."""
         if not self._session_lock.begin_ours():
-            return self._skipped(kind, "the job has a session of its own")
+            stopped = self._session_lock.stopped
+            return None if stopped else self._skipped(kind, "the job has a session of its own")
         self._annotate(self)
         try:
             return self._made(kind, wanted, keep)
@@ -161,7 +164,8 @@ class Windows:
         platform = _platform()
         learning = self._learn(platform, wanted or 0.0)
         if not self._session_lock.record(0.0):  # the user's session must not wait for one more of ours
-            return self._skipped(kind, "the job began a session of its own")
+            stopped = self._session_lock.stopped
+            return None if stopped else self._skipped(kind, "the job began a session of its own")
         length = self._length(wanted, platform)
         modules = self._wants_modules(before, kept=bool(keep))
         allocated = self._allocated if platform == "cpu" and length > UNWATCHED_SECONDS else None
@@ -218,10 +222,7 @@ class Windows:
             return True
         return monotonic() - self._modules_given_at > MODULES_AGAIN_SECONDS
 
-    def _skipped(self, kind: str, reason: str) -> ProfileWindow | None:
-        """The event of a window that somebody else's session left no room for; None if the probe has stopped."""
-        if self._session_lock.stopped:
-            return None
+    def _skipped(self, kind: str, reason: str) -> ProfileWindow:
         self.schedule = self.schedule.skipped(monotonic())
         return _nothing(kind, "user_session", reason)
 
@@ -232,8 +233,10 @@ class Windows:
         if cut:
             reason = f"it ended after {window.length:.2f} s, lest its trace have too many bytes"
         if recorded.ended is Ended.REFUSED:
-            outcome = "too_large"
-            reason = f"it was thrown away after {window.length:.2f} s: it had too many events"
+            outcome, reason = (
+                "too_large",
+                f"it was thrown away after {window.length:.2f} s: it had too many events",
+            )
         elif xspace is None:
             outcome, reason = "user_session", "it was thrown away: the job began a session of its own"
         elif is_empty(xspace):
@@ -241,8 +244,10 @@ class Windows:
             if window.usual_steps is not None:
                 reason += ", though steps go on: it may be that each takes longer than the window"
         elif len(xspace) > self._maximum_bytes:
-            outcome = "too_large"
-            reason = f"{len(xspace)} bytes are more than JAXOBS_PROFILE_MAXIMUM_BYTES={self._maximum_bytes}"
+            outcome, reason = (
+                "too_large",
+                (f"{len(xspace)} bytes are more than JAXOBS_PROFILE_MAXIMUM_BYTES={self._maximum_bytes}"),
+            )
             xspace = None
         if keep and recorded.xspace is not None:
             wall = wall_now() / NANOSECONDS - seconds(now() - recorded.start)
