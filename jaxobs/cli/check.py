@@ -114,7 +114,13 @@ def read_devices(timeout: float = START_SECONDS) -> dict[str, Any]:
     try:
         return dict(result_of("jaxobs.measure.device_report", timeout=timeout))
     except ProcessFailedError as error:
-        return {"jax": None, "jaxlib": None, "platform": None, "devices": [], "error": str(error)}
+        return {
+            "jax": None,
+            "jaxlib": None,
+            "platform": None,
+            "devices": [],
+            "error": f"JAX found no devices: {error}",
+        }
 
 
 def check_devices(report: Mapping[str, Any], settings: Settings) -> dict[str, Any]:

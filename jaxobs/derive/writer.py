@@ -40,7 +40,12 @@ MAX_LINES = 10
 
 UNKNOWN_LINE = "(unknown)"
 
-GAUGES = tuple(metric for metric in catalogue.CORE_METRICS if metric.kind == "gauge")
+GAUGES_OF_LOOPS = tuple(
+    metric for metric in catalogue.CORE_METRICS if metric.kind == "gauge" and metric.labels[:1] == ("loop",)
+)
+GAUGES = tuple(
+    metric for metric in catalogue.CORE_METRICS if metric.kind == "gauge" and metric not in GAUGES_OF_LOOPS
+)
 
 Gauge = tuple[Metric, Labels, float | None]
 """One series of a gauge; None where its value is not known."""
@@ -60,6 +65,9 @@ class Writer:
 
     def write(self, view: SnapshotView, advice: Advice) -> None:
         """Bring all series up to date with a snapshot and the advice that was derived from it."""
+        self._replace(
+            GAUGES_OF_LOOPS, self._loop_gauges(view)
+        )  # where series are limited these go before all others
         self._count_loops(view)
         self._count_host_lines("", self._rooms.loops.outside)
         self._count_executables()
@@ -67,14 +75,16 @@ class Writer:
         self._count_compiles(view.compilation)
         self._count_process(view)
         self._count_sources(view.sources)
+        self._replace(GAUGES, self._gauges(view, advice))
+
+    def _replace(self, metrics: Iterable[Metric], gauges: Iterable[Gauge]) -> None:
         values: defaultdict[str, dict[Labels, float | None]] = defaultdict(dict)
-        for metric, labels, value in self._gauges(view, advice):
+        for metric, labels, value in gauges:
             values[metric.name][labels] = value
-        for metric in GAUGES:
+        for metric in metrics:
             self._series.replace(metric, values[metric.name].items())
 
     def _gauges(self, view: SnapshotView, advice: Advice) -> Iterator[Gauge]:
-        yield from self._loop_gauges(view)
         for executable in _newest_of_each_content(view.executables_with_series):
             yield from _executable_gauges(executable)
         for name, age in view.compilation.in_progress.items():

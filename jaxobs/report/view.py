@@ -141,7 +141,7 @@ def advice(document: Document) -> Iterator[tuple[str, str, str]]:
         elif piece.get("saves_bytes") is not None:
             back = byte_size(piece["saves_bytes"])
         gain = f"That would give back up to {back}." if back else ""
-        yield str(piece.get("sentence")), str(piece.get("remedy") or ""), gain
+        yield piece["sentence"], str(piece.get("remedy") or ""), gain
 
 
 def memory_in_words(memory: Document) -> Iterator[str]:

@@ -180,7 +180,7 @@ class Calls:
     def learned(self) -> Learned:
         """What a later observer need not learn anew."""
         run = 0 if self.run == self.number else self.run
-        return Learned(self._known, self._table, self.read, run, self.complete)
+        return Learned(list(self._known), dict(self._table), self.read, run, self.complete)
 
     def inherit(self, learned: Learned) -> None:
         """Go on from what an earlier observer learned, if no executable was compiled or released since."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any

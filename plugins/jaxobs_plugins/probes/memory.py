@@ -97,18 +97,19 @@ class ArrayCensus:
         self._next = 0.0
         self._interval = FIRST_INTERVAL_SECONDS
         self._listed = 0
+        self._reason = ""
 
     def turn(self) -> LiveArraysCounted | None:
-        """Count if a census is due, or say why it cannot be made; None if it is not due."""
+        """Count if a census is due; None if it is not, or if it was said already why it cannot be made."""
         if monotonic() < self._next:
             return None
         alive = arrays_alive()
         if alive is None:  # where their number is not known, as many as in the last listing
             alive = self._listed
+        before, self._reason = self._reason, ""
         if alive > MAX_ARRAYS:
-            return not_counted(
-                f"some {alive} arrays; listing more than {MAX_ARRAYS} holds the interpreter lock too long"
-            )
+            self._reason = f"{_rounded(alive)} arrays; listing more than {MAX_ARRAYS} holds the interpreter lock too long"
+            return not_counted(self._reason) if self._reason != before else None
         self._next = monotonic() + self._interval
         self._interval = min(2 * self._interval, INTERVAL_SECONDS)
         return self._counted(tracebacks=alive <= MAX_WITH_LINES)
@@ -141,10 +142,18 @@ def not_counted(reason: str) -> LiveArraysCounted:
     return LiveArraysCounted(None, None, (), (), "", 0.0, reason, now())
 
 
+def _rounded(count: int) -> str:
+    """A number of arrays with two significant digits: a reason that changes is sent again, and arrays come and go."""
+    return f"some {float(f'{count:.2g}'):.0f}"
+
+
 FIRST_PAUSE_SECONDS = 2.0
 LONGEST_PAUSE_SECONDS = 300.0
 """A backend that failed is queried again after the first pause, which doubles with each
 further failure up to the longest."""
+
+SAID_AGAIN = 60
+"""Samples after which the reason why a device has no figures is sent again, for an agent that was restarted."""
 
 ADDRESSES = (
     Metric(
@@ -171,8 +180,9 @@ class MemoryProbe(Probe):
     def __init__(self) -> None:
         self._job: Job | None = None
         self._census = ArrayCensus()
+        self._silent: set[int] = set()
         self._known: set[int] = set()
-        """Devices that have had figures."""
+        self._samples = 0
         self._pause = 0.0
         self._not_before = 0.0
 
@@ -187,6 +197,9 @@ class MemoryProbe(Probe):
         job = self._job
         if job is None or not backend_exists():
             return
+        if self._samples % SAID_AGAIN == 0:
+            self._silent.clear()
+        self._samples += 1
         job.emit(process_memory())
         for metric, amount in zip(ADDRESSES, address_space() or (), strict=False):
             job.emit(Measured(metric.name, (), float(amount), now()))
@@ -208,12 +221,15 @@ class MemoryProbe(Probe):
 
     def _device(self, job: Job, allocator: DeviceStatistics) -> None:
         amounts = named_amounts(allocator.statistics)
-        if amounts["in_use"] is None:
-            reason = IN_THE_PROCESS if allocator.platform == "cpu" else NOTHING_TOLD
-            job.emit(_nothing(allocator.device, reason))
-        else:
+        if amounts["in_use"] is not None:
+            self._silent.discard(allocator.device)
             self._known.add(allocator.device)
             job.emit(MemorySampled(device=allocator.device, **amounts, reason="", time=now()))
+        elif allocator.device not in self._silent:
+            self._silent.add(allocator.device)
+            job.emit(
+                _nothing(allocator.device, IN_THE_PROCESS if allocator.platform == "cpu" else NOTHING_TOLD)
+            )
 
     def _failed(self, job: Job, error: Exception) -> None:
         self._pause = min(max(FIRST_PAUSE_SECONDS, 2 * self._pause), LONGEST_PAUSE_SECONDS)
