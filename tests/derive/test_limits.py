@@ -231,3 +231,15 @@ def test_a_recorded_value_that_is_refused_does_not_keep_later_ones_out() -> None
     fold.end(at(4), by_itself=True)
     recorded = fold.snapshot(at(5)).to_dict()["loops"]["train"]["recorded"]
     assert recorded["value1"] == 3.0
+
+
+def test_where_series_are_few_the_gauges_of_loops_go_before_the_counters_of_functions() -> None:
+    fold = new_fold(60)
+    applied(fold, [step(number, number, number + 1) for number in range(5)])
+    for number in range(100):
+        fold.apply(compiled(1, 1 + (number + 1) / 100, function=f"f{number}"))
+        fold.apply(compilation(f"f{number}", number))
+    shown = families(fold.snapshot(at(7)))
+    assert "train" in {labels[0] for labels in shown["jaxobs_bottleneck_info"]}
+    assert "train" in {labels[0] for labels in shown["jaxobs_last_step_timestamp_seconds"]}
+    assert shown["jaxobs_series_limited_total"]
