@@ -112,15 +112,10 @@ def _unwritable(directory: Path, lacking: str, setting: str) -> list[str]:
 def read_devices(timeout: float = START_SECONDS) -> dict[str, Any]:
     """JAX's versions, platform and devices, read in a separate process; or the `error`."""
     try:
-        return dict(result_of("jaxobs.measure.device_report", timeout=timeout))
+        return result_of("jaxobs.measure.device_report", timeout=timeout)
     except ProcessFailedError as error:
-        return {
-            "jax": None,
-            "jaxlib": None,
-            "platform": None,
-            "devices": [],
-            "error": f"JAX found no devices: {error}",
-        }
+        nothing = dict.fromkeys(("jax", "jaxlib", "platform"))
+        return {**nothing, "devices": [], "error": f"JAX found no devices: {error}"}
 
 
 def check_devices(report: Mapping[str, Any], settings: Settings) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from jaxobs.cli import UsageError
@@ -52,8 +53,8 @@ class ProcessFailedError(Exception):
     """A process that measures ended without a result; the message is one line that says why."""
 
 
-def result_of(module: str, *words: str, timeout: float) -> Any:
-    """What a module of `jaxobs.measure` finds, which runs in a process of its own: JSON in its last line.
+def result_of(module: str, *words: str, timeout: float) -> dict[str, Any]:
+    """What a module of `jaxobs.measure` finds in a process of its own: the last line that is an object in JSON.
 
     Raises ProcessFailedError.
     """
@@ -64,9 +65,11 @@ def result_of(module: str, *words: str, timeout: float) -> Any:
             [sys.executable, "-m", module, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
             errors="replace", env=environment, timeout=timeout, check=False,
         )  # fmt: skip
-        return json.loads(done.stdout.splitlines()[-1])
     except subprocess.TimeoutExpired:
         raise ProcessFailedError(f"{module} gave no result within {timeout:.0f} s") from None
-    except (IndexError, ValueError):
-        last = next(iter(done.stderr.strip().splitlines()[-1:]), "no message")
-        raise ProcessFailedError(f"{module} ended with status {done.returncode}: {last}") from None
+    for line in reversed(done.stdout.splitlines()):
+        with suppress(ValueError):  # what a library prints as it ends
+            if isinstance(found := json.loads(line), dict):
+                return found
+    last = next(iter(done.stderr.strip().splitlines()[-1:]), "no message")
+    raise ProcessFailedError(f"{module} ended with status {done.returncode}: {last}")
