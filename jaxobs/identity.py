@@ -31,7 +31,10 @@ the second: https://docs.pytorch.org/docs/stable/elastic/run.html#environment-va
 
 _RANK_VARIABLES = ("JAX_PROCESS_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")
 
-_COUNT_VARIABLES = ("JAX_NUM_PROCESSES", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE")
+_COUNT_VARIABLES = (
+    "JAX_NUM_PROCESSES", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE",
+)  # fmt: skip
+"""That of Slurm is srun's: a batch script has SLURM_NTASKS too, of tasks that it has yet to start (man srun, sbatch)."""
 
 _RANK_ON_HOST_VARIABLES = ("SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "LOCAL_RANK")
 

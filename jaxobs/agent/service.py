@@ -266,8 +266,10 @@ class Service:
                 self.fold.analysed(*done)
 
     def _bind(self, event: BackendFound) -> None:
-        self.resource["jax.process_index"] = str(event.process_index)
-        self.resource["jax.process_count"] = str(event.process_count)
+        # Where JAX knows of itself alone, a launcher that started several processes tells them apart.
+        if event.process_count > 1 or self.resource.get("jax.process_count", "1") == "1":
+            self.resource["jax.process_index"] = str(event.process_index)
+            self.resource["jax.process_count"] = str(event.process_count)
         self.resource["jax.platform"] = event.platform
         if event.local_hardware_ids:
             self.resource["jax.local_hardware_ids"] = ",".join(map(str, event.local_hardware_ids))

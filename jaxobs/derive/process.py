@@ -239,16 +239,19 @@ def run_attributes(
 
 def identity_view(resource: Mapping[str, str], backend: BackendFound | None) -> dict[str, Any]:
     """Which process is observed, and its versions of JAX; what the environment does not provide has a reason instead."""
-    pid, attempt = resource.get("process.pid", ""), resource.get("jaxobs.attempt", "")
-    figures: dict[str, Figure[str | int]] = {
+    def number(attribute: str, reason: str) -> Figure[int]:
+        given = resource.get(attribute, "")
+        return figure(int(given) if given.isdecimal() else None, reason)
+
+    figures: dict[str, Figure[str] | Figure[int]] = {
         "service_name": figure(resource.get("service.name"), "the resource has no service.name"),
         "host_name": figure(resource.get("host.name"), "the resource has no host.name"),
-        "pid": figure(int(pid) if pid.isdecimal() else None, "the resource has no process.pid"),
+        "pid": number("process.pid", "the resource has no process.pid"),
         "run": figure(resource.get("jaxobs.run"), NO_NAME),
-        "attempt": figure(int(attempt) if attempt.isdecimal() else None, NO_ATTEMPT),
+        "attempt": number("jaxobs.attempt", NO_ATTEMPT),
         "user": figure(resource.get("process.owner"), "the system has no name for the user's number"),
-        "process_index": figure(backend and backend.process_index, NO_BACKEND),
-        "process_count": figure(backend and backend.process_count, NO_BACKEND),
+        "process_index": number("jax.process_index", NO_BACKEND),
+        "process_count": number("jax.process_count", NO_BACKEND),
         "jax": figure(backend and backend.jax_version, NO_BACKEND),
         "jaxlib": figure(backend and backend.jaxlib_version, NO_BACKEND),
         "platform": figure(backend and backend.platform, NO_BACKEND),

@@ -7,7 +7,7 @@ import select
 import socket
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxobs.config import Settings
@@ -23,7 +23,7 @@ PATIENCE = 20.0
 class AgentProcess:
     """Started as the job starts it. `logs` are the lines that it sent to the job's logger, `profiles` its requests."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *, resource: Mapping[str, str] | None = None, **settings: Any) -> None:
         self.logs: list[str] = []
         self.profiles: list[tuple[float, bool]] = []
         self._address: str | None = None
@@ -39,7 +39,10 @@ class AgentProcess:
         self.last: tuple[dict[str, Any], dict[str, str]] | None = None
         hello = {
             "settings": plain | {"rank_on_host": 0, "in_kubernetes": False},
-            "resource": {"service.name": "job", "service.instance.id": "i", "process.pid": str(os.getpid())},
+            "resource": {
+                "service.name": "job", "service.instance.id": "i", "process.pid": str(os.getpid()),
+                **(resource or {}),
+            },  # fmt: skip
             "clock": tuple(ClockAnchor.read()),
             "began": now(),
         }

@@ -64,6 +64,22 @@ def test_steps_arrive_and_the_agents_own_cost_is_in_plain_sight(start_agent: Sta
     assert values['jaxobs_source_up{source="prometheus"}'] == 1.0
 
 
+@pytest.mark.parametrize(
+    ("launcher", "in_jax", "shown"),
+    [({}, (0, 1), (0, 1)), ((3, 8), (0, 1), (3, 8)), ((3, 8), (1, 2), (1, 2)), ((0, 1), (0, 1), (0, 1))],
+)
+def test_the_rank_is_jaxs_and_where_jax_knows_of_itself_alone_the_launchers(
+    start_agent: Start, launcher: Any, in_jax: tuple[int, int], shown: tuple[int, int]
+) -> None:
+    names = ("jax.process_index", "jax.process_count")
+    agent = start_agent(resource=dict(zip(names, map(str, launcher), strict=False)))
+    agent.send([backend()._replace(process_index=in_jax[0], process_count=in_jax[1]), *steps(3)])
+    process = agent.snapshot()["process"]
+    assert (process["process_index"], process["process_count"]) == shown
+    text = agent.metrics_when('jaxobs_steps_total{loop="train"} 3.0')
+    assert f'rank="{shown[0]}"' in next(line for line in text.splitlines() if "jaxobs_run_info{" in line)
+
+
 @pytest.mark.parametrize("proto", [b"", b"\xff" * 100, b"not a module at all", b"\x0a\xff\xff\xff\xff\x0f"])
 def test_a_corrupted_module_has_no_cost_and_the_reason_is_shown(start_agent: Start, proto: bytes) -> None:
     agent = start_agent()

@@ -18,7 +18,7 @@ from jaxobs.plugin.protocol import Batch
 from jaxobs.report.view import Rank
 from jaxobs_plugins.prometheus import PrometheusExporter
 from jaxobs_plugins.prometheus.access import Token
-from jaxobs_plugins.prometheus.address import Neighbours, TargetFile, target_group
+from jaxobs_plugins.prometheus.address import Neighbours, TargetFile, meeting_place, target_group
 from jaxobs_plugins.prometheus.pages import Pages, answer
 from jaxobs_plugins.prometheus.server import Request
 from tests.prometheus.conftest import LOOPBACK
@@ -159,6 +159,47 @@ def test_ranks_of_one_job_on_one_host_link_each_other(
         Rank("rank 0", None),
         Rank("rank 1", "http://node1:9465/"),
     )
+
+
+def test_ranks_find_each_other_where_no_directory_was_named(
+    make_agent: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_PROMETHEUS_PORT", "0")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    exporters = []
+    try:
+        for rank in range(2):
+            monkeypatch.setattr("os.getpid", lambda rank=rank: 1 + rank)  # both are alive
+            agent = make_agent()
+            agent.resource |= {
+                "jaxobs.run": "x", "jax.process_index": str(rank), "service.instance.id": f"x{rank}"
+            }  # fmt: skip
+            exporters.append(PrometheusExporter())
+            exporters[-1].start(agent)
+        found = meeting_place()
+        assert found is not None
+        assert found.parent == tmp_path
+        neighbours = Neighbours(found, agent.resource)
+        wait_for(lambda: len(neighbours.ranks()) == 2, "both ranks", 60)
+        assert [rank.name for rank in neighbours.ranks()] == ["rank 0", "rank 1"]
+        assert found.stat().st_mode & 0o777 == 0o700
+    finally:
+        for exporter in exporters:
+            exporter.stop(60)
+    assert list(found.iterdir()) == []
+
+
+def test_ranks_do_not_meet_where_others_may_write(tmp_path: Path) -> None:
+    environment = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    place = tmp_path / "jaxobs"
+    assert meeting_place(environment) == place
+    place.mkdir(0o700)
+    assert meeting_place(environment) == place
+    place.chmod(0o770)
+    assert meeting_place(environment) is None
+    place.rmdir()
+    place.symlink_to(tmp_path)
+    assert meeting_place(environment) is None
 
 
 def test_a_directory_that_is_not_there_gives_no_links(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import socket
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from jaxobs.model.addresses import (
     read_targets,
 )
 from jaxobs.model.clock import monotonic
-from jaxobs.plugin.files import DRAFT_NAME, open_regular, write_whole
+from jaxobs.plugin.files import DRAFT_NAME, open_regular, temporary_directory, write_whole
 from jaxobs.report.view import Rank
 from jaxobs.vocabulary.text import clean_label
 from jaxobs_plugins.prometheus.file_work import FileWork
@@ -123,13 +124,37 @@ def target_group(target: str, resource: Mapping[str, str], scheme: str = "http")
     return [{"targets": [target], "labels": labels}]
 
 
+def meeting_place(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """A directory in which the ranks of this user on this host find each other where no other was named.
+
+    It is below XDG_RUNTIME_DIR (XDG Base Directory Specification), else below the system's temporary directory. None if
+    there is neither, or if what lies there is another user's or open to others: a page would link to what they wrote.
+    """
+    base: Path | None = Path(environment.get("XDG_RUNTIME_DIR", ""))
+    name = "jaxobs"
+    if not (base and base.is_absolute() and base.is_dir()):
+        base, name = temporary_directory(), f"jaxobs-{os.getuid()}"
+    if base is None:
+        return None
+    try:
+        found = (base / name).lstat()
+    except FileNotFoundError:
+        return base / name
+    except OSError:
+        return None
+    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+    return base / name if is_ours else None
+
+
 class TargetFile:
     """The target file of this process, named by host and process, in a directory that others may share."""
 
-    def __init__(self, directory: Path, target: str, scheme: str = "http") -> None:
+    def __init__(self, directory: Path, target: str, scheme: str = "http", mode: int = 0o777) -> None:
+        """`mode` is that of a directory that is made."""
         self._directory = directory
         self._target = target
         self._scheme = scheme
+        self._mode = mode
         self._written = ""
         self._host = _host_in_names(socket.gethostname())
         self.path = directory / f"jaxobs-{self._host}-{os.getpid()}.json"
@@ -143,7 +168,7 @@ class TargetFile:
         text = json.dumps(target_group(self._target, resource, self._scheme), indent=2) + "\n"
         if text == self._written and self.path.is_file() and not self.path.is_symlink():
             return
-        self._directory.mkdir(exist_ok=True)  # without its parents: a mistyped path must not be created
+        self._directory.mkdir(self._mode, exist_ok=True)  # without its parents: a mistyped path must not be created
         write_whole(self.path, text.encode())  # its draft is not matched by Prometheus's `*.json`
         self._written = text
 

@@ -21,6 +21,7 @@ from jaxobs_plugins.prometheus.address import (
     TargetFile,
     is_open_to_network,
     listen,
+    meeting_place,
 )
 from jaxobs_plugins.prometheus.file_work import FileWork
 from jaxobs_plugins.prometheus.pages import METRICS_PATH, Pages, answer
@@ -57,8 +58,8 @@ class PrometheusExporter(Exporter):
             return
         yield from _credentials_remarks(settings)
         yield from _address_remarks(settings)
-        if settings.get("file_sd_directory") is not None:
-            yield from _file_sd_remarks(Path(settings["file_sd_directory"]))
+        if directory := _directory(settings):
+            yield from _file_sd_remarks(directory)
 
     def start(self, agent: Agent) -> None:
         """Read the files of the settings, listen and announce the address.
@@ -71,8 +72,8 @@ class PrometheusExporter(Exporter):
             return
         credentials = Credentials(agent.settings, agent.log)
         credentials.read()
-        directory = agent.settings.get("file_sd_directory")
-        ranks = Neighbours(Path(directory), agent.resource).ranks if directory is not None else tuple
+        directory = _directory(agent.settings) or meeting_place()
+        ranks = Neighbours(directory, agent.resource).ranks if directory is not None else tuple
         self._pages = Pages(agent.resource, ranks)
         self._agent = agent  # set before the server starts, for requests that come at once
         try:
@@ -146,10 +147,13 @@ class PrometheusExporter(Exporter):
             agent.log(f"port {wanted.port} is taken: metrics are at {url}")
         elif job_has_port(settings, os.environ):
             agent.log(f"the job serves Prometheus itself: metrics of jaxobs are at {url}")
-        directory = settings.get("file_sd_directory")
-        if directory is not None:
-            target = TargetFile(Path(directory), address.netloc(wildcard_host=host), scheme)
-            self._announcement = Announcement(target, agent.log)
+        place = address.netloc(wildcard_host=host)
+        if given := _directory(settings):
+            self._announcement = Announcement(TargetFile(given, place, scheme), agent.log)
+        elif own := meeting_place():  # without it ranks do not link each other, of which nobody needs to be told
+            target = TargetFile(own, place, scheme, mode=0o700)
+            self._announcement = Announcement(target, log=lambda _: None)
+        if self._announcement is not None:
             self._announcement.publish(agent.resource)
         return server
 
@@ -166,6 +170,12 @@ class PrometheusExporter(Exporter):
         agent.profile(seconds, keep)
         self._window_until = monotonic() + seconds
         return None
+
+
+def _directory(settings: Mapping[str, Any]) -> Path | None:
+    """The directory for Prometheus's `file_sd` that the settings name."""
+    given = settings.get("file_sd_directory")
+    return None if given is None else Path(given)
 
 
 def _credentials_remarks(settings: Mapping[str, Any]) -> Iterator[Remark]:
