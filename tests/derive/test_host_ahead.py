@@ -43,6 +43,12 @@ def test_more_calls_than_runs_tell_that_the_host_is_ahead() -> None:
     assert not profile(steps=2, seconds=0.04, runs=1, per_run=0.02, calls=2).host_is_ahead
 
 
+def test_a_device_that_is_busy_in_checkpoints_shows_that_the_host_waited_for_it_there() -> None:
+    """A window may lie wholly in the one step that copies the state, for which it waits."""
+    assert profile(steps=0.5, seconds=0.05, runs=9, per_run=0.005, active=0.001).host_is_ahead
+    assert not profile(steps=8, seconds=0.04, runs=8, per_run=0.005, active=0.035).host_is_ahead
+
+
 def test_a_profile_says_whether_the_host_is_ahead() -> None:
     calls = (profile(steps=8, seconds=0.16, runs=8, per_run=0.02, calls=calls) for calls in (8, 30))
     assert [found.to_dict()["host_is_ahead"] for found in calls] == [False, True]

@@ -51,18 +51,21 @@ def test_a_stretch_lasts_until_the_host_has_ended_its_last_step() -> None:
 
 @pytest.mark.parametrize(
     ("in_turn", "asked", "waits"),
-    [(3, None, True), (2, None, False), (0, (9, 9), True), (0, (9, 8), False), (3, (9, 1), True)],
+    [
+        (3, None, True), (2, None, False), (0, (9, 9), True), (0, (9, 8), False), (0, (20, 19), True),
+        (5, (9, 1), False),  # completions are met most in the long turns, that wait
+    ],  # fmt: skip
 )
 def test_the_hosts_turns_are_the_clock_where_it_waits_in_each_step(
     in_turn: int, asked: tuple[int, int] | None, waits: bool
 ) -> None:
     stretches = Stretches(lambda ended: None)
+    if asked:
+        stretches.asked(TurnsAsked("train", *asked, at(0)))
     for number in range(5):
         end = 0.1 * (number + 1)
         stretches.completed(done(number, end - 0.01 if number < in_turn else end + 0.05))
         stretches.steps_ended(Steps.of(step(number, end - 0.1, end, runs=(1,))))
-    if asked:
-        stretches.asked(TurnsAsked("train", *asked, at(0.5)))
     assert stretches.host_waits is waits
     stretches.steps_ended(Steps.of(step(5, 0.5, 0.6, runs=(1,))))
     assert (told(stretches, 0.6)[-1].kind is Kind.TURNS) is waits

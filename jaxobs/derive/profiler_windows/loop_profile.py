@@ -115,10 +115,12 @@ class LoopProfile:
         """Whether the device worked on other steps than those that the host dispatched in the windows.
 
         In steady steps each executable runs as often as it is called, give or take one at either edge of a window. A
-        host that runs ahead dispatches many steps in a moment, and then waits for the device in one long step.
+        host that runs ahead dispatches many steps in a moment, and then waits for the device in one long step. Where the
+        device is busy for longer than the steps take without checkpoints, the host waited for it in one of these.
         """
         main = self.main()
-        return self.uneven or any(
+        in_checkpoints = self.busy_seconds > (1 + AHEAD) * self.active_seconds
+        return self.uneven or in_checkpoints or any(
             abs(part.runs - called * self.steps) > max(AHEAD * called * self.steps, self.windows)
             for name, part in self.parts.items()
             if name in main and (called := self.calls_a_step(part)) and part.runs > 0
