@@ -34,7 +34,10 @@ arrives a second later."""
 MAX_RECENT = 20
 """How many of the newest steps, and of the newest compiles, are shown."""
 
-RUN_LABELS: Final = ("jaxobs.run", "jaxobs.attempt", "jax.process_index", "host.name", "process.owner")
+RUN_LABELS: Final = (
+    "jaxobs.run", "jaxobs.attempt", "jax.process_index", "host.name", "process.owner", "jaxobs.run_id", "slurm.job_id",
+    "k8s.namespace.name", "jaxobs.cluster", "jaxobs.experiment",
+)  # fmt: skip
 """Attributes of the resource that are the labels of `jaxobs_run_info`, each empty where the resource lacks it."""
 
 NO_NAME = "no script to name it by: set JAXOBS_RUN or instrument(run=…)"

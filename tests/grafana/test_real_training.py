@@ -10,6 +10,7 @@ import pytest
 from grafana.source.annotations import ANNOTATIONS, Annotation
 from grafana.source.chart import Chart, Page, Query
 from grafana.source.pages import PAGES
+from grafana.source.variables import choice
 from tests.grafana.scraped import RANKS, Scraped, has_values
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -58,7 +59,7 @@ def test_moments_that_explain_a_change_are_marked(scraped: Scraped) -> None:
     assert all(max(times) - min(times) < 30 for times in started.values()), started
     del found["Alert"]  # which may rightly be silent
     for name, texts in found.items():
-        assert {text.split(":")[0] for text in texts} >= {"evening", "fleet"}, (name, texts)
+        assert {re.split("[: ]", text)[0] for text in texts} >= {"evening", "fleet"}, (name, texts)
 
 
 def test_two_runs_on_one_port_are_two_lines_that_do_not_touch(scraped: Scraped) -> None:
@@ -89,10 +90,19 @@ def test_every_alert_was_evaluated(scraped: Scraped) -> None:
 
 
 def test_variables_have_choices(scraped: Scraped) -> None:
-    for label, metric in (("run", "jaxobs_run_info"), ("loop", "jaxobs_steps_total"), ("device", "jaxobs_device_info"),
+    for label, metric in (("loop", "jaxobs_steps_total"), ("device", "jaxobs_device_info"),
                           ("device_kind", "jaxobs_roofline_ceiling_flops_per_second"),
                           ("dtype", "jaxobs_roofline_ceiling_flops_per_second")):  # fmt: skip
         assert scraped.prometheus.get(f"label/{label}/values", **{"match[]": metric}), label
+
+
+def test_runs_are_offered_the_newest_first(scraped: Scraped) -> None:
+    query = str(choice("run").build().query)
+    offered = scraped.ask(Query(query.removeprefix("query_result(").removesuffix(")"), table=True))
+    names = [series["metric"]["line"].split()[0] for series in offered]
+    assert names[-1] == "evening"
+    assert set(names) == {"evening", "night", "fleet"}
+    assert len(names) == 3, offered
 
 
 def test_exemplars_lead_to_traces(scraped: Scraped) -> None:

@@ -144,7 +144,7 @@ def test_ranks_of_one_job_on_one_host_link_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def resource(rank: int, run: str = "first") -> dict[str, str]:
-        return {"jaxobs.run": run, "jax.process_index": str(rank), "service.instance.id": f"{run}-{rank}"}
+        return {"jaxobs.run_id": run, "jax.process_index": str(rank), "service.instance.id": f"{run}-{rank}"}
 
     for pid, (rank, run) in enumerate([(0, "first"), (1, "first"), (0, "second")]):
         monkeypatch.setattr("os.getpid", lambda pid=pid: 1000 + pid)

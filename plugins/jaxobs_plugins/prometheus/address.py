@@ -19,6 +19,7 @@ from jaxobs.model.addresses import (
     PORT_VARIABLE,
     PORTS_TRIED,
     RANK_LABEL,
+    RUN_ID_LABEL,
     RUN_LABEL,
     SCHEME_LABEL,
     Address,
@@ -41,8 +42,9 @@ MAX_FILES = 64
 
 _META = "__meta_jaxobs_"
 RANK = "jax.process_index"
+RUN_ID = "jaxobs.run_id"
 INSTANCE = "service.instance.id"
-_KEPT = {RUN_LABEL: "jaxobs.run", RANK_LABEL: RANK}
+_KEPT = {RUN_LABEL: "jaxobs.run", RUN_ID_LABEL: RUN_ID, RANK_LABEL: RANK}
 
 
 def listen(wanted: Address, may_move: bool) -> tuple[socket.socket, Address]:
@@ -103,8 +105,8 @@ def _explain(host: str, port: int, error: OSError) -> str:
 def target_group(target: str, resource: Mapping[str, str], scheme: str = "http") -> list[dict[str, object]]:
     """The content of the file: one target (`host:port`) and its labels.
 
-    `jaxobs_run` and `jaxobs_rank` stay on every series, so that successive runs on one port, and ranks that moved to
-    another port, are not joined into one line; no metric but `target_info` has labels of these names. The whole
+    `jaxobs_run`, its id and `jaxobs_rank` stay on every series, so that successive runs on one port, and ranks that moved
+    to another port, are not joined into one line; no metric but `target_info` has labels of these names. The whole
     resource is there for relabelling: labels that begin with `__meta_` are dropped unless a rule uses them.
     `__scheme__` tells Prometheus to use TLS, whatever its scrape job is configured for. `__param_instance` makes it
     request this process alone: it notices a changed file some seconds late, and would otherwise take the next run on a
@@ -236,11 +238,11 @@ class Neighbours:
                     found += read_targets(file.read(MOST_BYTES))
             except (OSError, ValueError):  # the file was removed meanwhile, or is not one of ours
                 continue
-        run, own = self._resource.get("jaxobs.run", ""), self._resource.get(INSTANCE, "")
+        run, own = self._resource.get(RUN_ID, ""), self._resource.get(INSTANCE, "")
         self._known = tuple(
             Rank(f"rank {target.rank}", None if target.instance == own else target.address)
             for target in sorted(found)
-            if target.run == run
+            if target.run_id == run
         )
 
 
