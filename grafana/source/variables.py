@@ -16,11 +16,14 @@ _BEGAN: Final = (
 )
 """When the process began: the categories of its time add up to its age."""
 
+_SEEN: Final = 'timestamp(jaxobs_run_info{rank=~"0|"})'
 _NEWEST: Final = (
-    f"sort_desc(max by (line, run_id) (label_join({_BEGAN} or max_over_time(({_BEGAN})[$__range:5m]),"
+    f"sort_desc(max by (line, run_id) (label_join(1e10 + {_BEGAN}"
+    f" or max_over_time({_SEEN}[1h:15s]) or max_over_time({_SEEN}[$__range:2m]),"
     ' "line", " ", "run", "run_id", "user")))'
 )
-"""The runs now, and those seen every five minutes of the time range: Grafana's choice is the first, so the newest."""
+"""First the runs that are there, the youngest first: Grafana's choice is the first option. Then, as 1e10 seconds are beyond
+any time, those that ended, the last first; of one process, and each two minutes, for the range may be a month."""
 
 _QUERIES: Final = {
     "run": f"query_result({_NEWEST})",

@@ -110,7 +110,7 @@ class Scraped:
             **dict.fromkeys(("job", "instance"), ".+"),
             **dict.fromkeys(("run", "loop", "device", "dtype"), ".*"), "device_kind": "cpu", **chosen,
         }  # fmt: skip
-        return re.sub(r"\$(\w+)", lambda found: values[found.group(1)], text)
+        return re.sub(r"\$([a-z_]+)", lambda found: values[found.group(1)], text)
 
     def ask(self, query: Query, chosen: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
         """The series of the answer."""
