@@ -1,4 +1,4 @@
-"""JSON schemas for kubeconform, out of Kubernetes' own OpenAPI and the resource definitions of Prometheus's operator and JobSet.
+"""JSON schemas for kubeconform, out of Kubernetes' own OpenAPI and resource definitions of others.
 
 `python kubernetes_schemas.py FOLDER SWAGGER_JSON CRD_YAML…` writes `FOLDER/KIND-GROUP-VERSION.json`, in which a field
 that nobody has defined is an error. kubeconform would else fetch such files from the network.

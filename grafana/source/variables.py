@@ -22,8 +22,8 @@ _NEWEST: Final = (
     f" or max_over_time({_SEEN}[1h:15s]) or max_over_time({_SEEN}[$__range:2m]),"
     ' "line", " ", "run", "run_id", "user")))'
 )
-"""First the runs that are there, the youngest first: Grafana's choice is the first option. Then, as 1e10 seconds are beyond
-any time, those that ended, the last first; of one process, and each two minutes, for the range may be a month."""
+"""First the runs that are there, the youngest first: Grafana's choice is the first option. Then, as 1e10 seconds are
+beyond any time, those that ended, the last first; of one process, and each two minutes, for the range may be a month."""
 
 _QUERIES: Final = {
     "run": f"query_result({_NEWEST})",

@@ -16,7 +16,7 @@ BUILD_INFO = _metric(
     "Versions and platform; the agent is always a process.",
 )
 RUN_INFO = _metric(
-    "jaxobs_run_info{run,attempt,rank,host,user,run_id,job_id,namespace,cluster,experiment}",
+    "jaxobs_run_info{run,run_id,attempt,rank,host,user,job_id,namespace,cluster,experiment}",
     "Which run this process belongs to, and as what; `run_id` tells runs of one name apart. A label is empty where it is "
     "not known.",
 )

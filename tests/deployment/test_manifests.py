@@ -73,12 +73,18 @@ def test_the_example_of_a_jobset_is_one_and_has_what_the_chart_selects() -> None
     pod = yaml.safe_load(text)["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
     values = yaml.safe_load((CHART / "values.yaml").read_text())["jobs"]
     assert pod["metadata"]["labels"] == values["labels"]
-    assert {"name": values["portName"], "containerPort": values["port"]} in pod["spec"]["containers"][0]["ports"]
+    assert {"name": values["portName"], "containerPort": values["port"]} in pod["spec"]["containers"][0][
+        "ports"
+    ]
 
 
 @pytest.mark.parametrize(
     ("value", "says"),
-    [("podmonitor.enabled=false", "podmonitor"), ("jobs.port=no", "port"), ("podMonitor.interval=15", "interval")],
+    [
+        ("podmonitor.enabled=false", "podmonitor"),
+        ("jobs.port=no", "port"),
+        ("podMonitor.interval=15", "interval"),
+    ],
 )
 def test_a_mistyped_value_is_refused(value: str, says: str) -> None:
     done = run(tool("helm"), "template", "jaxobs", CHART, "--kube-version", "1.34.0", "--set", value)
