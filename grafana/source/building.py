@@ -96,7 +96,7 @@ def panel(chart: Chart) -> Panel:
 
 def _description(chart: Chart) -> str:
     said = [chart.description]
-    if limited := [query for query in chart.queries if query.by_rank]:
+    if limited := [query for query in chart.queries if query.has_many_lines]:
         said.append(f"Of many lines the {MAX_LINES} {'smallest' if limited[0].smallest else 'largest'}.")
     return " ".join([*said, f"When empty: {chart.empty}"] if chart.empty else said)
 

@@ -12,7 +12,7 @@ Absence = Literal["until it happens", "without such a device", "where the host h
 
 
 MAX_LINES: Final = 20
-"""Most lines of processes or devices on a panel at a time: more cannot be told apart, and a run may have thousands."""
+"""Most lines of ranks, hosts or devices on a panel at a time: more cannot be told apart, and a run may have thousands."""
 
 
 BUCKETS: Final = "{{le}}"
@@ -38,14 +38,14 @@ class Query:
     """Why it may give nothing while the panel's others do."""
 
     @property
-    def by_rank(self) -> bool:
-        """Whether each process has a line."""
-        return "{{rank}}" in self.legend
+    def has_many_lines(self) -> bool:
+        """Whether each process or host has a line."""
+        return "{{rank}}" in self.legend or "{{host}}" in self.legend
 
     @property
     def promql(self) -> str:
         """What is asked of Prometheus."""
-        if not self.by_rank:
+        if not self.has_many_lines:
             return self.expression
         return f"{'bottomk' if self.smallest else 'topk'}({MAX_LINES}, {self.expression})"
 

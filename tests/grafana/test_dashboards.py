@@ -155,5 +155,5 @@ def test_the_option_shows_the_name_and_stands_for_the_id() -> None:
 def test_of_many_ranks_a_panel_draws_a_few() -> None:
     for chart in CHARTS:
         for query in chart.queries:
-            if "{{rank}}" in query.legend:
+            if re.search("{{(rank|host)}}", query.legend):
                 assert re.match(r"(top|bottom)k\(20, ", query.promql), chart.title
