@@ -59,9 +59,7 @@ _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 def run_name(
     given: str | None, environment: Mapping[str, str], host: str, argv: Sequence[str] | None = None
 ) -> str | None:
-    """The user's own name, there or in W&B or MLflow, else that of the job in SLURM or Kubernetes, else the script's.
-
-    None if there is none.
+    """The user's own name, here or in W&B or MLflow, else the SLURM or Kubernetes job's, else the script's, or None.
 
     Ranks that Open MPI, srun or `jax.distributed` run together run one script, so they agree.
     """
@@ -133,6 +131,9 @@ def first_number(environment: Mapping[str, str], names: Sequence[str]) -> int | 
 
 def launched_rank(environment: Mapping[str, str]) -> int | None:
     """The number of this process among several that a launcher started together; None if it is alone, or none tells."""
+    # All that a batch script starts without srun have the number of the script itself.
+    if "SLURM_STEP_ID" not in environment:
+        environment = {name: value for name, value in environment.items() if name != "SLURM_PROCID"}
     several = (first_number(environment, _COUNT_VARIABLES) or 0) > 1
     return first_number(environment, _RANK_VARIABLES) if several else None
 
@@ -143,18 +144,14 @@ def run_ids(environment: Mapping[str, str], host: str, *belonging: str | None) -
     `belonging`: what tells apart runs that one launcher may have started, such as user and name. Ranks agree on the
     second. Where a launcher counts its processes, the first is the same after a restart; else it is unique.
     """
-    if (
-        "SLURM_STEP_ID" not in environment
-    ):  # what a batch script starts by itself has the variables of the script's task
-        environment = {name: value for name, value in environment.items() if name != "SLURM_PROCID"}
-    job, pid = _kubernetes_job(environment, host), environment.get("SLURM_TASK_PID")
+    job = _kubernetes_job(environment, host)
     shared = [*belonging, job, *map(environment.get, _JOB_VARIABLES)]
+    # Else it is in a shell that srun or sbatch has started, with others perhaps.
+    is_task = environment.get("SLURM_TASK_PID") == str(os.getpid())
     numbers = [
         environment.get("JOB_COMPLETION_INDEX") if job else None,
         launched_rank(environment),
-        environment.get("SLURM_PROCID")
-        if pid == str(os.getpid())
-        else None,  # not of a shell that `srun` has started
+        environment.get("SLURM_PROCID") if is_task else None,
     ]
     counted = any(number is not None for number in numbers)
     return _digest([*shared, *map(str, numbers)]) if counted else uuid.uuid4().hex[:8], _digest(shared)

@@ -101,6 +101,7 @@ def test_a_name_of_any_letters_makes_a_file_name() -> None:
 
 STEP = SLURM | {"SLURM_STEP_ID": "0", "SLURM_NTASKS": "2"}
 TASK = SLURM | {"SLURM_STEP_ID": "0", "SLURM_NTASKS": "1", "SLURM_PROCID": "0"}
+BATCH = SLURM | {"SLURM_NTASKS": "8", "SLURM_PROCID": "0", "SLURM_TASK_PID": "1"}
 INTERACTIVE = TASK | {"SLURM_TASK_PID": "1"}
 MANY = {"JAX_COORDINATOR_ADDRESS": "node1:1234", "JAX_NUM_PROCESSES": "2"}
 
@@ -122,11 +123,8 @@ def test_processes_of_one_jax_job_have_one_id(first: dict[str, str], second: dic
     assert ids(first)[0] != ids(second)[0], "and one each where each is a JAX of its own, as in a sweep"
 
 
-@pytest.mark.parametrize("environment", [{}, {"JAXOBS_RUN": "mine"}, {"RANK": "0", "WORLD_SIZE": "1"},
-                                         SLURM, STEP | {"SLURM_STEP_ID": ""}, INTERACTIVE])  # fmt: skip
+@pytest.mark.parametrize("environment", [{}, {"RANK": "0", "WORLD_SIZE": "1"}, SLURM, BATCH, INTERACTIVE])
 def test_what_a_shell_starts_again_is_another_run(environment: dict[str, str]) -> None:
-    if not environment.get("SLURM_STEP_ID"):
-        environment = {name: value for name, value in environment.items() if name != "SLURM_STEP_ID"}
     ids = {read_identity(environment, run="mine").resource["jaxobs.run_id"] for _ in range(5)}
     assert len(ids) == 5
 

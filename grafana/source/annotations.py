@@ -70,7 +70,7 @@ ANNOTATIONS: Final = (
         "Recompiled", "{{run}} {{run_id}}: {{function}}, {{cause}}",
         _grew("run, function, cause", "jaxobs_recompilations_total"), Component.COMPILE.dark,
     ),
-    Annotation("Started", "{{run}} {{run_id}} {{attempt}}", _began("run, attempt", RUN_INFO), "green"),
+    Annotation("Started", "{{run}} {{run_id}} {{attempt}}", _began("run, run_id, attempt", RUN_INFO), "green"),
     Annotation(
         "Alert", "{{alertname}} {{run}} {{run_id}} {{rank}}",
         'max by (alertname, run, run_id, rank) (ALERTS{alertname=~"Jax.+", alertstate="firing", run_id=~"$run"})', "red",

@@ -41,6 +41,17 @@ def test_every_query_of_the_panel_answers_or_says_why_not(scraped: Scraped, page
         assert chart.empty  # the panel itself says why it is empty
 
 
+@pytest.mark.parametrize(
+    ("page", "chart"), CHARTS, ids=[f"{page.title}: {chart.title}" for page, chart in CHARTS]
+)
+def test_every_line_and_row_that_has_a_run_has_its_id(scraped: Scraped, page: Page, chart: Chart) -> None:
+    """A run's name is used again, and by others."""
+    found = [series["metric"] for query in chart.queries for series in scraped.ask(query)]
+    assert [metric for metric in found if "run" in metric and not metric.get("run_id")] == []
+    legends = {query.legend for query in chart.queries if "{{run}}" in query.legend}
+    assert all("{{run_id}}" in legend for legend in legends)
+
+
 def marked(scraped: Scraped, annotation: Annotation) -> dict[str, list[float]]:
     """The moments that it marks, by its text."""
     found: dict[str, list[float]] = {}
@@ -55,7 +66,8 @@ def marked(scraped: Scraped, annotation: Annotation) -> dict[str, list[float]]:
 def test_moments_that_explain_a_change_are_marked(scraped: Scraped) -> None:
     found = {each.name: marked(scraped, each) for each in ANNOTATIONS}
     started = found.pop("Started")
-    assert {text.split()[0] for text in started} == {"evening", "night", "fleet"}
+    runs = {f"{name} {scraped.run_id(name)}" for name in ("evening", "night", "fleet")}
+    assert {text.strip() for text in started} == runs
     assert all(max(times) - min(times) < 30 for times in started.values()), started
     del found["Alert"]  # which may rightly be silent
     for name, texts in found.items():
