@@ -1,6 +1,6 @@
-"""JSON schemas for kubeconform, out of Kubernetes' own OpenAPI and the Prometheus operator's resource definitions.
+"""JSON schemas for kubeconform, out of Kubernetes' own OpenAPI and resource definitions of others.
 
-`python3 kubernetes_schemas.py FOLDER SWAGGER_JSON CRD_JSON…` writes `FOLDER/KIND-GROUP-VERSION.json`, in which a field
+`python kubernetes_schemas.py FOLDER SWAGGER_JSON CRD_YAML…` writes `FOLDER/KIND-GROUP-VERSION.json`, in which a field
 that nobody has defined is an error. kubeconform would else fetch such files from the network.
 """  # a script
 
@@ -10,6 +10,8 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 SHARED = "definitions.json"
 NUMBER_OR_TEXT = frozenset(
@@ -69,7 +71,7 @@ def main(arguments: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     schemas = kubernetes(json.loads(swagger.read_text(encoding="utf-8")))
     for definition in definitions:
-        schemas |= custom(json.loads(definition.read_text(encoding="utf-8")))
+        schemas |= custom(yaml.safe_load(definition.read_text(encoding="utf-8")))
     for name, schema in schemas.items():
         (folder / name).write_text(json.dumps(schema), encoding="utf-8")
 

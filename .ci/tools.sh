@@ -98,16 +98,18 @@ npm_packages() { # name, folder in the checkout, what they are for
 
 # A folder of JSON schemas for kubeconform, so that it needs no network.
 kubernetes_schemas() {
-  local kubernetes=v1.34.1 operator=v0.85.0
-  local folder="$tools/kubernetes-schemas-$kubernetes-$operator"
+  local kubernetes=v1.34.1 operator=v0.85.0 jobset=v0.10.1
+  local folder="$tools/kubernetes-schemas-$kubernetes-$operator-$jobset"
   if [ ! -d "$folder" ]; then
     need_go kubernetes-schemas
     local api; api="$(module_folder k8s.io/kubernetes "$kubernetes")"
     local crds; crds="$(module_folder github.com/prometheus-operator/prometheus-operator "$operator")"
+    local jobsets; jobsets="$(module_folder sigs.k8s.io/jobset "$jobset")"
     rm -rf "$folder.draft"
-    python3 "$here/kubernetes_schemas.py" "$folder.draft" "$api/api/openapi-spec/swagger.json" \
+    "$here/../.venv/bin/python" "$here/kubernetes_schemas.py" "$folder.draft" "$api/api/openapi-spec/swagger.json" \
       "$crds/jsonnet/prometheus-operator/podmonitors-crd.json" \
-      "$crds/jsonnet/prometheus-operator/prometheusrules-crd.json"
+      "$crds/jsonnet/prometheus-operator/prometheusrules-crd.json" \
+      "$jobsets/config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml"
     mv "$folder.draft" "$folder"
   fi
   echo "$folder"

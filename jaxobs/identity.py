@@ -6,6 +6,7 @@ From the environment alone: asking JAX would make its backend.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import pwd
 import re
@@ -29,14 +30,31 @@ _RESTARTS = ("JOBSET_RESTART_ATTEMPT", "TORCHELASTIC_RESTART_COUNT")
 the second: https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables"""
 
 
-_RANK_VARIABLES = ("JAX_PROCESS_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")
-
-_COUNT_VARIABLES = (
-    "JAX_NUM_PROCESSES", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE",
-)  # fmt: skip
-"""That of Slurm is srun's: a batch script has SLURM_NTASKS too, of tasks that it has yet to start (man srun, sbatch)."""
+_RANKS = (
+    ("JAX_PROCESS_ID", "JAX_NUM_PROCESSES"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+    ("RANK", "WORLD_SIZE"),
+)
+"""Variables of the rank and the number of ranks, of the innermost launcher first. In a batch script Slurm sets
+SLURM_PROCID too, but the number of tasks of a step only in what srun starts (man srun, sbatch)."""
 
 _RANK_ON_HOST_VARIABLES = ("SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "LOCAL_RANK")
+
+_JOB_VARIABLES = (
+    "SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "TORCHELASTIC_RUN_ID", "JAX_COORDINATOR_ADDRESS",
+)  # fmt: skip
+"""What all processes of one run have in common, and its restarts too, where their launcher sets it."""
+
+_NAMES_IN_TRACKERS = ("WANDB_NAME", "MLFLOW_RUN_NAME")
+"""https://docs.wandb.ai/guides/track/environment-variables and mlflow.environment_variables. Their ids are no names: that
+of each run would be new, and a child process has its parent's."""
+
+_EXPERIMENT_VARIABLES = (
+    "WANDB_SWEEP_ID", "WANDB_RUN_GROUP", "MLFLOW_EXPERIMENT_NAME", "WANDB_PROJECT", "SLURM_ARRAY_JOB_ID",
+)  # fmt: skip
+"""What the runs of a sweep share, the narrower first."""
 
 _USER_VARIABLES = ("SLURM_JOB_USER", "LOGNAME", "USER")
 """Looked at before the system's table of users, as by `getpass.getuser()`."""
@@ -47,12 +65,13 @@ _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 def run_name(
     given: str | None, environment: Mapping[str, str], host: str, argv: Sequence[str] | None = None
 ) -> str | None:
-    """The user's own name, else that of the job in SLURM or Kubernetes, else the script's; None if there is none.
+    """The user's own name, here or in W&B or MLflow, else the SLURM or Kubernetes job's, else the script's, or None.
 
     Ranks that Open MPI, srun or `jax.distributed` run together run one script, so they agree.
     """
     return (
         given
+        or _first(environment, _NAMES_IN_TRACKERS)
         or _slurm_job(environment)
         or _kubernetes_job(environment, host)
         or script_name(sys.argv if argv is None else argv)
@@ -118,8 +137,38 @@ def first_number(environment: Mapping[str, str], names: Sequence[str]) -> int | 
 
 def launched_rank(environment: Mapping[str, str]) -> int | None:
     """The number of this process among several that a launcher started together; None if it is alone, or none tells."""
-    several = (first_number(environment, _COUNT_VARIABLES) or 0) > 1
-    return first_number(environment, _RANK_VARIABLES) if several else None
+    rank, count = _rank_and_count(environment)
+    return rank if (count or 0) > 1 else None
+
+
+def _rank_and_count(environment: Mapping[str, str]) -> tuple[int | None, int | None]:
+    """The number of this process, and of how many, as the launcher tells that tells both."""
+    pairs = ((first_number(environment, (rank,)), first_number(environment, (count,))) for rank, count in _RANKS)
+    return next((pair for pair in pairs if None not in pair), (None, None))
+
+
+def run_ids(environment: Mapping[str, str], host: str, *belonging: str | None) -> tuple[str, str]:
+    """The id of the run that this process is by itself, and of the one that it is if JAX has several processes.
+
+    `belonging`: what tells apart runs that one launcher may have started, such as user and name. Ranks agree on the
+    second. Where a launcher counts its processes, the first is the same after a restart; else it is unique.
+    """
+    job = _kubernetes_job(environment, host)
+    shared = [*belonging, job, *map(environment.get, _JOB_VARIABLES)]
+    # Else it is in a shell that srun or sbatch has started, with others perhaps.
+    is_task = environment.get("SLURM_TASK_PID") == str(os.getpid())
+    numbers = [
+        environment.get("JOB_COMPLETION_INDEX") if job else None,
+        launched_rank(environment),
+        environment.get("SLURM_PROCID") if is_task else None,
+    ]
+    counted = any(number is not None for number in numbers)
+    return _digest([*shared, *map(str, numbers)]) if counted else uuid.uuid4().hex[:8], _digest(shared)
+
+
+def _digest(parts: Sequence[str | None]) -> str:
+    """Short, because legends show it beside the name: runs of one name are some thousands at most."""
+    return hashlib.blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +179,8 @@ class Identity:
     """Which process of which run, for names of files: `run-rank3`, `rank3`, or `process1234` without a rank."""
     job: str | None
     """What only the ranks of this one start share."""
+    run_ids: tuple[str, str]
+    """The run's if JAX turns out to have one process, and several; until then the resource has what a launcher tells."""
     rank_on_host: int
     in_kubernetes: bool
     resource: Mapping[str, str]
@@ -145,31 +196,41 @@ def read_identity(
     attributes that the user set win.
     """
     in_kubernetes = "KUBERNETES_SERVICE_HOST" in environment
-    host, rank = socket.gethostname(), first_number(environment, _RANK_VARIABLES)
-    named = run_name(run, environment, host)
+    host, (rank, count) = socket.gethostname(), _rank_and_count(environment)
+    named, user, given = run_name(run, environment, host), _user(environment), given_attributes(environment)
+    namespace = environment.get("POD_NAMESPACE") or (_read(_NAMESPACE_FILE) if in_kubernetes else None)
+    cluster = environment.get("SLURM_CLUSTER_NAME") or given.get("k8s.cluster.name")
+    ids = run_ids(environment, host, named, user, namespace, cluster)
+    if own := given.get("jaxobs.run_id"):
+        ids = own, own
     attributes: dict[str, object | None] = {
         "service.name": "jax",
         "service.instance.id": instance or uuid.uuid4(),  # unique to this run of this process
         "host.name": host,
         "process.pid": os.getpid(),
-        "process.owner": _user(environment),
+        "process.owner": user,
         "jax.process_index": rank,
-        "jax.process_count": first_number(environment, _COUNT_VARIABLES),
+        "jax.process_count": count,
         "jaxobs.run": named,
+        "jaxobs.run_id": ids[launched_rank(environment) is not None],
         "jaxobs.attempt": attempt(environment),
+        "jaxobs.experiment": _first(environment, _EXPERIMENT_VARIABLES),
+        "jaxobs.cluster": cluster,
+        "wandb.run_id": environment.get("WANDB_RUN_ID"),
+        "mlflow.run_id": environment.get("MLFLOW_RUN_ID"),
         "slurm.job_id": environment.get("SLURM_JOB_ID"),
         "k8s.pod.name": environment.get("POD_NAME") or (host if in_kubernetes else None),
-        "k8s.namespace.name": environment.get("POD_NAMESPACE")
-        or (_read(_NAMESPACE_FILE) if in_kubernetes else None),
+        "k8s.namespace.name": namespace,
     }
     known = {name: str(value) for name, value in attributes.items() if value is not None}
     process = f"process{os.getpid()}" if rank is None else f"rank{rank}"
     return Identity(
         name="-".join(filter(None, (re.sub(r"[^\w.-]+", "-", named or ""), process))),
         job=job_key(run, environment, host),
+        run_ids=ids,
         rank_on_host=first_number(environment, _RANK_ON_HOST_VARIABLES) or 0,
         in_kubernetes=in_kubernetes,
-        resource=known | given_attributes(environment),
+        resource=known | given,
     )
 
 
@@ -198,12 +259,16 @@ def given_attributes(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _user(environment: Mapping[str, str]) -> str | None:
-    for name in _USER_VARIABLES:
-        if user := environment.get(name):
-            return user
+    if user := _first(environment, _USER_VARIABLES):
+        return user
     with contextlib.suppress(KeyError, OSError):  # in a container, a number without a name
         return pwd.getpwuid(os.geteuid()).pw_name
     return None
+
+
+def _first(environment: Mapping[str, str], names: Sequence[str]) -> str | None:
+    """The first of these variables that is not empty."""
+    return next(filter(None, map(environment.get, names)), None)
 
 
 def _read(path: Path) -> str | None:

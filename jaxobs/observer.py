@@ -341,6 +341,7 @@ class Observer:
         return {
             "name": self._identity.name,
             "job": self._identity.job,
+            "run_ids": self._identity.run_ids,
             "settings": self._plain_settings | {"job_serves_prometheus": loaded_prometheus()},
             "resource": dict(self._identity.resource),
             "clock": tuple(anchor),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
-from jaxobs.identity import attempt, job_key, read_identity, run_name, script_name
+from jaxobs.identity import attempt, job_key, launched_rank, read_identity, run_ids, run_name, script_name
 
 SLURM = {"SLURM_JOB_ID": "812", "SLURM_JOB_NAME": "llama"}
 INDEXED = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "JOB_COMPLETION_INDEX": "3"}
@@ -20,6 +22,8 @@ SCRIPT = ["/home/a/train.py", "--lr", "1"]
         (SLURM | {"SLURM_JOB_NAME": "wrap"}, "node1", "train"),
         (SLURM | {"SLURM_JOB_NAME": "python3.11"}, "node1", "train"),
         ({"SLURM_JOB_NAME": "left over from a shell"}, "node1", "train"),
+        (SLURM | {"WANDB_NAME": "wide", "MLFLOW_RUN_NAME": "deep"}, "node1", "wide"),
+        ({"WANDB_NAME": "", "MLFLOW_RUN_NAME": "deep"}, "node1", "deep"),
         (INDEXED, "llama-3", "llama"),
         (INDEXED, "llama-3.workers", "llama"),
         (INDEXED, "a-pod-by-hand", "train"),
@@ -82,7 +86,7 @@ def test_ranks_of_one_start_share_a_key_and_two_starts_do_not() -> None:
 
 def test_what_the_user_says_of_the_process_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", SCRIPT)
-    found = read_identity({"USER": "ada", "OTEL_SERVICE_NAME": "llm", "RANK": "2"}).resource
+    found = read_identity({"USER": "ada", "OTEL_SERVICE_NAME": "llm"}).resource
     assert (found["jaxobs.run"], found["process.owner"], found["service.name"]) == ("train", "ada", "llm")
     assert "jaxobs.attempt" not in found
     attributes = "service.instance.id=mine,jaxobs.run=a%20b,team=x,broken"
@@ -92,4 +96,77 @@ def test_what_the_user_says_of_the_process_wins(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_name_of_any_letters_makes_a_file_name() -> None:
-    assert read_identity({"RANK": "2"}, run="a/b c").name == "a-b-c-rank2"
+    assert read_identity({"RANK": "2", "WORLD_SIZE": "4"}, run="a/b c").name == "a-b-c-rank2"
+
+
+STEP = SLURM | {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"}
+TASK = SLURM | {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}
+BATCH = SLURM | {"SLURM_NTASKS": "8", "SLURM_PROCID": "0", "SLURM_TASK_PID": "1"}
+INTERACTIVE = TASK | {"SLURM_TASK_PID": "1"}
+MANY = {"JAX_COORDINATOR_ADDRESS": "node1:1234", "JAX_NUM_PROCESSES": "2"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (STEP | {"SLURM_PROCID": "0"}, STEP | {"SLURM_PROCID": "1", "SLURM_RESTART_COUNT": "1"}),
+        (MANY | {"JAX_PROCESS_ID": "0"}, MANY | {"JAX_PROCESS_ID": "1"}),
+        (INDEXED, INDEXED | {"JOB_COMPLETION_INDEX": "0"}),
+        ({}, {}),  # `jax.distributed.initialize(address, 2, rank)`: nothing but the script's name binds them
+    ],
+)
+def test_processes_of_one_jax_job_have_one_id(first: dict[str, str], second: dict[str, str]) -> None:
+    def ids(environment: dict[str, str]) -> tuple[str, str]:
+        return run_ids(environment, f"llama-{environment.get('JOB_COMPLETION_INDEX')}", "llama", "ada")
+
+    assert ids(first)[1] == ids(second)[1]
+    assert ids(first)[0] != ids(second)[0], "and one each where each is a JAX of its own, as in a sweep"
+
+
+@pytest.mark.parametrize("environment", [{}, {"RANK": "0", "WORLD_SIZE": "1"}, SLURM, BATCH, INTERACTIVE])
+def test_what_a_shell_starts_again_is_another_run(environment: dict[str, str]) -> None:
+    ids = {read_identity(environment, run="mine").resource["jaxobs.run_id"] for _ in range(5)}
+    assert len(ids) == 5
+
+
+def test_a_task_that_slurm_starts_again_is_the_same_run_and_one_of_an_array_its_own() -> None:
+    def run_id(**more: str) -> str:
+        environment = TASK | {"SLURM_TASK_PID": str(os.getpid())} | more
+        return read_identity(environment, run="mine").resource["jaxobs.run_id"]
+
+    assert run_id() == run_id(SLURM_RESTART_COUNT="1")
+    assert run_id() not in {run_id(SLURM_JOB_ID="813", SLURM_ARRAY_TASK_ID="1"), run_id(SLURM_STEP_ID="1")}
+
+
+def test_two_users_clusters_and_namespaces_never_share_a_run() -> None:
+    several = MANY | {"JAX_PROCESS_ID": "0", "LOGNAME": "ada"}
+    changed = [{}, {"LOGNAME": "bob"}, {"POD_NAMESPACE": "research"}, {"SLURM_CLUSTER_NAME": "b"},
+               {"JAX_COORDINATOR_ADDRESS": "node2:1234"}, {"OTEL_RESOURCE_ATTRIBUTES": "k8s.cluster.name=c"}]  # fmt: skip
+    found = [read_identity(several | more, run="mine") for more in changed]
+    assert len({each.resource["jaxobs.run_id"] for each in found}) == len(changed)
+    assert all(each.resource["jaxobs.run_id"] == each.run_ids[1] for each in found)
+
+
+def test_who_belongs_together_is_in_the_resource() -> None:
+    sweep = {"WANDB_SWEEP_ID": "s1", "WANDB_PROJECT": "p", "WANDB_RUN_ID": "abc", "MLFLOW_RUN_ID": "def"}
+    found = read_identity(sweep | {"SLURM_CLUSTER_NAME": "big"}).resource
+    assert (found["jaxobs.experiment"], found["jaxobs.cluster"]) == ("s1", "big")
+    assert (found["wandb.run_id"], found["mlflow.run_id"]) == ("abc", "def")
+    assert read_identity({"OTEL_RESOURCE_ATTRIBUTES": "jaxobs.run_id=mine"}).run_ids == ("mine", "mine")
+
+
+@pytest.mark.parametrize(
+    ("environment", "rank"),
+    [
+        ({"RANK": "3", "WORLD_SIZE": "8"}, 3),
+        ({"RANK": "3"}, None),
+        (BATCH, None),
+        (BATCH | {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4"}, 2),
+        (STEP | {"SLURM_PROCID": "1"}, 1),
+        (TASK, None),
+    ],
+)
+def test_a_rank_is_one_of_several_that_the_innermost_launcher_started(
+    environment: dict[str, str], rank: int | None
+) -> None:
+    assert launched_rank(environment) == rank

@@ -67,21 +67,21 @@ def _began(labels: str, series: str) -> str:
 
 ANNOTATIONS: Final = (
     Annotation(
-        "Recompiled", "{{run}}: {{function}}, {{cause}}",
+        "Recompiled", "{{run}} {{run_id}}: {{function}}, {{cause}}",
         _grew("run, function, cause", "jaxobs_recompilations_total"), Component.COMPILE.dark,
     ),
-    Annotation("Started", "{{run}} {{attempt}}", _began("run, attempt", RUN_INFO), "green"),
+    Annotation("Started", "{{run}} {{run_id}} {{attempt}}", _began("run, run_id, attempt", RUN_INFO), "green"),
     Annotation(
-        "Alert", "{{alertname}} {{run}} {{rank}}",
-        'max by (alertname, run, rank) (ALERTS{alertname=~"Jax.+", alertstate="firing", run=~"$run"})', "red",
+        "Alert", "{{alertname}} {{run}} {{run_id}} {{rank}}",
+        'max by (alertname, run, run_id, rank) (ALERTS{alertname=~"Jax.+", alertstate="firing", run_id=~"$run"})', "red",
     ),
     Annotation(
-        "Checkpoint", "{{run}}",
+        "Checkpoint", "{{run}} {{run_id}}",
         _grew("run", "jaxobs_run_seconds_total", 'category="checkpoint"'), Component.CHECKPOINT.dark,
         enabled=False,
     ),
     Annotation(
-        "Evaluation", "{{run}}: {{loop}}",
+        "Evaluation", "{{run}} {{run_id}}: {{loop}}",
         _grew("run, loop", "jaxobs_steps_total", 'loop=~"(?i).*(eval|valid|test).*"'), "blue",
         enabled=False,
     ),

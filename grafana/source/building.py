@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from grafana_foundation_sdk.builders import (
     common,
+    heatmap,
     prometheus,
     stat,
     statetimeline,
@@ -22,11 +23,11 @@ from grafana_foundation_sdk.models import prometheus as prometheus_model
 from grafana_foundation_sdk.models import xychart as xychart_model
 
 from grafana.source.annotations import ANNOTATIONS
-from grafana.source.chart import Chart, Page, Query
+from grafana.source.chart import BUCKETS, MAX_LINES, Chart, Page, Query
 from grafana.source.links import other_dashboards
 from grafana.source.variables import EVERY_PAGE, METRICS, choice, data_sources
 
-Panel = timeseries.Panel | stat.Panel | table.Panel | statetimeline.Panel | xychart.Panel
+Panel = timeseries.Panel | stat.Panel | table.Panel | statetimeline.Panel | xychart.Panel | heatmap.Panel
 
 
 def dashboard(page: Page) -> build.Dashboard:
@@ -94,11 +95,14 @@ def panel(chart: Chart) -> Panel:
 
 
 def _description(chart: Chart) -> str:
-    return f"{chart.description} When empty: {chart.empty}" if chart.empty else chart.description
+    said = [chart.description]
+    if limited := [query for query in chart.queries if query.has_many_lines]:
+        said.append(f"Of many lines the {MAX_LINES} {'smallest' if limited[0].smallest else 'largest'}.")
+    return " ".join([*said, f"When empty: {chart.empty}"] if chart.empty else said)
 
 
 def _query(query: Query) -> prometheus.Dataquery:
-    builder = prometheus.Dataquery().expr(query.expression).ref_id(query.name).datasource(METRICS)
+    builder = prometheus.Dataquery().expr(query.promql).ref_id(query.name).datasource(METRICS)
     builder.editor_mode(prometheus_model.QueryEditorMode.CODE)
     if query.legend:
         builder.legend_format(query.legend)
@@ -106,6 +110,8 @@ def _query(query: Query) -> prometheus.Dataquery:
         return builder.instant().format(prometheus_model.PromQueryFormat.TABLE)
     if query.rows_over_time:
         return builder.range().format(prometheus_model.PromQueryFormat.TABLE)
+    if query.legend == BUCKETS:
+        return builder.range().format(prometheus_model.PromQueryFormat.HEATMAP)
     return builder.range().exemplar(query.exemplars)
 
 
@@ -177,10 +183,16 @@ def _series(entry: Any) -> xychart.XYSeriesConfig:
     return series
 
 
+def _buckets(chart: Chart) -> heatmap.Panel:
+    axis = heatmap.YAxisConfig().unit(chart.unit)
+    return heatmap.Panel().calculate(False).y_axis(axis).hide_y_histogram().show_legend()
+
+
 _KINDS: Final[Mapping[str, Callable[[Chart], Panel]]] = {
     "timeseries": _lines,
     "stat": _number,
     "table": _rows,
     "state-timeline": _states,
     "xychart": _points,
+    "heatmap": _buckets,
 }

@@ -6,9 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-Kind = Literal["timeseries", "stat", "table", "state-timeline", "xychart"]
+Kind = Literal["timeseries", "stat", "table", "state-timeline", "xychart", "heatmap"]
 Absence = Literal["until it happens", "without such a device", "where the host has none"]
 """When a query may give nothing: the first is empty on a healthy job, the others say what the machine lacks."""
+
+
+MAX_LINES: Final = 20
+"""Most lines of ranks, hosts or devices on a panel at a time: more cannot be told apart, and a run may have thousands."""
+
+
+BUCKETS: Final = "{{le}}"
+"""The legend of a query whose lines are the buckets of a histogram."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +32,22 @@ class Query:
     table: bool = False
     rows_over_time: bool = False
     exemplars: bool = False
+    smallest: bool = False
+    """Where a line is one of many ranks: the smallest values are shown, not the largest."""
     optional: str = ""
     """Why it may give nothing while the panel's others do."""
+
+    @property
+    def has_many_lines(self) -> bool:
+        """Whether each process or host has a line."""
+        return "{{rank}}" in self.legend or "{{host}}" in self.legend
+
+    @property
+    def promql(self) -> str:
+        """What is asked of Prometheus."""
+        if not self.has_many_lines:
+            return self.expression
+        return f"{'bottomk' if self.smallest else 'topk'}({MAX_LINES}, {self.expression})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +60,18 @@ class Transformation:
 
 
 def columns(
-    titles: Mapping[str, str], *, hidden: str = "", labels: Mapping[str, str] | None = None, largest: str = ""
+    titles: Mapping[str, str],
+    *,
+    hidden: Sequence[str] = (),
+    labels: Mapping[str, str] | None = None,
+    largest: str = "",
 ) -> tuple[Transformation, ...]:
     """The transformations of a table whose queries give its columns, by the name of the query.
 
-    `hidden`: the query of which the labels alone are of interest. `labels`: other titles of labels. `largest`: the title
-    by which the rows are sorted.
+    `hidden`: the queries of which the labels alone are of interest. `labels`: other titles of labels. `largest`: the
+    title by which the rows are sorted.
     """
-    excluded = {"Time": True} | ({f"Value #{hidden}": True} if hidden else {})
+    excluded = {"Time": True} | {f"Value #{query}": True for query in hidden}
     renamed = {**(labels or {}), **{f"Value #{query}": title for query, title in titles.items()}}
     organized = Transformation("organize", {"excludeByName": excluded, "renameByName": renamed})
     found = (Transformation("merge", {}), organized)

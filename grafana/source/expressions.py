@@ -7,9 +7,9 @@ from typing import Final
 WHERE: Final = 'job=~"$job", instance=~"$instance"'
 """In every selector, so that the choice of processes holds everywhere."""
 
-RUN_INFO: Final = f'jaxobs_run_info{{{WHERE}, run=~"$run"}}'
+RUN_INFO: Final = f'jaxobs_run_info{{{WHERE}, run_id=~"$run"}}'
 
-RANKED: Final = f'jaxobs_run_info{{{WHERE}, run=~"$run", rank!=""}}'
+RANKED: Final = f'jaxobs_run_info{{{WHERE}, run_id=~"$run", rank!=""}}'
 """Those whose rank is known. It may be so only when there is a backend."""
 
 RUN_INFO_NOW: Final = f"{RANKED} or on (job, instance) {RUN_INFO}"
@@ -17,9 +17,15 @@ RUN_INFO_NOW: Final = f"{RANKED} or on (job, instance) {RUN_INFO}"
 
 RUN_INFO_SEEN: Final = (
     f"last_over_time({RANKED}[$__range])"
-    f" or on (job, instance, run, attempt) last_over_time({RUN_INFO}[$__range])"
+    f" or on (job, instance, run, run_id, attempt) last_over_time({RUN_INFO}[$__range])"
 )
 """The same over the chosen time, by run and restart: one port may have had several."""
+
+
+def of_all_runs(expression: str) -> str:
+    """`expression` whatever run is chosen."""
+    return expression.replace(', run_id=~"$run"', "")
+
 
 IN_LOOP: Final = 'loop=~"$loop"'
 ON_DEVICE: Final = 'device=~"$device"'
@@ -36,25 +42,33 @@ def rate(metric: str, *matchers: str) -> str:
 
 
 def of_runs(expression: str, *labels: str) -> str:
-    """`expression` for the chosen runs alone, with the labels `run` and `rank` beside its own.
+    """`expression` for the chosen runs alone, with the labels `run`, `run_id` and `rank` beside its own.
 
     The run of a process is a series of its own, so at each moment a process has the run that it has then: two runs that
-    follow each other on one port are two lines. The maximum makes one series a process where it is scraped twice, or
-    where it has one with its rank and one without; where the rank is asked for, these would be two.
+    follow each other on one port are two lines, and so are two of one name, by their ids. The maximum makes one series a
+    process where it is scraped twice, or where it has one with its rank and one without; where the rank is asked for,
+    these would be two.
     """
     given = labels or ("run", "rank")
-    names = ", ".join(given)
+    names = _with_id(", ".join(given))
     run = f"max by (job, instance, {names}) ({RUN_INFO_NOW if 'rank' in given else RUN_INFO})"
     return f"{expression} * on (job, instance) group_left ({names}) {run}"
 
 
+def _with_id(labels: str) -> str:
+    return labels.replace("run", "run, run_id", 1)
+
+
 def by(aggregation: str, labels: str, expression: str) -> str:
-    """`aggregation by (labels) (expression)`, over the chosen runs."""
+    """`aggregation by (labels) (expression)`, over the chosen runs; `run`, the first of them, stands for its id too."""
     names = [name for name in ("run", "attempt", "rank", "host") if name in labels.replace(",", " ").split()]
-    return f"{aggregation} by ({labels}) ({of_runs(expression, *(names or ['run']))})"
+    return f"{aggregation} by ({_with_id(labels)}) ({of_runs(expression, *(names or ['run']))})"
 
 
-RANK: Final = "{{run}} rank {{rank}}"
+RUN: Final = "{{run}} {{run_id}}"
+"""How the line of a run is called."""
+
+RANK: Final = RUN + " rank {{rank}}"
 """How the line of a process is called."""
 
 DEVICE: Final = RANK + " device {{device}}"

@@ -46,3 +46,7 @@ TRACES_OF_COMPILES: Final = (
     _traces('{ name = "jax.compile" && span.jax.function = "${__data.fields.function}" }'),
 )
 TRACES_OF_STEPS: Final = ("Traces of slow steps", _traces('{ name = "jax.step" }'))
+CHOOSE_THE_RUN: Final = {
+    "title": "Show this run", "url": "/d/jaxobs-overview?var-run=${__value.raw}&${__url_time_range}",
+}  # fmt: skip
+PAGE_OF_THE_RANK: Final = {"title": "Live page of this rank", "url": "${__value.raw}", "targetBlank": True}

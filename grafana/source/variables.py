@@ -10,10 +10,25 @@ from grafana_foundation_sdk.models import dashboard as model
 METRICS: Final = model.DataSourceRef(type_val="prometheus", uid="${prometheus_datasource}")
 EVERY_PAGE: Final = ("run", "job", "instance", "loop", "device")
 
+_BEGAN: Final = (
+    "timestamp(jaxobs_run_info)"
+    " - on (job, instance) group_left () sum by (job, instance) (jaxobs_run_seconds_total)"
+)
+"""When the process began: the categories of its time add up to its age."""
+
+_SEEN: Final = 'timestamp(jaxobs_run_info{rank=~"0|"})'
+_NEWEST: Final = (
+    f"sort_desc(max by (line, run_id) (label_join(1e10 + {_BEGAN}"
+    f" or max_over_time({_SEEN}[1h:15s]) or max_over_time({_SEEN}[$__range:2m]),"
+    ' "line", " ", "run", "run_id", "user")))'
+)
+"""First the runs that are there, the youngest first: Grafana's choice is the first option. Then, as 1e10 seconds are
+beyond any time, those that ended, the last first; of one process, and each two minutes, for the range may be a month."""
+
 _QUERIES: Final = {
-    "run": "label_values(jaxobs_run_info, run)",
-    "job": 'label_values(jaxobs_run_info{run=~"$run"}, job)',
-    "instance": 'label_values(jaxobs_run_info{run=~"$run", job=~"$job"}, instance)',
+    "run": f"query_result({_NEWEST})",
+    "job": 'label_values(jaxobs_run_info{run_id=~"$run"}, job)',
+    "instance": 'label_values(jaxobs_run_info{run_id=~"$run", job=~"$job"}, instance)',
     "loop": 'label_values(jaxobs_steps_total{job=~"$job", instance=~"$instance"}, loop)',
     "device": 'label_values(jaxobs_device_info{job=~"$job", instance=~"$instance"}, device)',
     "device_kind": (
@@ -21,6 +36,9 @@ _QUERIES: Final = {
     ),
     "dtype": 'label_values(jaxobs_roofline_ceiling_flops_per_second{job=~"$job", instance=~"$instance"}, dtype)',
 }  # fmt: skip
+_ID_BY_NAME: Final = r'/line="(?<text>.*)",\s*run_id="(?<value>[^"]*)"/'
+"""How Grafana finds what it shows, and what it puts in for `$run`, in the text that it makes of a series."""
+
 _ONE_AT_A_TIME: Final = {"device_kind"}
 """A roofline is one device's: roofs of two would be one zigzag."""
 
@@ -36,14 +54,15 @@ def data_sources() -> list[build.DatasourceVariable]:
 
 
 def choice(name: str) -> build.QueryVariable:
-    """A variable, where it can be with several values, by default all."""
+    """A variable, where it can be with several values, by default all; of runs the newest, for all would be stacked."""
     builder = build.QueryVariable(name).label(_TITLES.get(name, name.title())).datasource(METRICS)
     builder.query(_QUERIES[name]).refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED)
     builder.sort(model.VariableSort.NATURAL_ASC)
+    if name == "run":
+        builder.regex(_ID_BY_NAME).sort(model.VariableSort.DISABLED)
+        return builder.multi(True).include_all(False)
     if name in _ONE_AT_A_TIME:
         return builder
     everything = model.VariableOption(text="All", value="$__all", selected=True)
     builder.multi(True).include_all(True).current(everything)
-    return builder.all_value(
-        ".+" if name in {"job", "instance"} else ".*"
-    )  # a run's name may be unknown, and so empty
+    return builder.all_value(".+" if name in {"job", "instance"} else ".*")  # a loop may have no name here

@@ -104,6 +104,7 @@ class Service:
     def __init__(self, hello: Mapping[str, Any], pipe: socket.socket) -> None:
         self.settings: Mapping[str, Any] = hello["settings"]
         self.resource: dict[str, str] = dict(hello["resource"])
+        self._run_ids: tuple[str, str] | None = hello.get("run_ids")
         self.clock = ClockAnchor(*hello["clock"])
         self.catalogue = Catalogue(CORE_METRICS)
         self._pipe = JobPipe(pipe)
@@ -271,6 +272,8 @@ class Service:
             self.resource["jax.process_index"] = str(event.process_index)
             self.resource["jax.process_count"] = str(event.process_count)
         self.resource["jax.platform"] = event.platform
+        if self._run_ids is not None:
+            self.resource["jaxobs.run_id"] = self._run_ids[event.process_count > 1]
         if event.local_hardware_ids:
             self.resource["jax.local_hardware_ids"] = ",".join(map(str, event.local_hardware_ids))
         try:

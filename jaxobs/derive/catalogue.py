@@ -16,8 +16,9 @@ BUILD_INFO = _metric(
     "Versions and platform; the agent is always a process.",
 )
 RUN_INFO = _metric(
-    "jaxobs_run_info{run,attempt,rank,host,user}",
-    "Which run this process belongs to, and as what. A label is empty where it is not known.",
+    "jaxobs_run_info{run,run_id,attempt,rank,host,user,job_id,namespace,cluster,experiment}",
+    "Which run this process belongs to, and as what; `run_id` tells runs of one name apart. A label is empty where it is "
+    "not known.",
 )
 LAST_HEARD = _metric(
     "jaxobs_job_last_heard_timestamp_seconds",

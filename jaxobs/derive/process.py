@@ -34,7 +34,10 @@ arrives a second later."""
 MAX_RECENT = 20
 """How many of the newest steps, and of the newest compiles, are shown."""
 
-RUN_LABELS: Final = ("jaxobs.run", "jaxobs.attempt", "jax.process_index", "host.name", "process.owner")
+RUN_LABELS: Final = (
+    "jaxobs.run", "jaxobs.run_id", "jaxobs.attempt", "jax.process_index", "host.name", "process.owner", "slurm.job_id",
+    "k8s.namespace.name", "jaxobs.cluster", "jaxobs.experiment",
+)  # fmt: skip
 """Attributes of the resource that are the labels of `jaxobs_run_info`, each empty where the resource lacks it."""
 
 NO_NAME = "no script to name it by: set JAXOBS_RUN or instrument(run=…)"
@@ -232,7 +235,7 @@ def run_attributes(
     resource: Mapping[str, str], steps: int, goodput: float | None, *, by_itself: bool
 ) -> Attributes:
     """Attributes of the span of the whole run; `by_itself` is false where the job died without reporting its end."""
-    known: Attributes = tuple((name, resource[name]) for name in RUN_LABELS[:3] if name in resource)
+    known: Attributes = tuple((name, resource[name]) for name in RUN_LABELS[:4] if name in resource)
     known += (("jax.run.steps", steps), ("jax.run.ended", "by itself" if by_itself else "killed"))
     return known if goodput is None else (*known, ("jax.run.goodput", goodput))
 

@@ -91,6 +91,7 @@ def _port(variable: str, text: str) -> int | None:
 
 
 RUN_LABEL: Final = "jaxobs_run"
+RUN_ID_LABEL: Final = "jaxobs_run_id"
 RANK_LABEL: Final = "jaxobs_rank"
 INSTANCE_LABEL: Final = "__param_instance"
 SCHEME_LABEL: Final = "__scheme__"
@@ -103,11 +104,12 @@ _TARGET: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}")
 
 @dataclass(frozen=True, slots=True, order=True)
 class ScrapeTarget:
-    """A process: its rank, the address of its page, its run, and its instance id among processes that had this port."""
+    """A process: its run, rank, the address of its page, and its instance id among those that had this port."""
 
+    run: str
+    run_id: str
     rank: int
     address: str
-    run: str
     instance: str
 
 
@@ -126,5 +128,7 @@ def read_targets(content: bytes) -> Iterator[ScrapeTarget]:
         for target in targets:
             # A check, because others may write into the directory: an address must not become a link to a script.
             if rank.isdecimal() and scheme in {"http", "https"} and _TARGET.fullmatch(str(target)):
-                run, instance = labels.get(RUN_LABEL, ""), labels.get(INSTANCE_LABEL, "")
-                yield ScrapeTarget(int(rank), f"{scheme}://{target}/", str(run), str(instance))
+                run, run_id, instance = (
+                    str(labels.get(label, "")) for label in (RUN_LABEL, RUN_ID_LABEL, INSTANCE_LABEL)
+                )
+                yield ScrapeTarget(run, run_id, int(rank), f"{scheme}://{target}/", instance)

@@ -113,9 +113,10 @@ def test_without_a_backend_nothing_is_started(tmp_path: Path) -> None:
 
 def test_of_several_that_a_launcher_started_the_first_alone_prints(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("import jax; jax.jit(lambda x: x + 1)(1.0)")
-    second = jaxobs("run", "script.py", folder=tmp_path, SLURM_PROCID="1", SLURM_STEP_NUM_TASKS="2")
+    step = {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"}
+    second = jaxobs("run", "script.py", folder=tmp_path, SLURM_PROCID="1", **step)
     assert (second.status, second.stderr) == (0, "")
-    first = jaxobs("run", "script.py", folder=tmp_path, SLURM_PROCID="0", SLURM_STEP_NUM_TASKS="2")
+    first = jaxobs("run", "script.py", folder=tmp_path, SLURM_PROCID="0", **step)
     assert (first.status, "jaxobs: " in first.stderr) == (0, True)
 
 

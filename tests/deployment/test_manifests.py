@@ -66,6 +66,50 @@ def test_a_field_that_nobody_knows_is_found() -> None:
     assert validated(rendered().replace("interval: 15s", "intervall: 15s"))["invalid"] == 2
 
 
+def test_the_example_of_a_jobset_is_one_and_has_what_the_chart_selects() -> None:
+    text = (DEPLOY / "kubernetes" / "jobset.yaml").read_text()
+    assert validated(text) == {"valid": 1, "invalid": 0, "errors": 0, "skipped": 0}
+    assert validated(text.replace("backoffLimit", "backofLimit"))["invalid"] == 1
+    pod = yaml.safe_load(text)["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+    values = yaml.safe_load((CHART / "values.yaml").read_text())["jobs"]
+    assert pod["metadata"]["labels"] == values["labels"]
+    assert {"name": values["portName"], "containerPort": values["port"]} in pod["spec"]["containers"][0][
+        "ports"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("podmonitor.enabled=false", "podmonitor"),
+        ("jobs.port=no", "port"),
+        ("podMonitor.interval=15", "interval"),
+    ],
+)
+def test_a_mistyped_value_is_refused(value: str, says: str) -> None:
+    done = run(tool("helm"), "template", "jaxobs", CHART, "--kube-version", "1.34.0", "--set", value)
+    assert done.returncode != 0
+    assert says in done.stderr
+
+
+def test_the_schema_knows_every_value_and_no_other() -> None:
+    def names(part: object, key: str) -> set[str]:
+        return {f"{key}{name}" for name in part} if isinstance(part, dict) else set()
+
+    known = json.loads((CHART / "values.schema.json").read_text())["properties"]
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert known.keys() - {"global"} == values.keys()
+    for name, part in values.items():
+        assert names(known[name]["properties"], f"{name}.") == names(part, f"{name}.")
+
+
+def test_an_image_is_built_from_what_it_copies_alone() -> None:
+    copied = re.findall(r"^COPY (.+) \S+$", (DEPLOY / "demo.Dockerfile").read_text(), re.MULTILINE)
+    let_in = re.findall(r"^!(.+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
+    assert sorted(let_in) == sorted(name for line in copied for name in line.split())
+    assert all((ROOT / name).exists() for name in let_in)
+
+
 def test_everything_runs_without_being_root() -> None:
     manifests = rendered(*EVERYTHING)
     pods = len(re.findall(r"^kind: (?:Deployment|Job)$", manifests, re.MULTILINE))

@@ -11,7 +11,7 @@ from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, discover
 EXECUTABLE = "function executable"
 FIXED = [
     ("jaxobs_build_info", "gauge", "version jax jaxlib platform agent address"),
-    ("jaxobs_run_info", "gauge", "run attempt rank host user"),
+    ("jaxobs_run_info", "gauge", "run run_id attempt rank host user job_id namespace cluster experiment"),
     ("jaxobs_job_last_heard_timestamp_seconds", "gauge", ""),
     ("jaxobs_steps_total", "counter", "loop"),
     ("jaxobs_steps_failed_total", "counter", "loop"),

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from benchmarks.beside import free_port
+from grafana.source.pages import PAGES
 from tests.end_to_end.training import Training, prometheus_of
 from tests.waiting import wait_for
 
@@ -56,6 +61,44 @@ def test_two_runs_on_one_port_are_two_series_and_each_says_who_it_is(
             **{"match[]": 'jaxobs_steps_total{jaxobs_rank="0"}', "start": str(time.time() - 600)},
         )
         assert {found["jaxobs_run"] for found in series} == {"first", "llama"}
+    finally:
+        server.close()
+
+
+RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "rules.yml"
+SWEEP = "with jaxobs.instrument() as obs:\n    say(address=obs.address)\n    train(obs, 100_000, 0.1)\n"
+ARRAY = {"SLURM_JOB_NAME": "sweep", "SLURM_ARRAY_JOB_ID": "900", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "1",
+         "SLURM_PROCID": "0", "LOGNAME": "ada"}  # fmt: skip
+
+
+@pytest.mark.timeout(240)
+def test_a_sweep_and_two_users_of_one_script_are_runs_of_their_own(
+    start_training: Callable[..., Training], prometheus_server_binary: Path, tmp_path: Path
+) -> None:
+    """Five as a shell's loop starts them, two of an array, and one of another user who gives the same name."""
+    targets = tmp_path / "targets"
+    server = prometheus_of(prometheus_server_binary, tmp_path, targets, str(RULES))
+    settings = {"JAXOBS_FILE_SD_DIRECTORY": str(targets), "JAXOBS_HOST_LINES": "false", "LOGNAME": "ada"}
+    more = [{"JAXOBS_RUN": "wide", "WANDB_SWEEP_ID": "s1"}] * 5
+    more += [ARRAY | {"SLURM_JOB_ID": f"90{task}", "SLURM_ARRAY_TASK_ID": str(task)} for task in (0, 1)]
+    more += [{"JAXOBS_RUN": "wide", "LOGNAME": "bob"}]
+    try:
+        for each in [start_training(SWEEP, **settings | own) for own in more]:
+            each.hear()
+        recorded = "run_loop:jaxobs_steps:rate5m > 0"
+        wait_for(lambda: len(server.query(recorded)) == len(more), "the rates of all runs", 120)
+        info = [series["metric"] for series in server.query("job_instance:jaxobs_run_info:max")]
+        assert len({each["run_id"] for each in info}) == len(info) == len(more)
+        told = [series["metric"] for series in server.query("jaxobs_run_info")]
+        who = Counter((each["run"], each["user"], each.get("experiment")) for each in told)
+        array = {("sweep-0", "ada", "900"): 1, ("sweep-1", "ada", "900"): 1}
+        assert who == {("wide", "ada", "s1"): 5, ("wide", "bob", None): 1} | array
+        (chart,) = [chart for row in PAGES[0].rows for chart in row.charts if chart.title == "Step rate"]
+        values = {"__rate_interval": "20s", "job": ".+", "instance": ".+", "run": ".+", "loop": ".*"}
+        asked = re.sub(r"\$(\w+)", lambda found: values[found[1]], chart.queries[0].promql)
+        labels = re.findall(r"{{(\w+)}}", chart.queries[0].legend)
+        lines = {tuple(series["metric"][label] for label in labels) for series in server.query(asked)}
+        assert len(lines) == len(more), lines
     finally:
         server.close()
 

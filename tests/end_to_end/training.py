@@ -103,10 +103,11 @@ def page(address: str, accept: str = "text/plain") -> str:
     return text
 
 
-def prometheus_of(binary: Path, folder: Path, targets: Path) -> PrometheusServer:
-    """Finds its targets in a folder."""
+def prometheus_of(binary: Path, folder: Path, targets: Path, rules: str = "") -> PrometheusServer:
+    """Finds its targets in a folder, and evaluates the file `rules`."""
     configuration = (
-        "global: {scrape_interval: 500ms}\n"
+        "global: {scrape_interval: 500ms, evaluation_interval: 1s}\n"
+        f"rule_files: [{rules}]\n"
         "scrape_configs:\n"
         "- job_name: jax\n"
         "  honor_labels: true\n"

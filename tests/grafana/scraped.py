@@ -97,17 +97,24 @@ class Scraped:
     jobs: dict[str, Job]
     """Those that still serve, by the same names."""
 
+    def run_id(self, name: str) -> str:
+        """As its variable puts it in where the run of this name is chosen."""
+        info = f'max by (run_id) (last_over_time(jaxobs_run_info{{run="{name}"}}[1h]))'
+        (found,) = self.prometheus.query(info)
+        return str(found["metric"]["run_id"])
+
     def expression(self, text: str, chosen: Mapping[str, str] | None = None) -> str:
+        chosen = {key: self.run_id(value) if key == "run" else value for key, value in (chosen or {}).items()}
         values = {
             "__interval": "5s", "__rate_interval": f"{RATE_INTERVAL}s", "__range": f"{math.ceil(self.end - self.start)}s",
             **dict.fromkeys(("job", "instance"), ".+"),
-            **dict.fromkeys(("run", "loop", "device", "dtype"), ".*"), "device_kind": "cpu", **(chosen or {}),
+            **dict.fromkeys(("run", "loop", "device", "dtype"), ".*"), "device_kind": "cpu", **chosen,
         }  # fmt: skip
-        return re.sub(r"\$(\w+)", lambda found: values[found.group(1)], text)
+        return re.sub(r"\$([a-z_]+)", lambda found: values[found.group(1)], text)
 
     def ask(self, query: Query, chosen: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
         """The series of the answer."""
-        expression = self.expression(query.expression, chosen)
+        expression = self.expression(query.promql, chosen)
         if query.table:
             answer = self.prometheus.get("query", query=expression, time=f"{self.end}")
         else:

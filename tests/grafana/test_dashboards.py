@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
@@ -23,6 +24,8 @@ from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, discover
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted(FOLDER.glob("*.json"))
+RULES = yaml.safe_load((ROOT / "deploy" / "prometheus" / "rules.yml").read_text())["groups"][0]["rules"]
+RECORDED = {rule["record"]: rule["expr"] for rule in RULES}
 CHARTS = [chart for page in PAGES for row in page.rows for chart in row.charts]
 
 
@@ -63,8 +66,9 @@ def test_grafanas_types_read_and_write_the_file_unchanged(file: Path) -> None:
 
 def test_every_metric_is_on_a_panel_or_says_why_not() -> None:
     names = sampled_names()
-    expressions = "\n".join(query.expression for chart in CHARTS for query in chart.queries)
-    asked = set(re.findall(r"\bjaxobs_[a-z0-9_]+", expressions))
+    expressions = "\n".join(query.promql for chart in CHARTS for query in chart.queries)
+    expressions += "\n".join(RECORDED[name] for name in re.findall(r"\b\w+:jaxobs_\w+:\w+", expressions))
+    asked = set(re.findall(r"(?<![:\w])jaxobs_[a-z0-9_]+", expressions))
     assert asked <= names.keys()
     shown = {names[name] for name in asked}
     assert not shown & NOT_SHOWN.keys()
@@ -72,7 +76,7 @@ def test_every_metric_is_on_a_panel_or_says_why_not() -> None:
 
 
 def test_every_label_of_a_query_exists() -> None:
-    labels = {"job", "instance", "run", "attempt", "rank", "host", "le", "user", "line"}
+    labels = {"job", "instance", "run", "run_id", "attempt", "rank", "host", "le", "user", "line"}
     known = {name: set(metric.labels) for name, metric in catalogue().items()}
     names = sampled_names()
     shown = [(chart.title, query.expression, query.legend) for chart in CHARTS for query in chart.queries]
@@ -82,7 +86,7 @@ def test_every_label_of_a_query_exists() -> None:
             assert set(re.findall(r"(\w+)=", matchers)) <= {"job", "instance"} | known[names[name]], (
                 expression
             )
-        used = set(re.findall(r"\b(jaxobs_[a-z0-9_]+)", expression))
+        used = set(re.findall(r"(?<![:\w])(jaxobs_[a-z0-9_]+)", expression))
         here = labels.union(*(known[names[name]] for name in used))
         if used:
             assert set(re.findall(r"\{\{(\w+)\}\}", legend)) <= here, (title, legend)
@@ -126,3 +130,30 @@ def test_links_keep_the_choice() -> None:
         assert link["keepTime"]
         assert link["tags"] == ["jaxobs"]
         assert "jaxobs" in json.loads(file.read_text())["tags"]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_one_run_is_chosen_at_first_and_it_is_the_newest(file: Path) -> None:
+    """Grafana takes the first option; where all were chosen, shares of three runs were stacked to 300 %."""
+    (run,) = [each for each in json.loads(file.read_text())["templating"]["list"] if each["name"] == "run"]
+    assert (run["includeAll"], run["multi"], run["sort"]) == (False, True, 0)
+    assert "current" not in run
+    assert run["query"].startswith("query_result(sort_desc(")
+
+
+def test_the_option_shows_the_name_and_stands_for_the_id() -> None:
+    (text,) = re.findall(r'"regex": "/(.*)/",$', FILES[0].read_text(), re.MULTILINE)
+    pattern = re.sub(r"\(\?<(\w+)>", r"(?P<\1>", json.loads(f'"{text}"'))
+    shown = (
+        '{line="wide "net" 1f 00 ada",run_id="1f00"} 1795733000 1795733600000'  # as Grafana writes a series
+    )
+    found = re.search(pattern, shown)
+    assert found
+    assert (found["text"], found["value"]) == ('wide "net" 1f 00 ada', "1f00")
+
+
+def test_of_many_ranks_a_panel_draws_a_few() -> None:
+    for chart in CHARTS:
+        for query in chart.queries:
+            if re.search("{{(rank|host)}}", query.legend):
+                assert re.match(r"(top|bottom)k\(20, ", query.promql), chart.title

@@ -10,6 +10,7 @@ import pytest
 from grafana.source.annotations import ANNOTATIONS, Annotation
 from grafana.source.chart import Chart, Page, Query
 from grafana.source.pages import PAGES
+from grafana.source.variables import choice
 from tests.grafana.scraped import RANKS, Scraped, has_values
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -40,6 +41,17 @@ def test_every_query_of_the_panel_answers_or_says_why_not(scraped: Scraped, page
         assert chart.empty  # the panel itself says why it is empty
 
 
+@pytest.mark.parametrize(
+    ("page", "chart"), CHARTS, ids=[f"{page.title}: {chart.title}" for page, chart in CHARTS]
+)
+def test_every_line_and_row_that_has_a_run_has_its_id(scraped: Scraped, page: Page, chart: Chart) -> None:
+    """A run's name is used again, and by others."""
+    found = [series["metric"] for query in chart.queries for series in scraped.ask(query)]
+    assert [metric for metric in found if "run" in metric and not metric.get("run_id")] == []
+    legends = {query.legend for query in chart.queries if "{{run}}" in query.legend}
+    assert all("{{run_id}}" in legend for legend in legends)
+
+
 def marked(scraped: Scraped, annotation: Annotation) -> dict[str, list[float]]:
     """The moments that it marks, by its text."""
     found: dict[str, list[float]] = {}
@@ -54,11 +66,12 @@ def marked(scraped: Scraped, annotation: Annotation) -> dict[str, list[float]]:
 def test_moments_that_explain_a_change_are_marked(scraped: Scraped) -> None:
     found = {each.name: marked(scraped, each) for each in ANNOTATIONS}
     started = found.pop("Started")
-    assert {text.split()[0] for text in started} == {"evening", "night", "fleet"}
+    runs = {f"{name} {scraped.run_id(name)}" for name in ("evening", "night", "fleet")}
+    assert {text.strip() for text in started} == runs
     assert all(max(times) - min(times) < 30 for times in started.values()), started
     del found["Alert"]  # which may rightly be silent
     for name, texts in found.items():
-        assert {text.split(":")[0] for text in texts} >= {"evening", "fleet"}, (name, texts)
+        assert {re.split("[: ]", text)[0] for text in texts} >= {"evening", "fleet"}, (name, texts)
 
 
 def test_two_runs_on_one_port_are_two_lines_that_do_not_touch(scraped: Scraped) -> None:
@@ -89,10 +102,19 @@ def test_every_alert_was_evaluated(scraped: Scraped) -> None:
 
 
 def test_variables_have_choices(scraped: Scraped) -> None:
-    for label, metric in (("run", "jaxobs_run_info"), ("loop", "jaxobs_steps_total"), ("device", "jaxobs_device_info"),
+    for label, metric in (("loop", "jaxobs_steps_total"), ("device", "jaxobs_device_info"),
                           ("device_kind", "jaxobs_roofline_ceiling_flops_per_second"),
                           ("dtype", "jaxobs_roofline_ceiling_flops_per_second")):  # fmt: skip
         assert scraped.prometheus.get(f"label/{label}/values", **{"match[]": metric}), label
+
+
+def test_runs_are_offered_the_newest_first(scraped: Scraped) -> None:
+    query = str(choice("run").build().query)
+    offered = scraped.ask(Query(query.removeprefix("query_result(").removesuffix(")"), table=True))
+    names = [series["metric"]["line"].split()[0] for series in offered]
+    assert names[-1] == "evening"
+    assert set(names) == {"evening", "night", "fleet"}
+    assert len(names) == 3, offered
 
 
 def test_exemplars_lead_to_traces(scraped: Scraped) -> None:

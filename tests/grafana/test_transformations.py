@@ -125,7 +125,8 @@ def test_the_bottleneck_is_a_row_of_words_for_each_loop(scraped: Scraped) -> Non
     time, *lines = frame["fields"]
     assert time["type"] == "time"
     assert time["values"] == sorted(time["values"])
-    assert {line["name"] for line in lines} >= {"evening train", "night train", "fleet train"}
+    names = {f"{name} {scraped.run_id(name)} train" for name in ("evening", "night", "fleet")}
+    assert {line["name"] for line in lines} >= names
     for line in lines:
         assert line["type"] == "string"
         words = {word for word in line["values"] if word}
@@ -146,6 +147,7 @@ def test_each_rank_is_a_row(scraped: Scraped) -> None:
     assert [row["rank"] for row in rows] == [str(rank) for rank in range(NUMBER_OF_RANKS)]
     assert all(row["host"] for row in rows)
     assert all(0 <= row["since heard of"] < 10 for row in rows)
+    assert all(row["page"] == f"http://{row['instance']}" for row in rows)
 
 
 def test_every_panel_that_transforms_keeps_its_values_and_its_names(scraped: Scraped) -> None:

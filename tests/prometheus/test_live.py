@@ -140,15 +140,18 @@ def test_no_other_password_is_admitted(given: str) -> None:
     assert not token.admits_browser(f"Bearer {SECRET}")
 
 
-def test_ranks_of_one_job_on_one_host_link_each_other(
+def test_ranks_of_one_run_on_one_host_link_each_other_and_other_runs_of_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def resource(rank: int, run: str = "first") -> dict[str, str]:
-        return {"jaxobs.run": run, "jax.process_index": str(rank), "service.instance.id": f"{run}-{rank}"}
+    def resource(rank: int, run: str = "first", name: str = "train") -> dict[str, str]:
+        return {
+            "jaxobs.run": name, "jaxobs.run_id": run, "jax.process_index": str(rank),
+            "service.instance.id": f"{run}-{rank}",
+        }  # fmt: skip
 
-    for pid, (rank, run) in enumerate([(0, "first"), (1, "first"), (0, "second")]):
+    for pid, told in enumerate([(0,), (1,), (0, "second"), (0, "third", "evaluate")]):
         monkeypatch.setattr("os.getpid", lambda pid=pid: 1000 + pid)
-        TargetFile(tmp_path, f"node1:{9464 + pid}").publish(resource(rank, run))
+        TargetFile(tmp_path, f"node1:{9464 + pid}").publish(resource(*told))
     name = next(tmp_path.iterdir()).name.rsplit("-", 1)[0]
     hostile = target_group("javascript:alert(1)//x:1", resource(2))
     for number, text in enumerate([json.dumps(hostile), "[]", "{", '[{"targets": 1, "labels": {}}]', "[1]"]):
@@ -158,6 +161,7 @@ def test_ranks_of_one_job_on_one_host_link_each_other(
     assert wait_for(neighbours.ranks, "the neighbours", 20) == (
         Rank("rank 0", None),
         Rank("rank 1", "http://node1:9465/"),
+        Rank("rank 0 of second", "http://node1:9466/"),
     )
 
 

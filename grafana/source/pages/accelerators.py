@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from grafana.source.chart import Chart, Query
-from grafana.source.expressions import DEVICE, IN_LOOP, ON_DEVICE, RANK, by, of_device, rate, selected
+from grafana.source.expressions import DEVICE, IN_LOOP, ON_DEVICE, RANK, RUN, by, of_device, rate, selected
 
 _NO_GPU: Final = "There is no such device here, or its library does not tell."
 _NO_TPU: Final = "There is no TPU here, or its library does not tell."
@@ -40,8 +40,8 @@ _POWER: Final = " or ".join(
 )
 ENERGY: Final = Chart(
     "Energy a token", "Joules that the devices of a run take, over the tokens of all its ranks.",
-    (Query(f"({_POWER}) / on (run) group_right {by('sum', 'run, loop', rate('jaxobs_tokens_total', IN_LOOP))}",
-           "{{run}} {{loop}}"),),
+    (Query(f"({_POWER}) / on (run, run_id) group_right {by('sum', 'run, loop', rate('jaxobs_tokens_total', IN_LOOP))}",
+           RUN + " {{loop}}"),),
     "joule", empty="No device tells its energy, or the loop was not told its tokens.", absence="without such a device",
 )  # fmt: skip
 

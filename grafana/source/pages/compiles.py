@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from grafana.source.chart import Chart, Override, Page, Query, Row, columns, one_column
-from grafana.source.expressions import by, quantile, rate, selected
+from grafana.source.expressions import RUN, by, quantile, rate, selected
 from grafana.source.links import TRACES_OF_COMPILES
 
 _QUIET: Final = "Nothing was compiled in this time."
@@ -41,25 +41,25 @@ FUNCTIONS: Final = Chart(
 _NOW: Final = (
     Chart("Compiling now", "Age of each compile in flight.",
           (Query(by("max", "run, rank, function", selected("jaxobs_compiling_seconds")),
-                 "{{run}} rank {{rank}} {{function}}"),),
+                 RUN + " rank {{rank}} {{function}}"),),
           "s", empty="Nothing is being compiled.", absence="until it happens", steps=((1800.0, "red"),)),
     Chart("Time spent compiling", "Share of each rank's time, by phase, mean of the ranks.",
-          (Query(by("avg", "run, phase", rate("jaxobs_compile_seconds_sum")), "{{run}} {{phase}}"),),
+          (Query(by("avg", "run, phase", rate("jaxobs_compile_seconds_sum")), RUN + " {{phase}}"),),
           "percentunit", stacked=True),
     Chart("Executables made", "By function since the processes began, over all ranks. A line that goes on rising is a "
           "function that is compiled for ever new shapes.",
-          (Query(_so_far("jaxobs_compilations_total", "run, function"), "{{run}} {{function}}"),)),
+          (Query(_so_far("jaxobs_compilations_total", "run, function"), RUN + " {{function}}"),)),
     Chart("Duration of the backend's compiles", "Median and slowest hundredth over all ranks. The dots are single "
           "compiles: a click opens their trace.",
-          (Query(quantile(0.5, "jaxobs_compile_seconds", "run, phase", _BACKEND), "{{run}} median",
+          (Query(quantile(0.5, "jaxobs_compile_seconds", "run, phase", _BACKEND), RUN + " median",
                  exemplars=True),
-           Query(quantile(0.99, "jaxobs_compile_seconds", "run, phase", _BACKEND), "{{run}} 99 %", "B")),
+           Query(quantile(0.99, "jaxobs_compile_seconds", "run, phase", _BACKEND), RUN + " 99 %", "B")),
           "s", empty=_QUIET),
     Chart("Compiles a minute", "Compiles of the backend that ended, over all ranks.",
-          (Query("60 * " + by("sum", "run", rate("jaxobs_compile_seconds_count", _BACKEND)), "{{run}}"),)),
+          (Query("60 * " + by("sum", "run", rate("jaxobs_compile_seconds_count", _BACKEND)), RUN),)),
     Chart("Time by function and phase", "Since the processes began, over all ranks.",
           (Query(_so_far("jaxobs_compile_function_seconds_total", "run, function, phase"),
-                 "{{run}} {{function}} {{phase}}"),),
+                 RUN + " {{function}} {{phase}}"),),
           "s", stacked=True),
 )  # fmt: skip
 
@@ -71,19 +71,19 @@ _AGAIN: Final = (
           transformations=(one_column("times"),)),
     Chart("Time lost to compiling again", "Share of each rank's time, by cause, mean of the ranks; an alert warns above "
           "a tenth.",
-          (Query(by("avg", "run, cause", rate("jaxobs_recompilation_seconds_total")), "{{run}} {{cause}}"),),
+          (Query(by("avg", "run, cause", rate("jaxobs_recompilation_seconds_total")), RUN + " {{cause}}"),),
           "percentunit", stacked=True, empty=_NEVER_AGAIN, steps=((0.1, "red"),)),
 )  # fmt: skip
 
 _CACHE: Final = (
     Chart("Persistent cache in use", "1 where the last compile could use it, the least of the ranks.",
-          (Query(by("min", "run", selected("jaxobs_persistent_cache_enabled")), "{{run}}"),),
+          (Query(by("min", "run", selected("jaxobs_persistent_cache_enabled")), RUN),),
           "bool_yes_no", "stat", 6, 7, empty=_QUIET),
     Chart("Requests of the persistent cache", "By outcome, over all ranks.",
-          (Query(by("sum", "run, outcome", rate("jaxobs_persistent_cache_requests_total")), "{{run}} {{outcome}}"),),
+          (Query(by("sum", "run, outcome", rate("jaxobs_persistent_cache_requests_total")), RUN + " {{outcome}}"),),
           width=9, height=7, empty=_NO_CACHE),
     Chart("Time saved by the persistent cache", "In this range, over all ranks, as JAX reports it.",
-          (Query(by("sum", "run", _grown("jaxobs_persistent_cache_saved_seconds_total")), "{{run}}"),),
+          (Query(by("sum", "run", _grown("jaxobs_persistent_cache_saved_seconds_total")), RUN),),
           "s", "stat", 9, 7, empty=_NO_CACHE),
 )  # fmt: skip
 

@@ -4,108 +4,113 @@ from __future__ import annotations
 
 from typing import Final
 
-from grafana.source.chart import Chart, Override, Page, Query, Row, columns, sorted_by
-from grafana.source.expressions import IN_LOOP, RANK, RUN_INFO_NOW, RUN_INFO_SEEN, by, rate, selected
+from grafana.source.chart import BUCKETS, Chart, Override, Page, Query, Row, columns, sorted_by
+from grafana.source.expressions import IN_LOOP, RANK, RUN, RUN_INFO_NOW, RUN_INFO_SEEN, by, rate, selected
+from grafana.source.links import PAGE_OF_THE_RANK
 from grafana.source.look import ANY_IS_BAD
 from grafana.source.pages.roofline_queries import NO_WINDOWS
 
-_NO_LOOP: Final = "No steps are known: mark them with `obs.steps(loader)`."
+_RULES: Final = "Reads rules of deploy/prometheus/rules.yml, which Prometheus must evaluate."
+_NO_RULES: Final = "Prometheus does not evaluate deploy/prometheus/rules.yml, or "
+_NO_STEPS: Final = "no steps are known: mark them with `obs.steps(loader)`."
+_NO_LOOP: Final = f"N{_NO_STEPS[1:]}"
 _OF_RANK: Final = "run, rank"
 _BY_RANK: Final = f"{_OF_RANK}, loop"
+_RUN: Final = 'run_id=~"$run"'
 
-
-def _rate(component: str) -> str:
-    return rate("jaxobs_step_component_seconds_total", IN_LOOP, f'component=~"{component}"')
-
-
-def _own_seconds(labels: str = _BY_RANK) -> str:
-    """Share of the wall time of each rank that it holds the device up itself."""
-    return by("sum", labels, _rate("input|host"))
-
-
-def _communication(labels: str = _BY_RANK) -> str:
-    """Share of the wall time of each rank in collectives, as in the rule of that name.
-
-    It is known from profiler windows alone: a rank without one would stand at 0, as if it waited for nobody.
-    """
-    with_windows = f"{selected('jaxobs_profiled_seconds_total', IN_LOOP)} > 0"
-    return by("sum", labels, f"({_rate('communication')} and on (job, instance, loop) {with_windows})")
+_COMMUNICATION: Final = f"run_rank_loop:jaxobs_communication_seconds:rate5m{{{_RUN}, {IN_LOOP}}}"
+_OWN: Final = f"run_rank_loop:jaxobs_input_and_host_seconds:rate5m{{{_RUN}, {IN_LOOP}}}"
+_SILENCE: Final = f"run_rank:jaxobs_silence_seconds:max{{{_RUN}}}"
+_STALLED: Final = f"run_rank:jaxobs_stalled_seconds:rate5m{{{_RUN}}}"
 
 
 def _beyond_the_mean(seconds: str) -> str:
-    return f"{seconds} - on (run, loop) group_left avg by (run, loop) ({seconds})"
+    return f"{seconds} - on (run, run_id, loop) group_left avg by (run, run_id, loop) ({seconds})"
 
 
-_AGE: Final = f"time() - {by('max', _BY_RANK, selected('jaxobs_last_step_timestamp_seconds', IN_LOOP))}"
-_HEARD: Final = selected("jaxobs_job_last_heard_timestamp_seconds")
-_SILENCE: Final = by("max", _OF_RANK, f"(timestamp({_HEARD}) - {_HEARD})")
-"""At the time of the sample: what a job pushed last stays for five minutes after its end, and grows no older."""
+def _of_rank(seconds: str) -> str:
+    return f"sum by (run, run_id, rank) ({seconds})"
 
-_SEEN: Final = f"count by (run) (max by (run, rank) ({RUN_INFO_SEEN}))"
+
+def _mean(histogram: str) -> str:
+    """Of each rank, over the observations of a histogram."""
+    total, count = (by("sum", _BY_RANK, rate(f"{histogram}_{part}", IN_LOOP)) for part in ("sum", "count"))
+    return f"{total} / {count}"
+
+
+_LAST_STEP: Final = selected("jaxobs_last_step_timestamp_seconds", IN_LOOP)
+_SEEN: Final = f"count by (run, run_id) (max by (run, run_id, rank) ({RUN_INFO_SEEN}))"
 """By rank: a rank that came back elsewhere or in another attempt is one."""
 
-_PRESENT: Final = f"count by (run) (max by (run, rank) ({RUN_INFO_NOW}))"
+_PRESENT: Final = f"count by (run, run_id) (max by (run, run_id, rank) ({RUN_INFO_NOW}))"
+
+_SERVED: Final = selected("jaxobs_build_info", 'address!=""', 'instance=~".+:[0-9]+"')
+_SCHEME: Final = f'label_replace({_SERVED}, "scheme", "$1", "address", "(https?://).*")'
+_PAGE: Final = f'label_join({_SCHEME}, "page", "", "scheme", "instance")'
+"""Where Prometheus reaches a process, its page is."""
 
 RANKS: Final = Chart(
-    "Ranks", "Each rank now: where it is, how long since its last step and since its agent heard of it.",
+    "Ranks", f"Each rank now: where it is, how long since its last step and since its agent heard of it. {_RULES}",
     (
-        Query(f"max by (run, attempt, rank, host, instance) ({RUN_INFO_NOW})", name="where", table=True),
+        Query(f"max by (run, run_id, attempt, rank, host, instance) ({RUN_INFO_NOW})", name="where", table=True),
         Query(by("max", _OF_RANK, rate("jaxobs_steps_total", IN_LOOP)), name="rate", table=True),
-        Query(f"time() - {by('max', _OF_RANK, selected('jaxobs_last_step_timestamp_seconds', IN_LOOP))}", name="age",
-              table=True),
-        Query(_communication(_OF_RANK), name="communication", table=True, optional=NO_WINDOWS),
-        Query(_own_seconds(_OF_RANK), name="own", table=True),
-        Query(_SILENCE, name="silence", table=True),
+        Query(f"time() - {by('max', _OF_RANK, _LAST_STEP)}", name="age", table=True),
+        Query(_of_rank(_COMMUNICATION), name="communication", table=True, optional=NO_WINDOWS),
+        Query(_of_rank(_OWN), name="own", table=True),
+        Query(f"max by (run, run_id, rank) ({_SILENCE})", name="silence", table=True),
+        Query(by("max", "run, rank, page", _PAGE), name="page", table=True, optional="A job that pushes has no page."),
     ),
     "short", "table", 24, 9,
     transformations=(
         *columns({
             "rate": "steps/s", "age": "since the last step", "communication": "communication", "own": "input and host",
             "silence": "since heard of",
-        }, hidden="where"),
+        }, hidden=("where", "page")),
         sorted_by("rank"),
     ),
     overrides=(
         Override("since the last step", {"unit": "s"}), Override("since heard of", {"unit": "s"}),
         Override("communication", {"unit": "percentunit"}), Override("input and host", {"unit": "percentunit"}),
+        Override("page", {"links": [PAGE_OF_THE_RANK]}),
     ),
 )  # fmt: skip
 
 _PRESENCE: Final = (
     Chart("Ranks that report", "Processes of each run that Prometheus reaches.",
-          (Query(_PRESENT, "{{run}}"),), "none", width=8),
+          (Query(_PRESENT, RUN),), "none", width=8),
     Chart("Ranks that are gone", "Seen in this time range and no longer; also right after a run has ended.",
-          (Query(f"{_SEEN} - on (run) ({_PRESENT} or 0 * {_SEEN})", "{{run}}"),),
+          (Query(f"{_SEEN} - on (run, run_id) ({_PRESENT} or 0 * {_SEEN})", RUN),),
           "none", width=8, steps=ANY_IS_BAD),
-    Chart("Silence", "Since the agent last heard of each training process: above some seconds its interpreter hangs.",
+    Chart("Silence", "Since the agent last heard of each training process: above some seconds its interpreter hangs. "
+          f"{_RULES}",
           (Query(_SILENCE, RANK),), "s", width=8, steps=((30.0, "red"),)),
 )  # fmt: skip
 
 _LAG: Final = (
     Chart("Communication by rank", "Share of wall time in collectives. Ranks wait in them for the slowest: the "
-          "one with the least wait is the one that the others wait for.",
-          (Query(_communication(), RANK),), "percentunit", empty=NO_WINDOWS),
+          f"one with the least wait is the one that the others wait for. {_RULES}",
+          (Query(_COMMUNICATION, RANK, smallest=True),), "percentunit", empty=NO_WINDOWS),
     Chart("Input and host by rank", "Share of wall time that the rank itself holds the device up; says who lags where "
-          "communication is not known.",
-          (Query(_own_seconds(), RANK),), "percentunit", empty=_NO_LOOP),
+          f"communication is not known. {_RULES}",
+          (Query(_OWN, RANK),), "percentunit", empty=_NO_RULES + _NO_STEPS),
     Chart("Less wait than the mean", "Communication of each rank less the mean of its run. Far below 0: this rank lags.",
-          (Query(_beyond_the_mean(_communication()), RANK),), "percentunit", empty=NO_WINDOWS, minimum=-1.0),
+          (Query(_beyond_the_mean(_COMMUNICATION), RANK, smallest=True),), "percentunit", empty=NO_WINDOWS, minimum=-1.0),
     Chart("More input and host time than the mean", "Of each rank, less the mean of its run. Far above 0: it lags.",
-          (Query(_beyond_the_mean(_own_seconds()), RANK),), "percentunit", empty=_NO_LOOP, minimum=-1.0),
+          (Query(_beyond_the_mean(_OWN), RANK),), "percentunit", empty=_NO_RULES + _NO_STEPS, minimum=-1.0),
+    Chart("Step times of all ranks", "How many steps a second took how long, over all ranks: two bands are ranks, or "
+          "steps, of two kinds.",
+          (Query(by("sum", "le", rate("jaxobs_step_seconds_bucket", IN_LOOP)), BUCKETS),),
+          "s", "heatmap", empty=_NO_LOOP),
     Chart("Step time by rank", "Mean over all steps. Collectives make all ranks equally slow, so a difference means that "
           "they do not wait for each other.",
-          (Query(f"{by('sum', _BY_RANK, rate('jaxobs_step_seconds_sum', IN_LOOP))} / "
-                 f"{by('sum', _BY_RANK, rate('jaxobs_step_seconds_count', IN_LOOP))}", RANK + " {{loop}}"),),
-          "s", empty=_NO_LOOP),
+          (Query(_mean("jaxobs_step_seconds"), RANK + " {{loop}}"),), "s", empty=_NO_LOOP),
     Chart("Host's turn by rank", "Mean of what the host takes for a turn of the loop.",
-          (Query(f"{by('sum', _BY_RANK, rate('jaxobs_step_host_seconds_sum', IN_LOOP))} / "
-                 f"{by('sum', _BY_RANK, rate('jaxobs_step_host_seconds_count', IN_LOOP))}", RANK + " {{loop}}"),),
-          "s", empty=_NO_LOOP),
+          (Query(_mean("jaxobs_step_host_seconds"), RANK + " {{loop}}"),), "s", empty=_NO_LOOP),
     Chart("Since the last step", "By rank; the rank that stopped first stands highest.",
-          (Query(_AGE, RANK + " {{loop}}"),), "s", empty=_NO_LOOP),
-    Chart("Stalled time by rank", "Share of time in steps far beyond their usual time, for no reason that jaxobs sees.",
-          (Query(by("sum", "run, rank", rate("jaxobs_run_seconds_total", 'category="stalled"')), RANK),),
-          "percentunit", steps=((0.5, "red"),)),
+          (Query(f"time() - {by('max', _BY_RANK, _LAST_STEP)}", RANK + " {{loop}}"),), "s", empty=_NO_LOOP),
+    Chart("Stalled time by rank", "Share of time in steps far beyond their usual time, for no reason that jaxobs sees. "
+          f"{_RULES}",
+          (Query(_STALLED, RANK),), "percentunit", steps=((0.5, "red"),)),
 )  # fmt: skip
 
 PAGE: Final = Page(

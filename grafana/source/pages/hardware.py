@@ -10,6 +10,7 @@ from grafana.source.expressions import (
     IN_LOOP,
     ON_DEVICE,
     RANK,
+    RUN,
     by,
     of_device,
     of_process,
@@ -37,12 +38,12 @@ _DEVICES: Final = (
     Chart("Busy, and at work", "Share of time in which the device was busy, beside MFU: a device can be busy all "
           "the time and do little.",
           (Query(of_device("jaxobs_device_utilization_ratio"), DEVICE + " busy"),
-           Query(by("avg", "run, loop", selected("jaxobs_mfu_ratio", IN_LOOP)), "{{run}} {{loop}} MFU", "B"),
+           Query(by("avg", "run, loop", selected("jaxobs_mfu_ratio", IN_LOOP)), RUN + " {{loop}} MFU", "B"),
            Query(by("avg", "run, function", selected("jaxobs_executable_efficiency_ratio")),
-                 "{{run}} {{function}} efficiency", "C")),
+                 RUN + " {{function}} efficiency", "C")),
           "percentunit", empty=_NO_READING, absence="without such a device"),
     Chart("Clocks", "Clock of the computing units over their highest.",
-          (Query(of_device("jaxobs_device_clock_ratio"), DEVICE),), "percentunit", empty=_NO_READING,
+          (Query(of_device("jaxobs_device_clock_ratio"), DEVICE, smallest=True),), "percentunit", empty=_NO_READING,
           absence="without such a device", maximum=1.0),
     Chart("Held down by", "1 for each reason that holds a device's clocks down.",
           (Query(by("max", "run, rank, device, reason", selected("jaxobs_device_throttled_info", ON_DEVICE)),
@@ -57,7 +58,7 @@ _DEVICES: Final = (
 
 _HOST: Final = (
     Chart("Processors of the host", "Busy share of all of them.",
-          (Query(_host("jaxobs_host_cpu_utilization_ratio"), "{{run}} {{host}}"),), "percentunit", maximum=1.0),
+          (Query(_host("jaxobs_host_cpu_utilization_ratio"), RUN + " {{host}}"),), "percentunit", maximum=1.0),
     Chart("Processors of the training process", "In processors' worth of time, beside how many it may use and its "
           "container's limit.",
           (Query(by("max", "run, rank", rate("jaxobs_process_cpu_seconds_total")), RANK),
@@ -72,10 +73,10 @@ _HOST: Final = (
            Query(by("max", "run, rank", rate("jaxobs_cgroup_cpu_throttled_seconds_total")), RANK + " time", "B")),
           "percentunit", empty=_NO_CONTAINER, absence="where the host has none"),
     Chart("Network of the host", "Without loopback and RDMA.",
-          (Query(_host_rate("jaxobs_host_network_bytes_total", "direction"), "{{run}} {{host}} {{direction}}"),), "Bps",
+          (Query(_host_rate("jaxobs_host_network_bytes_total", "direction"), RUN + " {{host}} {{direction}}"),), "Bps",
           empty="The host has no network interface but loopback.", absence="where the host has none"),
     Chart("Disks", "Of the host, and what the training process caused.",
-          (Query(_host_rate("jaxobs_host_disk_bytes_total", "direction"), "{{run}} {{host}} {{direction}}"),
+          (Query(_host_rate("jaxobs_host_disk_bytes_total", "direction"), RUN + " {{host}} {{direction}}"),
            Query(by("max", "run, rank, direction", rate("jaxobs_process_disk_bytes_total")), RANK + " {{direction}}",
                  "B")),
           "Bps", empty="The system tells nothing of its disks.", absence="where the host has none"),
@@ -90,7 +91,7 @@ _HOST: Final = (
 
 _ITSELF: Final = (
     Chart("Sources", "1 where a source of jaxobs works, 0 where it failed; absent where there is nothing for it to read.",
-          (Query(of_runs(selected("jaxobs_source_up")), RANK + " {{source}}"),), "none"),
+          (Query(of_runs(selected("jaxobs_source_up")), RANK + " {{source}}", smallest=True),), "none"),
     Chart("Since a source last worked", "Above a few seconds it is stuck.",
           (Query(f"time() - {by('max', 'run, rank, source', selected('jaxobs_source_last_success_timestamp_seconds'))}",
                  RANK + " {{source}}"),), "s"),

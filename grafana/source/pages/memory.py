@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from grafana.source.chart import Chart, Page, Query, Row, one_column, sorted_by
-from grafana.source.expressions import DEVICE, RANK, by, of_device, of_process, of_runs, rate, selected
+from grafana.source.expressions import DEVICE, RANK, RUN, by, of_device, of_process, of_runs, rate, selected
 from grafana.source.look import FILLED
 
 _NO_ALLOCATOR: Final = "The devices report no memory: CPUs have no allocator of their own."
@@ -26,22 +26,22 @@ _DEVICES: Final = (
           "bytes", empty=_NO_ALLOCATOR, absence="without such a device"),
     Chart("Fragmentation", "Free memory outside the largest free block, and that block: no array can be larger.",
           (Query(of_device("jaxobs_device_memory_fragmented_bytes"), DEVICE + " fragmented"),
-           Query(of_device("jaxobs_device_memory_largest_free_bytes"), DEVICE + " largest free", "B")),
+           Query(of_device("jaxobs_device_memory_largest_free_bytes"), DEVICE + " largest free", "B", smallest=True)),
           "bytes", empty=_NO_ALLOCATOR, absence="without such a device"),
     Chart("Until device memory is full", "If it goes on growing as it does now; nothing where it does not.",
-          (Query(of_device("jaxobs_device_memory_exhaustion_seconds"), DEVICE),),
+          (Query(of_device("jaxobs_device_memory_exhaustion_seconds"), DEVICE, smallest=True),),
           "s", empty=_STEADY, absence="without such a device"),
 )  # fmt: skip
 
 _HOLDERS: Final = (
     Chart("Live arrays by line", "Bytes of arrays alive, by the line of the program that made them, over all ranks.",
-          (Query(by("sum", "run, line", selected("jaxobs_live_arrays_line_bytes")), "{{run}} {{line}}"),),
+          (Query(by("sum", "run, line", selected("jaxobs_live_arrays_line_bytes")), RUN + " {{line}}"),),
           "bytes", stacked=True, empty=_NO_ARRAYS),
     Chart("Live arrays by shape", "The largest groups over all ranks; growth of one group is a leak.",
-          (Query(by("sum", "run, shape, dtype", selected("jaxobs_live_arrays_bytes")), "{{run}} {{dtype}}[{{shape}}]"),),
+          (Query(by("sum", "run, shape, dtype", selected("jaxobs_live_arrays_bytes")), RUN + " {{dtype}}[{{shape}}]"),),
           "bytes", stacked=True, empty=_NO_ARRAYS),
     Chart("Number of live arrays", "Over all ranks.",
-          (Query(by("sum", "run", selected("jaxobs_live_arrays")), "{{run}}"),), empty=_NO_ARRAYS),
+          (Query(by("sum", "run", selected("jaxobs_live_arrays")), RUN),), empty=_NO_ARRAYS),
     Chart("What executables need", "XLA's analysis of one run on one device: arguments, outputs, temporaries.",
           (Query(by("max", "run, function, executable, kind", selected("jaxobs_executable_memory_bytes")) + " > 0",
                  table=True),),
@@ -56,7 +56,7 @@ _HOST: Final = (
            Query(of_process("jaxobs_process_memory_limit_bytes"), RANK + " limit", "C")),
           "bytes"),
     Chart("Until the process is out of memory", "If it goes on growing as it does now; nothing where it does not.",
-          (Query(of_process("jaxobs_process_memory_exhaustion_seconds"), RANK),),
+          (Query(of_process("jaxobs_process_memory_exhaustion_seconds"), RANK, smallest=True),),
           "s", empty=_STEADY, absence="until it happens"),
     Chart("Memory of the container", "The page cache counts; beyond the limit the kernel kills.",
           (Query(of_process("jaxobs_cgroup_memory_used_bytes"), RANK + " used"),

@@ -17,15 +17,17 @@ from grafana.source.chart import (
 )
 from grafana.source.expressions import (
     IN_LOOP,
+    RUN,
     RUN_INFO,
     RUN_INFO_NOW,
     RUN_INFO_SEEN,
     by,
+    of_all_runs,
     quantile,
     rate,
     selected,
 )
-from grafana.source.links import TRACES_OF_STEPS
+from grafana.source.links import CHOOSE_THE_RUN, TRACES_OF_STEPS
 from grafana.source.look import CATEGORY_COLOURS, COMPONENT_COLOURS, GOOD_WHEN_HIGH, GOODPUT
 
 _NO_PEAK: Final = "The device's peak is not known: `jaxobs calibrate` measures a CPU's."
@@ -39,17 +41,18 @@ def _colours(colours: dict[str, str]) -> list[Override]:
     ]
 
 
-_RANKS_OF: Final = "max by (run, attempt, user, rank) "
-_SEEN: Final = f"timestamp({RUN_INFO})[$__range:]"
+_RUN: Final = "run, run_id, attempt, user, experiment"
+_RANKS_OF: Final = f"max by ({_RUN}, rank) "
+_SEEN: Final = f"timestamp({of_all_runs(RUN_INFO)})[$__range:]"
 
 RUNS: Final = Chart(
-    "Runs", "The runs that were seen in this time range, by name and restart, and how many ranks of each report now.",
+    "Runs", "All runs seen in this time range, chosen or not, and how many ranks of each report now. A click on an id "
+    "chooses the run.",
     (
-        Query(f"count by (run, attempt, user) ({_RANKS_OF}({RUN_INFO_SEEN}))", name="seen",
-              table=True),
-        Query(f"count by (run, attempt, user) ({_RANKS_OF}({RUN_INFO_NOW}))", name="now", table=True),
-        Query(f"1000 * min by (run, attempt, user) (min_over_time({_SEEN}))", name="first", table=True),
-        Query(f"1000 * max by (run, attempt, user) (max_over_time({_SEEN}))", name="last", table=True),
+        Query(f"count by ({_RUN}) ({_RANKS_OF}({of_all_runs(RUN_INFO_SEEN)}))", name="seen", table=True),
+        Query(f"count by ({_RUN}) ({_RANKS_OF}({of_all_runs(RUN_INFO_NOW)}))", name="now", table=True),
+        Query(f"1000 * min by ({_RUN}) (min_over_time({_SEEN}))", name="first", table=True),
+        Query(f"1000 * max by ({_RUN}) (max_over_time({_SEEN}))", name="last", table=True),
     ),
     kind="table", unit="none", width=24, height=6,
     transformations=columns({
@@ -57,53 +60,55 @@ RUNS: Final = Chart(
     }),
     overrides=(
         Override("first seen", {"unit": "dateTimeAsLocal"}), Override("last seen", {"unit": "dateTimeFromNow"}),
+        Override("run_id", {"links": [CHOOSE_THE_RUN]}),
     ),
 )  # fmt: skip
 
 _NUMBERS: Final = (
     Chart("Steps a second", "Each rank takes the same steps, so the fastest rank's count is the run's.",
-          (Query(by("max", "run, loop", rate("jaxobs_steps_total", IN_LOOP)), "{{run}} {{loop}}"),),
+          (Query(by("max", "run, loop", rate("jaxobs_steps_total", IN_LOOP)), RUN + " {{loop}}"),),
           kind="stat", width=4, height=4, empty=_NO_LOOP),
     Chart("Tokens a second", "Over all ranks: each counts its own share.",
-          (Query(by("sum", "run, loop", rate("jaxobs_tokens_total", IN_LOOP)), "{{run}} {{loop}}"),),
+          (Query(by("sum", "run, loop", rate("jaxobs_tokens_total", IN_LOOP)), RUN + " {{loop}}"),),
           kind="stat", width=4, height=4, empty=_NO_TOKENS),
     Chart("MFU", "Model FLOPs utilization in the last window: matrix FLOPs over wall time and peak, mean of the ranks.",
-          (Query(by("avg", "run, loop", selected("jaxobs_mfu_ratio", IN_LOOP)), "{{run}} {{loop}}"),),
+          (Query(by("avg", "run, loop", selected("jaxobs_mfu_ratio", IN_LOOP)), RUN + " {{loop}}"),),
           "percentunit", "stat", 4, 4, empty=_NO_PEAK, steps=GOOD_WHEN_HIGH),
     Chart("HFU", "As MFU, with what rematerialisation computes again.",
-          (Query(by("avg", "run, loop", selected("jaxobs_hfu_ratio", IN_LOOP)), "{{run}} {{loop}}"),),
+          (Query(by("avg", "run, loop", selected("jaxobs_hfu_ratio", IN_LOOP)), RUN + " {{loop}}"),),
           "percentunit", "stat", 4, 4, empty=_NO_PEAK, steps=GOOD_WHEN_HIGH),
     Chart("Goodput", "Productive share of the processes' age since they began, mean of the ranks.",
-          (Query(by("avg", "run", selected("jaxobs_goodput_ratio")), "{{run}}"),),
+          (Query(by("avg", "run", selected("jaxobs_goodput_ratio")), RUN),),
           "percentunit", "stat", 4, 4, steps=GOODPUT),
     Chart("Failed steps", "Steps that raised, over all ranks, in this time range.",
           (Query(by("sum", "run, loop", f"increase({selected('jaxobs_steps_failed_total', IN_LOOP)}[$__range])"),
-                 "{{run}} {{loop}}"),),
+                 RUN + " {{loop}}"),),
           "short", "stat", 4, 4, empty=_NO_LOOP, steps=((1.0, "red"),)),
 )  # fmt: skip
 
 _SPEED: Final = (
     Chart("Step rate", "Steps a second of each loop.",
-          (Query(by("max", "run, loop", rate("jaxobs_steps_total", IN_LOOP)), "{{run}} {{loop}}"),), empty=_NO_LOOP),
+          (Query(by("max", "run, loop", rate("jaxobs_steps_total", IN_LOOP)), RUN + " {{loop}}"),), empty=_NO_LOOP),
     Chart("Step time", "Median and slowest hundredth of the steps of all ranks. The dots are single steps: a click opens "
           "their trace.",
-          (Query(quantile(0.5, "jaxobs_step_seconds", "run, loop", IN_LOOP), "{{run}} {{loop}} median", exemplars=True),
-           Query(quantile(0.99, "jaxobs_step_seconds", "run, loop", IN_LOOP), "{{run}} {{loop}} 99 %", "B")),
+          (Query(quantile(0.5, "jaxobs_step_seconds", "run, loop", IN_LOOP), RUN + " {{loop}} median", exemplars=True),
+           Query(quantile(0.99, "jaxobs_step_seconds", "run, loop", IN_LOOP), RUN + " {{loop}} 99 %", "B")),
           "s", empty=_NO_LOOP, links=(TRACES_OF_STEPS,)),
     Chart("Tokens and examples a second", "Over all ranks.",
-          (Query(by("sum", "run, loop", rate("jaxobs_tokens_total", IN_LOOP)), "{{run}} {{loop}} tokens"),
-           Query(by("sum", "run, loop", rate("jaxobs_examples_total", IN_LOOP)), "{{run}} {{loop}} examples", "B")),
+          (Query(by("sum", "run, loop", rate("jaxobs_tokens_total", IN_LOOP)), RUN + " {{loop}} tokens"),
+           Query(by("sum", "run, loop", rate("jaxobs_examples_total", IN_LOOP)), RUN + " {{loop}} examples", "B")),
           empty=_NO_TOKENS),
     Chart("MFU and HFU", "Model and hardware FLOPs utilization, mean of the ranks.",
-          (Query(by("avg", "run, loop", selected("jaxobs_mfu_ratio", IN_LOOP)), "{{run}} {{loop}} MFU"),
-           Query(by("avg", "run, loop", selected("jaxobs_hfu_ratio", IN_LOOP)), "{{run}} {{loop}} HFU", "B")),
+          (Query(by("avg", "run, loop", selected("jaxobs_mfu_ratio", IN_LOOP)), RUN + " {{loop}} MFU"),
+           Query(by("avg", "run, loop", selected("jaxobs_hfu_ratio", IN_LOOP)), RUN + " {{loop}} HFU", "B")),
           "percentunit", empty=_NO_PEAK),
 )  # fmt: skip
 
 _SHARE: Final = by("avg", "run, loop, bottleneck", selected("jaxobs_bottleneck_ratio", IN_LOOP))
 BOTTLENECK: Final = Chart(
     "Bottleneck", "What took the largest share of the wall time of each loop, over time: the mean of the ranks' shares.",
-    (Query(f'label_join(topk by (run, loop) (1, {_SHARE} > 0), "line", " ", "run", "loop")', rows_over_time=True),),
+    (Query(f'label_join(topk by (run, run_id, loop) (1, {_SHARE} > 0), "line", " ", "run", "run_id", "loop")',
+           rows_over_time=True),),
     kind="state-timeline", width=24, height=5, empty=_NO_LOOP, words=COMPONENT_COLOURS,
     transformations=(
         sorted_by("Time"),
@@ -122,14 +127,14 @@ _TIME: Final = (
           "percentunit", stacked=True, empty=_NO_LOOP, overrides=_colours(COMPONENT_COLOURS)),
     Chart("Where the step went", "The same by step: the parts add up to the mean step time.",
           (Query(f"{by('sum', 'run, loop, component', rate('jaxobs_step_component_seconds_total', IN_LOOP))}"
-                 f" / on (run, loop) group_left {by('sum', 'run, loop', rate('jaxobs_steps_total', IN_LOOP))}",
+                 f" / on (run, run_id, loop) group_left {by('sum', 'run, loop', rate('jaxobs_steps_total', IN_LOOP))}",
                  "{{component}}"),),
           "s", stacked=True, empty=_NO_LOOP, overrides=_colours(COMPONENT_COLOURS)),
     Chart("Where the process's time went", "Time of the whole process, loops or not; the parts add up to 100 %.",
           (Query(by("avg", "run, category", rate("jaxobs_run_seconds_total")), "{{category}}"),),
           "percentunit", stacked=True, overrides=_colours(CATEGORY_COLOURS)),
     Chart("How sure the bottleneck is", "Confidence of the label, mean of the ranks; low where the runner-up is close.",
-          (Query(by("avg", "run, loop", selected("jaxobs_bottleneck_confidence_ratio", IN_LOOP)), "{{run}} {{loop}}"),),
+          (Query(by("avg", "run, loop", selected("jaxobs_bottleneck_confidence_ratio", IN_LOOP)), RUN + " {{loop}}"),),
           "percentunit", empty=_NO_LOOP),
 )  # fmt: skip
 
@@ -153,21 +158,21 @@ ADVICE: Final = Chart(
         Query(by("max", _ADVICE_LABELS, selected("jaxobs_advice_saves_bytes")), name="memory", table=True),
     ),
     kind="table", unit="percentunit", empty="There is no advice now.", absence="until it happens",
-    transformations=columns({"time": "time back", "memory": "memory back"}, hidden="given"),
+    transformations=columns({"time": "time back", "memory": "memory back"}, hidden=("given",)),
     overrides=(Override("memory back", {"unit": "bytes"}),),
 )  # fmt: skip
 
 ALERTS: Final = Chart(
     "Alerts", "Alerts of deploy/prometheus/alerts.yml that fire now for the chosen runs.",
-    (Query('max by (alertname, severity, run, rank, instance, loop, function) '
-           '(ALERTS{alertstate="firing", alertname=~"Jax.+", run=~"$run|"})', table=True),),
+    (Query('max by (alertname, severity, run, run_id, rank, instance, loop, function) '
+           '(ALERTS{alertstate="firing", alertname=~"Jax.+", run_id=~"$run|"})', table=True),),
     kind="table", unit="none", empty="No alert fires now.", absence="until it happens",
     transformations=(LABELS_ALONE,),
 )  # fmt: skip
 
 RECORDED: Final = Chart(
     "Recorded values", "What the script recorded with `obs.record(loss=…)`, mean of the ranks.",
-    (Query(by("avg", "run, loop, name", selected("jaxobs_recorded", IN_LOOP)), "{{run}} {{loop}} {{name}}"),),
+    (Query(by("avg", "run, loop, name", selected("jaxobs_recorded", IN_LOOP)), RUN + " {{loop}} {{name}}"),),
     width=24, empty="The script records nothing: `obs.record(loss=loss)`.",
 )  # fmt: skip
 

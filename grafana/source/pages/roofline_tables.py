@@ -26,7 +26,7 @@ EXECUTABLES: Final = Chart(
         Query(executable("jaxobs_executable_efficiency_ratio"), name="efficiency", table=True),
         Query(by("max", f"{EXECUTABLE}, bottleneck", selected("jaxobs_executable_bottleneck_info")), name="bound",
               table=True),
-        Query(f"{TIME} / on (run) group_left sum by (run) ({TIME})", name="share", table=True),
+        Query(f"{TIME} / on (run, run_id) group_left sum by (run, run_id) ({TIME})", name="share", table=True),
         Query(executable("jaxobs_executable_intensity_flops_per_byte"), name="intensity", table=True),
         Query(executable("jaxobs_executable_achieved_flops_per_second"), name="achieved", table=True),
         Query(executable("jaxobs_executable_attainable_flops_per_second"), name="attainable", table=True),
@@ -39,7 +39,7 @@ EXECUTABLES: Final = Chart(
     transformations=columns({
         "efficiency": "efficiency", "share": "share of device time", "intensity": "FLOP/byte", "achieved": "achieved",
         "attainable": "attainable", "flops": "FLOPs a run", "bytes": "bytes a run", "runs": "runs",
-    }, hidden="bound", labels={"bottleneck": "bound by"}, largest="share of device time"),
+    }, hidden=("bound",), labels={"bottleneck": "bound by"}, largest="share of device time"),
     overrides=(
         Override("efficiency", {"unit": "percentunit", "thresholds": {"mode": "absolute", "steps": [
             {"color": "red", "value": None}, {"color": "orange", "value": 0.2}, {"color": "green", "value": 0.4},
@@ -62,7 +62,7 @@ OPERATIONS: Final = Chart(
     "short", "table", 24, 10, empty=NO_WINDOWS,
     transformations=columns({
         "seconds": "sampled time", "achieved": "achieved", "intensity": "FLOP/byte",
-    }, hidden="where", largest="sampled time"),
+    }, hidden=("where",), largest="sampled time"),
     overrides=(Override("sampled time", {"unit": "s"}), Override("achieved", {"unit": "flops"})),
 )  # fmt: skip
 

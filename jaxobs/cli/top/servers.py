@@ -127,7 +127,7 @@ def targets_in(directory: Path) -> list[Target]:
         with suppress(OSError, ValueError), open_regular(path) as file:
             found += read_targets(file.read(MOST_BYTES))
     targets: list[Target] = []
-    for target in sorted(found, key=lambda target: (target.run, target)):
+    for target in sorted(found):
         with suppress(UsageError):
             targets.append(target_of(target.address, target.instance))
     return targets[:MAX_TARGETS]

@@ -20,6 +20,7 @@ from jaxobs.model.addresses import (
     PORT_VARIABLE,
     PORTS_TRIED,
     RANK_LABEL,
+    RUN_ID_LABEL,
     RUN_LABEL,
     SCHEME_LABEL,
     Address,
@@ -42,8 +43,9 @@ MAX_FILES = 64
 
 _META = "__meta_jaxobs_"
 RANK = "jax.process_index"
+RUN_ID = "jaxobs.run_id"
 INSTANCE = "service.instance.id"
-_KEPT = {RUN_LABEL: "jaxobs.run", RANK_LABEL: RANK}
+_KEPT = {RUN_LABEL: "jaxobs.run", RUN_ID_LABEL: RUN_ID, RANK_LABEL: RANK}
 
 
 def listen(wanted: Address, may_move: bool) -> tuple[socket.socket, Address]:
@@ -104,8 +106,8 @@ def _explain(host: str, port: int, error: OSError) -> str:
 def target_group(target: str, resource: Mapping[str, str], scheme: str = "http") -> list[dict[str, object]]:
     """The content of the file: one target (`host:port`) and its labels.
 
-    `jaxobs_run` and `jaxobs_rank` stay on every series, so that successive runs on one port, and ranks that moved to
-    another port, are not joined into one line; no metric but `target_info` has labels of these names. The whole
+    `jaxobs_run`, its id and `jaxobs_rank` stay on every series, so that successive runs on one port, and ranks that moved
+    to another port, are not joined into one line; no metric but `target_info` has labels of these names. The whole
     resource is there for relabelling: labels that begin with `__meta_` are dropped unless a rule uses them.
     `__scheme__` tells Prometheus to use TLS, whatever its scrape job is configured for. `__param_instance` makes it
     request this process alone: it notices a changed file some seconds late, and would otherwise take the next run on a
@@ -235,7 +237,7 @@ class Announcement:
 
 
 class Neighbours:
-    """The ranks of this job on this host that have files in a directory."""
+    """The ranks of this run on this host that have files in a directory, and those of other runs of its name."""
 
     def __init__(self, directory: Path, resource: Mapping[str, str]) -> None:
         self._directory = directory
@@ -261,11 +263,14 @@ class Neighbours:
                     found += read_targets(file.read(MOST_BYTES))
             except (OSError, ValueError):  # the file was removed meanwhile, or is not one of ours
                 continue
-        run, own = self._resource.get("jaxobs.run", ""), self._resource.get(INSTANCE, "")
+        name, run, own = (self._resource.get(key, "") for key in ("jaxobs.run", RUN_ID, INSTANCE))
         self._known = tuple(
-            Rank(f"rank {target.rank}", None if target.instance == own else target.address)
+            Rank(
+                f"rank {target.rank}" + ("" if target.run_id == run else f" of {target.run_id}"),
+                None if target.instance == own else target.address,
+            )
             for target in sorted(found)
-            if target.run == run
+            if target.run == name
         )
 
 
