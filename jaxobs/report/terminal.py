@@ -278,8 +278,8 @@ class Observed:
 def rank_rows(ranks: Sequence[Observed], loop: str | None = None) -> list[dict[str, Any]]:
     """A row for each rank, in their order, with the figures of `loop`, or of its main loop where it has none such."""
     rows = [_row(rank, loop) for rank in ranks]
-    for run in {row["run"] for row in rows}:
-        alike = [row for row in rows if row["run"] == run and row["shares"]]
+    for run in {row["run_id"] for row in rows}:  # others do not wait for this one
+        alike = [row for row in rows if row["run_id"] == run and row["shares"]]
         for row, lag in zip(alike, lags([row["shares"] for row in alike]), strict=True):
             row["lag"] = lag
         slowest = max(alike, key=lambda row: row["lag"], default=None)
@@ -320,7 +320,7 @@ def _row(rank: Observed, wanted_loop: str | None) -> dict[str, Any]:
     verdict = loop.get("bottleneck") or {}
     return {
         "rank": process.get("process_index"), "run": process.get("run") or process.get("service_name"),
-        "host": process.get("host_name"), "address": rank.address, "problem": rank.problem,
+        "run_id": process.get("run_id"), "host": process.get("host_name"), "address": rank.address, "problem": rank.problem,
         "steps": loop.get("steps"), "step_seconds": loop.get("step_seconds"),
         "mfu": loop.get("mfu"),
         "label": verdict.get("label"), "shares": _shares(loop), "lag": 0.0, "lags": False,
@@ -328,11 +328,13 @@ def _row(rank: Observed, wanted_loop: str | None) -> dict[str, Any]:
 
 
 def columns(rows: Sequence[Row]) -> Iterator[Column]:
-    """The columns of the table; those of run and host only where they differ."""
-    runs, hosts = {row["run"] for row in rows if row["run"]}, {row["host"] for row in rows if row["host"]}
+    """The columns of the table; those of run, its id and host only where they differ."""
+    runs, ids, hosts = ({row[key] for row in rows if row[key]} for key in ("run", "run_id", "host"))
     yield Column("rank", _name, text=True, value=lambda row: row["rank"])
     if len(runs) > 1:
         yield text("run", "run")
+    if len(ids) > 1:
+        yield text("id", "run_id")
     if len(hosts) > 1:
         yield text("host", "host")
     yield figure("steps", "steps", count)

@@ -97,7 +97,7 @@ def test_what_one_rank_costs_the_others_is_at_most_all_their_time(shares):
 
 
 def observed(index, run="first", problem=None, **parts):
-    process = {**document()["process"], "process_index": index, "run": run}
+    process = {**document()["process"], "process_index": index, "run": run, "run_id": run}
     loops = {"train": {**loop(**parts), "profile": {"windows": 1}}}
     return Observed(f"node1:{9464 + index}", document(process=process, loops=loops), problem)
 
