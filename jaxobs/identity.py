@@ -143,7 +143,9 @@ def launched_rank(environment: Mapping[str, str]) -> int | None:
 
 def _rank_and_count(environment: Mapping[str, str]) -> tuple[int | None, int | None]:
     """The number of this process, and of how many, as the launcher tells that tells both."""
-    pairs = ((first_number(environment, (rank,)), first_number(environment, (count,))) for rank, count in _RANKS)
+    pairs = (
+        (first_number(environment, (rank,)), first_number(environment, (count,))) for rank, count in _RANKS
+    )
     return next((pair for pair in pairs if None not in pair), (None, None))
 
 

@@ -63,7 +63,7 @@ class Observer:
         self._pid = os.getpid()
         self._began = now() - int((process_age_seconds() or 0.0) * NANOSECONDS)
         self._identity = read_identity(run=settings.run, instance=application_instance())
-        self._messages = AgentMessages(self._begin_profile)
+        self._messages = AgentMessages(self._begin_profile, self._take_stacks)
         self._lock = threading.RLock()
         self._not_jitted: set[str] = set()
         self._started = False
@@ -280,6 +280,9 @@ class Observer:
     def has_ended(self) -> bool:
         """After `shutdown()`, in a forked child, and where `enabled` is false."""
         return self._ended
+
+    def _take_stacks(self) -> None:
+        self._side.take_stacks()
 
     def tell_address(self, tell: Callable[[str, str | None], None]) -> None:
         """Tell the URL of `/metrics`, and the file in which the last summary is left if the job is killed.

@@ -49,7 +49,7 @@ def fed(events: list[Event], count: int, rounds: int, **settings: int) -> tuple[
     CPU seconds of one, the fastest snapshot, resident memory after it.
     """
     os.environ["OTEL_EXPORTER_PROMETHEUS_PORT"] = "0"
-    agent = AgentProcess(interval=Settings().interval, **settings)
+    agent = AgentProcess(**{"interval": Settings().interval, **settings})  # type: ignore[arg-type]  # settings alone
     agent.send([BackendFound("cpu", ((0, "cpu", "0"),), 0, 1, "", "", now())])
     for first in range(0, len(events), FRAME):
         agent.send(events[first : first + FRAME])

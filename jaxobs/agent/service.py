@@ -19,8 +19,10 @@ from jaxobs.agent.analysis import Analysis, Done, WindowDone
 from jaxobs.agent.exporting import SECONDS, STUCK_SECONDS, await_deliveries
 from jaxobs.agent.job_pipe import JobPipe
 from jaxobs.agent.plugins import load_plugins
+from jaxobs.agent.silence import why_silent
 from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.fold import Fold
+from jaxobs.derive.loops.hangs import Hang
 from jaxobs.flow import wire
 from jaxobs.hardware.known_peaks import known_peaks
 from jaxobs.model.clock import ClockAnchor, monotonic, now, process_time, seconds
@@ -39,6 +41,7 @@ from jaxobs.model.events import (
 from jaxobs.model.metrics import Catalogue
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.files import temporary_directory, write_whole
+from jaxobs.report.sentence import hang_sentence, plain
 from jaxobs.report.summary import render
 from jaxobs.report.values import flat_values
 
@@ -116,6 +119,8 @@ class Service:
         self._payloads: deque[memoryview] = deque()
         self._new_events: list[Event] = []
         self._logged: dict[str, float] = {}
+        self._told: Hang | None = None
+        """The hang of which the job's log was told."""
         self._interval = float(self.settings["interval"])
         self._due = monotonic() + min(self._interval, FIRST_SECONDS)
         """When the next snapshot is made and exported, by `monotonic()`."""
@@ -285,11 +290,27 @@ class Service:
         except (ValueError, OSError) as error:
             self.log(f"peaks are unknown: {error}")
 
+    def _watch(self) -> None:
+        """Ask the job for its stacks where a loop stands still, and say what is known of it, once."""
+        if self.fold.stands_still(now()):
+            self._send(wire.STACKS, None)
+        hang, told = self.fold.hangs.now, self._told
+        if hang is None:
+            if told is not None:
+                self.log(f"`{told.loop}` goes on")
+            self._told = None
+        elif told is None:
+            if not hang.stacks:
+                self.fold.hangs.silenced(why_silent(self.resource.get("process.pid", "")))
+            self._told = hang = self.fold.hangs.now or hang
+            self.log(plain(hang_sentence(hang.to_dict(now(), self.fold.began))))
+
     def _new_snapshot(self) -> SnapshotData:
         """Make a new snapshot and offer it to every exporter."""
         self._earliest = monotonic() + MIN_INTERVALS * self._interval
         self._due = monotonic() + MAX_INTERVALS * self._interval
         self._fold_arrivals()
+        self._watch()
         self._read_windows()
         for guard in self._plugins.guards:
             self.fold.apply_own(guard.report(STUCK_SECONDS))

@@ -27,6 +27,15 @@ LAST_HEARD = _metric(
 RUN_SECONDS = _metric(
     "jaxobs_run_seconds_total{category}", "Where the process's time went; the categories add up to its age."
 )
+HANG_SECONDS = _metric(
+    "jaxobs_hang_seconds{loop}",
+    "For how long the loop has stood still: nothing got on for four times the longest pause before; else 0.",
+)
+HANG_INFO = _metric(
+    "jaxobs_hang_info{loop,activity,line}",
+    "What the thread of a loop that stands still does, and where; empty where the job does not answer.",
+)
+HANGS = _metric("jaxobs_hangs_total{loop}", "How often the loop stood still.")
 GOODPUT = _metric("jaxobs_goodput_ratio", "Productive share of the process's age.")
 ADVICE_INFO = _metric(
     "jaxobs_advice_info{condition,loop,function}",

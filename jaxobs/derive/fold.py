@@ -11,6 +11,7 @@ from typing import Any, Final
 from jaxobs.derive.advice import advise
 from jaxobs.derive.executables.registry import LONGEST_RUN
 from jaxobs.derive.loops.found import Followed
+from jaxobs.derive.loops.hangs import Where
 from jaxobs.derive.process import RunsUnderWay, run_attributes
 from jaxobs.derive.profiler_windows.windows import WindowToRead
 from jaxobs.derive.refusal import described, require_types
@@ -27,6 +28,9 @@ from jaxobs.vocabulary.words import CHECKPOINT
 
 DISTURBED = 0.15
 """Largest share of a sampled run on a CPU in which a compile may run beside it: run times are good to 15 % anyway."""
+
+MIN_RUNS: Final = 2
+"""Runs of an executable from which on one that lasts can be compared: the one under way may be counted already."""
 
 NOTHING_SAVED: Final[Mapping[tuple[str, int], int]] = MappingProxyType({})
 
@@ -68,6 +72,7 @@ class Fold(Rooms):
         """
         folded: events.StepRows = []
         for steps in grouped(rows):
+            self.hangs.got_on(steps.end, is_pause=True)
             if steps.loop == events.UNMARKED:
                 self.observation.accepted += len(steps)
                 self.executables.hold(steps.runs)
@@ -113,6 +118,22 @@ class Fold(Rooms):
         self.recent.steps_ended(steps)
         self.spans.steps_ended(steps, loop)
 
+    def stands_still(self, now: int) -> bool:
+        """Bring the watchdog up to date. Returns whether the job is to be asked for the stacks of its threads."""
+        newest, under_way = self.run_time.newest(), self.under_way.at(now)
+        loop = None if newest is None else self.loops.by_name.get(newest[0])
+        where = Where(
+            loop=loop,
+            iterated=newest is not None and newest[1],
+            thread=0 if loop is None else self.loops.thread_of(loop),
+            excused=self.compile_times.in_progress_since() is not None or self.run_time.is_in_phase,
+            under_way=under_way,
+            function=None if under_way is None else self.executables.function_of(under_way.run),
+            is_first_run=under_way is not None and self.executables.runs_of(under_way.run) < MIN_RUNS,
+            heard=self.observation.last_heard,
+        )
+        return self.hangs.look(now, where)
+
     def bind_peaks(self, kind: str, peaks: Peaks) -> None:
         """Take the peaks of a device kind; those of the first device's kind are the peaks for all executables."""
         self.devices.bind_peaks(kind, peaks)
@@ -138,6 +159,8 @@ class Fold(Rooms):
     def end(self, now: int, *, by_itself: bool) -> None:
         """Close the run and show what was held back. `by_itself` is false where the job died without reporting it."""
         self._follow(self.loops.inferred.end())
+        if by_itself:  # else it was killed where it stood
+            self.hangs.got_on(now, is_pause=False)
         self.loops.place_recorded()
         self.under_way = RunsUnderWay()
         goodput = end_run_time(self, now).value
@@ -163,47 +186,55 @@ class Fold(Rooms):
         return {
             events.Measured: (lambda event: self.series.measured(event.metric, event.labels, event.value),),
             events.SpanEnded: (self.spans.plugin_ended,),
-            events.StepEnded: (lambda event: self._steps_ended(Steps.of(event)),),
-            events.StepCompleted: (self._step_completed, self.under_way.ended),
+            events.StepEnded: (lambda event: self._steps_ended(Steps.of(event)), self.hangs.seen),
+            events.StepCompleted: (self._step_completed, self.under_way.ended, self.hangs.seen),
             events.StepUnseen: (self._step_unseen,),
             events.TurnsAsked: (self._turns_asked,),
             events.LoopDeclared: (lambda event: self.loops.named(event.loop).declared(event),),
-            events.LoopEntered: (self.run_time.loop_entered,),
+            events.LoopEntered: (self.run_time.loop_entered, self.hangs.seen),
             events.LoopEnded: (
                 lambda event: self.loops.named(event.loop).ended(event),
                 self.run_time.loop_ended,
+                self.hangs.seen,
                 self.profiles.loop_ended,
             ),
-            events.PhaseStarted: (self.run_time.phase_started,),
-            events.PhaseEnded: (self._phase_ended,),
+            events.PhaseStarted: (self.run_time.phase_started, self.hangs.seen),
+            events.PhaseEnded: (self._phase_ended, self.hangs.seen),
             events.Recorded: (self.loops.recorded,),
             events.FunctionWatched: (self.executables.watched,),
-            events.FunctionCalled: (lambda event: self.executables.ran(event.run, event.calls),),
-            events.ExecutableRan: (self._sampled, self.under_way.ended),
+            events.FunctionCalled: (
+                lambda event: self.executables.ran(event.run, event.calls),
+                self.hangs.seen,
+            ),
+            events.ExecutableRan: (self._sampled, self.under_way.ended, self.hangs.seen),
             events.RunUnderWay: (self.under_way.seen,),
-            events.CompilePhaseStarted: (self.compile_times.phase_started,),
+            events.CompilePhaseStarted: (self.compile_times.phase_started, self.hangs.seen),
             events.CompilePhaseEnded: (
                 self.compiles.phase_ended,
                 self.compile_times.phase_ended,
                 self.run_time.compile_ended,
+                self.hangs.seen,
             ),
             events.Compilation: (
                 self.recent.compiled,
                 self.compiles.compiled,
                 self.compile_times.compiled,
                 self.spans.compiled,
+                self.hangs.compiled,
             ),
             events.ExecutableCreated: (self.executables.created,),
             events.BackendFound: (self._backend_found,),
             events.MemorySampled: (self.memory.sampled,),
             events.LiveArraysCounted: (self.memory.counted,),
             events.MainThreadSampled: (self.loops.main_thread_sampled,),
+            events.StacksTaken: (self.hangs.answered,),
             events.ProfileWindow: (self.profiles.ended, self.spans.window_ended),
             events.SourceReported: (self.observation.source_reported,),
             events.ProbeReported: (self._probe_reported,),
         }
 
     def _step_unseen(self, event: events.StepUnseen) -> None:
+        self.hangs.unseen = True
         name = event.loop
         if name == events.UNMARKED:
             name, _ = self.loops.inferred.steps_of_calls.get(event.step, (events.UNMARKED, 0))

@@ -242,6 +242,7 @@ def run_attributes(
 
 def identity_view(resource: Mapping[str, str], backend: BackendFound | None) -> dict[str, Any]:
     """Which process is observed, and its versions of JAX; what the environment does not provide has a reason instead."""
+
     def number(attribute: str, reason: str) -> Figure[int]:
         given = resource.get(attribute, "")
         return figure(int(given) if given.isdecimal() else None, reason)

@@ -13,6 +13,7 @@ from jaxobs.derive.executables.executable import Executable
 from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.executables.view import ExecutableTable, ExecutableView
 from jaxobs.derive.loops.goodput import RunTime
+from jaxobs.derive.loops.hangs import Hangs
 from jaxobs.derive.loops.loop import RoomsOfLoops
 from jaxobs.derive.loops.loops import Loops
 from jaxobs.derive.loops.view import LoopView, loop_view
@@ -50,6 +51,8 @@ class SnapshotView:
     facts: Mapping[str, Any]
     """Plain data that is shown beside `identity` and `process`, under `process` in the document."""
     process: ProcessView
+    hangs: Sequence[Mapping[str, Any]]
+    """The newest times that a loop stood still, the newest last."""
     loops: Mapping[str, LoopView]
     compilation: CompilationView
     executables: Sequence[ExecutableView]
@@ -105,6 +108,7 @@ class Rooms:
         )
         self.validation = Validation()
         self.under_way = RunsUnderWay()
+        self.hangs = Hangs()
         self.with_gradients: frozenset[str] = frozenset()
         """Fingerprints of the executables that have a backward pass in them."""
 
@@ -120,6 +124,7 @@ def snapshot_view(rooms: Rooms, now: int) -> SnapshotView:
         identity=identity_view(rooms.resource, rooms.devices.backend),
         facts=rooms.facts,
         process=_process(rooms, compilation, now),
+        hangs=[hang.to_dict(now, rooms.began) for hang in rooms.hangs.kept],
         loops=loops,
         compilation=compilation,
         executables=[executables[number] for number in table.listed],

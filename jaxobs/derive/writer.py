@@ -109,6 +109,7 @@ class Writer:
             labels, loop = (name,), self._rooms.loops.by_name[name]
             series.total(catalogue.STEPS, labels, shown.steps)
             series.total(catalogue.STEPS_FAILED, labels, shown.failed_steps)
+            series.total(catalogue.HANGS, labels, self._rooms.hangs.count.get(name, 0))
             series.total(catalogue.EXAMPLES, labels, shown.examples.value)
             series.total(catalogue.TOKENS, labels, shown.tokens.value)
             if shown.wall_seconds:
@@ -130,8 +131,13 @@ class Writer:
             self._count_host_lines(name, loop.host)
 
     def _loop_gauges(self, view: SnapshotView) -> Iterator[Gauge]:
+        standing = {row["loop"]: row["seconds"] for row in view.hangs if not row["over"]}
+        for row in view.hangs:
+            if not row["over"]:
+                yield catalogue.HANG_INFO, (row["loop"], row["activity"] or "", row["line"] or ""), 1.0
         for name, loop in view.loops.items():
             labels, verdict = (name,), loop.bottleneck
+            yield catalogue.HANG_SECONDS, labels, standing.get(name, 0.0)
             yield catalogue.LAST_STEP, labels, self._wall_time(self._rooms.loops.by_name[name].last_end)
             yield catalogue.MFU, labels, loop.mfu.value
             yield catalogue.HFU, labels, loop.hfu.value
@@ -260,6 +266,7 @@ class Writer:
         rows = self._functions.written(functions.values())
         return {
             "process": {**view.identity, **plain(view.facts)} | plain(view.process),
+            "hangs": view.hangs,
             "loops": plain(view.loops),
             "functions": dict(zip(functions, rows, strict=True)),
             **view.compilation.left_out.under("functions_left_out"),

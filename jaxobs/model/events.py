@@ -433,6 +433,17 @@ class MainThreadSampled(NamedTuple):
     thread: int = 0
 
 
+class StacksTaken(NamedTuple):
+    """The stacks of the job's threads but for ours, taken because the agent saw that nothing got on.
+
+    `threads` are (thread, name, line, callee, activity, frames): `thread` as in `StepEnded`, the next three as in
+    `MainThreadSampled`, and the lines of its stack, the innermost first, each as `file.py:12 function`.
+    """
+
+    threads: tuple[tuple[int, str, str, str, str, tuple[str, ...]], ...]
+    time: Instant
+
+
 class ProfileWindow(NamedTuple):
     """A session of JAX's profiler is over, ours or the user's own.
 
@@ -457,8 +468,8 @@ Event = (
     Measured | SpanEnded | StepEnded | StepCompleted | StepUnseen | TurnsAsked | LoopDeclared | LoopEntered
     | LoopEnded | PhaseStarted | PhaseEnded | Recorded | FunctionWatched | FunctionCalled | ExecutableRan
     | RunUnderWay | CompilePhaseStarted | CompilePhaseEnded | Compilation | ExecutableCreated
-    | BackendFound | MemorySampled | LiveArraysCounted | MainThreadSampled | ProfileWindow | SourceReported
-    | ProbeReported
+    | BackendFound | MemorySampled | LiveArraysCounted | MainThreadSampled | StacksTaken | ProfileWindow
+    | SourceReported | ProbeReported
 )
 # fmt: on
 

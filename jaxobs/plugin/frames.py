@@ -51,6 +51,12 @@ def stack_of(thread: int | None, max_frames: int) -> list[FrameType]:
         return list(callers(innermost, max_frames))
 
 
+def running_python() -> list[int]:
+    """The threads that run Python, by what `threading.get_ident()` returns on them."""
+    with collector_paused():
+        return list(sys._current_frames())  # noqa: SLF001  # documented, for all its name
+
+
 def callers(frame: FrameType | None, max_frames: int) -> Iterator[FrameType]:
     """A frame of the calling thread and those that called it, the innermost first."""
     while frame is not None and max_frames > 0:

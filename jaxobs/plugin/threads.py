@@ -113,6 +113,11 @@ def living() -> list[Thread]:
     return list(_living)
 
 
+def is_ours(number: int) -> bool:
+    """Whether a thread is one of ours, by what `threading.get_ident()` returns on it."""
+    return number in _by_number
+
+
 def join_all() -> None:
     """Wait for all threads that are to be waited for, MAX_CALL_SECONDS seconds at most."""
     deadline = monotonic() + MAX_CALL_SECONDS

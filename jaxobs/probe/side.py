@@ -24,6 +24,7 @@ from jaxobs.probe.host_lines import HostLines
 from jaxobs.probe.import_hook import weakly, when_imported
 from jaxobs.probe.sources import Sources
 from jaxobs.probe.stack import Describer
+from jaxobs.probe.stacks import stacks_taken
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.steps.loops import Loops
 from jaxobs.probe.steps.marks import LibraryPhase, hook_annotations, on_main_thread
@@ -133,7 +134,9 @@ class ProbeSide:
             self.ring, agents, self._gather, log, settings["interval"], self._other_cpu, retained
         )
         self.payloads = Payloads(self.ring, self.sender.unsent_bytes)
+        self._describer = Describer(Steps.__iter__.__code__, Watched.__call__.__code__)
         self.host_lines = self._sampler(settings, log)
+        self._stacks = Guard("stacks", "probe", log)
         self.sources = Sources(lambda guard: ProbeJob(self, guard), log, self._sample)
         self.when_first_compiled: Callable[[], None] | None = None
         self.compiled: int | None = None
@@ -212,7 +215,7 @@ class ProbeSide:
                 return None if unmarked.on_another_thread else ""
             return str(step.loop)
 
-        return HostLines(Describer(Steps.__iter__.__code__, Watched.__call__.__code__), loop, log)
+        return HostLines(self._describer, loop, log)
 
     def profile(self, seconds: float, keep: bool | str) -> ProfileResult:
         """Ask the probe that takes profiles for a profiler window, and wait for its end."""
@@ -224,6 +227,12 @@ class ProbeSide:
         except TimeoutError:
             return ProfileResult("failed", "", f"no answer within {PROFILE_SECONDS:.0f} s")
         return result
+
+    def take_stacks(self) -> None:
+        """Send where the job's threads are."""
+        taken = self._stacks.call(stacks_taken, self._describer)
+        if taken is not None:
+            self.ring.emit(taken)
 
     def stop(self, timeout: float) -> None:
         """End within `timeout` seconds, but for what must not be left."""

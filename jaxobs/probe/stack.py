@@ -125,7 +125,7 @@ class Describer:
                 self._known.clear()
             names = () if in_python else callee(stack.frames[0])
             activity = self._activity(stack, names, on_processor=on_processor, in_python=in_python)
-            line = _line(stack.frames[stack.mine] if stack.mine is not None else _nearest(stack))
+            line = line_of(stack.frames[stack.mine] if stack.mine is not None else _nearest(stack))
             waits_in = _waits_in(stack, names)
             known = self._known[key] = Place(line, "" if waits_in == line else waits_in, activity)
         return known
@@ -325,7 +325,8 @@ def _nearest(stack: Stack) -> FrameType:
     return next(installed, stack.frames[-1])
 
 
-def _line(frame: FrameType) -> str:
+def line_of(frame: FrameType) -> str:
+    """Where a frame is: `train.py:12 main`."""
     code = frame.f_code
     file = code.co_filename.rpartition("/")[2]
     return f"{file}:{frame.f_lineno} {code.co_name}"

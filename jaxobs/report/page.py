@@ -35,7 +35,7 @@ from jaxobs.report.markup import (
 )
 from jaxobs.report.roofline_chart import roofline
 from jaxobs.report.rooflines import points_of, roofs_of, why_incomplete
-from jaxobs.report.sentence import why_unknown
+from jaxobs.report.sentence import hang_sentence, why_unknown
 from jaxobs.report.tables import Column, Row
 from jaxobs.report.view import (
     VISIBLE,
@@ -91,6 +91,7 @@ def _sections(view: View) -> Iterator[Element | None]:
     """All that is shown of a run, in the order in which it is read."""
     yield from how_it_goes(view)
     for section in (
+        _hangs,
         where_steps_go,
         _over_time,
         nearness,
@@ -122,6 +123,24 @@ def how_it_goes(view: View) -> Iterator[Element | None]:
     ]
     if pieces:
         yield card("What to do", tag("ol", *pieces, class_="advice"), name="advice")
+
+
+def _hangs(view: View) -> Element | None:
+    """When a loop stood still, the newest first, and where the threads were then; None if none did."""
+    hangs = list(reversed(view.document.get("hangs") or []))
+    parts: list[Element | None] = []
+    for number, hang in enumerate(hangs):
+        parts.append(
+            tag("p", *(tag("b", part.words) if part.strong else part.words for part in hang_sentence(hang)))
+        )
+        stacks = (
+            element
+            for thread in hang.get("threads") or ()
+            for element in (tag("p", str(thread["name"])), tag("pre", "\n".join(thread["frames"])))
+        )
+        if hang.get("threads"):
+            parts.append(folded(f"Threads ({len(hang['threads'])})", *stacks, name=f"hang-{number}"))
+    return card("It stood still", *parts, name="hangs") if hangs else None
 
 
 def where_steps_go(view: View) -> Element | None:

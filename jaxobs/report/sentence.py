@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from jaxobs.model.snapshot import Document
 from jaxobs.roofline_model.bottleneck import UNTOLD
+from jaxobs.vocabulary import activities
 from jaxobs.vocabulary.units import amount, duration, percent, rough_percent
 
 CLEAR: Final = 0.1
@@ -27,6 +28,17 @@ OF_ARGUMENTS: Final = ("shape", "dtype", "weak_type", "sharding")
 """Causes that are a property of the argument that is named with them."""
 
 
+DOING: Final = {
+    activities.DEVICE: "waiting for the device",
+    activities.INPUT: "waiting for its input",
+    activities.MARKED_INPUT: "waiting for its input",
+    activities.WAITING: "waiting",
+    activities.PROCESSOR: "running",
+    activities.COMPILE: "compiling",
+}
+"""What a thread does, by activity."""
+
+
 class Phrase(NamedTuple):
     """Some words of a sentence. `strong`: they matter most; `is_name`: they are a name from the user's program."""
 
@@ -41,8 +53,33 @@ def _name(words: str) -> Phrase:
 
 def sentence(document: Document, name: str) -> Iterator[Phrase]:
     """What a person would answer who was asked how a run is going whose main loop this is."""
+    for hang in document.get("hangs") or ():
+        if not hang["over"]:
+            yield from hang_sentence(hang)
+            yield Phrase(" Before that: ")
     yield from loop_sentence(document, name)
     yield from _compiled_again(document)
+
+
+def hang_sentence(hang: Document) -> Iterator[Phrase]:
+    """How long a loop stands still, or stood still: what its thread does and where, and what the device runs."""
+    over = hang["over"]
+    yield _name(str(hang["loop"]))
+    yield Phrase(f" {'ended' if over else 'has ended'} no step for {duration(hang['seconds'])}", strong=True)
+    since = f", {duration(hang['began_seconds'])} after the start" if over else ""
+    yield Phrase(f"{since} (the longest pause before was {duration(hang['longest_pause_seconds'])}): ")
+    if hang.get("line") is None:
+        yield Phrase(str(hang.get("line_reason")))
+    else:
+        doing = DOING.get(str(hang.get("activity")), "")
+        yield Phrase(" ".join(filter(None, ("its thread", "was" if over else "is", doing, "at "))))
+        yield _name(str(hang["line"]))
+        if hang.get("waits_in"):
+            yield Phrase(f" ({hang['waits_in']})")
+    if hang.get("function"):
+        yield Phrase(f", and the device {'ran' if over else 'runs'} ")
+        yield _name(str(hang["function"]))
+    yield Phrase(".")
 
 
 def loop_sentence(document: Document, name: str) -> Iterator[Phrase]:

@@ -20,7 +20,7 @@ from jaxobs.model.snapshot import (
     waiting_for_device,
 )
 from jaxobs.report import tables
-from jaxobs.report.sentence import loop_sentence, plain, sentence
+from jaxobs.report.sentence import hang_sentence, loop_sentence, plain, sentence
 from jaxobs.report.tables import NO_VERDICT, Column, Row, known_columns, words
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, end_of, to_text
 from jaxobs.report.view import advice, memory_in_words
@@ -130,6 +130,11 @@ def _parts(document: Document) -> Iterator[TextTable | str]:
     for number, name in enumerate(longest_loops(document)):
         said = loop_sentence(document, name) if number else sentence(document, name)
         yield from wrap(plain(said), SENTENCE_WIDTH, initial_indent="  ", subsequent_indent="  ")
+    for hang in document.get("hangs") or ():
+        if hang["over"]:
+            yield from wrap(
+                plain(hang_sentence(hang)), SENTENCE_WIDTH, initial_indent="  ", subsequent_indent="  "
+            )
     reasons = ReasonsBelow()
     yield from _about_the_run(document, reasons)
     if (loops := _loops(document, reasons)) is not None:

@@ -320,7 +320,8 @@ def _row(rank: Observed, wanted_loop: str | None) -> dict[str, Any]:
     verdict = loop.get("bottleneck") or {}
     return {
         "rank": process.get("process_index"), "run": process.get("run") or process.get("service_name"),
-        "run_id": process.get("run_id"), "host": process.get("host_name"), "address": rank.address, "problem": rank.problem,
+        "run_id": process.get("run_id"), "host": process.get("host_name"), "address": rank.address,
+        "problem": rank.problem,
         "steps": loop.get("steps"), "step_seconds": loop.get("step_seconds"),
         "mfu": loop.get("mfu"),
         "label": verdict.get("label"), "shares": _shares(loop), "lag": 0.0, "lags": False,

@@ -21,11 +21,16 @@ PATIENCE = 20.0
 
 
 class AgentProcess:
-    """Started as the job starts it. `logs` are the lines that it sent to the job's logger, `profiles` its requests."""
+    """Started as the job starts it.
+
+    `logs` are the lines that it sent to the job's logger, `profiles` its requests for windows, `stacks_asked` how many it
+    made for stacks.
+    """
 
     def __init__(self, *, resource: Mapping[str, str] | None = None, **settings: Any) -> None:
         self.logs: list[str] = []
         self.profiles: list[tuple[float, bool]] = []
+        self.stacks_asked = 0
         self._address: str | None = None
         self._replies: dict[int, Any] = {}
         self._asked = 0
@@ -40,9 +45,11 @@ class AgentProcess:
         hello = {
             "settings": plain | {"rank_on_host": 0, "in_kubernetes": False},
             "resource": {
-                "service.name": "job", "service.instance.id": "i", "process.pid": str(os.getpid()),
+                "service.name": "job",
+                "service.instance.id": "i",
+                "process.pid": str(os.getpid()),
                 **(resource or {}),
-            },  # fmt: skip
+            },
             "clock": tuple(ClockAnchor.read()),
             "began": now(),
         }
@@ -113,6 +120,8 @@ class AgentProcess:
                     self._address = body[0] or self._address
                 elif kind == wire.PROFILE:
                     self.profiles.append(tuple(body))
+                elif kind == wire.STACKS:
+                    self.stacks_asked += 1
                 elif kind == wire.LOG:
                     self.logs.append(body)
                 elif kind == wire.LAST:

@@ -43,6 +43,7 @@ from jaxobs.model.events import (
     SourceReported,
     SpanContext,
     SpanEnded,
+    StacksTaken,
     StepCompleted,
     StepEnded,
     StepUnseen,
@@ -310,6 +311,14 @@ MADE_UP: dict[type[Event], st.SearchStrategy[Event]] = {
     LiveArraysCounted: st.builds(
         LiveArraysCounted, amounts, amounts, st.lists(groups, max_size=3).map(tuple),
         st.lists(lines, max_size=3).map(tuple), st.just(""), st.floats(0, 1), st.just("nothing is counted"), instants,
+    ),
+    StacksTaken: st.builds(
+        StacksTaken,
+        st.lists(
+            st.tuples(st.integers(0, 3), names, names, names, names, st.tuples(names, names)),
+            max_size=3,
+        ).map(tuple),
+        instants,
     ),
     ProfileWindow: st.builds(
         ProfileWindow, st.sampled_from(["scheduled", "requested", "user"]), st.sampled_from(OUTCOMES), instants,

@@ -52,9 +52,13 @@ def test_a_stretch_lasts_until_the_host_has_ended_its_last_step() -> None:
 @pytest.mark.parametrize(
     ("in_turn", "asked", "waits"),
     [
-        (3, None, True), (2, None, False), (0, (9, 9), True), (0, (9, 8), False), (0, (20, 19), True),
+        (3, None, True),
+        (2, None, False),
+        (0, (9, 9), True),
+        (0, (9, 8), False),
+        (0, (20, 19), True),
         (5, (9, 1), False),  # completions are met most in the long turns, that wait
-    ],  # fmt: skip
+    ],
 )
 def test_the_hosts_turns_are_the_clock_where_it_waits_in_each_step(
     in_turn: int, asked: tuple[int, int] | None, waits: bool

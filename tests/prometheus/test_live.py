@@ -149,9 +149,10 @@ def test_ranks_of_one_run_on_one_host_link_each_other_and_other_runs_of_its_name
             "service.instance.id": f"{run}-{rank}",
         }  # fmt: skip
 
-    for pid, told in enumerate([(0,), (1,), (0, "second"), (0, "third", "evaluate")]):
+    others = [resource(0), resource(1), resource(0, "second"), resource(0, "third", "evaluate")]
+    for pid, told in enumerate(others):
         monkeypatch.setattr("os.getpid", lambda pid=pid: 1000 + pid)
-        TargetFile(tmp_path, f"node1:{9464 + pid}").publish(resource(*told))
+        TargetFile(tmp_path, f"node1:{9464 + pid}").publish(told)
     name = next(tmp_path.iterdir()).name.rsplit("-", 1)[0]
     hostile = target_group("javascript:alert(1)//x:1", resource(2))
     for number, text in enumerate([json.dumps(hostile), "[]", "{", '[{"targets": 1, "labels": {}}]', "[1]"]):

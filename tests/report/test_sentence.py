@@ -3,7 +3,8 @@ from typing import Any
 import pytest
 
 from jaxobs.model.snapshot import longest_loops
-from jaxobs.report.sentence import plain, sentence
+from jaxobs.report.sentence import hang_sentence, plain, sentence
+from tests.sample_document import document, loop
 
 LOOP: dict[str, Any] = {
     "wall_seconds": 60.0, "steps": 1_200, "steps_per_second": 18.0, "step_seconds": 0.055, "mfu": 0.24,
@@ -83,3 +84,45 @@ def test_a_recompilation_that_took_little_or_has_no_argument_is_not_made_more_of
     assert said(recompilation(cause="unknown", argument=None, call_site=None)).endswith(
         "`train_step` again (unknown)."
     )
+
+
+HANG = {
+    "loop": "train", "seconds": 43.0, "began_seconds": 60.0, "over": False, "longest_pause_seconds": 0.7,
+    "function": "train_step", "line": "train.py:9 callback", "waits_in": "acquire", "activity": "waiting",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (
+            {},
+            (
+                "`train` has ended no step for 43 s (the longest pause before was 700 ms): its thread is waiting at "
+                "`train.py:9 callback` (acquire), and the device runs `train_step`."
+            ),
+        ),
+        (
+            {"over": True, "function": None, "activity": "device", "waits_in": ""},
+            (
+                "`train` ended no step for 43 s, 60 s after the start (the longest pause before was 700 ms): its thread "
+                "was waiting for the device at `train.py:9 callback`."
+            ),
+        ),
+        (
+            {"line": None, "line_reason": "the process does not answer", "function": None},
+            "`train` has ended no step for 43 s (the longest pause before was 700 ms): the process does not answer.",
+        ),
+    ],
+)
+def test_a_hang_is_said_with_its_line(changed: dict[str, Any], said: str) -> None:
+    assert plain(hang_sentence({**HANG, **changed})) == said
+
+
+def test_a_hang_that_lasts_comes_first() -> None:
+    found = document(loops={"train": loop(100, compute=1.6)}) | {"hangs": [HANG]}
+    said = plain(sentence(found, "train"))
+    assert said.startswith("`train` has ended no step for 43 s")
+    assert "train_step`. Before that: `train` " in said
+    over = plain(sentence(found | {"hangs": [HANG | {"over": True}]}, "train"))
+    assert "ended no step" not in over

@@ -86,6 +86,15 @@ _PRESENCE: Final = (
           (Query(_SILENCE, RANK),), "s", width=8, steps=((30.0, "red"),)),
 )  # fmt: skip
 
+_HANGS: Final = Chart(
+    "Ranks that stand still", "For how long no step has ended, what the thread of the loop does, and at which line. In a "
+    f"collective all ranks but one wait for the device. {_RULES}",
+    (Query(f"run_rank_loop:jaxobs_hang_seconds:max{{{_RUN}}}", name="hang", table=True, optional="No rank hangs."),),
+    "s", "table", 24, 6,
+    transformations=(*columns({"hang": "no step for"}), sorted_by("rank")),
+    overrides=(Override("no step for", {"unit": "s"}),),
+)  # fmt: skip
+
 _LAG: Final = (
     Chart("Communication by rank", "Share of wall time in collectives. Ranks wait in them for the slowest: the "
           f"one with the least wait is the one that the others wait for. {_RULES}",
@@ -117,7 +126,7 @@ PAGE: Final = Page(
     "jaxobs-fleet", "JAX / Fleet", "All ranks of a run: who lags, and who is silent.",
     (
         Row("Where is each rank?", (RANKS,)),
-        Row("Is a rank silent or gone?", _PRESENCE),
+        Row("Does a rank hang, or is it silent or gone?", (_HANGS, *_PRESENCE)),
         Row("Which rank lags?", _LAG),
     ),
 )  # fmt: skip

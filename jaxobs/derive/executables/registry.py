@@ -255,6 +255,11 @@ class Executables:
             executable.function if executable is not None else watched.function if watched is not None else ""
         )
 
+    def runs_of(self, run: int) -> int:
+        """How many runs are counted of the executable of a run."""
+        executable = self._by_number.get(run)
+        return executable.runs if executable is not None else self._unseen_runs[run]
+
     def is_watched(self, function: str) -> bool:
         """Whether a function of that name was given to `obs.watch()`."""
         return function in self._watched_names

@@ -157,6 +157,16 @@ class RunTime:
         """Seconds charged so far, by category."""
         return self._spent.by_category
 
+    @property
+    def is_in_phase(self) -> bool:
+        """Whether a phase is under way."""
+        return bool(self._open_phases)
+
+    def newest(self) -> tuple[str, bool] | None:
+        """The loop whose step ended last of those that run, and whether its end will be reported; None if none runs."""
+        name = max(self._running, key=lambda name: self._running[name].end, default=None)
+        return None if name is None else (name, self._running[name].iterated)
+
     def reported(self, time: int, lost: float) -> None:
         """All events of the job up to `time` have arrived, but for a share `lost` that was dropped."""
         self._heard_until = max(time, self._heard_until or time)

@@ -64,6 +64,11 @@ class HostLines:
         self._new.add(kept)
         self._samples += samples
 
+    @property
+    def lines(self) -> Iterator[str]:
+        """The lines of the rows that are kept."""
+        return (each.line for each in self._seconds)
+
     def lately(self, now: int) -> Counter[str]:
         """Sampled seconds of the last half minute by activity."""
         while self._lately and now - self._lately[0][0] > WINDOW:

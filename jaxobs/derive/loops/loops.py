@@ -45,6 +45,10 @@ class Loops:
         self._newest[steps.thread] = loop
         return loop
 
+    def thread_of(self, loop: Loop) -> int:
+        """The thread whose newest steps are that loop's; 0 if none is known."""
+        return next((thread for thread, newest in self._newest.items() if newest is loop), 0)
+
     @property
     def steps(self) -> int:
         """Steps of all loops so far."""

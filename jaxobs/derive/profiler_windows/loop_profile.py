@@ -120,10 +120,14 @@ class LoopProfile:
         """
         main = self.main()
         in_checkpoints = self.busy_seconds > (1 + AHEAD) * self.active_seconds
-        return self.uneven or in_checkpoints or any(
-            abs(part.runs - called * self.steps) > max(AHEAD * called * self.steps, self.windows)
-            for name, part in self.parts.items()
-            if name in main and (called := self.calls_a_step(part)) and part.runs > 0
+        return (
+            self.uneven
+            or in_checkpoints
+            or any(
+                abs(part.runs - called * self.steps) > max(AHEAD * called * self.steps, self.windows)
+                for name, part in self.parts.items()
+                if name in main and (called := self.calls_a_step(part)) and part.runs > 0
+            )
         )
 
     def calls_a_step(self, part: Part) -> float | None:

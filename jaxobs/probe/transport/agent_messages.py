@@ -1,4 +1,4 @@
-"""What the agent sends unasked: its address, log lines, requests for profiler windows, the last snapshot."""
+"""What the agent sends unasked: its address, log lines, requests for profiler windows and stacks, the last snapshot."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from jaxobs.report.snapshot import Snapshot
 
 
 class AgentMessages:
-    """What the agent has sent. `heard` runs on the sender's thread, `begin_profile(seconds, keep)` on its own."""
+    """What the agent has sent. `heard` runs on the sender's thread, and so does `take_stacks`.
 
-    def __init__(self, begin_profile: Callable[[float, bool], Any]) -> None:
+    `begin_profile(seconds, keep)` runs on a thread of its own.
+    """
+
+    def __init__(self, begin_profile: Callable[[float, bool], Any], take_stacks: Callable[[], None]) -> None:
         self.final_snapshot: Snapshot | None = None
         self.address: str | None = None
         """The URL of `/metrics`."""
@@ -23,6 +26,7 @@ class AgentMessages:
         """Set once there is an address, or none will come."""
         self._summary_file: str | None = None
         self._begin_profile = begin_profile
+        self._take_stacks = take_stacks
         self._tell: Callable[[str, str | None], None] = lambda address, summary_file: None
 
     def tell_address(self, tell: Callable[[str, str | None], None]) -> None:
@@ -46,6 +50,8 @@ class AgentMessages:
                 Thread("profile", self._begin_profile, *body, awaited=False)
             except RuntimeError as error:
                 warn(f"the profiler window that was asked for cannot be opened: {error}")
+        elif kind == wire.STACKS:
+            self._take_stacks()
         elif kind == wire.LAST:
             document, undelivered = body
             self.final_snapshot = Snapshot(now(), document).served_no_more()

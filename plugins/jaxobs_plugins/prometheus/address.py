@@ -170,7 +170,9 @@ class TargetFile:
         text = json.dumps(target_group(self._target, resource, self._scheme), indent=2) + "\n"
         if text == self._written and self.path.is_file() and not self.path.is_symlink():
             return
-        self._directory.mkdir(self._mode, exist_ok=True)  # without its parents: a mistyped path must not be created
+        self._directory.mkdir(
+            self._mode, exist_ok=True
+        )  # without its parents: a mistyped path must not be created
         write_whole(self.path, text.encode())  # its draft is not matched by Prometheus's `*.json`
         self._written = text
 
@@ -263,14 +265,14 @@ class Neighbours:
                     found += read_targets(file.read(MOST_BYTES))
             except (OSError, ValueError):  # the file was removed meanwhile, or is not one of ours
                 continue
-        name, run, own = (self._resource.get(key, "") for key in ("jaxobs.run", RUN_ID, INSTANCE))
+        run, run_id, own = (self._resource.get(key, "") for key in ("jaxobs.run", RUN_ID, INSTANCE))
         self._known = tuple(
             Rank(
-                f"rank {target.rank}" + ("" if target.run_id == run else f" of {target.run_id}"),
+                f"rank {target.rank}" + ("" if target.run_id == run_id else f" of {target.run_id}"),
                 None if target.instance == own else target.address,
             )
             for target in sorted(found)
-            if target.run == name
+            if target.run == run
         )
 
 

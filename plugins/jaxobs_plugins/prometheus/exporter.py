@@ -150,7 +150,9 @@ class PrometheusExporter(Exporter):
         place = address.netloc(wildcard_host=host)
         if given := _directory(settings):
             self._announcement = Announcement(TargetFile(given, place, scheme), agent.log)
-        elif own := meeting_place():  # without it ranks do not link each other, of which nobody needs to be told
+        elif (
+            own := meeting_place()
+        ):  # without it ranks do not link each other, of which nobody needs to be told
             target = TargetFile(own, place, scheme, mode=0o700)
             self._announcement = Announcement(target, log=lambda _: None)
         if self._announcement is not None:

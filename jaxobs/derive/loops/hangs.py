@@ -1,0 +1,299 @@
+"""Notices a loop that stands still, asks the job where its threads are, and keeps what was found.
+
+A loop stands still where for many times the longest pause so far nothing has got on: no step, no call of a watched
+function, no completion on the device, no compile and no phase has begun or ended. That is a hang, or something that never
+happened before in this run and that nobody marked; which of them, the stacks tell a person.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+from jaxobs.derive.loops.loop import Loop
+from jaxobs.derive.loops.stalls import FACTOR
+from jaxobs.derive.refusal import require
+from jaxobs.model.clock import seconds
+from jaxobs.model.events import (
+    CALL_FILE,
+    CALL_FUNCTION,
+    CALL_LINE,
+    Compilation,
+    CompilePhaseEnded,
+    CompilePhaseStarted,
+    ExecutableRan,
+    FunctionCalled,
+    LoopEnded,
+    LoopEntered,
+    PhaseEnded,
+    PhaseStarted,
+    RunUnderWay,
+    StacksTaken,
+    StepCompleted,
+    StepEnded,
+)
+from jaxobs.model.figure import figure
+from jaxobs.vocabulary.activities import ACTIVITIES
+
+MIN_SECONDS: Final = 15.0
+"""A shorter pause is no hang. Who is told of one within half a minute leaves the job the other half to be asked in."""
+
+PAUSES: Final = 4.0
+"""Multiple of the longest pause so far from which on a pause is a hang: an evaluation every so often is none."""
+
+MIN_STEPS: Final = 10
+"""Steps of a loop from which on its pauses are known: before that it starts up, and its loader with it."""
+
+ANSWER_SECONDS: Final = 5.0
+"""Seconds after which a job has not answered. Its thread that does so wakes up once a second."""
+
+AGAIN_SECONDS: Final = 60.0
+"""Seconds between two looks at the stacks of a loop that goes on standing still."""
+
+CALLS_KEPT: Final = 100
+
+KEPT: Final = 5
+"""Newest hangs that are shown."""
+
+DEBUGGERS: Final = ("pdb.py:", "bdb.py:", "pydevd.py:")
+"""Files of debuggers, in which a program waits for a person."""
+
+Sign = (
+    StepEnded | StepCompleted | ExecutableRan | FunctionCalled | CompilePhaseStarted | CompilePhaseEnded
+    | LoopEntered | LoopEnded | PhaseStarted | PhaseEnded
+)  # fmt: skip
+"""An event that shows that the job gets on."""
+
+PAUSES_END: Final = (StepEnded, StepCompleted, ExecutableRan)
+"""Signs that end a pause of a loop. What lies before others is a compile, a phase, or the time between two loops."""
+
+
+class ThreadStack(NamedTuple):
+    """Where a thread of the job is, as in `StacksTaken`."""
+
+    thread: int
+    name: str
+    line: str
+    waits_in: str
+    activity: str
+    frames: tuple[str, ...]
+
+
+class Where(NamedTuple):
+    """What is known of the job while nothing gets on."""
+
+    loop: Loop | None
+    """The loop that runs, None for none."""
+    iterated: bool
+    """Whether its end is reported. Else it may be over, and only the stack of its thread tells."""
+    thread: int
+    """The thread of its steps, 0 if not known."""
+    excused: bool
+    """Whether a compile or a phase is under way."""
+    under_way: RunUnderWay | None
+    function: str | None
+    """The function of the run under way."""
+    is_first_run: bool
+    """Whether no earlier run of that executable is known, so that it may take as long as it likes."""
+    heard: int | None
+    """When something last arrived from the job, in monotonic nanoseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """A loop that stands still, or stood still until `ended`. Times are monotonic nanoseconds."""
+
+    loop: str
+    steps: int
+    """Steps that had ended."""
+    began: int
+    pause: float
+    """The longest pause before, in seconds."""
+    function: str | None
+    """The function that the device runs; None where nothing is known to be under way."""
+    thread: int
+    ended: int | None = None
+    stacks: tuple[ThreadStack, ...] = ()
+    silence: str = ""
+    """Why there are no stacks."""
+
+    @property
+    def stuck(self) -> ThreadStack | None:
+        """The loop's thread; None where that is not known."""
+        return stack_of(self.stacks, self.thread)
+
+    def to_dict(self, now: int, began: int) -> dict[str, Any]:
+        """The hang as plain data; `began` is the start of the job."""
+        stuck = self.stuck
+        reason = self.silence or "the thread of the loop is not known"
+        return {
+            "loop": self.loop,
+            "steps": self.steps,
+            "began_seconds": seconds(self.began - began),
+            "seconds": seconds((self.ended or now) - self.began),
+            "over": self.ended is not None,
+            "longest_pause_seconds": self.pause,
+            **figure(self.function, "no run on the device is known to be under way").under("function"),
+            **figure(stuck and stuck.line, reason).under("line"),
+            **figure(stuck and stuck.waits_in, reason).under("waits_in"),
+            **figure(stuck and stuck.activity, reason).under("activity"),
+            "threads": [
+                {"name": each.name, "of_loop": each is stuck, "frames": list(each.frames)}
+                for each in self.stacks
+            ],
+        }
+
+
+class Hangs:
+    """The watchdog of a job's loops. It decides by what the events say; who asks the job is its caller."""
+
+    def __init__(self) -> None:
+        self.kept: deque[Hang] = deque(maxlen=KEPT)
+        """The newest hangs, the newest last."""
+        self.count: dict[str, int] = {}
+        """How many there were, by loop."""
+        self._call_lines: deque[str] = deque(maxlen=CALLS_KEPT)
+        """Lines of the user's program from which functions were compiled."""
+        self.unseen = False
+        """Whether completions of steps cannot be seen, so that a host that waits for many of them looks idle."""
+        self._last = self._last_at_look = 0
+        self._longest = 0.0
+        self._lines: tuple[frozenset[str], frozenset[str]] = frozenset(), frozenset()
+        """The lines at which the loop's thread was sampled, before the last two looks that saw it get on. The newer may
+        have what came after the loop."""
+        self._asked: int | None = None
+        self._looked = 0
+        """When the stacks were last taken, or asked for in vain."""
+        self._cleared = False
+        """Whether the pause under way is known to be none of a loop."""
+        self._answer: tuple[ThreadStack, ...] = ()
+
+    @property
+    def now(self) -> Hang | None:
+        """The hang that lasts; None if nothing stands still."""
+        return self.kept[-1] if self.kept and self.kept[-1].ended is None else None
+
+    def seen(self, sign: Sign) -> None:
+        """The job gets on."""
+        self.got_on(
+            sign.end if isinstance(sign, StepEnded | CompilePhaseEnded | PhaseEnded) else sign.time,
+            is_pause=isinstance(sign, PAUSES_END),
+        )
+
+    def got_on(self, time: int, *, is_pause: bool) -> None:
+        """The job got on at `time`; `is_pause`: what lies before it is a pause of a loop that runs."""
+        if time <= self._last:
+            return
+        if is_pause and self._last:
+            self._longest = max(self._longest, seconds(time - self._last))
+        self._last = time
+        self._asked, self._cleared, self._answer = None, False, ()
+        if (hang := self.now) is not None:
+            # What was on its way when the job fell silent tells only when that began.
+            self.kept[-1] = replace(hang, began=time) if time < self._looked else replace(hang, ended=time)
+
+    def compiled(self, event: Compilation) -> None:
+        """Note the line from which a function was called that compiled."""
+        known = dict(event.attributes)
+        file, function = str(known.get(CALL_FILE, "")), str(known.get(CALL_FUNCTION, ""))
+        line = f"{file.rpartition('/')[2]}:{known.get(CALL_LINE)} {function.rpartition('.')[2]}"
+        if line not in self._call_lines:
+            self._call_lines.append(line)
+
+    def answered(self, event: StacksTaken) -> None:
+        """Take the stacks of the job's threads."""
+        answer = tuple(ThreadStack(*row) for row in event.threads)
+        require(all(each.activity in ACTIVITIES for each in answer), "an activity that there is not")
+        self._answer = answer
+
+    def look(self, now: int, where: Where) -> bool:
+        """Decide what is known by now. Returns whether the job is to be asked for the stacks of its threads."""
+        answer, self._answer = self._answer, ()
+        if where.loop is not None and self._last != self._last_at_look:
+            self._last_at_look = self._last
+            self._lines = self._lines[1], frozenset(where.loop.host.lines)
+        if self._asked is not None:
+            silent = where.heard is None or where.heard < self._asked
+            if answer:
+                self._decide(now, where, answer)
+            elif silent and seconds(now - self._asked) > ANSWER_SECONDS:
+                self._decide(now, where, ())
+            return False
+        if self.now is not None:
+            is_due = seconds(now - self._looked) > AGAIN_SECONDS
+        else:
+            is_due = not self._cleared and self._is_long(now, where)
+        if is_due:
+            self._asked = now
+        return is_due
+
+    def silenced(self, reason: str) -> None:
+        """Say why the job has not answered, as the system tells it."""
+        if self.now is not None:
+            self.kept[-1] = replace(self.kept[-1], silence=reason)
+
+    def _is_long(self, now: int, where: Where) -> bool:
+        """Whether the pause since the last sign is far longer than any before it."""
+        loop = where.loop
+        if loop is None or where.excused or (where.under_way and where.is_first_run):
+            return False
+        usual = FACTOR * loop.stalls.usual if self.unseen else 0.0
+        limit = max(MIN_SECONDS, PAUSES * self._longest, usual)
+        return loop.steps >= MIN_STEPS and seconds(now - self._last) > limit
+
+    def _decide(self, now: int, where: Where, stacks: tuple[ThreadStack, ...]) -> None:
+        self._asked, self._looked = None, now
+        stack = stack_of(stacks, where.thread)
+        if self.now is not None:
+            self.kept[-1] = replace(self.kept[-1], stacks=stacks or self.kept[-1].stacks)
+        elif where.loop is None or (stack is not None and not self._is_in_loop(stack, where)):
+            self._cleared = True
+        else:
+            name = where.loop.name
+            self.count[name] = self.count.get(name, 0) + 1
+            self.kept.append(
+                Hang(
+                    name, where.loop.steps, self._last, self._longest, where.function, where.thread,
+                    stacks=stacks, silence="" if stacks else "the job does not answer",
+                )
+            )  # fmt: skip
+
+    def _is_in_loop(self, stack: ThreadStack, where: Where) -> bool:
+        """Whether a thread with this stack is within the loop.
+
+        An iteration tells its end, and a run under way belongs to a step. Otherwise one of its frames must be in a
+        function in which the loop's thread was sampled, or called what was compiled, between the first and the last of
+        these lines.
+        """
+        if any(frame.startswith(DEBUGGERS) for frame in stack.frames):
+            return False
+        if where.iterated or where.under_way is not None or where.loop is None:
+            return True
+        ranges = _ranges([*self._lines[0], *self._call_lines])
+        return any(
+            (found := ranges.get(place)) is not None and found[0] <= number <= found[1]
+            for place, number in map(_place, stack.frames)
+        )
+
+
+def stack_of(stacks: Sequence[ThreadStack], thread: int) -> ThreadStack | None:
+    """The stack of that thread, if it is there."""
+    return next((each for each in stacks if each.thread == thread), None)
+
+
+def _ranges(lines: Iterable[str]) -> Mapping[tuple[str, str], tuple[int, int]]:
+    """The first and the last line by file and function."""
+    ranges: dict[tuple[str, str], tuple[int, int]] = {}
+    for place, number in map(_place, lines):
+        first, last = ranges.get(place, (number, number))
+        ranges[place] = min(first, number), max(last, number)
+    return ranges
+
+
+def _place(line: str) -> tuple[tuple[str, str], int]:
+    """File and function, and the number of the line, of `train.py:12 main`; the number is -1 where there is none."""
+    place, _, function = line.partition(" ")
+    file, _, number = place.rpartition(":")
+    return (file, function), int(number) if number.isdecimal() else -1

@@ -1,0 +1,57 @@
+"""What the agent does where a loop of the job stands still."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jaxobs.model.clock import NANOSECONDS, now
+from jaxobs.model.events import LoopEntered, StacksTaken, StepEnded
+from tests.agent.beside import AgentProcess
+
+THREAD = 5
+
+
+def iteration(ended: int) -> tuple[LoopEntered, list[StepEnded]]:
+    """Twenty steps of 0.1 s, each of which begins where one ended, the last of which ended then, and their loop."""
+    ends = [ended - (19 - number) * NANOSECONDS // 10 for number in range(20)]
+    steps = [
+        StepEnded(
+            "train", number, end - NANOSECONDS // 10, end, 0, 0, 0, 0, 0, None, None, False, THREAD, (), None
+        )
+        for number, end in enumerate(ends)
+    ]
+    return LoopEntered("train", steps[0].start), steps
+
+
+def test_it_asks_for_the_stacks_and_says_where_the_loop_stands(
+    start_agent: Callable[..., AgentProcess],
+) -> None:
+    agent = start_agent()
+    entered, steps = iteration(now() - 60 * NANOSECONDS)
+    agent.send([entered, *steps])
+    agent.listen_until(lambda: agent.stacks_asked == 1)
+    row = (THREAD, "MainThread", "train.py:9 callback", "acquire", "waiting", ("train.py:9 callback",))
+    agent.send([StacksTaken((row,), now())])
+    agent.listen_until(lambda: agent.logs)
+    assert agent.logs[0].startswith("`train` has ended no step for")
+    assert agent.logs[0].endswith("its thread is waiting at `train.py:9 callback` (acquire).")
+    labels = 'activity="waiting",line="train.py:9 callback",loop="train"'
+    text = agent.metrics_when(f"jaxobs_hang_info{{{labels}}} 1.0")
+    assert 'jaxobs_hangs_total{loop="train"} 1.0' in text
+    agent.send([iteration(now())[1][-1]._replace(step=20)])
+    agent.listen_until(lambda: len(agent.logs) == 2)
+    assert agent.logs[1] == "`train` goes on"
+    assert 'jaxobs_hang_seconds{loop="train"} 0.0' in agent.metrics_when(
+        'jaxobs_steps_total{loop="train"} 21.0'
+    )
+
+
+def test_a_job_that_does_not_answer_is_said_not_to(start_agent: Callable[..., AgentProcess]) -> None:
+    agent = start_agent()
+    entered, steps = iteration(now() - 60 * NANOSECONDS)
+    agent.send([entered, *steps])
+    agent.listen_until(lambda: agent.logs)
+    assert agent.stacks_asked == 1
+    assert "the process does not answer" in agent.logs[0]
+    (hang,) = agent.snapshot()["hangs"]
+    assert (hang["line"], hang["threads"], hang["over"]) == (None, [], False)

@@ -1,0 +1,171 @@
+"""A loop that stands still: when the job is asked for its stacks, and what counts as a hang."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxobs.derive.fold import Fold
+from jaxobs.derive.loops.hangs import MIN_SECONDS, PAUSES
+from jaxobs.model.events import (
+    CompilePhaseEnded,
+    CompilePhaseStarted,
+    LoopEnded,
+    LoopEntered,
+    MainThreadSampled,
+    PhaseEnded,
+    PhaseStarted,
+    RunUnderWay,
+    StacksTaken,
+    StepCompleted,
+)
+from tests.derive.made_up import at, new_fold, step
+
+MAIN = 1
+
+
+def stacks(time: float, *frames: str, activity: str = "waiting", thread: int = MAIN) -> StacksTaken:
+    line = frames[0] if frames else "train.py:12 main"
+    return StacksTaken(((thread, "MainThread", line, "acquire", activity, frames or (line,)),), at(time))
+
+
+def trained(steps: int = 20, every: float = 0.1, *, iterated: bool = True) -> tuple[Fold, float]:
+    """A loop that has done so many steps, the last of which ended at the moment that is returned."""
+    fold = new_fold()
+    if iterated:
+        fold.apply(LoopEntered("train", at(0)))
+    for number in range(steps):
+        start = number * every
+        fold.apply(step(number, start, start + (every if iterated else 0.9 * every), runs=()))
+        fold.stands_still(at(start + every))
+    return fold, steps * every
+
+
+def hung(fold: Fold, end: float, *frames: str, **told: Any) -> bool:
+    """Whether it is a hang that nothing came for 16 s, and the job then tells that its thread has these frames."""
+    assert fold.stands_still(at(end + 16.0)), "the job is asked"
+    fold.apply(stacks(end + 16.5, *frames, **told))
+    fold.stands_still(at(end + 17.0))
+    return fold.hangs.now is not None
+
+
+def test_an_iteration_that_ends_no_step_hangs_and_its_thread_is_named() -> None:
+    fold, end = trained()
+    fold.observation.last_heard = at(end)
+    assert not fold.stands_still(at(end + 14.0))
+    assert hung(fold, end, "lock.py:3 take", "train.py:12 main")
+    (row,) = fold.snapshot(at(end + 20.0))["hangs"]
+    assert (row["loop"], row["steps"], row["over"], row["seconds"]) == (
+        "train",
+        20,
+        False,
+        pytest.approx(20.0),
+    )
+    assert (row["line"], row["activity"]) == ("lock.py:3 take", "waiting")
+    assert row["threads"] == [
+        {"name": "MainThread", "of_loop": True, "frames": ["lock.py:3 take", "train.py:12 main"]}
+    ]
+
+
+def test_it_is_over_with_the_next_step_and_a_pause_as_long_is_none_again() -> None:
+    fold, end = trained()
+    assert hung(fold, end)
+    fold.apply(step(20, end, end + 30.0, runs=()))
+    (row,) = fold.snapshot(at(end + 31.0))["hangs"]
+    assert (row["over"], row["seconds"]) == (True, pytest.approx(30.0))
+    assert not fold.stands_still(at(end + 30.0 + PAUSES * 30.0 - 1))
+    assert fold.stands_still(at(end + 30.0 + PAUSES * 30.0 + 1))
+
+
+def test_what_was_on_its_way_when_the_job_fell_silent_moves_the_beginning() -> None:
+    fold, end = trained()
+    fold.observation.last_heard = at(end)
+    assert fold.stands_still(at(end + 16.0))
+    fold.stands_still(at(end + 22.0))
+    assert fold.hangs.now is not None, "no answer"
+    fold.apply(StepCompleted("train", 19, at(end + 0.2), 0))
+    hang = fold.hangs.now
+    assert hang is not None
+    assert hang.began == at(end + 0.2)
+
+
+def test_a_job_that_is_heard_of_but_has_not_answered_yet_is_waited_for() -> None:
+    fold, end = trained()
+    assert fold.stands_still(at(end + 16.0))
+    fold.observation.last_heard = at(end + 20.0)
+    assert not fold.stands_still(at(end + 30.0))
+    assert fold.hangs.now is None
+
+
+@pytest.mark.parametrize(
+    "excuse",
+    [
+        CompilePhaseStarted("f", "backend", MAIN, at(2.1)),
+        PhaseStarted("checkpoint", "train", at(2.1)),
+        LoopEnded("train", at(2.1), 0),
+    ],
+)
+def test_compiles_phases_and_the_end_of_the_loop_are_no_hang(excuse: Any) -> None:
+    fold, end = trained()
+    fold.apply(excuse)
+    assert not fold.stands_still(at(end + 1200.0))
+
+
+def test_the_time_of_a_compile_or_phase_is_no_pause_to_learn_from() -> None:
+    fold, end = trained()
+    fold.apply(CompilePhaseStarted("f", "backend", MAIN, at(end)))
+    fold.apply(CompilePhaseEnded("f", "backend", MAIN, at(end), at(end + 60), 60 * 10**9, outermost=True))
+    fold.apply(PhaseStarted("evaluation", None, at(end + 60)))
+    fold.apply(PhaseEnded("evaluation", None, at(end + 60), at(end + 120), 0))
+    assert not fold.stands_still(at(end + 120 + MIN_SECONDS - 1))
+    assert fold.stands_still(at(end + 120 + MIN_SECONDS + 1))
+
+
+def test_the_first_steps_are_none() -> None:
+    fold, end = trained(9)
+    assert not fold.stands_still(at(end + 1200.0))
+
+
+def test_the_first_run_of_a_function_may_take_as_long_as_it_likes() -> None:
+    fold, end = trained()
+    fold.apply(RunUnderWay(5, at(end), at(end + 15.5)))
+    assert not fold.stands_still(at(end + 16.0))
+    fold.executables.runs_of = lambda run: 2  # type: ignore[method-assign]
+    assert fold.stands_still(at(end + 16.0))
+
+
+@pytest.mark.parametrize(
+    ("frames", "is_hang"),
+    [
+        (("queue.py:171 get", "train.py:12 main"), True),
+        (("train.py:30 main",), False),  # behind the loop, whose end nobody reports
+        (("train.py:12 other",), False),
+        (("bdb.py:90 wait", "train.py:12 main"), False),  # somebody thinks
+    ],
+)
+def test_a_loop_whose_end_is_not_reported_hangs_where_its_thread_is_still_in_it(
+    frames: tuple[str, ...], is_hang: bool
+) -> None:
+    fold, _end = trained(5, iterated=False)
+    for number in range(5, 30):
+        start = number * 0.1
+        rows = tuple(
+            ("train", line, "", "processor", 0.05, 1) for line in ("train.py:10 main", "train.py:14 main")
+        )
+        fold.apply(MainThreadSampled(at(start), at(start + 0.1), rows))
+        fold.apply(step(number, start, start + 0.09, runs=()))
+        fold.stands_still(at(start + 0.1))
+    assert hung(fold, 3.0, *frames) is is_hang
+    assert not fold.stands_still(at(200.0 if not is_hang else 40.0)), "it is not asked again at once"
+
+
+@given(st.lists(st.floats(0.01, 14.0), min_size=1, max_size=40))
+def test_no_pause_below_the_least_is_ever_asked_about(pauses: list[float]) -> None:
+    fold, end = trained()
+    for number, pause in enumerate(pauses):
+        assert not fold.stands_still(at(end + pause))
+        fold.apply(step(20 + number, end, end + pause, runs=()))
+        end += pause
