@@ -30,6 +30,7 @@ from jaxobs.report.view import (
     run_name,
     why_absent,
 )
+from jaxobs.vocabulary import activities
 from jaxobs.vocabulary.units import ABSENT, amount, count, duration, percent, rough_percent
 from jaxobs.vocabulary.words import COMPONENTS
 
@@ -262,6 +263,7 @@ LAGS: Final = 0.1
 """Least share of all ranks' time that a lagging rank costs: the threshold of JaxRankLags in deploy/prometheus."""
 
 LAGGING: Final = "◀ lags"
+HANGING: Final = "◀ hangs"
 GONE: Final = "✗"
 """Marks a rank of which nothing new is known."""
 
@@ -285,7 +287,19 @@ def rank_rows(ranks: Sequence[Observed], loop: str | None = None) -> list[dict[s
         slowest = max(alike, key=lambda row: row["lag"], default=None)
         if slowest is not None and slowest["lag"] > LAGS:
             slowest["lags"] = True
+        for row in _waited_for([row for row in rows if row["run_id"] == run and row["hang"]]):
+            row["hangs"] = True
     return rows
+
+
+def _waited_for(still: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+    """Ranks that others wait for, of those of a run that stand still: they do not wait for the device themselves.
+
+    Where all wait for it, those with the fewest steps: the rule of JaxRankHangs in deploy/prometheus.
+    """
+    fewest = min((row["steps"] or 0 for row in still), default=0)
+    elsewhere = [row for row in still if row["hang"]["activity"] != activities.DEVICE]
+    return elsewhere or [row for row in still if (row["steps"] or 0) == fewest]
 
 
 def lags(shares: Sequence[Mapping[str, float]]) -> list[float]:
@@ -318,6 +332,8 @@ def _row(rank: Observed, wanted_loop: str | None) -> dict[str, Any]:
     view = View(rank.document, wanted_loop=wanted_loop)
     loop = view.chosen
     verdict = loop.get("bottleneck") or {}
+    hang = next((hang for hang in rank.document.get("hangs") or () if not hang["over"]), None)
+    place = hang and (hang["line"] or "it does not answer")
     return {
         "rank": process.get("process_index"), "run": process.get("run") or process.get("service_name"),
         "run_id": process.get("run_id"), "host": process.get("host_name"), "address": rank.address,
@@ -325,6 +341,7 @@ def _row(rank: Observed, wanted_loop: str | None) -> dict[str, Any]:
         "steps": loop.get("steps"), "step_seconds": loop.get("step_seconds"),
         "mfu": loop.get("mfu"),
         "label": verdict.get("label"), "shares": _shares(loop), "lag": 0.0, "lags": False,
+        "hang": hang, "hangs": False, "still": hang and f"{duration(hang['seconds'])}: {place}",
     }  # fmt: skip
 
 
@@ -347,12 +364,15 @@ def columns(rows: Sequence[Row]) -> Iterator[Column]:
         "costs", lambda row: rough_percent(row["lag"]) if row["lags"] else None, value=lambda row: row["lag"]
     )
     yield text("limited by", "label")
+    if any(row["still"] for row in rows):
+        yield text("no step for", "still")
     yield text("", "problem")
 
 
 def _name(row: Row) -> str:
     known = row["address"] if row["rank"] is None else str(row["rank"])
-    return f"{known} {GONE}" if row["problem"] else f"{known} {LAGGING}" if row["lags"] else known
+    marks = ((GONE, row["problem"]), (HANGING, row["hangs"]), (LAGGING, row["lags"]))
+    return " ".join((known, *[mark for mark, holds in marks if holds][:1]))
 
 
 def _share(title: str, components: tuple[str, ...]) -> Column:

@@ -123,6 +123,32 @@ def test_ranks_that_are_alike_do_not_lag():
     assert not any(row["lags"] for row in rank_rows([observed(rank) for rank in range(4)]))
 
 
+@pytest.mark.parametrize(
+    ("activities", "steps", "marked"),
+    [
+        (["device", "waiting", "device"], [700, 700, 700], ["1"]),
+        (["device", "device", "device"], [700, 700, 699], ["2"]),
+        (
+            [None, "device", None],
+            [700, 700, 700],
+            ["1"],
+        ),  # two do not hang, perhaps of those that wait elsewhere
+        ([None, None, None], [700, 700, 700], []),
+    ],
+)
+def test_of_ranks_that_hang_the_one_is_marked_for_which_the_others_wait(activities, steps, marked):
+    ranks = [observed(rank) for rank in range(3)]
+    for rank, activity, ended in zip(ranks, activities, steps, strict=True):
+        rank.document["loops"]["train"]["steps"] = ended
+        hang = {"over": False, "seconds": 43.0, "line": "train.py:9 callback", "activity": activity}
+        rank.document["hangs"] = [hang] if activity else []
+    rows = rank_rows(ranks)
+    assert [row["rank"] for row in rows if row["hangs"]] == [int(rank) for rank in marked]
+    shown = {column.title: [column.show(row) for row in rows] for column in columns(rows)}
+    assert [name for name in shown["rank"] if "hangs" in str(name)] == [f"{rank} ◀ hangs" for rank in marked]
+    assert "43 s: train.py:9 callback" in shown["no step for"] if marked else "no step for" not in shown
+
+
 def test_ranks_of_different_runs_are_not_compared_and_their_runs_are_named():
     rows = rank_rows([observed(0, run="first"), observed(0, run="second", input=9.0)])
     assert not any(row["lags"] for row in rows)

@@ -183,7 +183,7 @@ def _place(rank: Watched) -> tuple[str, int, str]:
 
 
 def text(ranks: Sequence[Watched], *, width: int, bold: bool) -> str:
-    """A table where there are several ranks, and the summary of the one that lags, else of the first that answered.
+    """A table where there are several ranks, and the summary of one that hangs or lags, else of the first that answered.
 
     Raises UsageError for a snapshot that cannot be shown.
     """
@@ -201,7 +201,8 @@ def _parts(ranks: Sequence[Watched], width: int, bold: bool) -> Iterator[str]:
         yield to_text([table], width=width, bold=bold)
     if not answered:
         return
-    row, chosen = next((pair for pair in answered if pair[0]["lags"]), answered[0])
+    row, chosen = max(answered, key=lambda pair: (pair[0]["hangs"], pair[0]["lags"]))
     if len(ranks) > 1:
-        yield from ("", printable(f"rank {row['rank']}{', which lags' if row['lags'] else ''}"))
+        why = ", which hangs" if row["hangs"] else ", which lags" if row["lags"] else ""
+        yield from ("", printable(f"rank {row['rank']}{why}"))
     yield render(chosen.document, width=width, bold=bold)
