@@ -352,6 +352,7 @@ class Observer:
             "facts": {
                 "counts_begin_seconds": (anchor.monotonic - self._began) / NANOSECONDS if again else None,
                 "counts_begin_seconds_reason": None if again else "no agent was lost",
+                "finds_loops": self._side.watches_all,
             },
         }
 

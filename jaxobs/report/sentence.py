@@ -21,6 +21,9 @@ difference over their sum) is above CLEAR, so that a low confidence must have an
 WORTH_SAYING: Final = 0.01
 """Share of the run's time from which on recompilations are mentioned; below it there is little to gain."""
 
+LONG_COMPILE: Final = 5.0
+"""Seconds from which on a compile under way is mentioned: somebody who waits begins to wonder what for."""
+
 UNMODELLED: Final = "work whose cost is not known"
 """What a sentence calls the label `unmodelled`."""
 
@@ -59,6 +62,25 @@ def sentence(document: Document, name: str) -> Iterator[Phrase]:
             yield Phrase(" Before that: ")
     yield from loop_sentence(document, name)
     yield from _compiled_again(document)
+    yield from _compiling(document)
+
+
+def sentence_without_loop(document: Document) -> Iterator[Phrase]:
+    """What is known of a process in which no loop was seen."""
+    process = document.get("process") or {}
+    if process.get("finds_loops"):
+        yield Phrase(
+            "No loop was found yet: one is found when a jitted function has been called several times."
+        )
+    else:
+        yield Phrase(
+            "No loop was seen yet: iterate over obs.steps(…), or start the script with `jaxobs run`."
+        )
+    if running := process.get("running"):
+        yield Phrase(" The device has been running ")
+        yield _name(str(running["function"]))
+        yield Phrase(f" for {duration(running['seconds'])}.")
+    yield from _compiling(document)
 
 
 def hang_sentence(hang: Document) -> Iterator[Phrase]:
@@ -154,6 +176,15 @@ def _limit(loop: Document) -> Iterator[Phrase]:
     yield Phrase("It is limited by ")
     yield Phrase(UNMODELLED if label == "unmodelled" else str(label), strong=True)
     yield Phrase(f"{share}" + (f", then {second}{next_share}." if second else "."))
+
+
+def _compiling(document: Document) -> Iterator[Phrase]:
+    """What is being compiled now, where that takes long."""
+    for name, seconds in ((document.get("process") or {}).get("compiling") or {}).items():
+        if seconds > LONG_COMPILE:
+            yield Phrase(" ")
+            yield _name(str(name))
+            yield Phrase(f" has been compiling for {duration(seconds)}.")
 
 
 def _compiled_again(document: Document) -> Iterator[Phrase]:

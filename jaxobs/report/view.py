@@ -12,7 +12,7 @@ from typing import Final
 from jaxobs.model.snapshot import Document, longest_loops
 from jaxobs.report import tables
 from jaxobs.report.history import NO_TREND, SECONDS, Trend
-from jaxobs.report.sentence import Phrase, sentence
+from jaxobs.report.sentence import Phrase, sentence, sentence_without_loop
 from jaxobs.vocabulary.units import amount, byte_size, duration, rough_percent
 
 MIN_SPAN: Final = 60.0
@@ -111,10 +111,7 @@ def answer(view: View) -> Iterator[Phrase]:
         reason = view.document.get("process_reason") or "the first snapshot is on its way"
         yield Phrase(f"Nothing is known yet: {reason}.")
     else:
-        yield Phrase(
-            "No loop was seen yet: iterate over obs.steps(…), or start the script with `jaxobs run`; compiles, memory"
-            " and devices are below."
-        )
+        yield from sentence_without_loop(view.document)
 
 
 def known_figures(view: View, name: str) -> Iterator[tuple[str, str]]:

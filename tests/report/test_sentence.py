@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from jaxobs.model.snapshot import longest_loops
-from jaxobs.report.sentence import hang_sentence, plain, sentence
+from jaxobs.report.sentence import hang_sentence, plain, sentence, sentence_without_loop
 from tests.sample_document import document, loop
 
 LOOP: dict[str, Any] = {
@@ -126,3 +126,15 @@ def test_a_hang_that_lasts_comes_first() -> None:
     assert "train_step`. Before that: `train` " in said
     over = plain(sentence(found | {"hangs": [HANG | {"over": True}]}, "train"))
     assert "ended no step" not in over
+
+
+def test_without_a_loop_what_is_under_way_is_said_and_advice_is_for_who_needs_it() -> None:
+    found: dict[str, Any] = {
+        "process": {"finds_loops": True, "running": {"function": "fit", "seconds": 12.0}}
+    }
+    assert plain(sentence_without_loop(found)) == (
+        "No loop was found yet: one is found when a jitted function has been called several times."
+        " The device has been running `fit` for 12 s."
+    )
+    marked: dict[str, Any] = {"process": {"finds_loops": False, "compiling": {"f": 61.0, "g": 0.3}}}
+    assert plain(sentence_without_loop(marked)).endswith("`jaxobs run`. `f` has been compiling for 61 s.")
