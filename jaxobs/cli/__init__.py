@@ -15,7 +15,19 @@ from typing import Any
 
 from jaxobs.vocabulary.text import printable
 
-COMMANDS = ("run", "demo", "check", "plugins", "analyze", "calibrate", "compare", "show", "runs", "top")
+COMMANDS = (
+    "run",
+    "demo",
+    "check",
+    "plugins",
+    "analyze",
+    "calibrate",
+    "compare",
+    "show",
+    "runs",
+    "postmortem",
+    "top",
+)
 
 INTERRUPTED = 130
 """The exit status by which shells know a program that Ctrl-C ended: 128 + SIGINT."""

@@ -93,6 +93,10 @@ class ProcessView:
     goodput: Figure[float]
     running: Figure[Mapping[str, Any]]
     """The function of a run that is under way, and for how many seconds it is known to have run."""
+    compiling: Mapping[str, float]
+    """The functions that are being compiled, each with the seconds since that began."""
+    phases: Mapping[str, float]
+    """The phases under way, in the same way."""
     persistent_cache: PersistentCacheView
     address: Figure[str]
     """Where `/metrics` is served."""

@@ -182,6 +182,8 @@ def _process(rooms: Rooms, compilation: CompilationView, now: int) -> ProcessVie
         run_seconds=dict(rooms.run_time.seconds),
         goodput=rooms.run_time.goodput(),
         running=rooms.under_way.view(now, rooms.executables.function_of),
+        compiling=dict(compilation.in_progress),
+        phases=rooms.run_time.phases(now),
         persistent_cache=compilation.persistent_cache,
         address=figure(rooms.observation.address or None, "no exporter serves metrics"),
         host_lines=rooms.loops.outside.rows(),

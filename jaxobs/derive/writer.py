@@ -265,9 +265,7 @@ class Writer:
         functions = view.compilation.functions
         rows = self._functions.written(functions.values())
         return {
-            "process": {**view.identity, **plain(view.facts)}
-            | plain(view.process)
-            | {"compiling": dict(view.compilation.in_progress)},
+            "process": {**view.identity, **plain(view.facts)} | plain(view.process),
             "hangs": view.hangs,
             "loops": plain(view.loops),
             "functions": dict(zip(functions, rows, strict=True)),

@@ -19,6 +19,28 @@ DRAFT_NAME = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{16}\.draft")
 """Names of the drafts of `write_whole`, which killed writers leave behind; `name` is that of the intended file."""
 
 
+APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""Flags that open a file to append to, without following a link that somebody planted under its name or waiting for a
+FIFO."""
+
+
+def append_whole(descriptor: int, lines: bytes) -> None:
+    """Append all at once, or undo a write that falls short (a full disk), so that the file has whole lines.
+
+    Raises OSError.
+    """
+    size, written = os.fstat(descriptor).st_size, 0
+    try:
+        written = os.write(descriptor, lines)
+        if written < len(lines):
+            written += os.write(
+                descriptor, lines[written:]
+            )  # raises the error for which the first fell short
+    finally:
+        if written < len(lines):
+            os.ftruncate(descriptor, size)
+
+
 def write_whole(path: Path, data: bytes, mode: int = 0o644, *, replace: bool = True) -> None:
     """Replace whatever is at `path` by `data`: a reader sees the old file or the new one, never a part.
 

@@ -22,12 +22,9 @@ from jaxobs.model.events import Event, Measured, SpanContext, units_of
 from jaxobs.model.metrics import Catalogue
 from jaxobs.plugin.base import Delivery, Exporter
 from jaxobs.plugin.discovery import installed_versions
-from jaxobs.plugin.files import writing_remarks
+from jaxobs.plugin.files import APPEND, append_whole, writing_remarks
 from jaxobs.plugin.protocol import Agent, Batch, Remark
 from jaxobs.vocabulary.text import valid_text
-
-FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""Flags that open the file without following a link that somebody planted under its name or waiting for a FIFO."""
 
 MAXIMUM_BYTES = 256 * 2**20
 """Largest size of one file; two are kept. Near a million events: a small training run wrote 281 bytes an event."""
@@ -122,13 +119,13 @@ class JsonLinesExporter(Exporter):
         resource = dict(agent.resource)
         if resource != self._described:
             lines = as_line(_header(resource, agent.clock)) + lines
-        _write_whole(file, lines, size)
+        append_whole(file, lines)
         self._described = resource
 
     def _open(self) -> int:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self._path, FLAGS, 0o644)
+            self._file = os.open(self._path, APPEND, 0o644)
         except OSError as error:
             reason = _refused(error.strerror)
             raise OSError(error.errno, reason, str(self._path)) from None
@@ -143,18 +140,6 @@ class JsonLinesExporter(Exporter):
 
 def _refused(reason: str | None) -> str:
     return f"cannot write events: {reason}; set JAXOBS_JSONL_DIRECTORY to a writable directory"
-
-
-def _write_whole(file: int, lines: bytes, size: int) -> None:
-    """Write all lines at once, or undo a write that falls short (a full disk), so that the file has whole lines."""
-    written = 0
-    try:
-        written = os.write(file, lines)
-        if written < len(lines):
-            written += os.write(file, lines[written:])  # raises the error for which the first fell short
-    finally:
-        if written < len(lines):
-            os.ftruncate(file, size)
 
 
 def _header(resource: Mapping[str, str], clock: ClockAnchor) -> dict[str, Any]:

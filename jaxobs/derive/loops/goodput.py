@@ -147,8 +147,8 @@ class RunTime:
         self._running: dict[str, _Running] = {}
         self._heard_until: int | None = None
         self._lost = 0.0
-        self._open_phases: dict[int, str | None] = {}
-        """The loop that each open phase is inside of, None outside steps; by when the phase began."""
+        self._open_phases: dict[int, PhaseStarted] = {}
+        """The phases under way, by when they began."""
         self._charged = dict.fromkeys(OF_LOOPS, 0.0)
         """The seconds of each category that loops have reported and that need not be charged any more."""
 
@@ -157,10 +157,9 @@ class RunTime:
         """Seconds charged so far, by category."""
         return self._spent.by_category
 
-    @property
-    def is_in_phase(self) -> bool:
-        """Whether a phase is under way."""
-        return bool(self._open_phases)
+    def phases(self, now: int) -> dict[str, float]:
+        """The phases under way, each with the seconds since it began."""
+        return {phase.phase: seconds(now - at) for at, phase in self._open_phases.items()}
 
     def newest(self) -> tuple[str, bool] | None:
         """The loop whose step ended last of those that run, and whether its end will be reported; None if none runs."""
@@ -203,7 +202,7 @@ class RunTime:
         self._last_end = max(self._last_end, event.time)
 
     def phase_started(self, event: PhaseStarted) -> None:
-        self._open_phases[event.time] = event.inside
+        self._open_phases[event.time] = event
 
     def phase_ended(self, event: PhaseEnded) -> None:
         require(event.end >= event.start and event.nested >= 0, "a phase of negative duration")
@@ -241,7 +240,7 @@ class RunTime:
         if compiling_since is not None and now - compiling_since > LONGEST_COMPILE:
             compiling_since = None
         self._open_phases = {
-            at: loop for at, loop in self._open_phases.items() if now - at <= LONGEST_COMPILE
+            at: phase for at, phase in self._open_phases.items() if now - at <= LONGEST_COMPILE
         }
         if compiling_since is None and not self._open_phases and self._stands_still(now, loops):
             until, rest, running_since = now, "stalled", None
@@ -298,13 +297,16 @@ class RunTime:
 
     def _known_until(self, now: int, loops: Mapping[str, Loop], compiling_since: int | None) -> int:
         """The earliest of `now`, the start of what is under way, and the last end in each running loop or the job."""
-        held = [start for start, loop in self._open_phases.items() if loop is None]
+        held = [start for start, phase in self._open_phases.items() if phase.inside is None]
         held += [compiling_since] if compiling_since is not None else []
         pending = (loop.stretches.pending_since for loop in loops.values())
         held += [since for since in pending if since is not None]
         for name, running in self._running.items():
             patience = _patience(running, loops.get(name))
-            if name in self._open_phases.values() or now - running.end <= patience:
+            if (
+                any(phase.inside == name for phase in self._open_phases.values())
+                or now - running.end <= patience
+            ):
                 held.append(running.end)
             elif running.iterated and now - self._last_end <= patience:
                 held.append(self._last_end)  # a long step was alive until then; what follows may be a stall

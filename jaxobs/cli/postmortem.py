@@ -1,0 +1,69 @@
+"""`jaxobs postmortem`: tells what happened before a run ended, over all its ranks, in the order of time."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from jaxobs.cli import UsageError, using
+from jaxobs.cli.console import Parser
+from jaxobs.cli.show import records_directory
+from jaxobs.cli.terminal import look_of
+from jaxobs.report.postmortem import RECORDER, Flight, read_flight, story, under_way
+from jaxobs.report.text_table import to_text
+
+SUMMARY = "tell what happened before a run ended, over all its ranks"
+
+
+def run(arguments: list[str]) -> int:
+    """Print the story of the newest run in the given directories, or of that in the folders given."""
+    parser = Parser("postmortem", SUMMARY)
+    parser.add_argument(
+        "folders", metavar="DIRECTORY", nargs="*", type=Path,
+        help="folders of ranks, or a directory of them, of which the newest run is told"
+        " (default: JAXOBS_RUN_DIRECTORY, else the user's state directory)",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="write one JSON object instead")
+    options = parser.options(arguments)
+    flights = _flights(options.folders or [records_directory()])
+    with using("a recorder"):
+        if options.json:
+            print(json.dumps([_plain(flight) for flight in flights]))
+        else:
+            print(to_text(story(flights), **look_of(sys.stdout)))
+    return 0
+
+
+def _flights(directories: list[Path]) -> list[Flight]:
+    """The flights of the newest run. Raises UsageError if there is none."""
+    found = []
+    for path in sorted({each for directory in directories for each in _folders(directory)}):
+        try:
+            flight = read_flight(path)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue
+        if flight is not None:
+            found.append(flight)
+    if not found:
+        raise UsageError(f"no flight recorder has left a {RECORDER} in {', '.join(map(str, directories))}")
+    newest = max(found, key=lambda flight: float(flight.last["at"]))
+    return [flight for flight in found if flight.who.get("jaxobs.run_id") == newest.who.get("jaxobs.run_id")]
+
+
+def _folders(directory: Path) -> list[Path]:
+    if (directory / RECORDER).is_file():
+        return [directory]
+    try:
+        return [path.parent for path in directory.glob(f"*/{RECORDER}")]
+    except OSError as error:
+        raise UsageError(f"{directory}: {error.strerror}") from None
+
+
+def _plain(flight: Flight) -> dict[str, Any]:
+    loop, steps, at = flight.last_step or (None, None, None)
+    return {
+        "who": dict(flight.who), "loop": loop, "steps": steps, "last_step": at, "seen_until": flight.last["at"],
+        "ended": flight.ended, "under_way": under_way(flight), "last": dict(flight.last),
+    }  # fmt: skip

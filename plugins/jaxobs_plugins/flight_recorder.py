@@ -1,0 +1,136 @@
+"""Exporter `flight_recorder`: keeps the last minutes of a run in a file of bounded size, for `jaxobs postmortem`.
+
+Each second it appends one line of JSON with what is under way and how far each loop is, so that after the job, the agent
+or both were killed the file tells what happened before. Two files of MAX_BYTES are kept, the older one as `….before`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from jaxobs.model.clock import NANOSECONDS, now
+from jaxobs.model.events import Span
+from jaxobs.plugin.base import Exporter
+from jaxobs.plugin.files import APPEND, append_whole
+from jaxobs.plugin.protocol import Agent, Batch
+from jaxobs.report.postmortem import RECORDER, Moment
+from jaxobs.report.runs import make_folder
+
+MAX_BYTES: Final = 500_000
+"""Largest size of one of the two files: a line of a training run has some 400 bytes, so together they hold 40 minutes."""
+
+MIN_SPAN: Final = 0.05
+"""Seconds from which on a compile, phase or profiler window is kept."""
+
+KEPT_SPANS: Final = {"jax.compile", "jax.phase", "jax.profile", "jax.run"}
+
+
+class FlightRecorder(Exporter):
+    """Writes where the folder of a run is kept. An error is logged once, and it is tried again."""
+
+    takes_events = False
+    awaited = False
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._agent: Agent | None = None
+        self._file: int | None = None
+        self._path = Path()
+        self._said = False
+
+    def start(self, agent: Agent) -> None:
+        self.takes_batches = agent.settings.get("run_folder") is not None
+        if self.takes_batches:
+            self._agent = agent
+
+    def export(self, batch: Batch) -> None:
+        document = batch.snapshot.document
+        if self._agent is None or not (document["process"].get("platform") or document["loops"]):
+            return
+        at = self._agent.clock.wall_time(batch.snapshot.time) / NANOSECONDS
+        self._write([*self._spans(batch.spans), moment(at, document)])
+
+    def stop(self, timeout: float) -> None:  # noqa: ARG002  # one line, and the file is closed
+        """Write that the job has ended, or was killed, and close the file."""
+        agent, self._agent = self._agent, None
+        file, self._file = self._file, None
+        if agent is not None and file is not None:
+            with suppress(OSError):
+                append_whole(file, _line({"at": agent.clock.wall_time(now()) / NANOSECONDS, "end": True}))
+            os.close(file)
+
+    def _spans(self, spans: tuple[Span, ...]) -> Iterator[Mapping[str, Any]]:
+        assert self._agent is not None
+        for span in spans:
+            seconds = (span.end - span.start) / NANOSECONDS
+            if span.name in KEPT_SPANS and seconds >= MIN_SPAN:
+                at = self._agent.clock.wall_time(span.end) / NANOSECONDS
+                yield {"at": at, "span": span.name, "seconds": seconds, "about": dict(span.attributes)}
+
+    def _write(self, lines: list[Mapping[str, Any]]) -> None:
+        assert self._agent is not None
+        try:
+            file = self._opened(self._agent)
+            append_whole(file, b"".join(map(_line, lines)))
+            self._said = False
+        except (OSError, ValueError) as error:
+            if not self._said:
+                self._agent.log(f"the last minutes of the run are not kept: {error}")
+            self._said = True
+
+    def _opened(self, agent: Agent) -> int:
+        """The open file, which begins with who the process is; a full one is set aside. Raises OSError."""
+        if self._file is not None and os.fstat(self._file).st_size > self._max_bytes:
+            os.close(self._file)
+            self._file = None
+            self._path.replace(self._path.with_suffix(".before"))
+        if self._file is None:
+            self._path = make_folder(agent.settings) / RECORDER
+            self._file = os.open(self._path, APPEND, 0o600)
+            append_whole(
+                self._file,
+                _line({"at": agent.clock.wall_time(now()) / NANOSECONDS, "who": dict(agent.resource)}),
+            )
+        return self._file
+
+
+def moment(at: float, document: Mapping[str, Any]) -> Moment:
+    """What is kept of a snapshot: how far each loop is and how it goes, what is under way, memory, a hang."""
+    process, memory = document["process"], document["process"].get("memory") or {}
+    return {
+        "at": at,
+        "loops": {
+            name: {
+                "steps": loop["steps"],
+                "step_seconds": loop["step_seconds"],
+                "label": loop["bottleneck"]["label"],
+                "recorded": dict(list((loop.get("recorded") or {}).items())[:5]),
+            }
+            for name, loop in document["loops"].items()
+        },
+        **{key: process[key] for key in ("compiling", "phases", "running") if process.get(key)},
+        "memory": memory.get("in_use_bytes"),
+        "devices": [
+            (device.get("memory") or {}).get("in_use_bytes") for device in document.get("devices") or ()
+        ],
+        "hang": [hang for hang in document.get("hangs") or () if not hang["over"]],
+    }
+
+
+def _line(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(_finite(content), separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def _finite(value: Any) -> Any:
+    """The value with NaN and infinity as text, which strict JSON lacks."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _finite(each) for key, each in value.items()}
+    return [_finite(each) for each in value] if isinstance(value, list | tuple) else value
