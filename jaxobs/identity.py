@@ -127,6 +127,8 @@ class Identity:
     """Which process of which run, for names of files: `run-rank3`, `rank3`, or `process1234` without a rank."""
     job: str | None
     """What only the ranks of this one start share."""
+    is_first: bool
+    """Alone, or the first of those that a launcher started together."""
     rank_on_host: int
     in_kubernetes: bool
     resource: Mapping[str, str]
@@ -164,6 +166,7 @@ def read_identity(
     return Identity(
         name="-".join(filter(None, (re.sub(r"[^\w.-]+", "-", named or ""), process))),
         job=job_key(run, environment, host),
+        is_first=launched_rank(environment) in {None, 0},
         rank_on_host=first_number(environment, _RANK_ON_HOST_VARIABLES) or 0,
         in_kubernetes=in_kubernetes,
         resource=known | given_attributes(environment),
