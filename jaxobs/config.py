@@ -192,7 +192,9 @@ def plain_settings(
     # Paths are relative to the job's directory, which is not the agent's.
     paths = {name: str(path.absolute()) for name, path in vars(settings).items() if isinstance(path, Path)}
     facts = {"rank_on_host": rank_on_host, "in_kubernetes": in_kubernetes}
-    return settings.to_dict() | paths | facts | {"run_folder": None if run_folder is None else str(run_folder)}
+    return (
+        settings.to_dict() | paths | facts | {"run_folder": None if run_folder is None else str(run_folder)}
+    )
 
 
 def origin(name: str) -> str:

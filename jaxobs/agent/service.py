@@ -99,7 +99,8 @@ def leave_summary(settings: Mapping[str, Any], files: Sequence[Path], snapshot: 
         with contextlib.suppress(OSError):
             if file.name == SUMMARY:
                 make_folder(settings)
-            return write_whole(file, text.encode("utf-8", "replace"), OWNER_ALONE)
+            write_whole(file, text.encode("utf-8", "replace"), OWNER_ALONE)
+            return
 
 
 class Service:

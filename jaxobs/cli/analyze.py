@@ -84,7 +84,9 @@ def _newest_trace() -> str:
 
     record = read_record("last")
     if not (found := traces(record.path.parent)):
-        raise UsageError(f"{record.name} has kept no trace: give a path, or ask for one by obs.profile(2.0, keep=True)")
+        raise UsageError(
+            f"{record.name} has kept no trace: give a path, or ask for one by obs.profile(2.0, keep=True)"
+        )
     return str(found[-1])
 
 

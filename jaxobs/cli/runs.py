@@ -32,8 +32,8 @@ def run(arguments: list[str]) -> int:
     )  # fmt: skip
     directory = parser.options(arguments).directory or records_directory()
     table = TextTable(
-        ("", "began", "run", "for", "state", "how it went", "kept beside the record"),
-        left=("began", "run", "state", "how it went", "kept beside the record"),
+        ("", "began", "run", "for", "state", "how it went", "also kept"),
+        left=("began", "run", "state", "how it went", "also kept"),
     )
     left_out: list[str] = []
     for number, record in enumerate(records(directory, left_out) if directory.exists() else ()):

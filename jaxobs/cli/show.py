@@ -56,8 +56,8 @@ def run(arguments: list[str]) -> int:
     parser = Parser("show", SUMMARY)
     parser.add_argument(
         "record", metavar="RUN", nargs="?", default="last",
-        help="`last` (the default), `last~2` for two before it, the beginning of a run's name, its folder or record, or a "
-        "directory: then the newest run's",
+        help="`last` (the default), `last~2` for two before it, the beginning of a run's name, its folder or record, or "
+        "a directory: then the newest run's",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the whole record as JSON")
     parser.add_argument(
@@ -176,7 +176,7 @@ def _beginning_with(word: str) -> Path | None:
 
 
 def _first_ranks(together: Sequence[Record]) -> Iterator[Record]:
-    """Those of which there is no lower rank of the same run; jobs of one rank each, such as a sweep's, are all there."""
+    """The records that have the lowest rank of their run: several, where jobs of one rank each began together."""
     lowest: dict[object, int] = {}
     for record in together:
         run = _process(record, "run")
@@ -190,7 +190,7 @@ def _read(path: Path) -> Record:
             data = file.read(MAX_BYTES_READ + 1)
         if len(data) > MAX_BYTES_READ:
             raise UsageError(f"{path} is too large for a record of a run")
-        name = printable(str(path.parent if path.name == RECORD else path))
+        name = printable(path.parent.name if path.name == RECORD else str(path))
         return replace(decoded(data, name), path=path)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from None

@@ -168,7 +168,9 @@ def _make_room(directory: Path, own: Path) -> None:
             for other in path.iterdir():
                 if other.name != RECORD:
                     left += _size(other)
-                    shutil.rmtree(other, ignore_errors=True) if other.is_dir() else other.unlink(missing_ok=True)
+                    shutil.rmtree(other, ignore_errors=True) if other.is_dir() else other.unlink(
+                        missing_ok=True
+                    )
 
 
 def _size(path: Path) -> int:
