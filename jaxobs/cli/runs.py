@@ -36,7 +36,7 @@ def run(arguments: list[str]) -> int:
         left=("began", "run", "state", "how it went", "also kept"),
     )
     left_out: list[str] = []
-    for number, record in enumerate(records(directory, left_out) if directory.exists() else ()):
+    for number, record in enumerate(records(directory, left_out)):
         try:
             with using(record.name):
                 table.add(f"last~{number}" if number else "last", *_cells(record))

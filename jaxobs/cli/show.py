@@ -139,6 +139,8 @@ def records(directory: Path, left_out: list[str]) -> Iterator[Record]:
     """
     try:
         folders = kept(directory)
+    except FileNotFoundError:  # no run has been kept yet
+        return
     except OSError as error:
         raise UsageError(f"cannot read {directory}: {error.strerror or error}") from None
     together: list[Record] = []

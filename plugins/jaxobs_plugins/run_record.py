@@ -187,7 +187,7 @@ def _why_not_kept(settings: Mapping[str, Any]) -> str | None:
     directory = directory_of(settings)
     if directory is None:
         return "no home directory is known" if settings.get("keep_runs") else None
-    if settings.get("run_directory") and not directory.absolute().parent.is_dir():
+    if settings.get("run_directory") and not directory.absolute().parent.exists():
         return f"{directory}: {os.strerror(errno.ENOENT)} ({directory.absolute().parent})"
     reason = why_not_writable(directory)
     return reason and f"{directory}: {reason}"
@@ -232,6 +232,8 @@ class RunRecordExporter(Exporter):
         self.awaited = not self._is_users  # a home may lie on a slow network
         if (self.takes_batches or directory_of(settings) is None) and (reason := _why_not_kept(settings)):
             self._fail(reason)
+        if not self.takes_batches:
+            self._agent = None
 
     def export(self, batch: Batch) -> None:
         """Add the snapshot to the loops' windows and the host's load, and write the record when it is due."""

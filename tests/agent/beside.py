@@ -85,7 +85,7 @@ class AgentProcess:
     def finish(self, timeout: float) -> float:
         """Ask for the end; seconds until the pipe ended."""
         began = time.monotonic()
-        self.pipe.sendall(wire.frame(wire.FINISH, timeout))
+        self.pipe.sendall(wire.frame(wire.FINISH, (timeout, "ended")))
         self.listen_until(lambda: self.ended)
         return time.monotonic() - began
 
