@@ -122,10 +122,11 @@ def test_each_plugin_says_what_it_needs_and_lacks(listener: socket.socket, tmp_p
             "set JAXOBS_JSONL_DIRECTORY to a writable directory"
         )
     ]
-    assert remarks(checked, "run_record") == [
+    (kept,) = remarks(checked, "run_record")
+    assert kept == (
         f"! no record of the run can be written: {under_a_file}: Not a directory ({tmp_path / 'file'}); "
         "set JAXOBS_RUN_DIRECTORY to a writable directory, or JAXOBS_KEEP_RUNS=0"
-    ]
+    )
     assert remarks(checked, "otel") == [
         f"traces would be sent to http://127.0.0.1:{port}, which takes connections",
         (
