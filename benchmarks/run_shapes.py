@@ -22,7 +22,6 @@ from typing import NamedTuple
 from benchmarks.beside import without_settings
 
 ROOT = Path(__file__).parents[1]
-RUNS, RUNNING = "state/jaxobs/runs/", '"state":"running"'
 HEAD = f"""# Eight shapes of a run
 
 What a run prints at its end, what it leaves in the user's state directory, and what is said of it afterwards.
@@ -34,24 +33,15 @@ twice, in a state directory of its own. Of `show` it has the first line, of `com
 """
 BEGIN = """
 import time, jax, jax.numpy as jnp
-step = jax.jit(lambda x: jnp.tanh(x @ x))
-evaluate = jax.jit(lambda x: jnp.sum(x * x))
+step, evaluate = jax.jit(lambda x: jnp.tanh(x @ x)), jax.jit(lambda x: jnp.sum(x * x))
 x = jnp.full((384, 384), 0.01)
 def train(turns, seconds=6.0):
-    global x
-    begin = time.monotonic()
+    global x; begin = time.monotonic()
     for turn in turns:
         x = step(x).block_until_ready()
-        if turn == 20: print("training", flush=True)
-        if turn % 200 == 0: yield turn
+        if turn % 200 == 0: print("training", flush=True); yield turn
         if time.monotonic() - begin > seconds: break
 forever = iter(range(10**9))
-"""
-MARKED = """
-import jaxobs
-obs = jaxobs.instrument()
-step = obs.watch(step)
-for _ in train(obs.steps(forever)): pass
 """
 
 
@@ -65,11 +55,13 @@ class Shape(NamedTuple):
 
 
 ONE_CALL = "jax.jit(lambda x: jax.lax.fori_loop(0, 4000, lambda _, x: step(x), x))(x).block_until_ready()"
+EVALUATES = "for _ in train(forever):\n    for _ in range(20): float(evaluate(x))"
+MARKED = "import jaxobs; obs = jaxobs.instrument(); step = obs.watch(step)\nfor _ in train(obs.steps(forever)): pass"
 LONG = "for _ in train(forever, 600): pass"
 SHAPES = {
     "marked loop": Shape(MARKED, launched=False),
     "`jaxobs run`": Shape(),
-    "evaluation inside": Shape("for _ in train(forever):\n    for _ in range(20): float(evaluate(x))"),
+    "evaluation inside": Shape(EVALUATES),
     "one long call": Shape(ONE_CALL),
     "4 processes of one host": Shape(processes=4),
     "an exception": Shape("for _ in train(forever): pass\nraise ValueError('no more data')"),
@@ -81,14 +73,15 @@ SHAPES = {
 def start(folder: Path, *command: str, **own: str) -> subprocess.Popen[str]:
     """Start a command of this Python in the folder, with the state directory that is there."""
     own |= {
-        "PYTHONPATH": f"{ROOT}:{ROOT / 'plugins'}",
         "XDG_STATE_HOME": str(folder / "state"),
         "TMPDIR": str(folder),
+        "OTEL_EXPORTER_PROMETHEUS_PORT": "0",
     }
-    own |= {"JAX_PLATFORMS": "cpu", "OTEL_EXPORTER_PROMETHEUS_PORT": "0"}
-    environment, pipe = without_settings() | own, subprocess.PIPE
-    words = [sys.executable, *command]
-    return subprocess.Popen(words, cwd=folder, env=environment, text=True, stdout=pipe, stderr=pipe)
+    own |= {"PYTHONPATH": f"{ROOT}:{ROOT / 'plugins'}", "JAX_PLATFORMS": "cpu"}
+    words, pipe = [sys.executable, *command], subprocess.PIPE
+    return subprocess.Popen(
+        words, cwd=folder, env=without_settings() | own, text=True, stdout=pipe, stderr=pipe
+    )
 
 
 def run(shape: Shape, folder: Path) -> str:
@@ -103,7 +96,9 @@ def run(shape: Shape, folder: Path) -> str:
         jobs[0].send_signal(shape.ended_by)
     errors = [job.communicate(timeout=240)[1] for job in jobs]
     until = time.monotonic() + 60.0  # an agent ends after its job
-    while time.monotonic() < until and any(RUNNING in one.read_text() for one in folder.rglob("record.json")):
+    while time.monotonic() < until and any(
+        'e":"running"' in one.read_text() for one in folder.rglob("record.json")
+    ):
         time.sleep(0.2)
     own = [re.search(r"(?ms)^jaxobs: .*?(?=\n\n|\Z)", text) for text in errors]
     return "; ".join(found[0] for found in own if found) or "nothing"
@@ -117,19 +112,18 @@ def row(shape: Shape) -> str:
         cells = [[run(shape, folder) for _ in range(2)][1]]
         files = (str(path.relative_to(folder)) for path in sorted(folder.rglob("*")) if path.is_file())
         left = Counter(re.sub(r"\d{8}T\d{6}Z-\w+", "START-ID", file) for file in files if file != "train.py")
-        cells.append(", ".join(f"{file.removeprefix(RUNS)} ({count})" for file, count in left.items()))
+        cells.append(
+            ", ".join(f"{file.removeprefix('state/jaxobs/runs/')} ({count})" for file, count in left.items())
+        )
         told = [start(folder, "-m", "jaxobs", word).communicate() for word in ("runs", "show", "compare")]
     runs, show, compare = (out or error for out, error in told)
-    cells += [
-        runs.partition("\n")[2].partition("\nlast~1")[0],
-        show.partition("\n")[0],
-        compare.split("\n")[1],
-    ]
+    last = runs.partition("\n")[2].partition("\nlast~1")[0]
+    cells += [last, show.partition("\n")[0], compare.split("\n")[1]]
     return " | ".join(" ".join(cell.replace("|", "\\|").split()) for cell in cells)
 
 
 if __name__ == "__main__":
     rows = [f"| {name} | {row(SHAPES[name])} |\n" for name in sys.argv[1:] or SHAPES]
-    print(HEAD + "".join(rows), end="")
+    print(*rows, sep="", end="")
     if not sys.argv[1:]:
         (ROOT / "docs" / "results" / "run_shapes.md").write_text(HEAD + "".join(rows), encoding="utf-8")

@@ -38,7 +38,7 @@ from jaxobs.model.events import (
 )
 from jaxobs.model.metrics import Catalogue
 from jaxobs.model.snapshot import SnapshotData
-from jaxobs.plugin.files import temporary_directory, write_whole
+from jaxobs.plugin.files import temporary_directory, why_not_kept, write_whole
 from jaxobs.report.runs import SUMMARY, make_folder
 from jaxobs.report.summary import render
 from jaxobs.report.values import flat_values
@@ -84,7 +84,7 @@ def summary_files(settings: Mapping[str, Any], name: str | None) -> list[Path]:
     Empty if there is neither, or the job has not sent its name.
     """
     folder, place = settings.get("run_folder"), temporary_directory()
-    files = [Path(folder) / SUMMARY] if folder else []
+    files = [Path(folder) / SUMMARY] if folder and why_not_kept(settings) is None else []
     return files + ([place.absolute() / f"jaxobs-{name}-killed.txt"] if place and name else [])
 
 

@@ -21,7 +21,7 @@ from jaxobs.config import SettingsError, load_settings
 from jaxobs.plugin.files import open_regular
 from jaxobs.report.page import page
 from jaxobs.report.record import LARGEST_BYTES, Record, RecordError, decoded
-from jaxobs.report.runs import PAGE, RECORD, directory_of, kept
+from jaxobs.report.runs import FOLDER_NAME, PAGE, RECORD, directory_of, kept
 from jaxobs.report.summary import render
 from jaxobs.report.view import View
 from jaxobs.vocabulary.text import printable
@@ -210,5 +210,8 @@ def _process(record: Record, key: str) -> object:
 
 
 def _rank(record: Record) -> int:
+    launched = FOLDER_NAME.fullmatch(record.path.parent.name)  # a launcher's ranks need not be JAX's
+    if launched and launched["rank"]:
+        return int(launched["rank"])
     index = _process(record, "process_index")
     return index if isinstance(index, int) else 0

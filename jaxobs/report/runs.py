@@ -22,7 +22,7 @@ REPORT: Final = "out-of-memory-"
 
 NO_FOLDER: Final = "this process keeps no folder of its run"
 
-FOLDER_NAME: Final = re.compile(r"(.+-)?(?P<began>\d{8}T\d{6}Z)-\w*", re.ASCII)
+FOLDER_NAME: Final = re.compile(r"((.*-)?rank(?P<rank>\d+)-|.+-)?(?P<began>\d{8}T\d{6}Z)-\w*", re.ASCII)
 
 MAX_NAME: Final = 100
 """Most letters of the run's name in a folder's: with rank, time and instance that is less than the 255 bytes allowed."""

@@ -5,7 +5,6 @@ It is written to the run's folder at the start, every few minutes, and when the 
 
 from __future__ import annotations
 
-import errno
 import math
 import os
 import platform
@@ -20,7 +19,7 @@ from jaxobs.model.figure import Figure, figure
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.base import Exporter
 from jaxobs.plugin.discovery import installed_versions
-from jaxobs.plugin.files import why_not_writable, write_whole
+from jaxobs.plugin.files import why_not_kept, write_whole
 from jaxobs.plugin.protocol import Agent, Batch, Remark
 from jaxobs.report.record import FORMAT, VERSION, StepWindows, encoded
 from jaxobs.report.runs import FOLDER_NAME, RECORD, directory_of, make_folder
@@ -182,17 +181,6 @@ def _size(path: Path) -> int:
     return size
 
 
-def _why_not_kept(settings: Mapping[str, Any]) -> str | None:
-    """Why nothing of a run can be kept, though it is to be; None if it can."""
-    directory = directory_of(settings)
-    if directory is None:
-        return "no home directory is known" if settings.get("keep_runs") else None
-    if settings.get("run_directory") and not directory.absolute().parent.exists():
-        return f"{directory}: {os.strerror(errno.ENOENT)} ({directory.absolute().parent})"
-    reason = why_not_writable(directory)
-    return reason and f"{directory}: {reason}"
-
-
 NOT_COMPARED = frozenset({"rank_on_host", "in_kubernetes", "run_folder"})
 """Entries of the plugins' settings that are facts about the process and no settings."""
 
@@ -217,7 +205,7 @@ class RunRecordExporter(Exporter):
         self._failed = False
 
     def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:
-        if reason := _why_not_kept(settings):
+        if reason := why_not_kept(settings):
             yield Remark(_refused(reason), problem=True)
         elif directory := directory_of(settings):
             yield Remark(f"a folder for each run would be kept in {directory}")
@@ -230,7 +218,7 @@ class RunRecordExporter(Exporter):
         self._interval = float(settings.get("run_interval") or 0.0)
         self.takes_batches = settings.get("run_folder") is not None
         self.awaited = not self._is_users  # a home may lie on a slow network
-        if (self.takes_batches or directory_of(settings) is None) and (reason := _why_not_kept(settings)):
+        if (self.takes_batches or directory_of(settings) is None) and (reason := why_not_kept(settings)):
             self._fail(reason)
         if not self.takes_batches:
             self._agent = None

@@ -84,10 +84,10 @@ def test_input_that_cannot_be_used_has_status_2(
     assert len(error.splitlines()) == 1
 
 
-def kept(directory: Path, run: str = "train", *, began: float, **changes: object) -> Path:
+def kept(directory: Path, run: str = "train", *, began: float, launched: str = "", **changes: object) -> Path:
     """The folder of a run that began then; its time of writing is the same."""
     instance = f"{began:.0f}r{changes.get('rank', 0)}"
-    resource = {"jaxobs.run": run, "service.instance.id": instance}
+    resource = {"jaxobs.run": run, "service.instance.id": instance, "jax.process_index": launched}
     folder = folder_of({"run_directory": directory}, resource, began, is_first=True)
     assert folder is not None
     folder.mkdir(parents=True)
@@ -110,6 +110,17 @@ def test_of_a_directory_the_newest_run_counts_and_of_it_the_lowest_rank(
     assert (shown["began"], shown["snapshot"]["process"]["process_index"]) == (900.0, 0)
     assert main(["runs", str(tmp_path)]) == 0
     assert re.findall(r"(?m)^last\S*", capsys.readouterr().out) == ["last", "last~1"]
+
+
+def test_of_the_processes_that_a_launcher_started_together_the_first_is_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for rank in "1203":
+        kept(tmp_path, began=100.0 + int(rank), launched=rank)
+    assert main(["show", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["began"] == 100.0
+    assert main(["runs", str(tmp_path)]) == 0
+    assert re.findall(r"(?m)^last\S*", capsys.readouterr().out) == ["last"]
 
 
 def test_jobs_of_one_rank_each_that_began_together_are_all_listed(

@@ -230,7 +230,9 @@ def test_where_the_run_has_no_folder_the_report_is_in_the_systems_temporary_dire
     (tmp_path / "file").write_text("no directory")
     plain = run(FAIL["a watched call"], tmp_path, observed=False)
     nothing_kept = {"JAXOBS_RUN_DIRECTORY": "", "JAXOBS_KEEP_RUNS": "0"} if why == "nothing is kept" else {}
-    observed = run(FAIL["a watched call"], tmp_path / "file", TMPDIR=str(tmp_path), **nothing_kept)
+    observed = run(
+        FAIL["a watched call"], tmp_path / "file", observed=True, TMPDIR=str(tmp_path), **nothing_kept
+    )
     assert observed.status == plain.status
     assert without_our_lines(observed.stderr) == without_our_lines(plain.stderr)
     (report,) = tmp_path.glob("jaxobs-out-of-memory-process*")
