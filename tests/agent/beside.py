@@ -30,6 +30,7 @@ class AgentProcess:
         self._replies: dict[int, Any] = {}
         self._asked = 0
         self._frames = wire.Frames()
+        run_folder = settings.pop("run_folder", None)
         plain = Settings(**{"interval": 0.1, **settings}).to_dict()
         self.ended = False
         pipe, _ = start_agent_process()
@@ -38,7 +39,7 @@ class AgentProcess:
         pipe.close()
         self.last: tuple[dict[str, Any], dict[str, str]] | None = None
         hello = {
-            "settings": plain | {"rank_on_host": 0, "in_kubernetes": False},
+            "settings": plain | {"rank_on_host": 0, "in_kubernetes": False, "run_folder": run_folder},
             "resource": {"service.name": "job", "service.instance.id": "i", "process.pid": str(os.getpid())},
             "clock": tuple(ClockAnchor.read()),
             "began": now(),
