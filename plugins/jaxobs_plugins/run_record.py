@@ -164,19 +164,28 @@ def _make_room(directory: Path, own: Path) -> None:
         if number > MAX_RUNS:
             shutil.rmtree(path, ignore_errors=True)
         elif left < 0:
-            for other in path.iterdir():
-                if other.name != RECORD:
-                    left += _size(other)
-                    shutil.rmtree(other, ignore_errors=True) if other.is_dir() else other.unlink(
-                        missing_ok=True
-                    )
+            left += _strip(path)
+
+
+def _strip(folder: Path) -> int:
+    """Delete what a folder holds beside its record; the bytes of it."""
+    freed = 0
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if path.name != RECORD:
+                freed += _size(path)
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink()
+    return freed
 
 
 def _size(path: Path) -> int:
     """Bytes of a file, or of all files in a folder; links are not followed."""
     size = 0
-    for file in (path, *path.rglob("*")):
-        with suppress(OSError):
+    with suppress(OSError):  # another process has deleted it
+        for file in (path, *path.rglob("*")):
             size += file.lstat().st_size
     return size
 
