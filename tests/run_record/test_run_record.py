@@ -211,6 +211,20 @@ def test_a_state_directory_that_cannot_be_written_to_is_said_once(
     assert "JAXOBS_KEEP_RUNS=0" in said
 
 
+def test_where_no_home_is_known_that_is_said_unless_nothing_is_to_be_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unknown(path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setattr(Path, "expanduser", unknown)
+    for keeps, lines in ((True, 1), (False, 0)):
+        agent = FakeAgent({"run_directory": None, "keep_runs": keeps, "run_folder": None})
+        RunRecordExporter().start(agent)
+        assert ["no home directory is known" in line for line in agent.lines] == lines * [True]
+
+
 def test_the_users_state_directory_is_that_of_xdg_and_never_the_working_directory() -> None:
     keeps = {"run_directory": None, "keep_runs": True}
     assert runs.directory_of(keeps, {"XDG_STATE_HOME": "/state"}) == Path("/state/jaxobs/runs")
