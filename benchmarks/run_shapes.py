@@ -22,6 +22,7 @@ from typing import NamedTuple
 from benchmarks.beside import without_settings
 
 ROOT = Path(__file__).parents[1]
+ID = re.compile(r"\d{8}T\d{6}Z-\w+")
 HEAD = f"""# Eight shapes of a run
 
 What a run prints at its end, what it leaves in the user's state directory, and what is said of it afterwards.
@@ -111,15 +112,15 @@ def row(shape: Shape) -> str:
         (folder / "train.py").write_text(BEGIN + shape.script)
         cells = [[run(shape, folder) for _ in range(2)][1]]
         files = (str(path.relative_to(folder)) for path in sorted(folder.rglob("*")) if path.is_file())
-        left = Counter(re.sub(r"\d{8}T\d{6}Z-\w+", "START-ID", file) for file in files if file != "train.py")
+        left = Counter(ID.sub("START-ID", file) for file in files if file != "train.py")
         cells.append(
             ", ".join(f"{file.removeprefix('state/jaxobs/runs/')} ({count})" for file, count in left.items())
         )
         told = [start(folder, "-m", "jaxobs", word).communicate() for word in ("runs", "show", "compare")]
     runs, show, compare = (out or error for out, error in told)
     last = runs.partition("\n")[2].partition("\nlast~1")[0]
-    cells += [last, show.partition("\n")[0], compare.split("\n")[1]]
-    return " | ".join(" ".join(cell.replace("|", "\\|").split()) for cell in cells)
+    cells += [last, show.partition("\n")[0], [line for line in compare.split("\n") if line][1]]
+    return " | ".join(" ".join(ID.sub("START-ID", cell.replace("|", "\\|")).split()) for cell in cells)
 
 
 if __name__ == "__main__":
