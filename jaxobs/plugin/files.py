@@ -111,7 +111,7 @@ def why_not_kept(settings: Mapping[str, Any]) -> str | None:
     """Why nothing of a run can be kept, though it is to be, by the settings; None if it can."""
     directory = directory_of(settings)
     if directory is None:
-        return "no home directory is known" if settings.get("keep_runs") else None
+        return "no home directory is known" if settings.get("keep_runs", True) else None
     if settings.get("run_directory") and not directory.absolute().parent.exists():
         return f"{directory}: {os.strerror(errno.ENOENT)} ({directory.absolute().parent})"
     reason = why_not_writable(directory)

@@ -29,17 +29,19 @@ MAX_NAME: Final = 100
 
 
 def directory_of(settings: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Where folders of runs are: as `run_directory` says, else with `keep_runs` in the user's state directory.
+    """Where folders of runs are: as `run_directory` says, else in the user's state directory; None without `keep_runs`.
 
-    That is `jaxobs/runs` below XDG_STATE_HOME or ~/.local/state (XDG Base Directory Specification, by which a path that
-    is not absolute is ignored). None if no run is kept, or no home directory is known.
+    The latter is `jaxobs/runs` below XDG_STATE_HOME or ~/.local/state (XDG Base Directory Specification, by which a path
+    that is not absolute is ignored); None if no home directory is known.
     """
+    if not settings.get("keep_runs", True):
+        return None
     if given := settings.get("run_directory"):
         return Path(given)
     state = Path(environment.get("XDG_STATE_HOME", ""))
     with suppress(RuntimeError):  # as in containers that run under any user number
         state = state if state.is_absolute() else Path("~/.local/state").expanduser()
-    return state / "jaxobs" / "runs" if settings.get("keep_runs") and state.is_absolute() else None
+    return state / "jaxobs" / "runs" if state.is_absolute() else None
 
 
 def folder_of(
