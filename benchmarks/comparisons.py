@@ -97,9 +97,9 @@ def record_of(folder: Path, seconds: float, settings: Mapping[str, str]) -> Reco
     if ended.status:
         raise SystemExit(f"a training ended with status {ended.status}: {ended.stderr[-500:]}")
     until = time.monotonic() + AGENT_SECONDS
-    while not folder.exists() and time.monotonic() < until:
+    while (record := read_record(str(folder))).content["state"] == "running" and time.monotonic() < until:
         time.sleep(0.5)  # the job's end waits for its agent only for a moment
-    return read_record(str(folder))
+    return record
 
 
 def judged(pair: Pair, before: Record, after: Record) -> list[Figure]:

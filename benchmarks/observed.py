@@ -21,6 +21,7 @@ from benchmarks.beside import install, without_settings
 ROOT = Path(__file__).parents[1]
 EXPORTER = Path(__file__).with_name("jaxobs_documents.py")
 DOCUMENTS = "OBSERVED_DOCUMENTS"
+SUMMARIES = "runs/*/killed.txt"
 
 How = Literal["plain", "observed", "marked"]
 """`observed`: `jaxobs run -- script`. `marked`: JAXOBS_TEST_MARK is set, by which the script marks itself."""
@@ -120,7 +121,6 @@ def run(
         folder = Path(name)
         documents = folder / "documents"
         documents.mkdir()
-        (folder / "summaries").mkdir()
         entry_point = {"jaxobs.exporters": "documents = jaxobs_documents:DocumentExporter"}
         install(folder / "plugin", "jaxobs_documents", EXPORTER.read_text(), entry_point)
         launcher = ["-m", "jaxobs", "run", "--"] if how == "observed" else []
@@ -137,9 +137,9 @@ def run(
             stdout, stderr = _ended(process, timeout, terminate_after)
         seconds = time.perf_counter() - began
         until = time.monotonic() + (5.0 if terminate_after else 0.0)
-        while time.monotonic() < until and not any((folder / "summaries").iterdir()):
+        while time.monotonic() < until and not [*folder.glob(SUMMARIES)]:
             time.sleep(0.1)  # the agent of a job that was killed writes after it
-        summaries = [path.read_text() for path in (folder / "summaries").rglob("*") if path.is_file()]
+        summaries = [path.read_text() for path in folder.glob(SUMMARIES)]
         return Run(process.returncode, stdout, stderr, seconds, _read(documents), summaries)
 
 
@@ -162,7 +162,7 @@ def _environment(folder: Path, how: How) -> dict[str, str]:
         "PYTHONHASHSEED": "0",
         "JAX_PLATFORMS": "cpu",
         "OTEL_EXPORTER_PROMETHEUS_PORT": "0",
-        "JAXOBS_SUMMARY_DIRECTORY": str(folder / "summaries"),
+        "JAXOBS_RUN_DIRECTORY": str(folder / "runs"),
         DOCUMENTS: str(folder / "documents"),
     }
     return kept | own | ({"JAXOBS_TEST_MARK": "1"} if how == "marked" else {})

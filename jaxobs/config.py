@@ -70,11 +70,6 @@ class Settings:
         "under `jaxobs run` and `opentelemetry-instrument`, watch every function that the script and its "
         "libraries jit, and find its loops",
     )
-    summary_directory: Path | None = setting(
-        None,
-        "directory in which the last summary is left when the job is killed "
-        "(default: the system's temporary directory)",
-    )
     prometheus: bool = setting(True, "serve /metrics; false opens no port")
     metrics_host: str | None = setting(
         None, "address to serve at (default: OTEL_EXPORTER_PROMETHEUS_HOST, else `localhost`)"
@@ -109,13 +104,14 @@ class Settings:
     jsonl_directory: Path | None = setting(None, "directory for a file of events, one JSON object a line")
     keep_runs: bool = setting(
         True,
-        "the first rank leaves a record of its run in the user's state directory ($XDG_STATE_HOME/jaxobs/runs, the last "
-        "hundred), for `jaxobs runs`, `show` and `compare`",
+        "the first rank keeps a folder of its run in the user's state directory ($XDG_STATE_HOME/jaxobs/runs, the last "
+        "hundred), for `jaxobs runs`, `show` and `compare`: its record, out-of-memory reports, kept traces, the last "
+        "summary if the job is killed",
     )
-    run_directory: Path | None = setting(None, "directory in which each process leaves this record instead")
+    run_directory: Path | None = setting(None, "directory in which each process keeps this folder instead")
     run_interval: float = setting(
         120.0,
-        "seconds between writes of this record; it is written at the end too",
+        "seconds between writes of the record; it is written at the end too",
         minimum=1,
         maximum=86_400,
     )
@@ -151,9 +147,6 @@ class Settings:
     host_lines: bool = setting(
         True, "sample the main thread's Python stack, to tell which lines the host spends its time in"
     )
-    profile_directory: Path | None = setting(
-        None, "directory in which traces that were asked for are kept, as XProf reads them"
-    )
     profile_maximum_bytes: int = setting(
         32 * 2**20,
         "larger traces are not read, and windows are kept short of them; at most 64 MiB",
@@ -161,10 +154,11 @@ class Settings:
         maximum=LARGEST_TRACE,
     )
     out_of_memory_reports: int = setting(
-        3, "most reports a process writes when memory runs out; 0 writes none", minimum=0, maximum=100
-    )
-    out_of_memory_directory: Path | None = setting(
-        None, "directory for these reports (default: the system's temporary directory)"
+        3,
+        "most reports a process writes when memory runs out, into the run's folder, or else into the system's temporary "
+        "directory; 0 writes none",
+        minimum=0,
+        maximum=100,
     )
     maximum_module_bytes: int = setting(
         64 * 2**20,
@@ -188,11 +182,19 @@ def load_settings(**arguments: Any) -> Settings:
     return read(Settings, PREFIX, arguments)
 
 
-def plain_settings(settings: Settings, *, rank_on_host: int, in_kubernetes: bool) -> dict[str, Any]:
-    """The settings as plugins and the agent get them: plain data, directories absolute; and where this process is."""
+def plain_settings(
+    settings: Settings, *, rank_on_host: int, in_kubernetes: bool, run_folder: Path | None = None
+) -> dict[str, Any]:
+    """The settings as plugins and the agent get them: plain data, directories absolute; and where this process is.
+
+    `run_folder` is an absolute path (`jaxobs.report.runs.folder_of`), or None where nothing of the run is kept.
+    """
     # Paths are relative to the job's directory, which is not the agent's.
     paths = {name: str(path.absolute()) for name, path in vars(settings).items() if isinstance(path, Path)}
-    return settings.to_dict() | paths | {"rank_on_host": rank_on_host, "in_kubernetes": in_kubernetes}
+    facts = {"rank_on_host": rank_on_host, "in_kubernetes": in_kubernetes}
+    return (
+        settings.to_dict() | paths | facts | {"run_folder": None if run_folder is None else str(run_folder)}
+    )
 
 
 def origin(name: str) -> str:
@@ -201,6 +203,10 @@ def origin(name: str) -> str:
     if variable in {key.upper() for key, value in os.environ.items() if value}:
         return variable
     return "OTEL_SDK_DISABLED" if name == "enabled" and sdk_disabled() else "default"
+
+
+REPLACED: Final = ("OUT_OF_MEMORY_DIRECTORY", "PROFILE_DIRECTORY", "SUMMARY_DIRECTORY")
+"""Settings of earlier builds, which named a place each for what the run's folder holds."""
 
 
 def unknown_settings(environment: Mapping[str, str]) -> dict[str, str]:
@@ -216,7 +222,13 @@ def unknown_settings(environment: Mapping[str, str]) -> dict[str, str]:
     from jaxobs.plugin.discovery import prefixes_of_others  # here: it reads what is installed
 
     others = prefixes_of_others()
-    return {name: unknown(name, PREFIX, names) for name in strange if not name.upper().startswith(others)}
+    return {
+        name: f"unknown setting {name}: JAXOBS_RUN_DIRECTORY is for all that is kept of a run"
+        if name.upper().removeprefix(PREFIX) in REPLACED
+        else unknown(name, PREFIX, names)
+        for name in strange
+        if not name.upper().startswith(others)
+    }
 
 
 ELEMENT_TYPES: Final = (

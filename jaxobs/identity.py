@@ -183,6 +183,8 @@ class Identity:
     """What only the ranks of this one start share."""
     run_ids: tuple[str, str]
     """The run's if JAX turns out to have one process, and several; until then the resource has what a launcher tells."""
+    is_first: bool
+    """Alone, or the first of those that a launcher started together."""
     rank_on_host: int
     in_kubernetes: bool
     resource: Mapping[str, str]
@@ -230,6 +232,7 @@ def read_identity(
         name="-".join(filter(None, (re.sub(r"[^\w.-]+", "-", named or ""), process))),
         job=job_key(run, environment, host),
         run_ids=ids,
+        is_first=launched_rank(environment) in {None, 0},
         rank_on_host=first_number(environment, _RANK_ON_HOST_VARIABLES) or 0,
         in_kubernetes=in_kubernetes,
         resource=known | given,

@@ -24,7 +24,7 @@ from jaxobs.plugin.threads import join_all
 from jaxobs.probe.import_hook import weakly, when_imported
 from jaxobs.probe.log import warn
 from jaxobs.probe.out_of_memory.evidence import Ask
-from jaxobs.probe.out_of_memory.reporter import OutOfMemory
+from jaxobs.probe.out_of_memory.reporter import OutOfMemory, uncaught_error
 from jaxobs.probe.side import ProbeSide
 from jaxobs.probe.signals import HandlersPutOff
 from jaxobs.probe.steps.iteration import Amount, Steps
@@ -34,7 +34,9 @@ from jaxobs.probe.transport.agent_messages import AgentMessages
 from jaxobs.probe.transport.agent_process import start_agent_process
 from jaxobs.probe.transport.sender import Agents
 from jaxobs.probe.watch.watchable import is_watchable
+from jaxobs.report.runs import folder_of
 from jaxobs.report.snapshot import Snapshot, absent_snapshot
+from jaxobs.vocabulary.words import State
 
 Item = TypeVar("Item")
 Parameters = ParamSpec("Parameters")
@@ -70,15 +72,20 @@ class Observer:
         self.prepare_summary: Callable[[], None] | None = None
         """Loads what will print the last snapshot after the end of the job, where a launcher does that."""
         self._ended = not settings.enabled
+        identity = self._identity
+        began = ClockAnchor.read().wall_time(self._began) / NANOSECONDS
         plain = self._plain_settings = plain_settings(
-            settings, rank_on_host=self._identity.rank_on_host, in_kubernetes=self._identity.in_kubernetes
+            settings,
+            rank_on_host=identity.rank_on_host,
+            in_kubernetes=identity.in_kubernetes,
+            run_folder=folder_of(vars(settings), identity.resource, began, is_first=identity.is_first),
         )
         earlier = before._side if before is not None else None  # noqa: SLF001  # another of this class
         self._side: ProbeSide = ProbeSide(
             plain, Agents(start_agent_process, self._hello, self._messages.heard), warn, earlier
         )
         self._out_of_memory = OutOfMemory(
-            self._identity.name,
+            identity.name,
             plain,
             Ask(lambda timeout: self.snapshot(timeout).document, self._side.sender.retained.executables),
             warn,
@@ -152,8 +159,8 @@ class Observer:
     def profile(self, seconds: float, keep: bool | str | os.PathLike[str] = False) -> ProfileResult:
         """Record one window of JAX's profiler and wait for its end; what it shows is in snapshots soon after.
 
-        `keep`: leave the raw trace where XProf finds it, True in the directory of the setting `profile_directory`, or in
-        the directory given. The window is shorter than `seconds` where its trace would become too large, and no longer
+        `keep`: leave the raw trace where XProf finds it, True in the run's folder, which `jaxobs runs` lists, or in the
+        directory given. The window is shorter than `seconds` where its trace would become too large, and no longer
         than a minute. The result's `outcome` and `reason` tell how it went. It waits, so call it beside the loop, on a
         thread of your own: a loop that waits here runs nothing that could be seen.
 
@@ -163,7 +170,7 @@ class Observer:
         kept = keep if isinstance(keep, bool) else os.fspath(Path(keep).absolute())
         if self._ended or not self._started:
             return ProfileResult("failed", "", self._why_nothing())
-        directory = self._plain_settings["profile_directory"] if kept is True else kept
+        directory = self._plain_settings["run_folder"] if kept is True else kept
         if directory and (reason := why_not_writable(Path(directory))) is not None:
             return ProfileResult("failed", "", f"no trace could be kept in {directory}: {reason}")
         return self._side.profile(seconds, kept)
@@ -237,6 +244,7 @@ class Observer:
                 # shown.
                 began = monotonic()
                 self._side.sender.last_is_wanted = self.prepare_summary is not None
+                self._side.sender.ending = _ending(uncaught_error())
                 if self.prepare_summary is not None:
                     self.prepare_summary()
                 self.shutdown(round(max(0.0, self.settings.shutdown_timeout - (monotonic() - began)), 1))
@@ -258,7 +266,8 @@ class Observer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        self._side.sender.ending = _ending(error)
         self.shutdown(self.settings.shutdown_timeout)
 
     def _why_nothing(self) -> str:
@@ -355,6 +364,13 @@ class Observer:
                 "finds_loops": self._side.watches_all,
             },
         }
+
+
+def _ending(error: BaseException | None) -> State:
+    """How a job ends that this error ends."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    return "ended" if error is None or isinstance(error, SystemExit | GeneratorExit) else "crashed"
 
 
 def _unpickled() -> Observer:

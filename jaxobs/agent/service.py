@@ -11,7 +11,7 @@ import resource
 import socket
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,10 +40,12 @@ from jaxobs.model.events import (
 )
 from jaxobs.model.metrics import Catalogue
 from jaxobs.model.snapshot import SnapshotData
-from jaxobs.plugin.files import temporary_directory, write_whole
+from jaxobs.plugin.files import temporary_directory, why_not_kept, write_whole
+from jaxobs.report.runs import SUMMARY, make_folder
 from jaxobs.report.sentence import hang_sentence, plain
 from jaxobs.report.summary import render
 from jaxobs.report.values import flat_values
+from jaxobs.vocabulary.words import State
 
 MIN_INTERVALS: Final = 0.7
 MAX_INTERVALS: Final = 1.3
@@ -54,7 +56,7 @@ FIRST_SECONDS: Final = 0.2
 
 
 OWNER_ALONE = 0o600
-"""Permissions of the file: by default it is in the system's temporary directory, which everybody may read."""
+"""Permissions of the file: it may be in the system's temporary directory, which everybody may read."""
 
 VALUES_SECONDS: Final = 2.0
 """Least seconds between two frames of flat values. One has some 25 numbers, which take 20 µs to collect here and 3 µs to
@@ -79,26 +81,29 @@ def resident_bytes() -> int:
     return peak * (1 if sys.platform == "darwin" else 1024)
 
 
-def summary_file(directory: str | None, name: str | None) -> str | None:
-    """The path of the summary's file, in the directory of the settings or the system's temporary one.
+def summary_files(settings: Mapping[str, Any], name: str | None) -> list[Path]:
+    """Where the summary is left: in the run's folder or, where that is not kept or fails, the temporary directory.
 
-    None if there is neither, or the job has not sent its name.
+    Empty if there is neither, or the job has not sent its name.
     """
-    place = Path(directory) if directory else temporary_directory()
-    return None if place is None or name is None else str(place.absolute() / f"jaxobs-{name}-killed.txt")
+    folder, place = settings.get("run_folder"), temporary_directory()
+    files = [Path(folder) / SUMMARY] if folder and why_not_kept(settings) is None else []
+    return files + ([place.absolute() / f"jaxobs-{name}-killed.txt"] if place and name else [])
 
 
-def leave_summary(file: str | None, snapshot: SnapshotData) -> None:
+def leave_summary(settings: Mapping[str, Any], files: Sequence[Path], snapshot: SnapshotData) -> None:
     """Write the summary of a job that was killed. An error is ignored, because no job is left to report it to."""
-    if file is None or not (snapshot["process"]["platform"] or snapshot["loops"]):
+    if not (snapshot["process"]["platform"] or snapshot["loops"]):
         return  # nothing of JAX ran in it
     text = (
         f"The job ended without a word: it was killed, or ended by os._exit.\n{render(snapshot.document)}\n"
     )
-    try:
-        write_whole(Path(file), text.encode("utf-8", "replace"), OWNER_ALONE)
-    except OSError:
-        return
+    for file in files:
+        with contextlib.suppress(OSError):
+            if file.name == SUMMARY:
+                make_folder(settings)
+            write_whole(file, text.encode("utf-8", "replace"), OWNER_ALONE)
+            return
 
 
 class Service:
@@ -112,7 +117,8 @@ class Service:
         self.catalogue = Catalogue(CORE_METRICS)
         self._pipe = JobPipe(pipe)
         self._send = self._pipe.send
-        self._summary_file = summary_file(self.settings.get("summary_directory"), hello.get("name"))
+        self._summary_files = summary_files(self.settings, hello.get("name"))
+        self._summary_file = str(self._summary_files[0]) if self._summary_files else None
         self._values_due = math.inf
         """When flat values are sent next, by `monotonic()`: never before the job has asked for them."""
         self._arrived: deque[Measured | SpanEnded] = deque()
@@ -132,6 +138,7 @@ class Service:
         facts |= hello.get("facts", {})
         facts["summary_file"] = self._summary_file
         facts["summary_file_reason"] = None if self._summary_file else "there is no directory to leave one in"
+        facts |= {"ended": None, "ended_reason": "the end of the job has not been seen"}
         limit = int(self.settings["series_limit"])
         self.fold = Fold(
             self.catalogue, self.clock, hello["began"], self.resource, facts, limit, tuple(self._plugins.readings),
@@ -172,12 +179,11 @@ class Service:
 
     def serve(self, frames: wire.Frames, waiting: list[tuple[bytes, Any]]) -> None:
         """Receive and fold until the pipe ends or the job says that nothing follows; then flush a last time."""
-        finish: float | None = None
+        finish: tuple[float, State] | None = None
         ended = False
         while not ended:
             for kind, body in waiting:
-                patience = self._take(kind, body)
-                finish = finish if patience is None else patience
+                finish = self._take(kind, body) or finish
             # The job can so count the events lost with an agent that dies.
             if folded := sum(kind == wire.EVENTS for kind, _ in waiting):
                 self._send(wire.FOLDED, folded)
@@ -194,9 +200,9 @@ class Service:
                 if piece:
                     self.fold.observation.last_heard = now()
                 waiting = list(frames.feed(piece)) if piece else []
-        self._end(finish)
+        self._end(*(finish or (None, "killed")))
 
-    def _take(self, kind: bytes, body: Any) -> float | None:
+    def _take(self, kind: bytes, body: Any) -> tuple[float, State] | None:
         if kind == wire.EVENTS:
             self._fold(wire.events_of(body))
             self._payloads.clear()  # any that are left belonged to this frame's events
@@ -207,7 +213,7 @@ class Service:
         elif kind == wire.VALUES:
             self._values_due = monotonic()
         elif kind == wire.FINISH:
-            return float(body)
+            return float(body[0]), body[1]
         return None
 
     def _answer(self, number: int, until: int) -> None:
@@ -327,7 +333,7 @@ class Service:
             exporter.offer(snapshot, events, spans)
         return snapshot
 
-    def _end(self, patience: float | None) -> None:
+    def _end(self, patience: float | None, ended: State) -> None:
         """Flush a last time and stop. `patience`: the most seconds that the job waits; None if it was killed."""
         until = monotonic() + (patience or 0.0) - ANSWER_SECONDS
         for exporter in self._plugins.exporters:
@@ -339,9 +345,10 @@ class Service:
         self._analysed(self._analysis.settle(settle))
         self._fold_arrivals()
         self.fold.end(now(), by_itself=patience is not None)
+        self.fold.facts = {**self.fold.facts, "ended": ended, "ended_reason": None}
         snapshot = self._new_snapshot()
         if patience is None:
-            leave_summary(self._summary_file, snapshot.served_no_more())
+            leave_summary(self.settings, self._summary_files, snapshot.served_no_more())
         began, timeout = monotonic(), max(SECONDS, patience or 0.0)
         for exporter in self._plugins.exporters:
             exporter.finish(timeout)

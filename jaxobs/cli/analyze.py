@@ -37,6 +37,7 @@ _PEAKS = (
 def run(arguments: list[str]) -> int:
     """Print the analysis of a trace."""
     options = _options(arguments)
+    options.path = options.path or _newest_trace()
     report = _analyze(options.path, options.maximum_bytes)
     with using(options.path):
         html = page(report) if options.html is not None else ""
@@ -59,8 +60,9 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 
     parser = Parser("analyze", SUMMARY, _PEAKS)
     parser.add_argument(
-        "path", metavar="PATH", help="a file *.xplane.pb, or the directory given to jax.profiler.trace()"
-    )
+        "path", metavar="PATH", nargs="?",
+        help="a file *.xplane.pb, or the directory given to jax.profiler.trace() (default: the last run's newest trace)",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument(
         "--html", metavar="FILE", help="write one page with a roofline plot that needs nothing else"
@@ -74,6 +76,18 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         help="the largest trace of one host that is read (default: %(default)s)",
     )  # fmt: skip
     return parser.options(arguments)
+
+
+def _newest_trace() -> str:
+    from jaxobs.cli.show import read_record
+    from jaxobs.report.runs import traces
+
+    record = read_record("last")
+    if not (found := traces(record.path.parent)):
+        raise UsageError(
+            f"{record.name} has kept no trace: give a path, or ask for one by obs.profile(2.0, keep=True)"
+        )
+    return str(found[-1])
 
 
 def _packed(trace: Path) -> bytes:

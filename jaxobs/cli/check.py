@@ -6,7 +6,6 @@ import json
 import os
 import platform
 import sys
-import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -58,7 +57,7 @@ def collect() -> dict[str, Any]:
     identity = read_identity()
     plain = plain_settings(loaded, rank_on_host=identity.rank_on_host, in_kubernetes=identity.in_kubernetes)
     plugins = [describe(plugin) | {"remarks": remarks_of(plugin, plain)} for plugin in found]
-    problems += devices["problems"] + unused_hardware(present, devices) + directory_problems(loaded)
+    problems += devices["problems"] + unused_hardware(present, devices)
     problems += problems_of(plugins) + unknown_settings(found, os.environ, SETTINGS)
     if not plugins:
         problems.append("no plugin is installed, not even those of jaxobs: run `pip install jaxobs`")
@@ -93,14 +92,6 @@ def usable_settings() -> tuple[Settings, list[str]]:
         return load_settings(), []
     except SettingsError as error:
         return Settings(), [f"{error}; the defaults are shown, and instrument() would raise"]
-
-
-def directory_problems(settings: Settings) -> list[str]:
-    """A sentence if the directory of out-of-memory reports cannot be written to; else nothing."""
-    directory = settings.out_of_memory_directory or Path(tempfile.gettempdir())
-    lacking = f"no report could be written to {directory} when memory runs out"
-    wanted = settings.out_of_memory_reports > 0
-    return _unwritable(directory, lacking, "JAXOBS_OUT_OF_MEMORY_DIRECTORY") if wanted else []
 
 
 def _unwritable(directory: Path, lacking: str, setting: str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import math
 import re
@@ -11,12 +10,10 @@ import sys
 
 from jaxobs.cli import UsageError, say, using
 from jaxobs.cli.console import Parser
-from jaxobs.cli.show import read_record, records_directory
+from jaxobs.cli.show import read_record, records, records_directory
 from jaxobs.cli.terminal import look_of
 from jaxobs.report.comparison import Comparison, compare
 from jaxobs.report.record import Record
-from jaxobs.report.runs import kept
-from jaxobs.vocabulary.text import printable
 from jaxobs.vocabulary.units import percent
 
 SUMMARY = "compare the records of two runs: what became slower or faster, and why"
@@ -32,7 +29,7 @@ def run(arguments: list[str]) -> int:
     """Print the comparison. The exit status judges it where --fail-if-slower is given."""
     options = _options(arguments)
     after = read_record(options.after)
-    before = read_record(options.before or _one_before(after))
+    before = read_record(options.before) if options.before else _one_before(after)
     with using(f"what {before.name} and {after.name} differ in"):
         comparison = compare(before, after)
         as_json = json.dumps(comparison.to_dict(), indent=2, allow_nan=False) if options.json else ""
@@ -42,15 +39,13 @@ def run(arguments: list[str]) -> int:
     return 0 if allowed is None else _judged(comparison, allowed, options.loop)
 
 
-def _one_before(after: Record) -> str:
+def _one_before(after: Record) -> Record:
     """The newest kept record of the same run's name that is older. Raises UsageError if there is none."""
     name, older = after.part("snapshot", "process").get("run"), False
-    for path in kept(records_directory()):
-        if older:
-            with contextlib.suppress(UsageError):  # another file, which is no record
-                if read_record(str(path)).part("snapshot", "process").get("run") == name:
-                    return str(path)
-        older = older or printable(str(path)) == after.name
+    for record in records(records_directory(), []):
+        if older and record.part("snapshot", "process").get("run") == name:
+            return record
+        older = older or record.path == after.path
     raise UsageError(
         f"no earlier record of the run {name!r} is kept: name two; `jaxobs runs` lists what there is"
     )
@@ -84,10 +79,10 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser = Parser("compare", SUMMARY, _EXIT_STATUS)
     parser.add_argument(
         "before", metavar="A", nargs="?",
-        help="record of the run before: as in `jaxobs show` (default: the one before B of the same name)",
+        help="the run before: as in `jaxobs show` (default: the one before B of the same name)",
     )  # fmt: skip
     parser.add_argument(
-        "after", metavar="B", nargs="?", default="last", help="record of the run after (default: `last`)"
+        "after", metavar="B", nargs="?", default="last", help="the run after (default: `last`)"
     )
     parser.add_argument(
         "--fail-if-slower", metavar="PERCENT", type=_share,

@@ -1,4 +1,4 @@
-"""`jaxobs runs`: lists the runs whose records are kept, the newest first."""
+"""`jaxobs runs`: lists the runs that are kept, the newest first."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 
 from jaxobs.cli import UsageError, using
 from jaxobs.cli.console import Parser
-from jaxobs.cli.show import read_record, records_directory
+from jaxobs.cli.show import records, records_directory, state_of
 from jaxobs.cli.terminal import look_of
 from jaxobs.model.snapshot import longest_loops
 from jaxobs.report.record import Record
-from jaxobs.report.runs import kept
+from jaxobs.report.runs import also_held
 from jaxobs.report.sentence import plain, sentence
 from jaxobs.report.text_table import TextTable, to_text
 from jaxobs.vocabulary.units import duration, or_absent
 
-SUMMARY = "list the runs that left a record, the newest first"
+SUMMARY = "list the runs that are kept, the newest first"
 
 MAX_NAME = 40
 """Most letters of a run's name that are shown."""
@@ -28,41 +28,38 @@ def run(arguments: list[str]) -> int:
     parser = Parser("runs", SUMMARY)
     parser.add_argument(
         "directory", metavar="DIRECTORY", nargs="?", type=Path,
-        help="where records are (default: JAXOBS_RUN_DIRECTORY, else the user's state directory)",
+        help="where runs are kept (default: JAXOBS_RUN_DIRECTORY, else the user's state directory)",
     )  # fmt: skip
     directory = parser.options(arguments).directory or records_directory()
     table = TextTable(
-        ("", "began", "run", "for", "state", "how it went"), left=("began", "run", "how it went")
+        ("", "began", "run", "for", "state", "how it went", "also kept"),
+        left=("began", "run", "state", "how it went", "also kept"),
     )
-    left_out = 0
-    try:
-        records = kept(directory)
-    except FileNotFoundError:
-        records = []
-    for number, path in enumerate(records):
+    left_out: list[str] = []
+    for number, record in enumerate(records(directory, left_out)):
         try:
-            record = read_record(str(path))
             with using(record.name):
                 table.add(f"last~{number}" if number else "last", *_cells(record))
-        except UsageError:
-            left_out += 1
+        except UsageError as error:
+            left_out.append(str(error))
     if not table.rows:
-        raise UsageError(f"no run has left a record in {directory} yet")
-    table.caption = f"{directory}" + (f"; {left_out} files there are no whole records" if left_out else "")
+        raise UsageError(f"no run is kept in {directory} yet")
+    table.caption = f"{directory}" + (f"; {len(left_out)} records there are not whole" if left_out else "")
     print(to_text([table], **look_of(sys.stdout)))
     return 0
 
 
 def _cells(record: Record) -> tuple[str, ...]:
-    state, seconds = record.content["state"], record.part("snapshot", "process").get("seconds")
-    if state not in {"running", "ended"} or (seconds is not None and seconds < 0):
-        raise ValueError("no state, or a negative time")
+    seconds = record.part("snapshot", "process").get("seconds")
+    if seconds is not None and seconds < 0:
+        raise ValueError("a negative time")
     process, loops = record.part("snapshot", "process"), longest_loops(record.snapshot)
     began = datetime.fromtimestamp(float(record.content["began"])).astimezone()
     return (
         f"{began:%Y-%m-%d %H:%M}",
         str(process.get("run") or "")[:MAX_NAME],
         or_absent(seconds, duration),
-        state,
+        state_of(record),
         plain(sentence(record.snapshot, loops[0])) if loops else "no loop was found",
+        also_held(record.path.parent),
     )

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
+from typing import get_args
 
 from jaxobs.cli import UsageError, say, using
 from jaxobs.cli.console import Parser
@@ -15,34 +21,52 @@ from jaxobs.config import SettingsError, load_settings
 from jaxobs.plugin.files import open_regular
 from jaxobs.report.page import page
 from jaxobs.report.record import LARGEST_BYTES, Record, RecordError, decoded
-from jaxobs.report.runs import LAST, directory_of, named
+from jaxobs.report.runs import FOLDER_NAME, PAGE, RECORD, directory_of, kept
 from jaxobs.report.summary import render
 from jaxobs.report.view import View
 from jaxobs.vocabulary.text import printable
+from jaxobs.vocabulary.words import State
 
 SUMMARY = "print the summary of a run again, from the record that it left"
 
 MAX_BYTES_READ = 4 * LARGEST_BYTES
 """Largest file that is read into memory, with room for one that was indented; parsed it may take fifty times as much."""
 
+LAST = re.compile(r"last(?:~(\d{1,6}))?", re.ASCII)
+"""The word for a run by how many began after it."""
+
 TOGETHER_SECONDS = 5.0
 """Longest time between the starts of two ranks of one job. Launchers take less, and a process needs about as long to
 import JAX before it trains at all."""
+
+LOST_AFTER = 3
+"""Times that the writing of a record may fall due and not happen before its run is taken to be lost with its agent."""
+
+ENDED = {
+    "running": "its record was written while the job ran",
+    "lost": "its record was written while the job ran; how it ended is not known",
+    "crashed": "it was ended by an exception",
+    "interrupted": "it was interrupted (Ctrl-C)",
+    "killed": "it was killed, or left by os._exit",
+}
 
 
 def run(arguments: list[str]) -> int:
     """Print the summary in a record."""
     parser = Parser("show", SUMMARY)
     parser.add_argument(
-        "record", metavar="RECORD", nargs="?", default="last",
-        help="`last` (the default), `last~2` for two before it, the beginning of a record's name, its file, or a "
-        "directory: then the newest run's",
+        "record", metavar="RUN", nargs="?", default="last",
+        help="`last` (the default), `last~2` for two before it, the beginning of a run's name, its folder or record, or "
+        "a directory: then the newest run's",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the whole record as JSON")
     parser.add_argument(
-        "--html", metavar="FILE", help="write the run's page as one file that needs nothing else"
-    )
+        "--html", metavar="FILE", nargs="?", const="",
+        help="write the run's page as one file that needs nothing else (default: page.html in the run's folder)",
+    )  # fmt: skip
     options = parser.options(arguments)
+    if LAST.fullmatch(options.html or ""):
+        parser.error(f"name the run first: jaxobs show {options.html} --html")
     record = read_record(options.record)
     if options.json:
         print(json.dumps(record.content, indent=2, allow_nan=False))
@@ -50,81 +74,116 @@ def run(arguments: list[str]) -> int:
     with using(record.name):
         shown = render(record.snapshot, **look_of(sys.stdout))
         html = page(View(record.snapshot, live=False)) if options.html is not None else ""
+        how = ENDED.get(state_of(record))
     if options.html is not None:
-        Path(options.html).write_text(html, encoding="utf-8")
-        print(f"wrote {options.html}")
+        own = record.path.with_name(PAGE) if record.path.name == RECORD else record.path.with_suffix(".html")
+        file = Path(options.html or own)
+        file.write_text(html, encoding="utf-8")
+        print(f"wrote {printable(str(file))}")
         return 0
-    if record.content.get("state") == "running":
-        print(f"{record.name} was written while the job ran; how it ended is not known.")
+    if how:
+        print(f"{record.name}: {how}")
     print(shown)
     return 0
 
 
-def read_record(path: str) -> Record:
-    """The record that is meant: in a file, by `last` or a name, or of the newest run in a directory. Raises UsageError.
+def state_of(record: Record) -> str:
+    """How a run is or how it ended; `lost` where its agent was lost too, as with the machine. Raises ValueError."""
+    state = record.content["state"]
+    if state not in get_args(State):
+        raise ValueError(f"{state!r} is no state of a run")
+    silent = time.time() - float(record.content["written"])
+    due = LOST_AFTER * float(record.part("settings").get("run_interval") or 0.0)
+    return "lost" if state == "running" and silent > due else str(state)
 
-    Of a run it is that of the lowest rank. Files of a directory that cannot be used are left out, which is said in one
-    line: others may keep their own there.
+
+def read_record(word: str) -> Record:
+    """The record that is meant: of a file, a folder, a directory of folders, or of a word. Raises UsageError.
+
+    `last~2` is the run with two newer ones; another word is the beginning of a folder's name. Of a directory it is the
+    newest run's that can be shown; folders whose records cannot are left out, which is said in one line.
     """
+    left_out: list[str] = []
     # `Path.exists` raises where a folder above may not be entered.
-    if LAST.fullmatch(path) or not os.path.lexists(path):
-        return _read(named(path, records_directory()) or _no_such(path))
-    if not os.path.isdir(path):  # noqa: PTH112
-        return _read(Path(path))
-    try:
-        files = sorted(file for file in Path(path).iterdir() if file.suffix == ".json")
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
-    found, left_out = [], []
-    for file in files:
+    if match := LAST.fullmatch(word):
+        found = next(islice(records(records_directory(), left_out), int(match[1] or 0), None), None)
+        if found is None:
+            raise UsageError(f"{word}: not so many runs have left a record in {records_directory()}")
+        return found
+    if not os.path.lexists(word):
+        return _read(_beginning_with(word) or Path(word))
+    if not os.path.isdir(word):  # noqa: PTH112
+        return _read(Path(word))
+    if os.path.lexists(Path(word, RECORD)):
+        return _read(Path(word, RECORD))
+    for record in records(Path(word), left_out):
         try:
-            found.append(_read(file))
+            with using(record.name):
+                render(record.snapshot)
         except UsageError as error:
             left_out.append(str(error))
-    while found:
-        chosen = _first_rank_of_the_newest(found)
-        try:
-            with using(chosen.name):
-                render(chosen.snapshot)
-        except UsageError as error:
-            left_out.append(str(error))
-            found.remove(chosen)
             continue
         if left_out:
-            more = f", and {len(left_out) - 1} more files" if len(left_out) > 1 else ""
+            more = f", and {len(left_out) - 1} more" if len(left_out) > 1 else ""
             say("jaxobs", f"left out: {left_out[0]}{more}")
-        return chosen
+        return record
     why = f" ({left_out[0]})" if left_out else ""
-    raise UsageError(
-        f"{path}: no record of a run in this directory{why}; jobs leave one with JAXOBS_RUN_DIRECTORY={path}"
-    )
+    raise UsageError(f"{word}: no folder of a run in this directory{why}; see JAXOBS_RUN_DIRECTORY")
+
+
+def records(directory: Path, left_out: list[str]) -> Iterator[Record]:
+    """The records in a directory, the run that began last first; of ranks that ran together that of the lowest.
+
+    They are read as they are asked for. Why one could not be read is added to `left_out`. Raises UsageError where the
+    directory cannot be read.
+    """
+    try:
+        folders = kept(directory)
+    except FileNotFoundError:  # no run has been kept yet
+        return
+    except OSError as error:
+        raise UsageError(f"cannot read {directory}: {error.strerror or error}") from None
+    together: list[Record] = []
+    for folder in folders:
+        try:
+            record = _read(folder / RECORD)
+        except UsageError as error:
+            left_out.append(str(error))
+            continue
+        if together and _began(together[0]) - _began(record) > TOGETHER_SECONDS:
+            yield from _first_ranks(together)
+            together = []
+        together.append(record)
+    yield from _first_ranks(together)
 
 
 def records_directory() -> Path:
-    """Where jobs leave records with the settings of the environment. Raises UsageError where they leave none."""
+    """Where jobs keep their runs with the settings of the environment. Raises UsageError where they keep none."""
     try:
         directory = directory_of(vars(load_settings()))
     except SettingsError as error:
         raise UsageError(str(error)) from None
     if directory is None:
-        raise UsageError("no records are kept: JAXOBS_KEEP_RUNS is false, or no home directory is known")
+        raise UsageError("no runs are kept: JAXOBS_KEEP_RUNS is false, or no home directory is known")
     return directory
 
 
-def _no_such(path: str) -> Path:
-    if LAST.fullmatch(path):
-        raise UsageError(f"{path}: not so many runs have left a record in {records_directory()}")
-    return Path(path)
+def _beginning_with(word: str) -> Path | None:
+    """The record of the newest run whose folder's name begins so, of whatever rank."""
+    with suppress(OSError, UsageError):
+        for folder in kept(records_directory()) if word else ():
+            if folder.name.startswith(word):
+                return folder / RECORD
+    return None
 
 
-def _first_rank_of_the_newest(found: Sequence[Record]) -> Record:
-    newest = max(found, key=_began)
-    # Ranks of one run begin within seconds of each other; an earlier attempt of the same name began well before.
-    together = [
-        record for record in found
-        if _process(record, "run") == _process(newest, "run") and _began(newest) - _began(record) <= TOGETHER_SECONDS
-    ]  # fmt: skip
-    return min(together, key=lambda record: (_rank(record), -_began(record)))
+def _first_ranks(together: Sequence[Record]) -> Iterator[Record]:
+    """The records that have the lowest rank of their run: several, where jobs of one rank each began together."""
+    lowest: dict[object, int] = {}
+    for record in together:
+        run = _process(record, "run")
+        lowest[run] = min(_rank(record), lowest.get(run, _rank(record)))
+    return (record for record in together if _rank(record) == lowest[_process(record, "run")])
 
 
 def _read(path: Path) -> Record:
@@ -133,7 +192,8 @@ def _read(path: Path) -> Record:
             data = file.read(MAX_BYTES_READ + 1)
         if len(data) > MAX_BYTES_READ:
             raise UsageError(f"{path} is too large for a record of a run")
-        return decoded(data, printable(str(path)))
+        name = printable(path.parent.name if path.name == RECORD else str(path))
+        return replace(decoded(data, name), path=path)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
     except RecordError as error:
@@ -150,5 +210,8 @@ def _process(record: Record, key: str) -> object:
 
 
 def _rank(record: Record) -> int:
+    launched = FOLDER_NAME.fullmatch(record.path.parent.name)  # a launcher's ranks need not be JAX's
+    if launched and launched["rank"]:
+        return int(launched["rank"])
     index = _process(record, "process_index")
     return index if isinstance(index, int) else 0

@@ -8,12 +8,13 @@ import re
 import secrets
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from jaxobs.plugin.protocol import Remark
+from jaxobs.report.runs import directory_of
 
 DRAFT_NAME = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{16}\.draft")
 """Names of the drafts of `write_whole`, which killed writers leave behind; `name` is that of the intended file."""
@@ -126,6 +127,17 @@ def why_not_writable(directory: Path) -> str | None:
             return None
     except OSError as error:
         return f"{error.strerror or error}" + ("" if there == directory else f" ({there})")
+
+
+def why_not_kept(settings: Mapping[str, Any]) -> str | None:
+    """Why nothing of a run can be kept, though it is to be, by the settings; None if it can."""
+    directory = directory_of(settings)
+    if directory is None:
+        return "no home directory is known" if settings.get("keep_runs", True) else None
+    if settings.get("run_directory") and not directory.absolute().parent.exists():
+        return f"{directory}: {os.strerror(errno.ENOENT)} ({directory.absolute().parent})"
+    reason = why_not_writable(directory)
+    return reason and f"{directory}: {reason}"
 
 
 def _require_regular(descriptor: int, path: Path) -> None:

@@ -61,10 +61,9 @@ THROTTLED: Final = 0.05
 
 
 NOT_SPEED: Final = frozenset({
-    "run", "summary_directory", "run_directory", "keep_runs", "run_interval", "file_sd_directory", "jsonl_directory",
-    "metrics_token_file",
-    "metrics_tls_certificate", "metrics_tls_key", "metrics_hosts", "out_of_memory_directory", "profile_directory",
-    "cache_directory", "tensorboard_directory", "shutdown_timeout",
+    "run", "run_directory", "keep_runs", "run_interval", "file_sd_directory", "jsonl_directory", "metrics_token_file",
+    "metrics_tls_certificate", "metrics_tls_key", "metrics_hosts", "cache_directory", "tensorboard_directory",
+    "shutdown_timeout",
 })  # fmt: skip
 """Settings that do not affect speed, as they say where something is written or served."""
 

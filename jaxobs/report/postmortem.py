@@ -60,7 +60,7 @@ class Flight:
     @property
     def stopped(self) -> float:
         """When it last got on."""
-        return self.moments[0]["at"] if self.last_step is None else self.last_step[2]  # type: ignore[no-any-return]
+        return self.moments[0]["at"] if self.last_step is None else self.last_step[2]
 
     def add(self, line: Moment) -> None:
         """Add the next line."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeVar
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 from jaxobs.model.snapshot import compile_seconds
 from jaxobs.vocabulary.text import read_json
@@ -23,7 +24,6 @@ ENTRIES_KEPT: Final = (200, 100, 50, 20, 8, 3)
 """How many of the largest executables, operations, scopes, functions and loops are kept: each number is tried until the
 record is small enough. 200 executables, with the reasons for what is not known of them, are some 600 kB."""
 
-State = Literal["running", "ended"]
 Content = dict[str, Any]
 Key = TypeVar("Key", str, int)
 
@@ -34,10 +34,11 @@ class RecordError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record that was read. `name`, by which people know it, is that of its file."""
+    """A record that was read. `name`, by which people know it, is that of its file, or of its run's folder."""
 
     name: str
     content: Mapping[str, Any]
+    path: Path = Path()
 
     @property
     def snapshot(self) -> Mapping[str, Any]:
@@ -80,8 +81,7 @@ def decoded(data: bytes, name: str) -> Record:
         raise RecordError(f"{name} is no JSON, so no record of a run{why}") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise RecordError(
-            f"{name} is no record of a run: its `format` is not {FORMAT!r}; give a file that a job left in "
-            "JAXOBS_RUN_DIRECTORY"
+            f"{name} is no record of a run: its `format` is not {FORMAT!r}; `jaxobs runs` lists what jobs left"
         )
     if content.get("version") != VERSION:
         raise RecordError(

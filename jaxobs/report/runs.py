@@ -1,4 +1,8 @@
-"""Where records of runs are kept, and which of them a word such as `last~2` means."""
+"""Folders of runs: where they lie, what they are called and hold, and which of them is the newest.
+
+Both halves of a job know its folder by the entry `run_folder` of the settings, which is decided once, at the start; who
+first has something to keep makes it.
+"""
 
 from __future__ import annotations
 
@@ -10,49 +14,93 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-LAST: Final = re.compile(r"last(?:~(\d{1,6}))?", re.ASCII)
-"""The word for a record by how many runs began after it."""
+RECORD: Final = "record.json"
+SUMMARY: Final = "killed.txt"
+PAGE: Final = "page.html"
+REPORT: Final = "out-of-memory-"
+"""The record, the last summary of a job that was killed, the page, and the beginning of the names of reports."""
 
-RECORD_NAME: Final = re.compile(r".+-(?P<began>\d{8}T\d{6}Z)(-\w*)?\.json", re.ASCII)
-_OF_ANOTHER_RANK: Final = re.compile(r"-rank[1-9]\d*-\d{8}T\d{6}Z(-\w*)?\.json$", re.ASCII)
-"""Names that an exporter gives to records, and those of ranks that are not the first."""
+NO_FOLDER: Final = "this process keeps no folder of its run"
+
+FOLDER_NAME: Final = re.compile(r"((.*-)?rank(?P<rank>\d+)-|.+-)?(?P<began>\d{8}T\d{6}Z)-\w*", re.ASCII)
+
+MAX_NAME: Final = 100
+"""Most letters of the run's name in a folder's: with rank, time and instance that is less than the 255 bytes allowed."""
 
 
 def directory_of(settings: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Where records are kept: as `run_directory` says, else with `keep_runs` in the user's state directory.
+    """Where folders of runs are: as `run_directory` says, else in the user's state directory; None without `keep_runs`.
 
-    That is `jaxobs/runs` below XDG_STATE_HOME or ~/.local/state (XDG Base Directory Specification, by which a path that
-    is not absolute is ignored). None if no record is kept, or no home directory is known.
+    The latter is `jaxobs/runs` below XDG_STATE_HOME or ~/.local/state (XDG Base Directory Specification, by which a path
+    that is not absolute is ignored); None if no home directory is known.
     """
+    if not settings.get("keep_runs", True):
+        return None
     if given := settings.get("run_directory"):
         return Path(given)
     state = Path(environment.get("XDG_STATE_HOME", ""))
     with suppress(RuntimeError):  # as in containers that run under any user number
         state = state if state.is_absolute() else Path("~/.local/state").expanduser()
-    return state / "jaxobs" / "runs" if settings.get("keep_runs") and state.is_absolute() else None
+    return state / "jaxobs" / "runs" if state.is_absolute() else None
+
+
+def folder_of(
+    settings: Mapping[str, Any], resource: Mapping[str, str], began: float, *, is_first: bool
+) -> Path | None:
+    """The folder of this process, `RUN-attemptN-rankN-START-INSTANCE` as far as these are known; None if none is kept.
+
+    `began` is in seconds since 1970. The user's state directory is for the first of several ranks alone.
+    """
+    directory = directory_of(settings)
+    if directory is None or not (is_first or settings.get("run_directory")):
+        return None
+    words = [
+        re.sub(r"[^\w.-]+", "-", resource.get("jaxobs.run", ""), flags=re.ASCII)[:MAX_NAME],
+        *(
+            f"{word}{resource[key]}"
+            for word, key in (("attempt", "jaxobs.attempt"), ("rank", "jax.process_index"))
+            if resource.get(key, "").isdecimal()
+        ),
+        time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(began)),
+        # jobs may begin in the same second
+        re.sub(r"\W+", "", resource.get("service.instance.id", ""), flags=re.ASCII)[:8],
+    ]
+    return directory.absolute() / "-".join(words).lstrip("-")
+
+
+def make_folder(settings: Mapping[str, Any]) -> Path:
+    """Make the run's folder, if it is not there. Raises OSError.
+
+    In the user's state directory only the user may read it. A directory that was given is made without those above it:
+    a mistyped path must not be created.
+    """
+    folder, is_users = Path(settings["run_folder"]), not settings.get("run_directory")
+    for directory in (folder.parent, folder):
+        directory.mkdir(0o700 if is_users else 0o777, parents=is_users, exist_ok=True)
+    return folder
 
 
 def kept(directory: Path) -> list[Path]:
-    """The records in a directory, of each run that of its first rank, the one that began last first.
+    """The folders in a directory that hold a record, the run that began last first.
 
     When one began is in its name; of another name, when it was written. Raises OSError where it cannot be read.
     """
     found = []
     for path in directory.iterdir():
-        if path.suffix == ".json" and not _OF_ANOTHER_RANK.search(path.name):
-            with suppress(OSError):  # another process has deleted it
-                written = path.lstat().st_mtime
-                match = RECORD_NAME.fullmatch(path.name)
-                began = match["began"] if match else time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(written))
-                found.append((began, written, path))
+        with suppress(OSError):  # it holds none, or another process has deleted it
+            written = (path / RECORD).lstat().st_mtime
+            match = FOLDER_NAME.fullmatch(path.name)
+            began = match["began"] if match else time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(written))
+            found.append((began, written, path))
     return [path for *_, path in sorted(found, reverse=True)]
 
 
-def named(word: str, directory: Path) -> Path | None:
-    """The record that `last`, `last~2` (two before it) or the beginning of a file's name means; None if there is none."""
-    records: list[Path] = []
-    with suppress(OSError):
-        records = kept(directory)
-    if match := LAST.fullmatch(word):
-        return next(iter(records[int(match[1] or 0) :]), None)
-    return next((path for path in records if word and path.name.startswith(word)), None)
+def traces(folder: Path) -> list[Path]:
+    """The profiler traces that a run kept, the newest last: they lie in folders named by their time."""
+    return sorted(folder.glob("plugins/profile/*/*.xplane.pb"))
+
+
+def also_held(folder: Path) -> str:
+    """What a folder holds beside the record, such as `1 out-of-memory report, 2 traces`; empty if there is nothing."""
+    held = (("out-of-memory report", [*folder.glob(f"{REPORT}*")]), ("trace", traces(folder)))
+    return ", ".join(f"{len(found)} {what}{'s' * (len(found) > 1)}" for what, found in held if found)

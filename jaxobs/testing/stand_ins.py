@@ -21,8 +21,8 @@ DEFAULT_SETTINGS: Mapping[str, Any] = {
     "agent": "process",
     "maximum_module_bytes": 2**26,
     "profile_budget_ratio": 0.002,
-    "profile_directory": None,
     "profile_maximum_bytes": 2**25,
+    "run_folder": None,
 }
 
 

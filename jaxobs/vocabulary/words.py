@@ -8,6 +8,10 @@ from typing import Final, Literal
 Use = Literal["busy", "idle", "unknown"]
 """What the device does meanwhile: work, nothing, or it is not known."""
 
+State = Literal["running", "ended", "crashed", "interrupted", "killed"]
+"""How a job is or how it ended. `crashed`: by an exception; `interrupted`: by Ctrl-C; `killed`: its end was not
+reported, so it was killed or left by `os._exit`."""
+
 
 class Component(Enum):
     """What a loop's wall time can be charged to; the largest is the bottleneck, so each word is a label too.

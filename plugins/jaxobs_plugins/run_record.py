@@ -1,30 +1,30 @@
 """Exporter `run_record`: writes a record of each process's run, for `jaxobs compare` and `jaxobs show`.
 
-It is written to a directory every few minutes and when the job ends or is killed.
+It is written to the run's folder at the start, every few minutes, and when the job ends or is killed.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import platform
-import re
-import stat
+import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from jaxobs.model.clock import NANOSECONDS, monotonic, now, seconds, wall_now
+from jaxobs.model.clock import NANOSECONDS, monotonic, now, seconds
 from jaxobs.model.figure import Figure, figure
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.base import Exporter
 from jaxobs.plugin.discovery import installed_versions
-from jaxobs.plugin.files import DRAFT_NAME, write_whole, writing_remarks
+from jaxobs.plugin.files import why_not_kept, write_whole
 from jaxobs.plugin.protocol import Agent, Batch, Remark
-from jaxobs.report.record import FORMAT, LARGEST_BYTES, VERSION, State, StepWindows, encoded
-from jaxobs.report.runs import RECORD_NAME, directory_of
+from jaxobs.report.record import FORMAT, VERSION, StepWindows, encoded
+from jaxobs.report.runs import FOLDER_NAME, RECORD, directory_of, make_folder
 from jaxobs.vocabulary.text import masked
+from jaxobs.vocabulary.words import State
 
 PREFIXES: Final = (
     "JAX_",
@@ -52,9 +52,6 @@ UNLIKE: Final = (
     "PASSWORD",
 )
 """Parts of the names of variables that are left out: they differ in every run, or are secret."""
-
-MAX_NAME: Final = 100
-"""Most letters of the run's name in a file's: with rank, time and instance that is less than the 255 bytes allowed."""
 
 LONGEST: Final = 500
 """Most characters of a variable's value that are kept."""
@@ -145,34 +142,60 @@ def _value(snapshot: SnapshotData, metric: str) -> float | None:
 
 
 MAX_RUNS: Final = 100
-"""Most records in the user's state directory. Each has 1 MB at most, so all of them have 100 MB."""
+"""Most folders of runs in the user's state directory. A record has 1 MB at most, so all of them have 100 MB."""
 
-OLD_SECONDS: Final = 3600.0
-"""Age of a draft whose writer is gone."""
+MAX_BYTES: Final = 200_000_000
+"""Bytes in these folders above which what the oldest hold beside their records is deleted: traces have up to 64 MiB."""
 
 
-def _make_room(directory: Path) -> None:
-    """Delete the records written first beyond MAX_RUNS, and drafts of killed writers; no other file."""
+def _make_room(directory: Path, own: Path) -> None:
+    """Delete the folders written first beyond MAX_RUNS, and all but the record in those beyond MAX_BYTES.
+
+    The folder `own`, of a run under way, stays as it is, and so does what is no folder of a run.
+    """
     found = []
-    old = wall_now() / NANOSECONDS - OLD_SECONDS
     for path in directory.iterdir():
-        with suppress(OSError):  # another process has deleted it
-            status = path.lstat()
-            if stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST_BYTES:
-                if RECORD_NAME.fullmatch(path.name):
-                    found.append((status.st_mtime, path))
-                elif DRAFT_NAME.fullmatch(path.name) and status.st_mtime < old:
+        if FOLDER_NAME.fullmatch(path.name) and path != own and path.is_dir() and not path.is_symlink():
+            with suppress(OSError):  # another process has deleted it
+                found.append(((path / RECORD if (path / RECORD).exists() else path).stat().st_mtime, path))
+    left = MAX_BYTES - _size(own)
+    for number, (_, path) in enumerate(sorted(found, reverse=True), 2):
+        left -= _size(path)
+        if number > MAX_RUNS:
+            shutil.rmtree(path, ignore_errors=True)
+        elif left < 0:
+            left += _strip(path)
+
+
+def _strip(folder: Path) -> int:
+    """Delete what a folder holds beside its record; the bytes of it."""
+    freed = 0
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if path.name != RECORD:
+                freed += _size(path)
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
                     path.unlink()
-    for _, path in sorted(found, reverse=True)[MAX_RUNS:]:
-        path.unlink(missing_ok=True)
+    return freed
 
 
-NOT_COMPARED = frozenset({"rank_on_host", "in_kubernetes"})
+def _size(path: Path) -> int:
+    """Bytes of a file, or of all files in a folder; links are not followed."""
+    size = 0
+    with suppress(OSError):  # another process has deleted it
+        for file in (path, *path.rglob("*")):
+            size += file.lstat().st_size
+    return size
+
+
+NOT_COMPARED = frozenset({"rank_on_host", "in_kubernetes", "run_folder"})
 """Entries of the plugins' settings that are facts about the process and no settings."""
 
 
 class RunRecordExporter(Exporter):
-    """Writes the record: of each rank to `run_directory`, else of the first to the user's state directory.
+    """Writes the record to the folder of the run, and makes room in the user's state directory.
 
     A failure is logged once, and tried again.
     """
@@ -181,37 +204,33 @@ class RunRecordExporter(Exporter):
 
     def __init__(self) -> None:
         self._agent: Agent | None = None
-        self._directory = Path()
-        self._is_users = False  # it is the user's state directory
+        self._is_users = False  # it is in the user's state directory
         self._interval = 0.0
         self._windows: dict[str, StepWindows] = {}
         self._load = HostLoad()
         self._last: SnapshotData | None = None
-        self._name: str | None = None
         self._began = 0.0
-        self._written_at = 0.0
-        self._said: str | None = None
+        self._written_at = -math.inf
+        self._failed = False
 
     def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:
-        return writing_remarks(
-            settings.get("run_directory"), "a record of the run would be left in", _refused
-        )
+        if reason := why_not_kept(settings):
+            yield Remark(_refused(reason), problem=True)
+        elif directory := directory_of(settings):
+            yield Remark(f"a folder for each run would be kept in {directory}")
 
     def start(self, agent: Agent) -> None:
-        """Note the directory. One that was given is made at once; what forbids that is said now, and not at the end."""
-        directory = directory_of(agent.settings)
-        self.takes_batches = directory is not None
-        if directory is not None:
-            self._directory, self._agent = directory, agent
-            self._is_users = not agent.settings.get("run_directory")
-            self.awaited = not self._is_users  # a home may lie on a slow network
-            try:
-                if not self._is_users:
-                    self._make_directory()
-            except OSError as error:
-                self._say(str(error))
-            self._interval = float(agent.settings.get("run_interval") or 0.0)
-            self._written_at = monotonic()
+        """Say now what forbids to keep the run, and not at the end. Nothing is made before anything of JAX has run."""
+        settings = agent.settings
+        self._agent = agent
+        self._is_users = not settings.get("run_directory")
+        self._interval = float(settings.get("run_interval") or 0.0)
+        self.takes_batches = settings.get("run_folder") is not None
+        self.awaited = not self._is_users  # a home may lie on a slow network
+        if (self.takes_batches or directory_of(settings) is None) and (reason := why_not_kept(settings)):
+            self._fail(reason)
+        if not self.takes_batches:
+            self._agent = None
 
     def export(self, batch: Batch) -> None:
         """Add the snapshot to the loops' windows and the host's load, and write the record when it is due."""
@@ -221,45 +240,42 @@ class RunRecordExporter(Exporter):
         self._load.read(batch.snapshot)
         for name, loop in (batch.snapshot.document.get("loops") or {}).items():
             self._windows.setdefault(name, StepWindows()).add(loop)
-        if monotonic() - self._written_at >= self._interval:
+        if _anything_ran(batch.snapshot.document) and monotonic() - self._written_at >= self._interval:
             self._written_at = monotonic()
             self._write("running")
 
     def stop(self, timeout: float) -> None:  # noqa: ARG002  # one small file; the agent's own deadline holds for it
         """Write the last record: the job has ended, or was killed."""
-        self._write("ended")
+        if self._last is not None:
+            self._write(self._last.document["process"].get("ended") or "ended")
         self._agent = None
 
     def _write(self, state: State) -> None:
         snapshot, agent = self._last, self._agent
         if agent is None or snapshot is None or not _anything_ran(snapshot.document):
             return
-        if self._is_users and self._rank(snapshot, agent) not in {None, "0"}:
+        # Where no launcher sets a rank, only JAX knows it.
+        if self._is_users and snapshot.document["process"].get("process_index") not in {None, 0}:
             return
-        if state == "ended":
+        if state != "running":
             snapshot = snapshot.served_no_more()
         try:
             data = encoded(self._record(snapshot, agent, state))
-            self._make_directory()
-            mode = 0o600 if self._is_users else 0o644
-            write_whole(self._directory / self._file_name(snapshot, agent), data, mode)
-            if self._is_users:
-                _make_room(self._directory)
+            folder = make_folder(agent.settings)
+            is_new = not (folder / RECORD).exists()
+            write_whole(folder / RECORD, data)
+            if self._is_users and (is_new or state != "running"):
+                _make_room(folder.parent, folder)
         except (OSError, ValueError) as error:
-            self._say(str(error))
+            self._fail(str(error))
         else:
-            self._said = None
+            self._failed = False
 
-    def _make_directory(self) -> None:
-        """Make the directory; one that was given without its parents: a mistyped path must not be created."""
-        self._directory.mkdir(0o700 if self._is_users else 0o777, parents=self._is_users, exist_ok=True)
-
-    def _say(self, reason: str) -> None:
-        """Log why there is no record, unless that was the last thing that was said."""
-        problem = _refused(reason)
-        if self._agent is not None and problem != self._said:
-            self._agent.log(problem)
-        self._said = problem
+    def _fail(self, reason: str) -> None:
+        """Log why there is no record, unless nothing has been written since that was done."""
+        if self._agent is not None and not self._failed:
+            self._agent.log(_refused(reason))
+        self._failed = True
 
     def _record(self, snapshot: SnapshotData, agent: Agent, state: State) -> dict[str, Any]:
         process = snapshot.document["process"]
@@ -278,26 +294,6 @@ class RunRecordExporter(Exporter):
             "windows": {name: windows.to_dict() for name, windows in self._windows.items()},
             "snapshot": dict(snapshot.document),
         }
-
-    def _file_name(self, snapshot: SnapshotData, agent: Agent) -> str:
-        """The file's name: run, attempt, rank, start and the beginning of the instance id; fixed at the first call."""
-        if self._name is None:
-            process, rank = snapshot.document["process"], self._rank(snapshot, agent)
-            instance = re.sub(r"\W+", "", agent.resource.get("service.instance.id", ""), flags=re.ASCII)
-            start = datetime.fromtimestamp(self._began, UTC).strftime("%Y%m%dT%H%M%SZ")
-            words = [
-                re.sub(r"[^\w.-]+", "-", process.get("run") or "", flags=re.ASCII)[:MAX_NAME],
-                f"attempt{process['attempt']}" if process.get("attempt") is not None else "",
-                f"rank{rank}" if rank is not None else f"process{process.get('pid')}",
-                start,
-                instance[:8],  # jobs may begin in the same second
-            ]
-            self._name = "-".join(filter(None, words)) + ".json"
-        return self._name
-
-    def _rank(self, snapshot: SnapshotData, agent: Agent) -> str | None:
-        rank = snapshot.document["process"].get("process_index")
-        return agent.resource.get("jax.process_index") if rank is None else str(rank)
 
 
 def _anything_ran(document: Mapping[str, Any]) -> bool:

@@ -35,6 +35,7 @@ class AgentProcess:
         self._replies: dict[int, Any] = {}
         self._asked = 0
         self._frames = wire.Frames()
+        run_folder = settings.pop("run_folder", None)
         plain = Settings(**{"interval": 0.1, **settings}).to_dict()
         self.ended = False
         pipe, _ = start_agent_process()
@@ -43,7 +44,7 @@ class AgentProcess:
         pipe.close()
         self.last: tuple[dict[str, Any], dict[str, str]] | None = None
         hello = {
-            "settings": plain | {"rank_on_host": 0, "in_kubernetes": False},
+            "settings": plain | {"rank_on_host": 0, "in_kubernetes": False, "run_folder": run_folder},
             "resource": {
                 "service.name": "job",
                 "service.instance.id": "i",
@@ -95,7 +96,7 @@ class AgentProcess:
     def finish(self, timeout: float) -> float:
         """Ask for the end; seconds until the pipe ended."""
         began = time.monotonic()
-        self.pipe.sendall(wire.frame(wire.FINISH, timeout))
+        self.pipe.sendall(wire.frame(wire.FINISH, (timeout, "ended")))
         self.listen_until(lambda: self.ended)
         return time.monotonic() - began
 

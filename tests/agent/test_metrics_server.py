@@ -57,7 +57,7 @@ def test_with_a_token_and_a_certificate_nothing_is_said_to_others(
 def test_who_has_the_token_can_ask_the_job_for_a_profiler_window(
     start_agent: Start, token_file: Path, tmp_path: Path
 ) -> None:
-    agent = start_agent(metrics_token_file=token_file, profile_directory=tmp_path)
+    agent = start_agent(metrics_token_file=token_file, run_folder=str(tmp_path))
     profile = agent.address().replace("/metrics", "/profile")
     assert ask(f"{profile}?seconds=2", "wrong", "POST")[0] == 401
     assert ask(f"{profile}?seconds=30&keep=true", "a-secret", "POST") == (
@@ -76,7 +76,7 @@ def test_a_trace_cannot_be_kept_where_no_directory_was_given(start_agent: Start,
     profile = agent.address().replace("/metrics", "/profile")
     status, reason = ask(f"{profile}?keep=true", "a-secret", "POST")
     assert status == 409
-    assert b"JAXOBS_PROFILE_DIRECTORY" in reason
+    assert b"JAXOBS_RUN_DIRECTORY" in reason
     assert ask(f"{profile}?seconds=0.01", "a-secret", "POST")[0] == 202
     time.sleep(0.02)
     assert ask(profile, "a-secret", "POST")[0] == 202  # the first is over

@@ -104,8 +104,7 @@ def test_each_plugin_says_what_it_needs_and_lacks(listener: socket.socket, tmp_p
     under_a_file = str(tmp_path / "file" / "folder")
     status, checked = report(
         tmp_path, OTEL_EXPORTER_PROMETHEUS_PORT=str(port), JAXOBS_FILE_SD_DIRECTORY=under_a_file,
-        JAXOBS_JSONL_DIRECTORY=under_a_file, JAXOBS_PROFILE_DIRECTORY=under_a_file,
-        JAXOBS_OUT_OF_MEMORY_DIRECTORY=under_a_file,
+        JAXOBS_JSONL_DIRECTORY=under_a_file, JAXOBS_RUN_DIRECTORY=under_a_file,
         OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=f"http://127.0.0.1:{port}",
         OTEL_EXPORTER_OTLP_METRICS_ENDPOINT="http://name:word@127.0.0.1:1/v1/metrics",
     )  # fmt: skip
@@ -123,14 +122,11 @@ def test_each_plugin_says_what_it_needs_and_lacks(listener: socket.socket, tmp_p
             "set JAXOBS_JSONL_DIRECTORY to a writable directory"
         )
     ]
-    refused = f"{under_a_file}: Not a directory ({tmp_path / 'file'})"
-    assert remarks(checked, "profiler")[-1] == (
-        f"! no trace could be kept in {refused}; set JAXOBS_PROFILE_DIRECTORY to a writable directory"
+    (kept,) = remarks(checked, "run_record")
+    assert kept == (
+        f"! no record of the run can be written: {under_a_file}: Not a directory ({tmp_path / 'file'}); "
+        "set JAXOBS_RUN_DIRECTORY to a writable directory, or JAXOBS_KEEP_RUNS=0"
     )
-    assert (
-        f"no report could be written to {refused.replace(': ', ' when memory runs out: ', 1)}; "
-        "set JAXOBS_OUT_OF_MEMORY_DIRECTORY to a writable directory"
-    ) in checked["problems"]
     assert remarks(checked, "otel") == [
         f"traces would be sent to http://127.0.0.1:{port}, which takes connections",
         (

@@ -3,12 +3,15 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import time
 from pathlib import Path
 
 import pytest
 
 from jaxobs.cli import main
 from jaxobs.report.record import encoded
+from jaxobs.report.runs import folder_of
 from tests.report.made_up import content, windows
 
 
@@ -51,7 +54,7 @@ def test_what_is_within_the_noise_does_not_fail(tmp_path: Path) -> None:
         (["a.json", "last~1"], "last~1: not so many runs have left a record"),
         (["a.json", "nowhere.json"], "cannot read nowhere.json: No such file or directory"),
         (["a.json", "text.json"], "text.json is no JSON"),
-        (["a.json", "empty"], "no record of a run in this directory"),
+        (["a.json", "empty"], "no folder of a run in this directory"),
         (["a.json", "/dev/zero"], "cannot read /dev/zero"),
         (["a.json", "a.json", "--fail-if-slower", "5"], "give a percentage, such as 5%"),
         (["a.json", "a.json", "--fail-if-slower"], "expected one argument"),
@@ -81,58 +84,118 @@ def test_input_that_cannot_be_used_has_status_2(
     assert len(error.splitlines()) == 1
 
 
+def kept(directory: Path, run: str = "train", *, began: float, launched: str = "", **changes: object) -> Path:
+    """The folder of a run that began then; its time of writing is the same."""
+    instance = f"{began:.0f}r{changes.get('rank', 0)}"
+    resource = {"jaxobs.run": run, "service.instance.id": instance, "jax.process_index": launched}
+    folder = folder_of({"run_directory": directory}, resource, began, is_first=True)
+    assert folder is not None
+    folder.mkdir(parents=True)
+    record = content(began=began, **changes)
+    record["snapshot"]["process"]["run"] = run
+    (folder / "record.json").write_bytes(encoded(record))
+    os.utime(folder / "record.json", (began, began))
+    return folder
+
+
 def test_of_a_directory_the_newest_run_counts_and_of_it_the_lowest_rank(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    written(tmp_path / "earlier.json", began=100.0)
-    written(tmp_path / "one.json", rank=1, began=901.0)
-    written(tmp_path / "zero.json", rank=0, began=900.0)
-    (tmp_path / "something else.json").write_text("{}")
+    kept(tmp_path, began=100.0)
+    kept(tmp_path, began=901.0, rank=1)
+    kept(tmp_path, began=900.0, rank=0)
+    (tmp_path / "something else").mkdir()
     assert main(["show", str(tmp_path), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert (shown["began"], shown["snapshot"]["process"]["process_index"]) == (900.0, 0)
+    assert main(["runs", str(tmp_path)]) == 0
+    assert re.findall(r"(?m)^last\S*", capsys.readouterr().out) == ["last", "last~1"]
 
 
-def test_show_says_that_a_run_may_not_have_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    record = content() | {"state": "running"}
+def test_of_the_processes_that_a_launcher_started_together_the_first_is_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for rank in "1203":
+        kept(tmp_path, began=100.0 + int(rank), launched=rank)
+    assert main(["show", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["began"] == 100.0
+    assert main(["runs", str(tmp_path)]) == 0
+    assert re.findall(r"(?m)^last\S*", capsys.readouterr().out) == ["last"]
+
+
+def test_jobs_of_one_rank_each_that_began_together_are_all_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for began in (100.0, 101.0, 102.0):
+        kept(tmp_path, began=began)
+    assert main(["runs", str(tmp_path)]) == 0
+    assert re.findall(r"(?m)^last\S*", capsys.readouterr().out) == ["last", "last~1", "last~2"]
+
+
+@pytest.mark.parametrize(
+    ("state", "seconds_ago", "words"),
+    [
+        ("running", 200.0, "its record was written while the job ran\n"),
+        ("running", 400.0, "how it ended is not known"),
+        ("crashed", 400.0, "it was ended by an exception"),
+        ("killed", 400.0, "it was killed"),
+        ("ended", 400.0, "jaxobs: "),
+    ],
+)
+def test_show_says_how_a_run_ended_or_that_it_may_not_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], state: str, seconds_ago: float, words: str
+) -> None:
+    record = content() | {
+        "state": state,
+        "written": time.time() - seconds_ago,
+        "settings": {"run_interval": 120.0},
+    }
     (tmp_path / "a.json").write_bytes(encoded(record))
     assert main(["show", str(tmp_path / "a.json")]) == 0
-    assert "how it ended is not known" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert words in shown
+    assert shown.startswith("jaxobs: ") is (state == "ended")
     assert main(["show", "--jsn"]) == 2
 
 
 @pytest.fixture
 def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Three runs in the user's state directory, the second of another script, and a file that is no record."""
+    """Three runs in the user's state directory, the second of another script, and a record that is none."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    records = tmp_path / "jaxobs" / "runs"
-    records.mkdir(parents=True)
-    for number, run in enumerate(("train", "other", "train")):
-        path = records / f"{run}-rank0-{number}.json"
-        record = content(began=1_000.0 + number)
-        record["snapshot"]["process"]["run"] = run
-        path.write_bytes(encoded(record))
-        os.utime(path, (number, number))
-    (records / "notes.json").write_text("{}")
-    os.utime(records / "notes.json", (0, 0))
-    return records
+    directory = tmp_path / "jaxobs" / "runs"
+    for began, run in ((1_000.0, "train"), (1_010.0, "other"), (1_020.0, "train")):
+        kept(directory, run, began=began)
+    (directory / "notes").mkdir()
+    (directory / "notes" / "record.json").write_text("{}")
+    os.utime(directory / "notes" / "record.json", (0, 0))
+    return directory
 
 
-def test_runs_that_left_a_record_are_listed_the_newest_first(
+FIRST, LAST = "train-19700101T001640Z-1000r0", "train-19700101T001700Z-1020r0"
+
+
+def test_runs_are_listed_the_newest_first_with_what_their_folders_hold(
     records: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (records / LAST / "out-of-memory-20260101T000000-abc").mkdir()
+    for rank in "01":
+        trace = records / LAST / "plugins" / "profile" / "2026" / f"rank_0000{rank}.xplane.pb"
+        trace.parent.mkdir(parents=True, exist_ok=True)
+        trace.touch()
     assert main(["runs"]) == 0
     lines = capsys.readouterr().out.splitlines()
     begin = [line.split()[0] for line in lines if line.startswith("last")]
     assert begin == ["last", "last~1", "last~2"]
-    assert "`train` has done 4,000 steps, MFU 40 %." in lines[1]
-    assert lines[-1] == f"{records}; 1 files there are no whole records"
+    assert "`train` has done" in lines[1]
+    assert lines[1].endswith("1 out-of-memory report, 2")
+    assert lines[2].endswith(" traces")
+    assert lines[-1] == f"{records}; 1 records there are not whole"
 
 
 def test_without_names_the_last_run_is_shown_and_compared_with_the_one_before_of_its_script(
     records: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for word, began in (("last", 1002.0), ("last~1", 1001.0), ("other", 1001.0), ("train-rank0-0", 1000.0)):
+    for word, began in (("last", 1020.0), ("last~1", 1010.0), ("other", 1010.0), (FIRST[:20], 1000.0)):
         assert main(["show", word, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["began"] == began
     monkeypatch.chdir(tmp_path)
@@ -141,9 +204,9 @@ def test_without_names_the_last_run_is_shown_and_compared_with_the_one_before_of
     capsys.readouterr()
     assert main(["compare"]) == 0
     first = capsys.readouterr().out.splitlines()[0]
-    assert first == f"A is {records}/train-rank0-0.json, B is {records}/train-rank0-2.json."
+    assert first == f"A is {FIRST}, B is {LAST}."
     assert main(["compare", "last~1", "last~1"]) == 0
-    (records / "train-rank0-0.json").unlink()
+    shutil.rmtree(records / FIRST)
     assert main(["compare"]) == 2
     assert "no earlier record of the run 'train' is kept" in capsys.readouterr().err
 
@@ -160,14 +223,41 @@ def test_a_runs_page_is_written_as_a_file_that_needs_nothing_else(
     assert main(["show", "--html", str(tmp_path / "nowhere" / "run.html")]) == 2
 
 
-def test_where_no_records_are_kept_that_is_said(
+def test_without_a_file_the_page_is_written_into_the_runs_folder(
+    records: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", "last~2", "--html"]) == 0
+    assert capsys.readouterr().out == f"wrote {records / FIRST / 'page.html'}\n"
+    assert main(["show", written(tmp_path / "alone.json"), "--html"]) == 0
+    assert (tmp_path / "alone.html").exists()
+    monkeypatch.chdir(tmp_path)
+    assert main(["show", "--html", "last~2"]) == 2
+    assert "jaxobs show last~2 --html" in capsys.readouterr().err
+    assert not Path("last~2").exists()
+
+
+def test_without_a_path_the_newest_trace_of_the_last_run_is_analysed(
+    records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["analyze"]) == 2
+    assert f"{LAST} has kept no trace" in capsys.readouterr().err
+    recorded = Path(__file__).parents[1] / "trace" / "data" / "mi300x_8gpu_conv3d.xplane.pb"
+    for minute in ("2026_01_01_10_00", "2026_01_01_09_59"):
+        folder = records / LAST / "plugins" / "profile" / minute
+        folder.mkdir(parents=True)
+        (folder / "rank_00000.xplane.pb").write_bytes(recorded.read_bytes() if minute.endswith("00") else b"")
+    assert main(["analyze"]) == 0
+    assert "conv" in capsys.readouterr().out
+
+
+def test_where_no_runs_are_kept_that_is_said(
     records: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("JAXOBS_KEEP_RUNS", "0")
     assert main(["runs"]) == 2
-    assert "no records are kept: JAXOBS_KEEP_RUNS is false" in capsys.readouterr().err
+    assert "no runs are kept: JAXOBS_KEEP_RUNS is false" in capsys.readouterr().err
     assert main(["runs", str(records)]) == 0
     assert main(["runs", str(records / "none")]) == 2
-    (records / "train-rank0-0.json").write_bytes(encoded(content() | {"state": ["x"]}))
+    (records / FIRST / "record.json").write_bytes(encoded(content(began=1_000.0) | {"state": ["x"]}))
     assert main(["runs", str(records)]) == 0
-    assert "2 files there are no whole records" in capsys.readouterr().out
+    assert "2 records there are not whole" in capsys.readouterr().out

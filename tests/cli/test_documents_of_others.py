@@ -58,7 +58,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Real:
         JAXOBS_PEAK_FLOPS='{"float32": 1e11}',
     )  # fmt: skip
     subprocess.run([sys.executable, "-c", JOB], env=own, check=True, timeout=120)
-    (file,) = folder.glob("*.json")
+    (file,) = folder.glob("*/record.json")
     found = Real(json.loads(file.read_bytes()))
     assert found["snapshot"]["executables"]
     assert found["windows"]
@@ -204,12 +204,18 @@ def test_a_file_that_is_no_document_is_one_line_and_spoils_no_directory(
     ):
         found = answered(*command)
         assert (found[0], is_right_or_refused(*found)) == (2, True), (command, found)
-    (runs / "a.json").write_bytes(BAD_FILES[case])
-    (runs / "b.json").write_text(json.dumps(record))
-    (runs / "c.json").write_text(json.dumps(dict(record) | {"began": 1e10, "snapshot": {"process": 5}}))
+    for name, content in (
+        ("a", BAD_FILES[case]),
+        ("b", json.dumps(record).encode()),
+        ("c", json.dumps(dict(record) | {"began": 1e10, "snapshot": {"process": 5}}).encode()),
+    ):
+        (runs / name).mkdir()
+        (runs / name / "record.json").write_bytes(content)
+    for number, name in enumerate("bac"):  # as they are written, so are they said to have begun
+        os.utime(runs / name / "record.json", (number, number))
     status, out, err = answered("show", str(runs))
-    assert (status, err.count("\n"), "left out: " in err, "and 1 more file" in err) == (0, 1, True, True), err
-    assert out == answered("show", str(runs / "b.json"))[1]
+    assert (status, err.count("\n"), "left out: " in err, "and 1 more" in err) == (0, 1, True, True), err
+    assert out == answered("show", str(runs / "b"))[1]
 
 
 def test_what_is_no_file_or_too_large_is_one_line(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_the_python_snippets_of_a_page_run_inside_a_function(page: str, tmp_path
     for record in ("before.json", "after.json"):
         (tmp_path / record).write_bytes(encoded(content()))
     command = [sys.executable, str(file)]
-    settings = environment(JAXOBS_PROFILE_DIRECTORY=str(tmp_path), HOME=str(tmp_path))
+    settings = environment(JAXOBS_RUN_DIRECTORY=str(tmp_path), HOME=str(tmp_path))
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=120, check=False, env=settings, cwd=tmp_path
     )

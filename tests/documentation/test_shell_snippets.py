@@ -65,7 +65,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def settings(folder: Path) -> dict[str, str]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    return environment(PATH=path, HOME=str(folder), JAXOBS_PROFILE_DIRECTORY=str(folder))
+    return environment(PATH=path, HOME=str(folder), XDG_STATE_HOME=str(folder / "state"))
 
 
 @pytest.fixture

@@ -105,7 +105,12 @@ ENDINGS = {"SIGTERM": signal.SIGTERM, "SIGKILL": signal.SIGKILL, "abort": signal
 def test_the_last_summary_of_a_job_that_is_killed_is_left_in_a_file_which_the_log_has_named(
     start: Callable[..., Any], tmp_path: Path, how: str
 ) -> None:
-    places = {"JAXOBS_SUMMARY_DIRECTORY" if how != "SIGTERM" else "TMPDIR": str(tmp_path)}
+    (tmp_path / "file").touch()
+    elsewhere = {
+        "SIGTERM": {"JAXOBS_KEEP_RUNS": "0"},
+        "abort": {"JAXOBS_RUN_DIRECTORY": str(tmp_path / "file" / "runs")},
+    }
+    places = {"TMPDIR": str(tmp_path)} | elsewhere.get(how, {"JAXOBS_RUN_DIRECTORY": str(tmp_path)})
     leaves = tmp_path / "leaves"
     job = start("import jaxobs\n" + FOREVER, observed=False, HOW=how, LEAVES=str(leaves), **places)
     job.wait_for("training")
@@ -116,8 +121,12 @@ def test_the_last_summary_of_a_job_that_is_killed_is_left_in_a_file_which_the_lo
         leaves.touch()
     outcome = job.end()
     assert outcome.status == -ENDINGS[how]
-    file = tmp_path / f"jaxobs-process{job.process.pid}-killed.txt"
-    assert f"if the job is killed its last summary is in {file}" in outcome.stderr
+    (said,) = re.findall(r"if the job is killed its last summary is in (\S+)", outcome.stderr)
+    file = Path(said)
+    if how in elsewhere:  # nothing of the run is kept, or it cannot be
+        assert file == tmp_path / f"jaxobs-process{job.process.pid}-killed.txt"
+    else:
+        assert (file.parent.parent, file.name) == (tmp_path, "killed.txt")
     text = wait_for(file.read_text, str(file))
     assert text.startswith("The job ended without a word: it was killed, or ended by os._exit.\n")
     assert "train" in text

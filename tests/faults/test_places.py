@@ -144,10 +144,10 @@ def test_links_planted_where_a_job_leaves_files_are_not_followed(
     last = int(Path("/proc/sys/kernel/ns_last_pid").read_text())
     for number in range(last, last + 1000):
         (shared / f"jaxobs-{host}-{number}.json").symlink_to(victim)
-    summary = shared / "jaxobs-run-rank3-killed.txt"
+    summary = shared / "jaxobs-run-rank3-killed.txt"  # where no run is kept
     summary.symlink_to(victim)
     job = start(
-        LEAVES, observed=False, JAXOBS_FILE_SD_DIRECTORY=str(shared), JAXOBS_SUMMARY_DIRECTORY=str(shared),
+        LEAVES, observed=False, JAXOBS_FILE_SD_DIRECTORY=str(shared), TMPDIR=str(shared), JAXOBS_KEEP_RUNS="0",
         JAXOBS_RUN="run", RANK="3",
     )  # fmt: skip
     job.wait_for("training")
@@ -177,8 +177,10 @@ def test_links_planted_where_reports_traces_and_events_are_kept_are_not_followed
     moment = time.time()
     for ahead in range(30):  # seconds, which are in the names
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(moment + ahead))
-        (tmp_path / f"job-{stamp}").symlink_to(elsewhere)
-    report = write_report(str(tmp_path), "job", {"report.txt": b"memory"}, monotonic() + 10)
+        (tmp_path / f"out-of-memory-{stamp}").symlink_to(elsewhere)
+    settings = {"run_folder": str(tmp_path), "run_directory": str(tmp_path.parent)}
+    report = write_report(settings, "job", {"report.txt": b"memory"}, monotonic() + 10)
+    assert report.parent == tmp_path
     assert not report.is_symlink()
     assert (report / "report.txt").read_bytes() == b"memory"
 

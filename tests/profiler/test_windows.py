@@ -111,7 +111,7 @@ def test_windows_are_not_scheduled_on_a_jax_that_would_show_it(
 def test_a_window_that_is_asked_for_is_made_and_kept_where_xprof_looks(
     observe: Any, train: Any, tmp_path: Path
 ) -> None:
-    observed = observe(profile_directory=str(tmp_path))
+    observed = observe(run_folder=str(tmp_path), run_directory=str(tmp_path.parent))
     train(observed)
     result = observed.ask(0.1, True)
     assert (result.outcome, result.reason) == ("read", "")
@@ -123,7 +123,7 @@ def test_a_window_that_is_asked_for_is_made_and_kept_where_xprof_looks(
 
 def test_a_trace_that_cannot_be_kept_says_why(observed: Any, train: Any, tmp_path: Path) -> None:
     train(observed)
-    assert "JAXOBS_PROFILE_DIRECTORY" in observed.ask(0.03, True).reason
+    assert "JAXOBS_RUN_DIRECTORY" in observed.ask(0.03, True).reason
     (tmp_path / "file").write_text("")
     assert "could not be kept" in observed.ask(0.03, str(tmp_path / "file")).reason
 

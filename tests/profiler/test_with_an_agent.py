@@ -74,7 +74,7 @@ with jax.profiler.trace("theirs"):
 train(1.0)
 print(json.dumps(answers[0]))
 """
-    settings = {"JAXOBS_JSONL_DIRECTORY": str(tmp_path), "JAXOBS_PROFILE_DIRECTORY": str(tmp_path / "asked")}
+    settings = {"JAXOBS_JSONL_DIRECTORY": str(tmp_path), "JAXOBS_RUN_DIRECTORY": str(tmp_path / "asked")}
     settings["JAXOBS_SHUTDOWN_TIMEOUT"] = "60"  # the agent runs at low priority, and the machine may be busy
     done = run(script, tmp_path, **settings)
     assert done.returncode == 0, done.stderr

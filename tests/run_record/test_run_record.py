@@ -5,6 +5,7 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,27 +41,41 @@ def batch() -> Batch:
     return Batch(SnapshotData(now(), content()["snapshot"]), (), ())
 
 
-def exporter(directory: Path, interval: float = 1e-9) -> tuple[RunRecordExporter, FakeAgent]:
-    agent = FakeAgent({"run_directory": str(directory), "run_interval": interval})
+STARTS = 1_780_000_000.0
+RESOURCE = {"jaxobs.run": "train", "jax.process_index": "0", "service.instance.id": "abcd-efgh-ijkl"}
+
+
+def given(directory: Path, **resource: str) -> dict[str, Any]:
+    """The settings of a run in a directory that was given."""
+    settings = {"run_directory": str(directory), "keep_runs": True, "run_interval": 1e-9}
+    return settings | {
+        "run_folder": str(runs.folder_of(settings, RESOURCE | resource, STARTS, is_first=True))
+    }
+
+
+def exporter(directory: Path) -> tuple[RunRecordExporter, FakeAgent]:
+    agent = FakeAgent(given(directory))
     made = RunRecordExporter()
     made.start(agent)
     return made, agent
 
 
-def only_file(directory: Path) -> Path:
-    (path,) = directory.iterdir()
+def only_record(directory: Path) -> Path:
+    (folder,) = directory.iterdir()
+    (path,) = folder.iterdir()
+    assert path.name == "record.json"
     return path
 
 
 def test_a_record_is_written_again_in_its_place_and_once_more_at_the_end(tmp_path: Path) -> None:
     made, agent = exporter(tmp_path / "runs")
     made.export(batch())
-    path = only_file(tmp_path / "runs")
-    assert path.name.startswith("train-rank0-")
+    path = only_record(tmp_path / "runs")
+    assert path.parent.name == "train-rank0-20260528T202640Z-abcdefgh"
     assert json.loads(path.read_bytes())["state"] == "running"
     made.export(batch())
     made.stop(1.0)
-    assert only_file(tmp_path / "runs") == path
+    assert only_record(tmp_path / "runs") == path
     assert decoded(path.read_bytes(), "a").content["state"] == "ended"
     assert agent.lines == []
 
@@ -71,97 +86,120 @@ def test_nothing_is_written_without_a_directory_nor_before_anything_ran(tmp_path
     made.export(Batch(SnapshotData(now(), document), (), ()))
     made.stop(1.0)
     silent = RunRecordExporter()
-    silent.start(FakeAgent({"run_directory": None}))
+    silent.start(FakeAgent({"run_directory": None, "run_folder": None}))
     silent.export(batch())
     silent.stop(1.0)
     assert list(tmp_path.iterdir()) == []
     assert agent.lines == []
 
 
-def test_a_directory_that_cannot_be_written_to_is_said_once_and_tried_again(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written_to_is_said_once_at_the_start_and_tried_again(
+    tmp_path: Path,
+) -> None:
     made, agent = exporter(tmp_path / "mistyped" / "runs")
+    (said,) = agent.lines
     for _ in range(3):
         made.export(batch())
-    (said,) = agent.lines
+    assert agent.lines == [said]
     assert "No such file or directory" in said
     assert "JAXOBS_RUN_DIRECTORY" in said
     (tmp_path / "mistyped").mkdir()
     made.stop(1.0)
-    assert decoded(only_file(tmp_path / "mistyped" / "runs").read_bytes(), "a").content["state"] == "ended"
+    assert decoded(only_record(tmp_path / "mistyped" / "runs").read_bytes(), "a").content["state"] == "ended"
 
 
-def in_state_of_user(monkeypatch: pytest.MonkeyPatch, state: Path, rank: int = 0) -> FakeAgent:
+def in_state_of_user(
+    monkeypatch: pytest.MonkeyPatch, state: Path, *, rank: int = 0, is_first: bool = True
+) -> FakeAgent:
     """The agent of one run that left its record, as far as it did, in the user's state directory."""
     monkeypatch.setenv("XDG_STATE_HOME", str(state))
-    agent = FakeAgent({"run_directory": None, "keep_runs": True, "run_interval": 1e-9})
+    settings = {"run_directory": None, "keep_runs": True, "run_interval": 1e-9}
+    folder = runs.folder_of(settings, RESOURCE, STARTS, is_first=is_first)
+    agent = FakeAgent(settings | {"run_folder": folder and str(folder)})
     made = RunRecordExporter()
     made.start(agent)
-    snapshot = content(rank=rank)["snapshot"]
-    made.export(Batch(SnapshotData(now(), snapshot), (), ()))
+    if made.takes_batches:
+        made.export(Batch(SnapshotData(now(), content(rank=rank)["snapshot"]), (), ()))
     made.stop(1.0)
     return agent
 
 
-def test_where_no_directory_is_given_the_first_rank_keeps_its_record_for_the_user_alone(
+def test_where_no_directory_is_given_the_first_rank_keeps_its_run_for_the_user_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    in_state_of_user(monkeypatch, tmp_path, rank=1)
+    assert in_state_of_user(monkeypatch, tmp_path, is_first=False).lines == []
+    in_state_of_user(monkeypatch, tmp_path, rank=1)  # as JAX alone knows
     assert list(tmp_path.iterdir()) == []
     in_state_of_user(monkeypatch, tmp_path)
-    records = tmp_path / "jaxobs" / "runs"
-    assert stat.S_IMODE(records.stat().st_mode) == 0o700
-    assert only_file(records).name.startswith("train-rank0-")
+    directory = tmp_path / "jaxobs" / "runs"
+    folder = only_record(directory).parent
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (directory, folder)] == [0o700, 0o700]
+    assert folder.name.startswith("train-rank0-")
 
 
-def record_of(directory: Path, day: int, written: float) -> str:
-    path = directory / f"train-rank0-202601{day:02}T000000Z-abc.json"
-    path.write_text("{}")
-    os.utime(path, (written, written))
-    return path.name
+def run_of(directory: Path, day: int, written: float, **beside: int) -> str:
+    """A folder that a run left, with files of so many bytes beside its record."""
+    folder = directory / f"train-rank0-202601{day:02}T000000Z-abc"
+    folder.mkdir()
+    for name, size in {"record.json": 2, **beside}.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(size * b" ")
+    os.utime(folder / "record.json", (written, written))
+    return folder.name
 
 
-def test_of_the_users_records_those_written_last_are_kept_and_what_is_not_ours_stays(
+def test_of_the_users_runs_those_written_last_are_kept_and_what_is_not_ours_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_record, "MAX_RUNS", 3)
-    records = tmp_path / "jaxobs" / "runs"
-    records.mkdir(parents=True)
-    names = [record_of(records, 1 + number, number) for number in range(5)]
-    for other in ("mine.txt", "mine.json"):
-        (records / other).write_text("not of a run")
-    large = records / names[4].replace("abc", "large")
-    with large.open("wb") as file:
-        file.truncate(2**30)
-    drafts = [records / f".{name}.0123456789abcdef.draft" for name in names[:2]]
-    for draft in drafts:
-        draft.write_text("")
-    os.utime(drafts[0], (0, 0))
+    directory = tmp_path / "jaxobs" / "runs"
+    directory.mkdir(parents=True)
+    names = [run_of(directory, 1 + number, number) for number in range(5)]
+    (directory / "mine").mkdir()
+    (directory / "mine.json").write_text("not of a run")
+    (tmp_path / "elsewhere").mkdir()
+    link = directory / names[0].replace("abc", "link")
+    link.symlink_to(tmp_path / "elsewhere")
     in_state_of_user(monkeypatch, tmp_path)
-    left = {path.name for path in records.iterdir()}
-    assert {*names[3:], "mine.txt", "mine.json", large.name, drafts[1].name} < left
-    assert len(left) == 7  # and the new one
+    left = {path.name for path in directory.iterdir()}
+    assert {*names[3:], "mine", "mine.json", link.name} < left
+    assert len(left) == 6  # and the new one
 
 
-def test_records_are_in_the_order_in_which_their_runs_began(tmp_path: Path) -> None:
-    long, short = record_of(tmp_path, 1, 3e9), record_of(tmp_path, 2, 2e9)
-    (tmp_path / f"{short.replace('rank0', 'rank1')}").write_text("{}")
-    renamed = tmp_path / "before.json"
-    renamed.write_text("{}")
-    os.utime(renamed, (1e9, 1e9))
-    assert [path.name for path in runs.kept(tmp_path)] == [short, long, "before.json"]
-    assert runs.named("last~1", tmp_path) == tmp_path / long
-    assert runs.named("bef", tmp_path) == renamed
-    assert runs.named("last~3", tmp_path) is runs.named("last", tmp_path / "nowhere") is None
+def test_above_the_bytes_allowed_the_oldest_runs_keep_their_records_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_record, "MAX_BYTES", 3_000_000)
+    directory = tmp_path / "jaxobs" / "runs"
+    directory.mkdir(parents=True)
+    for day in (1, 2, 3, 4):
+        run_of(directory, day, day, **{"plugins/trace": 1_000_000, "killed.txt": 1_000})
+    in_state_of_user(monkeypatch, tmp_path)
+    held = {
+        folder.name[18:20]: {path.name for path in folder.iterdir()} for folder in directory.glob("*-abc")
+    }
+    assert held["04"] == held["03"] == {"record.json", "plugins", "killed.txt"}
+    assert held["02"] == held["01"] == {"record.json"}
 
 
-def test_a_run_of_any_name_leaves_a_record(tmp_path: Path) -> None:
-    made, agent = exporter(tmp_path)
-    agent.resource = {**agent.resource, "service.instance.id": "a/b-c"}
-    snapshot = content()["snapshot"]
-    snapshot["process"]["run"] = "../é" + 400 * "x"
-    made.export(Batch(SnapshotData(now(), snapshot), (), ()))
-    assert only_file(tmp_path).name.startswith("..-xxxx")
-    assert agent.lines == []
+def test_runs_are_in_the_order_in_which_they_began(tmp_path: Path) -> None:
+    long, short = run_of(tmp_path, 1, 3e9), run_of(tmp_path, 2, 2e9)
+    (tmp_path / f"{short}-without").mkdir()
+    renamed = tmp_path / "before"
+    (tmp_path / run_of(tmp_path, 3, 1e9)).rename(renamed)
+    assert [path.name for path in runs.kept(tmp_path)] == [short, long, "before"]
+
+
+def test_a_run_of_any_name_is_kept_in_its_directory(tmp_path: Path) -> None:
+    folder = Path(
+        given(tmp_path, **{"jaxobs.run": "../é" + 400 * "x", "service.instance.id": "a/b-c"})["run_folder"]
+    )
+    assert folder.parent == tmp_path
+    assert folder.name.startswith("..-xxxx")
+    assert runs.FOLDER_NAME.fullmatch(folder.name)
+    bare = runs.folder_of({"run_directory": tmp_path}, {"service.instance.id": "ab"}, STARTS, is_first=False)
+    assert bare == tmp_path / "20260528T202640Z-ab"
+    assert runs.FOLDER_NAME.fullmatch(bare.name)
 
 
 def test_a_state_directory_that_cannot_be_written_to_is_said_once(
@@ -173,13 +211,28 @@ def test_a_state_directory_that_cannot_be_written_to_is_said_once(
     assert "JAXOBS_KEEP_RUNS=0" in said
 
 
+def test_where_no_home_is_known_that_is_said_unless_nothing_is_to_be_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unknown(path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setattr(Path, "expanduser", unknown)
+    for keeps, lines in ((True, 1), (False, 0)):
+        agent = FakeAgent({"run_directory": None, "keep_runs": keeps, "run_folder": None})
+        RunRecordExporter().start(agent)
+        assert ["no home directory is known" in line for line in agent.lines] == lines * [True]
+
+
 def test_the_users_state_directory_is_that_of_xdg_and_never_the_working_directory() -> None:
     keeps = {"run_directory": None, "keep_runs": True}
     assert runs.directory_of(keeps, {"XDG_STATE_HOME": "/state"}) == Path("/state/jaxobs/runs")
     at_home = Path("~/.local/state/jaxobs/runs").expanduser()
     assert runs.directory_of(keeps, {"XDG_STATE_HOME": "state"}) == runs.directory_of(keeps, {}) == at_home
     assert runs.directory_of(keeps | {"run_directory": "/given"}, {}) == Path("/given")
-    assert runs.directory_of({"run_directory": None, "keep_runs": False}, {}) is None
+    for given in (None, "/given"):
+        assert runs.directory_of({"run_directory": given, "keep_runs": False}, {}) is None
 
 
 def test_a_full_disk_leaves_the_record_that_was_there(
@@ -187,7 +240,7 @@ def test_a_full_disk_leaves_the_record_that_was_there(
 ) -> None:
     made, agent = exporter(tmp_path)
     made.export(batch())
-    before = only_file(tmp_path).read_bytes()
+    before = only_record(tmp_path).read_bytes()
 
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
@@ -195,16 +248,16 @@ def test_a_full_disk_leaves_the_record_that_was_there(
     monkeypatch.setattr(os, "fsync", full)
     made.export(batch())
     made.stop(1.0)
-    assert only_file(tmp_path).read_bytes() == before
+    assert only_record(tmp_path).read_bytes() == before
     assert ["No space left" in line for line in agent.lines] == [True]
 
 
 def test_a_planted_link_is_replaced_and_not_written_through(tmp_path: Path) -> None:
-    runs, victim = tmp_path / "runs", tmp_path / "victim"
+    directory, victim = tmp_path / "runs", tmp_path / "victim"
     victim.write_text("precious")
-    made, _ = exporter(runs)
+    made, _ = exporter(directory)
     made.export(batch())
-    path = only_file(runs)
+    path = only_record(directory)
     path.unlink()
     path.symlink_to(victim)
     made.stop(1.0)
@@ -248,30 +301,72 @@ def test_the_environment_has_what_bears_on_speed_and_no_secret() -> None:
     assert set(relevant_environment(environment)) == {"XLA_FLAGS", "JAX_ENABLE_X64", "OMP_NUM_THREADS"}
 
 
-def final_record(runs: Path) -> Record:
+def final_record(directory: Path) -> Record:
     """The record that the agent leaves, some time after the job is gone."""
 
     def ended() -> Record | None:
-        records = (decoded(path.read_bytes(), path.name) for path in runs.glob("*.json"))
-        return next((record for record in records if record.content["state"] == "ended"), None)
+        records = (decoded(path.read_bytes(), path.name) for path in directory.glob("*/record.json"))
+        return next((record for record in records if record.content["state"] != "running"), None)
 
-    record = wait_for(ended, f"a record of the end in {runs}")
+    record = wait_for(ended, f"a record of the end in {directory}")
     assert record is not None
     return record
 
 
-def test_a_job_that_ends_leaves_a_record(run: Callable[..., Outcome], tmp_path: Path) -> None:
-    outcome = run(TRAIN.format(seconds=3), JAXOBS_RUN_DIRECTORY=str(tmp_path))
-    assert outcome.status == 0, outcome.stderr
+ENDS = {
+    "ended": "",
+    "crashed": "raise ValueError('no more data')",
+    "interrupted": "raise KeyboardInterrupt",
+    "killed": "os._exit(0)",
+}
+
+
+@pytest.mark.parametrize("state", ENDS)
+def test_a_job_leaves_a_record_of_how_it_ended(
+    run: Callable[..., Outcome], tmp_path: Path, state: str
+) -> None:
+    run(TRAIN.format(seconds=3) + ENDS[state], JAXOBS_RUN_DIRECTORY=str(tmp_path))
     record = final_record(tmp_path)
+    assert record.content["state"] == state
     assert record.snapshot["loops"]["train"]["steps"] > 0
     assert record.content["windows"]["train"]["steps"]
     assert {"python", "jax", "jaxlib", "jaxobs"} <= set(record.content["versions"])
 
 
+BLOCK = """
+jaxobs.instrument().shutdown()
+try:
+    with jaxobs.instrument() as obs:
+        for _ in obs.steps(range(5)): pass
+        {end}
+except BaseException: pass
+"""
+
+
+@pytest.mark.parametrize(("end", "state"), [("raise OSError", "crashed"), ("sys.exit(3)", "ended")])
+def test_a_block_that_an_exception_leaves_has_crashed(
+    run: Callable[..., Outcome], tmp_path: Path, end: str, state: str
+) -> None:
+    outcome = run(BLOCK.format(end=end), JAXOBS_RUN_DIRECTORY=str(tmp_path))
+    assert outcome.status == 0, outcome.stderr
+    assert final_record(tmp_path).content["state"] == state
+
+
 def test_a_job_that_is_killed_leaves_one_too(start: Callable[..., Job], tmp_path: Path) -> None:
     job = start(TRAIN.format(seconds=600), JAXOBS_RUN_DIRECTORY=str(tmp_path))
     job.wait_for("trained for two seconds")
+    first = wait_for(lambda: next(tmp_path.glob("*/record.json"), None), "a record from the start on")
+    assert first is not None
+    assert json.loads(first.read_bytes())["state"] == "running"
     job.process.kill()
     job.end()
-    assert final_record(tmp_path).snapshot["loops"]["train"]["steps"] > 0
+    record = final_record(tmp_path)
+    assert record.content["state"] == "killed"
+    assert record.snapshot["loops"]["train"]["steps"] > 0
+    assert {path.name for path in next(tmp_path.iterdir()).iterdir()} == {"record.json", "killed.txt"}
+
+
+def test_a_process_that_never_uses_jax_leaves_nothing(run: Callable[..., Outcome], tmp_path: Path) -> None:
+    outcome = run("import jax\nobs.snapshot(60)", JAXOBS_RUN_DIRECTORY=str(tmp_path / "runs"))
+    assert (outcome.status, outcome.stderr) == (0, "")
+    assert list(tmp_path.iterdir()) == []

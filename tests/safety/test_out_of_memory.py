@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from jaxobs.probe.out_of_memory import reporter
+from jaxobs.probe.out_of_memory.evidence import Ask
 from tests.jobs import Outcome, environment
 
 PRELUDE = """
@@ -74,7 +76,7 @@ def run(source: str, directory: Path, *, observed: bool = True, **settings: str)
     done = subprocess.run(
         command,
         env=environment(
-            OBSERVED="1" if observed else "", JAXOBS_OUT_OF_MEMORY_DIRECTORY=str(directory), **settings
+            OBSERVED="1" if observed else "", **{"JAXOBS_RUN_DIRECTORY": str(directory)} | settings
         ),
         capture_output=True,
         text=True,
@@ -85,7 +87,7 @@ def run(source: str, directory: Path, *, observed: bool = True, **settings: str)
 
 
 def reports(directory: Path) -> list[Path]:
-    return sorted(directory.glob("jaxobs-out-of-memory-*"))
+    return sorted(directory.glob("*/out-of-memory-*"))
 
 
 def read(report: Path, name: str) -> Any:
@@ -95,7 +97,7 @@ def read(report: Path, name: str) -> Any:
 def without_our_lines(stderr: str) -> str:
     """What the job's own standard error says."""
     lines = stderr.splitlines()
-    return "\n".join(line for line in lines if not line.startswith("jaxobs: out of memory"))
+    return "\n".join(line for line in lines if not line.startswith("jaxobs: "))
 
 
 @pytest.mark.parametrize("how", FAIL)
@@ -126,7 +128,7 @@ def test_the_error_is_as_without_and_a_report_is_there(how: str, tmp_path: Path)
         assert "Out of memory allocating 1600000000 bytes" in summary
     assert "float32(512, 1024)" in summary
     assert "Out of memory" in (report / "error.txt").read_text()
-    assert read(report, "settings.json")["settings"]["out_of_memory_directory"] == str(tmp_path)
+    assert read(report, "settings.json")["settings"]["run_folder"] == str(report.parent)
     assert read(report, "recent.json")["recent"]["compilations"]
     assert (report / "allocations.pprof").read_bytes()[:2] == b"\x1f\x8b"  # pprof files are gzipped
 
@@ -221,13 +223,37 @@ def test_the_setting_switches_reports_off(tmp_path: Path) -> None:
     assert reports(tmp_path) == []
 
 
-def test_a_directory_that_cannot_be_written_is_one_line_in_the_log(tmp_path: Path) -> None:
+@pytest.mark.parametrize("why", ["nothing is kept", "it cannot be written"])
+def test_where_the_run_has_no_folder_the_report_is_in_the_systems_temporary_directory(
+    why: str, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("no directory")
     plain = run(FAIL["a watched call"], tmp_path, observed=False)
-    observed = run(FAIL["a watched call"], tmp_path / "file")
+    nothing_kept = {"JAXOBS_RUN_DIRECTORY": "", "JAXOBS_KEEP_RUNS": "0"} if why == "nothing is kept" else {}
+    observed = run(
+        FAIL["a watched call"], tmp_path / "file", observed=True, TMPDIR=str(tmp_path), **nothing_kept
+    )
     assert observed.status == plain.status
     assert without_our_lines(observed.stderr) == without_our_lines(plain.stderr)
-    assert observed.stderr.count("no report could be written") == 1
+    (report,) = tmp_path.glob("jaxobs-out-of-memory-process*")
+    assert str(report) in observed.stderr
+    assert (report / "summary.txt").exists()
+
+
+def test_where_no_report_can_be_written_that_is_one_line_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("no directory")
+    monkeypatch.setattr(reporter, "temporary_directory", lambda: None)
+    lines: list[str] = []
+    settings = {
+        "out_of_memory_reports": 1, "run_folder": str(tmp_path / "file" / "run"), "run_directory": str(tmp_path / "file")
+    }  # fmt: skip
+    reports = reporter.OutOfMemory("job", settings, Ask(lambda _: {}, tuple), lines.append)
+    reports.failed(MemoryError("no room"))
+    (line,) = lines
+    assert line.startswith("out of memory; no report could be written: FileNotFoundError: ")
+    assert line.endswith("the system has no temporary directory: set JAXOBS_RUN_DIRECTORY")
 
 
 @pytest.mark.parametrize("observed", [False, True])
@@ -237,7 +263,7 @@ def test_jaxobs_run_reports_as_well(observed: bool, tmp_path: Path) -> None:
     launcher = ["-m", "jaxobs", "run", "--"] if observed else []
     done = subprocess.run(
         [sys.executable, *launcher, str(script)],
-        env=environment(JAXOBS_OUT_OF_MEMORY_DIRECTORY=str(tmp_path), JAX_PROCESS_ID="2", JAXOBS_RUN="demo"),
+        env=environment(JAXOBS_RUN_DIRECTORY=str(tmp_path), JAX_PROCESS_ID="2", JAXOBS_RUN="demo"),
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 1
@@ -248,7 +274,7 @@ def test_jaxobs_run_reports_as_well(observed: bool, tmp_path: Path) -> None:
     made = reports(tmp_path)
     assert len(made) == observed
     if observed:
-        assert made[0].name.startswith("jaxobs-out-of-memory-demo-rank2-")
+        assert made[0].parent.name.startswith("demo-rank2-")
         assert "perhaps outer, " in (made[0] / "summary.txt").read_text()
 
 

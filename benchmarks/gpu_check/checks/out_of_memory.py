@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu_check.findings import Findings
+from jaxobs.report.runs import REPORT
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "exhaust.py"
 MOST_SECONDS = 60.0
@@ -17,11 +18,11 @@ def out_of_memory(told: Findings) -> None:
     """Run it to its error, and read the report."""
     reports = told.evidence("reports")
     reports.mkdir()
-    variables = {"JAXOBS_OUT_OF_MEMORY_DIRECTORY": str(reports)}
+    variables = {"JAXOBS_RUN_DIRECTORY": str(reports)}
     done = told.run("exhaust", PROGRAM, timeout=MOST_SECONDS, variables=variables)
     told.figure("seconds to its end", done.seconds, unit="s")
     told.figure("exit status", done.status, 1)
-    found = sorted(reports.glob("jaxobs-out-of-memory-*"))
+    found = sorted(reports.glob(f"*/{REPORT}*"))
     told.figure("reports", len(found), 1)
     if not found or not done.truth:
         told.note(f"It said: {done.stderr.strip()[-600:]}")

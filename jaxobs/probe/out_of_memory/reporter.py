@@ -23,32 +23,32 @@ from jaxobs.plugin.files import temporary_directory
 from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs.plugin.threads import Thread
 from jaxobs.probe.out_of_memory.evidence import Ask, Exhaustion, exhaustion, gather
+from jaxobs.report.runs import REPORT, make_folder
 
 SECONDS = 5.0
 """Most seconds that an error is held up for its report."""
 
 
-def write_report(root: str | None, name: str, files: Mapping[str, bytes], deadline: float) -> Path:
-    """Write `files` to a new directory in `root` (default: the system's temporary directory) by `deadline`.
+def write_report(settings: Mapping[str, Any], name: str, files: Mapping[str, bytes], deadline: float) -> Path:
+    """Write `files` to a new directory in the run's folder by `deadline`, which is of `monotonic()`.
 
-    `deadline` is of `monotonic()`. Only the user may read the directory. Raises OSError where it cannot be written,
-    TimeoutError where the deadline came first: files that were complete by then exist.
+    Where there is no such folder, or it cannot be written, it is in the system's temporary directory, with `name` in its
+    own. Only the user may read the directory. Raises OSError where neither can be written, TimeoutError where the
+    deadline came first: files that were complete by then exist.
     """
     outcome: list[Path | OSError] = []
 
     def write() -> None:
-        try:
-            place = Path(root) if root else temporary_directory()
-            if place is None:
-                raise FileNotFoundError(
-                    "the system has no temporary directory: set JAXOBS_OUT_OF_MEMORY_DIRECTORY"
-                )
-            directory = _new_directory(place, name)
-            for file, content in files.items():
-                (directory / file).write_bytes(content)
-            outcome.append(directory)
-        except OSError as error:
-            outcome.append(error)
+        for new_directory in (_in_the_folder, _in_the_temporary_directory):
+            try:
+                directory = new_directory(settings, name)
+                for file, content in files.items():
+                    (directory / file).write_bytes(content)
+                outcome[:] = [directory]
+            except OSError as error:
+                outcome[:] = [error]
+            else:
+                return
 
     try:
         # A disk that hangs must not hold up the error.
@@ -62,15 +62,26 @@ def write_report(root: str | None, name: str, files: Mapping[str, bytes], deadli
     return outcome[0]
 
 
-def _new_directory(root: Path, name: str) -> Path:
+def _in_the_folder(settings: Mapping[str, Any], _: str) -> Path:
+    if settings["run_folder"] is None:
+        raise FileNotFoundError
+    return _new_directory(make_folder(settings), REPORT)
+
+
+def _in_the_temporary_directory(_: Mapping[str, Any], name: str) -> Path:
+    place = temporary_directory()
+    if place is None:
+        raise FileNotFoundError("the system has no temporary directory: set JAXOBS_RUN_DIRECTORY")
+    return _new_directory(place, f"jaxobs-{REPORT}{re.sub(r'[^A-Za-z0-9._-]+', '-', name)[:100]}-")
+
+
+def _new_directory(place: Path, beginning: str) -> Path:
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:100]
-    root.mkdir(parents=True, exist_ok=True)
-    return Path(tempfile.mkdtemp(prefix=f"{plain}-{stamp}-", dir=root))
+    return Path(tempfile.mkdtemp(prefix=f"{beginning}{stamp}-", dir=place))
 
 
 class OutOfMemory:
-    """Writes reports, as many and where the settings say, with `name` in their names."""
+    """Writes reports, as many and where the settings say; `name` is that of the process."""
 
     def __init__(self, name: str, settings: Mapping[str, Any], ask: Ask, log: Callable[[str], None]) -> None:
         self._left: int = settings["out_of_memory_reports"]
@@ -113,17 +124,16 @@ class OutOfMemory:
 
     def ending(self, timeout: float) -> None:
         """Report the error that ends the process or a `with instrument()` block, if there is one."""
-        self.failed(sys.exc_info()[1] or _uncaught(), timeout=timeout)
+        self.failed(sys.exc_info()[1] or uncaught_error(), timeout=timeout)
 
     def _report(self, found: Exhaustion, function: str | None, deadline: float) -> None:
         files = gather(found, function, self._name, self._settings, self._ask, deadline)
-        root = self._settings["out_of_memory_directory"]
-        directory = write_report(root, f"jaxobs-out-of-memory-{self._name}", files, deadline)
+        directory = write_report(self._settings, self._name, files, deadline)
         memory = on_chip_memory(found.message) or "memory"
         self._log(f"out of {memory}{f' in {function}' if function else ''}: what was known is in {directory}")
 
 
-def _uncaught() -> BaseException | None:
+def uncaught_error() -> BaseException | None:
     """The uncaught error that ends the process; None in an interactive session, which goes on after errors."""
     if hasattr(sys, "ps1") or hasattr(builtins, "__IPYTHON__"):
         return None

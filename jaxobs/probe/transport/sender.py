@@ -21,6 +21,7 @@ from jaxobs.plugin.guard import described, raised_by_signal_handler
 from jaxobs.plugin.threads import Flag
 from jaxobs.probe.transport.agent_process import AgentProcess, Connection
 from jaxobs.probe.transport.backlog import Retained
+from jaxobs.vocabulary.words import State
 
 RESTARTS = 3
 
@@ -153,6 +154,7 @@ class Sender:
         self.requests = Requests(self._wake)
         self._finish: float | None = None
         self.last_is_wanted = True
+        self.ending: State = "ended"
         """Whether the end waits for the last snapshot also where the agent is still starting."""
         self.listeners_restored = 0
         self.given_up = False
@@ -370,7 +372,7 @@ class Sender:
         """
         self._flush(max(0.0, deadline - monotonic() - CLOSE_SECONDS))
         if self._socket is not None:
-            self._send(wire.frame(wire.FINISH, max(0.1, deadline - monotonic())), deadline)
+            self._send(wire.frame(wire.FINISH, (max(0.1, deadline - monotonic()), self.ending)), deadline)
         while monotonic() < deadline and self._socket is not None and not self._need_not_wait():
             if not (self._unsent or self._agent_is_up or self.last_is_wanted):
                 break

@@ -14,6 +14,7 @@ from jaxobs.model.clock import monotonic
 from jaxobs.plugin.base import Delivery, Exporter
 from jaxobs.plugin.files import why_not_writable
 from jaxobs.plugin.protocol import Agent, Batch, Remark
+from jaxobs.report.runs import NO_FOLDER
 from jaxobs_plugins.prometheus.access import AllowedHosts, Credentials, CredentialsError, local_names, refusal
 from jaxobs_plugins.prometheus.address import (
     Announcement,
@@ -164,8 +165,8 @@ class PrometheusExporter(Exporter):
         agent = self._agent
         if agent is None:
             return "the job has ended"
-        if keep and not agent.settings.get("profile_directory"):
-            return "the job was given no directory to keep traces in: set JAXOBS_PROFILE_DIRECTORY before it starts"
+        if keep and not agent.settings.get("run_folder"):
+            return f"{NO_FOLDER}: set JAXOBS_RUN_DIRECTORY before it starts"
         left = self._window_until - monotonic()
         if left > 0:  # otherwise repeated requests would have the job profiled for hours
             return f"the window that was asked for before lasts {left:.1f} s longer: ask again then"

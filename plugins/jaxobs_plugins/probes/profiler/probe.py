@@ -8,14 +8,12 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any
 
 from jaxobs.jax_compat.runtime import backend_exists, jaxlib_version, profiler_module
 from jaxobs.model.clock import monotonic
 from jaxobs.model.profile import ProfileResult
 from jaxobs.plugin.base import Probe
-from jaxobs.plugin.files import why_not_writable
 from jaxobs.plugin.guard import described
 from jaxobs.plugin.protocol import Job, Remark
 from jaxobs.plugin.threads import Thread
@@ -103,13 +101,6 @@ class ProfilerProbe(Probe):
         jaxlib = installed_jaxlib()
         if jaxlib and (reason := why_not_scheduled(settings, jaxlib)):
             yield Remark(reason)
-        directory = settings.get("profile_directory")
-        if directory and (refused := why_not_writable(Path(directory))) is not None:
-            yield Remark(
-                f"no trace could be kept in {directory}: {refused}; "
-                "set JAXOBS_PROFILE_DIRECTORY to a writable directory",
-                problem=True,
-            )
 
     def start(self, job: Job) -> None:
         module = profiler_module()

@@ -19,6 +19,7 @@ from jaxobs.model.profile import ProfileResult
 from jaxobs.plugin.files import write_whole
 from jaxobs.plugin.guard import described
 from jaxobs.plugin.protocol import Job, Progress
+from jaxobs.report.runs import NO_FOLDER, make_folder
 from jaxobs_plugins.probes.profiler.recording import (
     HELD_A_TRACED_BYTE,
     MAX_HELD,
@@ -251,7 +252,7 @@ class Windows:
             xspace = None
         if keep and recorded.xspace is not None:
             wall = wall_now() / NANOSECONDS - seconds(now() - recorded.start)
-            path, failure = keep_trace(keep, self._job.settings["profile_directory"], recorded.xspace, wall)
+            path, failure = keep_trace(keep, self._job.settings, recorded.xspace, wall)
             reason = "; ".join(filter(None, (reason, failure)))
         cost = int(window.cost * NANOSECONDS)
         return ProfileWindow(kind, outcome, recorded.start, recorded.end, cost, xspace, path, reason)
@@ -274,14 +275,16 @@ class Windows:
                 )
 
 
-def keep_trace(keep: bool | str, directory: str | None, xspace: bytes, wall_time: float) -> tuple[str, str]:
-    """Write a trace below `keep`, or below the settings' `directory`. Returns its path and why there is none."""
+def keep_trace(
+    keep: bool | str, settings: Mapping[str, Any], xspace: bytes, wall_time: float
+) -> tuple[str, str]:
+    """Write a trace below `keep`, or in the run's folder. Returns its path and why there is none."""
     import jax
 
-    directory = keep if isinstance(keep, str) else directory
-    if not directory:
-        return "", "the trace was not kept: JAXOBS_PROFILE_DIRECTORY is not set"
+    if keep is True and settings["run_folder"] is None:
+        return "", f"the trace was not kept: {NO_FOLDER}; set JAXOBS_RUN_DIRECTORY"
     try:
+        directory = keep if isinstance(keep, str) else str(make_folder(settings))
         return write_trace(directory, jax.process_index(), xspace, wall_time), ""
     except OSError as error:
         return "", f"the trace could not be kept: {error}"
