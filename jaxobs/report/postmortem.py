@@ -17,7 +17,10 @@ RECORDER: Final = "recorder.jsonl"
 BEFORE: Final = "recorder.before"
 
 Moment = Mapping[str, Any]
-"""A line of a recorder: `at` in Unix seconds, and `who`, `span`, `end`, or what was known at that moment."""
+"""A line of a recorder: `at` in Unix seconds, and `who`, `span`, or what was known at that moment."""
+
+RUN: Final = "jax.run"
+"""The span of the whole run, which ends with the job."""
 
 TOLD_SECONDS: Final = 120.0
 """Seconds before the first rank stopped from which on events are told."""
@@ -37,8 +40,8 @@ class Flight:
     who: Mapping[str, str] = field(default_factory=dict)
     moments: list[Moment] = field(default_factory=list)
     spans: list[Moment] = field(default_factory=list)
-    ended: float | None = None
-    """When its agent saw the end of the job; None if that was killed with it."""
+    ended: str = "killed with its agent"
+    """How the job ended, as its agent saw it."""
     stepped: dict[str, tuple[int, float]] = field(default_factory=dict)
     """By loop, the steps that had ended, and when that number was first seen."""
 
@@ -66,10 +69,10 @@ class Flight:
         """Add the next line."""
         if "who" in line:
             self.who = line["who"]
+        elif line.get("span") == RUN:
+            self.ended = str(line["about"].get("jax.run.ended"))
         elif "span" in line:
             self.spans.append(line)
-        elif "end" in line:
-            self.ended = float(line["at"])
         else:
             self.moments.append(line)
             for name, loop in line["loops"].items():
@@ -130,7 +133,7 @@ def _cells(flight: Flight) -> Iterator[str]:
     yield from (flight.rank, flight.who.get("host.name", ""))
     yield f"{count(steps)} of {loop}" if loop else "none"
     yield from (_clock(at), _clock(flight.last["at"]))
-    yield "the agent saw it" if flight.ended is not None else "killed with its agent"
+    yield flight.ended
     yield or_absent(flight.last.get("memory"), byte_size)
     yield under_way(flight)
 

@@ -68,6 +68,16 @@ def folder_of(
     return directory.absolute() / "-".join(words).lstrip("-")
 
 
+def is_kept(settings: Mapping[str, Any], document: Mapping[str, Any]) -> bool:
+    """Whether this process has a folder by now: anything of JAX has run, and in the user's directory it is rank 0.
+
+    Where no launcher sets a rank, only JAX knows it.
+    """
+    process = document.get("process") or {}
+    ran = bool(process.get("platform") or document.get("loops"))
+    return ran and bool(settings.get("run_directory") or process.get("process_index") in {None, 0})
+
+
 def make_folder(settings: Mapping[str, Any]) -> Path:
     """Make the run's folder, if it is not there. Raises OSError.
 

@@ -10,7 +10,6 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,8 +18,8 @@ from jaxobs.model.events import Span
 from jaxobs.plugin.base import Exporter
 from jaxobs.plugin.files import APPEND, append_whole
 from jaxobs.plugin.protocol import Agent, Batch
-from jaxobs.report.postmortem import RECORDER, Moment
-from jaxobs.report.runs import make_folder
+from jaxobs.report.postmortem import RECORDER, RUN, Moment
+from jaxobs.report.runs import is_kept, make_folder
 
 MAX_BYTES: Final = 500_000
 """Largest size of one of the two files: a line of a training run has some 400 bytes, so together they hold 40 minutes."""
@@ -28,7 +27,7 @@ MAX_BYTES: Final = 500_000
 MIN_SPAN: Final = 0.05
 """Seconds from which on a compile, phase or profiler window is kept."""
 
-KEPT_SPANS: Final = {"jax.compile", "jax.phase", "jax.profile", "jax.run"}
+KEPT_SPANS: Final = {"jax.compile", "jax.phase", "jax.profile", RUN}
 
 
 class FlightRecorder(Exporter):
@@ -51,18 +50,15 @@ class FlightRecorder(Exporter):
 
     def export(self, batch: Batch) -> None:
         document = batch.snapshot.document
-        if self._agent is None or not (document["process"].get("platform") or document["loops"]):
+        if self._agent is None or not is_kept(self._agent.settings, document):
             return
         at = self._agent.clock.wall_time(batch.snapshot.time) / NANOSECONDS
         self._write([*self._spans(batch.spans), moment(at, document)])
 
-    def stop(self, timeout: float) -> None:  # noqa: ARG002  # one line, and the file is closed
-        """Write that the job has ended, or was killed, and close the file."""
-        agent, self._agent = self._agent, None
+    def stop(self, timeout: float) -> None:  # noqa: ARG002  # closing a file needs no deadline
+        self._agent = None
         file, self._file = self._file, None
-        if agent is not None and file is not None:
-            with suppress(OSError):
-                append_whole(file, _line({"at": agent.clock.wall_time(now()) / NANOSECONDS, "end": True}))
+        if file is not None:
             os.close(file)
 
     def _spans(self, spans: tuple[Span, ...]) -> Iterator[Mapping[str, Any]]:

@@ -22,7 +22,7 @@ from jaxobs.plugin.discovery import installed_versions
 from jaxobs.plugin.files import why_not_kept, write_whole
 from jaxobs.plugin.protocol import Agent, Batch, Remark
 from jaxobs.report.record import FORMAT, VERSION, StepWindows, encoded
-from jaxobs.report.runs import FOLDER_NAME, RECORD, directory_of, make_folder
+from jaxobs.report.runs import FOLDER_NAME, RECORD, directory_of, is_kept, make_folder
 from jaxobs.vocabulary.text import masked
 from jaxobs.vocabulary.words import State
 
@@ -240,7 +240,10 @@ class RunRecordExporter(Exporter):
         self._load.read(batch.snapshot)
         for name, loop in (batch.snapshot.document.get("loops") or {}).items():
             self._windows.setdefault(name, StepWindows()).add(loop)
-        if _anything_ran(batch.snapshot.document) and monotonic() - self._written_at >= self._interval:
+        if (
+            is_kept(self._agent.settings, batch.snapshot.document)
+            and monotonic() - self._written_at >= self._interval
+        ):
             self._written_at = monotonic()
             self._write("running")
 
@@ -252,10 +255,7 @@ class RunRecordExporter(Exporter):
 
     def _write(self, state: State) -> None:
         snapshot, agent = self._last, self._agent
-        if agent is None or snapshot is None or not _anything_ran(snapshot.document):
-            return
-        # Where no launcher sets a rank, only JAX knows it.
-        if self._is_users and snapshot.document["process"].get("process_index") not in {None, 0}:
+        if agent is None or snapshot is None or not is_kept(agent.settings, snapshot.document):
             return
         if state != "running":
             snapshot = snapshot.served_no_more()
@@ -294,11 +294,6 @@ class RunRecordExporter(Exporter):
             "windows": {name: windows.to_dict() for name, windows in self._windows.items()},
             "snapshot": dict(snapshot.document),
         }
-
-
-def _anything_ran(document: Mapping[str, Any]) -> bool:
-    process = document.get("process") or {}
-    return bool(process.get("platform") or document.get("loops"))
 
 
 def _refused(reason: str) -> str:

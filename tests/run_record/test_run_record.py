@@ -363,7 +363,9 @@ def test_a_job_that_is_killed_leaves_one_too(start: Callable[..., Job], tmp_path
     record = final_record(tmp_path)
     assert record.content["state"] == "killed"
     assert record.snapshot["loops"]["train"]["steps"] > 0
-    assert {path.name for path in next(tmp_path.iterdir()).iterdir()} == {"record.json", "killed.txt"}
+    assert {path.name for path in next(tmp_path.iterdir()).iterdir()} == {
+        "record.json", "recorder.jsonl", "killed.txt",
+    }  # fmt: skip
 
 
 def test_a_process_that_never_uses_jax_leaves_nothing(run: Callable[..., Outcome], tmp_path: Path) -> None:

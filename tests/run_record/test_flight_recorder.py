@@ -1,0 +1,174 @@
+"""What the flight recorder keeps of a run, and the story that `jaxobs postmortem` tells of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jaxobs.model.clock import NANOSECONDS, now
+from jaxobs.model.events import Span
+from jaxobs.model.snapshot import SnapshotData
+from jaxobs.plugin.protocol import Batch
+from jaxobs.report.postmortem import BEFORE, RECORDER, Flight, read_flight, story
+from jaxobs.report.text_table import to_text
+from jaxobs.testing import FakeAgent
+from jaxobs_plugins.flight_recorder import FlightRecorder
+from tests.cli.launched import command
+from tests.jobs import Job
+from tests.run_record.test_run_record import given
+from tests.sample_document import document, loop
+from tests.waiting import wait_for
+
+TRAIN = """
+import jax, jax.numpy as jnp
+step = obs.watch(jax.jit(lambda x: jnp.tanh(x @ x)))
+x = jnp.ones((64, 64))
+for number in obs.steps(range(10**9)):
+    x = step(x).block_until_ready()
+    obs.record(number=number)
+    time.sleep(0.01)
+    if number == 50:
+        print("under way", flush=True)
+"""
+
+
+def recorder(directory: Path, max_bytes: int = 10**6) -> tuple[FlightRecorder, Path]:
+    settings = given(directory)
+    made = FlightRecorder(max_bytes)
+    made.start(FakeAgent(settings))
+    return made, Path(settings["run_folder"])
+
+
+def batch(*spans: Span, **process: Any) -> Batch:
+    known = document(loops={"train": loop(100, compute=1.6)})
+    return Batch(SnapshotData(now(), {**known, "process": {**known["process"], **process}}), (), spans)
+
+
+def flight(rank: int, last_step: float, seen_until: float, **last: Any) -> Flight:
+    """A rank whose only loop did a step each second until `last_step`."""
+    found = Flight(
+        {"jaxobs.run": "night", "jaxobs.run_id": "a1", "jax.process_index": str(rank), "host.name": "n0"}
+    )
+    for at in range(int(seen_until) + 1):
+        steps = min(at, last_step)
+        loops = {
+            "train": {"steps": steps, "step_seconds": 1.0, "label": "compute", "recorded": {"loss": 0.5}}
+        }
+        found.add({"at": float(at), "loops": loops, "memory": 1e9, "hang": []})
+    found.moments[-1] = {**found.moments[-1], **last}
+    return found
+
+
+def told(*flights: Flight) -> str:
+    return to_text(story(flights), width=200)
+
+
+def test_each_second_is_a_line_and_long_phases_are_lines_of_their_own(tmp_path: Path) -> None:
+    made, folder = recorder(tmp_path)
+    end = now()
+    made.export(batch(compiling={"f": 3.0}))
+    phase = Span("jax.phase", 1, 2, None, end - 2 * NANOSECONDS, end, (("jax.phase", "checkpoint"),))
+    made.export(batch(phase, replace(phase, start=end)))
+    made.stop(1)
+    lines = [json.loads(line) for line in (folder / RECORDER).read_text().splitlines()]
+    assert "who" in lines[0]
+    assert [line.get("span") for line in lines[2:]] == ["jax.phase", None]
+    found = read_flight(folder)
+    assert found is not None
+    assert found.moments[0]["compiling"] == {"f": 3.0}
+    assert found.ended == "killed with its agent"
+
+
+def test_two_files_of_bounded_size_are_kept(tmp_path: Path) -> None:
+    made, folder = recorder(tmp_path, max_bytes=2_000)
+    for number in range(40):
+        made.export(batch(compiling={f"f{number}": 1.0}))
+    made.stop(1)
+    assert {path.name for path in folder.iterdir()} == {RECORDER, BEFORE}
+    assert all(path.stat().st_size < 4_000 for path in folder.iterdir())
+    found = read_flight(folder)
+    assert found is not None
+    assert found.last["compiling"] == {"f39": 1.0}
+
+
+def test_a_line_that_was_cut_is_left_out_and_nothing_is_no_flight(tmp_path: Path) -> None:
+    made, folder = recorder(tmp_path)
+    made.export(batch())
+    made.stop(1)
+    with (folder / RECORDER).open("a") as file:
+        file.write('{"at": 17')
+    found = read_flight(folder)
+    assert found is not None
+    assert len(found.moments) == 1
+    assert read_flight(tmp_path / "none") is None
+
+
+def test_nothing_is_kept_of_a_process_in_which_nothing_of_jax_ran(tmp_path: Path) -> None:
+    made, folder = recorder(tmp_path)
+    made.export(Batch(SnapshotData(now(), {**document(), "process": {}, "loops": {}}), (), ()))
+    made.stop(1)
+    assert not folder.exists()
+
+
+def test_the_rank_that_stopped_first_is_named_with_what_was_under_way() -> None:
+    text = told(flight(0, 90, 120), flight(1, 71, 120, phases={"checkpoint": 49.0}), flight(2, 90, 118))
+    assert "rank 1 stopped first, 19 s before the next" in text
+    rows = [line for line in text.splitlines() if " n0 " in line]
+    assert [row.split()[0] for row in rows] == ["1", "0", "2"]
+    assert "71 of train" in rows[0]
+    assert "in phase checkpoint for 49 s" in rows[0]
+
+
+def test_ranks_that_stop_together_are_not_ordered() -> None:
+    assert "stopped first" not in told(flight(0, 90, 120), flight(1, 90, 120))
+
+
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        ({"memory": 2e9}, "memory of the process grew from"),
+        (
+            {
+                "loops": {
+                    "train": {"steps": 90, "recorded": {"loss": "nan"}, "label": "", "step_seconds": None}
+                }
+            },
+            "loss of train is nan",
+        ),
+    ],
+)
+def test_what_was_odd_before_is_told(last: dict[str, Any], said: str) -> None:
+    assert said in told(flight(0, 90, 100, **last))
+
+
+def test_of_a_job_that_is_killed_with_its_agent_the_last_step_is_told(
+    start: Callable[..., Job], tmp_path: Path
+) -> None:
+    job = start(TRAIN, JAXOBS_RUN_DIRECTORY=str(tmp_path))
+    job.wait_for("under way")
+    wait_for(
+        lambda: any("train" in path.read_text() for path in tmp_path.glob(f"*/{RECORDER}")), "a line", 60
+    )
+    for agent in job.agents():
+        agent.kill()
+    job.process.kill()
+    job.end()
+    done = command("postmortem", str(tmp_path), folder=tmp_path)
+    assert done.status == 0
+    assert " of train " in done.stdout
+    assert "killed with its agent" in done.stdout
+    (found,) = json.loads(command("postmortem", str(tmp_path), "--json", folder=tmp_path).stdout)
+    assert found["loop"] == "train"
+    assert found["steps"] > 0
+
+
+def test_a_directory_without_a_recorder_is_said_in_one_line(tmp_path: Path) -> None:
+    done = command("postmortem", str(tmp_path), folder=tmp_path)
+    assert done.status == 2
+    assert done.stderr.count("\n") == 1
+    assert RECORDER in done.stderr
