@@ -125,7 +125,7 @@ class Fold(Rooms):
         where = Where(
             loop=loop,
             iterated=newest is not None and newest[1],
-            thread=0 if loop is None else self.loops.thread_of(loop),
+            thread=0 if loop is None else loop.thread,
             excused=self.compile_times.in_progress_since() is not None or bool(self.run_time.phases(now)),
             under_way=under_way,
             function=None if under_way is None else self.executables.function_of(under_way.run),

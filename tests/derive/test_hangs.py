@@ -124,6 +124,22 @@ def test_the_time_of_a_compile_or_phase_is_no_pause_to_learn_from() -> None:
     assert fold.stands_still(at(end + 120 + MIN_SECONDS + 1))
 
 
+def test_a_loop_whose_thread_has_ended_is_over() -> None:
+    fold, end = trained(iterated=False)
+    assert not hung(fold, end, thread=MAIN + 1)
+
+
+def test_an_iteration_around_another_loop_hangs_on_its_own_thread() -> None:
+    fold, end = trained()
+    fold.apply(LoopEntered("eval", at(end)))
+    fold.apply(step(0, end, end + 0.1, loop="eval"))
+    fold.apply(LoopEnded("eval", at(end + 0.1), 0))
+    assert hung(fold, end + 0.1, "callback.py:3 after")
+    hang = fold.hangs.now
+    assert hang is not None
+    assert hang.loop == "train"
+
+
 def test_the_first_steps_are_none() -> None:
     fold, end = trained(9)
     assert not fold.stands_still(at(end + 1200.0))

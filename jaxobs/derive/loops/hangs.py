@@ -89,7 +89,7 @@ class Where(NamedTuple):
     iterated: bool
     """Whether its end is reported. Else it may be over, and only the stack of its thread tells."""
     thread: int
-    """The thread of its steps, 0 if not known."""
+    """The thread of its steps."""
     excused: bool
     """Whether a compile or a phase is under way."""
     under_way: RunUnderWay | None
@@ -127,7 +127,7 @@ class Hang:
     def to_dict(self, now: int, began: int) -> dict[str, Any]:
         """The hang as plain data; `began` is the start of the job."""
         stuck = self.stuck
-        reason = self.silence or "the thread of the loop is not known"
+        reason = self.silence or "the thread of the loop has ended"
         return {
             "loop": self.loop,
             "steps": self.steps,
@@ -248,7 +248,7 @@ class Hangs:
         stack = stack_of(stacks, where.thread)
         if self.now is not None:
             self.kept[-1] = replace(self.kept[-1], stacks=stacks or self.kept[-1].stacks)
-        elif where.loop is None or (stack is not None and not self._is_in_loop(stack, where)):
+        elif where.loop is None or (stacks and not self._is_in_loop(stack, where)):
             self._cleared = True
         else:
             name = where.loop.name
@@ -260,14 +260,14 @@ class Hangs:
                 )
             )  # fmt: skip
 
-    def _is_in_loop(self, stack: ThreadStack, where: Where) -> bool:
-        """Whether a thread with this stack is within the loop.
+    def _is_in_loop(self, stack: ThreadStack | None, where: Where) -> bool:
+        """Whether a thread with this stack is within the loop; None for a thread that has ended.
 
         An iteration tells its end, and a run under way belongs to a step. Otherwise one of its frames must be in a
         function in which the loop's thread was sampled, or called what was compiled, between the first and the last of
         these lines.
         """
-        if any(frame.startswith(DEBUGGERS) for frame in stack.frames):
+        if stack is None or any(frame.startswith(DEBUGGERS) for frame in stack.frames):
             return False
         if where.iterated or where.under_way is not None or where.loop is None:
             return True

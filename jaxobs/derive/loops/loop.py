@@ -67,6 +67,8 @@ class Loop:
         self.stretches = Stretches(self._observe)
         self.stalls = Stalls()
         self.host = HostLines()
+        self.thread = 0
+        """That of its newest steps."""
         self.last_end: int | None = None
         """When its last step ended, in monotonic nanoseconds."""
         self.step_times, self.host_times = Histogram(STEP_BUCKETS), Histogram(HOST_STEP_BUCKETS)

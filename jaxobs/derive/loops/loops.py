@@ -42,12 +42,8 @@ class Loops:
         loop, before = self.named(steps.loop), self._newest.get(steps.thread)
         if before is not None and before is not loop and before.stretches.may_be_behind:
             loop.stretches.entered_behind_others()
-        self._newest[steps.thread] = loop
+        self._newest[steps.thread], loop.thread = loop, steps.thread
         return loop
-
-    def thread_of(self, loop: Loop) -> int:
-        """The thread whose newest steps are that loop's; 0 if none is known."""
-        return next((thread for thread, newest in self._newest.items() if newest is loop), 0)
 
     @property
     def steps(self) -> int:
