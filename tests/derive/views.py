@@ -101,6 +101,7 @@ def _profile(found: Mapping[str, Any]) -> LoopProfile:
     seconds = {word: spent for word, spent in (found.get("seconds_by_bottleneck") or {}).items() if spent}
     return LoopProfile(
         steps=found.get("steps") or 0.0,
+        active_seconds=found.get("seconds") or 0.0,
         busy_seconds=found.get("busy_seconds") or 0.0,
         parts={"": Part(seconds=Counter(seconds))},
     )
