@@ -29,7 +29,7 @@ PARAMETERS = 7
 """Without `self`: more are hard to tell apart where a function is called."""
 
 SOURCES = ("jaxobs", "plugins")
-BUDGET = {"product": (SOURCES, 28_979, 275), "benchmarks": (("benchmarks",), 4_632, 75)}
+BUDGET = {"product": (SOURCES, 28_980, 275), "benchmarks": (("benchmarks",), 4_632, 75)}
 """By part: its folders, the most lines of code in them, and the most files."""
 
 ALL = (*SOURCES, "grafana", "benchmarks", "tests")

@@ -7,8 +7,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxobs.cost_model.hlo.scopes import scope_of
+from jaxobs.cost_model.hlo.instructions import Module
+from jaxobs.cost_model.hlo.scopes import MAX_CALLS, Provenance, scope_of
 from jaxobs.model.source_files import is_installed
+from jaxobs.proto.messages import ModuleMessage
 
 
 @pytest.mark.parametrize(
@@ -126,6 +128,18 @@ def test_an_operation_has_the_calls_that_lead_to_it(cost_of):
         stack = _lines_of(operation)
         assert len(stack) == len(set(stack))  # a scan's body has its caller's frames once more
         assert [frame for frame in stack if frame[0] == "scanned"] == [("scanned", __file__, first + 8)]
+
+
+def test_a_stack_without_end_is_cut():
+    """Frames that call each other in a circle, as in a damaged module."""
+    index = ModuleMessage()
+    index.stack_frame_index.file_names.append(b"model.py")
+    for line in range(1, 151):
+        index.stack_frame_index.file_locations.add(file_name_id=1, line=line)
+        index.stack_frame_index.stack_frames.add(file_location_id=line, parent_frame_id=line % 150 + 1)
+    stack = Provenance(Module(index)).stack_of(7)
+    assert [frame.line for frame in stack[-3:]] == [9, 8, 7]
+    assert len(stack) == MAX_CALLS
 
 
 def test_a_loops_own_time_has_the_line_of_the_loop(cost_of):

@@ -27,8 +27,11 @@ _STRUCTURE: Final = re.compile(
     r"custom_jvp_call|custom_vjp_call|custom_vjp_call_jaxpr|pjit|jit|shard_map|xla_call|main|)\Z"
 )
 
-MAX_FRAMES: Final = 100
-"""Most frames read of an operation's stack; JAX writes ten by default (`jax_traceback_in_locations_limit`)."""
+MAX_FRAMES: Final = 1_000
+"""Most frames read of an operation's stack: with nested loops XLA writes that of the outer ones several times."""
+
+MAX_CALLS: Final = 100
+"""Most calls kept of them, the innermost: as many as JAX writes by default (`jax_traceback_in_locations_limit`)."""
 
 
 def scope_of(operation_name: str) -> str:
@@ -97,7 +100,7 @@ class Provenance:
         if known is None:
             metadata = _metadata(instruction)
             name = str(metadata.op_name, "utf-8", "replace")
-            stack = self._users_stack(metadata.stack_frame_id)
+            stack = self.stack_of(metadata.stack_frame_id)
             if not stack and metadata.source_file:
                 stack = (Frame("", str(metadata.source_file, "utf-8", "replace"), metadata.source_line),)
             source = f"{stack[-1].file}:{stack[-1].line}" if stack else ""
@@ -107,7 +110,7 @@ class Provenance:
             known = self.known[serialized] = Origin(name, scope, source, stack, autodiff_of(name))
         return known
 
-    def _users_stack(self, frame_id: int) -> tuple[Frame, ...]:
+    def stack_of(self, frame_id: int) -> tuple[Frame, ...]:
         """The frames outside installed packages, outermost first, or else the innermost frame alone."""
         waiting: list[tuple[int, Frame]] = []
         at = frame_id
@@ -117,7 +120,7 @@ class Provenance:
         stack = self._stacks.get(at, ())
         for number, frame in reversed(waiting):
             if not is_installed(frame.file):
-                stack = _without_repetition((*stack, frame))
+                stack = _without_repetition((*stack, frame))[-MAX_CALLS:]
             self._stacks[number] = stack
         innermost = self._frame(frame_id)
         return stack or (innermost[:1] if innermost else ())
