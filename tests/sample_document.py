@@ -67,6 +67,25 @@ def recompilation(**changed: Any) -> dict[str, Any]:
     return row | changed
 
 
+def device_time(name: str = "attention", file: str = "/home/ada/model.py") -> dict[str, Any]:
+    """A step that calls a line, which has a forward and a backward part, and operations without a line."""
+
+    def row(depth: int, name: str, seconds: float, file: str = "", line: int = 0) -> dict[str, Any]:
+        return {
+            "depth": depth, "name": name, "file": file, "line": line, "bottleneck": "memory",
+            "share": seconds / 4, "flops": 1e9 * seconds, "bytes": 1e8 * seconds, "bound": "memory",
+            "efficiency": 0.8, "seconds": seconds, "reason": None,
+        }  # fmt: skip
+
+    lines = [
+        row(0, "main.<locals>.step", 3.0, file, 201), row(1, name, 3.0, file, 118),
+        row(2, "(backward)", 2.0), row(2, "(forward)", 1.0),
+        row(0, "(no source line)", 1.0), row(1, "copy.1", 1.0) | {"flops": None, "efficiency": None},
+    ]  # fmt: skip
+    scopes = [row(0, "layer", 3.0), row(1, "(forward)", 3.0), row(0, "(no named scope)", 1.0)]
+    return {"by_line": lines, "by_scope": scopes}
+
+
 def document(executable_count: int = 3, operation_count: int = 3, **changed: Any) -> dict[str, Any]:
     """The whole document, with other parts where they are given."""
     memory = {
@@ -85,6 +104,7 @@ def document(executable_count: int = 3, operation_count: int = 3, **changed: Any
                                      "recompilations": [recompilation()]}},
         "executables": [executable(number) for number in range(executable_count)],
         "operations": [operation(number) for number in range(operation_count)],
+        "device_time": device_time(),
         "devices": [{"device": 0, "kind": "NVIDIA H100", "memory": memory, "clocks": None, "clocks_reason": "no NVML",
                      "peaks": {"matrix": {"float32": {"value": FLOPS, "provenance": "datasheet"}},
                                "memory": {"value": BANDWIDTH, "provenance": "datasheet"}},

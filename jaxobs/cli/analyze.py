@@ -11,14 +11,19 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final
 
 from jaxobs.cli import UsageError, say, using
 from jaxobs.cli.console import Parser
 from jaxobs.cli.terminal import look_of
+from jaxobs.report import flame_graph
+from jaxobs.report.flame_graph import LINES, dearest, in_words
 from jaxobs.report.markup import Element, legend, markup, style, table, tag, with_code
+from jaxobs.report.pprof import profile
 from jaxobs.report.roofline_chart import roofline
 from jaxobs.report.rooflines import Point
+from jaxobs.report.sentence import without_quotes
 from jaxobs.report.tables import Column, Row, figure, plain_table, text
 from jaxobs.report.text_table import TextTable, cut, end_of, to_text
 from jaxobs.vocabulary.units import amount, duration, or_absent, percent
@@ -42,13 +47,14 @@ def run(arguments: list[str]) -> int:
     with using(options.path):
         html = page(report) if options.html is not None else ""
         packed = _packed(Path(options.path)) if options.pack is not None else b""
+        profiled = profile(report.document["device_time"]["by_line"]) if options.pprof is not None else b""
         if options.json:
             shown = json.dumps(report.document, indent=2, allow_nan=False)
-        elif written := [name for name in (options.html, options.pack) if name is not None]:
+        elif written := [name for name in (options.html, options.pack, options.pprof) if name is not None]:
             shown = f"wrote {' and '.join(written)}"
         else:
             shown = report_text(report.document, top=options.top, **look_of(sys.stdout))
-    for name, content in ((options.html, html.encode()), (options.pack, packed)):
+    for name, content in ((options.html, html.encode()), (options.pack, packed), (options.pprof, profiled)):
         if name is not None:
             Path(name).write_bytes(content)
     print(shown)
@@ -66,6 +72,9 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument(
         "--html", metavar="FILE", help="write one page with a roofline plot that needs nothing else"
+    )
+    parser.add_argument(
+        "--pprof", metavar="FILE", help="write device time by call path for `go tool pprof` and its kin"
     )
     parser.add_argument("--pack", metavar="ZIP", help="write it for others, without folders of source files")
     parser.add_argument(
@@ -202,6 +211,8 @@ _MATCHED: Final = (Column("what", lambda row: f"{row['what']}\n{_others(row)}".s
 
 _MIN_NAME = 12
 _GAP = 2  # columns between two cells
+_LINES = 10
+"""Most lines of the program in a text."""
 _NAMES = 3
 """Most operations that a note names."""
 
@@ -219,7 +230,7 @@ def report_text(document: Mapping[str, Any], *, top: int, width: int, bold: bool
     if hidden > 0:
         rest = sum(row["share"] or 0.0 for row in document["operations"][top:])
         parts.append(f"and {hidden} more operations with {percent(rest)} of the busy time (--top, --json)")
-    parts += ["", _table(MATCHED, document["matched"], set())]
+    parts += [*_lines(document, min(top, _LINES), width), "", _table(MATCHED, document["matched"], set())]
     notes = [*notes_of(document), *notes_on_efficiency(document["operations"][:top])]
     if notes:
         parts += ["", *notes]
@@ -281,6 +292,14 @@ def _operations(document: Mapping[str, Any], top: int, width: int) -> TextTable:
     return table
 
 
+def _lines(document: Mapping[str, Any], top: int, width: int) -> Iterator[TextTable | str]:
+    """The lines with the most device time, and the first of them in a sentence; nothing where none is known."""
+    rows = document["device_time"]["by_line"]
+    if (said := in_words(rows)) is not None:
+        yield from ("", _table(LINES, dearest(rows)[:top], {"FLOP", "bytes"}), "")
+        yield from wrap(without_quotes(said), width, break_on_hyphens=False)
+
+
 def _table(columns: Sequence[Column], rows: Sequence[Row], left_out: Set[str]) -> TextTable:
     """A table of rows; `left_out` are the titles of columns for which only the page has room."""
     return plain_table([column for column in columns if column.title not in left_out], rows)
@@ -333,6 +352,11 @@ def _sections(report: Report) -> Iterator[Element]:
         yield tag("p", "The area of a dot is its share of the time; point at one to read more.")
     else:
         yield tag("p", "No operation with known floating-point work and bytes: nothing to plot.")
+    if document["operations"]:
+        yield tag("h2", "Device time by line")
+        yield from (
+            part for part in flame_graph.sections(document["device_time"], "lines") if part is not None
+        )
     for title, columns, rows in (
         ("Devices", (DEVICE_NAME, *DEVICE_FIGURES), document["devices"]),
         ("Modules", MODULES, document["modules"]),

@@ -25,8 +25,12 @@ from jaxobs.model.cost import ModuleCost
 from jaxobs.model.trace import DeviceTrace, HostTrace, Trace
 from jaxobs.report.rooflines import RoofLine
 from jaxobs.roofline_model.bounds import model_flops_utilization, roof
+from jaxobs.roofline_model.call_tree import PATHS, Part, Path, call_tree
 from jaxobs.roofline_model.traced import Operation, Profiled, ProfiledDevice, ProfiledModule, join
 from jaxobs.vocabulary.text import printable_document
+
+MAX_FRAMES: Final = 2_000
+"""Most frames of each tree of device time: ten times as many as in a snapshot, since a report is made once."""
 
 
 @dataclass(slots=True)
@@ -70,6 +74,7 @@ def build_report(
             {"scope": scope} | work.figures(busy)
             for scope, work in sorted(profiled.scopes.items(), key=lambda pair: -pair[1].seconds)
         ],
+        "device_time": {name: _tree(profiled, path) for name, path in PATHS.items()},
         "matched": list(_matched(profiled)),
     }
     document["advice"] = advise_on_trace(profiled, max((len(host.steps) for host in trace.hosts), default=0))
@@ -82,6 +87,12 @@ def build_report(
         if (found := roof(kinds[kind], dtype)) is not None
     ]
     return Report(source, document, roofs)
+
+
+def _tree(profiled: Profiled, path: Callable[[Operation], Path]) -> list[dict[str, Any]]:
+    parts = (Part(path(one), one.label, one.work) for one in profiled.operations.values())
+    figures = ((node, node.work.figures(profiled.busy_seconds)) for node in call_tree(parts, MAX_FRAMES))
+    return [node.row({key: known[key] for key in _OF_A_FRAME}) for node, known in figures]
 
 
 def _matched(profiled: Profiled) -> Iterator[dict[str, Any]]:
@@ -143,6 +154,7 @@ _OF_AN_OPERATION: Final = (
     "name", "module", "fingerprint", "category", "kind", "operation_name", "scope", "source", "kernels", "count",
     "executions", "devices",
 )  # fmt: skip
+_OF_A_FRAME: Final = ("seconds", "share", "flops", "bytes", "bound", "efficiency", "reason")
 _OF_A_MODULE: Final = ("name", "devices", "runs", "runs_reason")
 _OF_A_DEVICE: Final = (
     "name", "host", "platform", "span_seconds", "busy_seconds", "idle_seconds", "gap_seconds", "compute_seconds",

@@ -35,7 +35,7 @@ from jaxobs.cost_model.precision import executed_product
 from jaxobs.cost_model.source_types import Rewritten
 from jaxobs.cost_model.traffic import FusionTraffic, traffic
 from jaxobs.cost_model.trips import inferred_trips
-from jaxobs.model.cost import Cost, ModuleCost, OperationCost
+from jaxobs.model.cost import FORWARD, REMATERIALIZED, Cost, ModuleCost, OperationCost
 
 MAIN_LOOP_SHARE: Final = 0.5
 """Least share of the module's FLOPs in a loop for it to be the main loop: that of the
@@ -80,6 +80,7 @@ class _Walk:
         self.provenance = Provenance(module)
         self.bounds = Bounds()
         self.once: dict[Computation, list[tuple[Instruction, Tally]]] = {}
+        self.without_work: list[Instruction] = []
 
     def result(self) -> ModuleCost:
         for computation in self.order:
@@ -103,6 +104,7 @@ class _Walk:
             tuple(operations),
             donatable_bytes(self.module),
             _main_loop_trips(self.module.entry, self.bounds.least),
+            tuple(self._operation(instruction, Tally(), 0.0) for instruction in self.without_work),
         )
 
     def _add_up(self, computation: Computation) -> None:
@@ -111,6 +113,8 @@ class _Walk:
         control = []
         for instruction in computation.instructions:
             opcode = instruction.opcode
+            if opcode in CONTROL or opcode.endswith(("-done", "-update")):
+                self.without_work.append(instruction)
             if opcode in FREE:
                 continue
             tally = Tally()
@@ -134,8 +138,13 @@ class _Walk:
         self.bounds.add(computation, total, control)
 
     def _operation(self, instruction: Instruction, tally: Tally, times: float) -> OperationCost:
-        name, scope, source = self.provenance.of(instruction)
-        return OperationCost(instruction.name, instruction.opcode, name, scope, source, times, tally.freeze())
+        name, scope, source, stack, autodiff = self.provenance.of(instruction)
+        once = tally.freeze()
+        if autodiff == REMATERIALIZED and once.matrix_flops and not once.rematerialized_flops:
+            autodiff = FORWARD  # the compiler merged it with the equal one that it would repeat
+        return OperationCost(
+            instruction.name, instruction.opcode, name, scope, source, times, once, stack, autodiff
+        )
 
 
 def _dynamic_shape_reason(instruction: Instruction) -> str:

@@ -26,7 +26,7 @@ from jaxobs.derive.process import (
     SourceState,
     identity_view,
 )
-from jaxobs.derive.profiler_windows.operations import Row
+from jaxobs.derive.profiler_windows.operations import DeviceTime, Row
 from jaxobs.derive.profiler_windows.windows import Profiles
 from jaxobs.derive.series import Series
 from jaxobs.derive.spans import FinishedSpans
@@ -63,6 +63,7 @@ class SnapshotView:
     """Fingerprints of the executables that have a backward pass in them."""
     operations: Figure[list[Row]]
     scopes: Figure[list[Row]]
+    device_time: DeviceTime
     devices: Figure[list[DeviceView]]
     sources: Mapping[str, SourceState]
     agent: Mapping[str, Any]
@@ -133,6 +134,7 @@ def snapshot_view(rooms: Rooms, now: int) -> SnapshotView:
         with_gradients=rooms.with_gradients,
         operations=rooms.profiles.operations.operations,
         scopes=rooms.profiles.operations.scopes,
+        device_time=rooms.profiles.operations.device_time,
         devices=rooms.devices.views(now, rooms.memory),
         sources=rooms.observation.sources(),
         agent=rooms.observation.agent(),

@@ -277,6 +277,7 @@ class Writer:
             "operations_reason": view.operations.reason,
             "scopes": view.scopes.value,
             "scopes_reason": view.scopes.reason,
+            **view.device_time().under("device_time"),
             **view.devices.under("devices"),
             "sources": {name: source_view(source) for name, source in view.sources.items()},
             "agent": view.agent,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from html import escape
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from jaxobs.vocabulary.units import amount, byte_size
 
@@ -226,6 +226,21 @@ AMOUNTS_BY_NAME: Final = tuple(each.name for each in fields(Cost) if each.defaul
 """Fields of ``Cost`` that hold an amount for each of several names: element types, precisions or kinds."""
 
 
+FORWARD: Final = "forward"
+BACKWARD: Final = "backward"
+REMATERIALIZED: Final = "rematerialised"
+"""Parts of automatic differentiation: values, gradients, and values that are computed once more for these."""
+
+
+class Frame(NamedTuple):
+    """A line of the user's program, as it stands in a call stack."""
+
+    function: str
+    """Empty where the compiler recorded the line alone."""
+    file: str
+    line: int
+
+
 @dataclass(frozen=True, slots=True)
 class OperationCost:
     """One schedulable operation of a module; a fusion is one operation."""
@@ -243,6 +258,10 @@ class OperationCost:
     """The number of executions in one run of the module; 0 in a branch that need not be taken."""
     once: Cost
     """The cost of one execution."""
+    stack: tuple[Frame, ...] = ()
+    """The calls of the user's program that lead to it, outermost first; empty where the compiler recorded none."""
+    autodiff: str = ""
+    """The part of automatic differentiation that it belongs to: FORWARD, BACKWARD, REMATERIALIZED or, for none, empty."""
 
     @property
     def cost(self) -> Cost:
@@ -263,3 +282,5 @@ class ModuleCost:
     """Bytes of arguments that are not donated although an output with their shape and type could take them over."""
     iterations: int | None = None
     """The trip count of the loop in which the module does most of its work, where there is one and it is known."""
+    without_work: tuple[OperationCost, ...] = ()
+    """Where loops, calls and the ends of asynchronous operations come from, whose work is that of others."""

@@ -151,10 +151,11 @@ _HLO: Final[dict[str, tuple[str, ...]]] = {
     "Metadata": ("op_name 2 bytes", "source_file 3 bytes", "source_line 4 int32", "stack_frame_id 15 int32"),
     "StackFrameIndex": (
         "file_names 1 *bytes",
+        "function_names 2 *bytes",
         "file_locations 3 *FileLocation",
         "stack_frames 4 *StackFrame",
     ),
-    "FileLocation": ("file_name_id 1 int32", "line 3 int32"),
+    "FileLocation": ("file_name_id 1 int32", "function_name_id 2 int32", "line 3 int32"),
     "StackFrame": ("file_location_id 1 int32", "parent_frame_id 2 int32"),
     "DeviceAssignment": ("replica_count 1 int32", "computation_count 2 int32"),
     "Window": ("dimensions 1 *WindowDimension",),

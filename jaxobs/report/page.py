@@ -18,7 +18,7 @@ from jaxobs.model.snapshot import (
     longest_loops,
     main_thread_shares,
 )
-from jaxobs.report import tables
+from jaxobs.report import flame_graph, tables
 from jaxobs.report.charts import Curve, line_chart, shares_bar, shares_over_time
 from jaxobs.report.markup import (
     Element,
@@ -95,6 +95,7 @@ def _sections(view: View) -> Iterator[Element | None]:
         where_steps_go,
         _over_time,
         nearness,
+        where_device_time_goes,
         compilations,
         _host_lines,
         memory,
@@ -244,6 +245,16 @@ def nearness(view: View) -> Element | None:
         ),
         name="roofline",
         note="how near to what the device can do" if points else "",
+    )
+
+
+def where_device_time_goes(view: View) -> Element | None:
+    """Device time by the lines of the program; None before the first profiler window."""
+    found = view.document.get("device_time")
+    if not found or not found["by_line"]:
+        return None
+    return card(
+        "Device time by line", *flame_graph.sections(found, "lines"), name="lines", note="in profiler windows"
     )
 
 

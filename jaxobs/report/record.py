@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from jaxobs.model.figure import Figure
 from jaxobs.model.snapshot import compile_seconds
 from jaxobs.vocabulary.text import read_json
 
@@ -23,6 +24,9 @@ LARGEST_BYTES: Final = 1_000_000
 ENTRIES_KEPT: Final = (200, 100, 50, 20, 8, 3)
 """How many of the largest executables, operations, scopes, functions and loops are kept: each number is tried until the
 record is small enough. 200 executables, with the reasons for what is not known of them, are some 600 kB."""
+
+MIN_KEPT_WITH_DEVICE_TIME: Final = 50
+"""Entries of other kinds from which on device time by call path is kept: it has some 200 kB."""
 
 Content = dict[str, Any]
 Key = TypeVar("Key", str, int)
@@ -100,6 +104,8 @@ def _with_at_most(record: Content, kept: int) -> Content:
     _cut(snapshot, "executables", kept, _spent)
     _cut(snapshot, "operations", kept, _share)
     _cut(snapshot, "scopes", kept, _share)
+    if kept < MIN_KEPT_WITH_DEVICE_TIME and snapshot.get("device_time"):
+        snapshot |= Figure(None, "the record of the run would have been too large").under("device_time")
     functions = snapshot.get("functions") or {}
     largest = _largest(functions, kept, compile_seconds)
     left = [entry for name, entry in functions.items() if name not in largest]

@@ -20,7 +20,8 @@ from jaxobs.model.snapshot import (
     waiting_for_device,
 )
 from jaxobs.report import tables
-from jaxobs.report.sentence import hang_sentence, loop_sentence, plain, sentence
+from jaxobs.report.flame_graph import in_words
+from jaxobs.report.sentence import hang_sentence, loop_sentence, plain, sentence, without_quotes
 from jaxobs.report.tables import NO_VERDICT, Column, Row, known_columns, words
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, end_of, to_text
 from jaxobs.report.view import advice, memory_in_words
@@ -147,6 +148,8 @@ def _parts(document: Document) -> Iterator[TextTable | str]:
         _operations(document, reasons),
     ):
         yield from ("", table) if table is not None else ()
+    if (dearest := _dearest_line(document)) is not None:
+        yield from ("", *wrap(dearest, SENTENCE_WIDTH, break_on_hyphens=False))
     lines = list(reasons.lines())
     yield from ["", *lines] if lines else []
     if "peak" in reasons:
@@ -360,6 +363,12 @@ def _operations(document: Document, reasons: ReasonsBelow) -> TextTable | None:
     columns = [column for column in columns if column in told or column in known_columns(columns, rows)]
     title, cells = f"{title} in profiler windows", reasons.cells("operation")
     return tables.plain_table(columns, rows, title=title, write=cells) if rows else None
+
+
+def _dearest_line(document: Document) -> str | None:
+    found = document.get("device_time")
+    said = in_words(found["by_line"]) if found else None
+    return None if said is None else without_quotes(said)
 
 
 def _how_to_know_peaks(document: Document, shown: ReasonsBelow) -> Iterator[str]:

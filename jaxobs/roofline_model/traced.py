@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from jaxobs.hardware.peaks import Peaks
-from jaxobs.model.cost import Cost, ModuleCost, OperationCost
+from jaxobs.model.cost import Cost, Frame, ModuleCost, OperationCost
 from jaxobs.model.trace import DeviceTrace, Kind, ModuleTime, OperationTime, Trace
 from jaxobs.roofline_model.bounds import Bound, bound_time, run_on, sum_of_both, total_bound
 from jaxobs.roofline_model.operation_work import Work, repeated
@@ -45,6 +45,8 @@ class Operation:
     executions: int = 0
     devices: int = 0
     work: Work = field(default_factory=Work)
+    stack: tuple[Frame, ...] = ()
+    autodiff: str = ""
 
     @property
     def label(self) -> str:
@@ -136,6 +138,7 @@ class _Device:
     known: dict[int | None, tuple[ModuleCost | None, dict[str, OperationCost], str | None]] = field(
         default_factory=dict
     )
+    without_work: dict[int | None, dict[str, OperationCost]] = field(default_factory=dict)
     runs: dict[int | None, int | None] = field(init=False)
     untold: set[int | None] = field(init=False)
     """Programs of which kernels ran that are of no instruction that could be told."""
@@ -173,16 +176,19 @@ class _Device:
         key = (time.module or "", identity, time.name)
         operation = self.profiled.operations.get(key)
         if operation is None:
+            origin = modelled or self.without_work.get(time.program_id, {}).get(time.instruction or "")
             operation = self.profiled.operations[key] = Operation(
                 time.name,
                 time.module,
                 module.fingerprint if module else None,
                 time.category,
                 time.kind,
-                modelled.operation_name if modelled else "",
-                modelled.scope if modelled else "",
-                modelled.source if modelled else "",
+                origin.operation_name if origin else "",
+                origin.scope if origin else "",
+                origin.source if origin else "",
                 time.kernels,
+                stack=origin.stack if origin else (),
+                autodiff=origin.autodiff if origin else "",
             )
         operation.count += time.count
         operation.executions += time.executions
@@ -224,6 +230,7 @@ class _Device:
                 found = (None, {}, module)
             else:
                 found = (module, {operation.name: operation for operation in module.operations}, None)
+                self.without_work[program_id] = {each.name: each for each in module.without_work}
             self.known[program_id] = found
         return found
 

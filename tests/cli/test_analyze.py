@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from jaxobs.cli.analyze import report_text
+from jaxobs.report.flame_graph import leaves
+from jaxobs.report.pprof import profile
 from tests.cli.launched import command
 from tests.jobs import environment
 from tests.trace.written import WrittenPlane, modules, space
@@ -88,6 +90,9 @@ def test_a_trace_for_others_reads_the_same_and_names_no_folder(document, tmp_pat
     for row in again["operations"]:
         assert re.fullmatch(r"|x+/generate_conv_trace.py:\d+", row["source"])
         row["source"] = operation(document, row["name"])["source"]
+    for row in again["device_time"]["by_line"]:
+        assert re.fullmatch(r"|x+/generate_conv_trace.py", row["file"])
+        row["file"] = "/workspace/traces/generate_conv_trace.py" if row["file"] else ""
     assert again == document
 
 
@@ -101,7 +106,7 @@ def test_the_table_says_why_an_operation_was_faster_than_its_bound():
     cached = {"efficiency": 1.7, "efficiency_reason": "data stayed in cache", "bound": "cache_resident"}
     document = {
         "hosts": [], "devices": [], "modules": [], "advice": [], "unmodelled_share": 0.0, "busy_seconds": 3.0,
-        "matched": [],
+        "matched": [], "device_time": {"by_line": []},
         "operations": [row_of(f"copy.{number}", **cached) for number in range(5)] + [row_of("dot")],
     }  # fmt: skip
     text = report_text(document, top=10, width=100, bold=False)
@@ -147,6 +152,24 @@ def test_the_table_names_operations_and_their_sources(tmp_path):
     assert "loop_transpose" not in answered.stdout
     assert "and 5 more operations" in answered.stdout
     assert max(map(len, answered.stdout.splitlines())) <= 100
+
+
+def test_the_lines_of_the_program_add_up_to_the_busy_time(document, tmp_path):
+    rows = document["device_time"]["by_line"]
+    assert sum(path[-1]["seconds"] for path in leaves(rows)) == pytest.approx(document["busy_seconds"])
+    answered = command("analyze", str(RECORDED), folder=tmp_path)
+    assert (
+        "96 % of the device's time is in forward_3d_conv, generate_conv_trace.py:23, called from "
+        "generate_conv_trace.py:79; it is memory-bound at 0.48 of its roof."
+        in " ".join(answered.stdout.split())
+    )
+    assert "(no source line)" in answered.stdout
+
+
+def test_device_time_is_written_for_pprof(document, tmp_path):
+    answered = command("analyze", str(RECORDED), "--pprof", "device.pb.gz", folder=tmp_path)
+    assert (answered.status, answered.stdout) == (0, "wrote device.pb.gz\n")
+    assert (tmp_path / "device.pb.gz").read_bytes() == profile(document["device_time"]["by_line"])
 
 
 class Page(HTMLParser):

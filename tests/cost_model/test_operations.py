@@ -7,8 +7,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxobs.cost_model.hlo.scopes import scope_of
+from jaxobs.cost_model.hlo.instructions import Module
+from jaxobs.cost_model.hlo.scopes import MAX_CALLS, Provenance, scope_of
 from jaxobs.model.source_files import is_installed
+from jaxobs.proto.messages import ModuleMessage
 
 
 @pytest.mark.parametrize(
@@ -25,6 +27,8 @@ from jaxobs.model.source_files import is_installed
         ("jit(f)/cond/branch_1_fun/expert/dot_general", "expert"),
         ("jit(f)/btd,dhk->bthk/dot_general", ""),
         ("jit(f)/encoder/mul;jit(f)/decoder/add", "encoder"),
+        ("jit(f)/transpose(jvp(a))/b/jvp(a)/b/checkpoint/c/dot_general", "a/b/c"),
+        ("jit(f)/jvp()/while/body/eval_jaxpr/attention/attention/add", "attention/attention"),
         ("jit(f)/add", ""),
         ("reduce_sum", ""),
         ("", ""),
@@ -98,3 +102,89 @@ def test_an_operation_of_a_librarys_layer_names_the_line_that_calls_the_layer(co
 )
 def test_what_pip_has_installed_is_not_the_users(file, installed):
     assert is_installed(file) is installed
+
+
+def _lines_of(operation):
+    return [(frame.function.rpartition(".")[2], frame.file, frame.line) for frame in operation.stack]
+
+
+def test_an_operation_has_the_calls_that_lead_to_it(cost_of):
+    def block(w, x):
+        return jnp.tanh(x @ w)
+
+    @jax.jit
+    def inner(w, x):
+        return block(w, x) @ w
+
+    def scanned(w, x):
+        return jax.lax.scan(lambda x, _: (inner(w, x), None), x, None, length=3)[0]
+
+    first = inspect.getsourcelines(block)[1]
+    found = cost_of(scanned, jnp.ones((32, 32)), jnp.ones((16, 32)))
+    products = [operation for operation in found.operations if operation.cost.matrix_flops]
+    ends = {tuple(_lines_of(operation)[-2:]) for operation in products}
+    assert (("inner", __file__, first + 5), ("block", __file__, first + 1)) in ends
+    for operation in products:
+        stack = _lines_of(operation)
+        assert len(stack) == len(set(stack))  # a scan's body has its caller's frames once more
+        assert [frame for frame in stack if frame[0] == "scanned"] == [("scanned", __file__, first + 8)]
+
+
+def test_a_stack_without_end_is_cut():
+    """Frames that call each other in a circle, as in a damaged module."""
+    index = ModuleMessage()
+    index.stack_frame_index.file_names.append(b"model.py")
+    for line in range(1, 151):
+        index.stack_frame_index.file_locations.add(file_name_id=1, line=line)
+        index.stack_frame_index.stack_frames.add(file_location_id=line, parent_frame_id=line % 150 + 1)
+    stack = Provenance(Module(index)).stack_of(7)
+    assert [frame.line for frame in stack[-3:]] == [9, 8, 7]
+    assert len(stack) == MAX_CALLS
+
+
+def test_a_loops_own_time_has_the_line_of_the_loop(cost_of):
+    def looped(x):
+        return jax.lax.while_loop(lambda x: jnp.sum(x) < 10, lambda x: x + 1, x)
+
+    found = cost_of(looped, jnp.ones(100))
+    (loop,) = [each for each in found.without_work if each.opcode == "while"]
+    assert _lines_of(loop)[-1] == ("looped", __file__, inspect.getsourcelines(looped)[1] + 1)
+    assert loop.cost.flops == loop.cost.bytes == 0
+    assert loop.name not in {operation.name for operation in found.operations}
+
+
+def test_frames_of_libraries_are_folded_into_the_line_that_calls_them(cost_of):
+    layer = nn.Dense(8)
+    x = jnp.ones((16, 32))
+    parameters = layer.init(jax.random.key(0), x)
+
+    def apply(parameters, x):
+        return layer.apply(parameters, x)
+
+    found = cost_of(apply, parameters, x)
+    product = next(operation for operation in found.operations if operation.cost.matrix_flops)
+    assert _lines_of(product)[-1] == ("apply", __file__, inspect.getsourcelines(apply)[1] + 1)
+    assert not any(is_installed(frame.file) for frame in product.stack)
+
+
+def test_forward_backward_and_rematerialised_operations_are_told_apart(cost_of):
+    @jax.checkpoint
+    def block(w, x):
+        return jnp.tanh(jnp.tanh(x @ w) @ w)
+
+    def loss(w, x):
+        with jax.named_scope("outer"):
+            x = block(w, x)
+        return jnp.sum(x)
+
+    found = cost_of(jax.value_and_grad(loss), jnp.ones((32, 32)), jnp.ones((16, 32)))
+    products = [operation for operation in found.operations if operation.cost.matrix_flops]
+    flops = dict.fromkeys(("forward", "backward", "rematerialised"), 0.0)
+    for operation in products:
+        flops[operation.autodiff] += operation.cost.matrix_flops
+    product = 2 * 16 * 32 * 32
+    # How much is repeated is the compiler's choice; all beyond the five products of the program is.
+    repeated = found.cost.matrix_flops - 5 * product
+    assert flops == {"forward": 2 * product, "backward": 3 * product, "rematerialised": repeated}
+    assert found.cost.rematerialized_flops == repeated
+    assert {operation.scope for operation in products} == {"outer"}

@@ -14,6 +14,7 @@ from jaxobs.derive.profiler_windows.windows import PATIENCE
 from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.cost import Cost
 from jaxobs.model.events import Compilation, LoopEnded, StepEnded
+from jaxobs.report.flame_graph import leaves
 from jaxobs.trace import read_trace
 from tests.derive.made_up import (
     PEAKS,
@@ -210,6 +211,21 @@ def test_metrics_of_operations_scopes_and_windows() -> None:
     assert shown["jaxobs_profile_windows_total"]["read",] == 1.0
     (scope,) = snapshot.to_dict()["scopes"]
     assert (scope["scope"], scope["share"]) == ("layer", pytest.approx(0.75))
+
+
+def test_device_time_by_call_path_adds_up_to_that_of_all_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jaxobs.derive.profiler_windows.operations.KEPT", 4)
+    names = [f"op{number}" for number in range(8)]
+    module = cost_of(*((name, COMPUTE, 1) for name in names))
+    fold = profiled_fold([operation(name, 0.01 * (8 - at), runs=10) for at, name in enumerate(names)], module)
+    document = fold.snapshot(at(5.1)).to_dict()
+    assert len(document["operations"]) < len(names)
+    for rows in document["device_time"].values():
+        assert sum(path[-1]["seconds"] for path in leaves(rows)) == pytest.approx(0.36)
+        assert sum(path[-1]["share"] for path in leaves(rows)) == pytest.approx(1.0)
+        assert sum(path[-1]["flops"] for path in leaves(rows)) == pytest.approx(8e11)
+        (rest,) = [path[-1] for path in leaves(rows) if path[-1]["name"] == "(other)"]
+        assert rest["seconds"] == pytest.approx(0.01 * sum(range(1, 7)))
 
 
 def test_a_window_that_cannot_be_read_is_counted_and_changes_nothing_else() -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from jaxobs.model.metrics import Family, Metric
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.protocol import Batch
+from jaxobs.report.pprof import profile
 from jaxobs.report.view import Rank
 from jaxobs_plugins.prometheus import PrometheusExporter
 from jaxobs_plugins.prometheus.access import Token
@@ -23,7 +24,7 @@ from jaxobs_plugins.prometheus.pages import Pages, answer
 from jaxobs_plugins.prometheus.server import Request
 from tests.prometheus.conftest import LOOPBACK
 from tests.report.markup_reading import Read
-from tests.sample_document import document, loop
+from tests.sample_document import device_time, document, loop
 from tests.waiting import wait_for
 
 SECRET = "0af7651916cd43dd8448eb211c80319c"
@@ -235,3 +236,10 @@ def test_nothing_is_drawn_unless_somebody_looks() -> None:
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert held < 1_000_000
+
+
+def test_device_time_is_served_for_pprof() -> None:
+    request = Request("GET", "/flame.pb.gz", {})
+    assert answer(request, live(), LOOPBACK).body == profile(device_time()["by_line"])
+    absent = answer(request, live(device_time=None), LOOPBACK)
+    assert (absent.status, absent.body) == (404, b"no profiler window has been read yet\n")

@@ -6,7 +6,7 @@ from jaxobs.report.history import History
 from jaxobs.report.page import page
 from jaxobs.report.view import Rank, View, recompilations_of, shares_of
 from tests.report.markup_reading import Read
-from tests.sample_document import document, executable, loop, operation, recompilation
+from tests.sample_document import device_time, document, executable, loop, operation, recompilation
 
 HOSTILE = "<script>alert('x')</script>\"'><img src=x onerror=alert(1)>&amp;"
 
@@ -106,6 +106,7 @@ def test_names_of_a_program_are_text_everywhere():
                              "recompilations": [recompilation(argument=HOSTILE, old=HOSTILE, call_site=HOSTILE)]}},
         executables=[executable(function=HOSTILE)],
         operations=[operation(name=HOSTILE) | {"scope": HOSTILE, "source": HOSTILE}],
+        device_time=device_time(name=HOSTILE, file=HOSTILE),
         advice=[{"sentence": HOSTILE, "remedy": HOSTILE}],
         process=document()["process"] | {"run": HOSTILE, "host_name": HOSTILE},
         sources={HOSTILE: {"kind": HOSTILE, "up": False, "reason": HOSTILE}},

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from jaxobs.report.record import LARGEST_BYTES, RecordError, decoded, encoded
 from tests.report.made_up import again, content, executable
+from tests.sample_document import device_time
 
 
 @settings(max_examples=10, deadline=None)
@@ -57,3 +58,13 @@ def test_the_last_steps_one_by_one_are_left_out() -> None:
 def test_what_is_no_record_is_refused_with_the_reason(data: bytes, words: str) -> None:
     with pytest.raises(RecordError, match=words):
         decoded(data, "file.json")
+
+
+def test_device_time_by_call_path_is_whole_or_absent_with_the_reason() -> None:
+    record = content()
+    record["snapshot"]["device_time"] = device_time()
+    assert decoded(encoded(record), "a").snapshot["device_time"] == device_time()
+    record["snapshot"]["executables"] = [executable(f"f{number}", note="x" * 50_000) for number in range(300)]
+    kept = decoded(encoded(record), "a").snapshot
+    assert kept["device_time"] is None
+    assert "too large" in kept["device_time_reason"]

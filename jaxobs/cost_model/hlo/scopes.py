@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from jaxobs.cost_model.hlo.instructions import HloDecodeError, Instruction, Module
+from jaxobs.model.cost import BACKWARD, FORWARD, REMATERIALIZED, Frame
 from jaxobs.model.source_files import is_installed
 from jaxobs.proto.messages import MetadataMessage
 from jaxobs.vocabulary.text import cut_name
@@ -19,15 +19,19 @@ _TRANSFORMATION: Final = re.compile(
 _FUNCTION: Final = re.compile(
     r"(?:jit|pjit|checkpoint|remat|custom_jvp|custom_vjp|core_call)\(.*\)\Z", re.DOTALL
 )
+_AGAIN: Final = "rematted_computation"
 _EINSUM: Final = "->"  # jnp.einsum names a scope after its subscripts
 # Path elements that JAX makes for its own control flow and calls; branch_3_fun is a conditional's branch.
 _STRUCTURE: Final = re.compile(
-    r"(?:while|scan|body|cond|branch_\d+_fun|closed_call|core_call|checkpoint|remat\d?|rematted_computation|"
+    r"(?:while|scan|body|cond|branch_\d+_fun|closed_call|core_call|checkpoint|remat\d?|rematted_computation|eval_jaxpr|"
     r"custom_jvp_call|custom_vjp_call|custom_vjp_call_jaxpr|pjit|jit|shard_map|xla_call|main|)\Z"
 )
 
-MAX_FRAMES: Final = 100
-"""Most frames read of an operation's stack; JAX writes ten by default (`jax_traceback_in_locations_limit`)."""
+MAX_FRAMES: Final = 1_000
+"""Most frames read of an operation's stack: with nested loops XLA writes that of the outer ones several times."""
+
+MAX_CALLS: Final = 100
+"""Most calls kept of them, the innermost: as many as JAX writes by default (`jax_traceback_in_locations_limit`)."""
 
 
 def scope_of(operation_name: str) -> str:
@@ -37,14 +41,24 @@ def scope_of(operation_name: str) -> str:
     functions' names, transformations and control flow are left out, so that a layer's forward and backward
     operations have one scope. Where the compiler joined several names by semicolons, the first counts.
     """
-    scopes = []
+    scopes: list[str] = []
     for transformed in operation_name.partition(";")[0].split("/")[:-1]:
         element = transformed
         while found := _TRANSFORMATION.match(element):
             element = found.group(1)
         if not _FUNCTION.match(element) and not _STRUCTURE.match(element) and _EINSUM not in element:
+            if element != transformed and element in scopes:
+                del scopes[scopes.index(element) :]  # a call in it repeats the scopes around it
             scopes.append(element)
     return "/".join(scopes)
+
+
+def autodiff_of(operation_name: str) -> str:
+    """The part of automatic differentiation that JAX's transformations in an operation name tell of; empty for none."""
+    name = operation_name.partition(";")[0]
+    if _AGAIN in name:
+        return REMATERIALIZED
+    return BACKWARD if "transpose(" in name else FORWARD if "jvp(" in name or "linearize(" in name else ""
 
 
 def operation_name(instruction: Instruction) -> str:
@@ -59,55 +73,83 @@ def _metadata(instruction: Instruction) -> Any:
         raise HloDecodeError(f"metadata of {instruction.name!r} cannot be read: {error}") from None
 
 
+class Origin(NamedTuple):
+    """Where an instruction comes from; empty for what the compiler did not record."""
+
+    operation_name: str
+    scope: str
+    source: str
+    """``file:line``."""
+    stack: tuple[Frame, ...]
+    autodiff: str
+
+
 class Provenance:
-    """The operation names and source lines of a module's instructions."""
+    """The operation names, source lines and call stacks of a module's instructions."""
 
     def __init__(self, module: Module) -> None:
         self._frames = module.message.stack_frame_index
-        self._sources: dict[int, str] = {}
+        self._stacks: dict[int, tuple[Frame, ...]] = {}
         self._scopes: dict[str, str] = {}
-        self.known: dict[bytes, tuple[str, str, str]] = {}
+        self.known: dict[bytes, Origin] = {}
 
-    def of(self, instruction: Instruction) -> tuple[str, str, str]:
-        """Operation name, scope and ``file:line``; empty texts for what the compiler did not record."""
+    def of(self, instruction: Instruction) -> Origin:
+        """Where the instruction comes from."""
         serialized: bytes = instruction.message.metadata
         known = self.known.get(serialized)
         if known is None:
             metadata = _metadata(instruction)
             name = str(metadata.op_name, "utf-8", "replace")
-            source = self._users_line(metadata.stack_frame_id)
-            if not source and metadata.source_file:
-                source = f"{str(metadata.source_file, 'utf-8', 'replace')}:{metadata.source_line}"
+            stack = self.stack_of(metadata.stack_frame_id)
+            if not stack and metadata.source_file:
+                stack = (Frame("", str(metadata.source_file, "utf-8", "replace"), metadata.source_line),)
+            source = f"{stack[-1].file}:{stack[-1].line}" if stack else ""
             scope = self._scopes.get(name)
             if scope is None:
                 scope = self._scopes[name] = cut_name(scope_of(name))
-            known = self.known[serialized] = (name, scope, source)
+            known = self.known[serialized] = Origin(name, scope, source, stack, autodiff_of(name))
         return known
 
-    def _users_line(self, frame_id: int) -> str:
-        """``file:line`` of the innermost frame outside installed packages, or else of the innermost frame."""
-        known = self._sources.get(frame_id)
-        if known is None:
-            frames = list(self._frames_from(frame_id))
-            users = (file for file in frames if not is_installed(file))
-            known = self._sources[frame_id] = next(users, frames[0] if frames else "")
-        return known
+    def stack_of(self, frame_id: int) -> tuple[Frame, ...]:
+        """The frames outside installed packages, outermost first, or else the innermost frame alone."""
+        waiting: list[tuple[int, Frame]] = []
+        at = frame_id
+        while at not in self._stacks and len(waiting) < MAX_FRAMES and (found := self._frame(at)):
+            waiting.append((at, found[0]))
+            at = found[1]
+        stack = self._stacks.get(at, ())
+        for number, frame in reversed(waiting):
+            if not is_installed(frame.file):
+                stack = _without_repetition((*stack, frame))[-MAX_CALLS:]
+            self._stacks[number] = stack
+        innermost = self._frame(frame_id)
+        return stack or (innermost[:1] if innermost else ())
 
-    def _frames_from(self, frame_id: int) -> Iterator[str]:
-        """Each frame's ``file:line``, the innermost first; all identifiers count from 1, 0 is none."""
-        frames, locations, files = (
-            self._frames.stack_frames,
-            self._frames.file_locations,
-            self._frames.file_names,
-        )
-        for _ in range(MAX_FRAMES):
-            if not 0 < frame_id <= len(frames):
-                return
-            frame = frames[frame_id - 1]
-            if not 0 < frame.file_location_id <= len(locations):
-                return
-            location = locations[frame.file_location_id - 1]
-            if not 0 < location.file_name_id <= len(files):
-                return
-            yield f"{str(files[location.file_name_id - 1], 'utf-8', 'replace')}:{location.line}"
-            frame_id = frame.parent_frame_id
+    def _frame(self, frame_id: int) -> tuple[Frame, int] | None:
+        """A frame and the id of its caller's; all ids count from 1, 0 is none."""
+        frames, locations = self._frames.stack_frames, self._frames.file_locations
+        files, functions = self._frames.file_names, self._frames.function_names
+        if not 0 < frame_id <= len(frames):
+            return None
+        frame = frames[frame_id - 1]
+        if not 0 < frame.file_location_id <= len(locations):
+            return None
+        location = locations[frame.file_location_id - 1]
+        if not 0 < location.file_name_id <= len(files):
+            return None
+        file = str(files[location.file_name_id - 1], "utf-8", "replace")
+        named = 0 < location.function_name_id <= len(functions)
+        function = str(functions[location.function_name_id - 1], "utf-8", "replace") if named else ""
+        return Frame(cut_name(function), file, location.line), frame.parent_frame_id
+
+
+def _without_repetition(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """The stack without its last frames where these repeat those before them.
+
+    Where XLA inlines a computation it puts the stack of its call before each stack in it, in which that call stands as
+    well. So calls that a function makes of itself in one line are one, too.
+    """
+    for size in range(1, len(stack) // 2 + 1):
+        if stack[-size:] == stack[-2 * size : -size]:
+            return stack[:-size]
+    return stack

@@ -16,6 +16,7 @@ from jaxobs.model.profile import checked_seconds
 from jaxobs.model.snapshot import SnapshotData, absent_document
 from jaxobs.report.history import History
 from jaxobs.report.page import page, policy
+from jaxobs.report.pprof import profile
 from jaxobs.report.view import Rank, View
 from jaxobs_plugins.prometheus.access import AllowedHosts, Token, refusal
 from jaxobs_plugins.prometheus.render import accepts_gzip, negotiate, render
@@ -23,6 +24,7 @@ from jaxobs_plugins.prometheus.server import Request, Response, plain
 
 PAGE_PATH: Final = "/"
 SNAPSHOT_PATH: Final = "/snapshot"
+PPROF_PATH: Final = "/flame.pb.gz"
 SNAPSHOT_VERSION: Final = 1
 """Version of the JSON format. A change that would mislead existing readers raises it; new keys do not."""
 METRICS_PATH = "/metrics"
@@ -116,6 +118,11 @@ class Pages:
         }
         return json.dumps(body, allow_nan=False, separators=(",", ":")).encode() + b"\n"
 
+    def pprof(self) -> bytes | None:
+        """Device time by call path for `go tool pprof`; None before the first profiler window."""
+        found = self._shown.snapshot.document.get("device_time")
+        return profile(found["by_line"]) if found else None
+
 
 def answer(
     request: Request,
@@ -163,7 +170,7 @@ def _ask_for_token(request: Request) -> Response:
 
 
 def _answer_reader(request: Request, pages: Pages) -> Response:
-    if request.path not in {METRICS_PATH, HEALTH_PATH, PAGE_PATH, SNAPSHOT_PATH}:
+    if request.path not in {METRICS_PATH, HEALTH_PATH, PAGE_PATH, SNAPSHOT_PATH, PPROF_PATH}:
         text = f"nothing here; the metrics are at {METRICS_PATH}"
         if request.path == PROFILE_PATH:
             text = "set JAXOBS_METRICS_TOKEN_FILE to allow asking for profiler windows"
@@ -187,7 +194,7 @@ def _compressed(request: Request, response: Response) -> Response:
 
 
 def _page(request: Request, pages: Pages, loop: str | None) -> Response:
-    """The metrics, the live page with `loop` in full, or the snapshot."""
+    """The metrics, the live page with `loop` in full, device time by call path, or the snapshot."""
     if request.path == METRICS_PATH:
         content_type = negotiate(request.headers.get("accept", ""))
         headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
@@ -195,6 +202,11 @@ def _page(request: Request, pages: Pages, loop: str | None) -> Response:
     if request.path == PAGE_PATH:
         headers = {"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": policy()}
         return Response(HTTPStatus.OK, pages.live(loop), {**headers, **_SAFE})
+    if request.path == PPROF_PATH:
+        profiled = pages.pprof()
+        if profiled is None:
+            return plain(HTTPStatus.NOT_FOUND, "no profiler window has been read yet")
+        return Response(HTTPStatus.OK, profiled, {"Content-Type": "application/octet-stream", **_SAFE})
     return Response(HTTPStatus.OK, pages.snapshot(), {"Content-Type": "application/json", **_SAFE})
 
 

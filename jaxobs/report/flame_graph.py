@@ -1,0 +1,172 @@
+"""Device time by call path: as a flame graph, as a table of the lines that take most of it, and in a sentence.
+
+`rows` are those of a tree in a snapshot's `device_time` (docs/reference/snapshot.md): each before what it calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+from jaxobs.model.cost import BACKWARD, FORWARD, REMATERIALIZED
+from jaxobs.report.markup import Element, chart, folded, legend, quiet, table, tag
+from jaxobs.report.tables import Column, Row, figure, last_name, text
+from jaxobs.vocabulary.units import amount, byte_size, duration, or_absent, percent, rough_percent
+
+_PARTS: Final = {f"({name})": name for name in (FORWARD, BACKWARD, REMATERIALIZED, "itself")}
+"""Leaves that are no line and no scope, but a part of the one above them; and how they are called there."""
+
+_HEIGHT: Final = 20
+_MIN_WIDTH: Final = 0.001
+_ROOM_FOR_A_NAME: Final = 0.06
+"""Shares of the width below which a frame is not drawn, and has no name in it: a pixel, and three letters on a phone."""
+
+MAX_LINES: Final = 40
+MAX_CALLERS: Final = 2
+
+
+def name_of(row: Row) -> str:
+    """A frame in words, such as `attention model.py:118`."""
+    function = str(row["name"]).rpartition("<locals>.")[2]
+    return f"{function} {_place(row)}".strip() if row["file"] else function
+
+
+def _place(row: Row) -> str:
+    return f"{last_name(row['file'])}:{row['line']}"
+
+
+def leaves(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """The path to each leaf of the tree, outermost first; the leaves' seconds add up to all of it."""
+    path: list[Row] = []
+    for row, following in pairwise([*rows, {"depth": 0}]):
+        path = [*path[: row["depth"]], row]
+        if following["depth"] <= row["depth"]:
+            yield path
+
+
+def part_of(path: Sequence[Row]) -> str | None:
+    """The part of the line above it that the leaf of a path is; None where it is a line of its own."""
+    return _PARTS.get(path[-1]["name"]) if len(path) > 1 else None
+
+
+def dearest(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """The lines, or scopes, with the most time of their own, each with its callers, innermost first, as `callers`."""
+    found: dict[int, dict[str, Any]] = {}
+    for path in leaves(rows):
+        *callers, line, leaf = path if part_of(path) else (*path, path[-1])
+        known = found.setdefault(id(line), {**line, "callers": callers[::-1], "parts": {}, "leaves": []})
+        known["leaves"].append(leaf)
+    return sorted(map(_summed, found.values()), key=lambda line: -line["seconds"])
+
+
+def _summed(line: dict[str, Any]) -> dict[str, Any]:
+    """The line with the figures of its own leaves; absent where that of one of them is."""
+    own: list[Row] = line.pop("leaves")
+    for key in ("seconds", "share", "flops", "bytes"):
+        known = [leaf[key] for leaf in own if leaf[key] is not None]
+        line[key] = sum(known) if len(known) == len(own) else None
+    near = [leaf["efficiency"] and leaf["efficiency"] * leaf["seconds"] for leaf in own]
+    line["efficiency"] = sum(near) / line["seconds"] if None not in near and line["seconds"] else None
+    line["bottleneck"] = max(own, key=lambda leaf: leaf["seconds"])["bottleneck"]
+    line["parts"] = {
+        _PARTS[leaf["name"]]: leaf["share"] for leaf in own if leaf["name"] in _PARTS and leaf["share"]
+    }
+    return line
+
+
+def _callers(row: Row) -> str:
+    shown = [name_of(caller) for caller in row["callers"][:MAX_CALLERS]]
+    return " ← ".join([*shown, "…"] if len(row["callers"]) > MAX_CALLERS else shown)
+
+
+def _parts(row: Row) -> str:
+    return ", ".join(f"{part} {rough_percent(share)}" for part, share in row["parts"].items())
+
+
+_FIGURES: Final = (
+    figure("of device time", "share", percent),
+    Column("of which", _parts, text=True),
+    figure("FLOP", "flops", amount),
+    figure("bytes", "bytes", lambda size: amount(size, "B")),
+    figure("efficiency", "efficiency", percent),
+    text("limited by", "bottleneck"),
+)
+LINES: Final = (Column("line", name_of, text=True), *_FIGURES, Column("called from", _callers, text=True))
+"""The columns of a text."""
+_WITH_CALLERS: Final = Column(
+    "where",
+    lambda row: f"{name_of(row)}\n{'← ' if row['callers'] else ''}{_callers(row)}".strip(),
+    text=True,
+    whole=lambda row: " ← ".join(map(name_of, (row, *row["callers"]))),
+)
+
+
+def in_words(rows: Sequence[Row]) -> str | None:
+    """A sentence on the line with the most time of its own; None where operations without a line have more."""
+    line = next(iter(dearest(rows)), None)
+    if line is None or not line["file"] or not line["share"]:
+        return None
+    caller = next((f", called from {_place(one)}" for one in line["callers"] if one["file"]), "")
+    function = f"`{name_of({**line, 'file': ''})}`, " if line["name"] else ""
+    said = f"{rough_percent(line['share'])} of the device's time is in {function}{_place(line)}{caller}"
+    if line["bottleneck"] not in {"compute", "memory"}:
+        return f"{said}."
+    at = f" at {line['efficiency']:.2g} of its roof" if line["efficiency"] is not None else ""
+    return f"{said}; it is {line['bottleneck']}-bound{at}."
+
+
+def sections(device_time: Row, name: str) -> Iterator[Element | None]:
+    """The flame graph by line with its table, and below it, to open, the one by named scope where there are any."""
+    rows, scopes = device_time["by_line"], device_time["by_scope"]
+    yield flame_graph(rows, "line")
+    yield legend(dict.fromkeys(path[-1]["bottleneck"] for path in leaves(rows)))
+    yield quiet(in_words(rows))
+    yield folded("As a table", _table(rows, "Device time by line"), name=f"{name}-table")
+    if any(row["name"] != "(no named scope)" for row in scopes if not row["depth"]):
+        listed = _table(scopes, "Device time by named scope")
+        yield folded("By named scope", flame_graph(scopes, "named scope"), listed, name=f"{name}-scopes")
+
+
+def _table(rows: Sequence[Row], caption: str) -> Element | None:
+    found = dearest(rows)
+    left = len(found) - MAX_LINES
+    more = f"{left} smaller ones are not listed." if left > 0 else ""
+    return table((_WITH_CALLERS, *_FIGURES), found[:MAX_LINES], caption=caption, more=more)
+
+
+def flame_graph(rows: Sequence[Row], what: str) -> Element | None:
+    """Each frame as a bar below its caller's, as wide as its share of the time; None where there is no time."""
+    whole = sum(row["seconds"] for row in rows if not row["depth"])
+    if whole <= 0:
+        return None
+    drawn, starts, deepest = [], [0.0], 0
+    for row in rows:
+        depth, width = row["depth"], row["seconds"] / whole
+        start = starts[depth]
+        starts[depth:] = [start + width, start]
+        if width >= _MIN_WIDTH:
+            drawn.append(_bar(row, start, width))
+            deepest = max(deepest, depth)
+    outermost = ", ".join(
+        f"{name_of(row)} {rough_percent(row['seconds'] / whole)}" for row in rows if not row["depth"]
+    )
+    return chart((deepest + 1) * _HEIGHT, f"Device time by {what}: {outermost}", *drawn, kind="bar")
+
+
+def _bar(row: Row, start: float, width: float) -> Element:
+    about = (
+        name_of(row),
+        f"{rough_percent(width)} of the device's time, {duration(row['seconds'])}",
+        f"{or_absent(row['flops'], amount)} FLOP, {or_absent(row['bytes'], byte_size)}",
+        f"efficiency {or_absent(row['efficiency'], percent)}, limited by {row['bottleneck']}",
+    )
+    named = tag("text", name_of(row), class_=f"on-{row['bottleneck']}", x="5", y=_HEIGHT - 6)
+    return tag(
+        "svg",
+        tag("title", "\n".join(about)),
+        tag("rect", class_=f"is-{row['bottleneck']}", width="100%", height=_HEIGHT),
+        named if width >= _ROOM_FOR_A_NAME else None,
+        class_="mark part", x=f"{100 * start:.3f}%", width=f"{100 * width:.3f}%",
+        y=row["depth"] * _HEIGHT, height=_HEIGHT,
+    )  # fmt: skip

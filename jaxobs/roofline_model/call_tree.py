@@ -1,0 +1,154 @@
+"""Device time by call path: a tree whose leaves are operations, and whose sums stay true however small it is made.
+
+A path leads from the program's outermost frame, or named scope, to the line that an operation is of, and ends in its
+part of automatic differentiation. What is no name of the program's stands in brackets. Each operation is in one leaf,
+so that the leaves' seconds add up to those of all.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Final, NamedTuple
+
+from jaxobs.model.cost import Frame
+from jaxobs.roofline_model.operation_work import Work
+from jaxobs.roofline_model.traced import Operation
+
+MAX_NODES: Final = 200
+"""Most frames of a tree that is shown: those with the most time. A row has some 300 bytes in a document, and what takes
+less than a two-hundredth of the time is no wider than a letter in a drawing."""
+
+MAX_REASON: Final = 200
+"""Most letters of a reason: that of the outermost frame has the reasons of all operations."""
+
+NO_LINE: Final = Frame("(no source line)", "", 0)
+NO_SCOPE: Final = Frame("(no named scope)", "", 0)
+OTHER: Final = Frame("(other)", "", 0)
+"""What was left out, summed."""
+ITSELF: Final = Frame("(itself)", "", 0)
+"""The operations of a line or scope that calls others as well."""
+
+Path = tuple[Frame, ...]
+
+
+class Part(NamedTuple):
+    """Work on one path, with the bottleneck that its time is charged to."""
+
+    path: Path
+    label: str
+    work: Work
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One frame with everything below it, `depth` calls below the outermost."""
+
+    depth: int
+    frame: Frame
+    work: Work = field(default_factory=Work)
+    labels: Counter[str] = field(default_factory=Counter)
+    """Its seconds by the bottleneck that they are charged to."""
+
+    def add(self, work: Work, seconds_by_label: Mapping[str, float]) -> None:
+        self.work.merge(work)
+        self.labels.update(seconds_by_label)  # Counter adds floats as well
+
+    def row(self, figures: dict[str, Any]) -> dict[str, Any]:
+        """It as plain data, with these figures of its work and the bottleneck that most of its time is charged to."""
+        function, file, line = self.frame
+        ((label, _),) = self.labels.most_common(1)
+        place = {"depth": self.depth, "name": function, "file": file, "line": line}
+        short = {key: value[:MAX_REASON] for key, value in figures.items() if isinstance(value, str)}
+        return {**place, "bottleneck": label, **figures, **short}
+
+
+def line_path(operation: Operation) -> Path:
+    """The path of an operation by the lines that call each other."""
+    return (*(operation.stack or (NO_LINE, Frame(operation.name, "", 0))), *_autodiff(operation))
+
+
+def scope_path(operation: Operation) -> Path:
+    """The path of an operation by named scopes."""
+    scopes = [Frame(name, "", 0) for name in operation.scope.split("/") if name]
+    return (*(scopes or (NO_SCOPE,)), *_autodiff(operation))
+
+
+def _autodiff(operation: Operation) -> Path:
+    return (Frame(f"({operation.autodiff})", "", 0),) if operation.autodiff else ()
+
+
+PATHS: Final = {"by_line": line_path, "by_scope": scope_path}
+"""The trees that are shown."""
+
+
+def call_tree(parts: Iterable[Part], limit: int = MAX_NODES) -> list[Node]:
+    """The tree of all parts, each node before what it calls, the largest first.
+
+    It has the `limit` nodes with the most time. Further ones are summed as OTHER beside those that their caller has.
+    """
+    root = _Branch()
+    for part in parts:
+        branch = root
+        for frame in part.path:
+            branch = branch.children[frame]
+        branch.parts.append(part)
+    root.add_up()
+    kept = root.largest(limit)
+    return [node for below in root.below(kept, 0) for node in below]
+
+
+@dataclass(slots=True, eq=False)
+class _Branch:
+    seconds: float = 0.0
+    parts: list[Part] = field(default_factory=list)
+    """Its own."""
+    children: defaultdict[Frame, _Branch] = field(default_factory=lambda: defaultdict(_Branch))
+
+    def add_up(self) -> None:
+        """Set the seconds of this and all that is below; what it does itself beside calls becomes a leaf."""
+        if self.children and self.parts:
+            self.children[ITSELF].parts, self.parts = self.parts, []
+        for child in self.children.values():
+            child.add_up()
+        self.seconds = sum(child.seconds for child in self.children.values())
+        self.seconds += sum(part.work.seconds for part in self.parts)
+
+    def largest(self, limit: int) -> set[_Branch]:
+        """The branches below with the most time; none without the one that it is part of."""
+        numbers = count()
+        kept: set[_Branch] = set()
+        waiting = [(0.0, next(numbers), self)]
+        while waiting and len(kept) <= limit:
+            branch = heapq.heappop(waiting)[2]
+            kept.add(branch)
+            for frame, child in branch.children.items():
+                if frame != OTHER:
+                    heapq.heappush(waiting, (-child.seconds, next(numbers), child))
+        return kept
+
+    def below(self, kept: set[_Branch], depth: int) -> list[list[Node]]:
+        """For each child, its node and those below it."""
+        found, rest = [], Node(depth, OTHER)
+        for frame, child in self.children.items():
+            if child not in kept:
+                for part in child.everything():
+                    rest.add(part.work, {part.label: part.work.seconds})
+                continue
+            node, below = Node(depth, frame), child.below(kept, depth + 1)
+            for first, *_ in below:
+                node.add(first.work, first.labels)
+            for part in () if below else child.everything():
+                node.add(part.work, {part.label: part.work.seconds})
+            found.append([node, *(each for nodes in below for each in nodes)])
+        if rest.labels and (found or not depth):  # else its caller is a leaf
+            found.append([rest])
+        return sorted(found, key=lambda nodes: -nodes[0].work.seconds)
+
+    def everything(self) -> Iterator[Part]:
+        yield from self.parts
+        for child in self.children.values():
+            yield from child.everything()

@@ -1,0 +1,77 @@
+"""Device time by call path: drawn, in a table, in words, and for pprof."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from jaxobs.report.flame_graph import dearest, flame_graph, in_words, leaves, name_of
+from jaxobs.report.markup import markup
+from jaxobs.report.page import page
+from jaxobs.report.pprof import profile
+from jaxobs.report.summary import render
+from jaxobs.report.view import View
+from tests.report.markup_reading import Read
+from tests.sample_document import device_time, document
+
+ROWS = device_time()["by_line"]
+
+
+def test_each_frame_lies_below_its_caller_as_wide_as_its_share():
+    chart = flame_graph(ROWS, "line")
+    assert chart is not None
+    bars = Read(markup(chart)).all("svg", class_="part")
+    drawn = [tuple(float(str(bar[name]).rstrip("%")) for name in ("x", "width", "y")) for bar in bars]
+    assert drawn == [(0, 75, 0), (0, 75, 20), (0, 50, 40), (50, 25, 40), (75, 25, 0), (75, 25, 20)]
+
+
+def test_without_device_time_nothing_is_drawn():
+    assert flame_graph([], "line") is None
+    assert flame_graph([row | {"seconds": 0.0} for row in ROWS], "line") is None
+    assert 'id="lines"' not in page(View(document(device_time=None)))
+
+
+def test_the_dearest_lines_have_all_their_parts_and_their_callers():
+    first, second = dearest(ROWS)
+    assert (name_of(first), first["seconds"], first["flops"], first["efficiency"]) == (
+        "attention model.py:118", 3.0, 3e9, pytest.approx(0.8),
+    )  # fmt: skip
+    assert first["parts"] == {"backward": 0.5, "forward": 0.25}
+    assert [name_of(caller) for caller in first["callers"]] == ["step model.py:201"]
+    assert (second["name"], second["flops"], second["efficiency"]) == ("copy.1", None, None)
+
+
+def test_the_dearest_line_is_said_where_one_is_known():
+    said = (
+        "75 % of the device's time is in `attention`, model.py:118, called from model.py:201; "
+        "it is memory-bound at 0.8 of its roof."
+    )
+    assert in_words(ROWS) == said
+    assert in_words(ROWS[-2:]) is None
+    assert said.replace("`", "") in " ".join(render(document()).split())
+    assert said.replace("`", "") in Read(page(View(document()))).text
+
+
+def test_pprof_shows_the_same_figures(tmp_path):
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("pprof is part of Go: https://go.dev/dl/")
+    file = tmp_path / "device.pb.gz"
+    file.write_bytes(profile(ROWS))
+
+    def top(*options: str) -> dict[str, tuple[str, str]]:
+        ran = subprocess.run(
+            [go, "tool", "pprof", "-top", "-lines", "-nodefraction=0", *options, str(file)],
+            capture_output=True, text=True, timeout=300, check=True,
+        )  # fmt: skip
+        row = re.compile(r"^ *(\S+) +\S+% +\S+% +(\S+) +\S+% +(.+)$", re.MULTILINE)
+        return {name: (flat, total) for flat, total, name in row.findall(ran.stdout)}
+
+    attention, step = "attention /home/ada/model.py:118", "main.<locals>.step /home/ada/model.py:201"
+    assert top() == {
+        attention: ("3s", "3s"), step: ("0", "3s"), "copy.1": ("1s", "1s"), "(no source line)": ("0", "1s"),
+    }  # fmt: skip
+    assert top("-tagfocus=backward") == {attention: ("2s", "2s"), step: ("0", "2s")}
+    assert top("-sample_index=flops")[attention] == ("3000000000", "3000000000")
+    assert sum(path[-1]["seconds"] for path in leaves(ROWS)) == 4.0

@@ -1,0 +1,99 @@
+"""Trees of device time by call path: however small they are made, nothing is lost."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxobs.model.cost import Cost, Frame
+from jaxobs.roofline_model.bounds import total_bound
+from jaxobs.roofline_model.call_tree import ITSELF, OTHER, Part, call_tree
+from jaxobs.roofline_model.operation_work import Work
+
+frames = st.builds(Frame, st.sampled_from("abc"), st.just("model.py"), st.integers(1, 3))
+
+
+def work(seconds: float, flops: float = 0.0) -> Work:
+    cost = Cost(matrix_flops_by_type={"float32": flops}, bytes=2 * flops)
+    return Work(seconds=seconds, cost=cost, bounds=[total_bound([])])
+
+
+parts = st.builds(
+    Part,
+    st.lists(frames, min_size=1, max_size=6).map(tuple) | st.just((OTHER,)),
+    st.sampled_from(["compute", "memory"]),
+    st.builds(work, st.floats(0, 1e6), st.floats(0, 1e15)),
+)
+
+
+def leaves_of(nodes):
+    following = [*(node.depth for node in nodes[1:]), 0]
+    return [node for node, depth in zip(nodes, following, strict=True) if depth <= node.depth]
+
+
+@given(st.lists(parts, min_size=1, max_size=40), st.integers(1, 30))
+def test_leaves_add_up_to_all_operations_whatever_is_left_out(given_parts, limit):
+    nodes = call_tree(given_parts, limit)
+    leaves = leaves_of(nodes)
+    for amount in (
+        lambda one: one.work.seconds,
+        lambda one: one.work.cost.flops,
+        lambda one: one.work.cost.bytes,
+    ):
+        assert sum(map(amount, leaves)) == pytest.approx(sum(map(amount, given_parts)), rel=1e-9)
+    labels: Counter[str] = Counter()
+    for leaf in leaves:
+        for label, seconds in leaf.labels.items():
+            labels[label] += seconds
+    for label in labels:
+        told = sum(part.work.seconds for part in given_parts if part.label == label)
+        assert labels[label] == pytest.approx(told, rel=1e-9)
+
+
+@given(st.lists(parts, min_size=1, max_size=40), st.integers(1, 30))
+def test_a_frame_is_the_sum_of_what_it_calls(given_parts, limit):
+    nodes = call_tree(given_parts, limit)
+    for at, node in enumerate(nodes):
+        called = []
+        for below in nodes[at + 1 :]:
+            if below.depth <= node.depth:
+                break
+            if below.depth == node.depth + 1:
+                called.append(below)
+        if called:
+            assert node.work.seconds == pytest.approx(sum(below.work.seconds for below in called), rel=1e-9)
+            spent = [below.work.seconds for below in called]
+            assert spent == sorted(spent, reverse=True)
+
+
+@given(st.lists(parts, min_size=1, max_size=40), st.integers(1, 30))
+def test_a_tree_stays_within_its_limit(given_parts, limit):
+    nodes = call_tree(given_parts, limit)
+    assert sum(node.frame != OTHER for node in nodes) <= limit
+    assert len(nodes) <= 2 * limit + 1
+
+
+@given(st.lists(parts, min_size=1, max_size=40))
+def test_with_room_for_all_each_path_has_its_own_time(given_parts):
+    nodes = call_tree(given_parts, 10_000)
+    told: dict[tuple[Frame, ...], float] = {}
+    for part in given_parts:
+        told[part.path] = told.get(part.path, 0.0) + part.work.seconds
+    found: dict[tuple[Frame, ...], float] = {}
+    path: list[Frame] = []
+    leaves = {id(leaf) for leaf in leaves_of(nodes)}
+    for node in nodes:
+        path = [*path[: node.depth], node.frame]
+        if id(node) in leaves:
+            found[tuple(path[:-1] if node.frame == ITSELF else path)] = node.work.seconds
+    assert found == pytest.approx(told, rel=1e-9)
+
+
+def test_what_a_line_does_itself_stands_beside_what_it_calls():
+    outer, inner = Frame("f", "model.py", 1), Frame("g", "model.py", 9)
+    nodes = call_tree([Part((outer,), "memory", work(1.0)), Part((outer, inner), "compute", work(3.0))])
+    assert [(node.depth, node.frame, node.work.seconds) for node in nodes] == [
+        (0, outer, 4.0), (1, inner, 3.0), (1, ITSELF, 1.0),
+    ]  # fmt: skip
+    assert [node.row({})["bottleneck"] for node in nodes] == ["compute", "compute", "memory"]
