@@ -284,7 +284,6 @@ def test_a_damaged_module_costs_its_figures_alone(tmp_path):
 
 
 BAD_INPUT = {
-    "nothing": ([], "required: PATH"),
     "absent": (["absent"], "absent: no such file or directory"),
     "no trace": (["."], "no trace in it"),
     "foreign": (["text.txt"], "text.txt: "),
