@@ -243,6 +243,7 @@ class Observer:
                 # An agent that is still starting gets what was sent by itself: it is waited for only where that will be
                 # shown.
                 began = monotonic()
+                self._side.is_at_exit = True
                 self._side.sender.last_is_wanted = self.prepare_summary is not None
                 self._side.sender.ending = _ending(uncaught_error())
                 if self.prepare_summary is not None:

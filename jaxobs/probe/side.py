@@ -140,6 +140,8 @@ class ProbeSide:
         self.sources = Sources(lambda guard: ProbeJob(self, guard), log, self._sample)
         self.when_first_compiled: Callable[[], None] | None = None
         self.compiled: int | None = None
+        self.is_at_exit = False
+        """Whether the main thread does our work at the end of the job, of which it takes no samples."""
         self.watches_all = False
         """Whether all functions that the script and its libraries jit are watched."""
         self._put_back: list[Callable[[], None] | None] = []
@@ -210,6 +212,8 @@ class ProbeSide:
         unmarked = self.loops.unmarked
 
         def loop() -> str | None:
+            if self.is_at_exit:
+                return None
             step = marks.get("step")
             if step is None or step.hidden:
                 return None if unmarked.on_another_thread else ""
