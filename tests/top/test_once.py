@@ -17,6 +17,7 @@ import pytest
 from tests.cli.launched import command, outcome
 from tests.jobs import Outcome
 from tests.sample_document import document, loop
+from tests.waiting import wait_for
 
 SECRET = "0123456789abcdef"
 
@@ -87,6 +88,7 @@ def test_neighbours_that_a_server_names_are_asked_too(
     ):  # files of processes that are gone are removed
         monkeypatch.setattr("os.getpid", lambda alive=alive: alive)
         found.append(serve(rank(index), index, file_sd_directory=tmp_path))
+    wait_for(lambda: len(list(tmp_path.glob("*.json"))) == len(found), "all files", 60)
     for source in (found[1].address, str(tmp_path)):
         answered = command("top", "--once", source, folder=tmp_path)
         rows = answered.stdout.splitlines()[2:5]

@@ -15,7 +15,6 @@ from jaxobs.cli import UsageError, say
 from jaxobs.cli.console import Parser
 from jaxobs.cli.terminal import look_of
 from jaxobs.config import SettingsError, load_settings
-from jaxobs.model.clock import sleep
 from jaxobs.plugin.files import open_regular
 
 if TYPE_CHECKING:
@@ -32,10 +31,6 @@ MIN_REFRESH: Final = 0.5
 
 ONCE_SECONDS: Final = 6.0
 """Seconds to wait for all answers, longer than one may take."""
-
-LOOK_SECONDS: Final = 0.3
-"""Pause in seconds before a second fetch: an agent begins to look for its neighbours at
-the first, and then names them."""
 
 
 def run(arguments: list[str]) -> int:
@@ -70,8 +65,6 @@ def _write_once(watch: Watch) -> int:
     from jaxobs.cli.top.watch import text
 
     watch.refresh(ONCE_SECONDS)
-    sleep(LOOK_SECONDS)
-    watch.refresh(ONCE_SECONDS)  # the neighbours too
     if shown := text(watch.ranks, **look_of(sys.stdout)):
         print(shown)
     problems = watch.problems()

@@ -38,6 +38,9 @@ from jaxobs_plugins.prometheus.render import label_name
 _BACKLOG = 128  # connections the kernel keeps while the server is busy rendering
 LOOK_SECONDS = 5.0
 """Seconds between looks for other ranks, while somebody looks at the page."""
+FIRST_LOOK_SECONDS = 2.0
+"""Seconds for which the first who asks waits for the first look: most who ask once want to know the others. The directory
+mostly lies in memory, or on a disk of this host."""
 MAX_FILES = 64
 """Most files that are read in one look."""
 
@@ -245,12 +248,15 @@ class Neighbours:
         self._directory = directory
         self._resource = resource
         self._known: tuple[Rank, ...] = ()
-        self._looked = -LOOK_SECONDS
+        self._looked: float | None = None
         self._work = FileWork(self._look, directory, lambda _: None, "")
 
     def ranks(self) -> tuple[Rank, ...]:
-        """The ranks found last. Starts another look every few seconds, whose result a later call returns."""
-        if monotonic() - self._looked >= LOOK_SECONDS:
+        """The ranks found last. Starts another look every few seconds, which a later call has; the first is waited for."""
+        if self._looked is None:
+            self._looked = monotonic()
+            self._work.done(FIRST_LOOK_SECONDS)
+        elif monotonic() - self._looked >= LOOK_SECONDS:
             self._looked = monotonic()
             self._work.soon()
         return self._known
