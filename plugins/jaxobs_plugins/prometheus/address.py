@@ -252,7 +252,7 @@ class Neighbours:
         self._work = FileWork(self._look, directory, lambda _: None, "")
 
     def ranks(self) -> tuple[Rank, ...]:
-        """The ranks found last. Starts another look every few seconds, which a later call has; the first is waited for."""
+        """The ranks found last. Looks again every few seconds, for a later call; the first look is waited for."""
         if self._looked is None:
             self._looked = monotonic()
             self._work.done(FIRST_LOOK_SECONDS)
