@@ -57,7 +57,7 @@ def test_a_run_on_a_cpu_writes_its_page_and_its_evidence(tmp_path: Path) -> None
     assert {"check.json", "figures.jsonl", "log.txt"} <= {
         file.name for file in (evidence / "device").iterdir()
     }
-    assert list(evidence.glob("out_of_memory/reports/*/summary.txt"))
+    assert list(evidence.glob("out_of_memory/reports/*/*/summary.txt"))
 
 
 def test_the_transformer_counts_as_its_formula_says() -> None:

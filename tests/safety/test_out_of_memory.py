@@ -263,7 +263,7 @@ def test_jaxobs_run_reports_as_well(observed: bool, tmp_path: Path) -> None:
     launcher = ["-m", "jaxobs", "run", "--"] if observed else []
     done = subprocess.run(
         [sys.executable, *launcher, str(script)],
-        env=environment(JAXOBS_RUN_DIRECTORY=str(tmp_path), JAX_PROCESS_ID="2", JAXOBS_RUN="demo"),
+        env=environment(JAXOBS_RUN_DIRECTORY=str(tmp_path), JAX_PROCESS_ID="2", JAX_NUM_PROCESSES="4", JAXOBS_RUN="demo"),
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 1
