@@ -148,7 +148,7 @@ def test_links_planted_where_a_job_leaves_files_are_not_followed(
     summary.symlink_to(victim)
     job = start(
         LEAVES, observed=False, JAXOBS_FILE_SD_DIRECTORY=str(shared), TMPDIR=str(shared), JAXOBS_KEEP_RUNS="0",
-        JAXOBS_RUN="run", RANK="3",
+        JAXOBS_RUN="run", RANK="3", WORLD_SIZE="4",
     )  # fmt: skip
     job.wait_for("training")
     agent = job.agent()
