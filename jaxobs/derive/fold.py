@@ -72,7 +72,7 @@ class Fold(Rooms):
         """
         folded: events.StepRows = []
         for steps in grouped(rows):
-            self.hangs.got_on(steps.end, is_pause=True)
+            self.hangs.steps_ended(steps)
             if steps.loop == events.UNMARKED:
                 self.observation.accepted += len(steps)
                 self.executables.hold(steps.runs)

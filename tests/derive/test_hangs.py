@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.loops.hangs import MIN_SECONDS, PAUSES
+from jaxobs.derive.loops.hangs import FIRST_SECONDS, MIN_SECONDS, PAUSES
 from jaxobs.model.events import (
     CompilePhaseEnded,
     CompilePhaseStarted,
@@ -138,6 +138,16 @@ def test_an_iteration_around_another_loop_hangs_on_its_own_thread() -> None:
     hang = fold.hangs.now
     assert hang is not None
     assert hang.loop == "train"
+
+
+def test_the_first_step_of_a_pass_may_take_minutes_and_tells_nothing_of_pauses() -> None:
+    fold, end = trained()
+    fold.apply(LoopEnded("train", at(end), 0))
+    fold.apply(LoopEntered("train", at(end)))
+    assert not fold.stands_still(at(end + FIRST_SECONDS - 1))
+    fold.apply(step(20, end, end + 60.0))
+    assert not fold.stands_still(at(end + 60.0 + MIN_SECONDS - 1))
+    assert fold.stands_still(at(end + 60.0 + MIN_SECONDS + 1))
 
 
 def test_the_first_steps_are_none() -> None:

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from jaxobs.derive.loops.loop import Loop
 from jaxobs.derive.loops.stalls import FACTOR
 from jaxobs.derive.refusal import require
+from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import (
     CALL_FILE,
@@ -42,6 +43,9 @@ MIN_SECONDS: Final = 15.0
 
 PAUSES: Final = 4.0
 """Multiple of the longest pause so far from which on a pause is a hang: an evaluation every so often is none."""
+
+FIRST_SECONDS: Final = 300.0
+"""The same for the first step of a pass: a loader starts its workers anew, and fills their queues."""
 
 MIN_STEPS: Final = 10
 """Steps of a loop from which on its pauses are known: before that it starts up, and its loader with it."""
@@ -158,6 +162,8 @@ class Hangs:
         """Lines of the user's program from which functions were compiled."""
         self.unseen = False
         """Whether completions of steps cannot be seen, so that a host that waits for many of them looks idle."""
+        self._enters = False
+        """Whether the first step of a pass is under way."""
         self._last = self._last_at_look = 0
         self._longest = 0.0
         self._lines: tuple[frozenset[str], frozenset[str]] = frozenset(), frozenset()
@@ -181,12 +187,18 @@ class Hangs:
             sign.end if isinstance(sign, StepEnded | CompilePhaseEnded | PhaseEnded) else sign.time,
             is_pause=isinstance(sign, PAUSES_END),
         )
+        self._enters = isinstance(sign, LoopEntered) or (self._enters and not isinstance(sign, StepEnded))
+
+    def steps_ended(self, steps: Steps) -> None:
+        """Steps have ended, or calls of watched functions."""
+        self.got_on(steps.end, is_pause=True)
+        self._enters = False
 
     def got_on(self, time: int, *, is_pause: bool) -> None:
         """The job got on at `time`; `is_pause`: what lies before it is a pause of a loop that runs."""
         if time <= self._last:
             return
-        if is_pause and self._last:
+        if is_pause and self._last and not self._enters:
             self._longest = max(self._longest, seconds(time - self._last))
         self._last = time
         self._asked, self._cleared, self._answer = None, False, ()
@@ -240,7 +252,7 @@ class Hangs:
         if loop is None or where.excused or (where.under_way and where.is_first_run):
             return False
         usual = FACTOR * loop.stalls.usual if self.unseen else 0.0
-        limit = max(MIN_SECONDS, PAUSES * self._longest, usual)
+        limit = max(FIRST_SECONDS if self._enters else MIN_SECONDS, PAUSES * self._longest, usual)
         return loop.steps >= MIN_STEPS and seconds(now - self._last) > limit
 
     def _decide(self, now: int, where: Where, stacks: tuple[ThreadStack, ...]) -> None:
