@@ -72,7 +72,7 @@ with jaxobs.instrument() as obs:
         np.asarray(weights)
         time.sleep(1.0)
     # Another shape: compiled again. Rows enough for a run of milliseconds: below one, polls cannot time it.
-    weights = train(obs, weights, 150, 1024, 0.005)
+    weights = train(obs, weights, 150, 4096, 0.005)
     weights = train(obs, weights, 60, 64, 0.05)  # the loader is the limit
     for batch in obs.steps(batches(100, 4096, 0.01), loop="eval", examples=4096):
         watched_evaluation(weights, batch).block_until_ready()

@@ -91,7 +91,10 @@ def test_every_recording_rule_answers(scraped: Scraped) -> None:
     assert len(records) >= 13
     assert all(rule["health"] == "ok" for group in groups for rule in group["rules"])
     silent = {name for name in records if not scraped.prometheus.query(name)}
-    assert silent == {"run_rank:jaxobs_gone:max"}  # every rank is there
+    assert silent == {
+        "run_rank:jaxobs_gone:max",
+        "run_rank_loop:jaxobs_hang_seconds:max",
+    }  # every rank is there, and trains
 
 
 def test_every_alert_was_evaluated(scraped: Scraped) -> None:
