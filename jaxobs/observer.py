@@ -291,8 +291,8 @@ class Observer:
         """After `shutdown()`, in a forked child, and where `enabled` is false."""
         return self._ended
 
-    def _take_stacks(self) -> None:
-        self._side.take_stacks()
+    def _take_stacks(self, thread: int) -> None:
+        self._side.take_stacks(thread)
 
     def tell_address(self, tell: Callable[[str, str | None], None]) -> None:
         """Tell the URL of `/metrics`, and the file in which the last summary is left if the job is killed.

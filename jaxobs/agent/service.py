@@ -22,7 +22,7 @@ from jaxobs.agent.plugins import load_plugins
 from jaxobs.agent.silence import why_silent
 from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.loops.hangs import Hang
+from jaxobs.derive.loops.hangs import UNANSWERED, Hang
 from jaxobs.flow import wire
 from jaxobs.hardware.known_peaks import known_peaks
 from jaxobs.model.clock import ClockAnchor, monotonic, now, process_time, seconds
@@ -298,15 +298,15 @@ class Service:
 
     def _watch(self) -> None:
         """Ask the job for its stacks where a loop stands still, and say what is known of it, once."""
-        if self.fold.stands_still(now()):
-            self._send(wire.STACKS, None)
+        if (thread := self.fold.stands_still(now())) is not None:
+            self._send(wire.STACKS, thread)
         hang, told = self.fold.hangs.now, self._told
         if hang is None:
-            if told is not None:
+            if told is not None and self.fold.loops.named(told.loop).steps > told.steps:
                 self.log(f"`{told.loop}` goes on")
             self._told = None
         elif told is None:
-            if not hang.stacks:
+            if hang.silence == UNANSWERED:
                 self.fold.hangs.silenced(why_silent(self.resource.get("process.pid", "")))
             self._told = hang = self.fold.hangs.now or hang
             self.log(plain(hang_sentence(hang.to_dict(now(), self.fold.began))))

@@ -24,7 +24,6 @@ def why_silent(pid: str, folder: Path = Path("/proc")) -> str:
         return known + STOPPED
     if pid in states.get("D", ()):
         return f"{known}its main thread waits for a disk or a network file system"
-    if "R" in states:
-        who = "its main thread" if pid in states["R"] else f"thread {states['R'][0]}"
-        return f"{known}{who} runs, and holds Python's interpreter lock: a call into native code that does not release it"
-    return f"{known}all its threads sleep, and one of them holds Python's interpreter lock"
+    if pid in states.get("R", ()):
+        return f"{known}its main thread runs, perhaps native code that holds Python's interpreter lock"
+    return f"{known}its main thread sleeps, perhaps while a thread in native code holds Python's interpreter lock"

@@ -118,8 +118,8 @@ class Fold(Rooms):
         self.recent.steps_ended(steps)
         self.spans.steps_ended(steps, loop)
 
-    def stands_still(self, now: int) -> bool:
-        """Bring the watchdog up to date. Returns whether the job is to be asked for the stacks of its threads."""
+    def stands_still(self, now: int) -> int | None:
+        """Bring the watchdog up to date. Returns the thread of a loop whose stack the job is to be asked for, or None."""
         newest, under_way = self.run_time.newest(), self.under_way.at(now)
         loop = None if newest is None else self.loops.by_name.get(newest[0])
         where = Where(
@@ -132,7 +132,7 @@ class Fold(Rooms):
             is_first_run=under_way is not None and self.executables.runs_of(under_way.run) < MIN_RUNS,
             heard=self.observation.last_heard,
         )
-        return self.hangs.look(now, where)
+        return where.thread if self.hangs.look(now, where) else None
 
     def bind_peaks(self, kind: str, peaks: Peaks) -> None:
         """Take the peaks of a device kind; those of the first device's kind are the peaks for all executables."""
@@ -160,7 +160,7 @@ class Fold(Rooms):
         """Close the run and show what was held back. `by_itself` is false where the job died without reporting it."""
         self._follow(self.loops.inferred.end())
         if by_itself:  # else it was killed where it stood
-            self.hangs.got_on(now, is_pause=False)
+            self.hangs.got_on(now, pause=0)
         self.loops.place_recorded()
         self.under_way = RunsUnderWay()
         goodput = end_run_time(self, now).value

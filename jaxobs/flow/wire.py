@@ -41,7 +41,7 @@ LAST = b"Z"  # agent to job, before it closes the pipe: (the last snapshot, what
 STARTED = b"S"  # agent to job, first: its process number
 VALUES = b"V"  # job to agent: send the flat values from now on; agent to job: these values
 PROFILE = b"P"  # agent to job: (seconds, keep) of a profiler window that is requested
-STACKS = b"T"  # agent to job: take the stacks of your threads
+STACKS = b"T"  # agent to job: take the stacks of your threads; the body is the one that must be among them
 PAYLOAD = b"X"  # job to agent: a serialised module or trace, raw, of an event of the frame that follows
 
 MAXIMUM_BODY = 2**30

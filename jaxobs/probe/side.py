@@ -232,9 +232,9 @@ class ProbeSide:
             return ProfileResult("failed", "", f"no answer within {PROFILE_SECONDS:.0f} s")
         return result
 
-    def take_stacks(self) -> None:
-        """Send where the job's threads are."""
-        taken = self._stacks.call(stacks_taken, self._describer)
+    def take_stacks(self, thread: int) -> None:
+        """Send where the job's threads are, that one first."""
+        taken = self._stacks.call(stacks_taken, self._describer, thread)
         if taken is not None:
             self.ring.emit(taken)
 

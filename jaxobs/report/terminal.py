@@ -333,7 +333,7 @@ def _row(rank: Observed, wanted_loop: str | None) -> dict[str, Any]:
     loop = view.chosen
     verdict = loop.get("bottleneck") or {}
     hang = next((hang for hang in rank.document.get("hangs") or () if not hang["over"]), None)
-    place = hang and (hang["line"] or "it does not answer")
+    place = hang and (hang["line"] or hang["line_reason"])
     return {
         "rank": process.get("process_index"), "run": process.get("run") or process.get("service_name"),
         "run_id": process.get("run_id"), "host": process.get("host_name"), "address": rank.address,

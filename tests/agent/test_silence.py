@@ -29,9 +29,9 @@ def test_a_process_that_was_stopped_is_told_from_one_that_is_gone() -> None:
 @pytest.mark.parametrize(
     ("states", "said"),
     [
-        ({"7": "S", "8": "S"}, "all its threads sleep"),
+        ({"7": "S", "8": "S"}, "its main thread sleeps"),
         ({"7": "R", "8": "S"}, "its main thread runs"),
-        ({"7": "S", "8": "R"}, "thread 8 runs"),
+        ({"7": "S", "8": "R"}, "its main thread sleeps"),
         ({"7": "D", "8": "R"}, "a disk or a network file system"),
     ],
 )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.loops.hangs import FIRST_SECONDS, MIN_SECONDS, PAUSES
+from jaxobs.derive.loops.hangs import FIRST_SECONDS, LOST, MIN_SECONDS, PAUSES
 from jaxobs.model.events import (
     CompilePhaseEnded,
     CompilePhaseStarted,
@@ -46,7 +46,7 @@ def trained(steps: int = 20, every: float = 0.1, *, iterated: bool = True) -> tu
 
 def hung(fold: Fold, end: float, *frames: str, **told: Any) -> bool:
     """Whether it is a hang that nothing came for 16 s, and the job then tells that its thread has these frames."""
-    assert fold.stands_still(at(end + 16.0)), "the job is asked"
+    assert fold.stands_still(at(end + 16.0)) is not None, "the job is asked"
     fold.apply(stacks(end + 16.5, *frames, **told))
     fold.stands_still(at(end + 17.0))
     return fold.hangs.now is not None
@@ -195,3 +195,70 @@ def test_no_pause_below_the_least_is_ever_asked_about(pauses: list[float]) -> No
         assert not fold.stands_still(at(end + pause))
         fold.apply(step(20 + number, end, end + pause, runs=()))
         end += pause
+
+
+def test_a_hang_is_over_when_the_thread_has_left_the_loop() -> None:
+    """As where somebody interrupts a cell: nobody reports the end of a loop that was found."""
+    fold, end = trained(5, iterated=False)
+    for number in range(5, 30):
+        start = number * 0.1
+        rows = tuple(
+            ("train", line, "", "processor", 0.05, 1) for line in ("train.py:10 main", "train.py:14 main")
+        )
+        fold.apply(MainThreadSampled(at(start), at(start + 0.1), rows))
+        fold.apply(step(number, start, start + 0.09, runs=()))
+        fold.stands_still(at(start + 0.1))
+    assert hung(fold, 3.0, "train.py:12 main")
+    assert fold.stands_still(at(100.0)) is not None, "it is looked at again"
+    fold.apply(stacks(100.5, "selectors.py:452 select"))
+    fold.stands_still(at(101.0))
+    assert fold.hangs.now is None
+    assert fold.stands_still(at(1000.0)) is None
+
+
+def test_a_found_loop_of_a_job_that_does_not_answer_may_be_over() -> None:
+    fold, end = trained(30, iterated=False)
+    fold.observation.last_heard = at(end)
+    assert fold.stands_still(at(end + 16.0)) is not None
+    fold.stands_still(at(end + 22.0))
+    assert fold.hangs.now is None
+
+
+def test_an_answer_that_is_lost_is_said_to_be() -> None:
+    fold, end = trained()
+    assert fold.stands_still(at(end + 16.0)) is not None
+    fold.observation.last_heard = at(end + 31.0)
+    fold.stands_still(at(end + 32.0))
+    hang = fold.hangs.now
+    assert hang is not None
+    assert hang.silence == LOST
+
+
+def test_a_rest_that_was_none_of_the_loop_is_no_pause_to_learn_from() -> None:
+    fold, end = trained()
+    assert not hung(fold, end, "selectors.py:452 select", "bdb.py:1 wait")
+    fold.apply(step(20, end + 3599.9, end + 3600.0))
+    assert fold.stands_still(at(end + 3600.0 + MIN_SECONDS + 1)) is not None
+
+
+def test_steps_that_come_together_have_no_pause_between_them_but_their_own() -> None:
+    fold, end = trained()
+    rows: list[Any] = []
+    for number in range(100):
+        rows += [
+            "train",
+            20 + number,
+            at(end + number / 100),
+            at(end + (number + 1) / 100),
+            0,
+            0,
+            0,
+            None,
+            None,
+            MAIN,
+            0,
+        ]
+    fold.apply_steps(rows)
+    assert hung(fold, end + 1.0)
+    (row,) = fold.snapshot(at(end + 20.0))["hangs"]
+    assert row["longest_pause_seconds"] == pytest.approx(0.1)

@@ -30,11 +30,11 @@ def test_each_thread_of_the_job_is_told_with_its_line_and_none_of_ours() -> None
             describer = Describer(nothing, nothing)
 
             def waiting() -> bool:
-                rows = {row[1]: row for row in stacks_taken(describer).threads}
+                rows = {row[1]: row for row in stacks_taken(describer, 0).threads}
                 return "loader" in rows and rows["loader"][2].endswith(" wait_for_the_key")
 
             wait_for(waiting, "the other thread to wait", 60)
-            rows = stacks_taken(describer).threads
+            rows = stacks_taken(describer, 0).threads
     finally:
         other.join()
         over.set()

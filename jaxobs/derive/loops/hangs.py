@@ -53,6 +53,12 @@ MIN_STEPS: Final = 10
 ANSWER_SECONDS: Final = 5.0
 """Seconds after which a job has not answered. Its thread that does so wakes up once a second."""
 
+LOST_SECONDS: Final = 15.0
+"""The same where other news still arrive: then the answer was lost, or could not be given."""
+
+UNANSWERED: Final = "the process does not answer"
+LOST: Final = "the process answers, but the stacks of its threads did not come"
+
 AGAIN_SECONDS: Final = 60.0
 """Seconds between two looks at the stacks of a loop that goes on standing still."""
 
@@ -183,23 +189,21 @@ class Hangs:
 
     def seen(self, sign: Sign) -> None:
         """The job gets on."""
-        self.got_on(
-            sign.end if isinstance(sign, StepEnded | CompilePhaseEnded | PhaseEnded) else sign.time,
-            is_pause=isinstance(sign, PAUSES_END),
-        )
+        time = sign.end if isinstance(sign, StepEnded | CompilePhaseEnded | PhaseEnded) else sign.time
+        self.got_on(time, pause=time - self._last if isinstance(sign, PAUSES_END) else 0)
         self._enters = isinstance(sign, LoopEntered) or (self._enters and not isinstance(sign, StepEnded))
 
     def steps_ended(self, steps: Steps) -> None:
         """Steps have ended, or calls of watched functions."""
-        self.got_on(steps.end, is_pause=True)
+        self.got_on(steps.end, pause=max(steps.begin - self._last, *steps.turns, 0))
         self._enters = False
 
-    def got_on(self, time: int, *, is_pause: bool) -> None:
-        """The job got on at `time`; `is_pause`: what lies before it is a pause of a loop that runs."""
+    def got_on(self, time: int, *, pause: int) -> None:
+        """The job got on at `time`, after a pause of so many nanoseconds of a loop that runs; 0 if it was none."""
         if time <= self._last:
             return
-        if is_pause and self._last and not self._enters:
-            self._longest = max(self._longest, seconds(time - self._last))
+        if self._last and not self._enters and not self._cleared:
+            self._longest = max(self._longest, seconds(pause))
         self._last = time
         self._asked, self._cleared, self._answer = None, False, ()
         if (hang := self.now) is not None:
@@ -228,10 +232,9 @@ class Hangs:
             self._lines = self._lines[1], frozenset(where.loop.host.lines)
         if self._asked is not None:
             silent = where.heard is None or where.heard < self._asked
-            if answer:
-                self._decide(now, where, answer)
-            elif silent and seconds(now - self._asked) > ANSWER_SECONDS:
-                self._decide(now, where, ())
+            patience = ANSWER_SECONDS if silent else LOST_SECONDS
+            if answer or seconds(now - self._asked) > patience:
+                self._decide(now, where, answer, UNANSWERED if silent else LOST)
             return False
         if self.now is not None:
             is_due = seconds(now - self._looked) > AGAIN_SECONDS
@@ -255,37 +258,42 @@ class Hangs:
         limit = max(FIRST_SECONDS if self._enters else MIN_SECONDS, PAUSES * self._longest, usual)
         return loop.steps >= MIN_STEPS and seconds(now - self._last) > limit
 
-    def _decide(self, now: int, where: Where, stacks: tuple[ThreadStack, ...]) -> None:
+    def _decide(self, now: int, where: Where, stacks: tuple[ThreadStack, ...], silence: str) -> None:
+        """Decide by the stacks, or where there are none, `silence` says why.
+
+        A loop whose end nobody reports may be over by then: without stacks that is not known.
+        """
         self._asked, self._looked = None, now
-        stack = stack_of(stacks, where.thread)
-        if self.now is not None:
-            self.kept[-1] = replace(self.kept[-1], stacks=stacks or self.kept[-1].stacks)
-        elif where.loop is None or (stacks and not self._is_in_loop(stack, where)):
+        is_over = bool(stacks) and not self._is_in_loop(stack_of(stacks, where.thread), where)
+        if (hang := self.now) is not None:
+            self.kept[-1] = replace(hang, stacks=stacks or hang.stacks, ended=now if is_over else None)
+            self._cleared = is_over
+        elif where.loop is None or is_over:
             self._cleared = True
-        else:
+        elif stacks or where.iterated or where.under_way is not None:
             name = where.loop.name
             self.count[name] = self.count.get(name, 0) + 1
             self.kept.append(
                 Hang(
                     name, where.loop.steps, self._last, self._longest, where.function, where.thread,
-                    stacks=stacks, silence="" if stacks else "the job does not answer",
+                    stacks=stacks, silence="" if stacks else silence,
                 )
             )  # fmt: skip
 
     def _is_in_loop(self, stack: ThreadStack | None, where: Where) -> bool:
         """Whether a thread with this stack is within the loop; None for a thread that has ended.
 
-        An iteration tells its end, and a run under way belongs to a step. Otherwise one of its frames must be in a
-        function in which the loop's thread was sampled, or called what was compiled, between the first and the last of
+        A run under way belongs to a step. Otherwise one of its frames must be in a function in which the loop's thread
+        was sampled, or called what was compiled; where no iteration tells its end, between the first and the last of
         these lines.
         """
         if stack is None or any(frame.startswith(DEBUGGERS) for frame in stack.frames):
             return False
-        if where.iterated or where.under_way is not None or where.loop is None:
-            return True
         ranges = _ranges([*self._lines[0], *self._call_lines])
+        if where.under_way is not None or (where.iterated and not ranges):
+            return True
         return any(
-            (found := ranges.get(place)) is not None and found[0] <= number <= found[1]
+            (found := ranges.get(place)) is not None and (where.iterated or found[0] <= number <= found[1])
             for place, number in map(_place, stack.frames)
         )
 

@@ -18,7 +18,9 @@ class AgentMessages:
     `begin_profile(seconds, keep)` runs on a thread of its own.
     """
 
-    def __init__(self, begin_profile: Callable[[float, bool], Any], take_stacks: Callable[[], None]) -> None:
+    def __init__(
+        self, begin_profile: Callable[[float, bool], Any], take_stacks: Callable[[int], None]
+    ) -> None:
         self.final_snapshot: Snapshot | None = None
         self.address: str | None = None
         """The URL of `/metrics`."""
@@ -51,7 +53,7 @@ class AgentMessages:
             except RuntimeError as error:
                 warn(f"the profiler window that was asked for cannot be opened: {error}")
         elif kind == wire.STACKS:
-            self._take_stacks()
+            self._take_stacks(body)
         elif kind == wire.LAST:
             document, undelivered = body
             self.final_snapshot = Snapshot(now(), document).served_no_more()
