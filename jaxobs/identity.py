@@ -44,6 +44,7 @@ _RANK_ON_HOST_VARIABLES = ("SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_L
 
 _JOB_VARIABLES = (
     "SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "TORCHELASTIC_RUN_ID", "JAX_COORDINATOR_ADDRESS",
+    "MASTER_ADDR", "MASTER_PORT",
 )  # fmt: skip
 """What all processes of one run have in common, and its restarts too, where their launcher sets it."""
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from jaxobs.cli import UsageError, using
+from jaxobs.cli import UsageError, say, using
 from jaxobs.cli.console import Parser
 from jaxobs.cli.show import records_directory
 from jaxobs.cli.terminal import look_of
@@ -42,14 +42,20 @@ def _flights(directories: list[Path]) -> list[Flight]:
     for path in sorted({each for directory in directories for each in _folders(directory)}):
         try:
             flight = read_flight(path)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except OSError as error:
+            say("jaxobs postmortem", f"{path} is left out: {error.strerror}")
             continue
         if flight is not None:
             found.append(flight)
     if not found:
         raise UsageError(f"no flight recorder has left a {RECORDER} in {', '.join(map(str, directories))}")
     newest = max(found, key=lambda flight: float(flight.last["at"]))
-    return [flight for flight in found if flight.who.get("jaxobs.run_id") == newest.who.get("jaxobs.run_id")]
+    return [flight for flight in found if _start(flight) == _start(newest)]
+
+
+def _start(flight: Flight) -> tuple[str | None, ...]:
+    """One start of one run: launched runs keep their id when they are started again."""
+    return tuple(flight.who.get(key) for key in ("jaxobs.run_id", "jaxobs.attempt"))
 
 
 def _folders(directory: Path) -> list[Path]:

@@ -19,8 +19,8 @@ BEFORE: Final = "recorder.before"
 Moment = Mapping[str, Any]
 """A line of a recorder: `at` in Unix seconds, and `who`, `span`, or what was known at that moment."""
 
-RUN: Final = "jax.run"
-"""The span of the whole run, which ends with the job."""
+MAX_BYTES: Final = 4_000_000
+"""Most bytes that are read of a file; a recorder's has an eighth of that."""
 
 TOLD_SECONDS: Final = 120.0
 """Seconds before the first rank stopped from which on events are told."""
@@ -40,10 +40,10 @@ class Flight:
     who: Mapping[str, str] = field(default_factory=dict)
     moments: list[Moment] = field(default_factory=list)
     spans: list[Moment] = field(default_factory=list)
-    ended: str = "killed with its agent"
-    """How the job ended, as its agent saw it."""
-    stepped: dict[str, tuple[int, float]] = field(default_factory=dict)
-    """By loop, the steps that had ended, and when that number was first seen."""
+    broken: int = 0
+    """Lines that could not be read."""
+    stepped: dict[str, tuple[int, float | None]] = field(default_factory=dict)
+    """By loop, the steps that had ended, and when that number was first seen; None if it was before the first moment."""
 
     @property
     def rank(self) -> str:
@@ -55,43 +55,57 @@ class Flight:
         return self.moments[-1]
 
     @property
-    def last_step(self) -> tuple[str, int, float] | None:
-        """The loop whose step ended last, that step's number, and when; None if there was none."""
-        newest = max(self.stepped, key=lambda name: self.stepped[name][1], default=None)
+    def ended(self) -> str:
+        """How the job ended, as far as its agent saw it."""
+        return str(self.last.get("ended") or "no end was seen")
+
+    @property
+    def last_step(self) -> tuple[str, int, float | None] | None:
+        """The loop whose step ended last, that step's number, and when as in `stepped`; None if there was none."""
+        newest = max(self.stepped, key=lambda name: self.stepped[name][1] or 0.0, default=None)
         return None if newest is None else (newest, *self.stepped[newest])
 
     @property
-    def stopped(self) -> float:
-        """When it last got on."""
-        return self.moments[0]["at"] if self.last_step is None else self.last_step[2]
+    def stopped(self) -> float | None:
+        """When it last got on; None if that was before the first moment."""
+        return None if self.last_step is None else self.last_step[2]
 
     def add(self, line: Moment) -> None:
         """Add the next line."""
         if "who" in line:
             self.who = line["who"]
-        elif line.get("span") == RUN:
-            self.ended = str(line["about"].get("jax.run.ended"))
         elif "span" in line:
             self.spans.append(line)
         else:
-            self.moments.append(line)
             for name, loop in line["loops"].items():
                 if loop["steps"] != self.stepped.get(name, (None,))[0]:
-                    self.stepped[name] = loop["steps"], line["at"]
+                    self.stepped[name] = loop["steps"], float(line["at"]) if self.moments else None
+            self.moments.append(line)
 
 
 def read_flight(folder: Path) -> Flight | None:
     """What the recorder in a run's folder tells; None if there is nothing. A last line that was cut is left out.
 
-    Raises OSError, and ValueError or KeyError for what is no recorder's.
+    Lines that are no recorder's are counted. Raises OSError.
     """
     flight = Flight()
     for path in (folder / BEFORE, folder / RECORDER):
         if path.is_file():
-            lines = path.read_bytes().split(b"\n")
+            with path.open("rb") as file:
+                lines = file.read(MAX_BYTES).split(b"\n")
             for line in lines[:-1]:
-                flight.add(printable_document(read_json(line)))
+                try:
+                    flight.add(_checked(printable_document(read_json(line))))
+                except (ValueError, TypeError, KeyError, AttributeError):
+                    flight.broken += 1
     return flight if flight.moments else None
+
+
+def _checked(line: Any) -> Moment:
+    """The line with its time as a number. Raises ValueError, TypeError or KeyError for what is no line of a recorder."""
+    if not isinstance(line.get("who", {}), dict) or not isinstance(line.get("loops", {}), dict):
+        raise TypeError("a part that is no object")
+    return {"hang": [], **line, "at": float(line["at"])}
 
 
 def under_way(flight: Flight) -> str:
@@ -109,14 +123,14 @@ def under_way(flight: Flight) -> str:
 
 def story(flights: Sequence[Flight]) -> Iterator[TextTable | str]:
     """Which rank stopped first, all ranks beside each other, and what happened before, in the order of time."""
-    ordered = sorted(flights, key=lambda flight: flight.stopped)
+    ordered = sorted(flights, key=lambda flight: flight.stopped or 0.0)
     first = ordered[0]
     name = " ".join(filter(None, (first.who.get("jaxobs.run"), first.who.get("jaxobs.run_id"))))
     ranks = f"{len(flights)} rank{'s' if len(flights) > 1 else ''}"
     yield f"{name}: {ranks}, seen until {_clock(max(flight.last['at'] for flight in flights))}"
-    if len(flights) > 1 and ordered[1].stopped - first.stopped >= MIN_SECONDS:
-        ahead = duration(ordered[1].stopped - first.stopped)
-        yield f"rank {first.rank} stopped first, {ahead} before the next"
+    stops = [flight.stopped for flight in ordered if flight.stopped is not None]
+    if len(stops) == len(flights) > 1 and stops[1] - stops[0] >= MIN_SECONDS:
+        yield f"rank {first.rank} stopped first, {duration(stops[1] - stops[0])} before the next"
     table = TextTable(
         ("rank", "host", "last step", "at", "seen until", "end", "memory", "what was under way"),
         left=("rank", "host", "end", "what was under way"),
@@ -125,14 +139,17 @@ def story(flights: Sequence[Flight]) -> Iterator[TextTable | str]:
         table.add(*_cells(flight))
     yield ""
     yield table
-    yield from _before(ordered, first.stopped)
+    yield from _before(ordered, first.moments[0]["at"] if first.stopped is None else first.stopped)
+    if broken := sum(flight.broken for flight in flights):
+        yield from ("", f"{broken} lines could not be read")
 
 
 def _cells(flight: Flight) -> Iterator[str]:
-    loop, steps, at = flight.last_step or ("", 0, flight.stopped)
+    loop, steps, at = flight.last_step or ("", 0, None)
     yield from (flight.rank, flight.who.get("host.name", ""))
     yield f"{count(steps)} of {loop}" if loop else "none"
-    yield from (_clock(at), _clock(flight.last["at"]))
+    yield f"before {_clock(flight.moments[0]['at'])}" if at is None else _clock(at)
+    yield _clock(flight.last["at"])
     yield flight.ended
     yield or_absent(flight.last.get("memory"), byte_size)
     yield under_way(flight)

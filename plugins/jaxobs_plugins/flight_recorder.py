@@ -18,7 +18,7 @@ from jaxobs.model.events import Span
 from jaxobs.plugin.base import Exporter
 from jaxobs.plugin.files import APPEND, append_whole
 from jaxobs.plugin.protocol import Agent, Batch
-from jaxobs.report.postmortem import RECORDER, RUN, Moment
+from jaxobs.report.postmortem import RECORDER, Moment
 from jaxobs.report.runs import is_kept, make_folder
 
 MAX_BYTES: Final = 500_000
@@ -27,7 +27,7 @@ MAX_BYTES: Final = 500_000
 MIN_SPAN: Final = 0.05
 """Seconds from which on a compile, phase or profiler window is kept."""
 
-KEPT_SPANS: Final = {"jax.compile", "jax.phase", "jax.profile", RUN}
+KEPT_SPANS: Final = {"jax.compile", "jax.phase", "jax.profile"}
 
 
 class FlightRecorder(Exporter):
@@ -83,16 +83,21 @@ class FlightRecorder(Exporter):
     def _opened(self, agent: Agent) -> int:
         """The open file, which begins with who the process is; a full one is set aside. Raises OSError."""
         if self._file is not None and os.fstat(self._file).st_size > self._max_bytes:
+            self._path.replace(self._path.with_suffix(".before"))
             os.close(self._file)
             self._file = None
-            self._path.replace(self._path.with_suffix(".before"))
         if self._file is None:
             self._path = make_folder(agent.settings) / RECORDER
-            self._file = os.open(self._path, APPEND, 0o600)
-            append_whole(
-                self._file,
-                _line({"at": agent.clock.wall_time(now()) / NANOSECONDS, "who": dict(agent.resource)}),
-            )
+            file = os.open(self._path, APPEND, 0o600)
+            try:
+                append_whole(
+                    file,
+                    _line({"at": agent.clock.wall_time(now()) / NANOSECONDS, "who": dict(agent.resource)}),
+                )
+            except BaseException:
+                os.close(file)
+                raise
+            self._file = file
         return self._file
 
 
@@ -115,7 +120,13 @@ def moment(at: float, document: Mapping[str, Any]) -> Moment:
         "devices": [
             (device.get("memory") or {}).get("in_use_bytes") for device in document.get("devices") or ()
         ],
-        "hang": [hang for hang in document.get("hangs") or () if not hang["over"]],
+        # Without the stacks: they are in the record, and would fill the file.
+        "hang": [
+            {key: value for key, value in hang.items() if key != "threads"}
+            for hang in document.get("hangs") or ()
+            if not hang["over"]
+        ],
+        "ended": process.get("ended"),
     }
 
 

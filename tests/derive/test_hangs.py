@@ -199,7 +199,7 @@ def test_no_pause_below_the_least_is_ever_asked_about(pauses: list[float]) -> No
 
 def test_a_hang_is_over_when_the_thread_has_left_the_loop() -> None:
     """As where somebody interrupts a cell: nobody reports the end of a loop that was found."""
-    fold, end = trained(5, iterated=False)
+    fold, _end = trained(5, iterated=False)
     for number in range(5, 30):
         start = number * 0.1
         rows = tuple(

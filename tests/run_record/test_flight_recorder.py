@@ -81,7 +81,7 @@ def test_each_second_is_a_line_and_long_phases_are_lines_of_their_own(tmp_path: 
     found = read_flight(folder)
     assert found is not None
     assert found.moments[0]["compiling"] == {"f": 3.0}
-    assert found.ended == "killed with its agent"
+    assert found.ended == "no end was seen"
 
 
 def test_two_files_of_bounded_size_are_kept(tmp_path: Path) -> None:
@@ -124,6 +124,24 @@ def test_the_rank_that_stopped_first_is_named_with_what_was_under_way() -> None:
     assert "in phase checkpoint for 49 s" in rows[0]
 
 
+def test_a_rank_that_stood_still_throughout_has_no_time_of_its_last_step() -> None:
+    text = told(flight(0, 0, 100), flight(1, 90, 100))
+    assert "stopped first" not in text
+    assert "before " in next(line for line in text.splitlines() if line.startswith("0 "))
+
+
+def test_lines_that_are_no_recorders_are_counted_and_the_rest_is_told(tmp_path: Path) -> None:
+    made, folder = recorder(tmp_path)
+    made.export(batch())
+    made.stop(1)
+    with (folder / RECORDER).open("ab") as file:
+        file.write(b'\0\0\n{"loops": {}}\n{"at": 1, "loops": []}\n[]\n')
+    found = read_flight(folder)
+    assert found is not None
+    assert (len(found.moments), found.broken) == (1, 4)
+    assert "4 lines could not be read" in told(found)
+
+
 def test_ranks_that_stop_together_are_not_ordered() -> None:
     assert "stopped first" not in told(flight(0, 90, 120), flight(1, 90, 120))
 
@@ -161,7 +179,7 @@ def test_of_a_job_that_is_killed_with_its_agent_the_last_step_is_told(
     done = command("postmortem", str(tmp_path), folder=tmp_path)
     assert done.status == 0
     assert " of train " in done.stdout
-    assert "killed with its agent" in done.stdout
+    assert "no end was seen" in done.stdout
     (found,) = json.loads(command("postmortem", str(tmp_path), "--json", folder=tmp_path).stdout)
     assert found["loop"] == "train"
     assert found["steps"] > 0
