@@ -186,7 +186,8 @@ MODULES: Final = (
     *_FIGURES,
     text("bound", "bound"),
 )
-SCOPES: Final = (Column("scope", lambda row: row["scope"]), *_FIGURES, text("bound", "bound"))
+_SCOPE: Final = Column("scope", lambda row: f"{row['scope']}\n{row['reason'] or ''}".strip())
+SCOPES: Final = (_SCOPE, *_FIGURES, text("bound", "bound"))
 OPERATION_FIGURES: Final = (
     figure("runs", "executions", str),
     *_FIGURES,

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final
@@ -51,33 +52,50 @@ def part_of(path: Sequence[Row]) -> str | None:
 
 
 def dearest(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """The lines, or scopes, with the most time of their own, each with its callers, innermost first, as `callers`."""
-    found: dict[int, dict[str, Any]] = {}
+    """The lines, or scopes, with the most time of their own, from wherever they are called.
+
+    `callers` are those of the path with the most of it, innermost first, beside `more_paths`.
+    """
+    found: dict[object, dict[str, Any]] = {}
     for path in leaves(rows):
         *callers, line, leaf = path if part_of(path) else (*path, path[-1])
-        known = found.setdefault(id(line), {**line, "callers": callers[::-1], "parts": {}, "leaves": []})
+        # A line is the same on each path, but a scope is its whole path.
+        key = (line["name"], line["file"], line["line"]) if line["file"] else id(line)
+        known = found.setdefault(key, {**line, "leaves": [], "paths": {}})
         known["leaves"].append(leaf)
+        before, _ = known["paths"].get(id(line), (0.0, callers))
+        known["paths"][id(line)] = (before + leaf["seconds"], callers[::-1])
     return sorted(map(_summed, found.values()), key=lambda line: -line["seconds"])
 
 
 def _summed(line: dict[str, Any]) -> dict[str, Any]:
     """The line with the figures of its own leaves; absent where that of one of them is."""
     own: list[Row] = line.pop("leaves")
+    paths = line.pop("paths").values()
+    line["callers"], line["more_paths"] = max(paths, key=lambda path: path[0])[1], len(paths) - 1
     for key in ("seconds", "share", "flops", "bytes"):
         known = [leaf[key] for leaf in own if leaf[key] is not None]
         line[key] = sum(known) if len(known) == len(own) else None
     near = [leaf["efficiency"] and leaf["efficiency"] * leaf["seconds"] for leaf in own]
     line["efficiency"] = sum(near) / line["seconds"] if None not in near and line["seconds"] else None
-    line["bottleneck"] = max(own, key=lambda leaf: leaf["seconds"])["bottleneck"]
-    line["parts"] = {
-        _PARTS[leaf["name"]]: leaf["share"] for leaf in own if leaf["name"] in _PARTS and leaf["share"]
-    }
+    limits, parts = defaultdict[str, float](float), defaultdict[str, float](float)
+    for leaf in own:
+        limits[leaf["bottleneck"]] += leaf["seconds"]
+        if leaf["name"] in _PARTS and leaf["share"]:
+            parts[_PARTS[leaf["name"]]] += leaf["share"]
+    line["bottleneck"], line["parts"] = max(limits, key=limits.__getitem__), dict(parts)
     return line
 
 
 def _callers(row: Row) -> str:
     shown = [name_of(caller) for caller in row["callers"][:MAX_CALLERS]]
-    return " ← ".join([*shown, "…"] if len(row["callers"]) > MAX_CALLERS else shown)
+    near = " ← ".join([*shown, "…"] if len(row["callers"]) > MAX_CALLERS else shown)
+    return f"{near}{_more_paths(row)}".strip()
+
+
+def _more_paths(row: Row) -> str:
+    more = row["more_paths"]
+    return f" and {more} more path{'s' if more > 1 else ''}" if more else ""
 
 
 def _parts(row: Row) -> str:
@@ -108,6 +126,7 @@ def in_words(rows: Sequence[Row]) -> str | None:
     if line is None or not line["file"] or not line["share"]:
         return None
     caller = next((f", called from {_place(one)}" for one in line["callers"] if one["file"]), "")
+    caller += _more_paths(line) if caller else ""
     function = f"`{name_of({**line, 'file': ''})}`, " if line["name"] else ""
     said = f"{rough_percent(line['share'])} of the device's time is in {function}{_place(line)}{caller}"
     if line["bottleneck"] not in {"compute", "memory"}:

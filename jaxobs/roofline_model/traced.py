@@ -199,10 +199,12 @@ class _Device:
         if time.module is not None:
             place = (time.module, identity)
             works.append(self.profiled.modules.setdefault(place, ProfiledModule(time.module, module)).work)
-        if operation.scope:
-            works.append(self.profiled.scopes.setdefault(operation.scope, Work()))
         for work in works:
             work.add(time, cost, bound, None)
+        if operation.scope:
+            # Unlike its module and device, it may not have all the work that was not seen.
+            scope = self.profiled.scopes.setdefault(operation.scope, Work())
+            scope.add(time, cost, bound, why if _hides(time) else None)
 
     def add_module(self, ran: ModuleTime) -> None:
         module, _, _ = self.costs(ran.program_id)

@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
+from jaxobs.cli.analyze import SCOPES
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.profiler_windows.loop_profile import OLDEST
 from jaxobs.derive.profiler_windows.windows import PATIENCE
 from jaxobs.model.clock import NANOSECONDS
-from jaxobs.model.cost import Cost
+from jaxobs.model.cost import Cost, OperationCost
 from jaxobs.model.events import Compilation, LoopEnded, StepEnded
 from jaxobs.report.flame_graph import leaves
+from jaxobs.report.markup import markup, table
+from jaxobs.roofline_model.traced import HIDDEN, join
 from jaxobs.trace import read_trace
 from tests.derive.made_up import (
     PEAKS,
@@ -188,6 +191,23 @@ def test_a_command_buffer_is_set_against_the_whole_of_what_was_not_seen() -> Non
     assert (row["bottleneck"], row["efficiency"]) == ("compute", pytest.approx(0.3 / 0.8))
     assert "was not seen" in row["reason"]
     assert snapshot["loops"]["train"]["bottleneck"]["label"] == "compute"
+
+
+def test_a_scope_says_that_a_call_is_set_against_work_that_may_not_be_its_own() -> None:
+    module = cost_of(("dot", COMPUTE, 2), ("seen", COMPUTE, 1))
+    call = OperationCost("call", "call", "", "attention", "model.py:9", 0.0, Cost())
+    module = replace(module, without_work=(call,))
+    ran = [operation("call", 0.8, runs=10), operation("seen", 0.1, runs=10)]
+    peaks = {("host", "/device:GPU:0"): PEAKS}
+    read_offline = join(trace_of(device(ran)), lambda *_: module, peaks).scopes
+    offline = [{"scope": name, **work.figures(0.9)} for name, work in read_offline.items()]
+    for scopes in (offline, profiled_fold(ran, module).snapshot(at(5.1)).to_dict()["scopes"]):
+        rows = {row["scope"]: row for row in scopes}
+        assert (rows["attention"]["flops"], rows["attention"]["reason"]) == (pytest.approx(2e11), HIDDEN)
+        assert (rows["layer"]["flops"], rows["layer"]["reason"]) == (pytest.approx(1e11), None)
+    shown = table(SCOPES, offline, caption="Named scopes")
+    assert shown is not None
+    assert markup(shown).count(HIDDEN) == 1
 
 
 def test_metrics_of_operations_scopes_and_windows() -> None:

@@ -53,6 +53,34 @@ def test_the_dearest_line_is_said_where_one_is_known():
     assert said.replace("`", "") in Read(page(View(document()))).text
 
 
+def test_a_line_is_one_from_wherever_it_is_called_and_a_scope_is_its_whole_path():
+    shape = ROWS[0] | {"share": None, "flops": 1e9, "bytes": 1e8}
+    tree: list[dict[str, object]] = []
+    for caller, backward in ((11, 10.0), (12, 11.0), (13, 9.0), (14, 10.0)):
+        known = {"share": 0.05, "seconds": 5.0}
+        tree += [
+            shape | {"name": "block", "line": caller, "seconds": 5.0 + backward},
+            shape | {"depth": 1, "name": "attention", "line": 99, "seconds": 5.0 + backward},
+            shape | {"depth": 2, "name": "(forward)", "file": "", "line": 0} | known,
+            shape | {"depth": 2, "name": "(backward)", "file": "", "line": 0, "bottleneck": "compute"}
+            | {"share": backward / 100, "seconds": backward},
+        ]  # fmt: skip
+    tree.append(shape | {"name": "loss", "line": 20, "share": 0.4, "seconds": 40.0})
+    first, second = dearest(tree)
+    assert (name_of(first), first["seconds"], first["share"], first["flops"]) == (
+        "attention model.py:99", 60.0, pytest.approx(0.6), 8e9,
+    )  # fmt: skip
+    assert first["parts"] == {"backward": pytest.approx(0.4), "forward": pytest.approx(0.2)}
+    assert first["bottleneck"] == "compute"
+    assert ([name_of(one) for one in first["callers"]], first["more_paths"]) == (["block model.py:12"], 3)
+    assert (name_of(second), second["more_paths"]) == ("loss model.py:20", 0)
+    assert "`attention`, model.py:99, called from model.py:12 and 3 more paths; it" in str(in_words(tree))
+    scopes = dearest([row | {"file": "", "line": 0} for row in tree])
+    assert [(scope["name"], scope["seconds"]) for scope in scopes] == [
+        ("loss", 40.0), ("attention", 16.0), ("attention", 15.0), ("attention", 15.0), ("attention", 14.0),
+    ]  # fmt: skip
+
+
 def test_pprof_shows_the_same_figures(tmp_path):
     go = shutil.which("go")
     if go is None:
