@@ -30,7 +30,9 @@ def pytest_configure(config: pytest.Config) -> None:
     state = tempfile.mkdtemp(prefix="jaxobs-tests-state-")
     config.add_cleanup(lambda: shutil.rmtree(state, ignore_errors=True))
     os.environ["XDG_STATE_HOME"] = state  # jobs under test leave their records there
-    os.environ["XDG_RUNTIME_DIR"] = state  # and meet no jobs of other workers, nor those of who runs the tests
+    os.environ["XDG_RUNTIME_DIR"] = (
+        state  # and meet no jobs of other workers, nor those of who runs the tests
+    )
     if hasattr(config, "workerinput"):
         _come_no_sooner_than_agents()
 

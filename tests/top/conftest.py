@@ -32,8 +32,10 @@ class Served:
 
 
 @pytest.fixture
-def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Served]]:
-    """Serve a document with the settings of an agent."""
+def serve(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., Served]]:
+    """Serve a document with the settings of an agent; servers know each other only by a directory that is given."""
     monkeypatch.setenv("OTEL_EXPORTER_PROMETHEUS_PORT", "0")
     begun: list[Served] = []
 
@@ -43,6 +45,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Served]]:
             "jax.process_index": str(rank),
             "service.instance.id": f"it-{rank}",
         }
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("apart")))
         agent = FakeAgent(settings)
         agent.resource = resource
         exporter = PrometheusExporter()
