@@ -39,6 +39,8 @@ TOGETHER_SECONDS = 5.0
 """Longest time between the starts of two ranks of one job. Launchers take less, and a process needs about as long to
 import JAX before it trains at all."""
 
+PAGE_BEGINS = b"<!DOCTYPE html"
+
 LOST_AFTER = 3
 """Times that the writing of a record may fall due and not happen before its run is taken to be lost with its agent."""
 
@@ -55,7 +57,7 @@ def run(arguments: list[str]) -> int:
     """Print the summary in a record."""
     parser = Parser("show", SUMMARY)
     parser.add_argument(
-        "record", metavar="RUN", nargs="?", default="last",
+        "record", metavar="RUN", nargs="?",
         help="`last` (the default), `last~2` for two before it, the beginning of a run's name, its folder or record, or "
         "a directory: then the newest run's",
     )  # fmt: skip
@@ -65,9 +67,9 @@ def run(arguments: list[str]) -> int:
         help="write the run's page as one file that needs nothing else (default: page.html in the run's folder)",
     )  # fmt: skip
     options = parser.options(arguments)
-    if LAST.fullmatch(options.html or ""):
-        parser.error(f"name the run first: jaxobs show {options.html} --html")
-    record = read_record(options.record)
+    if options.record is None and _may_be_a_run(options.html or ""):
+        raise UsageError(f"{options.html}: name the run first: jaxobs show RUN --html FILE")
+    record = read_record(options.record or "last")
     if options.json:
         print(json.dumps(record.content, indent=2, allow_nan=False))
         return 0
@@ -78,6 +80,8 @@ def run(arguments: list[str]) -> int:
     if options.html is not None:
         own = record.path.with_name(PAGE) if record.path.name == RECORD else record.path.with_suffix(".html")
         file = Path(options.html or own)
+        if file.resolve() == record.path.resolve():
+            raise UsageError(f"{file} is the record: name another file")
         file.write_text(html, encoding="utf-8")
         print(f"wrote {printable(str(file))}")
         return 0
@@ -85,6 +89,14 @@ def run(arguments: list[str]) -> int:
         print(f"{record.name}: {how}")
     print(shown)
     return 0
+
+
+def _may_be_a_run(word: str) -> bool:
+    """Whether what was given as a file for the page tells a run, or is a file of another kind. Raises OSError."""
+    if os.path.isfile(word):  # noqa: PTH113
+        with open_regular(Path(word)) as file:
+            return file.read(len(PAGE_BEGINS)) != PAGE_BEGINS
+    return bool(LAST.fullmatch(word) or os.path.isdir(word) or _beginning_with(word))  # noqa: PTH112
 
 
 def state_of(record: Record) -> str:

@@ -231,9 +231,25 @@ def test_without_a_file_the_page_is_written_into_the_runs_folder(
     assert main(["show", written(tmp_path / "alone.json"), "--html"]) == 0
     assert (tmp_path / "alone.html").exists()
     monkeypatch.chdir(tmp_path)
-    assert main(["show", "--html", "last~2"]) == 2
-    assert "jaxobs show last~2 --html" in capsys.readouterr().err
+
+
+def test_a_run_that_is_given_as_the_file_for_the_page_is_not_written_over(
+    records: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    alone = Path(written(tmp_path / "alone.json"))
+    before = alone.read_bytes()
+    for word in ("last~2", "alone.json", str(records / FIRST / "record.json"), str(records), FIRST[:20]):
+        assert main(["show", "--html", word]) == 2
+        assert (
+            capsys.readouterr().err
+            == f"jaxobs show: {word}: name the run first: jaxobs show RUN --html FILE\n"
+        )
+    assert main(["show", "alone.json", "--html", "alone.json"]) == 2
+    assert alone.read_bytes() == before
     assert not Path("last~2").exists()
+    for _ in range(2):  # an earlier page may be written over
+        assert main(["show", "--html", "run.html"]) == 0
 
 
 def test_without_a_path_the_newest_trace_of_the_last_run_is_analysed(
