@@ -6,13 +6,11 @@ import json
 import os
 import re
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import get_args
 
 from jaxobs.cli import UsageError, say, using
 from jaxobs.cli.console import Parser
@@ -20,12 +18,11 @@ from jaxobs.cli.terminal import look_of
 from jaxobs.config import SettingsError, load_settings
 from jaxobs.plugin.files import open_regular
 from jaxobs.report.page import page
-from jaxobs.report.record import LARGEST_BYTES, Record, RecordError, decoded
+from jaxobs.report.record import LARGEST_BYTES, Record, RecordError, decoded, state_of
 from jaxobs.report.runs import FOLDER_NAME, PAGE, RECORD, directory_of, kept
 from jaxobs.report.summary import render
 from jaxobs.report.view import View
 from jaxobs.vocabulary.text import printable
-from jaxobs.vocabulary.words import State
 
 SUMMARY = "print the summary of a run again, from the record that it left"
 
@@ -40,9 +37,6 @@ TOGETHER_SECONDS = 5.0
 import JAX before it trains at all."""
 
 PAGE_BEGINS = b"<!DOCTYPE html"
-
-LOST_AFTER = 3
-"""Times that the writing of a record may fall due and not happen before its run is taken to be lost with its agent."""
 
 ENDED = {
     "running": "its record was written while the job ran",
@@ -97,16 +91,6 @@ def _may_be_a_run(word: str) -> bool:
         with open_regular(Path(word)) as file:
             return file.read(len(PAGE_BEGINS)) != PAGE_BEGINS
     return bool(LAST.fullmatch(word) or os.path.isdir(word) or _beginning_with(word))  # noqa: PTH112
-
-
-def state_of(record: Record) -> str:
-    """How a run is or how it ended; `lost` where its agent was lost too, as with the machine. Raises ValueError."""
-    state = record.content["state"]
-    if state not in get_args(State):
-        raise ValueError(f"{state!r} is no state of a run")
-    silent = time.time() - float(record.content["written"])
-    due = LOST_AFTER * float(record.part("settings").get("run_interval") or 0.0)
-    return "lost" if state == "running" and silent > due else str(state)
 
 
 def read_record(word: str) -> Record:

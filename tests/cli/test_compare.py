@@ -224,13 +224,12 @@ def test_a_runs_page_is_written_as_a_file_that_needs_nothing_else(
 
 
 def test_without_a_file_the_page_is_written_into_the_runs_folder(
-    records: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["show", "last~2", "--html"]) == 0
     assert capsys.readouterr().out == f"wrote {records / FIRST / 'page.html'}\n"
     assert main(["show", written(tmp_path / "alone.json"), "--html"]) == 0
     assert (tmp_path / "alone.html").exists()
-    monkeypatch.chdir(tmp_path)
 
 
 def test_a_run_that_is_given_as_the_file_for_the_page_is_not_written_over(
@@ -241,10 +240,7 @@ def test_a_run_that_is_given_as_the_file_for_the_page_is_not_written_over(
     before = alone.read_bytes()
     for word in ("last~2", "alone.json", str(records / FIRST / "record.json"), str(records), FIRST[:20]):
         assert main(["show", "--html", word]) == 2
-        assert (
-            capsys.readouterr().err
-            == f"jaxobs show: {word}: name the run first: jaxobs show RUN --html FILE\n"
-        )
+        assert capsys.readouterr().err.endswith(f" {word}: name the run first: jaxobs show RUN --html FILE\n")
     assert main(["show", "alone.json", "--html", "alone.json"]) == 2
     assert alone.read_bytes() == before
     assert not Path("last~2").exists()
