@@ -105,6 +105,7 @@ def read_record(word: str) -> Record:
         found = next(islice(records(records_directory(), left_out), int(match[1] or 0), None), None)
         if found is None:
             raise UsageError(f"{word}: not so many runs have left a record in {records_directory()}")
+        _say_left_out(left_out)
         return found
     if not os.path.lexists(word):
         return _read(_beginning_with(word) or Path(word))
@@ -119,12 +120,16 @@ def read_record(word: str) -> Record:
         except UsageError as error:
             left_out.append(str(error))
             continue
-        if left_out:
-            more = f", and {len(left_out) - 1} more" if len(left_out) > 1 else ""
-            say("jaxobs", f"left out: {left_out[0]}{more}")
+        _say_left_out(left_out)
         return record
     why = f" ({left_out[0]})" if left_out else ""
     raise UsageError(f"{word}: no folder of a run in this directory{why}; see JAXOBS_RUN_DIRECTORY")
+
+
+def _say_left_out(left_out: Sequence[str]) -> None:
+    if left_out:
+        more = f", and {len(left_out) - 1} more" if len(left_out) > 1 else ""
+        say("jaxobs", f"left out: {left_out[0]}{more}")
 
 
 def records(directory: Path, left_out: list[str]) -> Iterator[Record]:
@@ -175,11 +180,11 @@ def _beginning_with(word: str) -> Path | None:
 
 def _first_ranks(together: Sequence[Record]) -> Iterator[Record]:
     """The records that have the lowest rank of their run: several, where jobs of one rank each began together."""
-    lowest: dict[object, int] = {}
+    lowest: dict[str, int] = {}
     for record in together:
-        run = _process(record, "run")
+        run = str(_process(record, "run"))  # of a foreign document it may be anything
         lowest[run] = min(_rank(record), lowest.get(run, _rank(record)))
-    return (record for record in together if _rank(record) == lowest[_process(record, "run")])
+    return (record for record in together if _rank(record) == lowest[str(_process(record, "run"))])
 
 
 def _read(path: Path) -> Record:
@@ -188,8 +193,9 @@ def _read(path: Path) -> Record:
             data = file.read(MAX_BYTES_READ + 1)
         if len(data) > MAX_BYTES_READ:
             raise UsageError(f"{path} is too large for a record of a run")
-        name = printable(path.parent.name if path.name == RECORD else str(path))
-        return replace(decoded(data, name), path=path)
+        whole = path.absolute()  # of `.` too the name is known
+        name = printable(whole.parent.name if path.name == RECORD else str(path))
+        return replace(decoded(data, name), path=whole)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
     except RecordError as error:

@@ -248,6 +248,25 @@ def test_a_run_that_is_given_as_the_file_for_the_page_is_not_written_over(
         assert main(["show", "--html", "run.html"]) == 0
 
 
+def test_records_that_are_odd_do_not_hide_the_others_and_are_said(
+    records: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newer = kept(records, "train", began=1_030.0)
+    record = json.loads((newer / "record.json").read_bytes())
+    record["snapshot"]["process"]["run"] = {"a": []}
+    (newer / "record.json").write_text(json.dumps(record))
+    assert main(["show", "last~1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["began"] == 1_020.0
+    (newer / "record.json").write_text("{}")
+    assert main(["show", "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["began"] == 1_020.0
+    assert said.err.startswith(f"jaxobs: left out: {newer.name} is no record of a run")
+    monkeypatch.chdir(records / FIRST)
+    assert main(["compare", ".", str(records / LAST)]) == 0
+    assert f"A is {FIRST}, B is {LAST}." in capsys.readouterr().out
+
+
 def test_without_a_path_the_newest_trace_of_the_last_run_is_analysed(
     records: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

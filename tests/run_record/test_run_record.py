@@ -228,6 +228,21 @@ def test_runs_are_in_the_order_in_which_they_began(tmp_path: Path) -> None:
     assert [path.name for path in runs.kept(tmp_path)] == [short, long, "before"]
 
 
+def test_a_record_written_in_a_year_that_cannot_be_told_does_not_hide_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_of(tmp_path, 1, 1e9)
+    (tmp_path / run_of(tmp_path, 2, 1e9)).rename(tmp_path / "odd")
+    for error in (OverflowError, ValueError):  # few file systems have times that far off
+
+        def refused(written: float, error: type[Exception] = error) -> None:
+            raise error(written)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(time, "gmtime", refused)
+            assert [path.name for path in runs.kept(tmp_path)] == [run]
+
+
 def test_a_run_of_any_name_is_kept_in_its_directory(tmp_path: Path) -> None:
     folder = Path(
         given(tmp_path, **{"jaxobs.run": "../é" + 400 * "x", "service.instance.id": "a/b-c"})["run_folder"]
