@@ -105,7 +105,8 @@ class Settings:
     keep_runs: bool = setting(
         True,
         "the first rank keeps a folder of its run in the user's state directory ($XDG_STATE_HOME/jaxobs/runs, the last "
-        "hundred), for `jaxobs runs`, `show` and `compare`: its record, out-of-memory reports, kept traces, the last "
+        "hundred; above 200 MB the oldest keep their records alone), for `jaxobs runs`, `show`, `compare` and "
+        "`postmortem`: its record, the recorder of its last minutes, out-of-memory reports, kept traces, the last "
         "summary if the job is killed",
     )
     run_directory: Path | None = setting(None, "directory in which each process keeps this folder instead")

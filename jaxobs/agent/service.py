@@ -10,8 +10,9 @@ import os
 import resource
 import socket
 import sys
+import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,6 +70,10 @@ third of the caller's timeout: the rest is for the fold and, on a busy machine, 
 LAST_SETTLE_SECONDS = 0.4
 """Most seconds to wait for modules at the end of the job, which waits too: some 50 000 instructions of modules."""
 
+DISK_SECONDS = 2.0
+"""Most seconds to wait for the disk that the last summary is for: a home may lie on a mount that does not answer, and the
+agent's last turn has at least five seconds."""
+
 ANSWER_SECONDS = 0.1
 """Seconds of the job's patience that are left for the last snapshot to reach it."""
 
@@ -84,11 +89,26 @@ def resident_bytes() -> int:
 def summary_files(settings: Mapping[str, Any], name: str | None) -> list[Path]:
     """Where the summary is left: in the run's folder or, where that is not kept or fails, the temporary directory.
 
-    Empty if there is neither, or the job has not sent its name.
+    Empty if there is neither, or the job has not sent its name. A directory whose disk does not answer is left out.
     """
-    folder, place = settings.get("run_folder"), temporary_directory()
-    files = [Path(folder) / SUMMARY] if folder and why_not_kept(settings) is None else []
-    return files + ([place.absolute() / f"jaxobs-{name}-killed.txt"] if place and name else [])
+    files: list[Path] = []
+
+    def look() -> None:
+        place, folder = temporary_directory(), settings.get("run_folder")
+        if place and name:
+            files.append(place.absolute() / f"jaxobs-{name}-killed.txt")
+        if folder and why_not_kept(settings) is None:
+            files.insert(0, Path(folder) / SUMMARY)
+
+    _on_disk(look)
+    return files.copy()
+
+
+def _on_disk(work: Callable[[], None]) -> None:
+    """Do it on a thread, and wait for at most DISK_SECONDS."""
+    thread = threading.Thread(target=work, name="jaxobs-disk", daemon=True)
+    thread.start()
+    thread.join(DISK_SECONDS)
 
 
 def leave_summary(settings: Mapping[str, Any], files: Sequence[Path], snapshot: SnapshotData) -> None:
@@ -347,12 +367,12 @@ class Service:
         self.fold.end(now(), by_itself=patience is not None)
         self.fold.facts = {**self.fold.facts, "ended": ended, "ended_reason": None}
         snapshot = self._new_snapshot()
-        if patience is None:
-            leave_summary(self.settings, self._summary_files, snapshot.served_no_more())
         began, timeout = monotonic(), max(SECONDS, patience or 0.0)
         for exporter in self._plugins.exporters:
             exporter.finish(timeout)
-        if patience is not None:
+        if patience is None:
+            _on_disk(lambda: leave_summary(self.settings, self._summary_files, snapshot.served_no_more()))
+        else:
             undelivered = await_deliveries(self._plugins.exporters, began, until - monotonic())
             document = {
                 **snapshot.document,

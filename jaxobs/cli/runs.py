@@ -8,10 +8,10 @@ from pathlib import Path
 
 from jaxobs.cli import UsageError, using
 from jaxobs.cli.console import Parser
-from jaxobs.cli.show import records, records_directory, state_of
+from jaxobs.cli.show import records, records_directory
 from jaxobs.cli.terminal import look_of
 from jaxobs.model.snapshot import longest_loops
-from jaxobs.report.record import Record
+from jaxobs.report.record import Record, state_of
 from jaxobs.report.runs import also_held
 from jaxobs.report.sentence import plain, sentence
 from jaxobs.report.text_table import TextTable, to_text

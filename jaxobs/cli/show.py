@@ -6,13 +6,11 @@ import json
 import os
 import re
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import get_args
 
 from jaxobs.cli import UsageError, say, using
 from jaxobs.cli.console import Parser
@@ -20,12 +18,11 @@ from jaxobs.cli.terminal import look_of
 from jaxobs.config import SettingsError, load_settings
 from jaxobs.plugin.files import open_regular
 from jaxobs.report.page import page
-from jaxobs.report.record import LARGEST_BYTES, Record, RecordError, decoded
+from jaxobs.report.record import LARGEST_BYTES, Record, RecordError, decoded, state_of
 from jaxobs.report.runs import FOLDER_NAME, PAGE, RECORD, directory_of, kept
 from jaxobs.report.summary import render
 from jaxobs.report.view import View
 from jaxobs.vocabulary.text import printable
-from jaxobs.vocabulary.words import State
 
 SUMMARY = "print the summary of a run again, from the record that it left"
 
@@ -39,8 +36,7 @@ TOGETHER_SECONDS = 5.0
 """Longest time between the starts of two ranks of one job. Launchers take less, and a process needs about as long to
 import JAX before it trains at all."""
 
-LOST_AFTER = 3
-"""Times that the writing of a record may fall due and not happen before its run is taken to be lost with its agent."""
+PAGE_BEGINS = b"<!DOCTYPE html"
 
 ENDED = {
     "running": "its record was written while the job ran",
@@ -55,7 +51,7 @@ def run(arguments: list[str]) -> int:
     """Print the summary in a record."""
     parser = Parser("show", SUMMARY)
     parser.add_argument(
-        "record", metavar="RUN", nargs="?", default="last",
+        "record", metavar="RUN", nargs="?",
         help="`last` (the default), `last~2` for two before it, the beginning of a run's name, its folder or record, or "
         "a directory: then the newest run's",
     )  # fmt: skip
@@ -65,9 +61,9 @@ def run(arguments: list[str]) -> int:
         help="write the run's page as one file that needs nothing else (default: page.html in the run's folder)",
     )  # fmt: skip
     options = parser.options(arguments)
-    if LAST.fullmatch(options.html or ""):
-        parser.error(f"name the run first: jaxobs show {options.html} --html")
-    record = read_record(options.record)
+    if options.record is None and _may_be_a_run(options.html or ""):
+        raise UsageError(f"{options.html}: name the run first: jaxobs show RUN --html FILE")
+    record = read_record(options.record or "last")
     if options.json:
         print(json.dumps(record.content, indent=2, allow_nan=False))
         return 0
@@ -78,6 +74,8 @@ def run(arguments: list[str]) -> int:
     if options.html is not None:
         own = record.path.with_name(PAGE) if record.path.name == RECORD else record.path.with_suffix(".html")
         file = Path(options.html or own)
+        if file.resolve() == record.path.resolve():
+            raise UsageError(f"{file} is the record: name another file")
         file.write_text(html, encoding="utf-8")
         print(f"wrote {printable(str(file))}")
         return 0
@@ -87,14 +85,12 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def state_of(record: Record) -> str:
-    """How a run is or how it ended; `lost` where its agent was lost too, as with the machine. Raises ValueError."""
-    state = record.content["state"]
-    if state not in get_args(State):
-        raise ValueError(f"{state!r} is no state of a run")
-    silent = time.time() - float(record.content["written"])
-    due = LOST_AFTER * float(record.part("settings").get("run_interval") or 0.0)
-    return "lost" if state == "running" and silent > due else str(state)
+def _may_be_a_run(word: str) -> bool:
+    """Whether what was given as a file for the page tells a run, or is a file of another kind. Raises OSError."""
+    if os.path.isfile(word):  # noqa: PTH113
+        with open_regular(Path(word)) as file:
+            return file.read(len(PAGE_BEGINS)) != PAGE_BEGINS
+    return bool(LAST.fullmatch(word) or os.path.isdir(word) or _beginning_with(word))  # noqa: PTH112
 
 
 def read_record(word: str) -> Record:
@@ -109,6 +105,7 @@ def read_record(word: str) -> Record:
         found = next(islice(records(records_directory(), left_out), int(match[1] or 0), None), None)
         if found is None:
             raise UsageError(f"{word}: not so many runs have left a record in {records_directory()}")
+        _say_left_out(left_out)
         return found
     if not os.path.lexists(word):
         return _read(_beginning_with(word) or Path(word))
@@ -123,12 +120,16 @@ def read_record(word: str) -> Record:
         except UsageError as error:
             left_out.append(str(error))
             continue
-        if left_out:
-            more = f", and {len(left_out) - 1} more" if len(left_out) > 1 else ""
-            say("jaxobs", f"left out: {left_out[0]}{more}")
+        _say_left_out(left_out)
         return record
     why = f" ({left_out[0]})" if left_out else ""
     raise UsageError(f"{word}: no folder of a run in this directory{why}; see JAXOBS_RUN_DIRECTORY")
+
+
+def _say_left_out(left_out: Sequence[str]) -> None:
+    if left_out:
+        more = f", and {len(left_out) - 1} more" if len(left_out) > 1 else ""
+        say("jaxobs", f"left out: {left_out[0]}{more}")
 
 
 def records(directory: Path, left_out: list[str]) -> Iterator[Record]:
@@ -179,11 +180,11 @@ def _beginning_with(word: str) -> Path | None:
 
 def _first_ranks(together: Sequence[Record]) -> Iterator[Record]:
     """The records that have the lowest rank of their run: several, where jobs of one rank each began together."""
-    lowest: dict[object, int] = {}
+    lowest: dict[str, int] = {}
     for record in together:
-        run = _process(record, "run")
+        run = str(_process(record, "run"))  # of a foreign document it may be anything
         lowest[run] = min(_rank(record), lowest.get(run, _rank(record)))
-    return (record for record in together if _rank(record) == lowest[_process(record, "run")])
+    return (record for record in together if _rank(record) == lowest[str(_process(record, "run"))])
 
 
 def _read(path: Path) -> Record:
@@ -192,8 +193,9 @@ def _read(path: Path) -> Record:
             data = file.read(MAX_BYTES_READ + 1)
         if len(data) > MAX_BYTES_READ:
             raise UsageError(f"{path} is too large for a record of a run")
-        name = printable(path.parent.name if path.name == RECORD else str(path))
-        return replace(decoded(data, name), path=path)
+        whole = path.absolute()  # of `.` too the name is known
+        name = printable(whole.parent.name if path.name == RECORD else str(path))
+        return replace(decoded(data, name), path=whole)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
     except RecordError as error:

@@ -10,15 +10,20 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
+from jaxobs.model.clock import NANOSECONDS, wall_now
 from jaxobs.model.figure import Figure
 from jaxobs.model.snapshot import compile_seconds
 from jaxobs.vocabulary.text import read_json
+from jaxobs.vocabulary.words import State
 
 FORMAT: Final = "jaxobs run record"
 VERSION: Final = 1
 """Raised when a key changes its meaning or goes; a key that is added does not raise it."""
+
+LOST_AFTER: Final = 3
+"""Times that the writing of a record may fall due and not happen before its run is taken to be lost with its agent."""
 
 LARGEST_BYTES: Final = 1_000_000
 ENTRIES_KEPT: Final = (200, 100, 50, 20, 8, 3)
@@ -95,6 +100,16 @@ def decoded(data: bytes, name: str) -> Record:
     if not isinstance(content.get("snapshot"), dict):
         raise RecordError(f"{name} has no `snapshot`: it is not whole")
     return Record(name, content)
+
+
+def state_of(record: Record) -> str:
+    """How a run is or how it ended; `lost` where its agent was lost too, as with the machine. Raises ValueError."""
+    state = record.content["state"]
+    if state not in get_args(State):
+        raise ValueError(f"{state!r} is no state of a run")
+    silent = wall_now() / NANOSECONDS - float(record.content["written"])
+    due = LOST_AFTER * float(record.part("settings").get("run_interval") or 0.0)
+    return "lost" if state == "running" and silent > due else str(state)
 
 
 def _with_at_most(record: Content, kept: int) -> Content:

@@ -97,7 +97,7 @@ def kept(directory: Path) -> list[Path]:
     """
     found = []
     for path in directory.iterdir():
-        with suppress(OSError):  # it holds none, or another process has deleted it
+        with suppress(OSError, OverflowError, ValueError):  # it holds none, is gone, or its time is no year
             written = (path / RECORD).lstat().st_mtime
             match = FOLDER_NAME.fullmatch(path.name)
             began = match["began"] if match else time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(written))

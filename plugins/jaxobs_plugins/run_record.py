@@ -19,10 +19,11 @@ from jaxobs.model.figure import Figure, figure
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.base import Exporter
 from jaxobs.plugin.discovery import installed_versions
-from jaxobs.plugin.files import why_not_kept, write_whole
+from jaxobs.plugin.files import DRAFT_NAME, open_regular, why_not_kept, write_whole
 from jaxobs.plugin.protocol import Agent, Batch, Remark
-from jaxobs.report.record import FORMAT, VERSION, StepWindows, encoded
-from jaxobs.report.runs import FOLDER_NAME, RECORD, directory_of, is_kept, make_folder
+from jaxobs.report.postmortem import BEFORE, RECORDER
+from jaxobs.report.record import FORMAT, LARGEST_BYTES, VERSION, StepWindows, decoded, encoded, state_of
+from jaxobs.report.runs import FOLDER_NAME, PAGE, RECORD, REPORT, SUMMARY, directory_of, is_kept, make_folder
 from jaxobs.vocabulary.text import masked
 from jaxobs.vocabulary.words import State
 
@@ -148,36 +149,57 @@ MAX_BYTES: Final = 200_000_000
 """Bytes in these folders above which what the oldest hold beside their records is deleted: traces have up to 64 MiB."""
 
 
+BESIDE: Final = {RECORDER, BEFORE, SUMMARY, PAGE}
+"""Files that jaxobs writes to a folder beside its record, reports and traces."""
+
+
 def _make_room(directory: Path, own: Path) -> None:
     """Delete the folders written first beyond MAX_RUNS, and all but the record in those beyond MAX_BYTES.
 
-    The folder `own`, of a run under way, stays as it is, and so does what is no folder of a run.
+    The folder `own` stays as it is, and so do those of jobs that still run and what no jaxobs has written.
     """
     found = []
     for path in directory.iterdir():
         if FOLDER_NAME.fullmatch(path.name) and path != own and path.is_dir() and not path.is_symlink():
             with suppress(OSError):  # another process has deleted it
                 found.append(((path / RECORD if (path / RECORD).exists() else path).stat().st_mtime, path))
-    left = MAX_BYTES - _size(own)
-    for number, (_, path) in enumerate(sorted(found, reverse=True), 2):
-        left -= _size(path)
-        if number > MAX_RUNS:
-            shutil.rmtree(path, ignore_errors=True)
-        elif left < 0:
+    left, sizes = MAX_BYTES - _size(own), {path: _size(path) for _, path in found}
+    if len(found) < MAX_RUNS and sum(sizes.values()) <= left:
+        return  # no record need be read
+    over = (path for _, path in sorted(found, reverse=True) if not _runs_still(path / RECORD))
+    for number, path in enumerate(over, 2):
+        left -= sizes[path]
+        if number > MAX_RUNS or left < 0:
             left += _strip(path)
+        with suppress(OSError):
+            if number > MAX_RUNS and all(held.name == RECORD for held in path.iterdir()):
+                (path / RECORD).unlink(missing_ok=True)
+                path.rmdir()
+
+
+def _runs_still(record: Path) -> bool:
+    """Whether a job writes this record still, as far as is known."""
+    try:
+        with open_regular(record) as file:
+            return state_of(decoded(file.read(LARGEST_BYTES), record.name)) == "running"
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+        return False
 
 
 def _strip(folder: Path) -> int:
-    """Delete what a folder holds beside its record; the bytes of it."""
-    freed = 0
+    """Delete what jaxobs has written to a folder beside its record; the bytes of it."""
+    freed, traces = 0, folder / "plugins" / "profile"
     with suppress(OSError):
-        for path in folder.iterdir():
-            if path.name != RECORD:
+        for path in (*folder.iterdir(), traces):
+            draft = DRAFT_NAME.fullmatch(path.name)  # of an agent that was killed
+            is_trace = path == traces and path.is_dir() and not path.parent.is_symlink()
+            if is_trace or draft or path.name in BESIDE or path.name.startswith(REPORT):
                 freed += _size(path)
                 if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path, ignore_errors=True)
                 else:
                     path.unlink()
+        traces.parent.rmdir()
     return freed
 
 

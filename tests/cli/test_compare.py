@@ -224,16 +224,47 @@ def test_a_runs_page_is_written_as_a_file_that_needs_nothing_else(
 
 
 def test_without_a_file_the_page_is_written_into_the_runs_folder(
-    records: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["show", "last~2", "--html"]) == 0
     assert capsys.readouterr().out == f"wrote {records / FIRST / 'page.html'}\n"
     assert main(["show", written(tmp_path / "alone.json"), "--html"]) == 0
     assert (tmp_path / "alone.html").exists()
+
+
+def test_a_run_that_is_given_as_the_file_for_the_page_is_not_written_over(
+    records: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["show", "--html", "last~2"]) == 2
-    assert "jaxobs show last~2 --html" in capsys.readouterr().err
+    alone = Path(written(tmp_path / "alone.json"))
+    before = alone.read_bytes()
+    for word in ("last~2", "alone.json", str(records / FIRST / "record.json"), str(records), FIRST[:20]):
+        assert main(["show", "--html", word]) == 2
+        assert capsys.readouterr().err.endswith(f" {word}: name the run first: jaxobs show RUN --html FILE\n")
+    assert main(["show", "alone.json", "--html", "alone.json"]) == 2
+    assert alone.read_bytes() == before
     assert not Path("last~2").exists()
+    for _ in range(2):  # an earlier page may be written over
+        assert main(["show", "--html", "run.html"]) == 0
+
+
+def test_records_that_are_odd_do_not_hide_the_others_and_are_said(
+    records: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newer = kept(records, "train", began=1_030.0)
+    record = json.loads((newer / "record.json").read_bytes())
+    record["snapshot"]["process"]["run"] = {"a": []}
+    (newer / "record.json").write_text(json.dumps(record))
+    assert main(["show", "last~1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["began"] == 1_020.0
+    (newer / "record.json").write_text("{}")
+    assert main(["show", "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["began"] == 1_020.0
+    assert said.err.startswith(f"jaxobs: left out: {newer.name} is no record of a run")
+    monkeypatch.chdir(records / FIRST)
+    assert main(["compare", ".", str(records / LAST)]) == 0
+    assert f"A is {FIRST}, B is {LAST}." in capsys.readouterr().out
 
 
 def test_without_a_path_the_newest_trace_of_the_last_run_is_analysed(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from jaxobs.model.metrics import Family, Kind, Metric
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.protocol import Batch
 from jaxobs.report import runs
-from jaxobs.report.record import Record, decoded
+from jaxobs.report.record import Record, decoded, encoded
 from jaxobs.testing import FakeAgent
 from jaxobs_plugins import run_record
 from jaxobs_plugins.run_record import BUSY, CPUS, JOB, HostLoad, RunRecordExporter, relevant_environment
@@ -142,7 +143,7 @@ def run_of(directory: Path, day: int, written: float, **beside: int) -> str:
     folder = directory / f"train-rank0-202601{day:02}T000000Z-abc"
     folder.mkdir()
     for name, size in {"record.json": 2, **beside}.items():
-        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(size * b" ")
     os.utime(folder / "record.json", (written, written))
     return folder.name
@@ -173,7 +174,7 @@ def test_above_the_bytes_allowed_the_oldest_runs_keep_their_records_alone(
     directory = tmp_path / "jaxobs" / "runs"
     directory.mkdir(parents=True)
     for day in (1, 2, 3, 4):
-        run_of(directory, day, day, **{"plugins/trace": 1_000_000, "killed.txt": 1_000})
+        run_of(directory, day, day, **{"plugins/profile/trace": 1_000_000, "killed.txt": 1_000})
     in_state_of_user(monkeypatch, tmp_path)
     held = {
         folder.name[18:20]: {path.name for path in folder.iterdir()} for folder in directory.glob("*-abc")
@@ -182,12 +183,64 @@ def test_above_the_bytes_allowed_the_oldest_runs_keep_their_records_alone(
     assert held["02"] == held["01"] == {"record.json"}
 
 
+def test_room_is_made_of_what_jaxobs_wrote_in_runs_that_are_over_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_record, "MAX_BYTES", 1_000_000)
+    monkeypatch.setattr(run_record, "MAX_RUNS", 3)
+    directory = tmp_path / "jaxobs" / "runs"
+    directory.mkdir(parents=True)
+    ours = {
+        "recorder.jsonl": 1,
+        "recorder.before": 1,
+        "out-of-memory-1/report": 1,
+        "plugins/profile/a/b": 1_000,
+    }
+    draft = {f".record.json.{16 * '0'}.draft": 1}
+    theirs = {"notes.txt": 1, "profile/mine": 1, "plugins/mine": 1}
+    for day in (1, 2, 3, 4, 5, 6):
+        beside = ours | draft | (theirs if day in {1, 4} else {})
+        folder = directory / run_of(directory, day, day, **beside, **{"page.html": 600_000})
+        if day in {2, 6}:  # it runs, or its agent was lost
+            written = content() | {"state": "running", "settings": {"run_interval": 120.0}}
+            written["written"] = time.time() - (0.0 if day == 2 else 3_600.0)
+            (folder / "record.json").write_bytes(encoded(written))
+            os.utime(folder / "record.json", (day, day))
+    in_state_of_user(monkeypatch, tmp_path)
+    held = {
+        folder.name[18:20]: {
+            path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+        }
+        for folder in directory.glob("*-abc")
+    }
+    whole = {"record.json", "page.html", *ours, *draft}
+    assert held == {
+        "06": whole, "05": {"record.json"}, "04": {"record.json", *theirs}, "02": whole,
+        "01": {"record.json", *theirs},
+    }  # fmt: skip
+
+
 def test_runs_are_in_the_order_in_which_they_began(tmp_path: Path) -> None:
     long, short = run_of(tmp_path, 1, 3e9), run_of(tmp_path, 2, 2e9)
     (tmp_path / f"{short}-without").mkdir()
     renamed = tmp_path / "before"
     (tmp_path / run_of(tmp_path, 3, 1e9)).rename(renamed)
     assert [path.name for path in runs.kept(tmp_path)] == [short, long, "before"]
+
+
+def test_a_record_written_in_a_year_that_cannot_be_told_does_not_hide_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_of(tmp_path, 1, 1e9)
+    (tmp_path / run_of(tmp_path, 2, 1e9)).rename(tmp_path / "odd")
+    for error in (OverflowError, ValueError):  # few file systems have times that far off
+
+        def refused(written: float, error: type[Exception] = error) -> None:
+            raise error(written)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(time, "gmtime", refused)
+            assert [path.name for path in runs.kept(tmp_path)] == [run]
 
 
 def test_a_run_of_any_name_is_kept_in_its_directory(tmp_path: Path) -> None:
