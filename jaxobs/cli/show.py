@@ -63,7 +63,7 @@ def run(arguments: list[str]) -> int:
     options = parser.options(arguments)
     if options.record is None and _may_be_a_run(options.html or ""):
         raise UsageError(f"{options.html}: name the run first: jaxobs show RUN --html FILE")
-    record = read_record(options.record or "last")
+    record = read_record("last" if options.record is None else options.record)
     if options.json:
         print(json.dumps(record.content, indent=2, allow_nan=False))
         return 0
