@@ -29,10 +29,9 @@ def run(arguments: list[str]) -> int:
     options = parser.options(arguments)
     flights = _flights(options.folders or [records_directory()])
     with using("a recorder"):
-        if options.json:
-            print(json.dumps([_plain(flight) for flight in flights]))
-        else:
-            print(to_text(story(flights), **look_of(sys.stdout)))
+        plain = json.dumps([_plain(flight) for flight in flights]) if options.json else ""
+        shown = plain or to_text(story(flights), **look_of(sys.stdout))
+    print(shown)
     return 0
 
 
