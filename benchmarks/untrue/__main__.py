@@ -112,10 +112,10 @@ def step_time_with_compiles(run: Run) -> Figure:
 
 
 def operations(run: Run) -> Figure:
-    """What most of the time of the longest function's operations is: products."""
+    """What most of the time of the longest function's operations is: products, which XLA may put into a fusion."""
     rows: Iterable[dict[str, Any]] = (run.last or {}).get("operations") or []
     largest = max(rows, key=lambda row: row["share"] or 0.0, default={})
-    return Figure("largest operation", largest.get("category"), "dot")
+    return Figure("largest operation", largest.get("kind"), "compute")
 
 
 def line_of_another_thread(run: Run) -> Figure:

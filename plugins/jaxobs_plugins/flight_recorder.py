@@ -10,6 +10,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +27,9 @@ MAX_BYTES: Final = 500_000
 
 MIN_SPAN: Final = 0.05
 """Seconds from which on a compile, phase or profiler window is kept."""
+
+MAX_RECORDED: Final = 5
+"""Values of the user's that are kept of each loop: a loss and what stands beside it."""
 
 KEPT_SPANS: Final = {"jax.compile", "jax.phase", "jax.profile"}
 
@@ -111,7 +115,7 @@ def moment(at: float, document: Mapping[str, Any]) -> Moment:
                 "steps": loop["steps"],
                 "step_seconds": loop["step_seconds"],
                 "label": loop["bottleneck"]["label"],
-                "recorded": dict(list((loop.get("recorded") or {}).items())[:5]),
+                "recorded": dict(islice((loop.get("recorded") or {}).items(), MAX_RECORDED)),
             }
             for name, loop in document["loops"].items()
         },

@@ -44,6 +44,20 @@ def trained(steps: int = 20, every: float = 0.1, *, iterated: bool = True) -> tu
     return fold, steps * every
 
 
+def sampled() -> Fold:
+    """A loop whose end nobody reports, of 3 s, whose thread was met at two lines of its function."""
+    fold, _ = trained(5, iterated=False)
+    for number in range(5, 30):
+        start = number * 0.1
+        rows = tuple(
+            ("train", line, "", "processor", 0.05, 1) for line in ("train.py:10 main", "train.py:14 main")
+        )
+        fold.apply(MainThreadSampled(at(start), at(start + 0.1), rows))
+        fold.apply(step(number, start, start + 0.09, runs=()))
+        fold.stands_still(at(start + 0.1))
+    return fold
+
+
 def hung(fold: Fold, end: float, *frames: str, **told: Any) -> bool:
     """Whether it is a hang that nothing came for 16 s, and the job then tells that its thread has these frames."""
     assert fold.stands_still(at(end + 16.0)) is not None, "the job is asked"
@@ -175,15 +189,7 @@ def test_the_first_run_of_a_function_may_take_as_long_as_it_likes() -> None:
 def test_a_loop_whose_end_is_not_reported_hangs_where_its_thread_is_still_in_it(
     frames: tuple[str, ...], is_hang: bool
 ) -> None:
-    fold, _end = trained(5, iterated=False)
-    for number in range(5, 30):
-        start = number * 0.1
-        rows = tuple(
-            ("train", line, "", "processor", 0.05, 1) for line in ("train.py:10 main", "train.py:14 main")
-        )
-        fold.apply(MainThreadSampled(at(start), at(start + 0.1), rows))
-        fold.apply(step(number, start, start + 0.09, runs=()))
-        fold.stands_still(at(start + 0.1))
+    fold = sampled()
     assert hung(fold, 3.0, *frames) is is_hang
     assert not fold.stands_still(at(200.0 if not is_hang else 40.0)), "it is not asked again at once"
 
@@ -199,15 +205,7 @@ def test_no_pause_below_the_least_is_ever_asked_about(pauses: list[float]) -> No
 
 def test_a_hang_is_over_when_the_thread_has_left_the_loop() -> None:
     """As where somebody interrupts a cell: nobody reports the end of a loop that was found."""
-    fold, _end = trained(5, iterated=False)
-    for number in range(5, 30):
-        start = number * 0.1
-        rows = tuple(
-            ("train", line, "", "processor", 0.05, 1) for line in ("train.py:10 main", "train.py:14 main")
-        )
-        fold.apply(MainThreadSampled(at(start), at(start + 0.1), rows))
-        fold.apply(step(number, start, start + 0.09, runs=()))
-        fold.stands_still(at(start + 0.1))
+    fold = sampled()
     assert hung(fold, 3.0, "train.py:12 main")
     assert fold.stands_still(at(100.0)) is not None, "it is looked at again"
     fold.apply(stacks(100.5, "selectors.py:452 select"))

@@ -63,6 +63,7 @@ AGAIN_SECONDS: Final = 60.0
 """Seconds between two looks at the stacks of a loop that goes on standing still."""
 
 CALLS_KEPT: Final = 100
+"""Newest lines from which functions were compiled: a program has some dozens."""
 
 KEPT: Final = 5
 """Newest hangs that are shown."""
