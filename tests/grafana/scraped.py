@@ -27,6 +27,10 @@ RATE_INTERVAL = 20
 """Seconds: Grafana's $__rate_interval is at least four times the scrape interval, here one second, and the samples of a
 busy machine come late."""
 
+RUNS_ASKED_APART = 15
+"""Seconds between the moments at which the choice of runs looks for those that ended: one of them meets the first run, as
+where Prometheus scrapes so rarely."""
+
 PEAKS = {
     "JAXOBS_PEAK_FLOPS": '{"float32": 1e12, "bfloat16": 2e12}',
     "JAXOBS_PEAK_BYTES_PER_SECOND": "2e11",
@@ -154,7 +158,7 @@ def scrape(binary: Path, folder: Path) -> Scraped:
     evening = Job(folder, "evening", JAXOBS_RUN="evening", **fixed)
     snapshots = {"evening": evening.trained()}
     wait_for(lambda: up(prometheus, 1), "the first run in Prometheus")
-    time.sleep(2)
+    time.sleep(RUNS_ASKED_APART)
     evening.end()
     jobs = {"night": Job(folder, "night", JAXOBS_RUN="night", **fixed)} | {
         f"fleet {rank}": Job(

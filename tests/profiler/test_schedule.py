@@ -63,6 +63,12 @@ def test_a_window_is_as_long_as_is_sensible(window, step):
     assert after.renewed().next_length(step) <= FIRST_SECONDS
 
 
+@given(windows, windows)
+def test_a_window_between_two_bursts_at_most_doubles_the_next(burst, pause):
+    after = Schedule(0.005, MAXIMUM_BYTES, 0.0).after(burst, 10.0)
+    assert after.after(pause, 20.0, empty=True).longest() <= 2 * after.longest()
+
+
 @pytest.mark.parametrize("step", [0.01, 0.1, 1.5])
 def test_a_window_holds_two_whole_steps_where_it_may(step):
     window = Window(0.01, 0.001, 0.001, 1_000, 1, 1.0)

@@ -32,6 +32,10 @@ PLANNED_BYTES = 2 * 2**20
 """Bytes of trace that a window is planned for: 40 000 to 90 000 operations of a CPU, for which `stop()` takes 0.1 to
 0.5 s. A tenth of the largest trace allowed, where that is less."""
 
+SLOWEST_FALL = 0.5
+"""Part of the rate of events so far below which one window does not bring it, however few were in it: it may have lain
+between two bursts, and the next, planned for so few, would meet one and be thrown away."""
+
 PART_OF_MAXIMUM = 0.7
 """Part of the largest trace allowed that a window which somebody asked for may fill."""
 
@@ -149,7 +153,8 @@ class Schedule:
 
     def learnt(self, window: Window) -> Schedule:
         """The schedule after a window that somebody asked for: it tells the rate of events and costs nothing."""
-        return replace(self, density=window.size / window.length)
+        least = SLOWEST_FALL * (self.density or 0.0)
+        return replace(self, density=max(least, window.size / window.length))
 
     def lost(self, window: Window, ended: float) -> Schedule:
         """The schedule after a window whose trace was thrown away: its cost counts, and it says nothing else."""
