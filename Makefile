@@ -56,12 +56,13 @@ coverage: .venv/installed check-prometheus check-compiler  ## the tests, and whi
 	@.venv/bin/python -m coverage combine --quiet
 	@.venv/bin/python -m coverage report
 
-# What an older JAX can change; `make test` runs the rest, once.
+# What an older JAX can change, and what an older Python can; `make test` runs the rest, once.
 ROOMS_WITH_JAX := $(addprefix tests/,cost_model end_to_end faults measure plugins probe profiler run_record safety trace \
   cli/test_run_with_jax.py)
+ROOMS_OF_PYTHON := $(addprefix tests/,agent derive flow hardware model otel plugin prometheus proto report roofline_model)
 
 test-jax: .venv-jax-$(JAX)/installed check-prometheus check-compiler  ## the tests that need JAX on one version: make test-jax JAX=0.6.2
-	.venv-jax-$(JAX)/bin/python $(PYTEST) $(or $(TESTS),$(ROOMS_WITH_JAX)) $(ARGS)
+	.venv-jax-$(JAX)/bin/python $(PYTEST) $(or $(TESTS),$(ROOMS_WITH_JAX) $(ALSO)) $(ARGS)
 
 test-jax-versions:  ## the tests that need JAX on each version supported
 	set -e; for version in $(JAX_VERSIONS); do \
