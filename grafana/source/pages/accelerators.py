@@ -113,3 +113,20 @@ TPU: Final = (
         (_of_rank("jaxobs_tpu_queued_programs", "core"), "core {{core}} queued"),
         (_of_rank("jaxobs_tpu_link_health", "link"), "link {{link}}"))),
 )  # fmt: skip
+
+_member: Final = partial(
+    _chart, who=RUN, empty="NCCL tells nothing here: one GPU, a version before 2.28.7, or RAS is off."
+)
+
+NCCL: Final = (
+    _member("Ranks that NCCL misses", "Members of a communicator that do not answer NCCL, of how many.", "none", (
+        (by("max", "run, communicator", selected("jaxobs_nccl_missing_ranks")), "{{communicator}} missing"),
+        (by("max", "run, communicator", selected("jaxobs_nccl_ranks")), "{{communicator}} ranks"),
+        (by("max", "run, communicator, member, host, pid", selected("jaxobs_nccl_missing_info")),
+         "rank {{member}} on {{host}}, process {{pid}}"))),
+    _member("Ranks behind in collectives", "By how many: where nothing goes on, these hold the others up.", "none", (
+                (by("max", "run, communicator, member, host, pid", selected("jaxobs_nccl_operations_behind")),
+                 "rank {{member}} on {{host}}, process {{pid}}"),)),
+    _member("Collectives", "A second, as the rank furthest ahead has begun them.", "ops", (
+        (by("sum", "run, communicator", rate("jaxobs_nccl_operations_total")), "{{communicator}}"),)),
+)  # fmt: skip

@@ -19,7 +19,7 @@ from grafana.source.expressions import (
     selected,
 )
 from grafana.source.look import ANY_IS_BAD
-from grafana.source.pages.accelerators import NVIDIA_AND_AMD, TPU
+from grafana.source.pages.accelerators import NCCL, NVIDIA_AND_AMD, TPU
 
 _NO_READING: Final = "No collector reads such a device here."
 _NO_CONTAINER: Final = "The process is in no container with such a limit."
@@ -123,6 +123,7 @@ PAGE: Final = Page(
         Row("Are the devices busy, and is something holding them back?", _DEVICES),
         Row("What do NVIDIA's and AMD's libraries say?", NVIDIA_AND_AMD),
         Row("What does the TPU's library say?", TPU),
+        Row("What does NCCL say of the ranks?", NCCL),
         Row("Is the host the limit?", _HOST),
         Row("Is jaxobs itself well, and what does it cost?", _ITSELF),
     ),

@@ -1,0 +1,249 @@
+"""Collector `nccl`: which ranks NCCL misses, and which are behind in its collectives, as its RAS service tells.
+
+Each process of a job has a thread of NCCL's that watches the others over sockets of its own, and answers clients at
+localhost:28028 (NCCL_RAS_ADDR), also while a collective hangs. What one is asked it asks all others, so one agent alone
+asks: that of the first process. The service is there since NCCL 2.24 and answers in JSON since 2.28.7.
+
+Written from NVIDIA's user guide ("RAS") and NCCL 2.30.7 (src/ras/client.cc, client_support.cc), tried on a server that
+speaks as they say, and never on a live NCCL. What they tell, and is heeded here:
+
+- All processes of a host listen at one port (SO_REUSEPORT), those of the user's other jobs too: an answer that does not
+  name the job's own process is another job's.
+- Before its first collection a process may not have reached all others: a rank is missing once two answers in a row
+  say so.
+- Where NCCL counts no operation (all of a communicator's counts are 0), nobody is behind that is known.
+- An answer may be cut (reported at 256 KiB, of 512 ranks): it is then no JSON, and nothing of it is shown.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from jaxobs.model.events import Measured
+from jaxobs.model.metrics import metric
+from jaxobs.plugin.base import Collector
+from jaxobs.plugin.fields import Fields, Query, Sample, metrics_of
+from jaxobs.plugin.protocol import Agent
+
+RANKS = metric("jaxobs_nccl_ranks{communicator}", "Ranks of a communicator of NCCL's")
+MISSING = metric(
+    "jaxobs_nccl_missing_ranks{communicator}",
+    "Ranks of it that did not answer NCCL's watchers, twice in a row",
+)
+OPERATIONS = metric(
+    "jaxobs_nccl_operations_total{communicator}",
+    "Collectives that the rank furthest ahead has begun, as NCCL counts",
+)
+BEHIND = metric(
+    "jaxobs_nccl_operations_behind{communicator,member,host,pid}",
+    "Collectives by which a member of a communicator is behind the one furthest ahead, of the furthest behind",
+)
+MISSING_INFO = metric(
+    "jaxobs_nccl_missing_info{communicator,member,host,pid}",
+    "1 for members that did not answer NCCL's watchers, twice in a row",
+)
+
+SECONDS_APART = 15.0
+"""Between two questions. Each makes every process of the job answer, over sockets on the host's network."""
+
+ANSWER_SECONDS = 3
+"""After which NCCL answers without the processes that did not (TIMEOUT; its own default is 5), in whole seconds."""
+
+MORE_SECONDS = 4.0
+"""Longest wait for each further line or part of an answer; NCCL's own client waits 1 to 2 s more than NCCL itself."""
+
+MAX_BYTES = 2**24
+"""Largest answer read: a rank takes 700 bytes in each communicator, so this is 20 000 of them."""
+
+MAX_COMMUNICATORS, MAX_NAMED = 16, 8
+"""Communicators that get series, the largest first, and members of each that are named."""
+
+CONVERSATION = (
+    ("CLIENT PROTOCOL 2", "SERVER PROTOCOL"),
+    (f"TIMEOUT {ANSWER_SECONDS}", "OK"),
+    ("SET FORMAT json", "OK"),
+)
+"""What is said before the question, and how each answer begins."""
+
+
+class Member(NamedTuple):
+    """A rank of a communicator; `operations` is None where it did not answer."""
+
+    number: int
+    host: str
+    pid: int
+    operations: int | None
+
+    @property
+    def labels(self) -> tuple[str, str, str]:
+        return str(self.number), self.host, str(self.pid)
+
+
+class Communicator(NamedTuple):
+    """A communicator as NCCL tells it, with all of its ranks that it knows."""
+
+    name: str
+    size: int
+    members: tuple[Member, ...]
+
+    @property
+    def furthest(self) -> int:
+        """Operations of the member furthest ahead; 0 where NCCL counts none."""
+        return max((member.operations or 0 for member in self.members), default=0)
+
+
+def read_answer(text: str) -> list[Communicator]:
+    """The communicators of an answer in JSON, the largest first. Raises ValueError where it is none."""
+    try:
+        found = [_communicator(each) for each in json.loads(text)["communicators"]]
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from None
+    return sorted(found, key=lambda each: each.size, reverse=True)
+
+
+def _communicator(told: dict[str, Any]) -> Communicator:
+    answered = (
+        Member(
+            int(rank["rank"]),
+            str(rank["host"]),
+            int(rank["pid"]),
+            sum(map(int, rank["collective_counts"].values())),
+        )
+        for rank in told["ranks"]
+    )
+    missing = (
+        Member(int(rank["rank"]), str(rank["host"]), int(rank["pid"]), None) for rank in told["missing_ranks"]
+    )
+    return Communicator(str(told["hash"]), int(told["size"]), (*answered, *missing))
+
+
+class RefusedError(Exception):
+    """The service does not speak as it should; the message says what it said."""
+
+
+def ask(address: tuple[str, int]) -> str:
+    """What the service tells of the job. Raises OSError, and RefusedError."""
+    with socket.create_connection(address, MORE_SECONDS) as connection, connection.makefile("rwb") as lines:
+        connection.settimeout(ANSWER_SECONDS + MORE_SECONDS)
+        for command, expected in CONVERSATION:
+            lines.write(f"{command}\n".encode())
+            lines.flush()
+            said = lines.readline(4096).decode("utf-8", "replace").strip()
+            if not said.startswith(expected):
+                raise RefusedError(f"{command}: {said[:100] or 'no answer'}")
+        lines.write(b"STATUS\n")
+        lines.flush()
+        return lines.read(MAX_BYTES).decode("utf-8", "replace")
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """Host and port of NCCL_RAS_ADDR, which may be `[::1]:28028`. Raises ValueError where there is no port."""
+    host, _, port = text.rpartition(":")
+    return host.strip("[]") or "localhost", int(port)
+
+
+class Answer(NamedTuple):
+    """An answer, and the members that were missing in the one before it, by communicator and number."""
+
+    communicators: list[Communicator]
+    missed_before: frozenset[tuple[str, int]]
+
+    def missing(self, communicator: Communicator) -> list[Member]:
+        return [
+            member for member in communicator.members
+            if member.operations is None and (communicator.name, member.number) in self.missed_before
+        ]  # fmt: skip
+
+
+def _ranks(answer: Answer) -> Iterator[Sample]:
+    for each in answer.communicators[:MAX_COMMUNICATORS]:
+        missing = answer.missing(each)
+        yield RANKS, (each.name,), float(each.size)
+        yield MISSING, (each.name,), float(len(missing))
+        for member in missing[:MAX_NAMED]:
+            yield MISSING_INFO, (each.name, *member.labels), 1.0
+
+
+def _operations(answer: Answer) -> Iterator[Sample]:
+    for each in answer.communicators[:MAX_COMMUNICATORS]:
+        if not (furthest := each.furthest):
+            continue
+        yield OPERATIONS, (each.name,), float(furthest)
+        behind = [
+            (furthest - member.operations, member) for member in each.members if member.operations is not None
+        ]
+        for by, member in sorted(behind, key=lambda pair: -pair[0])[:MAX_NAMED]:
+            if by:
+                yield BEHIND, (each.name, *member.labels), float(by)
+
+
+QUERIES: tuple[Query[Answer], ...] = (
+    Query((RANKS, MISSING, MISSING_INFO), _ranks), Query((OPERATIONS, BEHIND), _operations)
+)  # fmt: skip
+
+
+class NcclCollector(Collector):
+    """Asks NCCL's RAS service. Where none answers for this job it measures nothing, and `reason` says why."""
+
+    metrics = metrics_of(QUERIES)
+    interval = SECONDS_APART
+
+    def __init__(self) -> None:
+        self.reason = "not started"
+        self._agent: Agent | None = None
+        self._fields = Fields(QUERIES)
+        self._missed: frozenset[tuple[str, int]] = frozenset()
+
+    def start(self, agent: Agent) -> None:
+        self._agent = agent
+
+    def collect(self) -> Iterable[Measured]:
+        self.reason = self._why_not() if self._agent is not None else "not started"
+        communicators: list[Communicator] = []
+        if not self.reason:
+            try:
+                communicators = self._asked()
+            except (OSError, RefusedError, ValueError) as error:
+                self.reason = f"NCCL's RAS service: {error}"
+        missed, self._missed = self._missed, frozenset(
+            (each.name, member.number) for each in communicators for member in each.members if member.operations is None
+        )  # fmt: skip
+        return (
+            self._fields.collect(Answer(communicators, missed)) if communicators else self._fields.withdraw()
+        )
+
+    def stop(self) -> None:
+        self._agent = None
+
+    def _why_not(self) -> str:
+        """Why the service is not asked; empty where it is."""
+        assert self._agent is not None
+        told = self._agent.resource
+        if "jax.platform" not in told:
+            return "JAX has made no backend yet"
+        if told["jax.platform"] not in {"gpu", "cuda"}:
+            return "JAX uses no NVIDIA GPU"
+        if told.get("jax.process_index", "0") != "0":
+            return "the first process of the job asks for all"
+        if os.environ.get("NCCL_RAS_ENABLE") == "0":
+            return "NCCL_RAS_ENABLE=0 has turned it off"
+        return ""
+
+    def _asked(self) -> list[Communicator]:
+        """The job's communicators. Raises OSError, RefusedError, and ValueError where the answer cannot be read."""
+        assert self._agent is not None
+        text = ask(address_of(os.environ.get("NCCL_RAS_ADDR") or "localhost:28028"))
+        try:
+            found = read_answer(text)
+        except ValueError as error:
+            raise ValueError(f"its answer of {len(text)} characters is cut or no JSON ({error})") from None
+        if not found:
+            raise ValueError("there is no communicator yet")
+        own = self._agent.resource.get("process.pid", "")
+        if not any(str(member.pid) == own for each in found for member in each.members):
+            raise ValueError("another job answered, which shares its port (NCCL_RAS_ADDR gives each its own)")
+        return found
