@@ -119,12 +119,12 @@ def scan_outside_jit() -> dict[str, Any]:
 def in_turn(every: str, *widths: str) -> dict[str, Any]:
     """A step calls a jitted function for each width in turn, each of which needs the one before.
 
-    The host waits at the end of each so many steps. What each function takes is told by its own clock, before and
-    after: ten calls that need each other, and one wait for all of them. Where the host runs ahead the functions fill
-    the steps, whose own time then gives the machine's pace between these measurements.
+    The host waits at the end of each so many steps. What each function takes is told by its own clock, before and after.
+    Where the host runs ahead the functions fill the steps, whose own time then gives the machine's pace between these
+    measurements.
     """
     made = {f"product_{width}": _product(int(width)) for width in widths}
-    before = _in_a_row(made)
+    before = _in_turn(made)
     obs = observer()
     watched = []
     for function, x in made.values():
@@ -140,7 +140,7 @@ def in_turn(every: str, *widths: str) -> dict[str, Any]:
     made_last.block_until_ready()
     seconds = (time.perf_counter() - began) / (number + 1)
     time.sleep(2)  # what was timed last is told about once a second
-    after = _in_a_row(made)
+    after = _in_turn(made)
     runs = {name: (before[name] + after[name]) / 2 for name in made}
     pace = seconds / sum(runs.values()) if int(every) > 1 else 1.0
     return {"step_seconds": seconds, "runs": {name: pace * run for name, run in runs.items()}}
@@ -159,18 +159,22 @@ def _product(width: int) -> tuple[Any, Any]:
     return jitted, x
 
 
-def _in_a_row(made: dict[str, tuple[Any, Any]]) -> dict[str, float]:
-    """Seconds of a call of each function, of ten in a row."""
-    times: dict[str, list[float]] = {name: [] for name in made}
-    number = jnp.zeros(())
-    for _ in until(3.0):
-        for name, (function, x) in made.items():
+def _in_turn(made: dict[str, tuple[Any, Any]]) -> dict[str, float]:
+    """Seconds of a call of each function in turn, each waited for, less those of a call that computes nothing.
+
+    In turn, because what a small one finds in the caches depends on the large one before it.
+    """
+    nothing = jax.jit(lambda x, before: (x + 1.0, before + 1.0))
+    small = jnp.zeros(())
+    calls = {"nothing": (nothing, small), **made}
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in until(4.0):
+        for name, (function, x) in calls.items():
             begun = time.perf_counter()
-            for _ in range(10):
-                _, number = function(x, number)
-            number.block_until_ready()
-            times[name].append((time.perf_counter() - begun) / 10)
-    return {name: statistics.median(found) for name, found in times.items()}
+            jax.block_until_ready(function(x, small))
+            times[name].append(time.perf_counter() - begun)
+    found = {name: statistics.median(each) for name, each in times.items()}
+    return {name: found[name] - found["nothing"] for name in made}
 
 
 if __name__ == "__main__":
