@@ -2,12 +2,12 @@
 
     .venv/bin/python -m benchmarks.run_shapes [SHAPE …]
 
-Prints one row a shape, to be read by a person, as nothing is judged; of all shapes it writes docs/results/run_shapes.md.
+Prints one row a shape, to be read by a person, as nothing is judged. Of `show` it has the first line, of `compare` the
+second.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,13 +22,7 @@ from benchmarks.beside import without_settings
 
 ROOT = Path(__file__).parents[1]
 ID = re.compile(r"\d{8}T\d{6}Z-\w+")
-HEAD = f"""# Eight shapes of a run
-
-What a run prints at its end, what it leaves in the user's state directory, and what is said of it afterwards.
-`python -m benchmarks.run_shapes` writes this page: JAX {version("jax")}, {os.cpu_count()} processors of a CPU, each shape
-twice, in a state directory of its own. Of `show` it has the first line, of `compare` the second.
-
-| shape | printed | left | `jaxobs runs` | `jaxobs show` | `jaxobs compare` |
+HEAD = """| shape | printed | left | `jaxobs runs` | `jaxobs show` | `jaxobs compare` |
 |---|---|---|---|---|---|
 """
 BEGIN = """
@@ -124,7 +117,6 @@ def row(shape: Shape) -> str:
 
 
 if __name__ == "__main__":
-    rows = [f"| {name} | {row(SHAPES[name])} |\n" for name in sys.argv[1:] or SHAPES]
-    print(*rows, sep="", end="")
-    if not sys.argv[1:]:
-        (ROOT / "docs" / "results" / "run_shapes.md").write_text(HEAD + "".join(rows), encoding="utf-8")
+    print(HEAD, end="")
+    for name in sys.argv[1:] or SHAPES:
+        print(f"| {name} | {row(SHAPES[name])} |", flush=True)

@@ -112,13 +112,13 @@ def _cell(cell: str | dict[str, Any]) -> Cell:
 
 _BEGINNING = """# What jaxobs costs, beside its peers
 
-`make benchmarks-report` measures all of this and writes this page; with `ARGS="--only step_cost"` it measures one section
-anew. `benchmarks/costs/` has the code, `docs/results/benchmarks/` the figures as data.
+`make benchmarks-report` measures this and writes the page; `ARGS="--only step_cost"` measures one section anew. The
+figures are data in `docs/results/benchmarks/` too.
 
-What is compared takes turns within one run, in another order each round. A figure is the median over the rounds, with its
-95 % interval in brackets (a bootstrap over the rounds). A ratio is the median of the rounds' ratios. The column *control*
-compares a thing with itself: a difference that the control shows too is noise. Where the load average is above the number
-of cores, others used the machine too: times are then too long, ratios are not.
+What is compared takes turns within one run. A figure is the median over the rounds, with its 95 % interval (a bootstrap
+over the rounds); a ratio is the median of the rounds' ratios. *Control* compares a thing with itself: what it shows is
+noise. Where the load average is above the number of cores, others used the machine too: times are then too long, ratios
+are not.
 """
 
 _WIDTH = 122
@@ -129,6 +129,8 @@ _SCALES = {
 
 
 NEAR_ONE = (0.9, 1.1)
+CONTROL = "control"
+"""How the title of a column begins that compares a thing with itself."""
 
 
 def page(sections: Sequence[Section]) -> str:
@@ -159,23 +161,33 @@ def _lines(facts: Mapping[str, str]) -> str:
 
 def section_text(section: Section) -> str:
     """What it must show and did not show, its tables, and what is missing."""
-    parts = [f"{'Held' if demand.held else '**Not held**'}: {demand.text}.\n" for demand in section.demands]
+    parts = []
+    for word, held in (("Held", True), ("**Not held**", False)):
+        if texts := [demand.text for demand in section.demands if demand.held is held]:
+            parts.append(f"{word}: {'; '.join(texts)}.\n")
     parts += [table_text(table) for table in section.tables]
     parts += [f"Not measured: {missing}.\n" for missing in section.missing]
     return "\n".join(parts)
 
 
 def table_text(table: Table) -> str:
-    """Title, text and rows."""
-    lines = [
-        table.columns,
-        ["---"] * len(table.columns),
-        *([cell_text(cell) for cell in row] for row in table.rows),
-    ]
-    rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    """Title, text and rows. Of columns with a control there is one line for all rows."""
+    shown = [place for place, column in enumerate(table.columns) if not column.startswith(CONTROL)]
+    lines = [table.columns, ["---"] * len(table.columns), *([*map(cell_text, row)] for row in table.rows)]
+    rows = "\n".join(f"| {' | '.join(line[place] for place in shown)} |" for line in lines)
     title = f"### {table.title}\n\n" if table.title else ""
     text = textwrap.fill(" ".join(table.text.split()), _WIDTH, break_on_hyphens=False)
-    return f"{title}{text}\n\n{rows}\n"
+    return f"{title}{text}\n\n{rows}\n{_controls(table)}"
+
+
+def _controls(table: Table) -> str:
+    """From where to where the controls lie, by their middles; empty where there are none."""
+    places = [place for place, column in enumerate(table.columns) if column.startswith(CONTROL)]
+    cells = [cell for row in table.rows for place in places if isinstance(cell := row[place], Measured)]
+    if len(cells) <= 1:
+        return "".join(f"\nControl: {cell_text(cell)}.\n" for cell in cells)
+    cells.sort(key=lambda cell: cell.interval.middle)
+    return f"\nControls: from {cell_text(cells[0])} to {cell_text(cells[-1])}.\n"
 
 
 def cell_text(cell: Cell) -> str:
@@ -188,7 +200,8 @@ def cell_text(cell: Cell) -> str:
     near_one = not cell.unit and NEAR_ONE[0] < cell.interval.middle < NEAR_ONE[1]
     digits = _of_ratio_near_one if near_one else _digits
     middle, low, high = (digits(value / by) for value in cell.interval)
-    return f"{middle} {unit} ({low} to {high})".replace("  ", " ")
+    between = "–" if min(cell.interval) >= 0 else " to "
+    return f"{middle} {unit} ({low}{between}{high})".replace("  ", " ")
 
 
 def _of_ratio_near_one(value: float) -> str:

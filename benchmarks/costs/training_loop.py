@@ -48,12 +48,11 @@ MAX_RATIO = {"every": 1.02, "one-free": 1.005}
 MAX_RATIO_OF_SHORT = 1.03
 SHORT = 0.1
 
-_TEXT = f"""Everything of jaxobs is at its default: steps marked, the function watched, the loss recorded, and read
-each tenth step. One process makes a tenth of a second of steps so, two tenths plain, one so again, and on. The agent
-is suspended in the plain parts, so that all it does falls into the others. A ratio is of such a group of four. *Mean*
-holds rare work too, such as profiler windows. The control has nothing in either part. First minute: from
-`instrument()` on; after it: {CORES["every"]:g} s with every core, {CORES["one-free"]:g} s with one less (`one-free`).
-*Threads* is what the threads of jaxobs in the job take while nothing is marked; the ratios leave it out."""
+_TEXT = f"""With the defaults: steps marked, function watched, loss recorded, and read each tenth step. One process makes
+a tenth of a second of steps so, two tenths plain, one so again; a ratio is of such a group of four. The agent is
+suspended in the plain parts. *Mean* holds rare work too, such as profiler windows. *First minute* is from
+`instrument()` on, *after it* {CORES["every"]:g} s with every core or {CORES["one-free"]:g} s with one less
+(`one-free`). *Threads*: what the threads of jaxobs in the job take while nothing is marked, which no ratio holds."""
 
 COLUMNS = ("cores", "when", "step", "with jaxobs", "control", "mean", "control", "threads")
 

