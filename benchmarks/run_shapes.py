@@ -22,9 +22,7 @@ from benchmarks.beside import without_settings
 
 ROOT = Path(__file__).parents[1]
 ID = re.compile(r"\d{8}T\d{6}Z-\w+")
-HEAD = """| shape | printed | left | `jaxobs runs` | `jaxobs show` | `jaxobs compare` |
-|---|---|---|---|---|---|
-"""
+HEAD = "| shape | printed | left | runs | show | compare |\n|---|---|---|---|---|---|"
 BEGIN = """
 import time, jax, jax.numpy as jnp
 step, evaluate = jax.jit(lambda x: jnp.tanh(x @ x)), jax.jit(lambda x: jnp.sum(x * x))
@@ -117,6 +115,6 @@ def row(shape: Shape) -> str:
 
 
 if __name__ == "__main__":
-    print(HEAD, end="")
+    print(HEAD)
     for name in sys.argv[1:] or SHAPES:
         print(f"| {name} | {row(SHAPES[name])} |", flush=True)

@@ -184,10 +184,9 @@ def _controls(table: Table) -> str:
     """From where to where the controls lie, by their middles; empty where there are none."""
     places = [place for place, column in enumerate(table.columns) if column.startswith(CONTROL)]
     cells = [cell for row in table.rows for place in places if isinstance(cell := row[place], Measured)]
-    if len(cells) <= 1:
-        return "".join(f"\nControl: {cell_text(cell)}.\n" for cell in cells)
     cells.sort(key=lambda cell: cell.interval.middle)
-    return f"\nControls: from {cell_text(cells[0])} to {cell_text(cells[-1])}.\n"
+    ends = dict.fromkeys(map(cell_text, (*cells[:1], *cells[-1:])))
+    return f"\nControl: {' to '.join(ends)}.\n" if ends else ""
 
 
 def cell_text(cell: Cell) -> str:

@@ -108,7 +108,6 @@ def style() -> str:
     rules = (files("jaxobs.report") / "style.css").read_text(encoding="utf-8")
     light, dark = ([(each.word, getattr(each, ground)) for each in Component] for ground in ("light", "dark"))
     fills = [f".jaxobs .is-{word} {{ fill: var(--{word}); }}" for word in COMPONENTS]
-    fills.append(".jaxobs .is-cache_resident { fill: var(--transfer); }")
     at_night = f"@media (prefers-color-scheme: dark) {{\n{_colours(dark)}\n}}"
     return "\n".join((rules, _colours(light), at_night, *fills, ""))
 
@@ -164,7 +163,8 @@ def card(title: str, *children: Element | str | None, name: str, note: str = "")
 
 
 def with_code(text: str) -> list[Element | str]:
-    """A text with its words in backquotes as elements of code."""
+    """A text with its words in backquotes as elements of code, and no end of a line before a sign of per cent."""
+    text = text.replace(" %", "\u00a0%")
     return [tag("code", words) if is_code else words for words, is_code in code_apart(text)]
 
 

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
+from itertools import chain
 from typing import Final
 from urllib.parse import quote
 
@@ -107,8 +108,8 @@ def _sections(view: View) -> Iterator[Element | None]:
 
 def how_it_goes(view: View) -> Iterator[Element | None]:
     """The sentence, the main figures, why others are missing, and advice."""
-    said = (tag("b", part.words) if part.strong else part.words for part in answer(view))
-    yield tag("p", *said, class_="sentence", id="sentence")
+    said = ([tag("b", part.words)] if part.strong else with_code(part.words) for part in answer(view))
+    yield tag("p", *chain.from_iterable(said), class_="sentence", id="sentence")
     if view.loop is not None and (known := list(known_figures(view, view.loop))):
         yield pairs(known, class_="figures", id="figures")
     yield quiet(*why_absent(view))
@@ -118,7 +119,7 @@ def how_it_goes(view: View) -> Iterator[Element | None]:
             tag("strong", *with_code(why)),
             " ",
             *with_code(how),
-            tag("span", f" {gain}", class_="saves"),
+            tag("span", *with_code(f" {gain}"), class_="saves"),
         )
         for why, how, gain in advice(view.document)
     ]

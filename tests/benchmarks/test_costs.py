@@ -114,7 +114,7 @@ def test_controls_are_one_line_below_their_table() -> None:
     ]
     *table, _, line = table_text(Table("", "", ("", "ratio", "control: a / a"), rows)).splitlines()
     assert table[-2:] == ["| a | 2.00 (0.900–1.10) |", "| b | — |"]
-    assert line == "Controls: from 0.9800 (0.9000–1.1000) to 1.0200 (0.9000–1.1000)."
+    assert line == "Control: 0.9800 (0.9000–1.1000) to 1.0200 (0.9000–1.1000)."
 
 
 def test_a_section_measured_elsewhere_names_its_machine() -> None:
