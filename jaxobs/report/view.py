@@ -163,7 +163,7 @@ def why_absent(view: View) -> list[str]:
             by_reason.setdefault(str(reason), []).append(title)
     for title, reason in tables.not_finite(view.chosen):
         by_reason.setdefault(reason, []).append(title)
-    return [f"No {' and '.join(names)}: {reason}." for reason, names in by_reason.items()]
+    return [f"No {', '.join(names)}: {reason}." for reason, names in by_reason.items()]
 
 
 def parts_of_a_step(view: View) -> tuple[Mapping[str, float], str]:

@@ -27,7 +27,7 @@ NOT_ALL_TIMED = "no step has ended of late, or not all that they ran is watched 
 NO_END_SEEN = "no run's end has been seen: the host may be ahead of the device"
 
 UNSEEN = (
-    "no end of a run is seen, as where all outputs are donated: the host's turns tell over "
+    "no end of a run is seen, as where all outputs are donated; the host's turns are taken after "
     f"{round(IN_FLIGHT / MAX_DOUBT)} steps without a break"
 )
 
