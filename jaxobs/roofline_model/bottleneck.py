@@ -26,7 +26,7 @@ HALF_SURE_RUNS = HALF_SURE_STEPS / 2
 MIN_SHARE = 1e-6
 """Share below which time is none: it is what is left over where sums of clocks differ."""
 
-UNTOLD = "most of its time is spent on the device, and what it does there could not be told"
+UNTOLD = "what the device did in that time could not be told"
 
 
 @dataclass(frozen=True, slots=True)
