@@ -139,6 +139,13 @@ class Settings:
         "whether float32 products run as TensorFloat-32: true all, false none (default: as the precision of "
         "each product and the device say, which is JAX's default on NVIDIA GPUs since Ampere)",
     )
+    slowdown_alarms_per_hour: float = setting(
+        0.001,
+        "false alarms of a loop that became slower for good, an hour, on average; fewer take longer to find a small one; "
+        "0 looks for none",
+        minimum=0,
+        maximum=1,
+    )
     profile_budget_ratio: float = setting(
         0.002,
         "share of wall time that short profiler windows may cost the job; 0 opens none by itself",

@@ -43,7 +43,7 @@ from jaxobs.model.metrics import Catalogue
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.files import temporary_directory, why_not_kept, write_whole
 from jaxobs.report.runs import SUMMARY, make_folder
-from jaxobs.report.sentence import hang_sentence, plain
+from jaxobs.report.sentence import hang_sentence, plain, slowdown_sentence
 from jaxobs.report.summary import render
 from jaxobs.report.values import flat_values
 from jaxobs.vocabulary.words import State
@@ -165,6 +165,7 @@ class Service:
             hello.get("job"),
         )  # fmt: skip
         self.fold.observation.agent_pid = os.getpid()
+        self.fold.slowdowns.alarms_per_hour = float(self.settings["slowdown_alarms_per_hour"])
 
     def start(self) -> None:
         self._analysis.start()
@@ -344,6 +345,8 @@ class Service:
         for exporter in self._plugins.exporters:
             self.fold.observation.exporter_dropped(exporter.guard.source, *exporter.dropped())
         snapshot = self.fold.snapshot(now())
+        for slowdown in self.fold.slowdowns.take_news():
+            self.log(plain(slowdown_sentence(slowdown.to_dict(now(), self.fold.began, self.clock))))
         if monotonic() >= self._values_due:
             self._values_due = monotonic() + VALUES_SECONDS
             self._send(wire.VALUES, flat_values(snapshot.document))

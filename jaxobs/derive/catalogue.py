@@ -36,6 +36,20 @@ HANG_INFO = _metric(
     "What the thread of a loop that stands still does, and where; empty where the job does not answer.",
 )
 HANGS = _metric("jaxobs_hangs_total{loop}", "How often the loop stood still.")
+SLOWDOWN_RATIO = _metric(
+    "jaxobs_slowdown_ratio{loop}",
+    "How many times as long as before a step of the loop takes since it became slower for good, until it is as fast "
+    "again; 1 where it did not; absent while its pace is learned.",
+)
+SLOWDOWN_BEGAN = _metric(
+    "jaxobs_slowdown_timestamp_seconds{loop}",
+    "Since when the loop has been slower, in Unix time; absent where it is not.",
+)
+SLOWDOWN_INFO = _metric(
+    "jaxobs_slowdown_info{loop,activity,line}",
+    "What the thread of a loop that became slower spends the time on, and where; empty where that is not known.",
+)
+SLOWDOWNS = _metric("jaxobs_slowdowns_total{loop}", "How often the loop became slower for good.")
 GOODPUT = _metric("jaxobs_goodput_ratio", "Productive share of the process's age.")
 ADVICE_INFO = _metric(
     "jaxobs_advice_info{condition,loop,function}",

@@ -16,6 +16,7 @@ from jaxobs.derive.loops.goodput import RunTime
 from jaxobs.derive.loops.hangs import Hangs
 from jaxobs.derive.loops.loop import RoomsOfLoops
 from jaxobs.derive.loops.loops import Loops
+from jaxobs.derive.loops.slowdowns import Slowdowns, State
 from jaxobs.derive.loops.view import LoopView, loop_view
 from jaxobs.derive.memory import Memory
 from jaxobs.derive.process import (
@@ -53,6 +54,8 @@ class SnapshotView:
     process: ProcessView
     hangs: Sequence[Mapping[str, Any]]
     """The newest times that a loop stood still, the newest last."""
+    slowdowns: Sequence[Mapping[str, Any]]
+    """The newest times that a loop became slower for good, the newest last."""
     loops: Mapping[str, LoopView]
     compilation: CompilationView
     executables: Sequence[ExecutableView]
@@ -110,6 +113,7 @@ class Rooms:
         self.validation = Validation()
         self.under_way = RunsUnderWay()
         self.hangs = Hangs()
+        self.slowdowns = Slowdowns()
         self.with_gradients: frozenset[str] = frozenset()
         """Fingerprints of the executables that have a backward pass in them."""
 
@@ -121,11 +125,15 @@ def snapshot_view(rooms: Rooms, now: int) -> SnapshotView:
     table = rooms.executable_table
     compilation = rooms.compiles.view(rooms.compile_times.in_progress(now))
     _update_run_time(rooms, now)
+    devices = rooms.devices.views(now, rooms.memory)
+    process = _process(rooms, compilation, now)
+    _look_for_slowdowns(rooms, devices, process)
     return SnapshotView(
         identity=identity_view(rooms.resource, rooms.devices.backend),
         facts=rooms.facts,
-        process=_process(rooms, compilation, now),
+        process=process,
         hangs=[hang.to_dict(now, rooms.began) for hang in rooms.hangs.kept],
+        slowdowns=[each.to_dict(now, rooms.began, rooms.clock) for each in rooms.slowdowns.kept],
         loops=loops,
         compilation=compilation,
         executables=[executables[number] for number in table.listed],
@@ -135,7 +143,7 @@ def snapshot_view(rooms: Rooms, now: int) -> SnapshotView:
         operations=rooms.profiles.operations.operations,
         scopes=rooms.profiles.operations.scopes,
         device_time=rooms.profiles.operations.device_time,
-        devices=rooms.devices.views(now, rooms.memory),
+        devices=devices,
         sources=rooms.observation.sources(),
         agent=rooms.observation.agent(),
     )
@@ -148,6 +156,13 @@ def _loops(rooms: Rooms, now: int) -> dict[str, LoopView]:
         view = loop_view(loop)
         views[name] = rooms.validation.checked((name,), view, loop_contradictions(view))
     return views
+
+
+def _look_for_slowdowns(rooms: Rooms, devices: Figure[list[DeviceView]], process: ProcessView) -> None:
+    memory = process.memory.value
+    state = State.of(devices.value or (), None if memory is None else memory.in_use_bytes.value)
+    compilations = process.recent.compilations
+    rooms.slowdowns.look(rooms.loops.by_name.values(), state, compilations, rooms.executables)
 
 
 def _executables(rooms: Rooms, age: float) -> dict[int, ExecutableView]:

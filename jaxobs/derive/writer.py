@@ -110,6 +110,7 @@ class Writer:
             series.total(catalogue.STEPS, labels, shown.steps)
             series.total(catalogue.STEPS_FAILED, labels, shown.failed_steps)
             series.total(catalogue.HANGS, labels, self._rooms.hangs.count.get(name, 0))
+            series.total(catalogue.SLOWDOWNS, labels, self._rooms.slowdowns.count[name])
             series.total(catalogue.EXAMPLES, labels, shown.examples.value)
             series.total(catalogue.TOKENS, labels, shown.tokens.value)
             if shown.wall_seconds:
@@ -135,8 +136,14 @@ class Writer:
         for row in view.hangs:
             if not row["over"]:
                 yield catalogue.HANG_INFO, (row["loop"], row["activity"] or "", row["line"] or ""), 1.0
+        slow = self._rooms.slowdowns
+        for row in view.slowdowns:
+            if not row["over"]:
+                yield catalogue.SLOWDOWN_INFO, (row["loop"], row["activity"] or "", row["line"] or ""), 1.0
         for name, loop in view.loops.items():
             labels, verdict = (name,), loop.bottleneck
+            yield catalogue.SLOWDOWN_RATIO, labels, slow.ratio(name)
+            yield catalogue.SLOWDOWN_BEGAN, labels, self._wall_time(slow.began(name))
             yield catalogue.HANG_SECONDS, labels, standing.get(name, 0.0)
             yield catalogue.LAST_STEP, labels, self._wall_time(self._rooms.loops.by_name[name].last_end)
             yield catalogue.MFU, labels, loop.mfu.value
@@ -267,6 +274,7 @@ class Writer:
         return {
             "process": {**view.identity, **plain(view.facts)} | plain(view.process),
             "hangs": view.hangs,
+            "slowdowns": view.slowdowns,
             "loops": plain(view.loops),
             "functions": dict(zip(functions, rows, strict=True)),
             **view.compilation.left_out.under("functions_left_out"),

@@ -16,8 +16,8 @@ Document = Mapping[str, Any]
 """A snapshot as plain data. A value that is not known is None and has a sibling `…_reason`."""
 
 DOCUMENT_KEYS: Final = (
-    "process", "hangs", "loops", "functions", "executables", "operations", "scopes", "device_time", "devices", "sources",
-    "advice", "agent",
+    "process", "hangs", "slowdowns", "loops", "functions", "executables", "operations", "scopes", "device_time",
+    "devices", "sources", "advice", "agent",
 )  # fmt: skip
 """The keys of every snapshot's document."""
 

@@ -36,7 +36,7 @@ from jaxobs.report.markup import (
 )
 from jaxobs.report.roofline_chart import roofline
 from jaxobs.report.rooflines import points_of, roofs_of, why_incomplete
-from jaxobs.report.sentence import hang_sentence, why_unknown
+from jaxobs.report.sentence import DOING, hang_sentence, slowdown_sentence, why_unknown
 from jaxobs.report.tables import Column, Row
 from jaxobs.report.view import (
     VISIBLE,
@@ -93,6 +93,7 @@ def _sections(view: View) -> Iterator[Element | None]:
     yield from how_it_goes(view)
     for section in (
         _hangs,
+        _slowdowns,
         where_steps_go,
         _over_time,
         nearness,
@@ -143,6 +144,24 @@ def _hangs(view: View) -> Element | None:
         if hang.get("threads"):
             parts.append(folded(f"Threads ({len(hang['threads'])})", *stacks, name=f"hang-{number}"))
     return card("It stood still", *parts, name="hangs") if hangs else None
+
+
+_OF_A_SLOWDOWN: Final = (
+    Column("its thread is", lambda row: str(row["what"]), text=True),
+    tables.figure("of a step before", "before", duration),
+    tables.figure("since", "after", duration),
+)
+
+
+def _slowdowns(view: View) -> Element | None:
+    """When a loop became slower for good, the newest first, and what its thread did in a step before and since."""
+    parts: list[Element | None] = []
+    for slowdown in reversed(view.document.get("slowdowns") or []):
+        said = slowdown_sentence(slowdown)
+        parts.append(tag("p", *(tag("b", part.words) if part.strong else part.words for part in said)))
+        rows = [{"what": DOING.get(name, name), **each} for name, each in slowdown["parts"].items()]
+        parts.append(table(_OF_A_SLOWDOWN, rows, caption="A step before and since"))
+    return card("It became slower", *parts, name="slowdowns") if parts else None
 
 
 def where_steps_go(view: View) -> Element | None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from jaxobs.report.sentence import hang_sentence, plain
+from jaxobs.report.sentence import clock, hang_sentence, plain, slowdown_sentence
 from jaxobs.report.text_table import TextTable
 from jaxobs.vocabulary.text import printable_document, read_json
 from jaxobs.vocabulary.units import byte_size, count, duration, or_absent
@@ -17,7 +16,7 @@ RECORDER: Final = "recorder.jsonl"
 BEFORE: Final = "recorder.before"
 
 Moment = Mapping[str, Any]
-"""A line of a recorder: `at` in Unix seconds, and `who`, `span`, or what was known at that moment."""
+"""A line of a recorder: `at` in Unix seconds, and `who`, `span`, `slowdown`, or what was known at that moment."""
 
 MAX_BYTES: Final = 4_000_000
 """Most bytes that are read of a file; a recorder's has an eighth of that."""
@@ -40,6 +39,7 @@ class Flight:
     who: Mapping[str, str] = field(default_factory=dict)
     moments: list[Moment] = field(default_factory=list)
     spans: list[Moment] = field(default_factory=list)
+    slowdowns: list[Moment] = field(default_factory=list)
     broken: int = 0
     """Lines that could not be read."""
     stepped: dict[str, tuple[int, float | None]] = field(default_factory=dict)
@@ -76,6 +76,8 @@ class Flight:
             self.who = line["who"]
         elif "span" in line:
             self.spans.append(line)
+        elif "slowdown" in line:
+            self.slowdowns.append(line)
         else:
             for name, loop in line["loops"].items():
                 if loop["steps"] != self.stepped.get(name, (None,))[0]:
@@ -127,7 +129,7 @@ def story(flights: Sequence[Flight]) -> Iterator[TextTable | str]:
     first = ordered[0]
     name = " ".join(filter(None, (first.who.get("jaxobs.run"), first.who.get("jaxobs.run_id"))))
     ranks = f"{len(flights)} rank{'s' if len(flights) > 1 else ''}"
-    yield f"{name}: {ranks}, seen until {_clock(max(flight.last['at'] for flight in flights))}"
+    yield f"{name}: {ranks}, seen until {clock(max(flight.last['at'] for flight in flights))}"
     stops = [flight.stopped for flight in ordered if flight.stopped is not None]
     if len(stops) == len(flights) > 1 and stops[1] - stops[0] >= MIN_SECONDS:
         yield f"rank {first.rank} stopped first, {duration(stops[1] - stops[0])} before the next"
@@ -148,8 +150,8 @@ def _cells(flight: Flight) -> Iterator[str]:
     loop, steps, at = flight.last_step or ("", 0, None)
     yield from (flight.rank, flight.who.get("host.name", ""))
     yield f"{count(steps)} of {loop}" if loop else "none"
-    yield f"before {_clock(flight.moments[0]['at'])}" if at is None else _clock(at)
-    yield _clock(flight.last["at"])
+    yield f"before {clock(flight.moments[0]['at'])}" if at is None else clock(at)
+    yield clock(flight.last["at"])
     yield flight.ended
     yield or_absent(flight.last.get("memory"), byte_size)
     yield under_way(flight)
@@ -161,11 +163,16 @@ def _before(flights: Iterable[Flight], stopped: float) -> Iterator[str]:
     )
     if told:
         yield from ("", f"the last {duration(TOLD_SECONDS)} before that, and since")
-    yield from (f"  {_clock(at)}  rank {rank}: {what}" for at, rank, what in told[-MAX_EVENTS:])
+    yield from (f"  {clock(at)}  rank {rank}: {what}" for at, rank, what in told[-MAX_EVENTS:])
 
 
 def _events(flight: Flight, since: float) -> Iterator[tuple[float, str]]:
-    """What is worth telling of a rank: long compiles and phases, hangs, values that are not finite, memory that grows."""
+    """What is worth telling of a rank: long compiles and phases, hangs, values that are not finite, memory that grows.
+
+    Where it became slower is told whenever that was: what came later may have come of it.
+    """
+    for line in flight.slowdowns:
+        yield line["at"], plain(slowdown_sentence(line["slowdown"]))
     for span in flight.spans:
         if span["at"] >= since and span["seconds"] >= MIN_SECONDS:
             about = span["about"]
@@ -196,7 +203,3 @@ def _events(flight: Flight, since: float) -> Iterator[tuple[float, str]]:
             lately[-1]["at"],
             f"memory of the process grew from {byte_size(sizes[0])} to {byte_size(sizes[-1])}",
         )
-
-
-def _clock(unix: float) -> str:
-    return f"{datetime.fromtimestamp(unix).astimezone():%H:%M:%S}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Final, NamedTuple
 
 from jaxobs.model.snapshot import Document
@@ -38,6 +39,7 @@ DOING: Final = {
     activities.WAITING: "waiting",
     activities.PROCESSOR: "running",
     activities.COMPILE: "compiling",
+    activities.DISPATCH: "in calls of JAX's",
 }
 """What a thread does, by activity."""
 
@@ -61,6 +63,10 @@ def sentence(document: Document, name: str) -> Iterator[Phrase]:
             yield from hang_sentence(hang)
             yield Phrase(" Before that: ")
     yield from loop_sentence(document, name)
+    for slowdown in document.get("slowdowns") or ():
+        if not slowdown["over"]:
+            yield Phrase(" ")
+            yield from slowdown_sentence(slowdown)
     yield from _compiled_again(document)
     yield from _compiling(document)
 
@@ -102,6 +108,35 @@ def hang_sentence(hang: Document) -> Iterator[Phrase]:
         yield Phrase(f", and the device {'ran' if over else 'runs'} ")
         yield _name(str(hang["function"]))
     yield Phrase(".")
+
+
+def slowdown_sentence(slowdown: Document) -> Iterator[Phrase]:
+    """By how much a loop became slower and when, where its thread spends the time, and what else changed about then."""
+    over, began = slowdown["over"], float(slowdown["began_timestamp_seconds"])
+    yield _name(str(slowdown["loop"]))
+    before, now = duration(slowdown["step_seconds_before"]), duration(slowdown["step_seconds"])
+    slower = f" {'took' if over else 'takes'} {now} a step instead of {before} (+{rough_percent(slowdown['ratio'] - 1)})"
+    yield Phrase(slower, strong=True)
+    lasted = f" for {duration(slowdown['seconds'])} from" if over else " since"
+    since = f"{lasted} {clock(began)}, {duration(slowdown['began_seconds'])} after the start"
+    activity, parts = slowdown.get("activity"), slowdown.get("parts") or {}
+    if activity is None or activity not in parts:
+        yield Phrase(f"{since}; where is not known: {slowdown.get('activity_reason')}.")
+    else:
+        grew = parts[activity]
+        yield Phrase(
+            f"{since}: its thread {'was' if over else 'is'} {DOING.get(activity, 'at what is not known')} for "
+        )
+        yield Phrase(f"{duration(grew['after'])} of a step instead of {duration(grew['before'])}, most at ")
+        yield _name(str(slowdown["line"]))
+        yield Phrase(".")
+    if facts := slowdown.get("facts"):
+        yield Phrase(f" About then: {'; '.join(facts)}.")
+
+
+def clock(unix: float) -> str:
+    """The time of day, here, of a moment in Unix seconds."""
+    return f"{datetime.fromtimestamp(unix).astimezone():%H:%M:%S}"
 
 
 def loop_sentence(document: Document, name: str) -> Iterator[Phrase]:

@@ -21,7 +21,14 @@ from jaxobs.model.snapshot import (
 )
 from jaxobs.report import tables
 from jaxobs.report.flame_graph import in_words
-from jaxobs.report.sentence import hang_sentence, loop_sentence, plain, sentence, without_quotes
+from jaxobs.report.sentence import (
+    hang_sentence,
+    loop_sentence,
+    plain,
+    sentence,
+    slowdown_sentence,
+    without_quotes,
+)
 from jaxobs.report.tables import NO_VERDICT, Column, Row, known_columns, words
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, end_of, to_text
 from jaxobs.report.view import advice, memory_in_words
@@ -131,11 +138,12 @@ def _parts(document: Document) -> Iterator[TextTable | str]:
     for number, name in enumerate(longest_loops(document)):
         said = loop_sentence(document, name) if number else sentence(document, name)
         yield from wrap(plain(said), SENTENCE_WIDTH, initial_indent="  ", subsequent_indent="  ")
-    for hang in document.get("hangs") or ():
-        if hang["over"]:
-            yield from wrap(
-                plain(hang_sentence(hang)), SENTENCE_WIDTH, initial_indent="  ", subsequent_indent="  "
-            )
+    for key, said_of in (("hangs", hang_sentence), ("slowdowns", slowdown_sentence)):
+        for each in document.get(key) or ():
+            if each["over"]:
+                yield from wrap(
+                    plain(said_of(each)), SENTENCE_WIDTH, initial_indent="  ", subsequent_indent="  "
+                )
     reasons = ReasonsBelow()
     yield from _about_the_run(document, reasons)
     if (loops := _loops(document, reasons)) is not None:

@@ -46,6 +46,8 @@ class FlightRecorder(Exporter):
         self._file: int | None = None
         self._path = Path()
         self._said = False
+        self._slowdowns: set[tuple[str, float, bool]] = set()
+        """Those that were kept, by loop and beginning, and whether they were over."""
 
     def start(self, agent: Agent) -> None:
         self.takes_batches = agent.settings.get("run_folder") is not None
@@ -57,7 +59,7 @@ class FlightRecorder(Exporter):
         if self._agent is None or not is_kept(self._agent.settings, document):
             return
         at = self._agent.clock.wall_time(batch.snapshot.time) / NANOSECONDS
-        self._write([*self._spans(batch.spans), moment(at, document)])
+        self._write([*self._spans(batch.spans), *self._new_slowdowns(at, document), moment(at, document)])
 
     def stop(self, timeout: float) -> None:  # noqa: ARG002  # closing a file needs no deadline
         self._agent = None
@@ -72,6 +74,13 @@ class FlightRecorder(Exporter):
             if span.name in KEPT_SPANS and seconds >= MIN_SPAN:
                 at = self._agent.clock.wall_time(span.end) / NANOSECONDS
                 yield {"at": at, "span": span.name, "seconds": seconds, "about": dict(span.attributes)}
+
+    def _new_slowdowns(self, at: float, document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        for each in document.get("slowdowns") or ():
+            key = each["loop"], each["began_timestamp_seconds"], each["over"]
+            if key not in self._slowdowns:
+                self._slowdowns.add(key)
+                yield {"at": at, "slowdown": each}
 
     def _write(self, lines: list[Mapping[str, Any]]) -> None:
         assert self._agent is not None

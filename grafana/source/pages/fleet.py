@@ -95,6 +95,20 @@ _HANGS: Final = Chart(
     overrides=(Override("no step for", {"unit": "s"}),),
 )  # fmt: skip
 
+_SLOWDOWNS: Final = Chart(
+    "Ranks that became slower", "How many times as long as before a step takes, since when, and what the thread of the loop "
+    f"spends the time on. In a collective all ranks but one wait longer for the device. {_RULES}",
+    (
+        Query(f"run_rank_loop:jaxobs_slowdown_ratio:max{{{_RUN}}}", name="ratio", table=True,
+              optional="No rank became slower."),
+        Query(f"run_rank_loop:jaxobs_slowdown_seconds:max{{{_RUN}}}", name="age", table=True,
+              optional="No rank became slower."),
+    ),
+    "short", "table", 24, 6,
+    transformations=(*columns({"ratio": "times as long", "age": "for"}), sorted_by("rank")),
+    overrides=(Override("for", {"unit": "s"}),),
+)  # fmt: skip
+
 _LAG: Final = (
     Chart("Communication by rank", "Share of wall time in collectives. Ranks wait in them for the slowest: the "
           f"one with the least wait is the one that the others wait for. {_RULES}",
@@ -127,6 +141,7 @@ PAGE: Final = Page(
     (
         Row("Where is each rank?", (RANKS,)),
         Row("Does a rank hang, or is it silent or gone?", (_HANGS, *_PRESENCE)),
+        Row("Did it become slower?", (_SLOWDOWNS,)),
         Row("Which rank lags?", _LAG),
     ),
 )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from jaxobs.derive.loops.stretches import WINDOW
@@ -63,6 +63,11 @@ class HostLines:
         self._seconds[kept] = self._seconds.get(kept, 0.0) + seconds
         self._new.add(kept)
         self._samples += samples
+
+    @property
+    def seconds(self) -> Mapping[HostLine, float]:
+        """Sampled seconds so far by row."""
+        return self._seconds
 
     @property
     def lines(self) -> Iterator[str]:

@@ -13,6 +13,7 @@ from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.loops import bottleneck
 from jaxobs.derive.loops.bottleneck import Charged, HostShares, Known, charged
 from jaxobs.derive.loops.host_lines import HostLines
+from jaxobs.derive.loops.pace import Pace
 from jaxobs.derive.loops.stalls import LEAST_SECONDS, STEPS_KEPT, Stalls
 from jaxobs.derive.loops.stretches import Kind, Stretch, Stretches, summed, why_quiet
 from jaxobs.derive.loops.utilization import LoopWork, Work, work_of
@@ -66,6 +67,7 @@ class Loop:
         """How many of the values of each recorded name, of which one a second is read, were no finite numbers."""
         self.stretches = Stretches(self._observe)
         self.stalls = Stalls()
+        self.pace = Pace()
         self.host = HostLines()
         self.thread = 0
         """That of its newest steps."""
@@ -181,6 +183,7 @@ class Loop:
         ended = self.stretches.take(now, wait=running, final=final)
         known = self._known(now)
         if ended:
+            self.pace.add(ended, self.host.seconds)
             self._charge(charged(summed(ended), known))
         self.work.count()
         self.whole, self.rated = self.stretches.whole(), self.stretches.rated()

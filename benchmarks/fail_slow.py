@@ -1,0 +1,305 @@
+"""Whether a loop that becomes slower for good is found, dated and explained, and how often one that does not is accused.
+
+    .venv/bin/python -m benchmarks.fail_slow [--hours 1000] [--seconds 60] [--print]
+
+Records what a step of short trainings takes here, second by second: one that computes, one that waits for its input, one
+that is held up by its host. Runs are made up of pieces of these, drawn at random, with a drift after the start, bursts,
+checkpoints, evaluations that are marked and some that are not, and go as events through the code that the agent runs, as
+fast as it takes them. Writes docs/results/fail_slow.md, unless it is to --print. Exit status 1 where there are more false
+alarms than one in a thousand hours, or a slowdown of 30 % or more is not found, dated or explained.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import statistics
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from benchmarks.beside import without_settings
+from jaxobs.derive.catalogue import CORE_METRICS
+from jaxobs.derive.fold import Fold
+from jaxobs.derive.loops.slowdowns import Slowdown, State
+from jaxobs.model.clock import NANOSECONDS, ClockAnchor
+from jaxobs.model.events import (
+    LoopEntered,
+    MainThreadSampled,
+    StepCompleted,
+    StepEnded,
+    StepRows,
+    TurnsAsked,
+)
+from jaxobs.model.metrics import Catalogue
+
+PAGE: Final = Path(__file__).parents[1] / "docs" / "results" / "fail_slow.md"
+PROGRAM: Final = """
+import sys, time, jax, jax.numpy as jnp
+what, seconds = sys.argv[1], float(sys.argv[2])
+step = jax.jit(lambda x: jax.lax.fori_loop(0, 20, lambda _, x: jnp.tanh(x @ x), x))
+x = step(jnp.full((256, 256), 0.01)).block_until_ready()
+turns, begin = [], time.perf_counter()
+while (start := time.perf_counter()) - begin < seconds:
+    if what == "input": time.sleep(0.02)
+    if what == "host": sum(range(300_000))
+    x = step(x).block_until_ready()
+    turns.append(time.perf_counter() - start)
+import json; print(json.dumps(turns))
+"""
+KINDS: Final = ("compute", "input", "host")
+STEP: Final = 0.1
+"""Seconds of a step of the runs that are made up."""
+
+PARTS: Final = {"input": 0.2, "host": 0.2, "device": 0.6}
+ACTIVITIES: Final = {"input": "marked_input", "host": "processor", "device": "device"}
+"""Shares of a step, and what the loop's thread is seen to do in them."""
+
+SAMPLES_A_SECOND: Final = 30
+FACTORS: Final = (1.1, 1.3, 2.0)
+RUN_HOURS: Final = 10.0
+LATEST, NEAR = 120.0, 30.0
+"""Seconds within which a slowdown must be found, and to which it must be dated."""
+
+NEVER: Final = math.inf
+
+
+def recorded(what: str, seconds: float) -> list[float]:
+    """What a step takes in each second of a run, relative to the median of all of them."""
+    found = subprocess.run(
+        [sys.executable, "-c", PROGRAM, what, str(seconds)], capture_output=True, text=True, check=True, env=without_settings()
+    )
+    by_second: list[float] = []
+    together: list[float] = []
+    for turn in json.loads(found.stdout):
+        together.append(turn)
+        if sum(together) >= 1.0:
+            by_second.append(statistics.fmean(together))
+            together = []
+    middle = statistics.median(by_second)
+    return [each / middle for each in by_second]
+
+
+class Slow(NamedTuple):
+    """From `at` seconds on a step takes `factor` times as long, by a part that grows."""
+
+    at: float = NEVER
+    factor: float = 1.0
+    part: str = "device"
+
+
+class Run:
+    """A run that is made up: each call of `second` is one second of it, or a little more."""
+
+    def __init__(self, noise: Sequence[float], seed: int, slow: Slow, *, waits: bool) -> None:
+        self._noise = noise
+        self._random = random.Random(seed)
+        self._slow = slow
+        self._waits = waits
+        """Whether the host waits for the device in each step; else it is ahead, and completions are seen."""
+        self.fold = Fold(Catalogue(CORE_METRICS), ClockAnchor(0, 0), 0, {}, {}, 2_000)
+        self.now = 0.0
+        self._step = 0
+        self._drift = self._random.uniform(-0.1, 0.1)
+        self._burst = 0
+        self._burst_factor = 1.0
+        self._relative = self._pieces()
+        self.fold.apply(LoopEntered("train", 0))
+
+    def _pieces(self) -> Iterator[float]:
+        """The recorded seconds in pieces that keep their order, each from anywhere in the record."""
+        while True:
+            length = self._random.randint(10, 40)
+            start = self._random.randrange(len(self._noise))
+            yield from (self._noise[(start + at) % len(self._noise)] for at in range(length))
+
+    def _seconds_of_a_step(self) -> float:
+        drift = 1 + self._drift * math.exp(-self.now / 120)
+        if self._burst == 0 and self._random.random() < 1 / 900:
+            self._burst, self._burst_factor = self._random.randint(2, 30), self._random.uniform(1.2, 3.0)
+        burst = self._burst_factor if self._burst else 1.0
+        self._burst = max(0, self._burst - 1)
+        return STEP * next(self._relative) * drift * burst
+
+    def second(self, *, sampled: bool) -> None:
+        """Ten steps, of which each six hundredth is followed by a checkpoint or an evaluation."""
+        took, begin = self._seconds_of_a_step(), self.now
+        grown = {word: share * took for word, share in PARTS.items()}
+        if self.now >= self._slow.at:
+            grown[self._slow.part] += (self._slow.factor - 1) * took
+        rows: StepRows = []
+        for _ in range(10):
+            begin_of_step, self.now = self.now, self.now + sum(grown.values())
+            start, end, wait = self._at(begin_of_step), self._at(self.now), self._at(grown["input"])
+            rows += ["train", self._step, start, end, 0, wait, 0, None, None, 1, 7]
+            self._step += 1
+        self.fold.apply_steps(rows)
+        if self._step % 6_000 == 0:
+            self._pause(("checkpoint", "nested", "")[self._step // 6_000 % 3])
+        if self._waits:
+            self.fold.apply(TurnsAsked("train", 5, 5, self._at(self.now)))
+        else:
+            self.fold.apply(StepCompleted("train", self._step - 1, self._at(self.now), 0))
+        if sampled:
+            self._sample(begin, grown)
+
+    def _pause(self, kind: str) -> None:
+        """A step of twenty seconds: a checkpoint, a marked evaluation within it, or one that nobody marked."""
+        start, length = self.now, 20.0
+        self.now += length
+        nested, checkpoint = (self._at(length) if kind == word else 0 for word in ("nested", "checkpoint"))
+        self.fold.apply(
+            StepEnded(
+                "train", self._step, self._at(start), self._at(self.now), 0, 0, 0, nested, checkpoint, None, None, False, 1,
+                (7,), None,
+            )
+        )  # fmt: skip
+        self._step += 1
+
+    def _sample(self, begin: float, grown: Mapping[str, float]) -> None:
+        """What the sampler meets, at random moments."""
+        apart = (self.now - begin) / SAMPLES_A_SECOND
+        met = Counter(self._random.choices(list(grown), list(grown.values()), k=SAMPLES_A_SECOND))
+        rows = tuple(
+            ("train", f"train.py:{len(word)} {word}", "", ACTIVITIES[word], count * apart, count)
+            for word, count in met.items()
+        )
+        self.fold.apply(MainThreadSampled(self._at(begin), self._at(self.now), rows, 1))
+
+    def look(self) -> list[Slowdown]:
+        """What the agent would find by now: of a snapshot this is the part that concerns it."""
+        loop = self.fold.loops.by_name["train"]
+        loop.update(self._at(self.now))
+        self.fold.slowdowns.look([loop], State(), (), self.fold.executables)
+        return self.fold.slowdowns.take_news()
+
+    @staticmethod
+    def _at(seconds: float) -> int:
+        return round(seconds * NANOSECONDS)
+
+
+def false_alarms(noises: Mapping[str, Sequence[float]], hours: float) -> Iterator[tuple[str, float, int, int]]:
+    """By kind: its hours, how often a lasting slowdown was told of, and blocks of ten seconds that were tested."""
+    for kind, noise in noises.items():
+        told, lived = 0, 0.0
+        while lived < hours / len(noises) * 3600:
+            run = Run(noise, round(lived), Slow(), waits=round(lived) % 2 == 0)
+            while run.now < RUN_HOURS * 3600:
+                run.second(sampled=False)
+                told += sum(each.ended is None for each in run.look())
+            lived += run.now
+            print(f"{kind}: {lived / 3600:.0f} h, {told} false alarms", file=sys.stderr, flush=True)
+        yield kind, lived / 3600, told, round(lived / 10)
+
+
+class Found(NamedTuple):
+    """What was found of an injected slowdown: seconds after it, and by how many it was dated wrong."""
+
+    kind: str
+    slow: Slow
+    after: float | None
+    dated: float = 0.0
+    ratio: float = 0.0
+    activity: str | None = None
+
+    @property
+    def is_right(self) -> tuple[bool, bool, bool]:
+        """Whether it was found in time, dated and explained."""
+        if self.after is None:
+            return False, False, False
+        return self.after <= LATEST, abs(self.dated) <= NEAR, self.activity == ACTIVITIES[self.slow.part]
+
+
+def injected(noises: Mapping[str, Sequence[float]], count: int) -> Iterator[Found]:
+    """Slowdowns of each size and part in turn, somewhere between the fifth and the thirtieth minute."""
+    for case in range(count):
+        kind = list(noises)[case % len(noises)]
+        at = random.Random(case).uniform(300, 1800)
+        slow = Slow(at, FACTORS[case // 3 % 3], list(PARTS)[(case + case // 9) % 3])
+        run = Run(noises[kind], case, slow, waits=case % 2 == 0)
+        found: Found | None = None
+        while run.now < slow.at + 600 and found is None:
+            run.second(sampled=True)
+            for each in run.look():
+                if each.ended is None and run.now > slow.at:
+                    began = each.began / NANOSECONDS
+                    found = Found(kind, slow, run.now - slow.at, began - slow.at, each.ratio, each.activity)
+        yield found or Found(kind, slow, None)
+
+
+def noise_of(seconds: Sequence[float]) -> float:
+    """The standard deviation of medians of ten seconds, as a share."""
+    blocks = [statistics.median(seconds[at : at + 10]) for at in range(0, len(seconds) - 9, 10)]
+    return statistics.stdev(blocks)
+
+
+def page(noises: Mapping[str, Sequence[float]], alarms: Sequence[tuple[str, float, int, int]], found: Sequence[Found]) -> str:
+    """The results, as the page shows them."""
+    hours, told = sum(row[1] for row in alarms), sum(row[2] for row in alarms)
+    rights = [each.is_right for each in found]
+    lines = [
+        "# A job that becomes slower",
+        "",
+        "Whether [a lasting slowdown](../questions/slow.md#when-did-it-become-slower) is found, and how often one is told of that "
+        "is none. `python -m benchmarks.fail_slow` writes this page: noise recorded on "
+        f"{os.cpu_count()} processors of a CPU with JAX {version('jax')}, beside whatever else the machine did.",
+        "",
+        f"**{told} false alarms in {hours:,.0f} hours of steady runs**, where one in a thousand hours is allowed. Runs of "
+        f"{RUN_HOURS:.0f} h: pieces of the recorded seconds in random order, a drift of up to 10 % after the start, bursts of "
+        "2 to 30 s that take 1.2 to 3 times as long every quarter of an hour, and every ten minutes a pause of 20 s: a checkpoint, a "
+        "marked evaluation, one that nobody marked.",
+        "",
+        "| noise of | seconds recorded | deviation of 10 s medians | hours | false alarms |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {kind} | {len(noises[kind])} | {noise_of(noises[kind]):.1%} | {lived:.0f} | {count} |"
+            for kind, lived, count, _ in alarms
+        ),
+        "",
+        f"**Of {len(found)} injected slowdowns {sum(right[0] for right in rights)} were found within {LATEST:.0f} s, "
+        f"{sum(right[1] for right in rights)} dated to {NEAR:.0f} s, and of {sum(right[2] for right in rights)} the part that grew "
+        "was named.** They begin between the fifth and the thirtieth minute.",
+        "",
+        "| noise of | what grew | by | found after | dated off by | told as | thread was seen in |",
+        "|---|---|---|---|---|---|---|",
+        *(
+            f"| {each.kind} | {each.slow.part} | {each.slow.factor - 1:.0%} | "
+            + (
+                "not within 600 s | – | – | – |"
+                if each.after is None
+                else f"{each.after:.0f} s | {each.dated:+.0f} s | {each.ratio - 1:+.0%} | {each.activity} |"
+            )
+            for each in sorted(found, key=lambda each: (each.slow.factor, each.slow.part))
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Record, replay, judge."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hours", type=float, default=1000.0)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--print", action="store_true")
+    options = parser.parse_args()
+    noises = {kind: recorded(kind, options.seconds) for kind in KINDS}
+    found = list(injected(noises, 20))
+    alarms = list(false_alarms(noises, options.hours))
+    text = page(noises, alarms, found)
+    print(text)
+    if not options.print:
+        PAGE.write_text(text, encoding="utf-8")
+    large = [each.is_right for each in found if each.slow.factor > min(FACTORS)]
+    allowed = max(1.0, sum(row[1] for row in alarms) / 1000)
+    return int(sum(row[2] for row in alarms) > allowed or not all(map(all, large)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,180 @@
+"""Tells a lasting change of a noisy level from its noise, with a given rate of false alarms.
+
+Page's test (Biometrika 41, 1954) in its tabular form for correlated values of any distribution: a sum of what the values
+exceed their mean by, less a reference value k, never below 0, is held against a limit h. The limit is that at which
+Siegmund's approximation gives the wanted average number of values to a false alarm, with the variance parameter of the
+correlated values in place of the variance of independent ones (Kim, Alexopoulos, Tsui and Wilson, A distribution-free
+tabular CUSUM chart for autocorrelated data, IIE Transactions 39, 2007, equation 5):
+
+    values to a false alarm = V / (2 k²) · (exp(z) - 1 - z),   z = 2 k (h + 1.166 √V) / V
+
+Mean and V are those of the values before the sum last left 0, so they follow a level that drifts.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Sequence
+from operator import mul
+from typing import Final, NamedTuple
+
+MIN_REFERENCE: Final = 12
+"""Values that are learned before any is tested: three batches of four, the fewest whose variance says anything."""
+
+MAX_REFERENCE: Final = 180
+"""Newest values that mean and variance are taken from: half an hour of ten seconds each."""
+
+MIN_BATCHES: Final = 8
+"""Batches from which on their variance is taken: with fewer it is off by half and more."""
+
+CLIPPED: Final = 3.0
+"""Standard deviations (by the median absolute deviation, which is 0.6745 of one) from the median at which values of the
+reference are clipped, so that one disturbed value does not hide a change from then on."""
+
+MAX_CORRELATION: Final = 0.95
+"""Largest correlation of neighbours that is assumed: with 1 nothing would be known of the mean."""
+
+SIEGMUND: Final = 1.166
+"""What the sum exceeds its limit by on average, in standard deviations (Siegmund, Sequential Analysis, 1985)."""
+
+
+class Changed(NamedTuple):
+    """A lasting change: how many of the newest values lie after it, and the means before and after."""
+
+    values: int
+    before: float
+    after: float
+
+
+class _Reference(NamedTuple):
+    """What is known of the values before a change: mean, reference value and limit of the sum."""
+
+    mean: float
+    reach: float
+    """Values count as no farther from the mean than this."""
+    allowance: float
+    limit: float
+
+
+class ChangeTest:
+    """Tests one value after the other.
+
+    `min_shift`: a lasting difference smaller than half of it is none. `false_alarms`: how many there may be a value, on
+    average, above 0. `lasting`: fewest values that a change takes: none of them counts for more than that part of it.
+    """
+
+    def __init__(self, min_shift: float) -> None:
+        self._min_shift = min_shift
+        self._before: deque[float] = deque(maxlen=MAX_REFERENCE)
+        self._suspects: list[float] = []
+        """The values since both sums were 0."""
+        self._sums = [0.0, 0.0]
+        """How far the values are above and below the mean."""
+        self._since = [0, 0]
+        """Values since each sum was 0."""
+
+    @property
+    def mean(self) -> float | None:
+        """The mean before a change that may be under way; None while it is learned."""
+        return statistics.fmean(_clipped(self._before)) if len(self._before) >= MIN_REFERENCE else None
+
+    def add(self, value: float, *, false_alarms: float, lasting: int) -> Changed | None:
+        """Test the next value. Returns the change that it makes certain; then what is after it is the new level."""
+        if len(self._before) < MIN_REFERENCE:
+            self._before.append(value)
+            return None
+        known = self._reference(false_alarms, lasting)
+        self._suspects.append(value)
+        away = min(max(value - known.mean, -known.reach), known.reach)
+        for side, excess in enumerate((away, -away)):
+            self._sums[side] = max(0.0, self._sums[side] + excess - known.allowance)
+            self._since[side] = self._since[side] + 1 if self._sums[side] > 0 else 0
+            if self._sums[side] >= known.limit and self._since[side] >= lasting:
+                return self._changed(known.mean, self._suspects[-self._since[side] :])
+        suspected = max(self._since)
+        settled = len(self._suspects) - suspected
+        self._before.extend(self._suspects[:settled])
+        del self._suspects[:settled]
+        return None
+
+    def _changed(self, before: float, values: Sequence[float]) -> Changed:
+        """The change at the value at which it is likeliest (Hinkley, Biometrika 57, 1970).
+
+        The sum may have left 0 by chance before that.
+        """
+        after = statistics.median(values)
+        middle = (before + after) / 2
+        sign = 1.0 if after > before else -1.0
+        excess, best, count = 0.0, 0.0, len(values)
+        for at, value in enumerate(reversed(values), 1):
+            excess += sign * (value - middle)
+            if excess >= best:
+                best, count = excess, at
+        newest = values[-count:]
+        self._before.clear()
+        self._before.extend(newest)
+        self._suspects, self._sums, self._since = [], [0.0, 0.0], [0, 0]
+        return Changed(count, before, statistics.fmean(_clipped(newest)))
+
+    def _reference(self, false_alarms: float, lasting: int) -> _Reference:
+        """By the values before, as far as they count: what is summed and what it is held against are of one kind."""
+        rough = _bounds(_clipped(self._before), self._min_shift / 2, false_alarms)
+        reach = rough.allowance + rough.limit / lasting
+        counted = [min(max(value, rough.mean - reach), rough.mean + reach) for value in self._before]
+        return _bounds(counted, self._min_shift / 2, false_alarms)._replace(reach=reach)
+
+
+def _bounds(values: Sequence[float], least: float, false_alarms: float) -> _Reference:
+    """Mean, reference value and limit by these values; the reference value is at least `least`.
+
+    The mean of n values is off by √(V/n), which multiplies the rate of false alarms, exp(-2 k h / V), by exp(2 h² / n V)
+    on average over its errors: a reference value larger by h / n takes that back.
+    """
+    mean, deviation = sum(values) / len(values), _deviation(values)
+    if deviation < least / 100:
+        return _Reference(mean, least, least, least)
+    allowance = max(deviation / 2, least)
+    limit = deviation * _limit(allowance / deviation, 1 / false_alarms)
+    return _Reference(mean, 0.0, allowance + limit / len(values), max(limit, least))
+
+
+def _clipped(values: Sequence[float] | deque[float]) -> list[float]:
+    """The values, none farther from their median than CLIPPED deviations."""
+    middle = statistics.median(values)
+    room = CLIPPED * statistics.median(abs(value - middle) for value in values) / 0.6745
+    return [min(max(value, middle - room), middle + room) for value in values]
+
+
+def _deviation(values: Sequence[float]) -> float:
+    """The root of the variance parameter: n times the variance of the mean of n correlated values, for large n.
+
+    For a first-order process it is the variance times (1 + r) / (1 - r), where r is the correlation of neighbours (Zwiers
+    and von Storch, Journal of Climate 8, 1995), here at the upper end of what it may be: an estimate of n values is off
+    by 1/√n. What stays correlated for longer shows in batches of values, whose largest variance counts.
+    """
+    count = len(values)
+    mean = sum(values) / count
+    away = [value - mean for value in values]
+    squares = sum(map(mul, away, away))
+    if squares <= 0:
+        return 0.0
+    correlation = sum(map(mul, away, away[1:])) / squares + 2 / math.sqrt(count)
+    correlation = min(MAX_CORRELATION, max(0.0, correlation))
+    largest, size = squares / (count - 1) * (1 + correlation) / (1 - correlation), 2
+    while count // size >= MIN_BATCHES:
+        sums = [sum(away[at : at + size]) for at in range(count % size, count, size)]
+        middle = sum(sums) / len(sums)
+        largest = max(largest, sum((each - middle) ** 2 for each in sums) / (len(sums) - 1) / size)
+        size *= 2
+    return math.sqrt(largest)
+
+
+def _limit(allowance: float, length: float) -> float:
+    """The limit, in deviations, of a sum with that reference value that is passed once in `length` values by chance."""
+    wanted = 1 + 2 * allowance**2 * length
+    z = math.log(wanted)
+    for _ in range(20):  # a contraction: its derivative is 1 / (wanted + z)
+        z = math.log(wanted + z)
+    return max(0.0, z / (2 * allowance) - SIEGMUND)

@@ -1,0 +1,286 @@
+"""Notices a loop that has become slower for good: since when, by how much, and what changed with it.
+
+The pace is tested in blocks of some seconds: the median of what a step takes in pieces of a second, so that a pause that
+nobody marked moves nothing. Stretches of compiles and checkpoints are left out, phases lie in none.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
+
+from jaxobs.derive.devices import DeviceView
+from jaxobs.derive.executables.registry import Executables
+from jaxobs.derive.loops.change_test import MAX_REFERENCE, ChangeTest
+from jaxobs.derive.loops.host_lines import NOT_SAMPLED, HostLine
+from jaxobs.derive.loops.loop import Loop
+from jaxobs.derive.loops.pace import Block
+from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
+from jaxobs.model.events import Compilation
+from jaxobs.model.figure import figure
+from jaxobs.vocabulary.text import EAGER
+from jaxobs.vocabulary.units import byte_size, duration, percent
+
+LASTING_SECONDS: Final = 60.0
+"""A change takes at least so many seconds: below a minute it is a passing one."""
+
+MIN_BLOCKS: Final = 3
+"""The same in blocks, where a block is longer than a third of a minute."""
+
+MIN_SHIFT: Final = math.log(1.05)
+"""Logarithm of the smallest slowdown that is looked for; what is smaller than half of it is none."""
+
+COMPARED: Final = 30
+"""Blocks before a change that those after it are compared with: five minutes."""
+
+ABOUT: Final = 30 * NANOSECONDS
+"""Nanoseconds within which something happened about then: to so much a change is dated."""
+
+CLOCK_CHANGED: Final = 0.05
+"""Change of a clock, as a share of its highest, from which on it is told."""
+
+MEMORY_CHANGED: Final = 1.1
+"""Growth of memory in use from which on it is told."""
+
+KEPT: Final = 5
+"""Newest slowdowns that are shown."""
+
+DISTURBED: Final = (
+    "compiles or checkpoints lay between all steps, so samples of its thread say nothing of them"
+)
+
+
+class State(NamedTuple):
+    """What is known of the process at one moment beside its loops: by device, and memory by what holds it."""
+
+    clocks: Mapping[int, float] = {}
+    throttled: frozenset[tuple[int, str]] = frozenset()
+    memory: Mapping[str, float] = {}
+
+    @classmethod
+    def of(cls, devices: Sequence[DeviceView], process_bytes: float | None) -> State:
+        """By the views of the devices."""
+        read = [(each.device, each.clocks.value) for each in devices if each.clocks.value is not None]
+        held = {f"device {each.device}": each.memory.value for each in devices}
+        memory: dict[str, float | None] = {
+            name: known.in_use_bytes.value for name, known in held.items() if known is not None
+        }
+        memory["the process"] = process_bytes
+        return cls(
+            {device: each.clock_ratio.value for device, each in read if each.clock_ratio.value is not None},
+            frozenset((device, why) for device, each in read for why in each.throttle_reasons.value or ()),
+            {name: float(amount) for name, amount in memory.items() if amount},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Slowdown:
+    """A loop that takes longer for a step since `began`, or did until `ended`. Times are monotonic nanoseconds."""
+
+    loop: str
+    began: int
+    before: float
+    """Seconds of a step."""
+    after: float
+    parts: Mapping[str, tuple[float, float]]
+    """Seconds of a step before and after, by what the loop's thread did; empty where that is not known."""
+    activity: str | None
+    """What grew most."""
+    line: str | None
+    """Where that grew most."""
+    reason: str
+    """Why these are not known."""
+    facts: tuple[str, ...]
+    """What else changed about then."""
+    ended: int | None = None
+
+    @property
+    def ratio(self) -> float:
+        return self.after / self.before
+
+    def to_dict(self, now: int, began: int, clock: ClockAnchor) -> dict[str, Any]:
+        """The slowdown as plain data; `began` is the start of the job."""
+        return {
+            "loop": self.loop,
+            "began_timestamp_seconds": clock.wall_time(self.began) / NANOSECONDS,
+            "began_seconds": seconds(self.began - began),
+            "seconds": seconds((self.ended or now) - self.began),
+            "over": self.ended is not None,
+            "step_seconds_before": self.before,
+            "step_seconds": self.after,
+            "ratio": self.ratio,
+            **figure(self.activity, self.reason).under("activity"),
+            **figure(self.line, self.reason).under("line"),
+            "parts": {name: {"before": old, "after": new} for name, (old, new) in self.parts.items()},
+            "facts": list(self.facts),
+        }
+
+
+@dataclass(slots=True)
+class _Watched:
+    """A loop's test, and the newest blocks that it was given, each with the state at its end."""
+
+    test: ChangeTest = field(default_factory=lambda: ChangeTest(MIN_SHIFT))
+    blocks: deque[tuple[Block, State]] = field(default_factory=lambda: deque(maxlen=2 * MAX_REFERENCE))
+
+
+class Slowdowns:
+    """Watches the pace of a job's loops."""
+
+    def __init__(self) -> None:
+        self.alarms_per_hour = 0.001
+        """False alarms of an hour of a loop, on average; with 0 nothing is tested."""
+        self.kept: deque[Slowdown] = deque(maxlen=KEPT)
+        """The newest slowdowns, the newest last."""
+        self.count: Counter[str] = Counter()
+        """How many there were, by loop."""
+        self._loops: defaultdict[str, _Watched] = defaultdict(_Watched)
+        self._news: list[Slowdown] = []
+
+    def take_news(self) -> list[Slowdown]:
+        """Take the slowdowns that were found or ended since the last call."""
+        news, self._news = self._news, []
+        return news
+
+    def ratio(self, loop: str) -> float | None:
+        """How many times as long as before its slowdowns a step takes; None while the usual pace is learned."""
+        lasting = [each for each in self.kept if each.loop == loop and each.ended is None]
+        if lasting:
+            return lasting[-1].after / lasting[0].before
+        return None if self._loops[loop].test.mean is None else 1.0
+
+    def began(self, loop: str) -> int | None:
+        """When the newest slowdown began that lasts."""
+        return next(
+            (each.began for each in reversed(self.kept) if each.loop == loop and each.ended is None), None
+        )
+
+    def look(
+        self,
+        loops: Iterable[Loop],
+        state: State,
+        compilations: Sequence[Compilation],
+        executables: Executables,
+    ) -> None:
+        """Test the blocks that ended since the last call."""
+        for loop in loops:
+            for block in loop.pace.take():
+                if self.alarms_per_hour > 0:
+                    self._test(loop.name, block, state, compilations, executables)
+
+    def _test(
+        self,
+        name: str,
+        block: Block,
+        state: State,
+        compilations: Sequence[Compilation],
+        executables: Executables,
+    ) -> None:
+        watched = self._loops[name]
+        watched.blocks.append((block, state))
+        usual = statistics.median(each.wall for each, _ in watched.blocks)
+        changed = watched.test.add(
+            math.log(block.step_seconds),
+            false_alarms=min(0.5, self.alarms_per_hour * usual / 3600),
+            lasting=max(MIN_BLOCKS, math.ceil(LASTING_SECONDS / usual)),
+        )
+        if changed is None:
+            return
+        blocks = list(watched.blocks)
+        after = blocks[len(blocks) - changed.values :]
+        before = blocks[-changed.values - COMPARED : -changed.values]
+        began, level = after[0][0].begin, math.exp(changed.after)
+        if changed.after <= changed.before:
+            self._faster(name, began, level)
+            return
+        parts = _parts([block for block, _ in before], [block for block, _ in after])
+        facts = (
+            *_compiled(compilations, began), *_ran(before, after, executables), *_changed_state(before, after)
+        )  # fmt: skip
+        found = Slowdown(name, began, math.exp(changed.before), level, *parts, facts)
+        self.count[name] += 1
+        self.kept.append(found)
+        self._news.append(found)
+
+    def _faster(self, name: str, at: int, level: float) -> None:
+        """The loop has become faster: a slowdown is over where the pace of before is back."""
+        for place, each in enumerate(self.kept):
+            if each.loop == name and each.ended is None:
+                is_over = level <= each.before * math.exp(MIN_SHIFT / 2)
+                self.kept[place] = replace(each, ended=at) if is_over else replace(each, after=level)
+                if is_over:
+                    self._news.append(self.kept[place])
+
+
+def _parts(
+    before: Sequence[Block], after: Sequence[Block]
+) -> tuple[Mapping[str, tuple[float, float]], str | None, str | None, str]:
+    """Seconds of a step by activity before and after; what grew most, and at which line; or why that is not known."""
+    old, new = _by_line(before), _by_line(after)
+    if not old or not new:
+        sampled = any(block.sampled for block in (*before, *after))
+        return {}, None, None, DISTURBED if sampled else NOT_SAMPLED
+    grew = {line: new[line] - old[line] for line in new.keys() | old.keys()}
+    parts: dict[str, tuple[float, float]] = {}
+    for line in grew:
+        so_far = parts.get(line.activity, (0.0, 0.0))
+        parts[line.activity] = so_far[0] + old[line], so_far[1] + new[line]
+    activity = max(parts, key=lambda word: parts[word][1] - parts[word][0])
+    place = max((line for line in grew if line.activity == activity), key=lambda line: grew[line])
+    return dict(sorted(parts.items(), key=lambda part: -part[1][1])), activity, place.line, ""
+
+
+def _by_line(blocks: Sequence[Block]) -> Counter[HostLine]:
+    """Seconds of a step by line, from the shares that samples have there; empty without any."""
+    found: Counter[HostLine] = Counter()
+    for block in blocks:
+        found.update(block.sampled)
+    total = sum(found.values())
+    a_step = statistics.median(block.step_seconds for block in blocks) if blocks else 0.0
+    for line in found:
+        found[line] *= a_step / total  # type: ignore[assignment]  # Counter holds floats as well
+    return found
+
+
+def _compiled(compilations: Iterable[Compilation], began: int) -> Iterator[str]:
+    for event in compilations:
+        apart = event.time - began
+        if abs(apart) <= ABOUT and event.function != EAGER:
+            again = f" again ({event.recompilation})" if event.recompilation else ""
+            side = "before" if apart < 0 else "after"
+            yield f"`{event.function}` was compiled{again} {duration(seconds(abs(apart)))} {side}"
+
+
+_Blocks = Sequence[tuple[Block, State]]
+
+
+def _ran(before: _Blocks, after: _Blocks, executables: Executables) -> Iterator[str]:
+    """Executables that the loop runs since then and did not run before."""
+    ran = frozenset[int]().union(*(block.runs for block, _ in before))
+    runs = frozenset[int]().union(*(block.runs for block, _ in after[1:]))
+    for function in sorted({executables.function_of(run) for run in runs - ran}):
+        yield f"it runs an executable of `{function}` that it did not run before"
+
+
+def _changed_state(before: _Blocks, after: _Blocks) -> Iterator[str]:
+    """Clocks, throttling and memory that differ between before and after, in medians and in most blocks."""
+    old, new = [state for _, state in before], [state for _, state in after]
+    for device in new[-1].clocks:
+        clocks = [
+            [state.clocks[device] for state in states if device in state.clocks] for states in (old, new)
+        ]
+        was, now = (statistics.median(found) if found else None for found in clocks)
+        if was is not None and now is not None and abs(now - was) >= CLOCK_CHANGED:
+            yield f"the clock of device {device} went from {percent(was)} to {percent(now)} of its highest"
+    for device, why in sorted(new[-1].throttled):
+        held = [sum((device, why) in state.throttled for state in states) for states in (old, new)]
+        if 2 * held[0] <= len(old) and 2 * held[1] > len(new):
+            yield f"device {device} is throttled: {why}"
+    for name, now in new[-1].memory.items():
+        sizes = [state.memory[name] for state in old if name in state.memory]
+        if sizes and now > MEMORY_CHANGED * statistics.median(sizes):
+            yield f"memory of {name} grew from {byte_size(statistics.median(sizes))} to {byte_size(now)}"
