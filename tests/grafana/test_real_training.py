@@ -94,6 +94,8 @@ def test_every_recording_rule_answers(scraped: Scraped) -> None:
     assert silent == {
         "run_rank:jaxobs_gone:max",
         "run_rank_loop:jaxobs_hang_seconds:max",
+        "run_rank_loop:jaxobs_slowdown_ratio:max",
+        "run_rank_loop:jaxobs_slowdown_seconds:max",
     }  # every rank is there, and trains
 
 

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from jaxobs.model.snapshot import longest_loops
-from jaxobs.report.sentence import hang_sentence, plain, sentence, sentence_without_loop
+from jaxobs.report.sentence import hang_sentence, plain, sentence, sentence_without_loop, slowdown_sentence
 from tests.sample_document import document, loop
 
 LOOP: dict[str, Any] = {
@@ -117,6 +117,32 @@ HANG = {
 )
 def test_a_hang_is_said_with_its_line(changed: dict[str, Any], said: str) -> None:
     assert plain(hang_sentence({**HANG, **changed})) == said
+
+
+SLOWDOWN = {
+    "loop": "train", "began_timestamp_seconds": 1_700_000_000.0, "began_seconds": 600.0, "seconds": 100.0, "over": False,
+    "step_seconds_before": 0.1, "step_seconds": 0.13, "ratio": 1.3, "activity": "input", "activity_reason": None,
+    "line": "train.py:9 load", "line_reason": None, "parts": {"input": {"before": 0.01, "after": 0.04}},
+    "facts": ["`f` was compiled again (shape) 5 s before"],
+}  # fmt: skip
+
+
+def test_a_slowdown_says_since_when_where_and_what_else_changed() -> None:
+    said = plain(slowdown_sentence(SLOWDOWN))
+    assert said.startswith("`train` takes 130 ms a step instead of 100 ms (+30 %) since ")
+    assert said.endswith(
+        ", 10 min after the start: its thread is waiting for its input for 40 ms of a step instead of 10 ms, most at "
+        "`train.py:9 load`. About then: `f` was compiled again (shape) 5 s before."
+    )
+    found = document(loops={"train": loop(100, compute=1.6)}) | {"slowdowns": [SLOWDOWN]}
+    assert said in plain(sentence(found, "train"))
+    over = found | {"slowdowns": [SLOWDOWN | {"over": True}]}
+    assert said not in plain(sentence(over, "train"))
+
+
+def test_where_the_thread_is_not_known_a_slowdown_says_why() -> None:
+    unknown = SLOWDOWN | {"activity": None, "activity_reason": "no samples", "parts": {}, "facts": []}
+    assert plain(slowdown_sentence(unknown)).endswith("; where is not known: no samples.")
 
 
 def test_a_hang_that_lasts_comes_first() -> None:

@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from operator import mul
 from typing import Final, NamedTuple
 
-MIN_REFERENCE: Final = 12
-"""Values that are learned before any is tested: three batches of four, the fewest whose variance says anything."""
+MIN_REFERENCE: Final = 24
+"""Values that are learned before any is tested: with fewer no batches of three show how they are correlated."""
 
 MAX_REFERENCE: Final = 180
 """Newest values that mean and variance are taken from: half an hour of ten seconds each."""
@@ -35,6 +35,9 @@ reference are clipped, so that one disturbed value does not hide a change from t
 
 MAX_CORRELATION: Final = 0.95
 """Largest correlation of neighbours that is assumed: with 1 nothing would be known of the mean."""
+
+ROUNDING: Final = 1e-9
+"""Share of the limit by which the sum of as many values as it takes may miss it."""
 
 SIEGMUND: Final = 1.166
 """What the sum exceeds its limit by on average, in standard deviations (Siegmund, Sequential Analysis, 1985)."""
@@ -74,39 +77,46 @@ class ChangeTest:
         """How far the values are above and below the mean."""
         self._since = [0, 0]
         """Values since each sum was 0."""
+        self._meanwhile: _Reference | None = None
+        """After a change, until enough is known of the new level: its mean, with the noise of before."""
 
     @property
     def mean(self) -> float | None:
         """The mean before a change that may be under way; None while it is learned."""
-        return statistics.fmean(_clipped(self._before)) if len(self._before) >= MIN_REFERENCE else None
+        if len(self._before) >= MIN_REFERENCE:
+            return statistics.fmean(_clipped(self._before))
+        return None if self._meanwhile is None else self._meanwhile.mean
 
     def add(self, value: float, *, false_alarms: float, lasting: int) -> Changed | None:
         """Test the next value. Returns the change that it makes certain; then what is after it is the new level."""
-        if len(self._before) < MIN_REFERENCE:
+        if len(self._before) >= MIN_REFERENCE:
+            known = self._reference(false_alarms, lasting)
+        elif self._meanwhile is not None:
+            known = self._meanwhile
+        else:
             self._before.append(value)
             return None
-        known = self._reference(false_alarms, lasting)
         self._suspects.append(value)
         away = min(max(value - known.mean, -known.reach), known.reach)
         for side, excess in enumerate((away, -away)):
             self._sums[side] = max(0.0, self._sums[side] + excess - known.allowance)
             self._since[side] = self._since[side] + 1 if self._sums[side] > 0 else 0
-            if self._sums[side] >= known.limit and self._since[side] >= lasting:
-                return self._changed(known.mean, self._suspects[-self._since[side] :])
+            if self._sums[side] >= known.limit * (1 - ROUNDING) and self._since[side] >= lasting:
+                return self._changed(known, self._suspects[-self._since[side] :])
         suspected = max(self._since)
         settled = len(self._suspects) - suspected
         self._before.extend(self._suspects[:settled])
         del self._suspects[:settled]
         return None
 
-    def _changed(self, before: float, values: Sequence[float]) -> Changed:
+    def _changed(self, known: _Reference, values: Sequence[float]) -> Changed:
         """The change at the value at which it is likeliest (Hinkley, Biometrika 57, 1970).
 
         The sum may have left 0 by chance before that.
         """
         after = statistics.median(values)
-        middle = (before + after) / 2
-        sign = 1.0 if after > before else -1.0
+        middle = (known.mean + after) / 2
+        sign = 1.0 if after > known.mean else -1.0
         excess, best, count = 0.0, 0.0, len(values)
         for at, value in enumerate(reversed(values), 1):
             excess += sign * (value - middle)
@@ -116,7 +126,11 @@ class ChangeTest:
         self._before.clear()
         self._before.extend(newest)
         self._suspects, self._sums, self._since = [], [0.0, 0.0], [0, 0]
-        return Changed(count, before, statistics.fmean(_clipped(newest)))
+        level, unsure = statistics.fmean(_clipped(newest)), known.limit / count
+        self._meanwhile = known._replace(
+            mean=level, reach=known.reach + unsure, allowance=known.allowance + unsure
+        )
+        return Changed(count, known.mean, level)
 
     def _reference(self, false_alarms: float, lasting: int) -> _Reference:
         """By the values before, as far as they count: what is summed and what it is held against are of one kind."""
@@ -130,9 +144,10 @@ def _bounds(values: Sequence[float], least: float, false_alarms: float) -> _Refe
     """Mean, reference value and limit by these values; the reference value is at least `least`.
 
     The mean of n values is off by √(V/n), which multiplies the rate of false alarms, exp(-2 k h / V), by exp(2 h² / n V)
-    on average over its errors: a reference value larger by h / n takes that back.
+    on average over its errors: a reference value larger by h / n takes that back. The deviation is off by 1/√(2n) of it, and
+    is taken at the upper end of that, two such errors above.
     """
-    mean, deviation = sum(values) / len(values), _deviation(values)
+    mean, deviation = sum(values) / len(values), _deviation(values) * (1 + math.sqrt(2 / len(values)))
     if deviation < least / 100:
         return _Reference(mean, least, least, least)
     allowance = max(deviation / 2, least)

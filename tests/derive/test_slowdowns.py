@@ -1,0 +1,148 @@
+"""A loop that becomes slower for good: when that is told, what it is put down to, and where it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from jaxobs.derive.fold import Fold
+from jaxobs.model.events import Compilation, LoopEntered, MemorySampled, PhaseEnded, PhaseStarted
+from tests.derive.made_up import SECOND, at, families, main_thread, new_fold, step, waits
+
+BEFORE: Mapping[str, float] = {"marked_input": 0.2, "processor": 0.1, "device": 0.2}
+"""Seconds of a step by what the loop's thread does."""
+
+
+class Training:
+    """A loop whose host waits for the device in each step, folded and looked at each second."""
+
+    def __init__(self) -> None:
+        self.fold: Fold = new_fold()
+        self.fold.apply(LoopEntered("train", at(0)))
+        self.now = 0.0
+        self.steps = 0
+
+    def train(self, seconds: float, *, checkpoint: float = 0.0, sampled: bool = True, **parts: float) -> None:
+        """Train for so long with these parts of a step instead of those of before."""
+        spent, until = {**BEFORE, **parts}, self.now + seconds
+        length = sum(spent.values()) + checkpoint
+        while self.now < until:
+            end = self.now + length
+            made = step(self.steps, self.now, end, wait=spent["marked_input"], checkpoint=checkpoint, runs=(7,))
+            self.fold.apply(made)
+            if sampled:
+                self.fold.apply(main_thread(self.now, end, **spent))
+            self.steps, self.now = self.steps + 1, end
+            if self.steps % 2 == 0:
+                self.fold.apply(waits(self.now))
+                self.fold.snapshot(at(self.now))
+
+    def told(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.fold.snapshot(at(self.now)).to_dict()["slowdowns"]
+        return found
+
+    def series(self, name: str) -> Any:
+        return families(self.fold.snapshot(at(self.now)))[name]
+
+
+@pytest.fixture
+def training() -> Training:
+    training = Training()
+    training.train(300)
+    return training
+
+
+@pytest.mark.parametrize("activity", sorted(BEFORE))
+def test_it_is_dated_sized_and_put_down_to_what_grew(training: Training, activity: str) -> None:
+    assert training.told() == []
+    assert training.series("jaxobs_slowdown_ratio") == {("train",): 1.0}
+    training.train(110, **{activity: BEFORE[activity] + 0.15})
+    (slow,) = training.told()
+    assert (slow["loop"], slow["over"], slow["activity"], slow["line"]) == ("train", False, activity, f"train.py:1 {activity}")
+    assert slow["began_seconds"] == pytest.approx(300, abs=15)
+    assert slow["step_seconds_before"] == pytest.approx(0.5)
+    assert slow["step_seconds"] == pytest.approx(0.65)
+    part = slow["parts"][activity]
+    assert (part["before"], part["after"]) == pytest.approx((BEFORE[activity], BEFORE[activity] + 0.15), abs=0.01)
+    assert slow["facts"] == []
+    assert training.series("jaxobs_slowdown_ratio") == {("train",): pytest.approx(1.3)}
+    assert training.series("jaxobs_slowdown_info") == {("train", activity, f"train.py:1 {activity}"): 1.0}
+    assert training.series("jaxobs_slowdowns_total") == {("train",): 1.0}
+    assert training.series("jaxobs_slowdown_timestamp_seconds")["train",] == pytest.approx(
+        slow["began_timestamp_seconds"]
+    )
+
+
+def test_it_is_told_once_and_that_it_is_over_once(training: Training) -> None:
+    training.train(110, device=0.5)
+    training.train(110, device=0.5)
+    (news,) = training.fold.slowdowns.take_news()
+    assert news.ended is None
+    training.train(110)
+    (news,) = training.fold.slowdowns.take_news()
+    assert news.ended is not None
+    (slow,) = training.told()
+    assert slow["over"]
+    assert slow["seconds"] == pytest.approx(220, abs=15)
+    assert training.series("jaxobs_slowdown_ratio") == {("train",): 1.0}
+    assert "jaxobs_slowdown_timestamp_seconds" not in families(training.fold.snapshot(at(training.now)))
+
+
+def test_a_loop_that_is_faster_but_not_as_fast_as_before_is_still_slower(training: Training) -> None:
+    training.train(110, device=0.7)
+    training.train(200, device=0.4)
+    (slow,) = training.told()
+    assert (slow["over"], slow["ratio"]) == (False, pytest.approx(1.4))
+
+
+def test_compiles_checkpoints_phases_and_single_pauses_make_nothing_slower(training: Training) -> None:
+    for _ in range(10):
+        training.train(20, checkpoint=3.0)  # each step saves
+        training.train(20)
+        training.train(15.0, processor=15.0)  # a pause that nobody marked
+        training.train(20)
+        begin = training.now
+        training.fold.apply(PhaseStarted("evaluation", None, at(begin)))
+        training.now += 50.0
+        training.fold.apply(PhaseEnded("evaluation", None, at(begin), at(training.now), 0))
+        training.train(20)
+    assert training.told() == []
+
+
+def test_a_thread_that_is_not_sampled_has_a_reason(training: Training) -> None:
+    other = Training()
+    other.train(300, sampled=False)
+    other.train(110, sampled=False, device=0.5)
+    (slow,) = other.told()
+    assert (slow["activity"], slow["line"], slow["parts"]) == (None, None, {})
+    assert slow["activity_reason"].startswith("no sample of the main thread's stack")
+
+
+def test_what_else_changed_about_then_is_told_as_facts(training: Training) -> None:
+    fold, now = training.fold, training.now
+    fold.apply(MemorySampled(-1, 10**9, None, None, None, None, "", at(now - 200)))
+    training.train(60)
+    changed = training.now
+    fold.apply(MemorySampled(-1, 2 * 10**9, None, None, None, None, "", at(changed + 1)))
+    fold.apply(Compilation("f", 9, 1, at(changed - 5), (), "off", "shape", (), None))
+    training.train(110, device=0.5)
+    (slow,) = training.told()
+    assert slow["facts"][0].startswith("`f` was compiled again (shape) ")
+    assert slow["facts"][-1] == "memory of the process grew from 954 MiB to 1.86 GiB"
+
+
+def test_with_a_rate_of_zero_nothing_is_tested(training: Training) -> None:
+    training.fold.slowdowns.alarms_per_hour = 0.0
+    training.train(110, device=0.7)
+    assert training.told() == []
+
+
+def test_steps_of_half_a_minute_are_found_too() -> None:
+    training = Training()
+    training.train(3600, device=30.0)
+    training.train(600, device=60.0)
+    (slow,) = training.told()
+    assert slow["ratio"] == pytest.approx(2.0, rel=0.05)
+    assert SECOND * slow["began_seconds"] == pytest.approx(SECOND * 3600, abs=100 * SECOND)
