@@ -39,7 +39,8 @@ class Flight:
     who: Mapping[str, str] = field(default_factory=dict)
     moments: list[Moment] = field(default_factory=list)
     spans: list[Moment] = field(default_factory=list)
-    slowdowns: list[Moment] = field(default_factory=list)
+    slowdowns: list[tuple[float, str]] = field(default_factory=list)
+    """Sentences, and when they were kept."""
     broken: int = 0
     """Lines that could not be read."""
     stepped: dict[str, tuple[int, float | None]] = field(default_factory=dict)
@@ -77,7 +78,7 @@ class Flight:
         elif "span" in line:
             self.spans.append(line)
         elif "slowdown" in line:
-            self.slowdowns.append(line)
+            self.slowdowns.append((line["at"], plain(slowdown_sentence(line["slowdown"]))))
         else:
             for name, loop in line["loops"].items():
                 if loop["steps"] != self.stepped.get(name, (None,))[0]:
@@ -171,8 +172,7 @@ def _events(flight: Flight, since: float) -> Iterator[tuple[float, str]]:
 
     Where it became slower is told whenever that was: what came later may have come of it.
     """
-    for line in flight.slowdowns:
-        yield line["at"], plain(slowdown_sentence(line["slowdown"]))
+    yield from flight.slowdowns
     for span in flight.spans:
         if span["at"] >= since and span["seconds"] >= MIN_SECONDS:
             about = span["about"]

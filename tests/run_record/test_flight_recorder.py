@@ -20,6 +20,7 @@ from jaxobs.testing import FakeAgent
 from jaxobs_plugins.flight_recorder import FlightRecorder
 from tests.cli.launched import command
 from tests.jobs import Job
+from tests.report.test_sentence import SLOWDOWN
 from tests.run_record.test_run_record import given
 from tests.sample_document import document, loop
 from tests.waiting import wait_for
@@ -82,6 +83,24 @@ def test_each_second_is_a_line_and_long_phases_are_lines_of_their_own(tmp_path: 
     assert found is not None
     assert found.moments[0]["compiling"] == {"f": 3.0}
     assert found.ended == "no end was seen"
+
+
+def test_a_slowdown_is_a_line_of_its_own_twice_and_is_told_however_long_ago_it_was(tmp_path: Path) -> None:
+    made, folder = recorder(tmp_path)
+    for over in (False, False, True):
+        one = batch()
+        slow = {**SLOWDOWN, "over": over}
+        made.export(replace(one, snapshot=replace(one.snapshot, written={**one.snapshot.document, "slowdowns": [slow]})))
+    made.stop(1)
+    lines = [json.loads(line) for line in (folder / RECORDER).read_text().splitlines()]
+    assert [line["slowdown"]["over"] for line in lines if "slowdown" in line] == [False, True]
+    with (folder / RECORDER).open("a") as file:
+        file.write('{"at": 17.0, "slowdown": {"loop": "train"}}\n')
+    found = read_flight(folder)
+    assert found is not None
+    assert found.broken == 1
+    found.moments[:0] = [{**found.moments[0], "at": found.moments[0]["at"] - 600}]
+    assert "`train` takes 130 ms a step instead of 100 ms (+30 %) since" in told(found)
 
 
 def test_two_files_of_bounded_size_are_kept(tmp_path: Path) -> None:
