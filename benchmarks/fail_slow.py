@@ -1,12 +1,13 @@
 """Whether a loop that becomes slower for good is found, dated and explained, and how often one that does not is accused.
 
-    .venv/bin/python -m benchmarks.fail_slow [--hours 1000] [--seconds 60] [--print]
+    .venv/bin/python -m benchmarks.fail_slow [--hours 1000] [--seconds 60] [--noise FILE] [--print]
 
 Records what a step of short trainings takes here, second by second: one that computes, one that mostly waits for its
-input, one that mostly waits, as for an accelerator, with some work of its host. Runs are made up of pieces of these, drawn at random, with a drift after the start, bursts,
-checkpoints, evaluations that are marked and some that are not. Those with a slowdown go as events through all that the
-agent derives, steady ones as stretches through what tests them, as fast as it takes them. Writes docs/results/fail_slow.md, unless it is to --print. Exit status 1 where there are more false
-alarms than one in a thousand hours, or a slowdown of five times the noise or more is not found, dated or explained.
+input, one that mostly waits, as for an accelerator, with some work of its host. Runs are made up of pieces of these, drawn
+at random, with a drift after the start, bursts, checkpoints, evaluations that are marked and some that are not. Those with
+a slowdown go as events through all that the agent derives, steady ones as stretches through what tests them, as fast as it
+takes them. Writes docs/results/fail_slow.md, unless it is to --print. Exit status 1 where there are more false alarms than
+one in a thousand hours, or a slowdown of five times the noise or more is not found, dated or explained.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ LATEST, NEAR = 120.0, 30.0
 """Seconds within which a slowdown must be found, and to which it must be dated."""
 
 LARGE: Final = 5.0
-"""Multiple of the noise from which on a slowdown must be found in time: of smaller ones the limit of the sum, about eleven
-deviations, is not reached in so few blocks."""
+"""Multiple of the noise from which on a slowdown must be found in time: by smaller ones the limit of the sum, about
+eleven deviations, is not reached in so few blocks."""
 
 NEVER: Final = math.inf
 
@@ -81,7 +82,11 @@ NEVER: Final = math.inf
 def recorded(what: str, seconds: float) -> list[float]:
     """What a step takes in each second of a run, relative to the median of all of them."""
     found = subprocess.run(
-        [sys.executable, "-c", PROGRAM, what, str(seconds)], capture_output=True, text=True, check=True, env=without_settings()
+        [sys.executable, "-c", PROGRAM, what, str(seconds)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=without_settings(),
     )
     by_second: list[float] = []
     together: list[float] = []
@@ -130,7 +135,10 @@ class Run:
     def _seconds_of_a_step(self) -> float:
         drift = 1 + self._drift * math.exp(-self.now / 120)
         if self._random.random() < 10 * STEP / 900:
-            self._burst_until, self._burst = self.now + self._random.uniform(2, 30), self._random.uniform(1.2, 3.0)
+            self._burst_until, self._burst = (
+                self.now + self._random.uniform(2, 30),
+                self._random.uniform(1.2, 3.0),
+            )
         burst = self._burst if self.now < self._burst_until else 1.0
         return STEP * next(self._relative) * drift * burst
 
@@ -162,8 +170,8 @@ class Run:
         nested, checkpoint = (self._at(length) if kind == word else 0 for word in ("nested", "checkpoint"))
         self.fold.apply(
             StepEnded(
-                "train", self._step, self._at(start), self._at(self.now), 0, 0, 0, nested, checkpoint, None, None, False, 1,
-                (7,), None,
+                "train", self._step, self._at(start), self._at(self.now), 0, 0, 0, nested, checkpoint, None, None, False,
+                1, (7,), None,
             )
         )  # fmt: skip
         self._step += 1
@@ -189,7 +197,9 @@ class Run:
             self.now += 20.0
             if kind != "nested":  # phases lie in no stretch
                 checkpoint = 20.0 if kind == "checkpoint" else 0.0
-                stretches.append(Stretch(Kind.SEEN, self._at(self.now), 20.0 + took, 1, checkpoint=checkpoint))
+                stretches.append(
+                    Stretch(Kind.SEEN, self._at(self.now), 20.0 + took, 1, checkpoint=checkpoint)
+                )
         self._loop.pace.add(stretches, {})
 
     def look(self, *, update: bool) -> list[Slowdown]:
@@ -213,8 +223,8 @@ class Run:
         return round(seconds * NANOSECONDS)
 
 
-def false_alarms(noises: Mapping[str, Sequence[float]], hours: float) -> Iterator[tuple[str, float, int, int]]:
-    """By kind: its hours, how often a lasting slowdown was told of, and blocks of ten seconds that were tested."""
+def false_alarms(noises: Mapping[str, Sequence[float]], hours: float) -> Iterator[tuple[str, float, int]]:
+    """By kind: its hours, and how often a lasting slowdown was told of."""
     for kind, noise in noises.items():
         told, lived = 0, 0.0
         while lived < hours / len(noises) * 3600:
@@ -225,7 +235,7 @@ def false_alarms(noises: Mapping[str, Sequence[float]], hours: float) -> Iterato
                 told += sum(each.ended is None for each in run.look(update=False))
             lived += run.now
             print(f"{kind}: {lived / 3600:.0f} h, {told} false alarms", file=sys.stderr, flush=True)
-        yield kind, lived / 3600, told, round(lived / 10)
+        yield kind, lived / 3600, told
 
 
 class Found(NamedTuple):
@@ -269,54 +279,71 @@ def noise_of(seconds: Sequence[float]) -> float:
     return statistics.stdev(blocks)
 
 
-def page(noises: Mapping[str, Sequence[float]], alarms: Sequence[tuple[str, float, int, int]], found: Sequence[Found]) -> str:
+HEAD: Final = """# A job that becomes slower
+
+Whether [a lasting slowdown](../questions/slow.md#when-did-it-become-slower) is found, and how often one is told of that is
+none. `python -m benchmarks.fail_slow` writes this page: noise recorded on {processors} processors of a CPU with JAX {jax},
+beside whatever else the machine did.
+
+**{told} false alarms in {hours:,.0f} hours of steady runs**, where one in a thousand hours is allowed. Runs of {run_hours:.0f} h:
+pieces of the recorded seconds in random order, a drift of up to 10 % after the start, bursts of 2 to 30 s that take 1.2 to 3
+times as long every quarter of an hour, and every ten minutes a pause of 20 s: a checkpoint, a marked evaluation, one that
+nobody marked.
+
+| noise of | seconds recorded | deviation of 10 s medians | hours | false alarms |
+|---|---|---|---|---|
+"""
+FOUND: Final = """
+**Of {count} injected slowdowns {found} were found within {latest:.0f} s, {dated} dated to {near:.0f} s, and of {explained} the
+part that grew was named.** They begin between the fifth and the thirtieth minute. One that is small beside the noise is not
+found, or late.
+
+| noise of | what grew | by | found after | dated off by | told as | thread was seen in |
+|---|---|---|---|---|---|---|
+"""
+
+
+def page(
+    noises: Mapping[str, Sequence[float]],
+    alarms: Sequence[tuple[str, float, int]],
+    found: Sequence[Found],
+) -> str:
     """The results, as the page shows them."""
     hours, told = sum(row[1] for row in alarms), sum(row[2] for row in alarms)
-    rights = [each.is_right for each in found]
-    lines = [
-        "# A job that becomes slower",
-        "",
-        "Whether [a lasting slowdown](../questions/slow.md#when-did-it-become-slower) is found, and how often one is told of that "
-        "is none. `python -m benchmarks.fail_slow` writes this page: noise recorded on "
-        f"{os.cpu_count()} processors of a CPU with JAX {version('jax')}, beside whatever else the machine did.",
-        "",
-        f"**{told} false alarms in {hours:,.0f} hours of steady runs**, where one in a thousand hours is allowed. Runs of "
-        f"{RUN_HOURS:.0f} h: pieces of the recorded seconds in random order, a drift of up to 10 % after the start, bursts of "
-        "2 to 30 s that take 1.2 to 3 times as long every quarter of an hour, and every ten minutes a pause of 20 s: a checkpoint, a "
-        "marked evaluation, one that nobody marked.",
-        "",
-        "| noise of | seconds recorded | deviation of 10 s medians | hours | false alarms |",
-        "|---|---|---|---|---|",
-        *(
-            f"| {kind} | {len(noises[kind])} | {noise_of(noises[kind]):.1%} | {lived:.0f} | {count} |"
-            for kind, lived, count, _ in alarms
-        ),
-        "",
-        f"**Of {len(found)} injected slowdowns {sum(right[0] for right in rights)} were found within {LATEST:.0f} s, "
-        f"{sum(right[1] for right in rights)} dated to {NEAR:.0f} s, and of {sum(right[2] for right in rights)} the part that grew "
-        "was named.** They begin between the fifth and the thirtieth minute.",
-        "",
-        "| noise of | what grew | by | found after | dated off by | told as | thread was seen in |",
-        "|---|---|---|---|---|---|---|",
-        *(
-            f"| {each.kind} | {each.slow.part} | {each.slow.factor - 1:.0%} | "
-            + (
-                "not within 600 s | – | – | – |"
-                if each.after is None
-                else f"{each.after:.0f} s | {each.dated:+.0f} s | {each.ratio - 1:+.0%} | {each.activity} |"
-            )
-            for each in sorted(found, key=lambda each: (each.slow.factor, each.slow.part))
-        ),
+    rights = [sum(column) for column in zip(*(each.is_right for each in found), strict=True)]
+    rows = [
+        f"| {kind} | {len(noises[kind])} | {noise_of(noises[kind]):.1%} | {lived:.0f} | {count} |\n"
+        for kind, lived, count in alarms
     ]
-    return "\n".join(lines) + "\n"
+    cases = [
+        f"| {each.kind} | {each.slow.part} | {each.slow.factor - 1:.0%} | {_told(each)} |\n"
+        for each in sorted(found, key=lambda each: (each.kind, each.slow.factor, each.slow.part))
+    ]
+    head = HEAD.format(
+        processors=os.cpu_count(), jax=version("jax"), told=told, hours=hours, run_hours=RUN_HOURS
+    )
+    then = FOUND.format(
+        count=len(found), latest=LATEST, near=NEAR, found=rights[0], dated=rights[1], explained=rights[2]
+    )
+    return "".join((head, *rows, then, *cases))
+
+
+def _told(each: Found) -> str:
+    if each.after is None:
+        return "not within 600 s | – | – | –"
+    return f"{each.after:.0f} s | {each.dated:+.0f} s | {each.ratio - 1:+.0%} | {each.activity}"
 
 
 def main() -> int:
     """Record, replay, judge."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--hours", type=float, default=1000.0)
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--noise", type=Path, help="a file of what was recorded before; it is written where there is none")
+    parser.add_argument(
+        "--noise", type=Path, help="a file of what was recorded before; it is written where there is none"
+    )
     parser.add_argument("--print", action="store_true")
     options = parser.parse_args()
     if options.noise is not None and options.noise.exists():

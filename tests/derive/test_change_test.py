@@ -66,7 +66,9 @@ def test_levels_are_told_apart_alike_whatever_the_unit_is(seed: int, unit: float
     values = shifted(noise(120, 0.02, seed), 80, 0.2)
     there = changes([value + unit for value in values])
     here = changes(values)
-    assert [(count, found.values) for count, found in there] == [(count, found.values) for count, found in here]
+    assert [(count, found.values) for count, found in there] == [
+        (count, found.values) for count, found in here
+    ]
 
 
 @given(st.integers(0, 1000), st.integers(30, 200), st.integers(1, LASTING - 1), st.floats(0.1, 3.0))

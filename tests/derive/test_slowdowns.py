@@ -30,7 +30,9 @@ class Training:
         length = sum(spent.values()) + checkpoint
         while self.now < until:
             end = self.now + length
-            made = step(self.steps, self.now, end, wait=spent["marked_input"], checkpoint=checkpoint, runs=(7,))
+            made = step(
+                self.steps, self.now, end, wait=spent["marked_input"], checkpoint=checkpoint, runs=(7,)
+            )
             self.fold.apply(made)
             if sampled:
                 self.fold.apply(main_thread(self.now, end, **spent))
@@ -60,12 +62,19 @@ def test_it_is_dated_sized_and_put_down_to_what_grew(training: Training, activit
     assert training.series("jaxobs_slowdown_ratio") == {("train",): 1.0}
     training.train(110, **{activity: BEFORE[activity] + 0.15})
     (slow,) = training.told()
-    assert (slow["loop"], slow["over"], slow["activity"], slow["line"]) == ("train", False, activity, f"train.py:1 {activity}")
+    assert (slow["loop"], slow["over"], slow["activity"], slow["line"]) == (
+        "train",
+        False,
+        activity,
+        f"train.py:1 {activity}",
+    )
     assert slow["began_seconds"] == pytest.approx(300, abs=15)
     assert slow["step_seconds_before"] == pytest.approx(0.5)
     assert slow["step_seconds"] == pytest.approx(0.65)
     part = slow["parts"][activity]
-    assert (part["before"], part["after"]) == pytest.approx((BEFORE[activity], BEFORE[activity] + 0.15), abs=0.01)
+    assert (part["before"], part["after"]) == pytest.approx(
+        (BEFORE[activity], BEFORE[activity] + 0.15), abs=0.01
+    )
     assert slow["facts"] == []
     assert training.series("jaxobs_slowdown_ratio") == {("train",): pytest.approx(1.3)}
     assert training.series("jaxobs_slowdown_info") == {("train", activity, f"train.py:1 {activity}"): 1.0}

@@ -6,6 +6,7 @@ from jaxobs.report.history import History
 from jaxobs.report.page import page
 from jaxobs.report.view import Rank, View, recompilations_of, shares_of
 from tests.report.markup_reading import Read
+from tests.report.test_sentence import SLOWDOWN
 from tests.sample_document import device_time, document, executable, loop, operation, recompilation
 
 HOSTILE = "<script>alert('x')</script>\"'><img src=x onerror=alert(1)>&amp;"
@@ -39,6 +40,14 @@ def test_the_page_of_a_job_says_how_it_goes():
         assert said.replace(" %", "\u00a0%") in read.text
     assert len(read.all("svg", class_="executable")) == 3
     assert len(read.all("svg", class_="operation")) == 3
+
+
+def test_a_slowdown_is_told_with_what_the_thread_did_before_and_since():
+    read = shown(document(slowdowns=[SLOWDOWN]))
+    assert read.all("section", id="slowdowns")
+    assert "train takes 130 ms a step instead of 100 ms (+30 %)" in read.text
+    assert "its thread isof a step beforesincewaiting for its input10 ms40 ms" in read.text
+    assert not shown().all("section", id="slowdowns")
 
 
 def test_memory_that_is_nearly_full_is_said_in_per_cent():

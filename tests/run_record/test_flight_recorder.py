@@ -90,7 +90,11 @@ def test_a_slowdown_is_a_line_of_its_own_twice_and_is_told_however_long_ago_it_w
     for over in (False, False, True):
         one = batch()
         slow = {**SLOWDOWN, "over": over}
-        made.export(replace(one, snapshot=replace(one.snapshot, written={**one.snapshot.document, "slowdowns": [slow]})))
+        made.export(
+            replace(
+                one, snapshot=replace(one.snapshot, written={**one.snapshot.document, "slowdowns": [slow]})
+            )
+        )
     made.stop(1)
     lines = [json.loads(line) for line in (folder / RECORDER).read_text().splitlines()]
     assert [line["slowdown"]["over"] for line in lines if "slowdown" in line] == [False, True]

@@ -96,8 +96,8 @@ _HANGS: Final = Chart(
 )  # fmt: skip
 
 _SLOWDOWNS: Final = Chart(
-    "Ranks that became slower", "How many times as long as before a step takes, since when, and what the thread of the loop "
-    f"spends the time on. In a collective all ranks but one wait longer for the device. {_RULES}",
+    "Ranks that became slower", "How many times as long as before a step takes, since when, and what the thread of the "
+    f"loop spends the time on. In a collective all ranks but one wait longer for the device. {_RULES}",
     (
         Query(f"run_rank_loop:jaxobs_slowdown_ratio:max{{{_RUN}}}", name="ratio", table=True,
               optional="No rank became slower."),

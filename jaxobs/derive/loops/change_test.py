@@ -144,8 +144,8 @@ def _bounds(values: Sequence[float], least: float, false_alarms: float) -> _Refe
     """Mean, reference value and limit by these values; the reference value is at least `least`.
 
     The mean of n values is off by √(V/n), which multiplies the rate of false alarms, exp(-2 k h / V), by exp(2 h² / n V)
-    on average over its errors: a reference value larger by h / n takes that back. The deviation is off by 1/√(2n) of it, and
-    is taken at the upper end of that, two such errors above.
+    on average over its errors: a reference value larger by h / n takes that back. The deviation is off by 1/√(2n) of it,
+    and is taken two such errors above.
     """
     mean, deviation = sum(values) / len(values), _deviation(values) * (1 + math.sqrt(2 / len(values)))
     if deviation < least / 100:
