@@ -3,11 +3,12 @@
     .venv/bin/python -m benchmarks.fail_slow [--hours 1000] [--seconds 60] [--noise FILE] [--print]
 
 Records what a step of short trainings takes here, second by second: one that computes, one that mostly waits for its
-input, one that mostly waits, as for an accelerator, with some work of its host. Runs are made up of pieces of these, drawn
-at random, with a drift after the start, bursts, checkpoints, evaluations that are marked and some that are not. Those with
-a slowdown go as events through all that the agent derives, steady ones as stretches through what tests them, as fast as it
-takes them. Writes docs/results/fail_slow.md, unless it is to --print. Exit status 1 where there are more false alarms than
-one in a thousand hours, or a slowdown of five times the noise or more is not found, dated or explained.
+input, one that mostly waits, as for an accelerator, with some work of its host. Runs are made up of pieces of these,
+drawn at random, with a drift after the start, bursts, checkpoints, evaluations that are marked and some that are not.
+Those with a slowdown go as events through all that the agent derives, steady ones as stretches through what tests
+them, as fast as it takes them. Writes docs/results/fail_slow.md, unless it is to --print. Exit status 1 where there
+are more false alarms than one in a thousand hours, or a slowdown of five times the noise or more is not found, dated
+or explained.
 """
 
 from __future__ import annotations
@@ -281,22 +282,22 @@ def noise_of(seconds: Sequence[float]) -> float:
 
 HEAD: Final = """# A job that becomes slower
 
-Whether [a lasting slowdown](../questions/slow.md#when-did-it-become-slower) is found, and how often one is told of that is
-none. `python -m benchmarks.fail_slow` writes this page: noise recorded on {processors} processors of a CPU with JAX {jax},
-beside whatever else the machine did.
+Whether [a lasting slowdown](../questions/slow.md#when-did-it-become-slower) is found, and how often one is told of
+that is none. `python -m benchmarks.fail_slow` writes this page: noise recorded on {processors} processors of a CPU
+with JAX {jax}, beside whatever else the machine did.
 
-**{told} false alarms in {hours:,.0f} hours of steady runs**, where one in a thousand hours is allowed. Runs of {run_hours:.0f} h:
-pieces of the recorded seconds in random order, a drift of up to 10 % after the start, bursts of 2 to 30 s that take 1.2 to 3
-times as long every quarter of an hour, and every ten minutes a pause of 20 s: a checkpoint, a marked evaluation, one that
-nobody marked.
+**{told} false alarms in {hours:,.0f} hours of steady runs**, where one in a thousand hours is allowed. Runs of
+{run_hours:.0f} h: pieces of the recorded seconds in random order, a drift of up to 10 % after the start, bursts of 2
+to 30 s that take 1.2 to 3 times as long every quarter of an hour, and every ten minutes a pause of 20 s: a
+checkpoint, a marked evaluation, one that nobody marked.
 
 | noise of | seconds recorded | deviation of 10 s medians | hours | false alarms |
 |---|---|---|---|---|
 """
 FOUND: Final = """
-**Of {count} injected slowdowns {found} were found within {latest:.0f} s, {dated} dated to {near:.0f} s, and of {explained} the
-part that grew was named.** They begin between the fifth and the thirtieth minute. One that is small beside the noise is not
-found, or late.
+**Of {count} injected slowdowns {found} were found within {latest:.0f} s, {dated} dated to {near:.0f} s, and of
+{explained} the part that grew was named.** They begin between the fifth and the thirtieth minute. One that is small
+beside the noise is not found, or late.
 
 | noise of | what grew | by | found after | dated off by | told as | thread was seen in |
 |---|---|---|---|---|---|---|
