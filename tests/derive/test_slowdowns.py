@@ -8,8 +8,15 @@ from typing import Any
 import pytest
 
 from jaxobs.derive.fold import Fold
-from jaxobs.model.events import Compilation, LoopEntered, MemorySampled, PhaseEnded, PhaseStarted
-from tests.derive.made_up import SECOND, at, families, main_thread, new_fold, step, waits
+from jaxobs.model.events import (
+    Compilation,
+    LoopEntered,
+    MainThreadSampled,
+    MemorySampled,
+    PhaseEnded,
+    PhaseStarted,
+)
+from tests.derive.made_up import SECOND, at, families, new_fold, step, waits
 
 BEFORE: Mapping[str, float] = {"marked_input": 0.2, "processor": 0.1, "device": 0.2}
 """Seconds of a step by what the loop's thread does."""
@@ -24,9 +31,16 @@ class Training:
         self.now = 0.0
         self.steps = 0
 
-    def train(self, seconds: float, *, checkpoint: float = 0.0, sampled: bool = True, **parts: float) -> None:
+    def train(
+        self,
+        seconds: float,
+        parts: Mapping[str, float] | None = None,
+        *,
+        checkpoint: float = 0.0,
+        sampled: bool = True,
+    ) -> None:
         """Train for so long with these parts of a step instead of those of before."""
-        spent, until = {**BEFORE, **parts}, self.now + seconds
+        spent, until = {**BEFORE, **(parts or {})}, self.now + seconds
         length = sum(spent.values()) + checkpoint
         while self.now < until:
             end = self.now + length
@@ -35,7 +49,10 @@ class Training:
             )
             self.fold.apply(made)
             if sampled:
-                self.fold.apply(main_thread(self.now, end, **spent))
+                rows = tuple(
+                    ("train", f"train.py:1 {word}", "", word, each, 10) for word, each in spent.items()
+                )
+                self.fold.apply(MainThreadSampled(at(self.now), at(end), rows))
             self.steps, self.now = self.steps + 1, end
             if self.steps % 2 == 0:
                 self.fold.apply(waits(self.now))
@@ -60,7 +77,7 @@ def training() -> Training:
 def test_it_is_dated_sized_and_put_down_to_what_grew(training: Training, activity: str) -> None:
     assert training.told() == []
     assert training.series("jaxobs_slowdown_ratio") == {("train",): 1.0}
-    training.train(110, **{activity: BEFORE[activity] + 0.15})
+    training.train(110, {activity: BEFORE[activity] + 0.15})
     (slow,) = training.told()
     assert (slow["loop"], slow["over"], slow["activity"], slow["line"]) == (
         "train",
@@ -85,8 +102,8 @@ def test_it_is_dated_sized_and_put_down_to_what_grew(training: Training, activit
 
 
 def test_it_is_told_once_and_that_it_is_over_once(training: Training) -> None:
-    training.train(110, device=0.5)
-    training.train(110, device=0.5)
+    training.train(110, {"device": 0.5})
+    training.train(110, {"device": 0.5})
     (news,) = training.fold.slowdowns.take_news()
     assert news.ended is None
     training.train(110)
@@ -100,8 +117,8 @@ def test_it_is_told_once_and_that_it_is_over_once(training: Training) -> None:
 
 
 def test_a_loop_that_is_faster_but_not_as_fast_as_before_is_still_slower(training: Training) -> None:
-    training.train(110, device=0.7)
-    training.train(200, device=0.4)
+    training.train(110, {"device": 0.7})
+    training.train(200, {"device": 0.4})
     (slow,) = training.told()
     assert (slow["over"], slow["ratio"]) == (False, pytest.approx(1.4))
 
@@ -110,7 +127,7 @@ def test_compiles_checkpoints_phases_and_single_pauses_make_nothing_slower(train
     for _ in range(10):
         training.train(20, checkpoint=3.0)  # each step saves
         training.train(20)
-        training.train(15.0, processor=15.0)  # a pause that nobody marked
+        training.train(15.0, {"processor": 15.0})  # a pause that nobody marked
         training.train(20)
         begin = training.now
         training.fold.apply(PhaseStarted("evaluation", None, at(begin)))
@@ -123,7 +140,7 @@ def test_compiles_checkpoints_phases_and_single_pauses_make_nothing_slower(train
 def test_a_thread_that_is_not_sampled_has_a_reason(training: Training) -> None:
     other = Training()
     other.train(300, sampled=False)
-    other.train(110, sampled=False, device=0.5)
+    other.train(110, {"device": 0.5}, sampled=False)
     (slow,) = other.told()
     assert (slow["activity"], slow["line"], slow["parts"]) == (None, None, {})
     assert slow["activity_reason"].startswith("no sample of the main thread's stack")
@@ -136,7 +153,7 @@ def test_what_else_changed_about_then_is_told_as_facts(training: Training) -> No
     changed = training.now
     fold.apply(MemorySampled(-1, 2 * 10**9, None, None, None, None, "", at(changed + 1)))
     fold.apply(Compilation("f", 9, 1, at(changed - 5), (), "off", "shape", (), None))
-    training.train(110, device=0.5)
+    training.train(110, {"device": 0.5})
     (slow,) = training.told()
     assert slow["facts"][0].startswith("`f` was compiled again (shape) ")
     assert slow["facts"][-1] == "memory of the process grew from 954 MiB to 1.86 GiB"
@@ -144,14 +161,14 @@ def test_what_else_changed_about_then_is_told_as_facts(training: Training) -> No
 
 def test_with_a_rate_of_zero_nothing_is_tested(training: Training) -> None:
     training.fold.slowdowns.alarms_per_hour = 0.0
-    training.train(110, device=0.7)
+    training.train(110, {"device": 0.7})
     assert training.told() == []
 
 
 def test_steps_of_half_a_minute_are_found_too() -> None:
     training = Training()
-    training.train(3600, device=30.0)
-    training.train(600, device=60.0)
+    training.train(3600, {"device": 30.0})
+    training.train(600, {"device": 60.0})
     (slow,) = training.told()
     assert slow["ratio"] == pytest.approx(2.0, rel=0.05)
     assert SECOND * slow["began_seconds"] == pytest.approx(SECOND * 3600, abs=100 * SECOND)
