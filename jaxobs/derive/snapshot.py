@@ -127,7 +127,12 @@ def snapshot_view(rooms: Rooms, now: int) -> SnapshotView:
     _update_run_time(rooms, now)
     devices = rooms.devices.views(now, rooms.memory)
     process = _process(rooms, compilation, now)
-    _look_for_slowdowns(rooms, devices, process)
+    rooms.slowdowns.look(
+        rooms.loops.by_name.values(),
+        _state(devices.value or (), process),
+        process.recent.compilations,
+        rooms.executables,
+    )
     return SnapshotView(
         identity=identity_view(rooms.resource, rooms.devices.backend),
         facts=rooms.facts,
@@ -158,11 +163,28 @@ def _loops(rooms: Rooms, now: int) -> dict[str, LoopView]:
     return views
 
 
-def _look_for_slowdowns(rooms: Rooms, devices: Figure[list[DeviceView]], process: ProcessView) -> None:
-    memory = process.memory.value
-    state = State.of(devices.value or (), None if memory is None else memory.in_use_bytes.value)
-    compilations = process.recent.compilations
-    rooms.slowdowns.look(rooms.loops.by_name.values(), state, compilations, rooms.executables)
+def _state(devices: Sequence[DeviceView], process: ProcessView) -> State:
+    """What may change with the pace of a loop."""
+    held = {f"device {each.device}": each.memory.value for each in devices} | {
+        "the process": process.memory.value
+    }
+    clocks = {each.device: each.clocks.value for each in devices}
+    read = {device: each for device, each in clocks.items() if each is not None}
+    return State(
+        {
+            device: each.clock_ratio.value
+            for device, each in read.items()
+            if each.clock_ratio.value is not None
+        },
+        frozenset(
+            (device, why) for device, each in read.items() for why in each.throttle_reasons.value or ()
+        ),
+        {
+            name: known.in_use_bytes.value
+            for name, known in held.items()
+            if known and known.in_use_bytes.value
+        },
+    )
 
 
 def _executables(rooms: Rooms, age: float) -> dict[int, ExecutableView]:

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from jaxobs.derive.devices import DeviceView
 from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.loops.change_test import MAX_REFERENCE, ChangeTest
 from jaxobs.derive.loops.host_lines import NOT_SAMPLED, HostLine
@@ -60,21 +59,6 @@ class State(NamedTuple):
     clocks: Mapping[int, float] = {}
     throttled: frozenset[tuple[int, str]] = frozenset()
     memory: Mapping[str, float] = {}
-
-    @classmethod
-    def of(cls, devices: Sequence[DeviceView], process_bytes: float | None) -> State:
-        """By the views of the devices."""
-        read = [(each.device, each.clocks.value) for each in devices if each.clocks.value is not None]
-        held = {f"device {each.device}": each.memory.value for each in devices}
-        memory: dict[str, float | None] = {
-            name: known.in_use_bytes.value for name, known in held.items() if known is not None
-        }
-        memory["the process"] = process_bytes
-        return cls(
-            {device: each.clock_ratio.value for device, each in read if each.clock_ratio.value is not None},
-            frozenset((device, why) for device, each in read for why in each.throttle_reasons.value or ()),
-            {name: float(amount) for name, amount in memory.items() if amount},
-        )
 
 
 @dataclass(frozen=True, slots=True)
