@@ -63,9 +63,9 @@ THROTTLED: Final = 0.05
 NOT_SPEED: Final = frozenset({
     "run", "run_directory", "keep_runs", "run_interval", "file_sd_directory", "jsonl_directory", "metrics_token_file",
     "metrics_tls_certificate", "metrics_tls_key", "metrics_hosts", "cache_directory", "tensorboard_directory",
-    "shutdown_timeout",
+    "shutdown_timeout", "slowdown_alarms_per_hour",
 })  # fmt: skip
-"""Settings that do not affect speed, as they say where something is written or served."""
+"""Settings that do not affect speed, as they say where something is written or served, or what is told."""
 
 
 class Cause(StrEnum):

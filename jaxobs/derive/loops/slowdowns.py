@@ -194,7 +194,7 @@ class Slowdowns:
         """The loop has become faster: a slowdown is over where the pace of before is back."""
         for place, each in enumerate(self.kept):
             if each.loop == name and each.ended is None:
-                is_over = level <= each.before * math.exp(MIN_SHIFT / 2)
+                is_over = level <= each.before * math.exp(MIN_SHIFT)
                 self.kept[place] = replace(each, ended=at) if is_over else replace(each, after=level)
                 if is_over:
                     self._news.append(self.kept[place])
