@@ -295,9 +295,9 @@ checkpoint, a marked evaluation, one that nobody marked.
 |---|---|---|---|---|
 """
 FOUND: Final = """
-**Of {count} injected slowdowns {found} were found within {latest:.0f} s, {dated} dated to {near:.0f} s, and of
-{explained} the part that grew was named.** They begin between the fifth and the thirtieth minute. One that is small
-beside the noise is not found, or late.
+**Of {all} injected slowdowns {count} are at least {multiple:.0f} times the noise: {found} of these were found within
+{latest:.0f} s, {dated} dated to {near:.0f} s, and of {explained} the part that grew was named.** They begin between
+the fifth and the thirtieth minute. One that is small beside the noise is found late, or not at all.
 
 | noise of | what grew | by | found after | dated off by | told as | thread was seen in |
 |---|---|---|---|---|---|---|
@@ -311,7 +311,8 @@ def page(
 ) -> str:
     """The results, as the page shows them."""
     hours, told = sum(row[1] for row in alarms), sum(row[2] for row in alarms)
-    rights = [sum(column) for column in zip(*(each.is_right for each in found), strict=True)]
+    large = [each for each in found if is_large(each, noises)]
+    rights = [sum(column) for column in zip(*(each.is_right for each in large), strict=True)]
     rows = [
         f"| {kind} | {len(noises[kind])} | {noise_of(noises[kind]):.1%} | {lived:.0f} | {count} |\n"
         for kind, lived, count in alarms
@@ -324,9 +325,21 @@ def page(
         processors=os.cpu_count(), jax=version("jax"), told=told, hours=hours, run_hours=RUN_HOURS
     )
     then = FOUND.format(
-        count=len(found), latest=LATEST, near=NEAR, found=rights[0], dated=rights[1], explained=rights[2]
+        all=len(found),
+        multiple=LARGE,
+        count=len(large),
+        latest=LATEST,
+        near=NEAR,
+        found=rights[0],
+        dated=rights[1],
+        explained=rights[2],
     )
     return "".join((head, *rows, then, *cases))
+
+
+def is_large(each: Found, noises: Mapping[str, Sequence[float]]) -> bool:
+    """Whether a slowdown is large beside the noise."""
+    return each.slow.factor - 1 >= LARGE * noise_of(noises[each.kind])
 
 
 def _told(each: Found) -> str:
@@ -359,7 +372,7 @@ def main() -> int:
     print(text)
     if not options.print:
         PAGE.write_text(text, encoding="utf-8")
-    large = [each.is_right for each in found if each.slow.factor - 1 >= LARGE * noise_of(noises[each.kind])]
+    large = [each.is_right for each in found if is_large(each, noises)]
     allowed = max(1.0, sum(row[1] for row in alarms) / 1000)
     return int(sum(row[2] for row in alarms) > allowed or not all(map(all, large)))
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import mul
 from typing import Final, NamedTuple
 
@@ -35,6 +35,10 @@ reference are clipped, so that one disturbed value does not hide a change from t
 
 MAX_CORRELATION: Final = 0.95
 """Largest correlation of neighbours that is assumed: with 1 nothing would be known of the mean."""
+
+UNSETTLED: Final = 0.25
+"""Share of the variance of a mean below which fewer values must bring it: by chance the deviation of a part is seldom
+less than half of that of the whole."""
 
 ROUNDING: Final = 1e-9
 """Share of the limit by which the sum of as many values as it takes may miss it."""
@@ -134,9 +138,10 @@ class ChangeTest:
 
     def _reference(self, false_alarms: float, lasting: int) -> _Reference:
         """By the values before, as far as they count: what is summed and what it is held against are of one kind."""
-        rough = _bounds(_clipped(self._before), self._min_shift / 2, false_alarms)
+        values = _settled(self._before)
+        rough = _bounds(_clipped(values), self._min_shift / 2, false_alarms)
         reach = rough.allowance + rough.limit / lasting
-        counted = [min(max(value, rough.mean - reach), rough.mean + reach) for value in self._before]
+        counted = [min(max(value, rough.mean - reach), rough.mean + reach) for value in values]
         return _bounds(counted, self._min_shift / 2, false_alarms)._replace(reach=reach)
 
 
@@ -145,14 +150,30 @@ def _bounds(values: Sequence[float], least: float, false_alarms: float) -> _Refe
 
     The mean of n values is off by √(V/n), which multiplies the rate of false alarms, exp(-2 k h / V), by exp(2 h² / n V)
     on average over its errors: a reference value larger by h / n takes that back. The deviation is off by 1/√(2n) of it,
-    and is taken two such errors above.
+    and is taken one such error above.
     """
-    mean, deviation = sum(values) / len(values), _deviation(values) * (1 + math.sqrt(2 / len(values)))
+    mean, deviation = sum(values) / len(values), _deviation(values) * (1 + 1 / math.sqrt(2 * len(values)))
     if deviation < least / 100:
         return _Reference(mean, least, least, least)
     allowance = max(deviation / 2, least)
     limit = deviation * _limit(allowance / deviation, 1 / false_alarms)
     return _Reference(mean, 0.0, allowance + limit / len(values), max(limit, least))
+
+
+def _settled(before: Iterable[float]) -> list[float]:
+    """The values without the first quarter or half, where they had not settled by then: a run drifts after its start.
+
+    So many are left out that the variance of the mean of the others is the smallest (White, An effective truncation
+    heuristic for bias reduction in simulation output, Simulation 69, 1997), if it is less than UNSETTLED of that of all.
+    """
+    values = list(before)
+    clipped = _clipped(values)
+    starts = [
+        start for start in (0, len(values) // 4, len(values) // 2) if len(values) - start >= MIN_REFERENCE
+    ]
+    variances = [_deviation(clipped[start:]) ** 2 / (len(values) - start) for start in starts]
+    best = min(variances)
+    return values[starts[variances.index(best)] :] if best < UNSETTLED * variances[0] else values
 
 
 def _clipped(values: Sequence[float] | deque[float]) -> list[float]:

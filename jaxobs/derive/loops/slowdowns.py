@@ -167,10 +167,11 @@ class Slowdowns:
         watched = self._loops[name]
         watched.blocks.append((block, state))
         usual = statistics.median(each.wall for each, _ in watched.blocks)
+        lately = statistics.median(each.wall for each, _ in list(watched.blocks)[-MIN_BLOCKS:])
         changed = watched.test.add(
             math.log(block.step_seconds),
             false_alarms=min(0.5, self.alarms_per_hour * usual / 3600),
-            lasting=max(MIN_BLOCKS, math.ceil(LASTING_SECONDS / usual)),
+            lasting=max(MIN_BLOCKS, math.ceil(LASTING_SECONDS / lately)),
         )
         if changed is None:
             return
