@@ -9,14 +9,17 @@ if TYPE_CHECKING:
     from typing import Any
 
     __version__: str
+    from jaxobs.measure.compile_explained import explain_compile
     from jaxobs.measure.on_demand import cost, roofline
     from jaxobs.model.cost import Cost
     from jaxobs.model.profile import ProfileResult
     from jaxobs.observer import Observer
+    from jaxobs.report.compile_explained import CompileExplanation
     from jaxobs.report.measured_run import Roofline
     from jaxobs.report.snapshot import Snapshot
 
 __all__ = [
+    "CompileExplanation",
     "Cost",
     "Observer",
     "ProfileResult",
@@ -24,18 +27,21 @@ __all__ = [
     "Snapshot",
     "__version__",
     "cost",
+    "explain_compile",
     "instrument",
     "roofline",
 ]
 
 
 _HOMES = {
+    "CompileExplanation": "jaxobs.report.compile_explained",
     "Cost": "jaxobs.model.cost",
     "Observer": "jaxobs.observer",
     "ProfileResult": "jaxobs.model.profile",
     "Roofline": "jaxobs.report.measured_run",
     "Snapshot": "jaxobs.report.snapshot",
     "cost": "jaxobs.measure.on_demand",
+    "explain_compile": "jaxobs.measure.compile_explained",
     "roofline": "jaxobs.measure.on_demand",
 }
 

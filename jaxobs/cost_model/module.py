@@ -16,6 +16,7 @@ from jaxobs.cost_model.arithmetic.products import MULTIPLY_ADDS
 from jaxobs.cost_model.arithmetic.tally import Tally
 from jaxobs.cost_model.bounds import Bounds
 from jaxobs.cost_model.collectives import add_collective, kind_of
+from jaxobs.cost_model.contents import contents_of
 from jaxobs.cost_model.custom_calls import BUILT_IN_RULES, Rule
 from jaxobs.cost_model.custom_calls.libraries import PRODUCT_RULES
 from jaxobs.cost_model.custom_calls.protocol import CustomCall
@@ -105,6 +106,7 @@ class _Walk:
             donatable_bytes(self.module),
             _main_loop_trips(self.module.entry, self.bounds.least),
             tuple(self._operation(instruction, Tally(), 0.0) for instruction in self.without_work),
+            contents_of(self.module, self.provenance),
         )
 
     def _add_up(self, computation: Computation) -> None:

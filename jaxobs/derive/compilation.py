@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from operator import le
 from typing import Any, Final
 
@@ -19,10 +19,12 @@ from jaxobs.derive.refusal import require
 from jaxobs.derive.series import Histogram, Largest, Selection
 from jaxobs.model import events
 from jaxobs.model.clock import seconds
-from jaxobs.model.events import CACHE_SECONDS_SAVED, Compilation, CompilePhaseEnded
-from jaxobs.model.figure import Figure, figure
+from jaxobs.model.contents import CACHED_FROM, LONG_COMPILE, Contents
+from jaxobs.model.events import CACHE_SECONDS_SAVED, Compilation, CompilePhaseEnded, ExecutableCreated
+from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure, plain
 from jaxobs.model.intervals import Span, joined
 from jaxobs.model.metrics import Exemplar
+from jaxobs.vocabulary.text import EAGER
 from jaxobs.vocabulary.words import CAUSES, PHASES
 
 MAX_LISTED: Final = 300
@@ -43,11 +45,9 @@ LONG_USE: Final = 10
 
 SHAPE: Final = re.compile(r"\[(\d+(?:,\d+)*)\]")
 
-CACHED_FROM: Final = 1.0
-"""Least compile time, s, of a program that JAX writes to its cache: the default of
-`jax_persistent_cache_min_compile_time_secs`."""
-
 NOT_COMPILED = "nothing was compiled yet"
+NOT_LONG = f"none of its compiles took more than {LONG_COMPILE:.0f} s"
+NOT_READ = "its module is being analysed"
 NO_ARGUMENT = {
     "redefined": "the function itself is new, not an argument",
     "context": "a setting changed, not an argument",
@@ -71,6 +71,18 @@ class RecompilationView:
 
 
 @dataclass(frozen=True, slots=True)
+class LongCompile:
+    """The longest compile of a function that has a long one; `seconds` by phase, `backend` with `cache_read` in it."""
+
+    executable: int
+    whole_seconds: float
+    seconds: Mapping[str, float]
+    persistent_cache: str
+    contents: Figure[Mapping[str, Any]]
+    """What its module holds, as plain data of `jaxobs.model.contents.Contents`."""
+
+
+@dataclass(frozen=True, slots=True)
 class FunctionView:
     """What compiling a function took; `seconds` are by phase."""
 
@@ -79,6 +91,7 @@ class FunctionView:
     recompilations: Sequence[RecompilationView]
     """The most expensive reason first."""
     seconds: Mapping[str, float]
+    long_compile: Figure[LongCompile] = field(metadata=REASON_WHERE_ABSENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +141,7 @@ class Compiles:
         self._seconds_in_all = 0.0
         self._changed: set[str] = set()
         self._listed: dict[str, FunctionView] = {}
+        self._long: dict[str, LongCompile] = {}
         self.phases: defaultdict[str, Histogram] = defaultdict(lambda: Histogram(COMPILE_BUCKETS))
         self.recompilations = Recompilations()
         self.cache = PersistentCache()
@@ -145,6 +159,27 @@ class Compiles:
         self._changed.add(event.function)
         self.recompilations.compiled(event)
         self.cache.compiled(event)
+        spent = {phase: seconds(end - start) for phase, start, end in event.phases}
+        whole = sum(spent.get(phase, 0.0) for phase in LOST_IN)
+        known = self._long.get(event.function)
+        if whole > (known.whole_seconds if known else LONG_COMPILE) and event.function != EAGER:
+            unread: Figure[Mapping[str, Any]] = Figure(None, NOT_READ)
+            self._long[event.function] = LongCompile(
+                event.executable, whole, spent, event.persistent_cache, unread
+            )
+
+    def created(self, event: ExecutableCreated) -> None:
+        """Note why a module cannot be read."""
+        if event.proto is None:
+            self.analysed(event.function, event.executable, None, event.proto_reason)
+
+    def analysed(self, function: str, executable: int, contents: Contents | None, reason: str) -> None:
+        """Add what the module of an executable holds, where it took long to compile."""
+        known = self._long.get(function)
+        if known is not None and known.executable == executable:
+            found: Figure[Mapping[str, Any]] = figure(plain(contents), reason)
+            self._long[function] = replace(known, contents=found)
+            self._changed.add(function)
 
     def exemplify(self, phase: str, exemplar: Exemplar) -> None:
         """Attach the trace of a compile to the duration of one of its phases."""
@@ -185,6 +220,7 @@ class Compiles:
             sum(reason.count for reason in reasons),
             reasons,
             {phase: float(self._seconds[name].get(phase, 0.0)) for phase in PHASES},
+            figure(self._long.get(name), NOT_LONG),
         )
 
 

@@ -143,6 +143,8 @@ class Fold(Rooms):
 
     def analysed(self, number: int, module: ModuleCost | None, reason: str = "") -> None:
         self.executables.analysed(number, module, reason)
+        contents = None if module is None else module.contents
+        self.compiles.analysed(self.executables.function_of(number), number, contents, reason)
         if module is not None:
             self.devices.draw_roofs(module.cost.matrix_flops_by_type)
             if any(BACKWARD in operation.operation_name for operation in module.operations):
@@ -222,7 +224,7 @@ class Fold(Rooms):
                 self.spans.compiled,
                 self.hangs.compiled,
             ),
-            events.ExecutableCreated: (self.executables.created,),
+            events.ExecutableCreated: (self.executables.created, self.compiles.created),
             events.BackendFound: (self._backend_found,),
             events.MemorySampled: (self.memory.sampled,),
             events.LiveArraysCounted: (self.memory.counted,),

@@ -47,7 +47,7 @@ def cost(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Cost:
     `function` may be plain, jitted or watched; it is compiled for these arguments (arrays or `jax.ShapeDtypeStruct`),
     not run. Raises what tracing and compiling raise, and HloDecodeError (a ValueError) where its module cannot be read.
     """
-    jitted, args = _jitted(function, "cost", args)
+    jitted, args = jitted_function(function, "cost", args)
     return _module(_compiled(jitted, args, kwargs)).cost
 
 
@@ -86,7 +86,7 @@ def roofline(function: Callable[..., Any] | None = None, /, *args: Any, **kwargs
         if unknown:
             raise TypeError(f"roofline() from numbers takes {', '.join(_NUMBERS)}; not {', '.join(unknown)}")
         return _of_numbers(**kwargs)
-    jitted, args = _jitted(function, "roofline", args)
+    jitted, args = jitted_function(function, "roofline", args)
     return _of_function(jitted, args, kwargs)
 
 
@@ -137,7 +137,7 @@ def _of_numbers(*, dtype: str = "float32", **numbers: float | None) -> Roofline:
     return measured_run(work, bound_time(work, peaks), elapsed, None, 1, used, peaks)
 
 
-def _jitted(function: Any, asker: str, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+def jitted_function(function: Any, asker: str, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
     """The function as a jitted one, and its arguments.
 
     A watched function is unwrapped, so that its runs here count in no loop. A bound jitted method becomes its function
@@ -166,9 +166,14 @@ def _compiled(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     return compiled
 
 
+def serialized_module(compiled: Any) -> bytes:
+    """The compiled function's `HloModuleProto`. Raises what the backend raises where it gives none."""
+    serialized: bytes = compiled.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto()
+    return serialized
+
+
 def _module(compiled: Any) -> ModuleCost:
-    modules = compiled.runtime_executable().hlo_modules()
-    return module_cost(modules[0].as_serialized_hlo_module_proto(), custom_call_rules=load_rules(warn))
+    return module_cost(serialized_module(compiled), custom_call_rules=load_rules(warn))
 
 
 def _donates(compiled: Any) -> bool:

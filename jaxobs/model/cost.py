@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from html import escape
 from typing import Any, Final, NamedTuple
 
+from jaxobs.model.contents import Contents
 from jaxobs.vocabulary.units import amount, byte_size
 
 COLLECTIVES: Final = frozenset((
@@ -284,3 +285,5 @@ class ModuleCost:
     """The trip count of the loop in which the module does most of its work, where there is one and it is known."""
     without_work: tuple[OperationCost, ...] = ()
     """Where loops, calls and the ends of asynchronous operations come from, whose work is that of others."""
+    contents: Contents | None = None
+    """What it holds that makes it slow to compile."""

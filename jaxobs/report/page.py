@@ -21,6 +21,7 @@ from jaxobs.model.snapshot import (
 )
 from jaxobs.report import flame_graph, tables
 from jaxobs.report.charts import Curve, line_chart, shares_bar, shares_over_time
+from jaxobs.report.compile_explained import long_compiles
 from jaxobs.report.markup import (
     Element,
     card,
@@ -301,6 +302,10 @@ def compilations(view: View) -> Element | None:
         _first(MAX_AGAIN, tables.AGAIN, again, title, "cheaper")
         if again
         else tag("p", "Nothing was compiled twice."),
+        *(
+            tag("p", *with_code(why), *(part for piece in todo for part in (" → ", *with_code(piece), ".")))
+            for why, todo in long_compiles(view.document)
+        ),
         folded(
             "Newest compiles",
             table(tables.NEWEST, recent, caption="Newest compiles, seconds ago"),

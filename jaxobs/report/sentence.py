@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from jaxobs.model.contents import LONG_COMPILE
 from jaxobs.model.snapshot import Document
 from jaxobs.roofline_model.bottleneck import UNTOLD
 from jaxobs.vocabulary import activities
@@ -21,9 +22,6 @@ difference over their sum) is above CLEAR, so that a low confidence must have an
 
 WORTH_SAYING: Final = 0.01
 """Share of the run's time from which on recompilations are mentioned; below it there is little to gain."""
-
-LONG_COMPILE: Final = 5.0
-"""Seconds from which on a compile under way is mentioned: somebody who waits begins to wonder what for."""
 
 UNMODELLED: Final = "work whose cost is not known"
 """What a sentence calls the label `unmodelled`."""

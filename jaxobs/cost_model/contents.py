@@ -1,0 +1,130 @@
+"""Finds in a module what makes it slow to compile: an unrolled loop, by the lines that wrote it, and large constants.
+
+An unrolled loop leaves no mark, but each of its turns leaves the same operations with the same call stack. So a stack
+whose operations are all there n times was walked n times, or calls something that loops.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from jaxobs.cost_model.hlo.decode import decode
+from jaxobs.cost_model.hlo.instructions import Instruction, Module
+from jaxobs.cost_model.hlo.scopes import Provenance
+from jaxobs.model.contents import MIN_CONSTANT_BYTES, Constant, Contents, Unrolled, largest
+from jaxobs.model.cost import Frame
+
+Stack = tuple[Frame, ...]
+
+NOT_COUNTED: Final = frozenset(["parameter", "constant", "tuple", "get-tuple-element"])
+"""Opcodes of values that are handed on: nothing is computed, and none has a line of its own."""
+
+MIN_TIMES: Final = 10
+"""Fewer turns are no burden to a compiler that is worth another way to write them."""
+
+MIN_SHARE: Final = 0.25
+"""Least share of a module's instructions for an unrolled loop to explain its compile."""
+
+ALIKE: Final = 0.9
+"""Share of a stack's operations that must be there so often, and of that number that is often enough: the compiler
+simplifies some operations of the first and of the last turn."""
+
+
+def module_contents(serialized: bytes) -> Contents:
+    """What an optimised ``HloModuleProto`` holds. Raises ``HloDecodeError``."""
+    module = decode(serialized)
+    try:
+        return contents_of(module, Provenance(module))
+    finally:
+        module.release()
+
+
+def contents_of(module: Module, provenance: Provenance) -> Contents:
+    """What the module holds."""
+    found: Counter[tuple[bytes, str]] = Counter()
+    examples: dict[tuple[bytes, str], Instruction] = {}
+    constants: list[Constant] = []
+    for computation in module.computations:
+        for instruction in computation.instructions:
+            if instruction.opcode not in NOT_COUNTED:
+                key = instruction.message.metadata, instruction.opcode
+                found[key] += 1
+                examples.setdefault(key, instruction)
+            elif instruction.opcode == "constant" and instruction.shape.bytes >= MIN_CONSTANT_BYTES:
+                constants.append(_constant(instruction, provenance))
+    stacks: defaultdict[Stack, Counter[tuple[str, str]]] = defaultdict(Counter)
+    for key, instruction in examples.items():
+        origin = provenance.of(instruction)
+        stacks[origin.stack][origin.operation_name, instruction.opcode] += found[key]
+    return Contents(found.total(), unrolled_loop(stacks), largest(constants))
+
+
+def _constant(instruction: Instruction, provenance: Provenance) -> Constant:
+    """A constant, with the line of what uses it, as it has none of its own."""
+    shape, users = instruction.shape, instruction.computation.instructions
+    sources = (provenance.of(each).source for each in users if instruction in each.operands)
+    line = provenance.of(instruction).source or next(filter(None, sources), "")
+    return Constant(shape.type.name, shape.dimensions, shape.bytes, "", line)
+
+
+def unrolled_loop(stacks: Mapping[Stack, Counter[tuple[str, str]]]) -> Unrolled | None:
+    """The unrolled loop with most operations; None if none has MIN_SHARE of them.
+
+    `stacks` has for each call stack, outermost frame first, how often each operation is there with it.
+    """
+    sizes: Counter[int] = Counter()
+    times = {stack: _times(list(each.values())) for stack, each in stacks.items() if stack}
+    for stack, number in times.items():
+        sizes[number] += stacks[stack].total()
+    del sizes[0]
+    if not sizes:
+        return None
+    most = max(sizes, key=lambda number: (sizes[number], number))
+    common = _common(
+        {stack: stacks[stack].total() for stack, number in times.items() if _alike(number, most)}
+    )
+    below = [s for s, number in times.items() if s[: len(common)] == common and number >= ALIKE * most]
+    size, whole = sum(stacks[stack].total() for stack in below), sum(map(Counter.total, stacks.values()))
+    if not common or size < MIN_SHARE * whole:
+        return None
+    caller = f"{common[-2].file}:{common[-2].line}" if len(common) > 1 else ""
+    line = f"{common[-1].file}:{common[-1].line}"
+    within = _within([stack[len(common) :] for stack in below])
+    return Unrolled(most, round(size / most), size / whole, line, common[-1].function, within, caller)
+
+
+def _times(counts: list[int]) -> int:
+    """How often a stack was walked on which each operation is there so often; 0 if that is not clear, or not often."""
+    frequent = Counter(number for number in counts if number >= MIN_TIMES)
+    number = max(frequent, key=lambda each: (frequent[each], each), default=0)
+    often = sum(each for each in counts if each >= ALIKE * number)
+    return number if often >= ALIKE * sum(counts) else 0
+
+
+def _common(sizes: Mapping[Stack, int]) -> Stack:
+    """The frames that nearly all operations have in common; `sizes`: how many each stack has."""
+    common: Stack = ()
+    while True:
+        following: Counter[Frame] = Counter()
+        for stack, size in sizes.items():
+            if len(stack) > len(common) and stack[: len(common)] == common:
+                following[stack[len(common)]] += size
+        most = following.most_common(1)
+        if not most or most[0][1] < ALIKE * sum(sizes.values()):
+            return common
+        common = (*common, most[0][0])
+
+
+def _alike(number: int, other: int) -> bool:
+    return ALIKE * other <= number <= other / ALIKE
+
+
+def _within(rest: Iterable[Stack]) -> str:
+    """The lines of one function that the rests of stacks begin with; empty if these are of several, or end here."""
+    places = {(frame.file, frame.function) for stack in rest for frame in stack[:1]}
+    lines = sorted({stack[0].line if stack else 0 for stack in rest})
+    if len(places) != 1 or len(lines) < 2 or not lines[0]:
+        return ""
+    return f"lines {lines[0]} to {lines[-1]} of {next(iter(places))[1]}"
