@@ -15,6 +15,8 @@ from jaxobs.cost_model.hlo.instructions import Instruction, Module
 from jaxobs.cost_model.hlo.scopes import Provenance
 from jaxobs.model.contents import MIN_CONSTANT_BYTES, Constant, Contents, Unrolled, largest
 from jaxobs.model.cost import Frame
+from jaxobs.model.figure import Figure, figure
+from jaxobs.vocabulary.units import rough_percent
 
 Stack = tuple[Frame, ...]
 
@@ -58,7 +60,8 @@ def contents_of(module: Module, provenance: Provenance) -> Contents:
     for key, instruction in examples.items():
         origin = provenance.of(instruction)
         stacks[origin.stack][origin.operation_name, instruction.opcode] += found[key]
-    return Contents(found.total(), unrolled_loop(stacks), largest(constants))
+    unrolled = figure(unrolled_loop(stacks), f"no unrolled loop has {rough_percent(MIN_SHARE)} of it")
+    return Contents(Figure(found.total()), unrolled, largest(constants))
 
 
 def _constant(instruction: Instruction, provenance: Provenance) -> Constant:

@@ -57,8 +57,11 @@ def explain_compile(function: Callable[..., Any], /, *args: Any, **kwargs: Any) 
     `jax.ShapeDtypeStruct`), not run. Ask before its first call: what JAX has compiled it does not compile again, and the
     seconds are then absent. Raises what tracing and compiling raise, and TypeError for what is no function of `jax.jit`.
     """
-    has_options = hasattr(function, "lower")  # of jax.jit, which a new function would not have
-    jitted, args = jitted_function(function if has_options else _anew(function), "explain_compile", args)
+    import jax
+
+    jitted, args = jitted_function(function, "explain_compile", args)
+    if not hasattr(function, "lower"):
+        jitted = jax.jit(_anew(function))
     if not hasattr(jitted, "trace"):
         raise TypeError(f"explain_compile() takes a plain function or one of jax.jit, not {jitted!r}")
     leave_out(__file__)
@@ -111,7 +114,8 @@ def _module(compiled: Any) -> tuple[Contents, Figure[int]]:
         serialized = serialized_module(compiled)
         return module_contents(serialized), Figure(len(serialized))
     except (RuntimeError, NotImplementedError, AttributeError, ValueError) as error:
-        return Contents(None, None, ()), Figure(None, f"it could not be read: {error}"[:200])
+        reason = f"it could not be read: {error}"[:200]
+        return Contents(Figure(None, reason), Figure(None, reason), ()), Figure(None, reason)
 
 
 class _Heard:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from jaxobs.model.figure import Figure
 from jaxobs.vocabulary.units import byte_size, count, rough_percent
 
 LONG_COMPILE: Final = 5.0
@@ -70,10 +71,10 @@ class Constant:
 class Contents:
     """What a module holds."""
 
-    instructions: int | None
-    """Without parameters, constants and tuples, which compute nothing; None if the module could not be read."""
-    unrolled: Unrolled | None
-    """None if no unrolled loop has much of it."""
+    instructions: Figure[int]
+    """Without parameters, constants and tuples, which compute nothing."""
+    unrolled: Figure[Unrolled]
+    """The unrolled loop that has most of them."""
     constants: tuple[Constant, ...]
     """The large ones, the largest first."""
 
