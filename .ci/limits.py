@@ -29,7 +29,7 @@ PARAMETERS = 7
 """Without `self`: more are hard to tell apart where a function is called."""
 
 SOURCES = ("jaxobs", "plugins")
-BUDGET = {"product": (SOURCES, 30_393, 284), "benchmarks": (("benchmarks",), 4_983, 77)}
+BUDGET = {"product": (SOURCES, 30_362, 286), "benchmarks": (("benchmarks",), 4_780, 77)}
 """By part: its folders, the most lines of code in them, and the most files."""
 
 ALL = (*SOURCES, "grafana", "benchmarks", "tests")

@@ -18,6 +18,9 @@ COMPILED_IN: Final = ("trace", "lower", "backend", "cache_read")
 MAX_LINES: Final = 4
 """Lines of a trace that are shown, those with the most time."""
 
+MAX_LONG: Final = 3
+"""Long compiles of a run that are explained: most programs have one or two, and the rest is in the snapshot."""
+
 MOSTLY: Final = 0.5
 """Share of a compile from which on it is mostly tracing."""
 
@@ -75,15 +78,17 @@ class CompileExplanation:
         return {**plain(known), "advice": list(self.advice())}
 
     def advice(self) -> Iterator[str]:
-        """What to do, with the seconds or the size that it is about."""
-        yield from remedies(plain(self.contents))
+        """What to do, with the seconds or the size that it is about; nothing for what JAX calls short itself."""
         spent = {phase: each.value or 0.0 for phase, each in self.seconds.items()}
+        if 0 < sum(spent.values()) < CACHED_FROM:
+            return
+        yield from remedies(plain(self.contents))
         if self.persistent_cache == "off" and spent["backend"] >= CACHED_FROM:
             yield (
                 f"up to {duration(spent['backend'])} of the next start: set `jax_compilation_cache_dir` "
                 "(JAX_COMPILATION_CACHE_DIR) to a directory that outlives the job"
             )
-        if spent["trace"] >= max(CACHED_FROM, MOSTLY * sum(spent.values())):
+        if spent["trace"] > MOSTLY * sum(spent.values()):
             yield f"{duration(spent['trace'])} of each start: tracing runs your Python; do less in the lines above"
 
 
@@ -99,7 +104,7 @@ def long_compiles(document: Document) -> Iterator[tuple[str, list[str]]]:
     """For each function with a long compile what its longest one took and why, and what to do; the longest first."""
     functions = document.get("functions") or {}
     found = [(name, row["long_compile"]) for name, row in functions.items() if row.get("long_compile")]
-    for name, row in sorted(found, key=lambda pair: -pair[1]["whole_seconds"]):
+    for name, row in sorted(found, key=lambda pair: -pair[1]["whole_seconds"])[:MAX_LONG]:
         seconds, contents = dict(row["seconds"]), row.get("contents")
         seconds["backend"] = seconds.get("backend", 0.0) - seconds.get("cache_read", 0.0)
         facts = [str(row.get("contents_reason"))] if contents is None else facts_in_words(contents)

@@ -303,8 +303,12 @@ def compilations(view: View) -> Element | None:
         if again
         else tag("p", "Nothing was compiled twice."),
         *(
-            tag("p", *with_code(why), *(part for piece in todo for part in (" → ", *with_code(piece), ".")))
+            element
             for why, todo in long_compiles(view.document)
+            for element in (
+                tag("p", *with_code(why)),
+                tag("ol", *(tag("li", *with_code(piece)) for piece in todo), class_="advice"),
+            )
         ),
         folded(
             "Newest compiles",

@@ -6,7 +6,6 @@ A value that is not known is printed as `–`, one with a reserve has a `*`, and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
 from textwrap import wrap
 from typing import Any, Final
 
@@ -67,9 +66,6 @@ MAX_FUNCTIONS: Final = 20
 
 MAX_AGAIN: Final = 8
 """Rows of recompilations: those that cost most are worth changing the program for; the rest are in the document."""
-
-MAX_LONG: Final = 3
-"""Long compiles that are explained: of more the page tells."""
 
 MAX_REFUSALS: Final = 3
 MAX_LINES: Final = 4
@@ -209,7 +205,7 @@ def _about_the_run(document: Document, reasons: ReasonsBelow) -> Iterator[str]:
     if running := process.get("running"):
         yield f"  running: a call of {running['function']}, for {duration(running['seconds'])} so far"
     yield from _main_thread(" outside loops" if document.get("loops") else "", process)
-    for why, todo in islice(long_compiles(document), MAX_LONG):
+    for why, todo in long_compiles(document):
         for line in (why, *(f"→ {piece}" for piece in todo)):
             text = without_quotes(line)
             yield from wrap(

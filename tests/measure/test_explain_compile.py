@@ -31,6 +31,12 @@ def busy(seconds: float) -> None:
         pass
 
 
+@pytest.fixture
+def _any_compile_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jaxobs.report.compile_explained.CACHED_FROM", 0.0)
+
+
+@pytest.mark.usefixtures("_any_compile_is_long")
 def test_an_unrolled_loop_is_named_and_a_scan_advised() -> None:
     def network(weights: jax.Array, x: jax.Array) -> jax.Array:
         for index in range(100):
@@ -92,6 +98,7 @@ def test_equations_count_at_each_place_that_uses_them() -> None:
     assert jaxobs.explain_compile(function, ROWS).equations == 40 * 4 + 2
 
 
+@pytest.mark.usefixtures("_any_compile_is_long")
 def test_captured_arrays_are_told_with_their_variables_and_lines() -> None:
     folded = jnp.asarray(TABLE) * 2.0
 
@@ -145,6 +152,13 @@ def test_what_is_small_is_not_told() -> None:
     small = jnp.ones((100, 100)) * jnp.arange(100.0)
     found = jaxobs.explain_compile(lambda x: x @ small, jnp.ones((2, 100)))
     assert found.contents.constants == ()
+    assert not any("as arguments" in piece for piece in found.advice())
+
+
+def test_a_short_compile_is_given_no_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jaxobs.report.compile_explained.CACHED_FROM", 1e6)
+    found = jaxobs.explain_compile(lambda x: x @ TABLE, ROWS)
+    assert found.contents.constants
     assert list(found.advice()) == []
 
 
@@ -200,11 +214,18 @@ def test_it_is_plain_data_text_and_html() -> None:
     )
 
 
+class CannotBeTraced:
+    lower = None
+
+    def __call__(self, x: int) -> int:
+        return x
+
+
 def test_what_cannot_be_compiled_is_refused() -> None:
     with pytest.raises(TypeError, match="takes a function first, not a int"):
         jaxobs.explain_compile(3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="plain function or one of"):
-        jaxobs.explain_compile(jax.pmap(lambda x: x), jnp.ones((1, 2)))
+        jaxobs.explain_compile(CannotBeTraced(), 3)
 
 
 CACHED = """
@@ -237,8 +258,8 @@ def test_the_persistent_cache_is_a_miss_then_a_hit(tmp_path: Path) -> None:
     assert said == [["miss", "False", "False"], ["hit", "True", "False"]]
 
 
-def test_a_long_compile_without_the_cache_is_advised_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jaxobs.report.compile_explained.CACHED_FROM", 0.0)
+@pytest.mark.usefixtures("_any_compile_is_long")
+def test_a_long_compile_without_the_cache_is_advised_one() -> None:
     found = jaxobs.explain_compile(lambda x: x * 2, jnp.ones(3))
     assert found.persistent_cache == "off"
     assert any("jax_compilation_cache_dir" in piece for piece in found.advice())
