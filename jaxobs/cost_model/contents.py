@@ -6,6 +6,7 @@ whose operations are all there n times was walked n times, or calls something th
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -22,6 +23,9 @@ Stack = tuple[Frame, ...]
 
 NOT_COUNTED: Final = frozenset(["parameter", "constant", "tuple", "get-tuple-element"])
 """Opcodes of values that are handed on: nothing is computed, and none has a line of its own."""
+
+NUMBERS: Final = re.compile(r"\d+")
+"""Scopes are numbered where layers are: `block_7/attention`, Flax's `Dense_3`."""
 
 MIN_TIMES: Final = 10
 """Fewer turns are no burden to a compiler that is worth another way to write them."""
@@ -59,7 +63,7 @@ def contents_of(module: Module, provenance: Provenance) -> Contents:
     stacks: defaultdict[Stack, Counter[tuple[str, str]]] = defaultdict(Counter)
     for key, instruction in examples.items():
         origin = provenance.of(instruction)
-        stacks[origin.stack][origin.operation_name, instruction.opcode] += found[key]
+        stacks[origin.stack][NUMBERS.sub("", origin.operation_name), instruction.opcode] += found[key]
     unrolled = figure(unrolled_loop(stacks), f"no unrolled loop has {rough_percent(MIN_SHARE)} of it")
     return Contents(Figure(found.total()), unrolled, largest(constants))
 

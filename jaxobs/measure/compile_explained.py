@@ -143,11 +143,12 @@ class _Heard:
         spent = perf_counter() - began
         return done, Figure(spent) if phase in self._events else Figure(None, KNOWN_ALREADY)
 
-    def persistent_cache(self) -> str:
-        """Whether the persistent cache had the program that was compiled last."""
-        if not persistent_cache_is_on() or CACHE_ASKED not in self._events:
-            return "off"
-        return "hit" if CACHE_HIT in self._events else "miss"
+    def persistent_cache(self) -> Figure[str]:
+        """Whether the persistent cache had the program, once it was compiled."""
+        if "backend" not in self._events:
+            return Figure(None, KNOWN_ALREADY)
+        is_on = persistent_cache_is_on() and CACHE_ASKED in self._events
+        return Figure("off" if not is_on else "hit" if CACHE_HIT in self._events else "miss")
 
     def _event(self, event: str, **_: Any) -> None:
         if threading.get_ident() == self._thread:
@@ -180,9 +181,7 @@ class _Samples:
         if seconds is None:
             return Figure(None, "nothing was traced")
         if not sampled:
-            return Figure(
-                None, f"the trace was over before a sample was taken, {SAMPLED_EACH:g} s after its begin"
-            )
+            return Figure(None, f"it was over before a sample was taken: one is due each {SAMPLED_EACH:g} s")
         return Figure({line: seconds * part / sampled for line, part in self._seconds.most_common()})
 
     def _run(self) -> None:

@@ -43,7 +43,7 @@ class CompileExplanation:
 
     function: str
     seconds: Mapping[str, Figure[float]]
-    persistent_cache: str
+    persistent_cache: Figure[str]
     trace_lines: Figure[Mapping[str, float]]
     equations: int
     module_bytes: Figure[int]
@@ -60,7 +60,7 @@ class CompileExplanation:
             by_line = ", ".join(f"{line} {duration(spent)}" for line, spent in longest)
         size = self.module_bytes
         lines = [
-            f"{self.function}: {_took(known, self.persistent_cache)}",
+            f"{self.function}: {_took(known, self.persistent_cache.value)}",
             *([f"{', '.join(absent)}: {'; '.join(dict.fromkeys(absent.values()))}"] if absent else []),
             f"tracing by line: {by_line}",
             f"equations: {count(self.equations)}",
@@ -83,7 +83,7 @@ class CompileExplanation:
         if 0 < sum(spent.values()) < CACHED_FROM:
             return
         yield from remedies(plain(self.contents))
-        if self.persistent_cache == "off" and spent["backend"] >= CACHED_FROM:
+        if self.persistent_cache.value == "off" and spent["backend"] >= CACHED_FROM:
             yield (
                 f"up to {duration(spent['backend'])} of the next start: set `jax_compilation_cache_dir` "
                 "(JAX_COMPILATION_CACHE_DIR) to a directory that outlives the job"
@@ -92,12 +92,12 @@ class CompileExplanation:
             yield f"{duration(spent['trace'])} of each start: tracing runs your Python; do less in the lines above"
 
 
-def _took(seconds: Mapping[str, float], cache: str) -> str:
+def _took(seconds: Mapping[str, float], cache: str | None) -> str:
     """Such as `12.3 s to compile: trace 1.2 s, lower 0.1 s, backend 11 s; persistent cache: off`."""
     phases = {phase: seconds[phase] for phase in COMPILED_IN if seconds.get(phase)}
     told = ", ".join(f"{phase.replace('_', ' ')} {duration(spent)}" for phase, spent in phases.items())
-    whole = f"{duration(sum(phases.values()))} to compile: {told}; " if phases else ""
-    return f"{whole}persistent cache: {cache}"
+    whole = f"{duration(sum(phases.values()))} to compile: {told}" if phases else "compiled before"
+    return f"{whole}; persistent cache: {cache}" if cache else whole
 
 
 def long_compiles(document: Document) -> Iterator[tuple[str, list[str]]]:

@@ -89,6 +89,16 @@ def test_a_loop_over_a_jitted_function_is_one_too(contents_of: Found) -> None:
     assert unrolled_of(contents_of(network, FEWER_WEIGHTS, ROWS), FEWER).share > 0.9
 
 
+def test_layers_with_numbered_scopes_are_the_same(contents_of: Found) -> None:
+    def network(x: jax.Array) -> jax.Array:
+        for index in range(FEWER):
+            with jax.named_scope(f"layer_{index}"):
+                x = jnp.cos(jnp.sin(x))
+        return x
+
+    assert unrolled_of(contents_of(network, ROWS), FEWER).share > 0.9
+
+
 def test_the_lines_of_a_function_that_loops_itself_are_told_below_its_call(contents_of: Found) -> None:
     def looping(x: jax.Array) -> jax.Array:
         for _ in range(LAYERS):

@@ -185,6 +185,7 @@ def test_what_jax_knew_already_has_no_seconds_and_says_so() -> None:
         assert (again.seconds[phase].value, again.seconds[phase].reason) == (None, KNOWN_ALREADY)
     assert f"trace, lower, backend: {KNOWN_ALREADY}" in str(again)
     assert again.equations == first.equations
+    assert again.persistent_cache.reason == KNOWN_ALREADY
     assert again.to_dict()["trace_lines"] is None
 
 
@@ -238,7 +239,8 @@ def kept(x):
     return x @ x
 
 found = jaxobs.explain_compile(kept, jnp.ones((32, 32)))
-print(found.persistent_cache, found.seconds["cache_read"].value is not None, "jax_compilation_cache_dir" in str(found))
+has_read, advised = found.seconds["cache_read"].value is not None, "jax_compilation_cache_dir" in str(found)
+print(found.persistent_cache.value, has_read, advised)
 """
 
 
@@ -261,5 +263,5 @@ def test_the_persistent_cache_is_a_miss_then_a_hit(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_any_compile_is_long")
 def test_a_long_compile_without_the_cache_is_advised_one() -> None:
     found = jaxobs.explain_compile(lambda x: x * 2, jnp.ones(3))
-    assert found.persistent_cache == "off"
+    assert found.persistent_cache.value == "off"
     assert any("jax_compilation_cache_dir" in piece for piece in found.advice())
