@@ -15,6 +15,7 @@ from jaxobs.cost_model.arithmetic.dispatch import Arithmetic
 from jaxobs.cost_model.arithmetic.products import MULTIPLY_ADDS
 from jaxobs.cost_model.arithmetic.tally import Tally
 from jaxobs.cost_model.bounds import Bounds
+from jaxobs.cost_model.buffers import Assignment
 from jaxobs.cost_model.collectives import add_collective, kind_of
 from jaxobs.cost_model.contents import contents_of
 from jaxobs.cost_model.custom_calls import BUILT_IN_RULES, Rule
@@ -32,11 +33,13 @@ from jaxobs.cost_model.hlo.instructions import (
     Shape,
 )
 from jaxobs.cost_model.hlo.scopes import Provenance
+from jaxobs.cost_model.memory_savings import savings
 from jaxobs.cost_model.precision import executed_product
 from jaxobs.cost_model.source_types import Rewritten
 from jaxobs.cost_model.traffic import FusionTraffic, traffic
 from jaxobs.cost_model.trips import inferred_trips
 from jaxobs.model.cost import FORWARD, REMATERIALIZED, Cost, ModuleCost, OperationCost
+from jaxobs.model.peak_memory import NOT_GIVEN, PeakMemory
 
 MAIN_LOOP_SHARE: Final = 0.5
 """Least share of the module's FLOPs in a loop for it to be the main loop: that of the
@@ -47,17 +50,18 @@ def module_cost(
     serialized: bytes | memoryview,
     *,
     custom_call_rules: Mapping[str, Rule] = BUILT_IN_RULES,
+    buffers: bytes = b"",
 ) -> ModuleCost:
     """The cost of the module on one device.
 
     ``serialized`` is an optimised ``HloModuleProto``, as ``executable.hlo_modules()[0]`` serialises it; of a
     partitioned module it is one device's program. ``custom_call_rules`` give the costs of custom calls by
-    target. Raises ``HloDecodeError`` if the bytes are no such module or hold more than
+    target. ``buffers`` is the module's ``BufferAssignmentProto``, for its memory. Raises ``HloDecodeError`` if the bytes are no such module or hold more than
     ``decode.MAXIMUM_INSTRUCTIONS``.
     """
     module = decode(serialized)
     try:
-        return _Walk(module, custom_call_rules).result()
+        return _Walk(module, custom_call_rules, buffers).result()
     except (OverflowError, RecursionError) as error:
         raise HloDecodeError(f"module {module.name!r} has implausible sizes: {error}") from None
     finally:
@@ -65,8 +69,9 @@ def module_cost(
 
 
 class _Walk:
-    def __init__(self, module: Module, rules: Mapping[str, Rule]) -> None:
+    def __init__(self, module: Module, rules: Mapping[str, Rule], buffers: bytes) -> None:
         self.module = module
+        self.assignment = buffers
         self.order = callees_first(module)
         self.scheduled = scheduled(self.order, module.entry)
         inside = embedded(self.order, self.scheduled)
@@ -99,15 +104,27 @@ class _Walk:
         most = dearest.freeze() if dearest is not None and not dearest.unmodelled else None
         if most is not None and cost.figures() != most.figures():
             cost = replace(cost, at_most=replace(most, exact=True, inexact_reasons=()))
+        donatable = donatable_bytes(self.module)
         return ModuleCost(
             fingerprint(self.module),
             cost,
             tuple(operations),
-            donatable_bytes(self.module),
+            donatable,
             _main_loop_trips(self.module.entry, self.bounds.least),
             tuple(self._operation(instruction, Tally(), 0.0) for instruction in self.without_work),
             contents_of(self.module, self.provenance),
+            *self._memory(donatable),
         )
+
+    def _memory(self, donatable: float) -> tuple[PeakMemory | None, str]:
+        """What a run holds, or None and why that is not known: the cost is known all the same."""
+        if not self.assignment:
+            return None, NOT_GIVEN
+        try:
+            memory, buffers = Assignment(self.module, self.provenance, self.assignment).memory()
+        except (HloDecodeError, KeyError, IndexError) as error:
+            return None, f"the buffer assignment could not be read: {error}"[:500]
+        return replace(memory, savings=savings(self.module, memory, buffers, donatable)), ""
 
     def _add_up(self, computation: Computation) -> None:
         own: list[tuple[Instruction, Tally]] = []

@@ -14,6 +14,7 @@ from html import escape
 from typing import Any, Final, NamedTuple
 
 from jaxobs.model.contents import Contents
+from jaxobs.model.peak_memory import NOT_GIVEN, PeakMemory
 from jaxobs.vocabulary.units import amount, byte_size
 
 COLLECTIVES: Final = frozenset((
@@ -287,3 +288,6 @@ class ModuleCost:
     """Where loops, calls and the ends of asynchronous operations come from, whose work is that of others."""
     contents: Contents | None = None
     """What it holds that makes it slow to compile."""
+    memory: PeakMemory | None = None
+    memory_reason: str = NOT_GIVEN
+    """Why the memory is not known; empty where it is."""

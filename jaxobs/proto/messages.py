@@ -75,6 +75,30 @@ def _file(package: str, messages: Mapping[str, tuple[str, ...]]) -> descriptor_p
 # message -> "field number type", a star for repeated fields. Enums are read as int32.
 _HLO: Final[dict[str, tuple[str, ...]]] = {
     "Hlo": ("module 1 bytes",),
+    "BufferAssignment": (
+        "logical_buffers 1 *LogicalBuffer",
+        "aliases 2 *BufferAlias",
+        "allocations 3 *BufferAllocation",
+        "heap_traces 4 *HeapTrace",
+        "peaks 5 *PeakBuffers",
+    ),
+    "LogicalBuffer": ("id 1 int", "size 2 int", "defined_at 3 BufferLocation"),
+    "BufferLocation": ("shape_index 3 *int", "instruction_id 4 int"),
+    "BufferAlias": ("source_buffer_id 1 int", "location 2 BufferLocation"),
+    "BufferAllocation": (
+        "index 1 int",
+        "size 2 int",
+        "is_thread_local 3 bool",
+        "is_parameter 5 bool",
+        "maybe_live_out 7 bool",
+        "color 8 int",
+        "assigned 9 *AssignedBuffer",
+        "is_constant 12 bool",
+    ),
+    "AssignedBuffer": ("buffer_id 1 int", "offset 2 int", "size 3 int"),
+    "HeapTrace": ("events 1 *HeapEvent", "allocation_index 3 int"),
+    "HeapEvent": ("kind 1 int32", "buffer_id 2 int", "share_with_canonical_id 5 int"),
+    "PeakBuffers": ("allocation_index 1 int", "buffer_ids 2 *int"),
     "Module": (
         "name 1 bytes",
         "entry_computation_id 6 int",
@@ -114,6 +138,7 @@ _HLO: Final[dict[str, tuple[str, ...]]] = {
         "gather_slice_sizes 34 *int",
         "id 35 int",
         "operand_ids 36 *int",
+        "sharding 40 Sharding",
         "called_computation_ids 38 *int",
         "backend_config 43 bytes",
         "is_host_transfer 47 bool",
@@ -133,6 +158,7 @@ _HLO: Final[dict[str, tuple[str, ...]]] = {
         "mesh_axes_replica_group_list 93 MeshAxesReplicaGroupList",
         "backend_config_payload 99 Payload",
     ),
+    "Sharding": ("type 1 int32",),
     "Schedule": ("sequences 1 *ScheduleEntry",),
     "ScheduleEntry": ("key 1 int", "value 2 InstructionSequence"),
     "InstructionSequence": ("instruction_ids 1 *int",),
@@ -239,6 +265,7 @@ OutlineMessage: Final = _outline["Module"]
 """A module of which only the outline is decoded."""
 
 ModuleMessage: Final = _hlo["Module"]
+BufferAssignmentMessage: Final = _hlo["BufferAssignment"]
 InstructionMessage: Final = _hlo["Instruction"]
 ShapeMessage: Final = _hlo["Shape"]
 MetadataMessage: Final = _hlo["Metadata"]

@@ -1,0 +1,126 @@
+"""What would free memory at the peak, and how much, where the module tells: said in the words that a user changes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from jaxobs.cost_model.buffers import Assigned, maker_of
+from jaxobs.cost_model.hlo.instructions import Instruction, Module
+from jaxobs.model.cost import FORWARD
+from jaxobs.model.peak_memory import TEMPORARY, PeakMemory, Saving
+from jaxobs.vocabulary.units import byte_size
+
+MIN_SHARE: Final = 0.01
+"""Least share of what a run needs that is worth a word: allocators lose about as much in rounding."""
+
+_NARROWER: Final = {"float64": "float32", "complex128": "complex64"}
+"""Types that JAX uses only where a program asks for them, by the one that it uses otherwise."""
+
+_REPLICATED: Final = 0  # openxla/xla, xla/xla_data.proto, OpSharding.Type
+
+
+def savings(
+    module: Module, memory: PeakMemory, buffers: Sequence[Assigned], donatable: float
+) -> tuple[Saving, ...]:
+    """What rematerialisation, donation, a narrower type and sharding would free, the most first."""
+    found = (
+        *_rematerialisation(module, memory, buffers),
+        *_donation(donatable),
+        *_narrower_type(buffers),
+        *_sharding(module),
+    )
+    worth = (each for each in found if each.bytes >= max(1, MIN_SHARE * memory.needed))
+    return tuple(sorted(worth, key=lambda each: -each.bytes))
+
+
+def _rematerialisation(
+    module: Module, memory: PeakMemory, buffers: Sequence[Assigned]
+) -> Iterator[Saving]:
+    """At most all values of the forward pass that the backward pass keeps. Where a loop over layers has stacked them, its
+    body under ``jax.checkpoint`` keeps its carry of each turn and computes the values of one turn anew."""
+    kept = [each for each in buffers if each.buffer.kind == TEMPORARY and each.buffer.autodiff == FORWARD]
+    most = sum(each.buffer.bytes for each in kept)
+    if not kept or not _has_backward(module):
+        return
+    stacked: defaultdict[Instruction, int] = defaultdict(int)
+    turns: dict[Instruction, int] = {}
+    for buffer, loop in kept:
+        if loop is not None:
+            stacked[loop] += buffer.bytes
+            turns[loop] = buffer.turns
+    least = sum(
+        max(0, size - size // turns[loop] - turns[loop] * _carried(loop)) for loop, size in stacked.items()
+    )
+    most = sum(stacked.values()) if least else most
+    where = "the body of the loop that stacks them" if least else "the functions that make them"
+    amount = f"between {byte_size(least)} and {byte_size(most)}" if least else f"at most {byte_size(most)}"
+    yield Saving(
+        "rematerialisation", most, least or None,
+        f"{byte_size(most)} of values are kept from the forward pass for the backward pass: `jax.checkpoint` around "
+        f"{where} computes them again instead, and frees {amount} if no other moment needs as much",
+    )  # fmt: skip
+
+
+def _has_backward(module: Module) -> bool:
+    return any(
+        b"transpose(" in instruction.message.metadata
+        for computation in module.computations
+        for instruction in computation.instructions
+    )
+
+
+def _carried(loop: Instruction) -> int:
+    """Bytes of floating arrays that each turn of a loop makes anew for the next."""
+    root = loop.called[0].root
+    if root.opcode != "tuple":
+        return 0
+    return sum(
+        int(operand.shape.bytes)
+        for operand in root.operands
+        if operand.shape.floating
+        and operand.opcode != "get-tuple-element"  # handed on
+        and not maker_of(operand, ())[1]  # a part of a larger one
+    )
+
+
+def _donation(donatable: float) -> Iterator[Saving]:
+    if donatable:
+        size = int(donatable)
+        yield Saving(
+            "donation", size, size,
+            f"{byte_size(size)} of arguments are held beside outputs of the same shapes and types: donated "
+            "(`donate_argnums` of `jax.jit`), they give their place to these, if the caller does not use them again",
+        )  # fmt: skip
+
+
+def _narrower_type(buffers: Sequence[Assigned]) -> Iterator[Saving]:
+    for wide, narrow in _NARROWER.items():
+        size = sum(each.buffer.bytes for each in buffers if each.buffer.dtype == wide)
+        if size:
+            lines = {each.buffer.source: None for each in buffers if each.buffer.dtype == wide and each.buffer.source}
+            where = f", the largest made at {next(iter(lines))}" if lines else ""
+            yield Saving(
+                "smaller type", size // 2, size // 2,
+                f"{byte_size(size)} are of {wide}{where}: in {narrow} they take half, {byte_size(size // 2)} less",
+            )  # fmt: skip
+
+
+def _sharding(module: Module) -> Iterator[Saving]:
+    devices = module.message.device_assignment.computation_count
+    whole = [
+        instruction.shape.bytes
+        for instruction in module.entry.instructions
+        if instruction.opcode == "parameter"
+        and instruction.message.HasField("sharding")
+        and instruction.message.sharding.type == _REPLICATED
+    ]
+    if devices > 1 and whole:
+        size = int(sum(whole))
+        freed = size - size // devices
+        yield Saving(
+            "sharding", freed, freed,
+            f"each of {devices} devices holds a whole copy of {byte_size(size)} of arguments: sharded over the devices "
+            f"each would hold {byte_size(size // devices)} of them, {byte_size(freed)} less",
+        )  # fmt: skip
