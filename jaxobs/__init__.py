@@ -10,17 +10,19 @@ if TYPE_CHECKING:
 
     __version__: str
     from jaxobs.measure.compile_explained import explain_compile
-    from jaxobs.measure.on_demand import cost, roofline
+    from jaxobs.measure.on_demand import cost, memory, roofline
     from jaxobs.model.cost import Cost
     from jaxobs.model.profile import ProfileResult
     from jaxobs.observer import Observer
     from jaxobs.report.compile_explained import CompileExplanation
     from jaxobs.report.measured_run import Roofline
+    from jaxobs.report.peak_memory import Memory
     from jaxobs.report.snapshot import Snapshot
 
 __all__ = [
     "CompileExplanation",
     "Cost",
+    "Memory",
     "Observer",
     "ProfileResult",
     "Roofline",
@@ -29,6 +31,7 @@ __all__ = [
     "cost",
     "explain_compile",
     "instrument",
+    "memory",
     "roofline",
 ]
 
@@ -36,12 +39,14 @@ __all__ = [
 _HOMES = {
     "CompileExplanation": "jaxobs.report.compile_explained",
     "Cost": "jaxobs.model.cost",
+    "Memory": "jaxobs.report.peak_memory",
     "Observer": "jaxobs.observer",
     "ProfileResult": "jaxobs.model.profile",
     "Roofline": "jaxobs.report.measured_run",
     "Snapshot": "jaxobs.report.snapshot",
     "cost": "jaxobs.measure.on_demand",
     "explain_compile": "jaxobs.measure.compile_explained",
+    "memory": "jaxobs.measure.on_demand",
     "roofline": "jaxobs.measure.on_demand",
 }
 

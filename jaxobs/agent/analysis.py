@@ -14,6 +14,7 @@ from jaxobs.derive.executables.registry import OPERATIONS_KEPT
 from jaxobs.derive.profiler_windows.windows import WindowToRead
 from jaxobs.model.clock import monotonic, perf_counter, sleep
 from jaxobs.model.cost import ModuleCost
+from jaxobs.model.peak_memory import NOT_GIVEN
 from jaxobs.model.profile import LARGEST_TRACE
 from jaxobs.model.trace import Trace
 from jaxobs.plugin.custom_calls import load_rules
@@ -75,8 +76,8 @@ class Analysis:
     def start(self) -> None:
         self._thread.start()
 
-    def submit(self, number: int, proto: bytes | memoryview) -> None:
-        refused = self._put(_MODULE, (number, proto), len(proto))
+    def submit(self, number: int, proto: bytes | memoryview, buffers: bytes = b"") -> None:
+        refused = self._put(_MODULE, (number, proto, buffers), len(proto) + len(buffers))
         if refused:
             self._finished.put(ModuleDone(number, None, refused))
 
@@ -136,8 +137,8 @@ class Analysis:
             self._wake()
             self._awaited.wait(min(perf_counter() - began, MAX_REST_SECONDS))
 
-    def _decode(self, number: int, proto: bytes | memoryview) -> ModuleDone:
-        found = self._modules.cost(proto)
+    def _decode(self, number: int, proto: bytes | memoryview, buffers: bytes) -> ModuleDone:
+        found = self._modules.cost(proto, buffers)
         return ModuleDone(number, None, found) if isinstance(found, str) else ModuleDone(number, found, "")
 
     def _read(self, window: WindowToRead) -> WindowDone:
@@ -180,12 +181,13 @@ class _Modules:
         self.carried: dict[int, bytes] = {}
         """Modules of all windows by program id: a window carries them only after a compile, and later ones do not."""
 
-    def cost(self, proto: bytes | memoryview) -> ModuleCost | str:
+    def cost(self, proto: bytes | memoryview, buffers: bytes = b"") -> ModuleCost | str:
         content = hashlib.blake2b(proto, digest_size=16).digest()
-        if content in self._known:
+        known = self._known.get(content)
+        if known is not None and not (buffers and getattr(known, "memory_reason", "") == NOT_GIVEN):
             self._known.move_to_end(content)
-            return self._known[content]
-        found = self._decode(proto)
+            return known
+        found = self._decode(proto, buffers)
         if isinstance(found, ModuleCost):
             equal = self._newest.get(found.fingerprint)
             found = self._newest[found.fingerprint] = equal if equal == found else found
@@ -203,7 +205,9 @@ class _Modules:
 
         def find(host: str, program_id: int | None) -> ModuleCost | str:
             proto = trace.module(host, program_id)
-            return "its module is in no trace so far" if proto is None else self.cost(proto)
+            if proto is None:
+                return "its module is in no trace so far"
+            return self.cost(proto, trace.buffers(host, program_id))
 
         return find
 
@@ -217,9 +221,9 @@ class _Modules:
                 break
             size -= len(self.carried.pop(program_id))
 
-    def _decode(self, proto: bytes | memoryview) -> ModuleCost | str:
+    def _decode(self, proto: bytes | memoryview, buffers: bytes) -> ModuleCost | str:
         try:
-            return module_cost(proto, custom_call_rules=self.rules)
+            return module_cost(proto, custom_call_rules=self.rules, buffers=buffers)
         except ValueError as error:
             return f"its module could not be read: {error}"[:500]
         except Exception as error:  # noqa: BLE001  # one module must not end the thread

@@ -256,7 +256,8 @@ class Service:
                 continue
             if isinstance(event, ExecutableCreated) and event.proto is not None:
                 apart = not event.proto and self._payloads
-                self._analysis.submit(event.executable, self._payloads.popleft() if apart else event.proto)
+                proto = self._payloads.popleft() if apart else event.proto
+                self._analysis.submit(event.executable, proto, event.buffers)
             amended: Event = event
             if isinstance(event, ProfileWindow) and event.xspace == b"":  # its trace came in a frame before
                 xspace = bytes(self._payloads.popleft()) if self._payloads else None
@@ -394,5 +395,5 @@ def _without_payload(event: Event) -> Event:
     if isinstance(event, ProfileWindow):
         return event._replace(xspace=None)
     if isinstance(event, ExecutableCreated) and event.proto is not None:
-        return event._replace(proto=None, proto_reason="the agent alone has it")
+        return event._replace(proto=None, proto_reason="the agent alone has it", buffers=b"")
     return event

@@ -95,7 +95,9 @@ class Assignment:
             values = [each.buffer_id for each in allocation.assigned if each.size == allocation.size]
             if kind == OUTPUT:  # temporaries may have had its place before
                 values.sort(key=lambda value: self._values[value].defined_at.instruction_id in self._outputs)
-            named = self._named(values[-1 if kind == OUTPUT else 0], allocation.size, kind) if values else None
+            named = (
+                self._named(values[-1 if kind == OUTPUT else 0], allocation.size, kind) if values else None
+            )
             if named is not None:
                 yield named
 

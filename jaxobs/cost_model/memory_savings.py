@@ -35,11 +35,10 @@ def savings(
     return tuple(sorted(worth, key=lambda each: -each.bytes))
 
 
-def _rematerialisation(
-    module: Module, memory: PeakMemory, buffers: Sequence[Assigned]
-) -> Iterator[Saving]:
+def _rematerialisation(module: Module, memory: PeakMemory, buffers: Sequence[Assigned]) -> Iterator[Saving]:
     """At most all values of the forward pass that the backward pass keeps. Where a loop over layers has stacked them, its
-    body under ``jax.checkpoint`` keeps its carry of each turn and computes the values of one turn anew."""
+    body under ``jax.checkpoint`` keeps its carry of each turn and computes the values of one turn anew.
+    """
     kept = [each for each in buffers if each.buffer.kind == TEMPORARY and each.buffer.autodiff == FORWARD]
     most = sum(each.buffer.bytes for each in kept)
     if not kept or not _has_backward(module):
@@ -99,7 +98,11 @@ def _narrower_type(buffers: Sequence[Assigned]) -> Iterator[Saving]:
     for wide, narrow in _NARROWER.items():
         size = sum(each.buffer.bytes for each in buffers if each.buffer.dtype == wide)
         if size:
-            lines = {each.buffer.source: None for each in buffers if each.buffer.dtype == wide and each.buffer.source}
+            lines = {
+                each.buffer.source: None
+                for each in buffers
+                if each.buffer.dtype == wide and each.buffer.source
+            }
             where = f", the largest made at {next(iter(lines))}" if lines else ""
             yield Saving(
                 "smaller type", size // 2, size // 2,

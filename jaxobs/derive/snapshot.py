@@ -40,6 +40,9 @@ from jaxobs.model.metrics import Catalogue, DeviceReading
 SERIES_AN_OPERATION: Final = 40
 """For each 40 of the limit on series one operation has its own: four each, so together a tenth of the limit."""
 
+BUFFERS_SHOWN: Final = 20
+"""Buffers, and places that make them, in the document of each executable whose memory is shown."""
+
 SERIES_A_ROW: Final = 30
 """Most series that one function or one executable has, by which the limit on series is shared out among them."""
 
@@ -67,6 +70,8 @@ class SnapshotView:
     operations: Figure[list[Row]]
     scopes: Figure[list[Row]]
     device_time: DeviceTime
+    memory_peaks: Figure[list[Mapping[str, Any]]]
+    """What the executables that need the most memory hold of it, each with its name."""
     devices: Figure[list[DeviceView]]
     sources: Mapping[str, SourceState]
     agent: Mapping[str, Any]
@@ -148,6 +153,7 @@ def snapshot_view(rooms: Rooms, now: int) -> SnapshotView:
         operations=rooms.profiles.operations.operations,
         scopes=rooms.profiles.operations.scopes,
         device_time=rooms.profiles.operations.device_time,
+        memory_peaks=_memory_peaks(rooms.executables.largest),
         devices=devices,
         sources=rooms.observation.sources(),
         agent=rooms.observation.agent(),
@@ -234,8 +240,24 @@ def _process(rooms: Rooms, compilation: CompilationView, now: int) -> ProcessVie
     )
 
 
-def _peak_executable(largest: Executable | None) -> Figure[Mapping[str, Any]]:
-    if largest is None or not largest.memory:
+def _peak_executable(largest: Sequence[Executable]) -> Figure[Mapping[str, Any]]:
+    if not largest or not largest[0].memory:
         return Figure(None, "no executable has a memory analysis")
-    content = figure(largest.fingerprint or None, largest.cost_reason).under("executable")
-    return Figure({"function": largest.function, **content, "bytes": memory_need(largest.memory)})
+    return Figure({**_named(largest[0]), "bytes": memory_need(largest[0].memory)})
+
+
+def _memory_peaks(largest: Sequence[Executable]) -> Figure[list[Mapping[str, Any]]]:
+    """What those of the largest executables hold of which it is known; equal ones once."""
+    found = {
+        (each.function, each.fingerprint): {**_named(each), **memory.to_dict(BUFFERS_SHOWN)}
+        for each in largest
+        if (memory := each.peak_memory.value) is not None
+    }
+    if found:
+        return Figure(list(found.values()))
+    return Figure(None, largest[0].peak_memory.reason if largest else "nothing was compiled")
+
+
+def _named(executable: Executable) -> Mapping[str, Any]:
+    content = figure(executable.fingerprint or None, executable.cost_reason).under("executable")
+    return {"function": executable.function, **content}

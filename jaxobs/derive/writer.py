@@ -286,6 +286,7 @@ class Writer:
             "scopes": view.scopes.value,
             "scopes_reason": view.scopes.reason,
             **view.device_time().under("device_time"),
+            **view.memory_peaks.under("memory_peaks"),
             **view.devices.under("devices"),
             "sources": {name: source_view(source) for name, source in view.sources.items()},
             "agent": view.agent,

@@ -110,7 +110,7 @@ def without_payload(event: Event | StepRows, reason: str, outcome: str) -> Event
     if isinstance(event, ProfileWindow):
         return event._replace(xspace=None, outcome=outcome, reason=reason)
     assert isinstance(event, ExecutableCreated)
-    return event._replace(proto=None, proto_reason=reason)
+    return event._replace(proto=None, proto_reason=reason, buffers=b"")
 
 
 def events_of(body: list[tuple[Any, ...] | StepRows]) -> Iterator[Event | StepRows]:

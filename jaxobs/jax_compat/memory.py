@@ -1,4 +1,4 @@
-"""Memory: the statistics of each local device, this process's address space, and what out-of-memory errors say.
+"""Memory: what executables need, the statistics of each device, the address space, what out-of-memory errors say.
 
 The statistics need a backend to exist; callers check `backend_exists()` first.
 """
@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jaxobs.plugin.guard import Suppressed
+
 NAMES = {
     "in_use": "bytes_in_use",
     "peak": "peak_bytes_in_use",
@@ -20,6 +22,15 @@ NAMES = {
     "largest_free": "largest_free_block_bytes",
 }
 """Keys of `Device.memory_stats()` by the fields of `MemorySampled`. Not every backend and version has all of them."""
+
+
+MEMORY_KINDS = {
+    "argument": "argument_size_in_bytes",
+    "output": "output_size_in_bytes",
+    "temporary": "temp_size_in_bytes",
+    "alias": "alias_size_in_bytes",
+    "code": "generated_code_size_in_bytes",
+}
 
 
 class DeviceStatistics(NamedTuple):
@@ -53,6 +64,26 @@ def _plain(statistics: Any) -> dict[str, int] | None:
     if not statistics:
         return None
     return {str(key): value for key, value in statistics.items() if type(value) is int and value >= 0}
+
+
+def memory_of(executable: Any) -> tuple[tuple[tuple[str, int], ...], bytes]:
+    """(kind, bytes) of XLA's memory analysis, per device, and its `BufferAssignmentProto`; empty where there is none.
+
+    The analysis serialises the assignment in any case: to take it along adds 0.3 % (13 ms to 4.2 s) to the analysis of a
+    module of 29 MB, and 187 kB to these.
+
+    XLA's `peak_memory_in_bytes` is not among them: seen on a CPU (0.10.2 to 0.12.0.1) it leaves out the arguments and
+    what is allocated but not in use at that moment. The size of the code is left out unless it is positive: backends
+    that do not know it say -1 or, as XLA's for CPUs, 0.
+    """
+    with Suppressed(Exception):  # not every backend has the analysis: then its memory is absent
+        stats = executable.get_compiled_memory_stats()
+        known = (
+            (kind, int(getattr(stats, name))) for kind, name in MEMORY_KINDS.items() if hasattr(stats, name)
+        )
+        sums = tuple((kind, size) for kind, size in known if kind != "code" or size > 0)
+        return sums, getattr(stats, "serialized_buffer_assignment_proto", None) or b""
+    return (), b""
 
 
 def address_space() -> tuple[int, int] | None:

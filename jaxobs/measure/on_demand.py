@@ -1,4 +1,4 @@
-"""`jaxobs.cost()` and `jaxobs.roofline()`: the cost model and the roofline for one function, on demand.
+"""`jaxobs.cost()`, `jaxobs.memory()` and `jaxobs.roofline()`: what one function does, holds and reaches, on demand.
 
 These compile and run what they are given: they are for a notebook or a test, not for the inside of a training step.
 """
@@ -17,12 +17,15 @@ from jaxobs.cost_model import module_cost
 from jaxobs.cost_model.precision import FLOAT32_SOURCES
 from jaxobs.hardware.known_peaks import known_peaks
 from jaxobs.hardware.peaks import Peaks
+from jaxobs.jax_compat.memory import memory_of
 from jaxobs.model.clock import perf_counter
 from jaxobs.model.cost import Cost, ModuleCost
+from jaxobs.model.peak_memory import KEPT
 from jaxobs.plugin.custom_calls import load_rules
 from jaxobs.probe.log import warn
 from jaxobs.probe.watch.watched import Watched, state_of
 from jaxobs.report.measured_run import Roofline, measured_run
+from jaxobs.report.peak_memory import Memory
 from jaxobs.roofline_model.bounds import Utilization, bound_time, model_flops_utilization, total_bound
 
 WARM_UP = 3
@@ -49,6 +52,24 @@ def cost(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Cost:
     """
     jitted, args = jitted_function(function, "cost", args)
     return _module(_compiled(jitted, args, kwargs)).cost
+
+
+def memory(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Memory:
+    """What one run of the compiled function holds of a device's memory, and which lines of yours hold it at the peak.
+
+    `function` may be plain, jitted or watched; it is compiled for these arguments (arrays or `jax.ShapeDtypeStruct`),
+    not run. Raises what tracing and compiling raise, and ValueError where JAX or the backend does not tell it.
+    """
+    jitted, args = _jitted(function, "memory", args)
+    compiled = _compiled(jitted, args, kwargs)
+    sums, buffers = memory_of(compiled.runtime_executable())
+    module = _module(compiled, buffers)
+    found = module.memory
+    wrong = module.memory_reason if found is None else found.differs(dict(sums))
+    if found is None or wrong:
+        raise ValueError(f"the memory is not known: {wrong}")
+    name = getattr(jitted, "__name__", "function")
+    return Memory({"function": name, "executable": module.fingerprint, **found.to_dict(KEPT)})
 
 
 @overload
@@ -172,8 +193,8 @@ def serialized_module(compiled: Any) -> bytes:
     return serialized
 
 
-def _module(compiled: Any) -> ModuleCost:
-    return module_cost(serialized_module(compiled), custom_call_rules=load_rules(warn))
+def _module(compiled: Any, buffers: bytes = b"") -> ModuleCost:
+    return module_cost(serialized_module(compiled), custom_call_rules=load_rules(warn), buffers=buffers)
 
 
 def _donates(compiled: Any) -> bool:

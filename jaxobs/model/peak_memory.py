@@ -7,13 +7,15 @@ as the moment needs at which most temporaries live (the peak), and what the pack
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 ARGUMENT, OUTPUT, TEMPORARY = "argument", "output", "temporary"
 """Kinds of buffers. An output that takes over a donated argument is that argument."""
 
-NOT_GIVEN: Final = "this JAX or this backend gives no buffer assignment"
+NOT_GIVEN: Final = (
+    "the backend gave no buffer assignment at the compile, and no profiler window has had one yet"
+)
 
 SUMS: Final = (ARGUMENT, OUTPUT, TEMPORARY, "alias")
 """What XLA's memory analysis sums as well."""
@@ -46,7 +48,7 @@ class Place(NamedTuple):
     source: str
     scope: str
     bytes: int
-    count: int
+    buffers: int
 
 
 class Saving(NamedTuple):
@@ -75,7 +77,7 @@ class PeakMemory:
     """The number of those that are not kept."""
     places: tuple[Place, ...] = ()
     """Where temporaries that live at the peak come from, the largest first; KEPT at most."""
-    savings: tuple[Saving, ...] = field(default=())
+    savings: tuple[Saving, ...] = ()
 
     @property
     def needed(self) -> int:
@@ -91,17 +93,22 @@ class PeakMemory:
 
     def to_dict(self, most: int) -> dict[str, Any]:
         """Plain data, ready for JSON, with at most so many buffers and as many places."""
-        plain = asdict(self) | {"needed": self.needed, "live_reason": self.live_reason or None}
-        plain["buffers"] = [each._asdict() for each in self.buffers[:most]]
-        plain["left_out"] = self.left_out + len(self.buffers[most:])
-        plain["places"] = [each._asdict() for each in self.places[:most]]
-        plain["savings"] = [each._asdict() for each in self.savings]
-        return plain
+        return {
+            "needed_bytes": self.needed,
+            **{f"{kind}_bytes": self.sums[kind] for kind in SUMS},
+            "constant_bytes": self.constants,
+            "live_bytes": self.live,
+            "live_bytes_reason": self.live_reason or None,
+            "buffers": [each._asdict() for each in self.buffers[:most]],
+            "buffers_left_out": self.left_out + len(self.buffers[most:]),
+            "places": [each._asdict() for each in self.places[:most]],
+            "savings": [each._asdict() for each in self.savings],
+        }
 
 
 KEPT: Final = 100
-"""Most buffers, and most places, that are kept of an executable: a transformer of 40 layers has 1 200 at its peak, of
-which these hold nine tenths of the bytes."""
+"""Most buffers, and most places, that are kept of an executable: places are sums of all its buffers, so what is
+left out of the one list is in the other."""
 
 
 def places_of(buffers: Iterable[Buffer]) -> tuple[Place, ...]:

@@ -17,7 +17,7 @@ Document = Mapping[str, Any]
 
 DOCUMENT_KEYS: Final = (
     "process", "hangs", "slowdowns", "loops", "functions", "executables", "operations", "scopes", "device_time",
-    "devices", "sources", "advice", "agent",
+    "memory_peaks", "devices", "sources", "advice", "agent",
 )  # fmt: skip
 """The keys of every snapshot's document."""
 

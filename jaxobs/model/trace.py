@@ -155,6 +155,8 @@ class HostTrace:
     """Errors and warnings of the profiler, and what could not be read here."""
     calls: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """By stretch, the number of calls of each jitted function in it; stretches without calls are absent."""
+    buffers: Mapping[int, bytes] = field(default_factory=dict)
+    """The BufferAssignmentProto of program ids that the trace itself has the module of; empty where it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,3 +174,8 @@ class Trace:
         """The serialized module of a program id of that host, which another host may use for another module."""
         modules = next(each.modules for each in self.hosts if each.name == host)
         return None if program_id is None else modules.get(program_id)
+
+    def buffers(self, host: str, program_id: int | None) -> bytes:
+        """The buffer assignment of that module; empty where the trace has none."""
+        buffers = next(each.buffers for each in self.hosts if each.name == host)
+        return b"" if program_id is None else buffers.get(program_id, b"")

@@ -74,7 +74,7 @@ def _file(package: str, messages: Mapping[str, tuple[str, ...]]) -> descriptor_p
 
 # message -> "field number type", a star for repeated fields. Enums are read as int32.
 _HLO: Final[dict[str, tuple[str, ...]]] = {
-    "Hlo": ("module 1 bytes",),
+    "Hlo": ("module 1 bytes", "buffer_assignment 3 bytes"),
     "BufferAssignment": (
         "logical_buffers 1 *LogicalBuffer",
         "aliases 2 *BufferAlias",

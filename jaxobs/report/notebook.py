@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jaxobs.report.comparison import COMPARED, INTERVALS, NOTHING, TITLE, Comparison
 from jaxobs.report.markup import Element, markup, pairs, quiet, style, table, tag, with_code
-from jaxobs.report.page import compilations, how_it_goes, memory, nearness, where_steps_go
+from jaxobs.report.page import compilations, how_it_goes, memory, nearness, peak, where_steps_go
 from jaxobs.report.roofline_chart import roofline
 from jaxobs.report.rooflines import Point, RoofLine
-from jaxobs.report.tables import Column
+from jaxobs.report.tables import Column, Row
 from jaxobs.report.view import View
 from jaxobs.vocabulary.units import amount, duration
 
@@ -48,6 +48,11 @@ def roofline_html(measured: Roofline, roofs: Sequence[tuple[str, float, float]])
         quiet(measured.reason, measured.utilization_reason),
         quiet("At least so much: " + "; ".join(reasons) + ".") if reasons else None,
     )
+
+
+def memory_html(entry: Row) -> str:
+    """What a run of one executable holds of memory at its peak."""
+    return _shown(*peak(entry))
 
 
 def comparison_html(comparison: Comparison) -> str:

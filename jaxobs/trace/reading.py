@@ -134,11 +134,13 @@ def _read_planes(
 ) -> HostTrace:
     versions: dict[str, str] = {}
     times: Mapping[str, Value] = {}
-    modules = dict(known)
+    modules, buffers = dict(known), dict[int, bytes]()
     for plane in planes:
         if plane.name == _METADATA:
             metadata = PlaneMetadata(plane)
-            modules |= read_modules(metadata, notes)
+            found_modules, found_buffers = read_modules(metadata, notes)
+            modules |= found_modules
+            buffers |= found_buffers
             found = metadata.stats.items()
             versions |= {
                 key: value for key, value in found if key.endswith("_version") and isinstance(value, str)
@@ -166,6 +168,7 @@ def _read_planes(
         name=name,
         devices=devices,
         modules=modules,
+        buffers=buffers,
         steps=tuple(step for host in hosts for step in host.steps),
         versions=versions,
         start_unix_ns=_integer(times.get("profile_start_time")),

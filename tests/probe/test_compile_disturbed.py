@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 
+from jaxobs.jax_compat.memory import memory_of
 from jaxobs.model.events import (
     CompilePhaseEnded,
     CompilePhaseStarted,
@@ -20,7 +21,7 @@ from jaxobs.model.events import (
 )
 from jaxobs.probe.steps.marks import StepMark
 from jaxobs_plugins.probes.compile import causes
-from jaxobs_plugins.probes.compile.probe import local_devices_of, memory_of, module_of
+from jaxobs_plugins.probes.compile.probe import local_devices_of, module_of
 from tests.probe.compiled import compilations
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost, OperationCost
+from jaxobs.model.figure import Figure
+from jaxobs.model.peak_memory import PeakMemory
 from jaxobs.roofline_model.bottleneck import HALF_SURE_RUNS, Verdict, confidence, margin
 from jaxobs.roofline_model.bounds import Bound, bound_time, total_bound
 from jaxobs.roofline_model.traced import Operation, ProfiledModule
@@ -69,6 +71,7 @@ class Executable:
     memory: Mapping[str, int]
     devices: int
     donatable_bytes: float | None = None
+    peak_memory: Figure[PeakMemory] = Figure(None, "its module is being analysed")
     iterations: int | None = None
     """Iterations of the loop in which a run does most of its work."""
     operations: float | None = None

@@ -10,6 +10,7 @@ from jaxobs.derive.refusal import require
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import ModuleCost, OperationCost
 from jaxobs.model.events import ExecutableCreated, ExecutableRan, FunctionWatched, memory_need
+from jaxobs.model.figure import Figure
 from jaxobs.roofline_model.traced import Operation, Profiled
 from jaxobs.vocabulary.text import OUTSIDE_JIT
 
@@ -61,6 +62,9 @@ class KeptOperations:
         return self._count
 
 
+LARGEST = 5
+"""Executables of which is shown what they hold at the peak, some 8 kB each: a training, its evaluation, and variants."""
+
 LONGEST_RUN = 1e8
 """Most seconds of a run that is believed: three years."""
 
@@ -83,8 +87,8 @@ class Executables:
         self.unseen: dict[str, int] = {}
         """Functions some of whose calls do not show which executable ran; with the number that they were watched by."""
         self._operations = KeptOperations()
-        self.largest: Executable | None = None
-        """The one that needs the most memory."""
+        self.largest: list[Executable] = []
+        """Those that need the most memory, the largest first."""
         self.peaks: Peaks | None = None
         self.changed: set[int] = set()
         """Numbers of the executables that changed since the last `settle`."""
@@ -95,11 +99,10 @@ class Executables:
             return  # reported again
         executable = Executable(event.executable, event.function, dict(event.memory), max(1, event.devices))
         if event.proto is None:
-            executable.cost_reason = event.proto_reason
-            executable.fingerprint = f"number-{event.executable}"
+            self._not_analysed(executable, event.proto_reason)
         self._by_number[event.executable] = executable
-        if self.largest is None or memory_need(executable.memory) > memory_need(self.largest.memory):
-            self.largest = executable
+        self.largest.append(executable)
+        self.largest = sorted(self.largest, key=lambda each: -memory_need(each.memory))[:LARGEST]
         self._of_function[event.function].append(event.executable)
         executable.title = self._title(event.function, event.definition)
         self.changed.add(event.executable)
@@ -111,14 +114,28 @@ class Executables:
             return
         self.changed.add(number)
         if module is None:
-            executable.cost_reason, executable.fingerprint = reason, f"number-{number}"
+            self._not_analysed(executable, reason)
             return
+        self._holds(executable, module)
         executable.cost, executable.cost_reason, executable.fingerprint = module.cost, "", module.fingerprint
         executable.donatable_bytes, executable.iterations = module.donatable_bytes, module.iterations
         executable.operations = sum(operation.executions for operation in module.operations)
         self._by_fingerprint[executable.fingerprint] = executable
         self._operations.keep(executable.fingerprint, module.operations)
         self._bind(executable)
+
+    @staticmethod
+    def _holds(executable: Executable, module: ModuleCost) -> None:
+        """Take what the module holds, unless that is known; it must add up to what XLA told of the executable."""
+        if executable.peak_memory.value is None:
+            memory = module.memory
+            wrong = module.memory_reason if memory is None else memory.differs(executable.memory)
+            executable.peak_memory = Figure(None if wrong else memory, wrong or None)
+
+    @staticmethod
+    def _not_analysed(executable: Executable, reason: str) -> None:
+        executable.cost_reason, executable.fingerprint = reason, f"number-{executable.number}"
+        executable.peak_memory = Figure(None, reason)
 
     def bind_peaks(self, peaks: Peaks) -> None:
         self.peaks = peaks
@@ -142,6 +159,8 @@ class Executables:
                     executable, ran, operations.get(place, ()), self._operations.of(executable.fingerprint)
                 )
                 self.changed.add(executable.number)
+                if ran.cost is not None:  # GPUs and TPUs hand out their buffers in profiler windows alone
+                    self._holds(executable, ran.cost)
                 if executable.measured is not None:
                     self._bind(executable)
 

@@ -184,9 +184,9 @@ class ExecutableTable:
         shown = self._selection.choose(self._weights, named)
         numbers = [executable.number for executable in changed]
         self.listed = list(self._longest.update(self._weights, numbers))
-        largest = self._executables.largest
-        if largest is not None and largest.number not in self.listed:
-            self.listed[-1] = largest.number
+        largest = self._executables.largest[:1]
+        if largest and largest[0].number not in self.listed:
+            self.listed[-1] = largest[0].number
         self.shown = sorted(shown)
         self.views = {
             number: self.views.get(number) or self._view(number)

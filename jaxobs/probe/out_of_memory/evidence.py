@@ -60,6 +60,7 @@ FILES = {
     "summary.txt": "this text",
     "error.txt": "the error and where it was raised",
     "executables.json": "memory analysis of each executable",
+    "memory_peaks.json": "the buffers that the largest executables hold at their peak",
     "live_arrays.json": "live arrays by shape, type, sharding and line",
     "memory_statistics.json": "what the allocators told",
     "allocations.pprof": "allocation profile: pprof -top allocations.pprof",
@@ -142,6 +143,7 @@ def gather(
     environment = {name: os.environ[name] for name in sorted(os.environ) if name.startswith(VARIABLES)}
     contents: dict[str, Any] = {
         "executables.json": report.get("executables"),
+        "memory_peaks.json": report.get("memory_peaks"),
         "live_arrays.json": report.get("live_arrays"),
         "memory_statistics.json": report.get("memory_statistics"),
         "recent.json": process and recent | {"address_space": report.get("address_space")},
@@ -185,6 +187,7 @@ def _known_parts(
     report["executables"] = document.get("executables") or parts.get(
         "executables.json", lambda: [_entry(executable) for executable in ask.executables()]
     )
+    report["memory_peaks"] = parts.get("memory_peaks.json", lambda: _peaks(document, function))
     report["blame"] = parts.get(
         # What exceeds a limit was asked for by a program that was never made: no known one matches it.
         "summary.txt",
@@ -262,6 +265,13 @@ def _entry(executable: ExecutableCreated) -> dict[str, Any]:
         "memory": dict(executable.memory),
         "devices": executable.devices,
     }
+
+
+def _peaks(document: Mapping[str, Any], function: str | None) -> list[Any]:
+    """What the largest executables hold at their peak, those of the function first."""
+    if not document.get("memory_peaks"):
+        raise LookupError(document.get("memory_peaks_reason") or "the agent did not tell it")
+    return sorted(document["memory_peaks"], key=lambda entry: entry["function"] != function)
 
 
 def _process(document: Mapping[str, Any]) -> Any:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxobs.model.events import memory_need
-from jaxobs.report.text_table import PLAIN_WIDTH, TextTable
+from jaxobs.report.peak_memory import parts
+from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, to_text
 from jaxobs.vocabulary.units import byte_size, count, or_absent
 
 PARTS = ("argument", "output", "temporary", "code", "alias")
@@ -27,7 +28,7 @@ _REMEDIES = {
 
 def summary_text(report: Mapping[str, Any]) -> str:
     """The summary's text. `report` is what `evidence` gathers; any part may be missing."""
-    sections = (_head, _memory, _executables, _arrays, _files)
+    sections = (_head, _memory, _executables, _peak, _arrays, _files)
     return "\n\n".join(text for section in sections if (text := section(report))) + "\n"
 
 
@@ -87,6 +88,12 @@ def _executables(report: Mapping[str, Any]) -> str:
         shown = (or_absent(amount, byte_size) for amount in amounts)
         table.add(entry["function"], *shown, entry["executable"] or "")
     return _text(table)
+
+
+def _peak(report: Mapping[str, Any]) -> str:
+    """What one executable holds at its peak: that of the function that failed, else the one that needs most."""
+    peaks = report.get("memory_peaks")
+    return to_text(parts(peaks[0]), width=PLAIN_WIDTH) if peaks else ""
 
 
 def _arrays(report: Mapping[str, Any]) -> str:

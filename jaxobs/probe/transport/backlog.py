@@ -91,9 +91,9 @@ class Retained:
             return True
         if not isinstance(event, BackendFound | ExecutableCreated):
             return False
-        size = len(event.proto or b"") if isinstance(event, ExecutableCreated) else 0
+        size = len(event.proto or b"") + len(event.buffers) if isinstance(event, ExecutableCreated) else 0
         if self._bytes + size > RETAINED_BYTES and isinstance(event, ExecutableCreated):
-            event = event._replace(proto=None, proto_reason="lost when the agent was started again")
+            event = without_payload(event, "lost when the agent was started again", "failed")
             size = 0
         self._bytes += size
         self._kept.append(event)

@@ -25,6 +25,7 @@ from jaxobs.jax_compat.compiling import (
     new_executable,
     traced_function,
 )
+from jaxobs.jax_compat.memory import memory_of
 from jaxobs.jax_compat.runtime import is_listening, persistent_cache_is_on, unregister_listeners
 from jaxobs.model.clock import NANOSECONDS, now
 from jaxobs.model.events import (
@@ -74,15 +75,6 @@ class ThreadState(threading.local):
         self.began_anew = 0
 
 
-MEMORY_KINDS = {
-    "argument": "argument_size_in_bytes",
-    "output": "output_size_in_bytes",
-    "temporary": "temp_size_in_bytes",
-    "alias": "alias_size_in_bytes",
-    "code": "generated_code_size_in_bytes",
-}
-
-
 def module_of(executable: Any, limit: int) -> tuple[bytes | None, str]:
     """The serialised `HloModuleProto` and an empty reason, or None and the reason; `limit` in bytes."""
     try:
@@ -94,22 +86,6 @@ def module_of(executable: Any, limit: int) -> tuple[bytes | None, str]:
     if len(proto) > limit:
         return None, f"the module has {len(proto)} bytes, more than JAXOBS_MAXIMUM_MODULE_BYTES={limit}"
     return proto, ""
-
-
-def memory_of(executable: Any) -> tuple[tuple[str, int], ...]:
-    """(kind, bytes) of XLA's memory analysis, per device; empty where the backend has none.
-
-    XLA's `peak_memory_in_bytes` is not among them: seen on a CPU (0.10.2 to 0.12.0.1) it leaves out the arguments and
-    what is allocated but not in use at that moment. The size of the code is left out unless it is positive: backends
-    that do not know it say -1 or, as XLA's for CPUs, 0.
-    """
-    with Suppressed(Exception):  # not every backend has the analysis: then its memory is absent
-        stats = executable.get_compiled_memory_stats()
-        known = (
-            (kind, int(getattr(stats, name))) for kind, name in MEMORY_KINDS.items() if hasattr(stats, name)
-        )
-        return tuple((kind, size) for kind, size in known if kind != "code" or size > 0)
-    return ()
 
 
 def local_devices_of(executable: Any) -> int:
@@ -331,8 +307,12 @@ class CompileProbe(Probe):
         try:
             if function != EAGER:  # nobody asks for the cost of eager operations, and there can be hundreds
                 proto, reason = module_of(executable, int(job.settings["maximum_module_bytes"]))
-                memory, devices = memory_of(executable), local_devices_of(executable)
-                created = ExecutableCreated(number, function, at, proto, reason, memory, devices, definition)
+                (memory, buffers), devices = memory_of(executable), local_devices_of(executable)
+                if proto is None or len(buffers) > len(proto):  # without its module it says nothing
+                    buffers = b""
+                created = ExecutableCreated(
+                    number, function, at, proto, reason, memory, devices, definition, buffers
+                )
         finally:
             # The event's time is taken now and not at `at`: the work done here since then is part of the compile.
             job.emit(

@@ -1,0 +1,130 @@
+"""What an executable holds of a device's memory at its peak, in words and tables: what `jaxobs.memory()` returns.
+
+It reads an entry of a snapshot's `memory_peaks` (docs/reference/snapshot.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from textwrap import wrap
+from typing import Any, Final
+
+from jaxobs.report.sentence import without_quotes
+from jaxobs.report.tables import Column, Row, computed, figure, known_columns, place, plain_table, text
+from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, to_text
+from jaxobs.vocabulary.units import byte_size, count
+
+PLACES: Final = 10
+BUFFERS: Final = 12
+"""Rows of a text; the rest is in the document."""
+
+MIN_SHARE: Final = 0.01
+"""Least share of what is needed from which on constants are worth a word; every program has some bytes of them."""
+
+
+def _what(row: Row) -> str:
+    dimensions = ",".join(map(str, row["shape"]))
+    return f"{row['dtype']}[{dimensions}]" if row["dtype"] not in {"", "tuple"} else row["dtype"] or "?"
+
+
+def _made_by(row: Row) -> str:
+    loop = f", in each of {count(row['turns'])} turns" if row["turns"] > 1 else ""
+    part = f" ({row['autodiff']})" if row["autodiff"] else ""
+    return f"{row['operation']}{part}{loop}"
+
+
+def _line(row: Row) -> str | None:
+    known = place("", "source").show(row)
+    return f"{known} in {row['function']}" if known and row["function"] else known
+
+
+BY_PLACE: Final = (
+    Column("made at", lambda row: place("", "source").show(row) or "(no source line)", text=True,
+           whole=lambda row: row.get("source")),
+    text("scope", "scope"),
+    computed("bytes", lambda row: row["bytes"], byte_size),
+    figure("buffers", "buffers", count),
+)  # fmt: skip
+BY_BUFFER: Final = (
+    Column("buffer", _what, text=True),
+    computed("bytes", lambda row: row["bytes"], byte_size),
+    text("kind", "kind"),
+    Column("made by", _made_by, text=True),
+    text("scope", "scope"),
+    Column("line", _line, text=True, whole=lambda row: row.get("source")),
+)
+
+
+def in_words(entry: Row) -> str:
+    """How much it holds and of what, in a sentence without its name: `holds 42 MiB of a device: …`."""
+    shared = f" ({byte_size(entry['alias_bytes'])} of them donated arguments)" if entry["alias_bytes"] else ""
+    live = entry["live_bytes"]
+    in_use = f", of which {byte_size(live)} live at the peak" if live is not None else ""
+    baked_in = entry["constant_bytes"]
+    constants = (
+        f"; beside them constants {byte_size(baked_in)}"
+        if baked_in > MIN_SHARE * entry["needed_bytes"]
+        else ""
+    )
+    return (
+        f"holds {byte_size(entry['needed_bytes'])} of a device while it runs: arguments "
+        f"{byte_size(entry['argument_bytes'])}, outputs {byte_size(entry['output_bytes'])}{shared}, temporaries "
+        f"{byte_size(entry['temporary_bytes'])}{in_use}{constants}"
+    )
+
+
+def parts(entry: Row) -> Iterator[TextTable | str]:
+    """The entry as text: the sentence, temporaries by line, the largest buffers, and what would free some."""
+    yield from wrap(f"{entry['function']} {in_words(entry)}", PLAIN_WIDTH, subsequent_indent="  ")
+    if entry["live_bytes"] is None:
+        yield f"temporaries: {entry['live_bytes_reason']}"
+    for columns, rows, title in (
+        (BY_PLACE, entry["places"][:PLACES], "temporaries at the peak, by the line that makes them"),
+        (BY_BUFFER, entry["buffers"][:BUFFERS], "largest buffers at the peak"),
+    ):
+        if rows:
+            yield ""
+            yield plain_table(known_columns(columns, rows), rows, title=title)
+    if entry["savings"]:
+        yield ""
+        yield "what would free memory"
+        for saving in entry["savings"]:
+            yield from wrap(
+                f"  {saving['change']}: {without_quotes(saving['sentence'])}",
+                PLAIN_WIDTH,
+                subsequent_indent="    ",
+            )
+
+
+class Memory:
+    """What one run of a function holds of a device's memory, by XLA's buffer assignment.
+
+    `print()` it for the lines and buffers that hold most at the peak, and for what would free some.
+
+    Attributes:
+        needed_bytes: Arguments, outputs and temporaries; what outputs share with donated arguments counts once.
+        argument_bytes, output_bytes, alias_bytes, temporary_bytes: These, as XLA's own memory analysis has them.
+        live_bytes: Of the temporaries, those that live at the peak; None where the compiler does not tell.
+    """
+
+    def __init__(self, entry: Mapping[str, Any]) -> None:
+        self._entry = entry
+        self.needed_bytes: int = entry["needed_bytes"]
+        self.argument_bytes: int = entry["argument_bytes"]
+        self.output_bytes: int = entry["output_bytes"]
+        self.alias_bytes: int = entry["alias_bytes"]
+        self.temporary_bytes: int = entry["temporary_bytes"]
+        self.live_bytes: int | None = entry["live_bytes"]
+
+    def __str__(self) -> str:
+        return to_text(parts(self._entry), width=PLAIN_WIDTH)
+
+    def _repr_html_(self) -> str:
+        """Tables, where a notebook shows the object."""
+        from jaxobs.report.notebook import memory_html
+
+        return memory_html(self._entry)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON, with the keys of an entry of a snapshot's `memory_peaks`."""
+        return dict(self._entry)
