@@ -1,26 +1,26 @@
 """What a run holds of a device's memory: XLA's buffer assignment, with the operation and line that made each buffer.
 
 The assignment is a ``BufferAssignmentProto`` (openxla/xla, ``xla/service/hlo.proto``), which JAX hands out beside the
-memory analysis. It tells which buffers live at the peak: newer compilers list them, older ones wrote the trace of the
-simulated heap.
+memory analysis. It tells each buffer's place in an allocation, but not when it lives: the list of buffers at the peak
+that newer compilers write misses those that a loop has filled, and not all write the trace of the heap. So that is read
+from the schedule; no two buffers that live at once may then have the same place.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from jaxobs.cost_model.hlo.instructions import HOST_MEMORY_SPACE, HloDecodeError, Instruction, Module, Shape
 from jaxobs.cost_model.hlo.scopes import Origin, Provenance
+from jaxobs.cost_model.live_ranges import LiveRanges
 from jaxobs.model.peak_memory import ARGUMENT, KEPT, OUTPUT, TEMPORARY, Buffer, PeakMemory, places_of
 from jaxobs.proto.messages import BufferAssignmentMessage
 
-NOT_TOLD: Final = "the compiler does not tell which temporaries live at the peak"
-
-_ALLOC, _FREE = 0, 1  # kinds of heap events; the third is a share
 _PASSES_ON: Final = frozenset((
     "while", "tuple", "parameter", "get-tuple-element", "conditional", "call", "opt-barrier", "async-start",
 ))  # fmt: skip
@@ -30,11 +30,28 @@ _MAX_STEPS: Final = 100
 """Most instructions followed back to what made a value: fusions nest a few deep."""
 
 
+class Tenant(NamedTuple):
+    """What lives in a place of an allocation for some time, both ends inclusive; `value` is one of its values."""
+
+    allocation: int
+    offset: int
+    size: int
+    begin: int
+    end: int
+    value: int
+
+    def overlaps(self, other: Tenant) -> bool:
+        """Whether they have some bytes in common."""
+        apart = self.offset + self.size <= other.offset or other.offset + other.size <= self.offset
+        return self.allocation == other.allocation and not apart
+
+
 class Assigned(NamedTuple):
-    """A buffer with the loop that fills it, None if none does."""
+    """A buffer with the loop that fills it, None if none does, and its place among temporaries if it is one."""
 
     buffer: Buffer
-    loop: Instruction | None
+    loop: Instruction | None = None
+    tenant: Tenant | None = None
 
 
 class Assignment:
@@ -62,12 +79,8 @@ class Assignment:
             # A buffer's color is its memory space; what is thread-local is on the stack of a computation.
             if not allocation.is_thread_local and allocation.color != HOST_MEMORY_SPACE:
                 self._allocations[_kind(allocation)].append(allocation)
-        self._peaks = {peak.allocation_index: list(peak.buffer_ids) for peak in message.peaks}
-        if not self._peaks:
-            sizes = {number: value.size for number, value in self._values.items()}
-            for trace in message.heap_traces:
-                found = self._peaks.setdefault(trace.allocation_index, [])
-                found += _live_at_peak(trace.events, sizes)
+        self._module = module
+        self._tenants: list[Tenant] = []
 
     def memory(self) -> tuple[PeakMemory, list[Assigned]]:
         """The memory of a run without savings, and every buffer at the peak, the largest first."""
@@ -77,14 +90,16 @@ class Assignment:
         alias = sum(each.size for each in of_kind[ARGUMENT] if each.maybe_live_out)
         sums |= {OUTPUT: sums[OUTPUT] + alias, "alias": alias}
         found = [*self._whole(ARGUMENT), *self._whole(OUTPUT)]
-        known = all(each.index in self._peaks for each in of_kind[TEMPORARY])
-        live = list(self._at_the_peak()) if known else []
+        try:
+            live, reason = self._at_the_peak(), ""
+        except HloDecodeError as error:
+            live, reason = [], f"which temporaries live at the peak is not known: {error}"
         found = sorted([*found, *live], key=lambda each: -each.buffer.bytes)
         buffers = [each.buffer for each in found]
         constants = sum(each.size for each in of_kind["constant"])
-        in_use = sum(each.buffer.bytes for each in live) if known else None
+        in_use = None if reason else sum(each.buffer.bytes for each in live)
         memory = PeakMemory(
-            sums, constants, in_use, "" if known else NOT_TOLD, tuple(buffers[:KEPT]), len(buffers[KEPT:]),
+            sums, constants, in_use, reason, tuple(buffers[:KEPT]), len(buffers[KEPT:]),
             places_of(buffers),
         )  # fmt: skip
         return memory, found
@@ -101,34 +116,47 @@ class Assignment:
             if named is not None:
                 yield named
 
-    def _at_the_peak(self) -> Iterator[Assigned]:
-        """Temporaries that live at the peak; of several in one place, which share it, the largest."""
+    def _at_the_peak(self) -> list[Assigned]:
+        """Temporaries that live when most do. Raises HloDecodeError where the module does not tell which do."""
+        ranges, tenants = LiveRanges(self._module), dict[tuple[Any, ...], Tenant]()
         for allocation in self._allocations[TEMPORARY]:
-            places = {each.buffer_id: (each.offset, each.size) for each in allocation.assigned}
-            live = sorted((number for number in self._peaks[allocation.index] if number in places),
-                          key=lambda number: (-places[number][1], number))  # fmt: skip
-            taken: list[tuple[int, int]] = []
-            for number in live:
-                begin, size = places[number]
-                if any(begin < other_end and other < begin + size for other, other_end in taken):
-                    continue
-                taken.append((begin, begin + size))
-                if (named := self._named(number, size, TEMPORARY)) is not None:
-                    yield named
+            for each in allocation.assigned:
+                places = [self._values[each.buffer_id].defined_at, *self._aliases[each.buffer_id]]
+                shared = min((place.instruction_id, *place.shape_index) for place in places)
+                if shared not in tenants:
+                    made = (
+                        (self._instructions[place.instruction_id], tuple(place.shape_index))
+                        for place in places
+                        if place.instruction_id in self._instructions
+                    )
+                    if (lives := ranges.of(made)) is not None:
+                        at = allocation.index, each.offset, each.size
+                        tenants[shared] = Tenant(*at, *lives, each.buffer_id)
+        self._tenants = list(tenants.values())
+        living = _most_at_once(self._tenants)
+        named = ((self._named(tenant.value, tenant.size, TEMPORARY), tenant) for tenant in living)
+        return [each._replace(tenant=tenant) for each, tenant in named if each is not None]
+
+    def live_without(self, gone: Iterable[Assigned]) -> int:
+        """Bytes of temporaries at the peak that there would be without these."""
+        values = {each.tenant for each in gone}
+        return sum(
+            each.size for each in _most_at_once([each for each in self._tenants if each not in values])
+        )
 
     def _named(self, number: int, size: int, kind: str) -> Assigned | None:
         """The buffer of a value, and of those that take its place in turn."""
         own, shape = self._at(self._values[number].defined_at)
         if own is None or shape is None:
-            return Assigned(Buffer(size, kind, "", (), "", "", "", "", ""), None)
+            return Assigned(Buffer(size, kind, "", (), "", "", "", "", ""))
         if shape.parts:
             return None if kind != TEMPORARY else Assigned(
-                Buffer(size, kind, "tuple", (), own.opcode, "", "", "", ""), None
+                Buffer(size, kind, "tuple", (), own.opcode, "", "", "", "")
             )  # fmt: skip
         dtype, dimensions = shape.type.name, shape.dimensions
         if kind == ARGUMENT:
             name = self._provenance.of(own).operation_name or own.name
-            return Assigned(Buffer(size, kind, dtype, dimensions, name, "", "", "", ""), None)
+            return Assigned(Buffer(size, kind, dtype, dimensions, name, "", "", "", ""))
         others = (self._at(location)[0] for location in self._aliases[number])
         candidates = [own, *(each for each in others if each is not None and each.opcode not in _PASSES_ON)]
         index = tuple(self._values[number].defined_at.shape_index)
@@ -171,7 +199,7 @@ class Assignment:
 
 
 def _kind(allocation: Any) -> str:
-    """As XLA's ``CompiledMemoryStats::PopulateBufferStatsFromAllocations`` counts it."""
+    """The sum that XLA counts it in: ``CompiledMemoryStats::PopulateBufferStatsFromAllocations``."""
     if allocation.is_parameter:
         return ARGUMENT
     if allocation.maybe_live_out:
@@ -179,36 +207,32 @@ def _kind(allocation: Any) -> str:
     return "constant" if allocation.is_constant else TEMPORARY
 
 
-def _live_at_peak(events: Iterable[Any], sizes: Mapping[int, int]) -> list[int]:
-    """The buffers that live when most bytes do, by the trace of XLA's heap simulator. Those that share one count once."""
-    events = list(events)
-    most, at = 0, 0
-    for number, (_, in_use) in enumerate(_replayed(events, sizes), 1):
-        if in_use > most:
-            most, at = in_use, number
-    live: list[int] = []
-    for now, _ in _replayed(events[:at], sizes):
-        live = list(now)
-    return live
+def _most_at_once(tenants: list[Tenant]) -> list[Tenant]:
+    """The tenants that live at the moment when the sum of their sizes is largest.
 
-
-def _replayed(events: Sequence[Any], sizes: Mapping[int, int]) -> Iterator[tuple[Mapping[int, int], int]]:
-    """After each event the live buffers, with the one whose memory each has, and the bytes in use."""
-    live: dict[int, int] = {}
-    users: Counter[int] = Counter()
-    in_use = 0
-    for event in events:
-        if event.kind == _FREE:
-            owner = live.pop(event.buffer_id, None)
-            if owner is not None:
-                users[owner] -= 1
-                in_use -= 0 if users[owner] else sizes.get(owner, 0)
-        else:
-            owner = event.buffer_id if event.kind == _ALLOC else event.share_with_canonical_id
-            in_use += 0 if users[owner] else sizes.get(owner, 0)
-            live[event.buffer_id] = owner
-            users[owner] += 1
-        yield live, in_use
+    Raises HloDecodeError if two of them would have the same place: then their live ranges were misread.
+    """
+    arriving: defaultdict[int, list[Tenant]] = defaultdict(list)
+    for tenant in tenants:
+        arriving[tenant.begin].append(tenant)
+    # The result of an operation may take the place of an operand that is used for the last time.
+    tenants = [
+        tenant._replace(end=tenant.end - 1)
+        if any(tenant.begin < each.begin and tenant.overlaps(each) for each in arriving[tenant.end])
+        else tenant
+        for tenant in tenants
+    ]
+    changes: Counter[int] = Counter()
+    for tenant in tenants:
+        changes[tenant.begin] += tenant.size
+        changes[tenant.end + 1] -= tenant.size
+    times = sorted(changes)
+    sums = list(accumulate(changes[time] for time in times))
+    peak = times[sums.index(max(sums))] if sums else 0
+    living = sorted(tenant for tenant in tenants if tenant.begin <= peak <= tenant.end)
+    if any(one.overlaps(next_) for one, next_ in pairwise(living)):
+        raise HloDecodeError("two would have the same place")
+    return living
 
 
 def _moved(instruction: Instruction) -> Instruction:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from jaxobs.cost_model.buffers import Assigned, maker_of
+from jaxobs.cost_model.buffers import Assigned, Assignment, maker_of
 from jaxobs.cost_model.hlo.instructions import Instruction, Module
 from jaxobs.model.cost import FORWARD
 from jaxobs.model.peak_memory import TEMPORARY, PeakMemory, Saving
@@ -22,11 +22,11 @@ _REPLICATED: Final = 0  # openxla/xla, xla/xla_data.proto, OpSharding.Type
 
 
 def savings(
-    module: Module, memory: PeakMemory, buffers: Sequence[Assigned], donatable: float
+    module: Module, assignment: Assignment, memory: PeakMemory, buffers: Sequence[Assigned], donatable: float
 ) -> tuple[Saving, ...]:
     """What rematerialisation, donation, a narrower type and sharding would free, the most first."""
     found = (
-        *_rematerialisation(module, memory, buffers),
+        *_rematerialisation(module, assignment, memory.live or 0, buffers),
         *_donation(donatable),
         *_narrower_type(buffers),
         *_sharding(module),
@@ -35,31 +35,44 @@ def savings(
     return tuple(sorted(worth, key=lambda each: -each.bytes))
 
 
-def _rematerialisation(module: Module, memory: PeakMemory, buffers: Sequence[Assigned]) -> Iterator[Saving]:
-    """At most all values of the forward pass that the backward pass keeps. Where a loop over layers has stacked them, its
-    body under ``jax.checkpoint`` keeps its carry of each turn and computes the values of one turn anew.
+def _rematerialisation(
+    module: Module, assignment: Assignment, live: int, buffers: Sequence[Assigned]
+) -> Iterator[Saving]:
+    """Values of the forward pass that the backward pass keeps.
+
+    Where a loop over layers has stacked them, its body under ``jax.checkpoint`` frees them all, but for what another
+    moment needs; at least that less the carry of each turn, which is kept then, and the values of one turn, which are
+    computed anew. Else it is not known which of them stay, but the largest is made again.
     """
     kept = [each for each in buffers if each.buffer.kind == TEMPORARY and each.buffer.autodiff == FORWARD]
-    most = sum(each.buffer.bytes for each in kept)
     if not kept or not _has_backward(module):
         return
-    stacked: defaultdict[Instruction, int] = defaultdict(int)
-    turns: dict[Instruction, int] = {}
-    for buffer, loop in kept:
-        if loop is not None:
-            stacked[loop] += buffer.bytes
-            turns[loop] = buffer.turns
-    least = sum(
-        max(0, size - size // turns[loop] - turns[loop] * _carried(loop)) for loop, size in stacked.items()
+    stacked: defaultdict[Instruction, list[Assigned]] = defaultdict(list)
+    for each in kept:
+        if each.loop is not None:
+            stacked[each.loop].append(each)
+    freed = [each for filled in stacked.values() for each in filled]
+    about = min(_size(freed), live - assignment.live_without(freed)) if freed else 0
+    least = about - sum(
+        _size(filled) // filled[0].buffer.turns + filled[0].buffer.turns * _carried(loop)
+        for loop, filled in stacked.items()
     )
-    most = sum(stacked.values()) if least else most
-    where = "the body of the loop that stacks them" if least else "the functions that make them"
-    amount = f"between {byte_size(least)} and {byte_size(most)}" if least else f"at most {byte_size(most)}"
+    if least > 0:
+        where = "the body of the loop that stacks them"
+        most, amount = about, f"about {byte_size(about)}, at least {byte_size(least)}"
+    else:
+        freed, where = kept, "the functions that make them"
+        most = _size(kept) - kept[0].buffer.bytes
+        amount = f"at most {byte_size(most)}"
     yield Saving(
-        "rematerialisation", most, least or None,
-        f"{byte_size(most)} of values are kept from the forward pass for the backward pass: `jax.checkpoint` around "
-        f"{where} computes them again instead, and frees {amount} if no other moment needs as much",
+        "rematerialisation", most, least if least > 0 else None,
+        f"{byte_size(_size(freed))} of values are kept from the forward pass for the backward pass: `jax.checkpoint` "
+        f"around {where} computes them again instead, and frees {amount}",
     )  # fmt: skip
+
+
+def _size(buffers: Iterable[Assigned]) -> int:
+    return sum(each.buffer.bytes for each in buffers)
 
 
 def _has_backward(module: Module) -> bool:
@@ -96,7 +109,7 @@ def _donation(donatable: float) -> Iterator[Saving]:
 
 def _narrower_type(buffers: Sequence[Assigned]) -> Iterator[Saving]:
     for wide, narrow in _NARROWER.items():
-        size = sum(each.buffer.bytes for each in buffers if each.buffer.dtype == wide)
+        size = _size(each for each in buffers if each.buffer.dtype == wide)
         if size:
             lines = {
                 each.buffer.source: None

@@ -56,7 +56,8 @@ def module_cost(
 
     ``serialized`` is an optimised ``HloModuleProto``, as ``executable.hlo_modules()[0]`` serialises it; of a
     partitioned module it is one device's program. ``custom_call_rules`` give the costs of custom calls by
-    target. ``buffers`` is the module's ``BufferAssignmentProto``, for its memory. Raises ``HloDecodeError`` if the bytes are no such module or hold more than
+    target. ``buffers`` is the module's ``BufferAssignmentProto``, for its memory. Raises ``HloDecodeError`` if the bytes
+    are no such module or hold more than
     ``decode.MAXIMUM_INSTRUCTIONS``.
     """
     module = decode(serialized)
@@ -71,7 +72,7 @@ def module_cost(
 class _Walk:
     def __init__(self, module: Module, rules: Mapping[str, Rule], buffers: bytes) -> None:
         self.module = module
-        self.assignment = buffers
+        self.buffers = buffers
         self.order = callees_first(module)
         self.scheduled = scheduled(self.order, module.entry)
         inside = embedded(self.order, self.scheduled)
@@ -118,13 +119,15 @@ class _Walk:
 
     def _memory(self, donatable: float) -> tuple[PeakMemory | None, str]:
         """What a run holds, or None and why that is not known: the cost is known all the same."""
-        if not self.assignment:
+        if not self.buffers:
             return None, NOT_GIVEN
         try:
-            memory, buffers = Assignment(self.module, self.provenance, self.assignment).memory()
+            assignment = Assignment(self.module, self.provenance, self.buffers)
+            memory, buffers = assignment.memory()
+            found = savings(self.module, assignment, memory, buffers, donatable)
         except (HloDecodeError, KeyError, IndexError) as error:
             return None, f"the buffer assignment could not be read: {error}"[:500]
-        return replace(memory, savings=savings(self.module, memory, buffers, donatable)), ""
+        return replace(memory, savings=found), ""
 
     def _add_up(self, computation: Computation) -> None:
         own: list[tuple[Instruction, Tally]] = []

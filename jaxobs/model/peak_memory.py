@@ -52,7 +52,10 @@ class Place(NamedTuple):
 
 
 class Saving(NamedTuple):
-    """What a change to the program would free: `bytes` is the most, `least` the least, None where that is not known."""
+    """What a change to the program would free: about so many bytes, and at least `least`.
+
+    Where that is None, `bytes` is the most that it could free.
+    """
 
     change: str
     bytes: int

@@ -79,8 +79,6 @@ _HLO: Final[dict[str, tuple[str, ...]]] = {
         "logical_buffers 1 *LogicalBuffer",
         "aliases 2 *BufferAlias",
         "allocations 3 *BufferAllocation",
-        "heap_traces 4 *HeapTrace",
-        "peaks 5 *PeakBuffers",
     ),
     "LogicalBuffer": ("id 1 int", "size 2 int", "defined_at 3 BufferLocation"),
     "BufferLocation": ("shape_index 3 *int", "instruction_id 4 int"),
@@ -96,9 +94,6 @@ _HLO: Final[dict[str, tuple[str, ...]]] = {
         "is_constant 12 bool",
     ),
     "AssignedBuffer": ("buffer_id 1 int", "offset 2 int", "size 3 int"),
-    "HeapTrace": ("events 1 *HeapEvent", "allocation_index 3 int"),
-    "HeapEvent": ("kind 1 int32", "buffer_id 2 int", "share_with_canonical_id 5 int"),
-    "PeakBuffers": ("allocation_index 1 int", "buffer_ids 2 *int"),
     "Module": (
         "name 1 bytes",
         "entry_computation_id 6 int",

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jaxobs.report.comparison import COMPARED, INTERVALS, NOTHING, TITLE, Comparison
 from jaxobs.report.markup import Element, markup, pairs, quiet, style, table, tag, with_code
-from jaxobs.report.page import compilations, how_it_goes, memory, nearness, peak, where_steps_go
+from jaxobs.report.page import compilations, how_it_goes, memory, nearness, where_steps_go
+from jaxobs.report.peak_memory import memory_peaks, peak
 from jaxobs.report.roofline_chart import roofline
 from jaxobs.report.rooflines import Point, RoofLine
 from jaxobs.report.tables import Column, Row
@@ -26,7 +27,7 @@ def snapshot_html(document: Mapping[str, Any]) -> str:
         tag("p", tag("a", "Follow it live", href=live, target="_blank", rel="noreferrer")) if live else None
     )
     view = View(document)
-    cards = (section(view) for section in (where_steps_go, nearness, compilations, memory))
+    cards = (section(view) for section in (where_steps_go, nearness, compilations, memory, memory_peaks))
     return _shown(*how_it_goes(view), *cards, link)
 
 

@@ -19,7 +19,7 @@ from jaxobs.model.snapshot import (
     longest_loops,
     main_thread_shares,
 )
-from jaxobs.report import flame_graph, peak_memory, tables
+from jaxobs.report import flame_graph, tables
 from jaxobs.report.charts import Curve, line_chart, shares_bar, shares_over_time
 from jaxobs.report.compile_explained import long_compiles
 from jaxobs.report.markup import (
@@ -35,6 +35,7 @@ from jaxobs.report.markup import (
     tag,
     with_code,
 )
+from jaxobs.report.peak_memory import memory_peaks
 from jaxobs.report.roofline_chart import roofline
 from jaxobs.report.rooflines import points_of, roofs_of, why_incomplete
 from jaxobs.report.sentence import DOING, hang_sentence, slowdown_sentence, why_unknown
@@ -385,41 +386,6 @@ def memory(view: View) -> Element | None:
         ),
         name="memory",
     )
-
-
-def memory_peaks(view: View) -> Element | None:
-    """What the executables that need most memory hold at their peak, the largest open; None before a compile."""
-    peaks, reason = view.document.get("memory_peaks") or [], view.document.get("memory_peaks_reason")
-    if not peaks:
-        return (
-            card("Memory at the peak", quiet(f"Not known: {reason}."), name="peak")
-            if view.document.get("executables")
-            else None
-        )
-    first, *others = peaks
-    more = (element for entry in others for element in peak(entry))
-    return card(
-        "Memory at the peak",
-        *peak(first),
-        folded(f"Other executables ({len(others)})", *more, name="peak-others"),
-        name="peak",
-        note="buffers that live when most do",
-    )
-
-
-def peak(entry: tables.Row) -> Iterator[Element | None]:
-    """What one executable holds at its peak, and what would free some of it."""
-    yield tag("p", tag("code", entry["function"]), f" {peak_memory.in_words(entry)}.")
-    yield quiet(entry["live_bytes_reason"])
-    savings = (tag("li", *with_code(saving["sentence"])) for saving in entry["savings"])
-    yield tag("ul", *savings) if entry["savings"] else None
-    name = f"peak-{entry['executable']}"
-    for columns, key, title in (
-        (peak_memory.BY_PLACE, "places", "Temporaries at the peak by line"),
-        (peak_memory.BY_BUFFER, "buffers", "Largest buffers at the peak"),
-    ):
-        rows = table(columns, entry[key][: peak_memory.BUFFERS], caption=title)
-        yield folded(title, rows, name=f"{name}-{key}") if key == "buffers" else rows
 
 
 def _devices(view: View) -> Element | None:

@@ -9,9 +9,11 @@ from collections.abc import Iterator, Mapping
 from textwrap import wrap
 from typing import Any, Final
 
+from jaxobs.report.markup import Element, card, folded, quiet, table, tag, with_code
 from jaxobs.report.sentence import without_quotes
 from jaxobs.report.tables import Column, Row, computed, figure, known_columns, place, plain_table, text
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, to_text
+from jaxobs.report.view import View
 from jaxobs.vocabulary.units import byte_size, count
 
 PLACES: Final = 10
@@ -94,6 +96,41 @@ def parts(entry: Row) -> Iterator[TextTable | str]:
                 PLAIN_WIDTH,
                 subsequent_indent="    ",
             )
+
+
+def memory_peaks(view: View) -> Element | None:
+    """What the executables that need most memory hold at their peak, the largest open; None before a compile."""
+    peaks, reason = view.document.get("memory_peaks") or [], view.document.get("memory_peaks_reason")
+    if not peaks:
+        return (
+            card("Memory at the peak", quiet(f"Not known: {reason}."), name="peak")
+            if view.document.get("executables")
+            else None
+        )
+    first, *others = peaks
+    more = (element for entry in others for element in peak(entry))
+    return card(
+        "Memory at the peak",
+        *peak(first),
+        folded(f"Other executables ({len(others)})", *more, name="peak-others"),
+        name="peak",
+        note="buffers that live when most do",
+    )
+
+
+def peak(entry: Row) -> Iterator[Element | None]:
+    """What one executable holds at its peak, and what would free some of it."""
+    yield tag("p", tag("code", entry["function"]), f" {in_words(entry)}.")
+    yield quiet(entry["live_bytes_reason"])
+    savings = (tag("li", *with_code(saving["sentence"])) for saving in entry["savings"])
+    yield tag("ul", *savings) if entry["savings"] else None
+    name = f"peak-{entry['executable']}"
+    for columns, key, title in (
+        (BY_PLACE, "places", "Temporaries at the peak by line"),
+        (BY_BUFFER, "buffers", "Largest buffers at the peak"),
+    ):
+        rows = table(columns, entry[key][:BUFFERS], caption=title)
+        yield folded(title, rows, name=f"{name}-{key}") if key == "buffers" else rows
 
 
 class Memory:

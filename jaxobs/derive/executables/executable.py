@@ -36,6 +36,8 @@ CUT_RUN = 0.5
 """Share of a run's operations that lie in the window where its edge cuts the run, on average: runs are cut as often at
 the window's beginning as at its end, and at any point of the run."""
 
+NOT_ANALYSED = Figure(None, "its module is being analysed")
+
 MEASURED = "the repetitions of its loops are the mean of those seen in profiler windows"
 
 
@@ -71,7 +73,7 @@ class Executable:
     memory: Mapping[str, int]
     devices: int
     donatable_bytes: float | None = None
-    peak_memory: Figure[PeakMemory] = Figure(None, "its module is being analysed")
+    peak_memory: Figure[PeakMemory] = NOT_ANALYSED
     iterations: int | None = None
     """Iterations of the loop in which a run does most of its work."""
     operations: float | None = None
