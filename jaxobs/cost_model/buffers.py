@@ -69,7 +69,12 @@ class Assignment:
             for instruction in computation.instructions
         }
         self._entry = module.entry
-        self._outputs = {_moved(each).message.id for each in (module.entry.root, *module.entry.root.operands)}
+        ends = (module.entry.root, *module.entry.root.operands)
+        self._outputs = {
+            before.message.id
+            for each in ends
+            for before in (each, *(each.operands[:1] if each.opcode in _MOVES else ()))
+        }
         self._values = {value.id: value for value in message.logical_buffers}
         self._aliases: defaultdict[int, list[Any]] = defaultdict(list)
         for alias in message.aliases:
@@ -91,13 +96,12 @@ class Assignment:
         sums |= {OUTPUT: sums[OUTPUT] + alias, "alias": alias}
         found = [*self._whole(ARGUMENT), *self._whole(OUTPUT)]
         try:
-            live, reason = self._at_the_peak(), ""
+            in_use, live, reason = *self._at_the_peak(), ""
         except HloDecodeError as error:
-            live, reason = [], f"which temporaries live at the peak is not known: {error}"
+            in_use, live, reason = None, [], f"which temporaries live at the peak is not known: {error}"
         found = sorted([*found, *live], key=lambda each: -each.buffer.bytes)
         buffers = [each.buffer for each in found]
         constants = sum(each.size for each in of_kind["constant"])
-        in_use = None if reason else sum(each.buffer.bytes for each in live)
         memory = PeakMemory(
             sums, constants, in_use, reason, tuple(buffers[:KEPT]), len(buffers[KEPT:]),
             places_of(buffers),
@@ -110,14 +114,11 @@ class Assignment:
             values = [each.buffer_id for each in allocation.assigned if each.size == allocation.size]
             if kind == OUTPUT:  # temporaries may have had its place before
                 values.sort(key=lambda value: self._values[value].defined_at.instruction_id in self._outputs)
-            named = (
-                self._named(values[-1 if kind == OUTPUT else 0], allocation.size, kind) if values else None
-            )
-            if named is not None:
+            if values and (named := self._named(values[-1 if kind == OUTPUT else 0], allocation.size, kind)):
                 yield named
 
-    def _at_the_peak(self) -> list[Assigned]:
-        """Temporaries that live when most do. Raises HloDecodeError where the module does not tell which do."""
+    def _at_the_peak(self) -> tuple[int, list[Assigned]]:
+        """Bytes of temporaries that live when most do, and the arrays among them. Raises HloDecodeError if not known."""
         ranges, tenants = LiveRanges(self._module), dict[tuple[Any, ...], Tenant]()
         for allocation in self._allocations[TEMPORARY]:
             for each in allocation.assigned:
@@ -135,28 +136,23 @@ class Assignment:
         self._tenants = list(tenants.values())
         living = _most_at_once(self._tenants)
         named = ((self._named(tenant.value, tenant.size, TEMPORARY), tenant) for tenant in living)
-        return [each._replace(tenant=tenant) for each, tenant in named if each is not None]
+        arrays = [each._replace(tenant=tenant) for each, tenant in named if each is not None]
+        return sum(tenant.size for tenant in living), arrays
 
     def live_without(self, gone: Iterable[Assigned]) -> int:
         """Bytes of temporaries at the peak that there would be without these."""
-        values = {each.tenant for each in gone}
-        return sum(
-            each.size for each in _most_at_once([each for each in self._tenants if each not in values])
-        )
+        left = set(self._tenants) - {each.tenant for each in gone}
+        return sum(each.size for each in _most_at_once(list(left)))
 
     def _named(self, number: int, size: int, kind: str) -> Assigned | None:
         """The buffer of a value, and of those that take its place in turn."""
         own, shape = self._at(self._values[number].defined_at)
-        if own is None or shape is None:
-            return Assigned(Buffer(size, kind, "", (), "", "", "", "", ""))
-        if shape.parts:
-            return None if kind != TEMPORARY else Assigned(
-                Buffer(size, kind, "tuple", (), own.opcode, "", "", "", "")
-            )  # fmt: skip
+        if own is None or shape is None or shape.parts:
+            return None  # a tuple is a table of pointers
         dtype, dimensions = shape.type.name, shape.dimensions
         if kind == ARGUMENT:
             name = self._provenance.of(own).operation_name or own.name
-            return Assigned(Buffer(size, kind, dtype, dimensions, name, "", "", "", ""))
+            return Assigned(Buffer(size, kind, dtype, dimensions, name))
         others = (self._at(location)[0] for location in self._aliases[number])
         candidates = [own, *(each for each in others if each is not None and each.opcode not in _PASSES_ON)]
         index = tuple(self._values[number].defined_at.shape_index)
@@ -235,21 +231,12 @@ def _most_at_once(tenants: list[Tenant]) -> list[Tenant]:
     return living
 
 
-def _moved(instruction: Instruction) -> Instruction:
-    """What an instruction that only renames or moves a value takes it from."""
-    for _ in range(_MAX_STEPS):
-        if instruction.opcode not in _MOVES or not instruction.operands:
-            break
-        instruction = instruction.operands[0]
-    return instruction
-
-
 def maker_of(instruction: Instruction, index: Sequence[int]) -> tuple[Instruction, bool]:
     """The instruction that made a value, and whether the value is written piece by piece into a larger one."""
     piecewise, within = False, []
     for _ in range(_MAX_STEPS):
         before = instruction
-        if instruction.opcode == "fusion" and instruction.called:
+        if instruction.opcode in ("fusion", "call") and instruction.called:
             within.append(instruction)
             root = instruction.called[0].root
             inside = root.opcode == "tuple" and len(index) == 1 and index[0] < len(root.operands)

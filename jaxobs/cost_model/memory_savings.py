@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from jaxobs.cost_model.buffers import Assigned, Assignment, maker_of
 from jaxobs.cost_model.hlo.instructions import Instruction, Module
@@ -125,12 +125,13 @@ def _narrower_type(buffers: Sequence[Assigned]) -> Iterator[Saving]:
 
 def _sharding(module: Module) -> Iterator[Saving]:
     devices = module.message.device_assignment.computation_count
+    shardings = module.message.parameter_shardings
     whole = [
-        instruction.shape.bytes
-        for instruction in module.entry.instructions
-        if instruction.opcode == "parameter"
-        and instruction.message.HasField("sharding")
-        and instruction.message.sharding.type == _REPLICATED
+        each.shape.bytes
+        for each in module.entry.instructions
+        if each.opcode == "parameter"
+        and 0 <= each.message.parameter_number < len(shardings)
+        and _is_replicated(shardings[each.message.parameter_number])
     ]
     if devices > 1 and whole:
         size = int(sum(whole))
@@ -140,3 +141,7 @@ def _sharding(module: Module) -> Iterator[Saving]:
             f"each of {devices} devices holds a whole copy of {byte_size(size)} of arguments: sharded over the devices "
             f"each would hold {byte_size(size // devices)} of them, {byte_size(freed)} less",
         )  # fmt: skip
+
+
+def _is_replicated(sharding: Any) -> bool:
+    return sharding.type == _REPLICATED and not any(each.axes for each in sharding.named.dimensions)

@@ -29,14 +29,14 @@ class Buffer(NamedTuple):
     dtype: str
     """Element type and dimensions, as XLA keeps them: a fusion may have turned them."""
     shape: tuple[int, ...]
-    operation: str
+    operation: str = ""
     """The primitive (`dot_general`), or the opcode; for an argument its name (`params['w']`)."""
-    scope: str
-    source: str
+    scope: str = ""
+    source: str = ""
     """``file:line`` of the user's code."""
-    function: str
+    function: str = ""
     """The function that has this line."""
-    autodiff: str
+    autodiff: str = ""
     """The part of automatic differentiation: FORWARD, BACKWARD, REMATERIALIZED or, for none, empty."""
     turns: int = 1
     """Turns of the loop that fills the buffer, a part in each; 1 where none does."""

@@ -26,7 +26,7 @@ MIN_SHARE: Final = 0.01
 
 def _what(row: Row) -> str:
     dimensions = ",".join(map(str, row["shape"]))
-    return f"{row['dtype']}[{dimensions}]" if row["dtype"] not in {"", "tuple"} else row["dtype"] or "?"
+    return f"{row['dtype']}[{dimensions}]"
 
 
 def _made_by(row: Row) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -40,7 +41,7 @@ def loss(parameters: Any, tokens: Any, *, again: bool, scanned: bool) -> Any:
         x, _ = jax.lax.scan(lambda x, weights: (layer(x, weights), None), x, parameters["layers"])
     else:
         for number in range(LAYERS):
-            x = layer(x, jax.tree_util.tree_map(lambda stacked: stacked[number], parameters["layers"]))
+            x = layer(x, {name: stacked[number] for name, stacked in parameters["layers"].items()})
     return (norm(x) ** 2).mean()
 
 
@@ -50,7 +51,7 @@ def transformer_step(parameters: Any, tokens: Any, *, again: bool = False, scann
 
 
 def transformer_arguments() -> tuple[Any, Any]:
-    shapes = {name: (LAYERS, WIDTH, WIDTH) for name in ("q", "k", "v")}
+    shapes = dict.fromkeys(("q", "k", "v"), (LAYERS, WIDTH, WIDTH))
     shapes |= {"up": (LAYERS, WIDTH, 4 * WIDTH), "down": (LAYERS, 4 * WIDTH, WIDTH)}
     layers = {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in shapes.items()}
     embed = jax.ShapeDtypeStruct((WORDS, WIDTH), jnp.float32)
@@ -82,5 +83,5 @@ def with_float64(x: Any, factor: Any) -> Any:
 
 def line_of(comment: str) -> int:
     """The number of the line here that ends in the comment."""
-    with open(__file__, encoding="utf-8") as file:
-        return next(number for number, line in enumerate(file, 1) if line.rstrip().endswith(f"# {comment}"))
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    return next(number for number, line in enumerate(lines, 1) if line.endswith(f"# {comment}"))

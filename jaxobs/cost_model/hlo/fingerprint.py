@@ -24,7 +24,7 @@ _TUNING: Final = re.compile(
 _CALLBACK: Final = re.compile(rb"callback", re.IGNORECASE)
 _ELSEWHERE: Final = (
     "name", "opcode", "shape", "metadata", "id", "operand_ids", "called_computation_ids", "backend_config",
-    "backend_config_payload", "sharding",
+    "backend_config_payload",
 )  # fmt: skip
 _WITHOUT_ATTRIBUTES: Final = (ELEMENTWISE | CONTROL | FREE | {"fusion"}) - {
     "compare",
