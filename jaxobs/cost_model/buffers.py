@@ -75,7 +75,7 @@ class Assignment:
             for each in ends
             for before in (each, *(each.operands[:1] if each.opcode in _MOVES else ()))
         }
-        self._values = {value.id: value for value in message.logical_buffers}
+        self._values = {value.id: value for value in message.values}
         self._aliases: defaultdict[int, list[Any]] = defaultdict(list)
         for alias in message.aliases:
             self._aliases[alias.source_buffer_id].append(alias.location)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from jaxobs.cost_model.hlo.instructions import CONTROL, Computation, HloDecodeError, Instruction, Module
 
@@ -16,13 +16,6 @@ _SAME: Final = frozenset(("bitcast", "opt-barrier", "add-dependency"))
 
 Position = tuple[Instruction, tuple[int, ...]]
 """An instruction, and the part of its result."""
-
-
-class Range(NamedTuple):
-    """From when the value is made until it is last used, inclusive."""
-
-    begin: int
-    end: int
 
 
 class LiveRanges:
@@ -55,8 +48,8 @@ class LiveRanges:
                 self._users[operand].append(instruction)
             self.times[instruction] = len(self.times)
 
-    def of(self, made: Iterable[Position]) -> Range | None:
-        """The time in which values live that share one buffer; None where the schedule does not have them."""
+    def of(self, made: Iterable[Position]) -> tuple[int, int] | None:
+        """From when until when values live that share one buffer, inclusive; None if they are not in the schedule."""
         waiting = list(made)
         begin = min(
             (self.times[instruction] for instruction, _ in waiting if instruction in self.times), default=None
@@ -73,7 +66,7 @@ class LiveRanges:
                     if position not in seen:
                         seen.add(position)
                         waiting.append(position)
-        return Range(begin, end)
+        return begin, end
 
     def _uses(self, instruction: Instruction, index: tuple[int, ...]) -> Iterator[tuple[int, list[Position]]]:
         """When users of a value use it, and where they hand it on unchanged."""

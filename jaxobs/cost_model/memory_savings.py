@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from jaxobs.cost_model.buffers import Assigned, Assignment, maker_of
 from jaxobs.cost_model.hlo.instructions import Instruction, Module
@@ -98,8 +98,7 @@ def _carried(loop: Instruction) -> int:
 
 
 def _donation(donatable: float) -> Iterator[Saving]:
-    if donatable:
-        size = int(donatable)
+    if size := int(donatable):
         yield Saving(
             "donation", size, size,
             f"{byte_size(size)} of arguments are held beside outputs of the same shapes and types: donated "
@@ -109,14 +108,10 @@ def _donation(donatable: float) -> Iterator[Saving]:
 
 def _narrower_type(buffers: Sequence[Assigned]) -> Iterator[Saving]:
     for wide, narrow in _NARROWER.items():
-        size = _size(each for each in buffers if each.buffer.dtype == wide)
-        if size:
-            lines = {
-                each.buffer.source: None
-                for each in buffers
-                if each.buffer.dtype == wide and each.buffer.source
-            }
-            where = f", the largest made at {next(iter(lines))}" if lines else ""
+        found = [each for each in buffers if each.buffer.dtype == wide]
+        if size := _size(found):
+            line = next((each.buffer.source for each in found if each.buffer.source), "")
+            where = f", the largest made at {line}" if line else ""
             yield Saving(
                 "smaller type", size // 2, size // 2,
                 f"{byte_size(size)} are of {wide}{where}: in {narrow} they take half, {byte_size(size // 2)} less",
@@ -125,23 +120,20 @@ def _narrower_type(buffers: Sequence[Assigned]) -> Iterator[Saving]:
 
 def _sharding(module: Module) -> Iterator[Saving]:
     devices = module.message.device_assignment.computation_count
-    shardings = module.message.parameter_shardings
-    whole = [
-        each.shape.bytes
+    parameters = {
+        each.message.parameter_number: int(each.shape.bytes)
         for each in module.entry.instructions
         if each.opcode == "parameter"
-        and 0 <= each.message.parameter_number < len(shardings)
-        and _is_replicated(shardings[each.message.parameter_number])
-    ]
-    if devices > 1 and whole:
-        size = int(sum(whole))
+    }
+    size = sum(
+        parameters.get(number, 0)
+        for number, sharding in enumerate(module.message.parameter_shardings)
+        if sharding.type == _REPLICATED and not any(each.axes for each in sharding.named.dimensions)
+    )
+    if devices > 1 and size:
         freed = size - size // devices
         yield Saving(
             "sharding", freed, freed,
             f"each of {devices} devices holds a whole copy of {byte_size(size)} of arguments: sharded over the devices "
             f"each would hold {byte_size(size // devices)} of them, {byte_size(freed)} less",
         )  # fmt: skip
-
-
-def _is_replicated(sharding: Any) -> bool:
-    return sharding.type == _REPLICATED and not any(each.axes for each in sharding.named.dimensions)

@@ -76,7 +76,7 @@ def _file(package: str, messages: Mapping[str, tuple[str, ...]]) -> descriptor_p
 _HLO: Final[dict[str, tuple[str, ...]]] = {
     "Hlo": ("module 1 bytes", "buffer_assignment 3 bytes"),
     "BufferAssignment": (
-        "logical_buffers 1 *LogicalBuffer",
+        "values 1 *LogicalBuffer",
         "aliases 2 *BufferAlias",
         "allocations 3 *BufferAllocation",
     ),

@@ -124,6 +124,9 @@ def test_the_error_is_as_without_and_a_report_is_there(how: str, tmp_path: Path)
         needs = {entry["function"]: entry["memory"] for entry in read(report, "executables.json")}
         function = "wide" if how == "a watched call" else "outer"
         assert needs[function]["output"] == 20_000 * 20_000 * 4
+        peak = read(report, "memory_peaks.json")[0]
+        assert (peak["function"], peak["output_bytes"]) == (function, 20_000 * 20_000 * 4)
+        assert "largest buffers at the peak" in summary
         assert function in re.search("executable (.*)", summary)[1]  # type: ignore[index]  # it is there
         assert "Out of memory allocating 1600000000 bytes" in summary
     assert "float32(512, 1024)" in summary
