@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     __version__: str
+    from jaxobs.expectations import ExpectationError
     from jaxobs.measure.compile_explained import explain_compile
     from jaxobs.measure.on_demand import cost, memory, roofline
     from jaxobs.model.cost import Cost
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CompileExplanation",
     "Cost",
+    "ExpectationError",
     "Memory",
     "Observer",
     "ProfileResult",
@@ -39,6 +41,7 @@ __all__ = [
 _HOMES = {
     "CompileExplanation": "jaxobs.report.compile_explained",
     "Cost": "jaxobs.model.cost",
+    "ExpectationError": "jaxobs.expectations",
     "Memory": "jaxobs.report.peak_memory",
     "Observer": "jaxobs.observer",
     "ProfileResult": "jaxobs.model.profile",

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ParamSpec, Self, TypeVar, cast
+from typing import Any, Literal, ParamSpec, Self, TypeVar, cast
 
 from jaxobs.config import Settings, plain_settings
+from jaxobs.expectations import ANSWER_SECONDS, ExpectationError, Expectations, Sight, one_line
 from jaxobs.identity import process_age_seconds, read_identity
 from jaxobs.model.addresses import loaded_prometheus
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, monotonic, now
@@ -91,6 +92,15 @@ class Observer:
             warn,
         )
         self._side.loops.failed = self._out_of_memory.failed
+        self._expectations = Expectations(
+            Sight(
+                lambda: self.snapshot(ANSWER_SECONDS).document,
+                self._side.steps_ended,
+                self._side.why_uncounted,
+                warn,
+            )
+        )
+        self._side.recompiled = self._expectations.recompiled
 
     def begin(self, *, wait_for_backend: bool) -> None:
         """Hook in and start. Apart from making it, so that a child forked meanwhile knows what to let go of."""
@@ -156,6 +166,34 @@ class Observer:
         if not self._ended:
             self._side.recorded.record(values)
 
+    def expect(
+        self,
+        *,
+        on_failure: Literal["warn", "error"] = "warn",
+        after: int = 0,
+        loop: str | None = None,
+        **figures: int | str,
+    ) -> AbstractContextManager[object]:
+        """Check figures at the end of a `with` block, or of the run: `recompilations=0`, `mfu=">=0.3"`.
+
+        What is not so, or not known, is a warning with its cause, or an ExpectationError if `on_failure` is "error":
+        from the block, from `with jaxobs.instrument()` or from `shutdown()`. Recompilations are those of the process
+        from the call, or the beginning of the block, on, without those in its first `after` steps. Other figures are as
+        the snapshot has them at the end, of the loop named or else the main one.
+
+        Raises ValueError for a figure that there is not, and for a text that is no comparison with a number.
+        """
+        expected = self._expectations.expect(figures, on_failure=on_failure, after=after, loop=loop)
+        if self._ended:
+            self._expectations.open.clear()
+        return expected
+
+    def no_recompiles(
+        self, *, after: int = 0, on_failure: Literal["warn", "error"] = "warn"
+    ) -> AbstractContextManager[object]:
+        """`expect(recompilations=0)`: nothing is compiled again after so many steps."""
+        return self.expect(recompilations=0, after=after, on_failure=on_failure)
+
     def profile(self, seconds: float, keep: bool | str | os.PathLike[str] = False) -> ProfileResult:
         """Record one window of JAX's profiler and wait for its end; what it shows is in snapshots soon after.
 
@@ -213,9 +251,11 @@ class Observer:
     def shutdown(self, timeout: float | None = None) -> None:
         """End observing within `timeout` seconds (default: SHUTDOWN_SECONDS), whatever exporters do.
 
-        The end of a `with` block and of the job wait no longer than the setting `shutdown_timeout`.
+        The end of a `with` block and of the job wait no longer than the setting `shutdown_timeout`. Raises
+        ExpectationError where `expect` was told to.
         """
         timeout = given_timeout("shutdown", SHUTDOWN_SECONDS if timeout is None else timeout)
+        problem = self._expectations.end() if self.belongs_here else ""
         deadline = monotonic() + timeout
         if self._started and not self._ended:
             self._out_of_memory.ending(timeout / 2)
@@ -227,6 +267,15 @@ class Observer:
         atexit.unregister(self._at_exit)
         if self._started and self.final_snapshot is None:
             self._messages.final_snapshot = absent_snapshot(f"the agent did not answer within {timeout:g} s")
+        if problem:
+            raise ExpectationError(problem)
+
+    def _shutdown_quietly(self, timeout: float) -> None:
+        """End where no error may be raised: another is on its way, or the interpreter ends."""
+        try:
+            self.shutdown(timeout)
+        except ExpectationError as error:
+            warn(one_line(str(error)))
 
     def _end(self, deadline: float) -> None:
         """Begin to end, once."""
@@ -248,7 +297,9 @@ class Observer:
                 self._side.sender.ending = _ending(uncaught_error())
                 if self.prepare_summary is not None:
                     self.prepare_summary()
-                self.shutdown(round(max(0.0, self.settings.shutdown_timeout - (monotonic() - began)), 1))
+                self._shutdown_quietly(
+                    round(max(0.0, self.settings.shutdown_timeout - (monotonic() - began)), 1)
+                )
             finally:
                 with HandlersPutOff():
                     if self.belongs_here:
@@ -269,7 +320,10 @@ class Observer:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         self._side.sender.ending = _ending(error)
-        self.shutdown(self.settings.shutdown_timeout)
+        if error is None:
+            self.shutdown(self.settings.shutdown_timeout)
+        else:
+            self._shutdown_quietly(self.settings.shutdown_timeout)
 
     def _why_nothing(self) -> str:
         if reason := why_not_here():
@@ -343,6 +397,7 @@ class Observer:
         self._lock = threading.RLock()  # a thread of the parent, which the child lacks, may have held it
         if not self._ended:
             self._ended = True
+            self._expectations.open.clear()
             self._side.forget_in_child()
 
     def _begin_profile(self, seconds: float, keep: bool) -> None:

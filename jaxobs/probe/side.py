@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from jaxobs.flow.ring import Ring
 from jaxobs.jax_compat.runtime import backend_exists, leave_out
 from jaxobs.model.clock import monotonic, now
-from jaxobs.model.events import BackendFound, Event
+from jaxobs.model.events import BackendFound, Compilation, Event
 from jaxobs.model.profile import ProfileResult
 from jaxobs.plugin.guard import Guard
 from jaxobs.plugin.protocol import Progress
@@ -42,6 +42,9 @@ START_SECONDS = 1.0
 
 PROFILE_SECONDS = 180.0
 """Seconds to wait for a profiler window: it records for a minute at most, and waits for at most one before it."""
+
+COMPILES = "compile"
+"""The name of the probe that sees compiles."""
 
 
 def find_backend() -> BackendFound | None:
@@ -78,11 +81,15 @@ class ProbeJob:
         self._side = side
         self._guard = guard
         self.settings = side.settings
-        self.emit = side.payloads.emit
         self.executable_number = side.executable_number
         self.executable_created = side.executables.created
         self.trace_began = side.loops.current.trace_began
         self.trace_ended = side.loops.current.trace_ended
+
+    def emit(self, event: Event) -> None:
+        self._side.payloads.emit(event)
+        if type(event) is Compilation and event.recompilation is not None:
+            self._side.recompiled(event)
 
     def guard(self, hook: Hook) -> Hook:
         return self._guard.wrap(hook)  # type: ignore[return-value]  # the same parameters, always None
@@ -140,6 +147,8 @@ class ProbeSide:
         self.sources = Sources(lambda guard: ProbeJob(self, guard), log, self._sample)
         self.when_first_compiled: Callable[[], None] | None = None
         self.compiled: int | None = None
+        self.recompiled: Callable[[Compilation], None] = lambda event: None
+        """Called with each compilation that has a cause, on the thread that compiled."""
         self.is_at_exit = False
         """Whether the main thread does our work at the end of the job, of which it takes no samples."""
         self.watches_all = False
@@ -199,6 +208,15 @@ class ProbeSide:
         if begin is not None:
             begin()
         return self.executables.number()
+
+    def why_uncounted(self) -> str:
+        """Why it cannot be told what was compiled again; empty where it can."""
+        for source in self.sources:
+            if source.guard.source == COMPILES:
+                failed = source.guard.reason or f"{source.guard.failures} times"
+                fine = source.ready and not source.guard.failures
+                return "" if fine else f"the probe that sees compiles failed: {failed}"
+        return "no probe sees compiles: is JAX imported?"
 
     def _calls_of(self, function: Any, number: int) -> Calls:
         return Calls(function, number, self.loops, self.executables, self.completions)

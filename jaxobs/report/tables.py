@@ -179,7 +179,7 @@ def _change_of(document: Document, row: Row) -> Row:
     return {key: alike[0].get(key) for key in keys} if len(alike) == 1 else {}
 
 
-def _changed(row: Row) -> str | None:
+def what_changed(row: Row) -> str | None:
     """What changed, such as `x: float32[192,512] → float32[224,512]`."""
     old, new, argument = (row.get(key) for key in ("old", "new", "argument"))
     if old is None and new is None:
@@ -203,7 +203,7 @@ def _seconds(spent: float) -> str:
 AGAIN: Final = (
     Column("function", lambda row: row["name"], text=True),
     Column("why", lambda row: str(row.get("cause") or "").replace("_", " "), text=True),
-    Column("what changed", _changed, text=True),
+    Column("what changed", what_changed, text=True),
     place("called at", "call_site"),
     Column("", lambda row: times(row.get("count") or 0), value=lambda row: row.get("count") or 0),
     figure("cost", "seconds", _seconds),
@@ -213,7 +213,7 @@ NEWEST: Final = (
     Column("function", lambda row: row["function"], text=True),
     computed("took", compile_seconds, duration),
     Column("again because of", lambda row: (row.get("recompilation") or "").replace("_", " "), text=True),
-    Column("what changed", _changed, text=True),
+    Column("what changed", what_changed, text=True),
     place("called at", "call_site"),
 )
 FUNCTIONS: Final = (

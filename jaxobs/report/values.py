@@ -36,7 +36,13 @@ def flat_values(document: Mapping[str, Any]) -> dict[str, float]:
 
 def steps_of_main_loop(document: Mapping[str, Any]) -> int | None:
     """The number of steps that the main loop has ended, by which trackers order values; None where there is no loop."""
-    return next((int(loop.get("steps") or 0) for _, loop in _main_loop_first(document)), None)
+    main = main_loop(document)
+    return None if main is None else int(main[1].get("steps") or 0)
+
+
+def main_loop(document: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
+    """The name of the main loop and what is known of it; None where there is no loop."""
+    return next(iter(_main_loop_first(document)), None)
 
 
 def _main_loop_first(document: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:

@@ -1,0 +1,67 @@
+"""The pytest plugin: the marker `jaxobs` and the fixture `jaxobs_expect`.
+
+pytest loads it wherever jaxobs is installed, so at its top it imports next to nothing, and the rest, JAX included, only
+where a test asks for it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+
+import pytest
+
+TYPE_CHECKING = False  # as `typing` has it, without importing that
+if TYPE_CHECKING:
+    from jaxobs.testing.expecting import Expect
+
+MARKER = "jaxobs(recompilations=0): fail the test if it compiles a function again; JAX's caches are cleared before it"
+SWITCHES = ("JAXOBS_ENABLED", "OTEL_SDK_DISABLED")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker."""
+    config.addinivalue_line("markers", MARKER)
+
+
+def pytest_report_header() -> str | None:
+    """Say that nothing is checked where jaxobs is switched off."""
+    if not any(map(os.environ.get, SWITCHES)):
+        return None
+    from jaxobs.config import SettingsError, load_settings
+
+    try:
+        enabled = load_settings().enabled
+    except SettingsError:  # a test that is marked says so
+        return None
+    return None if enabled else "jaxobs: switched off, so tests marked `jaxobs` are not checked"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Check a marked test as it ends. One that has failed by itself says more, and is not checked."""
+    marker = item.get_closest_marker("jaxobs")
+    if marker is None:
+        return (yield)
+    from jaxobs.expectations import ExpectationError
+    from jaxobs.testing.expecting import expecting
+
+    with expecting() as expect:
+        try:
+            expected = expect(*marker.args, **marker.kwargs)
+        except (TypeError, ValueError) as error:
+            raise pytest.fail.Exception(f"marker jaxobs: {error}", pytrace=False) from None
+        try:
+            with expected:
+                return (yield)
+        except ExpectationError as error:
+            raise pytest.fail.Exception(str(error), pytrace=False) from None
+
+
+@pytest.fixture
+def jaxobs_expect() -> Generator[Expect]:
+    """What fails a test whose block compiles again what it has compiled: call it in a `with`, with `recompilations=0`."""
+    from jaxobs.testing.expecting import expecting
+
+    with expecting() as expect:
+        yield expect

@@ -1,0 +1,83 @@
+"""What a test expects of its compiles, as its own process sees them: without an agent, a thread or a port."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from types import ModuleType
+
+from jaxobs.config import load_settings
+from jaxobs.expectations import RECOMPILATIONS, Expectations, Sight
+from jaxobs.model.events import Compilation, Event
+from jaxobs.model.snapshot import absent_document
+from jaxobs.plugin.base import Probe
+from jaxobs.plugin.discovery import PROBES, announced
+from jaxobs.probe.import_hook import when_imported
+from jaxobs.testing.stand_ins import DEFAULT_SETTINGS, FakeJob
+
+Expect = Callable[..., AbstractContextManager[object]]
+
+NOT_IMPORTED = "JAX was not imported"
+
+
+class _Job(FakeJob):
+    """The test's process, as the probe sees it that reports compiles."""
+
+    def __init__(self) -> None:
+        super().__init__({**DEFAULT_SETTINGS, "maximum_module_bytes": 0})
+        self.failures.append(NOT_IMPORTED)
+        sight = Sight(
+            lambda: absent_document(""), lambda: 0, lambda: "; ".join(self.failures), lambda _: None
+        )
+        self.expectations = Expectations(sight)
+
+    def emit(self, event: Event) -> None:
+        if type(event) is Compilation and event.recompilation is not None:
+            self.expectations.recompiled(event)
+
+    def expect(self, **figures: int | str) -> AbstractContextManager[object]:
+        """`Observer.expect` of what needs no agent, where a failure is an error."""
+        expected = self.expectations.expect(figures, on_failure="error")
+        for name in figures.keys() - {RECOMPILATIONS}:
+            raise ValueError(
+                f"expect({name}=…): a test alone sees recompilations; for other figures observe it, with "
+                f"jaxobs.instrument() and obs.expect({name}=…, on_failure='error')"
+            )
+        return expected
+
+
+@contextlib.contextmanager
+def expecting() -> Iterator[Expect]:
+    """What a test calls to expect something in a `with` block. Where jaxobs is switched off it expects nothing.
+
+    JAX's caches are cleared first, and the probe has seen nothing yet: what earlier tests compiled changes nothing.
+    """
+    job = _Job()
+    if not load_settings().enabled:
+        yield lambda **figures: contextlib.nullcontext(job.expect(**figures))
+        return
+    probe, over = _compile_probe()(), False
+
+    def begin(_: ModuleType) -> None:
+        if not over:
+            probe.start(job)
+            job.failures.remove(NOT_IMPORTED)
+
+    if "jax" in sys.modules:
+        sys.modules["jax"].clear_caches()
+    when_imported("jax", begin)
+    try:
+        yield job.expect
+    finally:
+        over = True
+        probe.stop()
+
+
+@functools.cache
+def _compile_probe() -> type[Probe]:
+    (found,) = (each.point for each in announced(PROBES) if each.built_in and each.point.name == "compile")
+    kind: type[Probe] = found.load()
+    return kind

@@ -1,0 +1,149 @@
+"""The pytest plugin in runs of pytest of their own: what a test that compiles again is told, and what others pay."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.jobs import environment
+
+SUITE = """
+import sys
+import pytest
+
+made = []
+
+def step(size):
+    import jax, jax.numpy as jnp
+    if not made:
+        @jax.jit
+        def double(x):
+            return x * 2
+        made.append(double)
+    return made[0](jnp.ones(size))
+
+def test_plain():
+    assert "jax" not in sys.modules
+    ours = {name for name in sys.modules if name.partition(".")[0] in ("jaxobs", "jaxobs_plugins")}
+    assert ours <= {"jaxobs", "jaxobs.instrument", "jaxobs.model", "jaxobs.model.clock", "jaxobs.pytest_plugin"}
+
+def test_another_shape():
+    step(7)
+
+@pytest.mark.jaxobs(recompilations=0)
+def test_compiles_once():
+    step(3), step(3)
+
+@pytest.mark.jaxobs(recompilations=0)
+def test_compiles_again():
+    for size in (3, 7):
+        step(size)  # the line
+
+@pytest.mark.jaxobs(recompilations="<=1")
+def test_may_compile_again_once():
+    step(3), step(4)
+
+@pytest.mark.jaxobs(recompilations=0)
+def test_fails_by_itself():
+    step(3), step(4)
+    raise RuntimeError("its own")
+
+@pytest.mark.jaxobs(recompilation=0)
+def test_misspells():
+    pass
+
+@pytest.mark.jaxobs(mfu=">=0.3")
+def test_asks_for_what_needs_an_agent():
+    pass
+"""
+BLOCKS = """
+def test_warms_up_before_the_block(jaxobs_expect):
+    step(2)
+    with jaxobs_expect(recompilations=0):
+        step(2)
+
+def test_compiles_again_in_the_block(jaxobs_expect):
+    step(2)
+    with jaxobs_expect(recompilations=0):
+        step(5)
+"""
+RED = {
+    "test_compiles_again", "test_fails_by_itself", "test_misspells", "test_asks_for_what_needs_an_agent",
+    "test_compiles_again_in_the_block",
+}  # fmt: skip
+
+
+def pytest_says(tmp_path: Path, suite: str, *options: str, **settings: str) -> str:
+    (tmp_path / "test_step.py").write_text(suite)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "-W",
+        "error",
+        *options,
+        "test_step.py",
+    ]
+    ran = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=environment(**settings),
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+    assert ran.returncode in {0, 1}, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+def failed(said: str) -> set[str]:
+    return set(re.findall(r"^FAILED test_step.py::(\w+)", said, re.MULTILINE))
+
+
+def test_a_test_that_compiles_again_fails_with_cause_and_line(tmp_path: Path) -> None:
+    said = pytest_says(tmp_path, SUITE + BLOCKS)
+    assert failed(said) == RED
+    line = SUITE[: SUITE.index("made[0](")].count("\n") + 1
+    again = f"`double` was compiled again at {tmp_path}/test_step.py:{line}: shape, x: float32["
+    assert f"expected recompilations == 0, and there were 1\n  {again}3] → float32[7]" in said
+    assert f"{again}2] → float32[5]" in said
+    assert "RuntimeError: its own" in said
+    assert f"{again}3] → float32[4]" not in said  # the test's own error says more
+    assert "no such figure (did you mean 'recompilations'?)" in said
+    assert "obs.expect(mfu=…, on_failure='error')" in said
+    assert "jaxobs/testing" not in said, "tracebacks show the suite's own lines"
+    assert "jaxobs: switched off" not in said
+
+
+@pytest.mark.parametrize("alone", ["test_compiles_again_in_the_block", "test_compiles_once"])
+def test_a_marked_test_ends_alone_as_after_others(alone: str, tmp_path: Path) -> None:
+    assert failed(pytest_says(tmp_path, SUITE + BLOCKS, "-k", alone)) == RED & {alone}
+
+
+def test_workers_of_xdist_tell_the_same(tmp_path: Path) -> None:
+    said = pytest_says(tmp_path, SUITE + BLOCKS, "-k", "not plain", "-n", "2")
+    assert failed(said) == RED
+    assert "float32[3] → float32[7]" in said
+
+
+def test_where_jaxobs_is_switched_off_tests_run_unchecked_and_it_is_said(tmp_path: Path) -> None:
+    said = pytest_says(tmp_path, SUITE + BLOCKS, "-k", "not plain", JAXOBS_ENABLED="0")
+    assert failed(said) == RED - {"test_compiles_again", "test_compiles_again_in_the_block"}
+    assert "jaxobs: switched off, so tests marked `jaxobs` are not checked" in said
+
+
+def test_a_suite_without_the_plugin_runs(tmp_path: Path) -> None:
+    said = pytest_says(tmp_path, SUITE, "-p", "no:jaxobs", "-W", "ignore::pytest.PytestUnknownMarkWarning")
+    assert failed(said) == {"test_fails_by_itself"}
+
+
+def test_a_wrong_setting_of_jaxobs_breaks_marked_tests_alone(tmp_path: Path) -> None:
+    suite = SUITE.partition("@pytest.mark.jaxobs(recompilations=0)\ndef test_compiles_again")[0]
+    said = pytest_says(tmp_path, suite, "-k", "not plain", JAXOBS_ENABLED="perhaps")
+    assert failed(said) == {"test_compiles_once"}
+    assert "JAXOBS_ENABLED" in said
