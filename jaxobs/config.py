@@ -155,6 +155,11 @@ class Settings:
     host_lines: bool = setting(
         True, "sample the main thread's Python stack, to tell which lines the host spends its time in"
     )
+    locate_nan: bool = setting(
+        False,
+        "find where a recorded value that is not finite began: each recorded value is waited for, watched functions keep "
+        "the arguments of their last two calls, and these are run once more, once a run",
+    )
     profile_maximum_bytes: int = setting(
         32 * 2**20,
         "larger traces are not read, and windows are kept short of them; at most 64 MiB",

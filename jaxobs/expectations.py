@@ -6,15 +6,13 @@ for, that is an error too, as nothing has shown what was expected.
 
 from __future__ import annotations
 
-import math
 import operator
 import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
-from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
 from jaxobs.model import events
 from jaxobs.model.events import Compilation
@@ -26,9 +24,8 @@ from jaxobs.report.values import OF_A_LOOP, main_loop
 from jaxobs.vocabulary.units import digits, times
 
 RECOMPILATIONS: Final = "recompilations"
-OF_THE_PROCESS: Final = ("goodput",)
-FIGURES: Final = (RECOMPILATIONS, *OF_A_LOOP, *OF_THE_PROCESS)
-"""What can be expected: recompilations, counted while the expectation is open, and figures of the snapshot."""
+FIGURES: Final = (RECOMPILATIONS, *OF_A_LOOP)
+"""What can be expected: recompilations, counted while the expectation is open, and a loop's figures in the snapshot."""
 
 ANSWER_SECONDS: Final = 5.0
 """How long the agent is waited for: as for its address, since it may just have been started."""
@@ -40,7 +37,7 @@ HOLDS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     "<=": operator.le, ">=": operator.ge, "==": operator.eq, "<": operator.lt, ">": operator.gt,
 }  # fmt: skip
 UPPER: Final = ("<=", "<", "==")
-BOUND: Final = re.compile(r"\s*(<=|>=|==|<|>)\s*([-+.\deE_]+)\s*")
+BOUND: Final = re.compile(r"\s*(<=|>=|==|<|>)\s*(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)\s*")
 
 
 class ExpectationError(AssertionError):
@@ -65,34 +62,29 @@ def read_bounds(figures: Mapping[str, Any]) -> list[Bound]:
     """Each expectation, such as `mfu=">=0.3"` or `recompilations=0`. Raises ValueError naming what cannot be read."""
     if not figures:
         raise ValueError(
-            f"expect() needs something to expect, such as recompilations=0; there are {_names()}"
+            f"expect() needs something to expect, such as recompilations=0; there are {', '.join(FIGURES)}"
         )
     return [_read_bound(name, value) for name, value in figures.items()]
 
 
 def _read_bound(name: str, value: Any) -> Bound:
     if name not in FIGURES:
-        raise ValueError(f"expect({name}=…): no such figure{meant(name, FIGURES)}; there are {_names()}")
+        raise ValueError(
+            f"expect({name}=…): no such figure{meant(name, FIGURES)}; there are {', '.join(FIGURES)}"
+        )
     if type(value) is int and name == RECOMPILATIONS:
         return Bound(name, "==", value)
     found = BOUND.fullmatch(value) if isinstance(value, str) else None
-    try:
-        number = float(found[2]) if found is not None else math.nan
-    except ValueError:
-        number = math.nan
-    if found is None or not math.isfinite(number):
+    if found is None:
         raise ValueError(
             f"expect({name}={value!r}): write a comparison and a number as text, such as '>=0.3' or '<=2'"
         )
-    return Bound(name, found[1], number)
+    return Bound(name, found[1], float(found[2]))
 
 
-def _names() -> str:
-    return ", ".join(FIGURES)
-
-
-class Sight(NamedTuple):
-    """The functions by which an expectation sees the process."""
+@dataclass
+class Expectations:
+    """The expectations of a process that are not judged yet, and what they are judged by."""
 
     document: Callable[[], Document]
     """The snapshot of now."""
@@ -100,14 +92,7 @@ class Sight(NamedTuple):
     why_uncounted: Callable[[], str]
     """Why it cannot be told what was compiled again; empty where it can."""
     warn: Callable[[str], None]
-
-
-class Expectations:
-    """The expectations of a process that are not judged yet."""
-
-    def __init__(self, sight: Sight) -> None:
-        self.sight = sight
-        self.open: list[Expected] = []
+    open: list[Expected] = field(default_factory=list)
 
     def expect(
         self, figures: Mapping[str, Any], *, on_failure: str, after: int = 0, loop: str | None = None
@@ -118,7 +103,7 @@ class Expectations:
             raise ValueError(f"expect(on_failure={on_failure!r}): 'warn' or 'error'")
         if type(after) is not int or after < 0:
             raise ValueError(f"expect(after={after!r}): give a number of steps, from 0 on")
-        expected = Expected(bounds, self, raises=on_failure == "error", after=after, loop=loop)
+        expected = Expected(bounds, self, on_failure == "error", after, loop)
         self.open.append(expected)
         return expected
 
@@ -132,45 +117,37 @@ class Expectations:
         return "\n".join(filter(None, (expected.end() for expected in list(self.open))))
 
 
-class Expected(AbstractContextManager["Expected"]):
+@dataclass(eq=False)
+class Expected:
     """What one call of `expect` expects, from the call or the beginning of its `with` block on."""
 
-    def __init__(
-        self, bounds: list[Bound], all_open: Expectations, *, raises: bool, after: int, loop: str | None
-    ) -> None:
-        self._bounds = bounds
-        self._all = all_open
-        self._raises = raises
-        self._after = after
-        self._loop = loop
-        self._lock = threading.RLock()  # a signal handler that compiles may run within
-        self._begin()
+    bounds: list[Bound]
+    all_open: Expectations
+    raises: bool
+    after: int
+    loop: str | None
 
-    def _begin(self) -> None:
-        self._began = self._all.sight.steps_ended()
+    def __post_init__(self) -> None:
+        self._lock = threading.RLock()  # a signal handler that compiles may run within
+        self.__enter__()
+
+    def __enter__(self) -> None:
+        self._began = self.all_open.steps_ended()
         self._count = 0
         self._lines: Counter[str] = Counter()
 
-    def __enter__(self) -> Self:
-        self._begin()
-        return self
-
-    def __exit__(
-        self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
-    ) -> None:
+    def __exit__(self, _: object, error: object, __: object) -> None:
         __tracebackhide__ = True  # what pytest shows is the block
         problem = self.end()
-        if not problem:
-            return
-        if error is not None:  # which says more
-            self._all.sight.warn(one_line(problem))
-        else:
+        if problem and error is None:
             raise ExpectationError(problem)
+        if problem:  # the error on its way says more
+            self.all_open.warn(one_line(problem))
 
     def recompiled(self, event: Compilation) -> None:
         """Count a recompilation, unless it is among the first steps."""
         with self._lock:
-            if self._all.sight.steps_ended() - self._began < self._after:
+            if self.all_open.steps_ended() - self._began < self.after:
                 return
             self._count += 1
             line = recompilation_line(event)
@@ -179,35 +156,36 @@ class Expected(AbstractContextManager["Expected"]):
 
     def end(self) -> str:
         """Judge, once. Returns what is to be raised, if that was asked for; else warns."""
-        if self not in self._all.open:
+        if self not in self.all_open.open:
             return ""
-        self._all.open.remove(self)
+        self.all_open.open.remove(self)
         problems = list(self._problems())
-        if self._raises:
+        if self.raises:
             return "\n".join(problems)
         for problem in problems:
-            self._all.sight.warn(one_line(problem))
+            self.all_open.warn(one_line(problem))
         return ""
 
     def _problems(self) -> Iterator[str]:
         """A text for each figure that is not as expected, or not known."""
         document: Document | None = None
-        for bound in self._bounds:
+        for bound in self.bounds:
             if bound.name == RECOMPILATIONS:
                 yield from self._of_recompilations(bound)
                 continue
-            document = document or self._all.sight.document()
-            value, note, whose = figure_of(document, bound.name, self._loop)
+            document = document or self.all_open.document()
+            value, note, loop = figure_of(document, bound.name, self.loop)
+            expected = f"expected {bound} of loop {loop}, and it is"
             if value is None:
-                yield f"expected {bound}{whose}, and it is not known: {note}"
+                yield f"{expected} not known: {note}"
             elif not bound.holds(value):
-                yield f"expected {bound}{whose}, and it is {digits(value)}" + (f" ({note})" if note else "")
+                yield f"{expected} {digits(value)}" + (f" ({note})" if note else "")
 
     def _of_recompilations(self, bound: Bound) -> Iterator[str]:
-        steps = self._all.sight.steps_ended() - self._began
-        too_few = f"only {steps} steps have ended" if self._after and steps <= self._after else ""
-        unknown = self._all.sight.why_uncounted() or too_few
-        expected = f"expected {bound}" + (f" after the first {self._after} steps" if self._after else "")
+        steps = self.all_open.steps_ended() - self._began
+        too_few = f"only {steps} steps have ended" if self.after and steps <= self.after else ""
+        unknown = self.all_open.why_uncounted() or too_few
+        expected = f"expected {bound}" + (f" after the first {self.after} steps" if self.after else "")
         if unknown and not (bound.sign in UPPER and self._count > bound.number):
             yield f"{expected}, and it is not known: {unknown}"
         elif not bound.holds(self._count):
@@ -237,12 +215,8 @@ def recompilation_line(event: Compilation) -> str:
 
 
 def figure_of(document: Document, name: str, loop: str | None) -> tuple[float | None, str | None, str]:
-    """A figure, its reason or reserve, and whose it is, in words; of the main loop where none is named."""
-    if name in OF_THE_PROCESS:
-        process = document.get("process") or {}
-        return process.get(name), process.get(f"{name}_reason") or document.get("process_reason"), ""
+    """A figure, its reason or reserve, and the name of its loop: the main one where none is named."""
     found = main_loop(document) if loop is None else (loop, (document.get("loops") or {}).get(loop))
     if found is None or found[1] is None:
-        reason = document.get("loops_reason") or "no such loop was seen"
-        return None, reason, f" of loop {loop}" if loop is not None else ""
-    return found[1].get(name), found[1].get(f"{name}_reason"), f" of loop {found[0]}"
+        return None, document.get("loops_reason") or "no such loop was seen", loop or "?"
+    return found[1].get(name), found[1].get(f"{name}_reason"), found[0]

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, ParamSpec, Self, TypeVar, cast
+from typing import Any, ParamSpec, Self, TypeVar, cast
 
 from jaxobs.config import Settings, plain_settings
-from jaxobs.expectations import ANSWER_SECONDS, ExpectationError, Expectations, Sight, one_line
+from jaxobs.expectations import ANSWER_SECONDS, ExpectationError, Expectations, one_line
 from jaxobs.identity import process_age_seconds, read_identity
 from jaxobs.model.addresses import loaded_prometheus
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, monotonic, now
@@ -93,12 +93,10 @@ class Observer:
         )
         self._side.loops.failed = self._out_of_memory.failed
         self._expectations = Expectations(
-            Sight(
-                lambda: self.snapshot(ANSWER_SECONDS).document,
-                self._side.steps_ended,
-                self._side.why_uncounted,
-                warn,
-            )
+            lambda: self.snapshot(ANSWER_SECONDS).document,
+            self._side.steps_ended,
+            self._side.why_uncounted,
+            warn,
         )
         self._side.recompiled = self._expectations.recompiled
 
@@ -167,13 +165,8 @@ class Observer:
             self._side.recorded.record(values)
 
     def expect(
-        self,
-        *,
-        on_failure: Literal["warn", "error"] = "warn",
-        after: int = 0,
-        loop: str | None = None,
-        **figures: int | str,
-    ) -> AbstractContextManager[object]:
+        self, *, on_failure: str = "warn", after: int = 0, loop: str | None = None, **figures: int | str
+    ) -> AbstractContextManager[None]:
         """Check figures at the end of a `with` block, or of the run: `recompilations=0`, `mfu=">=0.3"`.
 
         What is not so, or not known, is a warning with its cause, or an ExpectationError if `on_failure` is "error":
@@ -188,9 +181,7 @@ class Observer:
             self._expectations.open.clear()
         return expected
 
-    def no_recompiles(
-        self, *, after: int = 0, on_failure: Literal["warn", "error"] = "warn"
-    ) -> AbstractContextManager[object]:
+    def no_recompiles(self, *, after: int = 0, on_failure: str = "warn") -> AbstractContextManager[None]:
         """`expect(recompilations=0)`: nothing is compiled again after so many steps."""
         return self.expect(recompilations=0, after=after, on_failure=on_failure)
 
@@ -320,10 +311,7 @@ class Observer:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         self._side.sender.ending = _ending(error)
-        if error is None:
-            self.shutdown(self.settings.shutdown_timeout)
-        else:
-            self._shutdown_quietly(self.settings.shutdown_timeout)
+        (self.shutdown if error is None else self._shutdown_quietly)(self.settings.shutdown_timeout)
 
     def _why_nothing(self) -> str:
         if reason := why_not_here():

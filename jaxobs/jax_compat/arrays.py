@@ -6,7 +6,7 @@ import contextlib
 import math
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import filterfalse, repeat
 from operator import attrgetter, methodcaller
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from jaxobs.jax_compat.memory import speaks_of_memory
 from jaxobs.jax_compat.objects import ONE_DEVICE, layout_text
 from jaxobs.jax_compat.runtime import own_packages
+from jaxobs.model.source_files import is_installed
 
 # Asks an array whether the device has computed it, without waiting and without crashing the process.
 #
@@ -241,16 +242,28 @@ def local_bytes(shape: tuple[int, ...], dtype: Any, sharding: Any) -> int:
 
 def line_of(traceback: Any) -> str:
     """`folder/file.py:12 in function`: the innermost frame outside JAX and jaxobs."""
+    return next((line for _, line in _frames(traceback)), UNKNOWN_LINE)
+
+
+def users_line_of(traceback: Any) -> str:
+    """As `line_of`, of the innermost frame that is in no installed package, if there is one."""
+    frames = list(_frames(traceback))
+    return next(
+        (line for file, line in frames if not is_installed(file)), frames[0][1] if frames else UNKNOWN_LINE
+    )
+
+
+def _frames(traceback: Any) -> Iterator[tuple[str, str]]:
+    """The file, and the line as text, of each frame outside JAX and jaxobs, the innermost first."""
     if traceback is None:
-        return UNKNOWN_LINE
+        return
     codes, instructions = traceback.raw_frames()
     packages = own_packages()
     for code, instruction in zip(codes, instructions, strict=True):
         if isinstance(code, CodeType) and not code.co_filename.startswith(packages):
             line = type(traceback).code_addr2line(code, instruction)
             file = "/".join(PurePath(code.co_filename).parts[-2:])
-            return f"{file}:{line} in {code.co_name}"
-    return UNKNOWN_LINE
+            yield code.co_filename, f"{file}:{line} in {code.co_name}"
 
 
 IMMORTAL = 1 << 29

@@ -211,12 +211,13 @@ class PhaseEnded(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """A value that the user recorded, such as a loss."""
+    """A value that the user recorded, such as a loss. `located`: in place of a value, where it began not to be finite."""
 
     loop: str
     name: str
     value: float
     time: Instant
+    located: str = ""
 
 
 StepRows = list[Any]

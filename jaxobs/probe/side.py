@@ -22,7 +22,7 @@ from jaxobs.plugin.threads import MAX_CALL_SECONDS, Flag, Thread
 from jaxobs.plugin.wrapping import INTERNAL
 from jaxobs.probe.host_lines import HostLines
 from jaxobs.probe.import_hook import weakly, when_imported
-from jaxobs.probe.sources import Sources
+from jaxobs.probe.sources import COMPILES, Sources
 from jaxobs.probe.stack import Describer
 from jaxobs.probe.stacks import stacks_taken
 from jaxobs.probe.steps.iteration import Steps
@@ -34,6 +34,7 @@ from jaxobs.probe.transport.sender import Agents, Sender
 from jaxobs.probe.watch.automatic import watch_all_jitted, watch_compiled_ahead, watch_loops_outside_jit
 from jaxobs.probe.watch.calls import Calls, Executables
 from jaxobs.probe.watch.completions import Completions
+from jaxobs.probe.watch.locate_nan import CheckedValues
 from jaxobs.probe.watch.registry import Watching
 from jaxobs.probe.watch.watched import Watched
 
@@ -42,9 +43,6 @@ START_SECONDS = 1.0
 
 PROFILE_SECONDS = 180.0
 """Seconds to wait for a profiler window: it records for a minute at most, and waits for at most one before it."""
-
-COMPILES = "compile"
-"""The name of the probe that sees compiles."""
 
 
 def find_backend() -> BackendFound | None:
@@ -87,6 +85,8 @@ class ProbeJob:
         self.trace_ended = side.loops.current.trace_ended
 
     def emit(self, event: Event) -> None:
+        if self._side.recorded.locating == threading.get_ident():
+            return  # what jaxobs itself compiles is none of the job's
         self._side.payloads.emit(event)
         if type(event) is Compilation and event.recompilation is not None:
             self._side.recompiled(event)
@@ -135,7 +135,11 @@ class ProbeSide:
         self.loops = Loops(self.ring)
         self.completions = Completions(self.ring.emit, settings["sample_interval"])
         self.loops.turn_ended, self.loops.left = self.completions.turn_ended, self.completions.loop_left
-        self.recorded = RecordedValues(self.loops.current, log)
+        self.recorded: RecordedValues = (
+            CheckedValues(self.loops.current, log, self.ring.emit)
+            if settings.get("locate_nan")
+            else RecordedValues(self.loops.current, log)
+        )
         retained = before.sender.retained.to_another_observer() if before is not None else None
         self.sender: Sender = Sender(
             self.ring, agents, self._gather, log, settings["interval"], self._other_cpu, retained
@@ -219,7 +223,10 @@ class ProbeSide:
         return "no probe sees compiles: is JAX imported?"
 
     def _calls_of(self, function: Any, number: int) -> Calls:
-        return Calls(function, number, self.loops, self.executables, self.completions)
+        calls = Calls(function, number, self.loops, self.executables, self.completions)
+        if isinstance(self.recorded, CheckedValues):
+            calls.function = self.recorded.keeping(function)
+        return calls
 
     def _sampler(self, settings: dict[str, Any], log: Callable[[str], None]) -> HostLines | None:
         """The main thread's sampler, None if switched off. It knows the loop only if this runs on the main thread."""

@@ -22,6 +22,9 @@ from jaxobs.plugin.guard import Guard, Suppressed
 from jaxobs.plugin.protocol import Job
 from jaxobs.plugin.threads import MAX_CALL_SECONDS, Flag, Thread
 
+COMPILES = "compile"
+"""The name of the probe that sees compiles."""
+
 STOP_SECONDS = 1.0
 """Most seconds that the end of the job waits for all plugins of others together."""
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from types import ModuleType
+from typing import Any
 
 from jaxobs.config import load_settings
-from jaxobs.expectations import RECOMPILATIONS, Expectations, Sight
+from jaxobs.expectations import RECOMPILATIONS, Expectations
 from jaxobs.model.events import Compilation, Event
 from jaxobs.model.snapshot import absent_document
 from jaxobs.plugin.base import Probe
 from jaxobs.plugin.discovery import PROBES, announced
 from jaxobs.probe.import_hook import when_imported
+from jaxobs.probe.sources import COMPILES
 from jaxobs.testing.stand_ins import DEFAULT_SETTINGS, FakeJob
 
-Expect = Callable[..., AbstractContextManager[object]]
+Expect = Callable[..., AbstractContextManager[Any]]
 
 NOT_IMPORTED = "JAX was not imported"
 
@@ -29,16 +30,14 @@ class _Job(FakeJob):
     def __init__(self) -> None:
         super().__init__({**DEFAULT_SETTINGS, "maximum_module_bytes": 0})
         self.failures.append(NOT_IMPORTED)
-        sight = Sight(
-            lambda: absent_document(""), lambda: 0, lambda: "; ".join(self.failures), lambda _: None
-        )
-        self.expectations = Expectations(sight)
+        why = lambda: "; ".join(self.failures)  # noqa: E731
+        self.expectations = Expectations(lambda: absent_document(""), lambda: 0, why, lambda _: None)
 
     def emit(self, event: Event) -> None:
         if type(event) is Compilation and event.recompilation is not None:
             self.expectations.recompiled(event)
 
-    def expect(self, **figures: int | str) -> AbstractContextManager[object]:
+    def expect(self, **figures: int | str) -> AbstractContextManager[Any]:
         """`Observer.expect` of what needs no agent, where a failure is an error."""
         expected = self.expectations.expect(figures, on_failure="error")
         for name in figures.keys() - {RECOMPILATIONS}:
@@ -59,7 +58,8 @@ def expecting() -> Iterator[Expect]:
     if not load_settings().enabled:
         yield lambda **figures: contextlib.nullcontext(job.expect(**figures))
         return
-    probe, over = _compile_probe()(), False
+    probe: Probe = next(each for each in announced(PROBES) if each.source == COMPILES).load().plugin
+    over = False
 
     def begin(_: ModuleType) -> None:
         if not over:
@@ -74,10 +74,3 @@ def expecting() -> Iterator[Expect]:
     finally:
         over = True
         probe.stop()
-
-
-@functools.cache
-def _compile_probe() -> type[Probe]:
-    (found,) = (each.point for each in announced(PROBES) if each.built_in and each.point.name == "compile")
-    kind: type[Probe] = found.load()
-    return kind

@@ -293,7 +293,7 @@ MADE_UP: dict[type[Event], st.SearchStrategy[Event]] = {
     LoopEnded: st.builds(LoopEnded, names, instants, durations),
     PhaseStarted: st.builds(PhaseStarted, phases, st.none() | names, instants),
     PhaseEnded: st.builds(PhaseEnded, phases, st.none() | names, instants, instants, durations),
-    Recorded: st.builds(Recorded, names | st.just(""), names, odd_numbers, instants),
+    Recorded: st.builds(Recorded, names | st.just(""), names, odd_numbers, instants, st.just("") | names),
     MainThreadSampled: main_thread_samples(),
     FunctionWatched: st.builds(FunctionWatched, st.integers(-2, -1), names, st.just("several executables"), instants),
     FunctionCalled: st.builds(FunctionCalled, runs, st.integers(0, 5), instants),

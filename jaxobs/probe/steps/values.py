@@ -91,6 +91,9 @@ ARRAYS = ("jaxlib.", NUMPY)
 class RecordedValues:
     """Values by loop and name. `record` is on the hot path: one dictionary store a value."""
 
+    locating: int | None = None
+    """The thread that looks for where a value began not to be finite; None while none does."""
+
     def __init__(self, current: Current, log: Callable[[str], None]) -> None:
         self._current = current
         self._log = log

@@ -1,0 +1,124 @@
+"""Keeps what watched functions were called with, and waits for recorded values, where the user set JAXOBS_LOCATE_NAN.
+
+At the first value that is not finite the last calls are run once more, to say where it began (`nan_origin.py`).
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from jaxobs.jax_compat.arrays import is_askable
+from jaxobs.jax_compat.jit import is_tracer
+from jaxobs.model.clock import now
+from jaxobs.model.events import Event, Recorded
+from jaxobs.plugin.guard import Suppressed
+from jaxobs.plugin.guard import described as error_described
+from jaxobs.plugin.wrapping import internal
+from jaxobs.probe.steps.loops import Current
+from jaxobs.probe.steps.values import RecordedValues, as_name
+
+CALLS_KEPT = 2
+"""Calls of one function that are kept: a NaN in a gradient is seen in the loss of the next step."""
+
+FUNCTIONS_KEPT = 4
+"""Watched functions whose calls are kept, those called last: a step is one or two."""
+
+
+class Call(NamedTuple):
+    """What a watched function was called with, and the identities of the arrays that it returned."""
+
+    number: int
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    outputs: tuple[int, ...]
+
+
+class CheckedValues(RecordedValues):
+    """Recorded values of which each is waited for, until one was not finite and was looked into."""
+
+    def __init__(self, current: Current, log: Callable[[str], None], emit: Callable[[Event], None]) -> None:
+        super().__init__(current, log)
+        self._emit = emit
+        self._calls: OrderedDict[int, deque[Call]] = OrderedDict()
+        self._number = 0
+        self._over = False
+
+    def keeping(self, function: Any) -> Keeping:
+        """What stands in for a watched function, so that its calls are kept."""
+        return Keeping(function, self._keep)
+
+    def record(self, values: Mapping[str, Any]) -> None:
+        super().record(values)
+        for name in () if self._over else values:
+            if self._is_faulty(values[name]):
+                self._locate(name, values[name])
+                break
+
+    def let_go(self) -> None:
+        super().let_go()
+        self._over = True
+        self._calls.clear()
+
+    def _keep(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        leaves: Callable[[Any], list[Any]] = sys.modules["jax"].tree.leaves
+        with Suppressed(Exception):  # trees of the user's types may raise anything
+            outputs = leaves(result)
+            if self._over or any(map(is_tracer, [*outputs, *leaves((args, kwargs))])):
+                return
+            self._number += 1
+            calls = self._calls.setdefault(id(function), deque(maxlen=CALLS_KEPT))
+            calls.append(Call(self._number, function, args, kwargs, tuple(map(id, outputs))))
+            self._calls.move_to_end(id(function))
+            if len(self._calls) > FUNCTIONS_KEPT:
+                self._calls.popitem(last=False)
+
+    def _is_faulty(self, value: Any) -> bool:
+        with Suppressed(Exception):  # it is no single number, or was donated: `RecordedValues` says so
+            return (type(value) is float or is_askable(value)) and not math.isfinite(value)
+        return False
+
+    def _locate(self, name: str, value: Any) -> None:
+        """Say where it began, once a run."""
+        calls = sorted(
+            (call for each in self._calls.values() for call in each), key=lambda call: -call.number
+        )
+        self._over = True
+        self._calls.clear()
+        text = "it could not be found where it began"
+        self.locating = threading.get_ident()
+        try:
+            from jaxobs.probe.watch.nan_origin import where_it_began
+
+            text = where_it_began(calls, value)
+        except Exception as error:  # noqa: BLE001  # of JAX, such as too little memory
+            text += f": {error_described(error)}"
+        finally:
+            self.locating = None
+        self._log(f"the recorded value `{as_name(name)}` is {float(value)}: {text}")
+        step = self._current.step
+        self._emit(Recorded(step.loop if step is not None else "", as_name(name), float(value), now(), text))
+
+
+class Keeping:
+    """Stands in for a watched function within its `Calls`: its calls are kept, its attributes are the function's."""
+
+    def __init__(
+        self, function: Any, keep: Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]
+    ) -> None:
+        self._function = function
+        self._keep = keep
+
+    @internal
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        result = self._function(*args, **kwargs)
+        self._keep(self._function, args, kwargs, result)
+        return result
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._function, name)
