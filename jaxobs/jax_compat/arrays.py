@@ -246,7 +246,7 @@ def line_of(traceback: Any) -> str:
 
 
 def users_line_of(traceback: Any) -> str:
-    """As `line_of`, of the innermost frame that is in no installed package, if there is one."""
+    """The line of the innermost frame that is in no installed package, if there is one, as `line_of` writes it."""
     frames = list(_frames(traceback))
     return next(
         (line for file, line in frames if not is_installed(file)), frames[0][1] if frames else UNKNOWN_LINE
