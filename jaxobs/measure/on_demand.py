@@ -60,7 +60,7 @@ def memory(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Memory
     `function` may be plain, jitted or watched; it is compiled for these arguments (arrays or `jax.ShapeDtypeStruct`),
     not run. Raises what tracing and compiling raise, and ValueError where JAX or the backend does not tell it.
     """
-    jitted, args = _jitted(function, "memory", args)
+    jitted, args = jitted_function(function, "memory", args)
     compiled = _compiled(jitted, args, kwargs)
     sums, buffers = memory_of(compiled.runtime_executable())
     module = _module(compiled, buffers)
