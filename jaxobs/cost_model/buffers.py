@@ -69,11 +69,12 @@ class Assignment:
             for instruction in computation.instructions
         }
         self._entry = module.entry
-        ends = (module.entry.root, *module.entry.root.operands)
-        self._outputs = {
-            before.message.id
-            for each in ends
-            for before in (each, *(each.operands[:1] if each.opcode in _MOVES else ()))
+        entry = module.entry
+        ends = (entry.root, *entry.root.operands)
+        ends += tuple(before for each in ends if each.opcode in _MOVES for before in each.operands[:1])
+        self._namesakes = {
+            ARGUMENT: {each.message.id for each in entry.instructions if each.opcode == "parameter"},
+            OUTPUT: {each.message.id for each in ends},
         }
         self._values = {value.id: value for value in message.values}
         self._aliases: defaultdict[int, list[Any]] = defaultdict(list)
@@ -101,20 +102,18 @@ class Assignment:
             in_use, live, reason = None, [], f"which temporaries live at the peak is not known: {error}"
         found = sorted([*found, *live], key=lambda each: -each.buffer.bytes)
         buffers = [each.buffer for each in found]
-        constants = sum(each.size for each in of_kind["constant"])
-        memory = PeakMemory(
-            sums, constants, in_use, reason, tuple(buffers[:KEPT]), len(buffers[KEPT:]),
-            places_of(buffers),
-        )  # fmt: skip
+        memory = PeakMemory(sums, in_use, reason, tuple(buffers[:KEPT]), places_of(buffers))
         return memory, found
 
     def _whole(self, kind: str) -> Iterator[Assigned]:
         """Allocations that hold one array throughout; the tables of pointers of tuples are left out."""
         for allocation in self._allocations[kind]:
             values = [each.buffer_id for each in allocation.assigned if each.size == allocation.size]
-            if kind == OUTPUT:  # temporaries may have had its place before
-                values.sort(key=lambda value: self._values[value].defined_at.instruction_id in self._outputs)
-            if values and (named := self._named(values[-1 if kind == OUTPUT else 0], allocation.size, kind)):
+            # Temporaries may have its place before an output, and an output after a donated argument.
+            values.sort(
+                key=lambda value: self._values[value].defined_at.instruction_id in self._namesakes[kind]
+            )
+            if values and (named := self._named(values[-1], allocation.size, kind)):
                 yield named
 
     def _at_the_peak(self) -> tuple[int, list[Assigned]]:
@@ -156,9 +155,9 @@ class Assignment:
         others = (self._at(location)[0] for location in self._aliases[number])
         candidates = [own, *(each for each in others if each is not None and each.opcode not in _PASSES_ON)]
         index = tuple(self._values[number].defined_at.shape_index)
-        made = [maker_of(each, index if each is own else ()) for each in candidates]
-        ranked = zip(candidates, made, strict=True)
-        best, (maker, piecewise) = max(ranked, key=lambda each: self._rank(each[0], *each[1]))
+        made = [(each, *maker_of(each, index if each is own else ())) for each in candidates]
+        with_line = [each for each in made if self._origin(*each[:2])[0].source]
+        best, maker, piecewise = max(with_line or made, key=lambda each: each[2])
         origin, name = self._origin(best, maker)
         loop = _loop_of(best, dimensions) if piecewise else None
         function = origin.stack[-1].function if origin.stack else ""
@@ -167,10 +166,6 @@ class Assignment:
             Buffer(size, kind, dtype, dimensions, name, origin.scope, origin.source, function, origin.autodiff, turns),
             loop,
         )  # fmt: skip
-
-    def _rank(self, instruction: Instruction, maker: Instruction, piecewise: bool) -> tuple[bool, bool]:
-        known = bool(self._origin(instruction, maker)[0].source)
-        return piecewise and known, known
 
     def _origin(self, instruction: Instruction, maker: Instruction) -> tuple[Origin, str]:
         """Where a value comes from, and the name of the operation that made it."""
@@ -258,12 +253,10 @@ def maker_of(instruction: Instruction, index: Sequence[int]) -> tuple[Instructio
 def _loop_of(instruction: Instruction, dimensions: Sequence[int]) -> Instruction | None:
     """The loop with a turn for each part of a buffer of these dimensions, which the instruction fills; else None."""
     computation = instruction.computation
-    for _ in range(_MAX_STEPS):
-        callers = computation.callers
-        if not callers:
-            return None
-        caller = callers[0]
-        if caller.opcode == "while":
-            return caller if dimensions and caller.trip_count == dimensions[0] > 1 else None
-        computation = caller.computation
-    return None
+    while computation.callers and computation.callers[0].opcode == "call":
+        computation = computation.callers[0].computation
+    loop = computation.callers[0] if computation.callers else None
+    found = (
+        loop is not None and loop.opcode == "while" and dimensions and loop.trip_count == dimensions[0] > 1
+    )
+    return loop if found else None

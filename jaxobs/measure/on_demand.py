@@ -68,8 +68,8 @@ def memory(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Memory
     wrong = module.memory_reason if found is None else found.differs(dict(sums))
     if found is None or wrong:
         raise ValueError(f"the memory is not known: {wrong}")
-    name = getattr(jitted, "__name__", "function")
-    return Memory({"function": name, "executable": module.fingerprint, **found.to_dict(KEPT)})
+    named = {"function": getattr(jitted, "__name__", "function"), "executable": module.fingerprint}
+    return Memory({**named, **found.to_dict(KEPT)})
 
 
 @overload

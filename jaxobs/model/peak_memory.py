@@ -69,15 +69,11 @@ class PeakMemory:
 
     sums: Mapping[str, int]
     """By SUMS; `alias` is what outputs share with donated arguments."""
-    constants: int
-    """Values that the program was compiled with, which XLA's analysis does not sum."""
     live: int | None
     """Temporaries that live at the peak; None where the compiler does not tell which do."""
     live_reason: str = ""
     buffers: tuple[Buffer, ...] = ()
     """Arguments, outputs, and temporaries that live at the peak; the largest first, KEPT at most."""
-    left_out: int = 0
-    """The number of those that are not kept."""
     places: tuple[Place, ...] = ()
     """Where temporaries that live at the peak come from, the largest first; KEPT at most."""
     savings: tuple[Saving, ...] = ()
@@ -99,11 +95,9 @@ class PeakMemory:
         return {
             "needed_bytes": self.needed,
             **{f"{kind}_bytes": self.sums[kind] for kind in SUMS},
-            "constant_bytes": self.constants,
             "live_bytes": self.live,
             "live_bytes_reason": self.live_reason or None,
             "buffers": [each._asdict() for each in self.buffers[:most]],
-            "buffers_left_out": self.left_out + len(self.buffers[most:]),
             "places": [each._asdict() for each in self.places[:most]],
             "savings": [each._asdict() for each in self.savings],
         }

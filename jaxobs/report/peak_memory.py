@@ -20,9 +20,6 @@ PLACES: Final = 10
 BUFFERS: Final = 12
 """Rows of a text; the rest is in the document."""
 
-MIN_SHARE: Final = 0.01
-"""Least share of what is needed from which on constants are worth a word; every program has some bytes of them."""
-
 
 def _what(row: Row) -> str:
     dimensions = ",".join(map(str, row["shape"]))
@@ -62,16 +59,10 @@ def in_words(entry: Row) -> str:
     shared = f" ({byte_size(entry['alias_bytes'])} of them donated arguments)" if entry["alias_bytes"] else ""
     live = entry["live_bytes"]
     in_use = f", of which {byte_size(live)} live at the peak" if live is not None else ""
-    baked_in = entry["constant_bytes"]
-    constants = (
-        f"; beside them constants {byte_size(baked_in)}"
-        if baked_in > MIN_SHARE * entry["needed_bytes"]
-        else ""
-    )
     return (
         f"holds {byte_size(entry['needed_bytes'])} of a device while it runs: arguments "
         f"{byte_size(entry['argument_bytes'])}, outputs {byte_size(entry['output_bytes'])}{shared}, temporaries "
-        f"{byte_size(entry['temporary_bytes'])}{in_use}{constants}"
+        f"{byte_size(entry['temporary_bytes'])}{in_use}"
     )
 
 
@@ -154,7 +145,7 @@ class Memory:
         self.live_bytes: int | None = entry["live_bytes"]
 
     def __str__(self) -> str:
-        return to_text(parts(self._entry), width=PLAIN_WIDTH)
+        return to_text(parts(self._entry))
 
     def _repr_html_(self) -> str:
         """Tables, where a notebook shows the object."""

@@ -92,8 +92,7 @@ def _executables(report: Mapping[str, Any]) -> str:
 
 def _peak(report: Mapping[str, Any]) -> str:
     """What one executable holds at its peak: that of the function that failed, else the one that needs most."""
-    peaks = report.get("memory_peaks")
-    return to_text(parts(peaks[0]), width=PLAIN_WIDTH) if peaks else ""
+    return to_text(parts(report["memory_peaks"][0])) if report.get("memory_peaks") else ""
 
 
 def _arrays(report: Mapping[str, Any]) -> str:
