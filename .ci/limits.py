@@ -29,7 +29,7 @@ PARAMETERS = 7
 """Without `self`: more are hard to tell apart where a function is called."""
 
 SOURCES = ("jaxobs", "plugins")
-BUDGET = {"product": (SOURCES, 30_574, 286), "benchmarks": (("benchmarks",), 4_720, 76)}
+BUDGET = {"product": (SOURCES, 30_472, 287), "benchmarks": (("benchmarks",), 4_720, 76)}
 """By part: its folders, the most lines of code in them, and the most files."""
 
 ALL = (*SOURCES, "grafana", "benchmarks", "tests")

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from jaxobs.testing.expecting import Expect
 
 MARKER = "jaxobs(recompilations=0): fail the test if it compiles a function again; JAX's caches are cleared before it"
-SWITCHES = ("JAXOBS_ENABLED", "OTEL_SDK_DISABLED")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -26,7 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header() -> str | None:
     """Say that nothing is checked where jaxobs is switched off."""
-    if not any(map(os.environ.get, SWITCHES)):
+    if not any(map(os.environ.get, ("JAXOBS_ENABLED", "OTEL_SDK_DISABLED"))):
         return None
     from jaxobs.config import SettingsError, load_settings
 

@@ -179,8 +179,7 @@ class Evaluation:
 
     def cond(self, params: dict[str, Any], taken: list[Value]) -> list[Value]:
         """The results of the branch that is taken."""
-        branches = params["branches"]
-        return self._run(branches[min(max(int(taken[0].array), 0), len(branches) - 1)], taken[1:])
+        return self._run(params["branches"][int(taken[0].array)], taken[1:])  # which JAX keeps within bounds
 
     def _origin(self, word: str, eqn: Any, taken: list[Value]) -> Origin:
         """Where the result of an equation began not to be finite: there, unless it took a value that was so already."""

@@ -232,6 +232,19 @@ def test_arguments_are_kept_only_where_it_was_asked_for(on: bool, observer: Any)
     assert [reference for reference in references if reference() is not None] == []
 
 
+def test_an_error_of_the_function_is_shown_as_without(observer: Any) -> None:
+    @observer(locate_nan=True).watch
+    @jax.jit
+    def step(x: Any) -> Any:
+        raise KeyError("its own")
+
+    with pytest.raises(KeyError, match="its own") as raised:
+        step(1.0)
+    assert not [
+        entry for entry in raised.traceback if "jaxobs" in str(entry.path) and "tests" not in str(entry.path)
+    ]
+
+
 def test_a_value_that_nothing_watched_made_says_so(observer: Any, caplog: pytest.LogCaptureFixture) -> None:
     observer(locate_nan=True).record(loss=float("nan"))
     assert "no watched function was called before: obs.watch() the one that computes it" in said(caplog)

@@ -66,7 +66,7 @@ class Loop:
         self.not_finite: dict[str, int] = {}
         """How many of the values of each recorded name, of which one a second is read, were no finite numbers."""
         self.located: dict[str, str] = {}
-        """Where the first of them began not to be finite, in words, by the recorded name."""
+        """Where the first of them began not to be finite, by the recorded name, as it is added to the reason."""
         self.stretches = Stretches(self._observe)
         self.stalls = Stalls()
         self.pace = Pace()
@@ -173,7 +173,7 @@ class Loop:
     def record(self, event: Recorded) -> None:
         require(event.name in self.recorded or len(self.recorded) < RECORDED_NAMES, "too many recorded names")
         if event.located:  # the value itself comes in an event of its own
-            self.located[event.name] = event.located
+            self.located[event.name] = f": {event.located}"
             return
         finite = math.isfinite(event.value)
         self.recorded[event.name] = event.value if finite else None

@@ -103,7 +103,10 @@ def loop_view(loop: Loop) -> LoopView:
         components=Figure(dict(loop.components)),
         mfu=mfu,
         hfu=hfu,
-        recorded={name: figure(value, _why_not_finite(loop, name)) for name, value in loop.recorded.items()},
+        recorded={
+            name: figure(value, NOT_FINITE.format(loop.not_finite[name]) + loop.located.get(name, ""))
+            for name, value in loop.recorded.items()
+        },
         bottleneck=loop.verdict(),
         host_lines=loop.host.rows(),
         host_samples=loop.host.samples,
@@ -111,11 +114,6 @@ def loop_view(loop: Loop) -> LoopView:
         idle_in_waits=loop.stretches.idle_at_ends >= IDLE_KNOWN and loop.unwatched() is None,
         profile=loop.profile,
     )
-
-
-def _why_not_finite(loop: Loop, name: str) -> str:
-    located = loop.located.get(name)
-    return NOT_FINITE.format(loop.not_finite[name]) + (f": {located}" if located else "")
 
 
 def _source(rated: Stretch) -> str:

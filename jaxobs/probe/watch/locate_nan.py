@@ -16,7 +16,7 @@ from jaxobs.jax_compat.arrays import is_askable
 from jaxobs.jax_compat.jit import is_tracer
 from jaxobs.model.clock import now
 from jaxobs.model.events import Event, Recorded
-from jaxobs.plugin.guard import Suppressed
+from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
 from jaxobs.plugin.guard import described as error_described
 from jaxobs.plugin.wrapping import internal
 from jaxobs.probe.steps.loops import Current
@@ -66,8 +66,10 @@ class CheckedValues(RecordedValues):
         self._calls.clear()
 
     def _keep(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        leaves: Callable[[Any], list[Any]] = sys.modules["jax"].tree.leaves
-        with Suppressed(Exception):  # trees of the user's types may raise anything
+        with Suppressed(
+            Exception
+        ):  # trees of the user's types may raise anything, and JAX may not be imported
+            leaves: Callable[[Any], list[Any]] = sys.modules["jax"].tree.leaves
             outputs = leaves(result)
             if self._over or any(map(is_tracer, [*outputs, *leaves((args, kwargs))])):
                 return
@@ -96,7 +98,9 @@ class CheckedValues(RecordedValues):
             from jaxobs.probe.watch.nan_origin import where_it_began
 
             text = where_it_began(calls, value)
-        except Exception as error:  # noqa: BLE001  # of JAX, such as too little memory
+        except Exception as error:  # of JAX, such as too little memory
+            if raised_by_signal_handler(error):
+                raise
             text += f": {error_described(error)}"
         finally:
             self.locating = None
