@@ -20,6 +20,7 @@ from jaxobs.derive.series import Histogram, Largest, Selection
 from jaxobs.model import events
 from jaxobs.model.clock import seconds
 from jaxobs.model.contents import CACHED_FROM, LONG_COMPILE, Contents
+from jaxobs.model.cost import NOT_ANALYSED
 from jaxobs.model.events import CACHE_SECONDS_SAVED, Compilation, CompilePhaseEnded, ExecutableCreated
 from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure, plain
 from jaxobs.model.intervals import Span, joined
@@ -47,7 +48,6 @@ SHAPE: Final = re.compile(r"\[(\d+(?:,\d+)*)\]")
 
 NOT_COMPILED = "nothing was compiled yet"
 NOT_LONG = f"none of its compiles took more than {LONG_COMPILE:.0f} s"
-NOT_READ = "its module is being analysed"
 NO_ARGUMENT = {
     "redefined": "the function itself is new, not an argument",
     "context": "a setting changed, not an argument",
@@ -163,7 +163,7 @@ class Compiles:
         whole = sum(spent.get(phase, 0.0) for phase in LOST_IN)
         known = self._long.get(event.function)
         if whole > (known.whole_seconds if known else LONG_COMPILE) and event.function != EAGER:
-            unread: Figure[Mapping[str, Any]] = Figure(None, NOT_READ)
+            unread: Figure[Mapping[str, Any]] = Figure(None, NOT_ANALYSED)
             self._long[event.function] = LongCompile(
                 event.executable, whole, spent, event.persistent_cache, unread
             )

@@ -17,6 +17,9 @@ from jaxobs.model.contents import Contents
 from jaxobs.model.peak_memory import NOT_GIVEN, PeakMemory
 from jaxobs.vocabulary.units import amount, byte_size
 
+NOT_ANALYSED: Final = "its module is being analysed"
+"""Why nothing of a module is known while the agent reads it."""
+
 COLLECTIVES: Final = frozenset((
     "all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute", "ragged-all-to-all", "recv",
     "reduce-scatter", "send",

@@ -108,7 +108,7 @@ def test_a_section_says_what_was_not_shown_and_what_is_missing() -> None:
 
 
 def test_controls_are_one_line_below_their_table() -> None:
-    rows = [
+    rows: list[list[str | Measured]] = [
         ["a", *(Measured(Interval(one, 0.9, 1.1)) for one in (2.0, 1.02))],
         ["b", "—", Measured(Interval(0.98, 0.9, 1.1))],
     ]

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from jaxobs.derive.compilation import NOT_LONG, NOT_READ
+from jaxobs.derive.compilation import NOT_LONG
 from jaxobs.derive.fold import Fold
 from jaxobs.model.contents import LONG_COMPILE, Constant, Contents, Unrolled
-from jaxobs.model.cost import ModuleCost
+from jaxobs.model.cost import NOT_ANALYSED, ModuleCost
 from jaxobs.model.events import Compilation
 from jaxobs.model.figure import Figure
 from jaxobs.report.compile_explained import long_compiles
@@ -57,7 +57,7 @@ def document(fold: Fold) -> dict[str, Any]:
 def test_a_long_compile_is_explained_once_its_module_was_read() -> None:
     fold = folded(compiled(), created(1, "step"))
     unread = document(fold)["functions"]["step"]["long_compile"]
-    assert (unread["contents"], unread["contents_reason"]) == (None, NOT_READ)
+    assert (unread["contents"], unread["contents_reason"]) == (None, NOT_ANALYSED)
     fold.analysed(1, holds(CONTENTS))
     found = document(fold)["functions"]["step"]["long_compile"]
     assert (found["whole_seconds"], found["persistent_cache"]) == (11.0, "off")

@@ -144,9 +144,7 @@ def test_donation_frees_what_was_said() -> None:
 
 
 def test_a_float64_by_accident_is_named_and_the_narrower_type_frees_what_was_said() -> None:
-    enable: Any = getattr(jax, "enable_x64", None)
-    if enable is None or not callable(enable):
-        from jax.experimental import enable_x64 as enable
+    enable: Any = getattr(jax, "enable_x64", None) or getattr(jax.experimental, "enable_x64")  # noqa: B009
     with enable():
         wide, narrow = (
             jaxobs.memory(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from jaxobs.hardware.peaks import Peaks
-from jaxobs.model.cost import Cost, OperationCost
+from jaxobs.model.cost import NOT_ANALYSED, Cost, OperationCost
 from jaxobs.model.figure import Figure
 from jaxobs.model.peak_memory import PeakMemory
 from jaxobs.roofline_model.bottleneck import HALF_SURE_RUNS, Verdict, confidence, margin
@@ -36,9 +36,9 @@ CUT_RUN = 0.5
 """Share of a run's operations that lie in the window where its edge cuts the run, on average: runs are cut as often at
 the window's beginning as at its end, and at any point of the run."""
 
-NOT_ANALYSED = Figure(None, "its module is being analysed")
-
 MEASURED = "the repetitions of its loops are the mean of those seen in profiler windows"
+
+UNREAD: Figure[PeakMemory] = Figure(None, NOT_ANALYSED)
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class Executable:
     memory: Mapping[str, int]
     devices: int
     donatable_bytes: float | None = None
-    peak_memory: Figure[PeakMemory] = NOT_ANALYSED
+    peak_memory: Figure[PeakMemory] = UNREAD
     iterations: int | None = None
     """Iterations of the loop in which a run does most of its work."""
     operations: float | None = None
