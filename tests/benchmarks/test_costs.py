@@ -108,10 +108,8 @@ def test_a_section_says_what_was_not_shown_and_what_is_missing() -> None:
 
 
 def test_controls_are_one_line_below_their_table() -> None:
-    rows: list[list[str | Measured]] = [
-        ["a", *(Measured(Interval(one, 0.9, 1.1)) for one in (2.0, 1.02))],
-        ["b", "—", Measured(Interval(0.98, 0.9, 1.1))],
-    ]
+    two, more, less = (Measured(Interval(middle, 0.9, 1.1)) for middle in (2.0, 1.02, 0.98))
+    rows: list[list[str | Measured]] = [["a", two, more], ["b", "—", less]]
     *table, _, line = table_text(Table("", "", ("", "ratio", "control: a / a"), rows)).splitlines()
     assert table[-2:] == ["| a | 2.00 (0.900–1.10) |", "| b | — |"]
     assert line == "Control: 0.9800 (0.9000–1.1000) to 1.0200 (0.9000–1.1000)."
