@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -144,8 +145,10 @@ def test_donation_frees_what_was_said() -> None:
 
 
 def test_a_float64_by_accident_is_named_and_the_narrower_type_frees_what_was_said() -> None:
-    enable: Any = getattr(jax, "enable_x64", None) or getattr(jax.experimental, "enable_x64")  # noqa: B009
-    with enable():
+    home: Any = (
+        jax if callable(getattr(jax, "enable_x64", None)) else importlib.import_module("jax.experimental")
+    )
+    with home.enable_x64(True):
         wide, narrow = (
             jaxobs.memory(
                 programs.with_float64, FLOAT((512, 512)), jax.ShapeDtypeStruct((), getattr(jnp, dtype))
