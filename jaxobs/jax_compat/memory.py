@@ -72,8 +72,8 @@ def memory_of(executable: Any) -> tuple[tuple[tuple[str, int], ...], bytes]:
     The analysis serialises the assignment in any case: to take it along adds 0.3 % (13 ms to 4.2 s) to the analysis of a
     module of 29 MB, and 187 kB to these.
 
-    XLA's `peak_memory_in_bytes` is not among them: seen on a CPU (0.10.2 to 0.12.0.1) it leaves out the arguments and
-    what is allocated but not in use at that moment. The size of the code is left out unless it is positive: backends
+    XLA's `peak_memory_in_bytes` is not among them: seen on a CPU (0.10.2 and 0.12.0.1) it has the arguments and outputs
+    without the temporaries. The size of the code is left out unless it is positive: backends
     that do not know it say -1 or, as XLA's for CPUs, 0.
     """
     with Suppressed(Exception):  # not every backend has the analysis: then its memory is absent
