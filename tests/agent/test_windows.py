@@ -112,7 +112,7 @@ def test_modules_come_before_windows_and_each_is_decoded_once(worker: Analysis) 
     assert isinstance(second, ModuleDone)
     assert (first.number, second.number) == (7, 8)
     assert first.module is second.module is not None
-    decoded = {}
+    decoded: dict[int, Any] = {}
     for read in windows:
         assert isinstance(read, WindowDone)
         assert read.profiled is not None
