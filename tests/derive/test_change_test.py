@@ -91,8 +91,8 @@ def test_a_level_that_comes_back_is_found_though_the_new_one_was_hardly_known() 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.5, 0.8])
 def test_noise_alone_is_no_change_however_its_neighbours_are_correlated(correlation: float) -> None:
-    """Ten thousand values, of which at the rate that is allowed one in thirty-six would find a change."""
-    for seed in range(10):
+    """Three thousand values, of which at the rate that is allowed one in a hundred and twenty would find a change."""
+    for seed in range(3):
         assert changes(noise(1_000, 0.03, seed, correlation)) == []
 
 

@@ -114,7 +114,7 @@ def test_page_and_summary_say_what_made_it_long_and_what_to_do() -> None:
     fold.analysed(1, holds(CONTENTS))
     found = document(fold)
     text = " ".join(render(found).split())
-    shown = Read(page(View(found))).text
+    shown = " ".join(Read(page(View(found))).text.split())
     for said in (
         (
             "step took 11 s to compile: trace 1 s, backend 10 s; persistent cache: off; instructions: 2,500; "
