@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxobs.report.comparison import NOTHING, Cause, compare
+from jaxobs.report.comparison import NOTHING, Cause, StepTime, compare
+from jaxobs.report.noise import Change
 from jaxobs.report.record import Record
 from tests.report.made_up import content, record, windows
 
@@ -94,6 +95,17 @@ def test_where_the_batch_differs_the_time_of_an_example_is_judged() -> None:
     assert "is faster in B: 29.4 µs an example instead of 38.9 µs" in told.sentence()
     assert comparison.to_dict()["step_times"][0]["of"] == "example"
     assert [found.cause for found in comparison.differences] == [Cause.BATCH]
+
+
+def test_medians_that_contradict_the_stretches_are_told_apart_from_them() -> None:
+    """Stretches of two kinds, of which the other one is in the middle: the medians say 1.6, most pairs less."""
+    change = Change(math.log(1.3), math.log(1.2), math.log(1.4))
+    assert "16 ms a step instead of 10 ms, +30 %" not in StepTime("train", 0.01, 0.016, change).sentence()
+    assert (
+        "16 ms a step instead of 10 ms by their medians, +30 %"
+        in StepTime("train", 0.01, 0.016, change).sentence()
+    )
+    assert "13 ms a step instead of 10 ms, +30 %" in StepTime("train", 0.01, 0.013, change).sentence()
 
 
 def test_too_short_a_run_is_not_judged() -> None:

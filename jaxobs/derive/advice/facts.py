@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from jaxobs.derive.compilation import FunctionView, PersistentCacheView
 from jaxobs.derive.devices import DeviceView
@@ -18,6 +19,7 @@ from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost
 from jaxobs.model.snapshot import main_thread_lines
 from jaxobs.roofline_model.traced import Profiled
+from jaxobs.vocabulary.activities import INPUT, MARKED_INPUT
 from jaxobs.vocabulary.words import BUSY, IDLE
 
 MIN_CONFIDENCE = 0.1
@@ -83,8 +85,10 @@ class LoopFacts:
     """Share of the loop's wall time in which it is not known whether the device worked."""
     idle_in_waits: bool = False
     """Whether the device is known to be idle while the loop waits for its input."""
-    lines: tuple[str, ...] = ()
-    """Lines that the main thread is at while it does not wait for the device, each with its share, largest first."""
+    input_lines: tuple[str, ...] = ()
+    """Lines that the main thread is at while it waits for its input, each with its share, largest first."""
+    host_lines: tuple[str, ...] = ()
+    """Those that it is at otherwise, while it does not wait for the device."""
 
     @property
     def title(self) -> str:
@@ -209,7 +213,8 @@ def _loops(loops: Mapping[str, LoopView], wall: float) -> Iterator[LoopFacts]:
             loads_ahead=_loads_ahead(loop),
             untimed=_untimed(loop, shares),
             idle_in_waits=loop.idle_in_waits,
-            lines=tuple(main_thread_lines({"host_lines": loop.host_lines.value})),
+            input_lines=_lines(loop, of_input=True),
+            host_lines=_lines(loop, of_input=False),
         )
 
 
@@ -220,9 +225,20 @@ def _untimed(loop: LoopView, shares: Mapping[str, float]) -> float:
     return max(0.0, unknown - max(0.0, idle - sum(shares.get(word, 0.0) for word in IDLE)))
 
 
+def _rows(loop: LoopView, *, of_input: bool) -> list[Mapping[str, Any]]:
+    """The lines at which the main thread was at its input, or elsewhere."""
+    return [
+        row for row in loop.host_lines.value or () if (row["activity"] in {INPUT, MARKED_INPUT}) == of_input
+    ]
+
+
+def _lines(loop: LoopView, *, of_input: bool) -> tuple[str, ...]:
+    return tuple(main_thread_lines({"host_lines": _rows(loop, of_input=of_input)}))
+
+
 def _loads_ahead(loop: LoopView) -> bool:
     """Whether the main thread, when it waits for input, mostly waits for a queue."""
-    rows = [row for row in loop.host_lines.value or () if row["activity"] in {"input", "marked_input"}]
+    rows = _rows(loop, of_input=True)
     waiting: float = sum(row["share"] for row in rows)
     queued: float = sum(row["share"] for row in rows if QUEUE.search(row["waits_in"]))
     return queued > 0.5 * waiting

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from jaxobs.derive.advice.facts import MAX_AMOUNT, Facts, Finding, LoopFacts
 from jaxobs.vocabulary.units import duration, rough_percent
@@ -28,7 +28,7 @@ def input_wait(facts: Facts) -> Iterator[Finding]:
         if not loop.loads_ahead:
             yield Finding(
                 loop.subject,
-                f"{loop.title} waits for its input {_amount(loop, waiting)}{_lines(loop)}",
+                f"{loop.title} waits for its input {_amount(loop, waiting)}{_at(loop.input_lines)}",
                 "load and transfer the next batches on a background thread while this one is computed",
                 loop.confidence,
                 loop.part * min(waiting, 1 - waiting),
@@ -83,7 +83,7 @@ def host_work(facts: Facts) -> Iterator[Finding]:
             continue
         yield Finding(
             loop.subject,
-            f"in {loop.title} the device is idle while the host is busy {_amount(loop, busy)}{_lines(loop)}",
+            f"in {loop.title} the device is idle while the host is busy {_amount(loop, busy)}{_at(loop.host_lines)}",
             "let the host run ahead: read losses and metrics some steps later, not each step (`float(loss)` and "
             "`print(loss)` wait for the device), and move Python work into the jitted function"
             if facts.is_training
@@ -173,6 +173,6 @@ def _of_a_step(loop: LoopFacts, share: float, words: str) -> str:
     return f" ({duration(share * loop.step_seconds)} {words})" if loop.step_seconds else ""
 
 
-def _lines(loop: LoopFacts) -> str:
+def _at(lines: Sequence[str]) -> str:
     """The two lines that the main thread is at most of the time meanwhile."""
-    return f": {', '.join(loop.lines[:2])}" if loop.lines else ""
+    return f": {', '.join(lines[:2])}" if lines else ""

@@ -246,6 +246,20 @@ def test_a_thread_that_loads_ahead_already_is_not_advised_but_told_to_be_faster(
     assert piece["saves_ratio"] == pytest.approx(0.9 * 0.4)
 
 
+def test_a_busy_host_is_told_its_own_lines_and_not_those_of_the_loader() -> None:
+    document = documents.busy_host()
+    document["loops"]["train"]["host_lines"] = [
+        {"line": line, "waits_in": "", "activity": activity, "seconds": 30.0, "share": share}
+        for line, activity, share in (
+            ("train.py:9 batches", "input", 0.3), ("train.py:14 augment", "processor", 0.25),
+            ("train.py:12", "device", 0.4),
+        )
+    ]  # fmt: skip
+    sentence = only(document)["sentence"]
+    assert "train.py:14 augment" in sentence
+    assert "batches" not in sentence
+
+
 @pytest.mark.parametrize("waits_in", ["", "time.sleep", "numpy.get_printoptions"])
 def test_a_loader_on_the_main_thread_is_told_to_load_ahead(waits_in: str) -> None:
     assert conditions_of(loading_ahead(0.4, waits_in)) == ["input_wait"]
