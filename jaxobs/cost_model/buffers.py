@@ -20,6 +20,7 @@ from jaxobs.cost_model.hlo.scopes import Origin, Provenance
 from jaxobs.cost_model.live_ranges import LiveRanges
 from jaxobs.model.peak_memory import ARGUMENT, KEPT, OUTPUT, TEMPORARY, Buffer, PeakMemory, places_of
 from jaxobs.proto.messages import BufferAssignmentMessage
+from jaxobs.vocabulary.text import cut_name
 
 _PASSES_ON: Final = frozenset((
     "while", "tuple", "parameter", "get-tuple-element", "conditional", "call", "opt-barrier", "async-start",
@@ -151,7 +152,7 @@ class Assignment:
         dtype, dimensions = shape.type.name, shape.dimensions
         if kind == ARGUMENT:
             name = self._provenance.of(own).operation_name or own.name
-            return Assigned(Buffer(size, kind, dtype, dimensions, name))
+            return Assigned(Buffer(size, kind, dtype, dimensions, cut_name(name)))
         others = (self._at(location)[0] for location in self._aliases[number])
         candidates = [own, *(each for each in others if each is not None and each.opcode not in _PASSES_ON)]
         index = tuple(self._values[number].defined_at.shape_index)
@@ -163,7 +164,10 @@ class Assignment:
         function = origin.stack[-1].function if origin.stack else ""
         turns = dimensions[0] if loop is not None else 1
         return Assigned(
-            Buffer(size, kind, dtype, dimensions, name, origin.scope, origin.source, function, origin.autodiff, turns),
+            Buffer(
+                size, kind, dtype, dimensions, cut_name(name), origin.scope, origin.source, function, origin.autodiff,
+                turns,
+            ),
             loop,
         )  # fmt: skip
 

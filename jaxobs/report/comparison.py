@@ -115,7 +115,9 @@ class StepTime:
         both = f"{duration(self.after or 0.0)} {each} instead of {duration(self.before or 0.0)}"
         figures = f"{both}, {relative(self.change)}"
         apart = math.log(self.after / self.before) if self.after and self.before else 0.0
-        if not self.change.low <= apart <= self.change.high:  # stretches of two kinds: the medians are of different ones
+        if (
+            not self.change.low <= apart <= self.change.high
+        ):  # stretches of two kinds: the medians are of different ones
             figures = f"{both} by their medians, {relative(self.change)} stretch by stretch"
         if self.verdict == "within the noise":
             return f"`{self.loop}` is as fast in B as in A, as far as the noise lets one see: {figures}."

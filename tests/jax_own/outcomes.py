@@ -36,7 +36,18 @@ def run(checkout: Path, tests: Sequence[str], mode: str, seconds: float) -> tupl
             "OTEL_EXPORTER_PROMETHEUS_PORT": "0",
             "PYTHONPATH": str(HERE),
         }
-        command = [sys.executable, "-m", "pytest", "-p", "observed_tests", "-p", "no:cacheprovider", "-q"]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "observed_tests",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:jaxobs",
+            "-q",
+        ]
         command += ["--no-header", "--tb=short", *tests]
         with (Path(folder) / "output").open("w+") as output:
             process = subprocess.Popen(
