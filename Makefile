@@ -161,6 +161,7 @@ docs-links: .venv-docs/installed  ## ask every link of the site that leads elsew
 package: .venv-package/installed  ## build sdist and wheel, check them, and install the wheel in a clean environment
 	rm -rf build/lib build/bdist.* dist
 	.venv-package/bin/python -m build --quiet --outdir dist .
+	rm -rf *.egg-info  # tests run from here would take its entry points for those that are installed
 	.venv-package/bin/python -m twine check --strict dist/*
 	.venv-package/bin/python .ci/package.py dist
 
