@@ -126,6 +126,14 @@ class Outputs:
     def __len__(self) -> int:
         return len(self.waiting)
 
+    @property
+    def newest(self) -> Output | None:
+        """The newest that is kept. The other thread may take it at any moment, also between two looks."""
+        try:
+            return self.waiting[-1]
+        except IndexError:
+            return None
+
     def add(self, output: Output, size: int) -> None:
         """Add an output of so many bytes; where there are enough, in place of the newest."""
         if len(self.waiting) < max(2, min(MAX_OUTPUTS, 2 * SMALL // max(1, size))):
@@ -220,7 +228,7 @@ class Completions:
     def _begun(self, output: Output, outputs: Outputs) -> None:
         """Note whether the device was idle when the call began, and whether the backend ran it within the call."""
         if output.compiled:  # during a compile the device works off what was dispatched before
-            output.clean = not outputs.waiting or outputs.waiting[-1].ready > 0
+            output.clean = (newest := outputs.newest) is None or newest.ready > 0
         else:
             output.clean = outputs.idle_after == (output.turns, output.number - 1)
         if output.is_done():
@@ -240,7 +248,7 @@ class Completions:
 
     def _look_at_newest(self, outputs: Outputs) -> None:
         """Look at the newest output after the next call: that call may have taken it before it was ready."""
-        newest = outputs.waiting[-1] if outputs.waiting else None
+        newest = outputs.newest
         if newest is not None and not newest.ready:
             try:
                 newest.is_done()
@@ -280,7 +288,7 @@ class Completions:
     def loop_left(self) -> None:
         """Tell when the device was done with a loop that the host has left, or let the polling thread wait for that."""
         outputs = self._outputs.get(threading.get_ident())
-        newest = outputs.waiting[-1] if outputs is not None and outputs.waiting else None
+        newest = None if outputs is None else outputs.newest
         if outputs is None or newest is None or newest.told:
             return
         if newest.ready:
