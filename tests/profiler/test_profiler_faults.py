@@ -97,7 +97,21 @@ def test_without_jaxs_profiler_the_source_is_down_and_says_so(
     assert observed.ask(0.1).outcome == "failed"
 
 
-def test_a_small_trace_without_operations_is_known_to_be_empty() -> None:
-    assert recording.is_empty(b"/host:CPU")
-    assert not recording.is_empty(b"...hlo_op...")
-    assert not recording.is_empty(bytes(2 * recording.SMALL))
+def _plane(name: bytes, content: bytes) -> bytes:
+    """A plane of a trace: its number, its name, and a line of so many bytes."""
+    inner = b"".join((b"\x08\x02\x12", _varint(len(name)), name, b"\x1a", _varint(len(content)), content))
+    return b"\n" + _varint(len(inner)) + inner
+
+
+def _varint(value: int) -> bytes:
+    return bytes([value]) if value < 0x80 else bytes([value & 0x7F | 0x80]) + _varint(value >> 7)
+
+
+def test_a_trace_without_operations_is_known_to_be_empty_however_large_its_modules() -> None:
+    modules = _plane(b"/host:metadata", bytes(2 * recording.SMALL) + b"hlo_op")
+    assert recording.is_empty(b"")
+    assert recording.is_empty(modules + _plane(b"/host:CPU", b"a step"))
+    assert not recording.is_empty(modules + _plane(b"/host:CPU", b"hlo_op"))
+    assert not recording.is_empty(_plane(b"/device:GPU:0", b"") + modules)
+    assert not recording.is_empty(_plane(b"/host:CPU", bytes(2 * recording.SMALL)))
+    assert not recording.is_empty(b"a trace cut off")

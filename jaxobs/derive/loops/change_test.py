@@ -142,7 +142,8 @@ class ChangeTest:
         rough = _bounds(_clipped(values), self._min_shift / 2, false_alarms)
         reach = rough.allowance + rough.limit / lasting
         counted = [min(max(value, rough.mean - reach), rough.mean + reach) for value in values]
-        return _bounds(counted, self._min_shift / 2, false_alarms)._replace(reach=reach)
+        known = _bounds(counted, self._min_shift / 2, false_alarms)
+        return known._replace(reach=known.allowance + known.limit / lasting)
 
 
 def _bounds(values: Sequence[float], least: float, false_alarms: float) -> _Reference:

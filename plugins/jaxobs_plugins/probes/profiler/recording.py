@@ -18,6 +18,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from jaxobs.model.clock import monotonic, now, process_time, thread_time
+from jaxobs.proto.wire_format import FieldError, fields
 
 UNWATCHED_SECONDS = 0.1
 """Longest scheduled recording on a CPU once it is known that it cannot be watched: five million operations a second make
@@ -39,7 +40,12 @@ HELD_A_TRACED_BYTE = 5.0
 """Bytes of memory for each byte of trace: measured 4.7 for an operation in a loop, 5.6 for a tiny call."""
 
 SMALL = 2**20
-"""Bytes below which a trace is searched for operations: the search holds the interpreter lock, 0.2 ms for 1 MB."""
+"""Bytes below which a trace, its modules apart, is searched for operations: the search holds the interpreter lock, 0.2 ms for 1 MB."""
+
+PLANE_OF_MODULES = b"/host:metadata"
+NAME_WITHIN = 64
+"""The plane of the modules, which may be many megabytes, and the bytes within which a plane has its name: its number,
+where it has one, comes before."""
 
 MARKS_OF_OPERATIONS = (b"hlo_op", b"/device:")
 """The name of a stat that every operation on a CPU has, and the beginning of every device plane's name."""
@@ -179,8 +185,18 @@ def worked(lock: SessionLock, seconds: float) -> Ended:
 
 
 def is_empty(xspace: bytes) -> bool:
-    """Whether a trace below SMALL bytes has no operation; larger ones are taken to have some."""
-    return len(xspace) < SMALL and not any(mark in xspace for mark in MARKS_OF_OPERATIONS)
+    """Whether a trace has no operation. One that has SMALL bytes besides its modules is taken to have some."""
+    searched = 0
+    try:
+        for _, _, begin, end in fields(memoryview(xspace)):
+            if xspace.find(PLANE_OF_MODULES, begin, min(begin + NAME_WITHIN, end)) >= 0:
+                continue
+            searched += end - begin
+            if searched >= SMALL or any(xspace.find(mark, begin, end) >= 0 for mark in MARKS_OF_OPERATIONS):
+                return False
+    except FieldError:
+        return False  # the agent says what is wrong with it
+    return True
 
 
 class Allocated:
