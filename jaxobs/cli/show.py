@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import re
@@ -18,6 +19,7 @@ from jaxobs.cli.terminal import look_of
 from jaxobs.config import SettingsError, load_settings
 from jaxobs.plugin.files import open_regular
 from jaxobs.report.page import page
+from jaxobs.report.ranks import Observed, rank_rows, rank_table
 from jaxobs.report.record import LARGEST_BYTES, Record, RecordError, decoded, state_of
 from jaxobs.report.runs import FOLDER_NAME, PAGE, RECORD, directory_of, kept
 from jaxobs.report.summary import render
@@ -68,7 +70,10 @@ def run(arguments: list[str]) -> int:
         print(json.dumps(record.content, indent=2, allow_nan=False))
         return 0
     with using(record.name):
-        shown = render(record.snapshot, **look_of(sys.stdout))
+        look = look_of(sys.stdout)
+        shown = render(record.snapshot, **look)
+        ranks = _of_one_run(record)
+        table = rank_table([Observed(one.name, one.snapshot) for one in ranks], **look) if ranks[1:] else ""
         html = page(View(record.snapshot, live=False)) if options.html is not None else ""
         how = ENDED.get(state_of(record))
     if options.html is not None:
@@ -79,10 +84,28 @@ def run(arguments: list[str]) -> int:
         file.write_text(html, encoding="utf-8")
         print(f"wrote {printable(str(file))}")
         return 0
+    if table:
+        print(f"{table}\n\nrank {_rank(record)}")
     if how:
         print(f"{record.name}: {how}")
     print(shown)
     return 0
+
+
+def _of_one_run(record: Record) -> list[Record]:
+    """The records of all ranks of its run, this one's among them, by rank: in folders whose names begin alike."""
+    folder = record.path.parent
+    name = FOLDER_NAME.fullmatch(folder.name) if record.path.name == RECORD else None
+    run = _process(record, "run_id")
+    found = [record]
+    if name and name["rank"] and run:
+        alike = glob.escape(folder.name[: name.start("rank")])
+        for path in folder.parent.glob(f"{alike}*/{RECORD}"):
+            with suppress(UsageError), using(str(path)):
+                if path != record.path and _process(other := _read(path), "run_id") == run:
+                    rank_rows([Observed(other.name, other.snapshot)])  # one that cannot be shown is left out
+                    found.append(other)
+    return sorted(found, key=_rank)
 
 
 def _may_be_a_run(word: str) -> bool:

@@ -1,4 +1,4 @@
-"""A run in a terminal: how it goes, bars of a step's parts, the roofline of braille dots, and the table of ranks.
+"""A run in a terminal: how it goes, bars of a step's parts, the roofline of braille dots.
 
 Lines are made of words with a style; which colour a style has is decided elsewhere. What is shown comes from the view, as
 on the page.
@@ -6,18 +6,16 @@ on the page.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat, zip_longest
 from string import ascii_lowercase, ascii_uppercase
 from textwrap import wrap
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from jaxobs.model.snapshot import Document, main_thread_lines
 from jaxobs.report.charts import LogScale, short
 from jaxobs.report.rooflines import Point, RoofLine, axes, points_of, roofs_of, why_incomplete
 from jaxobs.report.sentence import code_apart
-from jaxobs.report.tables import Column, Row, computed, figure, text
 from jaxobs.report.text_table import cut
 from jaxobs.report.view import (
     VISIBLE,
@@ -30,8 +28,7 @@ from jaxobs.report.view import (
     run_name,
     why_absent,
 )
-from jaxobs.vocabulary import activities
-from jaxobs.vocabulary.units import ABSENT, amount, count, duration, percent, rough_percent
+from jaxobs.vocabulary.units import ABSENT, amount, count, duration, rough_percent
 from jaxobs.vocabulary.words import COMPONENTS
 
 
@@ -257,127 +254,3 @@ def _key(named: Sequence[tuple[str, Point]], width: int) -> Iterator[Line]:
             Span(f"{name:<{room}}"),
             Span(f"{reached:>8} {point.bottleneck}", "quiet"),
         )
-
-
-LAGS: Final = 0.1
-"""Least share of all ranks' time that a lagging rank costs: the threshold of JaxRankLags in deploy/prometheus."""
-
-LAGGING: Final = "◀ lags"
-HANGING: Final = "◀ hangs"
-GONE: Final = "✗"
-"""Marks a rank of which nothing new is known."""
-
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """What is known of one rank now. `problem` says in one line why nothing newer is known."""
-
-    address: str
-    document: Document
-    problem: str | None = None
-
-
-def rank_rows(ranks: Sequence[Observed], loop: str | None = None) -> list[dict[str, Any]]:
-    """A row for each rank, in their order, with the figures of `loop`, or of its main loop where it has none such."""
-    rows = [_row(rank, loop) for rank in ranks]
-    for run in {row["run_id"] for row in rows}:  # others do not wait for this one
-        alike = [row for row in rows if row["run_id"] == run and row["shares"]]
-        for row, lag in zip(alike, lags([row["shares"] for row in alike]), strict=True):
-            row["lag"] = lag
-        slowest = max(alike, key=lambda row: row["lag"], default=None)
-        if slowest is not None and slowest["lag"] > LAGS:
-            slowest["lags"] = True
-        for row in _waited_for([row for row in rows if row["run_id"] == run and row["hang"]]):
-            row["hangs"] = True
-    return rows
-
-
-def _waited_for(still: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
-    """Ranks that others wait for, of those of a run that stand still: they do not wait for the device themselves.
-
-    Where all wait for it, those with the fewest steps: the rule of JaxRankHangs in deploy/prometheus.
-    """
-    fewest = min((row["steps"] or 0 for row in still), default=0)
-    elsewhere = [row for row in still if row["hang"]["activity"] != activities.DEVICE]
-    return elsewhere or [row for row in still if (row["steps"] or 0) == fewest]
-
-
-def lags(shares: Sequence[Mapping[str, float]]) -> list[float]:
-    """The share of time that each rank of one run costs the others; 0 or less where it costs them nothing.
-
-    In collectives all ranks wait for the slowest, which therefore waits least. Where communication is not known, it is
-    the one that spends more than the mean on its input and its host (docs/how_it_works/bottlenecks.md).
-    """
-    if len(shares) < 2:
-        return [0.0] * len(shares)
-    known = [share["communication"] for share in shares if "communication" in share]
-    usual = sum(known) / len(known) if known else 0.0
-    own = [share.get("input", 0.0) + share.get("host", 0.0) for share in shares]
-    return [
-        max(usual - share.get("communication", usual), spent - sum(own) / len(own))
-        for share, spent in zip(shares, own, strict=True)
-    ]
-
-
-def _shares(loop: Mapping[str, Any]) -> dict[str, float]:
-    """The shares of a loop's time, without those of communication where no profiler window has shown any yet."""
-    shares = dict((loop.get("bottleneck") or {}).get("shares") or {})
-    if not (loop.get("profile") or shares.get("communication")):
-        shares.pop("communication", None)
-    return shares
-
-
-def _row(rank: Observed, wanted_loop: str | None) -> dict[str, Any]:
-    process = rank.document.get("process") or {}
-    view = View(rank.document, wanted_loop=wanted_loop)
-    loop = view.chosen
-    verdict = loop.get("bottleneck") or {}
-    hang = next((hang for hang in rank.document.get("hangs") or () if not hang["over"]), None)
-    place = hang and (hang["line"] or hang["line_reason"])
-    return {
-        "rank": process.get("process_index"), "run": process.get("run") or process.get("service_name"),
-        "run_id": process.get("run_id"), "host": process.get("host_name"), "address": rank.address,
-        "problem": rank.problem,
-        "steps": loop.get("steps"), "step_seconds": loop.get("step_seconds"),
-        "mfu": loop.get("mfu"),
-        "label": verdict.get("label"), "shares": _shares(loop), "lag": 0.0, "lags": False,
-        "hang": hang, "hangs": False, "still": hang and f"{duration(hang['seconds'])}: {place}",
-    }  # fmt: skip
-
-
-def columns(rows: Sequence[Row]) -> Iterator[Column]:
-    """The columns of the table; those of run, its id and host only where they differ."""
-    runs, ids, hosts = ({row[key] for row in rows if row[key]} for key in ("run", "run_id", "host"))
-    yield Column("rank", _name, text=True, value=lambda row: row["rank"])
-    if len(runs) > 1:
-        yield text("run", "run")
-    if len(ids) > 1:
-        yield text("id", "run_id")
-    if len(hosts) > 1:
-        yield text("host", "host")
-    yield figure("steps", "steps", count)
-    yield figure("step time", "step_seconds", duration)
-    yield figure("MFU", "mfu", percent)
-    yield _share("waits", ("communication",))
-    yield _share("own", ("input", "host"))
-    yield Column(
-        "costs", lambda row: rough_percent(row["lag"]) if row["lags"] else None, value=lambda row: row["lag"]
-    )
-    yield text("limited by", "label")
-    if any(row["still"] for row in rows):
-        yield text("no step for", "still")
-    yield text("", "problem")
-
-
-def _name(row: Row) -> str:
-    known = row["address"] if row["rank"] is None else str(row["rank"])
-    marks = ((GONE, row["problem"]), (HANGING, row["hangs"]), (LAGGING, row["lags"]))
-    return " ".join((known, *[mark for mark, holds in marks if holds][:1]))
-
-
-def _share(title: str, components: tuple[str, ...]) -> Column:
-    def value(row: Row) -> float | None:
-        known = [row["shares"][name] for name in components if name in row["shares"]]
-        return sum(known) if known else None
-
-    return computed(title, value, rough_percent)

@@ -11,7 +11,7 @@ import pytest
 
 from jaxobs.cli import main
 from jaxobs.report.record import encoded
-from jaxobs.report.runs import folder_of
+from jaxobs.report.runs import RECORD, folder_of
 from tests.report.made_up import content, windows
 
 
@@ -209,6 +209,27 @@ def test_without_names_the_last_run_is_shown_and_compared_with_the_one_before_of
     shutil.rmtree(records / FIRST)
     assert main(["compare"]) == 2
     assert "no earlier record of the run 'train' is kept" in capsys.readouterr().err
+
+
+def test_the_ranks_of_a_run_are_shown_side_by_side_and_the_one_that_lagged_is_marked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for rank in range(4):
+        folder = kept(tmp_path, began=100.0 + rank, launched=str(rank), rank=rank)
+        record = json.loads((folder / RECORD).read_text())
+        record["snapshot"]["process"]["run_id"] = "another" if rank == 3 else "one"
+        [loop] = record["snapshot"]["loops"].values()
+        spent = {"input": 6.0 if rank == 2 else 1.0}
+        loop["wall_seconds"], loop["components"], loop["bottleneck"] = 10.0, spent, None
+        (folder / RECORD).write_text(json.dumps(record))
+    (tmp_path / f"train-rank9-20260101T000000Z-x/{RECORD}").parent.mkdir()
+    (tmp_path / f"train-rank9-20260101T000000Z-x/{RECORD}").write_text("no record")
+    [first] = tmp_path.glob("train-rank0-*")
+    assert main(["show", str(first)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = [line.split() for line in lines[: lines.index("rank 0")] if line[:1].isdigit()]
+    assert [row[0] for row in rows] == ["0", "1", "2"]
+    assert ["33", "%"] in [row[at : at + 2] for row in rows[2:] for at in range(len(row))]
 
 
 def test_a_runs_page_is_written_as_a_file_that_needs_nothing_else(

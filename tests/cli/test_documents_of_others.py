@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from jaxobs.cli import UsageError, main, using
 from jaxobs.cli.top.servers import Access, Answer, SnapshotClient, target_of
-from jaxobs.cli.top.watch import Watched, text
+from jaxobs.cli.top.watch import Watched
+from jaxobs.report.ranks import render_ranks
 from jaxobs.report.terminal import opening, roofline, steps
 from jaxobs.vocabulary.text import read_json
 from tests.jobs import environment
@@ -79,8 +80,8 @@ def top(document: dict[str, Any]) -> str:
     ranks = [Watched(target, SnapshotClient(target, Access())) for _ in range(2)]
     for rank in ranks:
         rank.take(Answer(1.0, document, ()), 0.0)
-    shown = text(ranks, width=100, bold=False)
-    with using("the snapshot"):  # as the live view draws
+    with using("the snapshot"):  # as the command does
+        shown = render_ranks([rank.observed for rank in ranks], width=100, bold=False)
         view = ranks[0].view(None)
         lines = [*opening(view, None), *steps(view, 100), *roofline(view.document, 100, 30)]
     return "\n".join([shown, *("".join(span.text for span in line) for line in lines)])

@@ -1,12 +1,11 @@
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.report.history import History
 from jaxobs.report.tables import Column, newest, sorted_rows
-from jaxobs.report.terminal import LAGS, Observed, bar, columns, lags, rank_rows, roofline, steps
+from jaxobs.report.terminal import bar, roofline, steps
 from jaxobs.report.view import View
 from tests.sample_document import document, loop, recompilation
 
@@ -83,81 +82,6 @@ def test_all_loops_are_named_and_the_chosen_one_first():
     shown = plain_text(steps(View(found, wanted_loop="eval"), 100)).splitlines()
     assert shown[0].startswith("eval  7 steps")
     assert any(line.startswith("train  100 steps") for line in shown)
-
-
-@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=16))
-def test_what_one_rank_costs_the_others_is_at_most_all_their_time(shares):
-    found = [dict(zip(("communication", "input", "host"), share, strict=True)) for share in shares]
-    worst = max(range(len(found)), key=lags(found).__getitem__)
-    assert all(-1.0 <= cost <= 2.0 for cost in lags(found))
-    assert lags([found[0]] * len(found)) == pytest.approx([0.0] * len(found), abs=1e-12)
-    mean = sum(share["communication"] for share in found) / len(found)
-    if lags(found)[worst] > LAGS and all(share["input"] + share["host"] == 0.0 for share in found):
-        assert found[worst]["communication"] < mean
-
-
-def observed(index, run="first", problem=None, **parts):
-    process = {**document()["process"], "process_index": index, "run": run, "run_id": run}
-    loops = {"train": {**loop(**parts), "profile": {"windows": 1}}}
-    return Observed(f"node1:{9464 + index}", document(process=process, loops=loops), problem)
-
-
-def test_the_one_that_waits_least_lags_and_no_other():
-    ranks = [observed(rank, communication=0.9, input=0.0, compute=0.1) for rank in range(3)]
-    ranks.append(observed(3, communication=0.0, input=0.0, compute=1.0))
-    assert [row["lags"] for row in rank_rows(ranks)] == [False, False, False, True]
-
-
-def test_a_rank_whose_communication_is_not_known_yet_does_not_lag_for_that():
-    """Before its first profiler window a loop has no time for communication, which is not known to be none."""
-    ranks = [observed(rank, communication=0.9, input=0.0, compute=0.1) for rank in range(3)]
-    ranks.append(observed(3, communication=0.0, input=0.0, compute=1.0))
-    ranks[3].document["loops"]["train"]["profile"] = None
-    rows = rank_rows(ranks)
-    assert not any(row["lags"] for row in rows)
-    [waits] = [column for column in columns(rows) if column.title == "waits"]
-    assert [waits.show(row) for row in rows] == ["90 %", "90 %", "90 %", None]
-
-
-def test_ranks_that_are_alike_do_not_lag():
-    assert not any(row["lags"] for row in rank_rows([observed(rank) for rank in range(4)]))
-
-
-@pytest.mark.parametrize(
-    ("activities", "steps", "marked"),
-    [
-        (["device", "waiting", "device"], [700, 700, 700], ["1"]),
-        (["device", "device", "device"], [700, 700, 699], ["2"]),
-        (
-            [None, "device", None],
-            [700, 700, 700],
-            ["1"],
-        ),  # two do not hang, perhaps of those that wait elsewhere
-        ([None, None, None], [700, 700, 700], []),
-    ],
-)
-def test_of_ranks_that_hang_the_one_is_marked_for_which_the_others_wait(activities, steps, marked):
-    ranks = [observed(rank) for rank in range(3)]
-    for rank, activity, ended in zip(ranks, activities, steps, strict=True):
-        rank.document["loops"]["train"]["steps"] = ended
-        hang = {"over": False, "seconds": 43.0, "line": "train.py:9 callback", "activity": activity}
-        rank.document["hangs"] = [hang] if activity else []
-    rows = rank_rows(ranks)
-    assert [row["rank"] for row in rows if row["hangs"]] == [int(rank) for rank in marked]
-    shown = {column.title: [column.show(row) for row in rows] for column in columns(rows)}
-    assert [name for name in shown["rank"] if "hangs" in str(name)] == [f"{rank} ◀ hangs" for rank in marked]
-    assert "43 s: train.py:9 callback" in shown["no step for"] if marked else "no step for" not in shown
-
-
-def test_ranks_of_different_runs_are_not_compared_and_their_runs_are_named():
-    rows = rank_rows([observed(0, run="first"), observed(0, run="second", input=9.0)])
-    assert not any(row["lags"] for row in rows)
-    assert "run" in [column.title for column in columns(rows)]
-
-
-def test_a_rank_that_is_gone_is_marked():
-    rows = rank_rows([observed(0), observed(1, problem="nothing listens at node1:9465")])
-    assert [next(columns(rows)).show(row) for row in rows] == ["0", "1 ✗"]
 
 
 VALUES = st.lists(st.none() | st.floats(allow_nan=False), max_size=20)

@@ -62,10 +62,13 @@ def run(arguments: list[str]) -> int:
 
 def _write_once(watch: Watch) -> int:
     """Write the ranks once. Raises UsageError (exit status 2) if a given address has no snapshot."""
-    from jaxobs.cli.top.watch import text
+    from jaxobs.cli import using
+    from jaxobs.report.ranks import render_ranks
 
     watch.refresh(ONCE_SECONDS)
-    if shown := text(watch.ranks, **look_of(sys.stdout)):
+    with using("the snapshot"):
+        shown = render_ranks([rank.observed for rank in watch.ranks], **look_of(sys.stdout))
+    if shown:
         print(shown)
     problems = watch.problems()
     for problem in problems[:-1]:

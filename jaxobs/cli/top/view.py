@@ -17,6 +17,7 @@ from textual.widgets import DataTable, Footer, Static
 
 from jaxobs.cli import UsageError, using
 from jaxobs.cli.top.watch import Watch, Watched
+from jaxobs.report.ranks import GONE, HANGING, LAGGING, columns, rank_rows
 from jaxobs.report.tables import (
     AGAIN,
     EXECUTABLES,
@@ -30,7 +31,7 @@ from jaxobs.report.tables import (
     sorted_rows,
     words,
 )
-from jaxobs.report.terminal import GONE, LAGGING, Line, columns, opening, rank_rows, roofline, steps
+from jaxobs.report.terminal import Line, opening, roofline, steps
 from jaxobs.report.text_table import cut
 from jaxobs.report.view import View
 from jaxobs.vocabulary.text import printable
@@ -152,7 +153,7 @@ class SortedTable(DataTable[Text]):
 
     @staticmethod
     def _cell(cell: str, column: Column) -> Text:
-        marked = cell.endswith((LAGGING, GONE))
+        marked = cell.endswith((HANGING, LAGGING, GONE))
         return Text(cell, justify="left" if column.text else "right", style=BAD if marked else "")
 
 

@@ -23,10 +23,8 @@ from jaxobs.cli.top.servers import (
 )
 from jaxobs.model.clock import monotonic
 from jaxobs.report.history import History
-from jaxobs.report.summary import render
-from jaxobs.report.tables import plain_table, words
-from jaxobs.report.terminal import Observed, columns, rank_rows
-from jaxobs.report.text_table import to_text
+from jaxobs.report.ranks import Observed, columns, rank_rows
+from jaxobs.report.tables import plain_table
 from jaxobs.report.view import View
 from jaxobs.vocabulary.text import printable
 
@@ -180,29 +178,3 @@ def _place(rank: Watched) -> tuple[str, int, str]:
     process = rank.document.get("process") or {}
     index = process.get("process_index")
     return str(process.get("run") or ""), index if isinstance(index, int) else MAX_TARGETS, str(rank.target)
-
-
-def text(ranks: Sequence[Watched], *, width: int, bold: bool) -> str:
-    """A table where there are several ranks, and the summary of one that hangs or lags, else of the first that answered.
-
-    Raises UsageError for a snapshot that cannot be shown.
-    """
-    with using("the snapshot"):
-        return "\n".join(_parts(ranks, width, bold))
-
-
-def _parts(ranks: Sequence[Watched], width: int, bold: bool) -> Iterator[str]:
-    rows = rank_rows([rank.observed for rank in ranks])
-    answered = [
-        (row, rank) for row, rank in zip(rows, ranks, strict=True) if rank.document and not rank.problem
-    ]
-    if len(ranks) > 1:
-        table = plain_table(list(columns(rows)), rows, title="ranks", write=words)
-        yield to_text([table], width=width, bold=bold)
-    if not answered:
-        return
-    row, chosen = max(answered, key=lambda pair: (pair[0]["hangs"], pair[0]["lags"]))
-    if len(ranks) > 1:
-        why = ", which hangs" if row["hangs"] else ", which lags" if row["lags"] else ""
-        yield from ("", printable(f"rank {row['rank']}{why}"))
-    yield render(chosen.document, width=width, bold=bold)

@@ -1,0 +1,188 @@
+"""The ranks of a run side by side: which one lags, for how long and through what, and which one the others wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from jaxobs.model.snapshot import Document
+from jaxobs.report.summary import render
+from jaxobs.report.tables import Column, Row, computed, figure, plain_table, text, words
+from jaxobs.report.text_table import to_text
+from jaxobs.report.view import View
+from jaxobs.vocabulary import activities
+from jaxobs.vocabulary.text import printable
+from jaxobs.vocabulary.units import count, duration, percent, rough_percent
+
+LAGS: Final = 0.1
+"""Least share of all ranks' time that a lagging rank costs: the threshold of JaxRankLags in deploy/prometheus."""
+
+LAGGING: Final = "◀ lags"
+HANGING: Final = "◀ hangs"
+GONE: Final = "✗"
+"""Marks a rank of which nothing new is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What is known of one rank now. `problem` says in one line why nothing newer is known."""
+
+    address: str
+    document: Document
+    problem: str | None = None
+
+
+def rank_rows(ranks: Sequence[Observed], loop: str | None = None) -> list[dict[str, Any]]:
+    """A row for each rank, in their order, with the figures of `loop`, or of its main loop where it has none such."""
+    rows = [_row(rank, loop) for rank in ranks]
+    for run in {row["run_id"] for row in rows}:  # others do not wait for this one
+        alike = [row for row in rows if row["run_id"] == run]
+        for lag, shares in (("lag", "shares"), ("lag_in_all", "shares_in_all")):
+            known = [row for row in alike if row[shares]]
+            for row, cost in zip(known, lags([row[shares] for row in known]), strict=True):
+                row[lag] = cost
+        slowest = max(alike, key=lambda row: row["lag"])
+        if slowest["lag"] > LAGS:
+            slowest["lags"] = True
+            slowest["through"] = _through(slowest, [row["shares"] for row in alike if row["shares"]])
+        for row in _waited_for([row for row in alike if row["hang"]]):
+            row["hangs"] = True
+    return rows
+
+
+def _through(slowest: Row, all_shares: Sequence[Mapping[str, float]]) -> str | None:
+    """What a rank spends more on than the mean of all, where that is at least half of what it costs them."""
+    more = {
+        name: share - sum(shares.get(name, 0.0) for shares in all_shares) / len(all_shares)
+        for name, share in slowest["shares"].items()
+    }
+    largest = max(more, key=more.__getitem__)
+    return largest if more[largest] >= slowest["lag"] / 2 else None
+
+
+def _waited_for(still: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+    """Ranks that others wait for, of those of a run that stand still: they do not wait for the device themselves.
+
+    Where all wait for it, those with the fewest steps: the rule of JaxRankHangs in deploy/prometheus.
+    """
+    fewest = min((row["steps"] or 0 for row in still), default=0)
+    elsewhere = [row for row in still if row["hang"]["activity"] != activities.DEVICE]
+    return elsewhere or [row for row in still if (row["steps"] or 0) == fewest]
+
+
+def lags(shares: Sequence[Mapping[str, float]]) -> list[float]:
+    """The share of time that each rank of one run costs the others; 0 or less where it costs them nothing.
+
+    In collectives all ranks wait for the slowest, which therefore waits least. Where communication is not known, it is
+    the one that spends more than the mean on its input and its host (docs/how_it_works/bottlenecks.md).
+    """
+    if len(shares) < 2:
+        return [0.0] * len(shares)
+    known = [share["communication"] for share in shares if "communication" in share]
+    usual = sum(known) / len(known) if known else 0.0
+    own = [share.get("input", 0.0) + share.get("host", 0.0) for share in shares]
+    return [
+        max(usual - share.get("communication", usual), spent - sum(own) / len(own))
+        for share, spent in zip(shares, own, strict=True)
+    ]
+
+
+def _known(shares: Mapping[str, float], loop: Mapping[str, Any]) -> dict[str, float]:
+    """Shares of a loop's time without that of communication, where no profiler window has shown any yet."""
+    seen = loop.get("profile") or shares.get("communication")
+    return {name: share for name, share in shares.items() if seen or name != "communication"}
+
+
+def _row(rank: Observed, wanted_loop: str | None) -> dict[str, Any]:
+    process = rank.document.get("process") or {}
+    view = View(rank.document, wanted_loop=wanted_loop)
+    loop = view.chosen
+    verdict = loop.get("bottleneck") or {}
+    in_all = loop.get("wall_seconds") or 0.0
+    spent = loop.get("components") or {} if in_all else {}
+    hang = next((hang for hang in rank.document.get("hangs") or () if not hang["over"]), None)
+    place = hang and (hang["line"] or hang["line_reason"])
+    return {
+        "rank": process.get("process_index"), "run": process.get("run") or process.get("service_name"),
+        "run_id": process.get("run_id"), "host": process.get("host_name"), "address": rank.address,
+        "problem": rank.problem,
+        "steps": loop.get("steps"), "step_seconds": loop.get("step_seconds"),
+        "mfu": loop.get("mfu"),
+        "label": verdict.get("label"), "shares": _known(verdict.get("shares") or {}, loop),
+        "shares_in_all": _known({name: seconds / in_all for name, seconds in spent.items()}, loop),
+        "lag": 0.0, "lag_in_all": 0.0, "lags": False, "through": None,
+        "hang": hang, "hangs": False, "still": hang and f"{duration(hang['seconds'])}: {place}",
+    }  # fmt: skip
+
+
+def columns(rows: Sequence[Row]) -> Iterator[Column]:
+    """The columns of the table; those of run, its id and host only where they differ."""
+    runs, ids, hosts = ({row[key] for row in rows if row[key]} for key in ("run", "run_id", "host"))
+    yield Column("rank", _name, text=True, value=lambda row: row["rank"])
+    if len(runs) > 1:
+        yield text("run", "run")
+    if len(ids) > 1:
+        yield text("id", "run_id")
+    if len(hosts) > 1:
+        yield text("host", "host")
+    yield figure("steps", "steps", count)
+    yield figure("step time", "step_seconds", duration)
+    yield figure("MFU", "mfu", percent)
+    yield _share("waits", ("communication",))
+    yield _share("own", ("input", "host"))
+    yield Column(
+        "costs", lambda row: rough_percent(row["lag"]) if row["lags"] else None, value=lambda row: row["lag"]
+    )
+    if any(row["through"] for row in rows):
+        yield text("through", "through")
+    if any(row["lag_in_all"] > LAGS for row in rows):
+        yield Column(
+            "since the start",
+            lambda row: rough_percent(row["lag_in_all"]) if row["lag_in_all"] > LAGS else None,
+            value=lambda row: row["lag_in_all"],
+        )
+    yield text("limited by", "label")
+    if any(row["still"] for row in rows):
+        yield text("no step for", "still")
+    yield text("", "problem")
+
+
+def _name(row: Row) -> str:
+    known = row["address"] if row["rank"] is None else str(row["rank"])
+    marks = ((GONE, row["problem"]), (HANGING, row["hangs"]), (LAGGING, row["lags"]))
+    return " ".join((known, *[mark for mark, holds in marks if holds][:1]))
+
+
+def _share(title: str, components: tuple[str, ...]) -> Column:
+    def value(row: Row) -> float | None:
+        known = [row["shares"][name] for name in components if name in row["shares"]]
+        return sum(known) if known else None
+
+    return computed(title, value, rough_percent)
+
+
+def render_ranks(ranks: Sequence[Observed], *, width: int, bold: bool) -> str:
+    """The table of ranks, and the summary of one that hangs or lags, else of the first that answered."""
+    return "\n".join(_parts(ranks, width, bold))
+
+
+def _parts(ranks: Sequence[Observed], width: int, bold: bool) -> Iterator[str]:
+    if len(ranks) > 1:
+        yield rank_table(ranks, width=width, bold=bold)
+    rows = zip(rank_rows(ranks), ranks, strict=True)
+    answered = [(row, rank) for row, rank in rows if rank.document and not rank.problem]
+    if not answered:
+        return
+    row, chosen = max(answered, key=lambda pair: (pair[0]["hangs"], pair[0]["lags"]))
+    if len(ranks) > 1:
+        why = ", which hangs" if row["hangs"] else ", which lags" if row["lags"] else ""
+        yield from ("", printable(f"rank {row['rank']}{why}"))
+    yield render(chosen.document, width=width, bold=bold)
+
+
+def rank_table(ranks: Sequence[Observed], *, width: int, bold: bool) -> str:
+    """The table of ranks alone."""
+    rows = rank_rows(ranks)
+    table = plain_table(list(columns(rows)), rows, title="ranks", write=words)
+    return to_text([table], width=width, bold=bold)

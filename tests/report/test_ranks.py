@@ -1,0 +1,105 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxobs.report.ranks import LAGS, Observed, columns, lags, rank_rows
+from tests.sample_document import document, loop
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=16))
+def test_what_one_rank_costs_the_others_is_at_most_all_their_time(shares):
+    found = [dict(zip(("communication", "input", "host"), share, strict=True)) for share in shares]
+    worst = max(range(len(found)), key=lags(found).__getitem__)
+    assert all(-1.0 <= cost <= 2.0 for cost in lags(found))
+    assert lags([found[0]] * len(found)) == pytest.approx([0.0] * len(found), abs=1e-12)
+    mean = sum(share["communication"] for share in found) / len(found)
+    if lags(found)[worst] > LAGS and all(share["input"] + share["host"] == 0.0 for share in found):
+        assert found[worst]["communication"] < mean
+
+
+def observed(index, run="first", problem=None, **parts):
+    process = {**document()["process"], "process_index": index, "run": run, "run_id": run}
+    loops = {"train": {**loop(**parts), "profile": {"windows": 1}}}
+    return Observed(f"node1:{9464 + index}", document(process=process, loops=loops), problem)
+
+
+def test_the_one_that_waits_least_lags_and_no_other():
+    ranks = [observed(rank, communication=0.9, input=0.0, compute=0.1) for rank in range(3)]
+    ranks.append(observed(3, communication=0.0, input=0.0, compute=1.0))
+    assert [row["lags"] for row in rank_rows(ranks)] == [False, False, False, True]
+
+
+def test_it_is_said_through_what_a_rank_lags_and_what_it_cost_since_the_start():
+    usual = {"communication": 0.4, "input": 0.1, "compute": 0.5}
+    ranks = [observed(rank, **usual) for rank in range(3)]
+    ranks.append(observed(3, communication=0.0, input=0.5, compute=0.5))
+    now_and_then = observed(4, **usual)  # it lagged before, and does no more
+    now_and_then.document["loops"]["train"] |= {
+        "wall_seconds": 100.0,
+        "components": {"input": 60.0, "compute": 40.0},
+    }
+    rows = rank_rows([*ranks, now_and_then])
+    shown = {column.title: [column.show(row) for row in rows] for column in columns(rows)}
+    assert shown["through"] == [None, None, None, "input", None]
+    assert shown["costs"] == [None, None, None, "32 %", None]
+    assert [bool(cost) for cost in shown["since the start"]] == [False, False, False, True, True]
+
+
+def test_a_cause_that_does_not_explain_most_of_it_is_not_named():
+    ranks = [observed(rank, communication=0.5, input=0.1, host=0.1, compute=0.3) for rank in range(9)]
+    ranks.append(observed(9, communication=0.0, input=0.25, host=0.25, compute=0.5))
+    rows = rank_rows(ranks)
+    assert [row["lags"] for row in rows][-1]
+    assert not any(row["through"] for row in rows)
+
+
+def test_a_rank_whose_communication_is_not_known_yet_does_not_lag_for_that():
+    """Before its first profiler window a loop has no time for communication, which is not known to be none."""
+    ranks = [observed(rank, communication=0.9, input=0.0, compute=0.1) for rank in range(3)]
+    ranks.append(observed(3, communication=0.0, input=0.0, compute=1.0))
+    ranks[3].document["loops"]["train"]["profile"] = None
+    rows = rank_rows(ranks)
+    assert not any(row["lags"] for row in rows)
+    [waits] = [column for column in columns(rows) if column.title == "waits"]
+    assert [waits.show(row) for row in rows] == ["90 %", "90 %", "90 %", None]
+
+
+def test_ranks_that_are_alike_do_not_lag():
+    assert not any(row["lags"] for row in rank_rows([observed(rank) for rank in range(4)]))
+
+
+@pytest.mark.parametrize(
+    ("activities", "steps", "marked"),
+    [
+        (["device", "waiting", "device"], [700, 700, 700], ["1"]),
+        (["device", "device", "device"], [700, 700, 699], ["2"]),
+        (
+            [None, "device", None],
+            [700, 700, 700],
+            ["1"],
+        ),  # two do not hang, perhaps of those that wait elsewhere
+        ([None, None, None], [700, 700, 700], []),
+    ],
+)
+def test_of_ranks_that_hang_the_one_is_marked_for_which_the_others_wait(activities, steps, marked):
+    ranks = [observed(rank) for rank in range(3)]
+    for rank, activity, ended in zip(ranks, activities, steps, strict=True):
+        rank.document["loops"]["train"]["steps"] = ended
+        hang = {"over": False, "seconds": 43.0, "line": "train.py:9 callback", "activity": activity}
+        rank.document["hangs"] = [hang] if activity else []
+    rows = rank_rows(ranks)
+    assert [row["rank"] for row in rows if row["hangs"]] == [int(rank) for rank in marked]
+    shown = {column.title: [column.show(row) for row in rows] for column in columns(rows)}
+    assert [name for name in shown["rank"] if "hangs" in str(name)] == [f"{rank} ◀ hangs" for rank in marked]
+    assert "43 s: train.py:9 callback" in shown["no step for"] if marked else "no step for" not in shown
+
+
+def test_ranks_of_different_runs_are_not_compared_and_their_runs_are_named():
+    rows = rank_rows([observed(0, run="first"), observed(0, run="second", input=9.0)])
+    assert not any(row["lags"] for row in rows)
+    assert "run" in [column.title for column in columns(rows)]
+
+
+def test_a_rank_that_is_gone_is_marked():
+    rows = rank_rows([observed(0), observed(1, problem="nothing listens at node1:9465")])
+    assert [next(columns(rows)).show(row) for row in rows] == ["0", "1 ✗"]
