@@ -21,6 +21,7 @@ class PrometheusServer:
     def __init__(self, binary: Path, folder: Path, configuration: str, *flags: str) -> None:
         port = free_port()
         self.address = f"http://127.0.0.1:{port}"
+        self.folder = folder
         folder.mkdir(exist_ok=True)
         (folder / "prometheus.yml").write_text(configuration)
         with (folder / "prometheus.log").open("w") as log:
@@ -31,6 +32,7 @@ class PrometheusServer:
                 ],
                 stdout=log, stderr=log,
             )  # fmt: skip
+        self.pid = self._process.pid
 
     def get(self, path: str, **parameters: str) -> Any:
         """The data of an answer of its API. Raises OSError while it does not listen yet."""
