@@ -27,6 +27,10 @@ LAST_HEARD = _metric(
 RUN_SECONDS = _metric(
     "jaxobs_run_seconds_total{category}", "Where the process's time went; the categories add up to its age."
 )
+PHASE_SECONDS = _metric(
+    "jaxobs_phase_seconds_total{phase}",
+    "Time in phases that ended, such as an evaluation, without the loops and other phases in them.",
+)
 HANG_SECONDS = _metric(
     "jaxobs_hang_seconds{loop}",
     "For how long the loop has stood still: nothing got on for four times the longest pause before; else 0.",

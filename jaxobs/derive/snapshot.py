@@ -225,6 +225,7 @@ def _process(rooms: Rooms, compilation: CompilationView, now: int) -> ProcessVie
     return ProcessView(
         seconds=seconds(now - rooms.began),
         run_seconds=dict(rooms.run_time.seconds),
+        phase_seconds=dict(rooms.run_time.phase_seconds),
         goodput=rooms.run_time.goodput(),
         running=rooms.under_way.view(now, rooms.executables.function_of),
         compiling=dict(compilation.in_progress),

@@ -215,6 +215,8 @@ class Writer:
         series, agent = self._series, view.agent
         for category, spent in view.process.run_seconds.items():
             series.total(catalogue.RUN_SECONDS, (category,), spent)
+        for phase, spent in view.process.phase_seconds.items():
+            series.total(catalogue.PHASE_SECONDS, (phase,), spent)
         for outcome in ("accepted", "dropped", "refused"):
             series.total(catalogue.EVENTS, (outcome,), agent[f"events_{outcome}"])
         series.total(catalogue.EVENTS_EMITTED, (), agent["events_emitted"])

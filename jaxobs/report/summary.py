@@ -199,7 +199,13 @@ def _about_the_run(document: Document, reasons: ReasonsBelow) -> Iterator[str]:
         ranked = sorted(spent.items(), key=lambda pair: -pair[1])
         least = MIN_SHARE * sum(spent.values())
         shown = [f"{word} {duration(seconds)}" for word, seconds in ranked if seconds >= least]
-        yield f"  the run: {', '.join(shown)}; goodput {or_absent(goodput, rough_percent)}"
+        phases = [
+            f"{name} {duration(seconds)}"
+            for name, seconds in (process.get("phase_seconds") or {}).items()
+            if seconds >= least and name not in spent  # some are categories themselves
+        ]
+        in_phases = f"; in phases: {', '.join(phases)}" if phases else ""
+        yield f"  the run: {', '.join(shown)}{in_phases}; goodput {or_absent(goodput, rough_percent)}"
         if goodput is None and process.get("goodput_reason"):
             reasons.note(ABSENT, str(process["goodput_reason"]), "goodput")
     if running := process.get("running"):

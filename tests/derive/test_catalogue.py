@@ -24,6 +24,7 @@ FIXED = [
     ("jaxobs_last_step_timestamp_seconds", "gauge", "loop"),
     ("jaxobs_step_component_seconds_total", "counter", "loop component"),
     ("jaxobs_run_seconds_total", "counter", "category"),
+    ("jaxobs_phase_seconds_total", "counter", "phase"),
     ("jaxobs_goodput_ratio", "gauge", ""),
     ("jaxobs_examples_total", "counter", "loop"),
     ("jaxobs_tokens_total", "counter", "loop"),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jaxobs.derive.loops.goodput import MAX_PHASES
 from jaxobs.model.events import (
     UNMARKED,
     CompilePhaseStarted,
@@ -270,3 +271,16 @@ def test_steps_that_come_before_the_report_of_their_time_are_not_lost() -> None:
     fold.end(at(11), by_itself=True)
     spent = run_seconds(fold, 12.0)
     assert spent["productive"] == pytest.approx(10.0, abs=0.2)
+
+
+def test_the_time_of_each_phase_is_known_by_its_name_without_what_is_in_it() -> None:
+    fold = applied(new_fold(), [PhaseEnded("evaluation", "train", at(1.0), at(5.0), SECOND)])
+    applied(fold, [PhaseEnded("evaluation", None, at(6.0), at(7.0), 0)])
+    applied(
+        fold, [PhaseEnded(f"phase {number}", None, at(8.0), at(9.0), 0) for number in range(2 * MAX_PHASES)]
+    )
+    snapshot = fold.snapshot(at(10.0))
+    known = snapshot.to_dict()["process"]["phase_seconds"]
+    assert known["evaluation"] == 4.0
+    assert len(known) == MAX_PHASES
+    assert families(snapshot)["jaxobs_phase_seconds_total"][("evaluation",)] == 4.0

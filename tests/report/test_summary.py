@@ -163,13 +163,15 @@ def test_the_run_and_its_memory_are_a_line_each() -> None:
             "input": 10.0,
             "other": 0.1,
         },
+        "phase_seconds": {"initialisation": 8.0, "evaluation": 2.5, "export": 1e-4},
         "goodput": 0.65,
         "memory": {"in_use_bytes": 3 * 2**29, "peak_bytes": 2**31, "limit_bytes": None},
     }
     small, large = ({"in_use_bytes": size * 2**30, "limit_bytes": 2**36} for size in (1, 60))
     document["devices"] = [{"device": 0, "memory": small}, {"device": 1, "memory": large}, {"device": 2}]
     lines = render(document).splitlines()
-    assert "  the run: productive 40 s, input 10 s, initialisation 9 s, compile 2 s; goodput 65 %" in lines
+    spent = "productive 40 s, input 10 s, initialisation 9 s, compile 2 s; in phases: evaluation 2.5 s"
+    assert f"  the run: {spent}; goodput 65 %" in lines
     assert (
         "  memory: device 1, the fullest of 2, 60 GiB of 64 GiB (94 %); process 1.5 GiB, at most 2 GiB"
         in lines

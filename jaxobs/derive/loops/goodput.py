@@ -69,6 +69,9 @@ def seconds_by_category(loops: Iterable[Loop]) -> dict[str, float]:
 PHASES = ("checkpoint", "initialisation")
 """Phases that are categories; time in any other phase is `other`."""
 
+MAX_PHASES = 20
+"""Names of phases whose seconds are known by name: they are written by hand."""
+
 
 class RunSeconds:
     """The seconds charged to each category. A moment once charged stays as it is, so no category ever falls."""
@@ -147,6 +150,8 @@ class RunTime:
         self._running: dict[str, _Running] = {}
         self._heard_until: int | None = None
         self._lost = 0.0
+        self.phase_seconds: dict[str, float] = {}
+        """By phase, without the loops and other phases in it."""
         self._open_phases: dict[int, PhaseStarted] = {}
         """The phases under way, by when they began."""
         self._charged = dict.fromkeys(OF_LOOPS, 0.0)
@@ -206,6 +211,9 @@ class RunTime:
 
     def phase_ended(self, event: PhaseEnded) -> None:
         require(event.end >= event.start and event.nested >= 0, "a phase of negative duration")
+        if event.phase in self.phase_seconds or len(self.phase_seconds) < MAX_PHASES:
+            own = seconds(max(0, event.end - event.start - event.nested))
+            self.phase_seconds[event.phase] = self.phase_seconds.get(event.phase, 0.0) + own
         self._open_phases.pop(event.start, None)
         self._last_end = max(self._last_end, event.end)
         if event.inside is None:

@@ -40,7 +40,8 @@ HELD_A_TRACED_BYTE = 5.0
 """Bytes of memory for each byte of trace: measured 4.7 for an operation in a loop, 5.6 for a tiny call."""
 
 SMALL = 2**20
-"""Bytes below which a trace, its modules apart, is searched for operations: the search holds the interpreter lock, 0.2 ms for 1 MB."""
+"""Bytes below which a trace, its modules apart, is searched for operations: that holds the interpreter lock, 0.2 ms for
+1 MB."""
 
 PLANE_OF_MODULES = b"/host:metadata"
 NAME_WITHIN = 64
