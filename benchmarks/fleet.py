@@ -1,11 +1,14 @@
 """What a Prometheus takes that scrapes a whole fleet, and how long the fleet's dashboard and rules take in it.
 
-    python -m benchmarks.fleet [--ranks 256] [--minutes 6] [--print]
+    python -m benchmarks.fleet [--ranks 256] [--minutes 6] [--victoria-metrics FOLDER] [--print]
 
 A real training is recorded: its page of metrics. One server then answers for so many ranks of it, eight a host, with the
 page of each: its counters go on at the pace of the recorded ones, its labels name its rank. A real Prometheus scrapes
 them every 15 seconds, with the rules and alerts of deploy/prometheus; at the end it is asked every query of the fleet's
-dashboard. Writes docs/results/fleet.md, unless it is to --print.
+dashboard. With a folder that has `victoria-metrics` and `vmalert` in it (`go install
+github.com/VictoriaMetrics/VictoriaMetrics/app/{victoria-metrics,vmalert}@v1.130.0`) these do the same beside it, and
+every answer is held against Prometheus's. Writes docs/results/fleet.md, unless it is to --print. Exit status 1 where
+one has another number of series.
 """
 
 from __future__ import annotations
@@ -16,31 +19,34 @@ import os
 import re
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import psutil
 
-from benchmarks.beside import free_port
+from benchmarks.beside import free_port, free_ports
 from tests.grafana.scraped import Job
-from tests.prometheus_server import PrometheusServer
+from tests.prometheus_server import PrometheusServer, PromQlServer
 from tests.waiting import wait_for
 
 ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = ROOT / "docs" / "results" / "fleet.md"
 DASHBOARD: Final = ROOT / "grafana" / "dashboards" / "jaxobs-fleet.json"
-RULES: Final = ROOT / "deploy" / "prometheus"
+RULES: Final = tuple(ROOT / "deploy" / "prometheus" / name for name in ("rules.yml", "alerts.yml"))
 
 RUN: Final = "fleet"
 RANKS_OF_A_HOST: Final = 8
 SCRAPE_SECONDS: Final = 15
+EVERY: Final = f"{SCRAPE_SECONDS}s"
 OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 COUNTED: Final = re.compile(r"^(\w+(?:_total|_count|_sum|_bucket))(\{.*\})? (\S+)")
@@ -131,8 +137,8 @@ def recorded_training(folder: Path) -> Recorded:
     return Recorded(text, time.monotonic() - began)
 
 
-def start(binary: str, folder: Path, port: int, ranks: int) -> PrometheusServer:
-    """A Prometheus that scrapes them all, as `deploy/prometheus/prometheus.yml` does."""
+def scrape_config(folder: Path, port: int, ranks: int) -> dict[str, Any]:
+    """Scrapes them all, as `deploy/prometheus/prometheus.yml` does."""
     groups = [
         {
             "targets": [f"127.0.0.1:{port}"],
@@ -146,27 +152,54 @@ def start(binary: str, folder: Path, port: int, ranks: int) -> PrometheusServer:
         for rank in range(ranks)
     ]
     (folder / "ranks.json").write_text(json.dumps(groups))
-    every = f"{SCRAPE_SECONDS}s"
-    configuration = {
-        "global": {"scrape_interval": every, "evaluation_interval": every},
-        "rule_files": [str(RULES / "rules.yml"), str(RULES / "alerts.yml")],
-        "scrape_configs": [
-            {
-                "job_name": "jax-ranks",
-                "honor_labels": True,
-                "file_sd_configs": [{"files": [str(folder / "ranks.json")]}],
-            }
-        ],
+    job = {
+        "job_name": "jax-ranks",
+        "honor_labels": True,
+        "file_sd_configs": [{"files": [str(folder / "ranks.json")]}],
     }
-    return PrometheusServer(
-        Path(binary), folder / "prometheus", json.dumps(configuration), "--web.enable-admin-api"
-    )
+    return {"global": {"scrape_interval": EVERY}, "scrape_configs": [job]}
+
+
+def start(binary: str, folder: Path, configuration: Mapping[str, Any]) -> PrometheusServer:
+    """A Prometheus with our rules."""
+    whole = {
+        **configuration,
+        "global": configuration["global"] | {"evaluation_interval": EVERY},
+        "rule_files": [str(path) for path in RULES],
+    }
+    return PrometheusServer(Path(binary), folder / "prometheus", json.dumps(whole), "--web.enable-admin-api")
+
+
+class VictoriaMetrics(PromQlServer):
+    """VictoriaMetrics, with our rules in its `vmalert`."""
+
+    def __init__(self, binaries: Path, folder: Path, configuration: Mapping[str, Any]) -> None:
+        port, port_of_rules = free_ports(2)
+        folder.mkdir()
+        (folder / "scrape.yml").write_text(json.dumps(configuration))
+        super().__init__(
+            folder, port, binaries / "victoria-metrics", f"-promscrape.config={folder / 'scrape.yml'}",
+            f"-storageDataPath={folder / 'data'}", f"-httpListenAddr=127.0.0.1:{port}",
+        )  # fmt: skip
+        self._rules = subprocess.Popen(
+            [
+                binaries / "vmalert", *(f"-rule={path}" for path in RULES), f"-evaluationInterval={EVERY}",
+                *(f"-{what}.url={self.address}" for what in ("datasource", "remoteWrite", "remoteRead")),
+                "-notifier.blackhole", f"-httpListenAddr=127.0.0.1:{port_of_rules}",
+            ],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        self._rules.terminate()
+        self._rules.wait(30)
+        super().close()
 
 
 def queries(run_id: str, seconds: float) -> Iterator[tuple[str, str, bool]]:
     """Title, PromQL and whether it asks for one moment, of each query of the dashboard, with all ranks chosen."""
     values = {
-        "__interval": f"{SCRAPE_SECONDS}s",
+        "__interval": EVERY,
         "__rate_interval": f"{4 * SCRAPE_SECONDS}s",
         "__range": f"{seconds:.0f}s",
         "run": run_id,
@@ -178,36 +211,39 @@ def queries(run_id: str, seconds: float) -> Iterator[tuple[str, str, bool]]:
                 yield panel["title"], put_in, bool(target.get("instant"))
 
 
-class Measured(NamedTuple):
-    """Figures by what they are of, and the queries' seconds by their panels' titles."""
+class Asked(NamedTuple):
+    """A panel's query: how long it took, and how many series it gave."""
 
-    figures: Mapping[str, str]
-    queries: Sequence[tuple[str, float]]
+    title: str
+    seconds: float
+    series: int
 
 
-def measure(
-    prometheus: PrometheusServer, process: psutil.Process, recorded: Recorded, ranks: int
-) -> Measured:
-    """Ask a Prometheus that has scraped for some minutes what it took."""
+def ask(server: PromQlServer, run_id: str, now: float, seconds: float) -> list[Asked]:
+    """Each query of the dashboard, over five minutes that end `now`."""
+    asked = []
+    for title, text, is_instant in queries(run_id, seconds):
+        begin = time.perf_counter()
+        if is_instant:
+            answer = server.get("query", query=text, time=f"{now}")
+        else:
+            given = {"start": f"{now - 300}", "end": f"{now}", "step": f"{SCRAPE_SECONDS}"}
+            answer = server.get("query_range", query=text, **given)
+        asked.append(Asked(title, time.perf_counter() - begin, len(answer["result"])))
+    return asked
+
+
+def measure(prometheus: PrometheusServer, recorded: Recorded, ranks: int) -> dict[str, str]:
+    """What a Prometheus takes that has scraped for some minutes."""
+    process = psutil.Process(prometheus.pid)
     began, used = time.monotonic(), sum(process.cpu_times()[:2])
     time.sleep(4 * SCRAPE_SECONDS)
     cores = (sum(process.cpu_times()[:2]) - used) / (time.monotonic() - began)
     own = dict(_own_metrics(prometheus))
     samples = recorded.series * ranks / SCRAPE_SECONDS
-    asked: list[tuple[str, float]] = []
-    (info,) = prometheus.query("max by (run_id) (jaxobs_run_info)")
-    now = time.time()
-    for title, text, is_instant in queries(info["metric"]["run_id"], now - process.create_time()):
-        begin = time.perf_counter()
-        if is_instant:
-            prometheus.get("query", query=text)
-        else:
-            given = {"start": f"{now - 300}", "end": f"{now}", "step": f"{SCRAPE_SECONDS}"}
-            prometheus.get("query_range", query=text, **given)
-        asked.append((title, time.perf_counter() - begin))
     page = recorded.page(0)
     rules = "prometheus_rule_group_last_duration_seconds"
-    figures = {
+    return {
         "ranks": f"{ranks}",
         "series of a rank": f"{recorded.series}",
         "bytes of its page": f"{len(page):,}",
@@ -219,7 +255,6 @@ def measure(
         "processor time of Prometheus": f"{cores:.2f} cores",
         "all rules and alerts, once": f"{sum(value for name, value in own.items() if name.startswith(rules)):.3f} s",
     }
-    return Measured(figures, asked)
 
 
 def _own_metrics(prometheus: PrometheusServer) -> Iterator[tuple[str, float]]:
@@ -252,11 +287,15 @@ HEAD: Final = """# A fleet in one Prometheus
 """
 
 THEN: Final = """
-Every query of the fleet's dashboard with all ranks chosen, over five minutes:
+Every query of the fleet's dashboard with all ranks chosen, over five minutes, and how many series it gives.
+{beside}
 
-| panel | seconds |
-|---|---|
+| panel | seconds | series |
+|---|---|---|
 """
+ALIKE: Final = (
+    """VictoriaMetrics, which scraped the same ranks, with the same rules in its `vmalert`, gave as many."""
+)
 
 
 def main() -> int:
@@ -266,33 +305,57 @@ def main() -> int:
     )
     parser.add_argument("--ranks", type=int, default=256)
     parser.add_argument("--minutes", type=float, default=6.0)
+    parser.add_argument("--victoria-metrics", type=Path, metavar="FOLDER", help="of its binaries")
     parser.add_argument("--print", action="store_true")
     options = parser.parse_args()
     binary = shutil.which("prometheus")
     if binary is None:
         print("there is no prometheus on PATH", file=sys.stderr)
         return 2
-    with tempfile.TemporaryDirectory(prefix="fleet-") as name:
+    with tempfile.TemporaryDirectory(prefix="fleet-") as name, ExitStack() as servers:
         folder = Path(name)
         recorded = recorded_training(folder)
-        server = serve(recorded)
-        prometheus = start(binary, folder, server.server_address[1], options.ranks)
-        try:
-            wait_for(lambda: len(prometheus.query("up == 1")) == options.ranks, "all ranks in Prometheus")
+        ranks = serve(recorded)
+        servers.callback(ranks.shutdown)
+        configuration = scrape_config(folder, ranks.server_address[1], options.ranks)
+        prometheus = start(binary, folder, configuration)
+        servers.callback(prometheus.close)
+        wait_for(lambda: len(prometheus.query("up == 1")) == options.ranks, "all ranks in Prometheus")
+        began = time.time()
+        time.sleep(60 * options.minutes)
+        figures = measure(prometheus, recorded, options.ranks)
+        other = None
+        if options.victoria_metrics is not None:  # not before: both would share the processors
+            other = VictoriaMetrics(options.victoria_metrics, folder / "victoria", configuration)
+            servers.callback(other.close)
             time.sleep(60 * options.minutes)
-            measured = measure(prometheus, psutil.Process(prometheus.pid), recorded, options.ranks)
-        finally:
-            prometheus.close()
-            server.shutdown()
-    rows = "".join(f"| {what} | {value} |\n" for what, value in measured.figures.items())
-    times = "".join(f"| {title} | {took:.3f} |\n" for title, took in measured.queries)
-    middle = statistics.median(took for _, took in measured.queries)
-    head = HEAD.format(ranks=options.ranks, seconds=SCRAPE_SECONDS, processors=os.cpu_count())
-    text = f"{head}{rows}{THEN}{times}\nThe median is {middle:.3f} s.\n"
+        (info,) = prometheus.query("max by (run_id) (jaxobs_run_info)")
+        given = info["metric"]["run_id"], time.time(), time.time() - began
+        asked = ask(prometheus, *given)
+        differ = [] if other is None else different(asked, ask(other, *given))
+    text = page(options.ranks, figures, asked, None if other is None else differ)
     print(text)
     if not options.print:
         PAGE.write_text(text, encoding="utf-8")
-    return 0
+    return int(bool(differ))
+
+
+def different(asked: Sequence[Asked], other: Sequence[Asked]) -> list[str]:
+    """The queries to which another engine gave another number of series."""
+    pairs = zip(asked, other, strict=True)
+    return [f"{one.title} ({one.series}, {two.series})" for one, two in pairs if one.series != two.series]
+
+
+def page(ranks: int, figures: Mapping[str, str], asked: Sequence[Asked], differ: list[str] | None) -> str:
+    """The results, as the page shows them. `differ`: what another engine answered otherwise; None: there was none."""
+    rows = "".join(f"| {what} | {value} |\n" for what, value in figures.items())
+    times = "".join(f"| {each.title} | {each.seconds:.3f} | {each.series} |\n" for each in asked)
+    middle = statistics.median(each.seconds for each in asked)
+    beside = (
+        "" if differ is None else f"VictoriaMetrics gave others: {', '.join(differ)}." if differ else ALIKE
+    )
+    head = HEAD.format(ranks=ranks, seconds=SCRAPE_SECONDS, processors=os.cpu_count())
+    return f"{head}{rows}{THEN.format(beside=beside)}{times}\nThe median is {middle:.3f} s.\n"
 
 
 if __name__ == "__main__":

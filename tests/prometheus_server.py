@@ -15,23 +15,14 @@ from benchmarks.beside import free_port
 EXEMPLARS = "--enable-feature=exemplar-storage"
 
 
-class PrometheusServer:
-    """Runs until `close`. `configuration` is YAML, or JSON, which is YAML too."""
+class PromQlServer:
+    """A server with Prometheus's API, which runs until `close`."""
 
-    def __init__(self, binary: Path, folder: Path, configuration: str, *flags: str) -> None:
-        port = free_port()
+    def __init__(self, folder: Path, port: int, *command: str | Path) -> None:
         self.address = f"http://127.0.0.1:{port}"
         self.folder = folder
-        folder.mkdir(exist_ok=True)
-        (folder / "prometheus.yml").write_text(configuration)
-        with (folder / "prometheus.log").open("w") as log:
-            self._process = subprocess.Popen(
-                [
-                    binary, f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
-                    f"--web.listen-address=127.0.0.1:{port}", *flags,
-                ],
-                stdout=log, stderr=log,
-            )  # fmt: skip
+        with (folder / "server.log").open("w") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
         self.pid = self._process.pid
 
     def get(self, path: str, **parameters: str) -> Any:
@@ -65,3 +56,16 @@ class PrometheusServer:
     def close(self) -> None:
         self._process.terminate()
         self._process.wait(30)
+
+
+class PrometheusServer(PromQlServer):
+    """A real one. `configuration` is YAML, or JSON, which is YAML too."""
+
+    def __init__(self, binary: Path, folder: Path, configuration: str, *flags: str) -> None:
+        port = free_port()
+        folder.mkdir(exist_ok=True)
+        (folder / "prometheus.yml").write_text(configuration)
+        super().__init__(
+            folder, port, binary, f"--config.file={folder / 'prometheus.yml'}",
+            f"--storage.tsdb.path={folder / 'data'}", f"--web.listen-address=127.0.0.1:{port}", *flags,
+        )  # fmt: skip
