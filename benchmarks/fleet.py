@@ -273,7 +273,7 @@ def _bytes_of_a_sample(prometheus: PrometheusServer) -> float:
     blocks = [*(prometheus.folder / "data" / "snapshots" / name).glob("*/meta.json")]
     samples = sum(json.loads(path.read_text())["stats"]["numSamples"] for path in blocks)
     chunks = sum(file.stat().st_size for path in blocks for file in path.parent.glob("chunks/*"))
-    return chunks / samples
+    return float(chunks / samples)
 
 
 HEAD: Final = """# A fleet in one Prometheus

@@ -134,7 +134,7 @@ class Ranks:
         """The median over the ranks."""
         self._watch.refresh(LOOK_SECONDS)
         rows = rank_rows([rank.observed for rank in self._watch.ranks])
-        return statistics.median(row["step_seconds"] for row in rows)
+        return float(statistics.median(row["step_seconds"] for row in rows))
 
     def slow(self, way: str, size: float, rank: int, usual: float) -> Slowed:
         """Slow a rank for a while, and leave it in peace for another."""
