@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import time
 from typing import Any
 
@@ -15,6 +16,7 @@ from jaxobs_plugins.probes.profiler.recording import (
     Allocated,
     Ended,
     SessionLock,
+    usually_allocated,
     watched,
 )
 
@@ -64,10 +66,26 @@ def test_looks_are_as_far_apart_as_one_takes_time():
 
 
 def test_a_recording_is_refused_when_memory_has_grown_beyond_the_cap():
-    held = iter([10, 20, 25, 31])
-    assert watched(SessionLock(), 30.0, telling(lambda: next(held)), 20) is Ended.REFUSED
+    held = iter([20, 31, 32, 25, 31, 32, 33])
+    assert watched(SessionLock(), 30.0, telling(lambda: next(held)), 30) is Ended.REFUSED
+    assert list(held) == []
 
 
-@pytest.mark.parametrize("allocated", [None, telling(None)], ids=["not looked at", "not told"])
-def test_a_recording_of_which_nothing_is_known_takes_its_time(allocated: Allocated | None):
-    assert watched(SessionLock(), 0.05, allocated, 0) is Ended.WHOLE
+def test_what_is_allocated_and_freed_in_each_step_is_no_events():
+    by_turns = itertools.cycle([10, 10, 90, 90, 90, 90])
+    allocated = telling(lambda: next(by_turns))
+    usual = usually_allocated(SessionLock(), None, allocated)
+    assert usual == 90
+    assert watched(SessionLock(), 0.3, allocated, usual + 20) is Ended.WHOLE
+
+
+@pytest.mark.parametrize(("ask", "most"), [(None, 0), (lambda: 1, None)], ids=["not told", "not looked at"])
+def test_a_recording_of_which_nothing_is_known_takes_its_time(ask: Any, most: int | None):
+    assert usually_allocated(SessionLock(), None, telling(None)) is None
+    assert watched(SessionLock(), 0.05, telling(ask), most) is Ended.WHOLE
+
+
+def test_the_users_session_ends_the_looks_before_a_recording():
+    lock = SessionLock()
+    lock.user_comes(0.0)
+    assert usually_allocated(lock, 100.0, telling(lambda: 1)) is None

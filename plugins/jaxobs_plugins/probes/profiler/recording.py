@@ -6,7 +6,8 @@ constructor succeeds and its `stop()` raises, so the user would lose a trace.
 JAX's profiler does not limit the events of a host, and its options have no limit that a CPU heeds; `stop()` takes 1 to
 2 s after 100 000 to 190 000 events. So a recording is short until it is known how many events a second the job makes,
 and a longer one on a CPU is watched: an event is held in 120 to 270 bytes of malloc's memory until `stop()`. When what
-the process has allocated has grown by more than MAX_HELD, the trace is thrown away, which takes no time.
+the process has allocated has grown by more than MAX_HELD beyond what it had in the step before, the trace is thrown
+away, which takes no time.
 """
 
 from __future__ import annotations
@@ -33,8 +34,16 @@ jobs, 5 to 19 ms in one of 700 MB on Python 3.13 that had compiled a transformer
 MAX_LOOK_SECONDS = LOOK_SHARE * UNWATCHED_SECONDS
 """Processor time of a look after which there are no more: between two of them nothing is watched."""
 
+LOOKS, MAX_STEP_SECONDS = 16, 2.0
+"""Looks in one step before a recording, and the longest step that they are spread over: what the job allocates and frees
+in each step, such as new weights beside the old ones, is no event's. XLA's arrays of a CPU are malloc's. Arrays that are
+there for a third of each step are missed by all of them once in 700 times."""
+
+IN_A_ROW = 3
+"""Looks in a row at which there must be too much, for the same reason: events stay, and such arrays do not."""
+
 MAX_HELD = 96 * 2**20
-"""Bytes by which malloc's memory may grow during a recording: 350 000 to 800 000 events, or arrays of the job."""
+"""Bytes by which malloc's memory may grow beyond that during a recording: 350 000 to 800 000 events."""
 
 HELD_A_TRACED_BYTE = 5.0
 """Bytes of memory for each byte of trace: measured 4.7 for an operation in a loop, 5.6 for a tiny call."""
@@ -156,19 +165,36 @@ def record(module: Any, session_type: Any, watch: Callable[[], Ended], *, module
     return Recorded(starting, start, end, now(), ended, xspace)
 
 
-def watched(lock: SessionLock, seconds: float, allocated: Allocated | None, max_held: int) -> Ended:
+def usually_allocated(lock: SessionLock, step: float | None, allocated: Allocated) -> int | None:
+    """The most bytes that malloc has given out in a step of so many seconds; None if that is not known.
+
+    Nor is it where the user wants a session meanwhile.
+    """
+    pause = max(allocated.pause, min(step or 0.0, MAX_STEP_SECONDS) / LOOKS)
+    most = 0
+    for number in range(LOOKS):
+        held = allocated()
+        if held is None or not lock.record(
+            pause * (0.5 + number / LOOKS)
+        ):  # uneven: steps may be as far apart
+            return None
+        most = max(most, held)
+    return most
+
+
+def watched(lock: SessionLock, seconds: float, allocated: Allocated, most: int | None) -> Ended:
     """Wait while our session records for `seconds`, and say why that ended.
 
-    It is refused when what is `allocated` has grown by more than `max_held` bytes; None: that is not looked at.
+    It is refused when more than `most` bytes are `allocated` at IN_A_ROW looks; None: nothing is looked at.
     """
-    if allocated is None:
+    if most is None:
         return Ended.WHOLE if lock.record(seconds) else Ended.OTHERS
-    before, until = allocated(), monotonic() + seconds
+    above, until = 0, monotonic() + seconds
     while (left := until - monotonic()) > 0:
         if not lock.record(min(left, allocated.pause)):
             return Ended.OTHERS
-        held = allocated()
-        if held is not None and before is not None and held - before > max_held:
+        above = above + 1 if (allocated() or 0) > most else 0
+        if above == IN_A_ROW:
             return Ended.REFUSED
     return Ended.WHOLE
 

@@ -31,6 +31,7 @@ from jaxobs_plugins.probes.profiler.recording import (
     SessionLock,
     is_empty,
     record,
+    usually_allocated,
     watched,
     worked,
 )
@@ -164,16 +165,20 @@ class Windows:
             self.schedule, self._looked_at = self.schedule.renewed(), before.compiled
         platform = _platform()
         learning = self._learn(platform, wanted or 0.0)
+        length = self._length(wanted, platform)
+        usual = None
+        if platform == "cpu" and length > UNWATCHED_SECONDS:
+            usual = usually_allocated(self._session_lock, self._pace.step_seconds, self._allocated)
         if not self._session_lock.record(0.0):  # the user's session must not wait for one more of ours
             stopped = self._session_lock.stopped
             return None if stopped else self._skipped(kind, "the job began a session of its own")
-        length = self._length(wanted, platform)
         modules = self._wants_modules(before, kept=bool(keep))
-        allocated = self._allocated if platform == "cpu" and length > UNWATCHED_SECONDS else None
         max_held = max(MAX_HELD, int(HELD_A_TRACED_BYTE * self._maximum_bytes)) if wanted else MAX_HELD
-        watch = partial(watched, self._session_lock, length, allocated, max_held)
+        most = None if usual is None else usual + max_held
+        watch = partial(watched, self._session_lock, length, self._allocated, most)
+        steps_before = self._job.progress().steps
         recorded = record(self._module, self._session_type, watch, modules=modules)
-        steps = self._job.progress().steps - before.steps
+        steps = self._job.progress().steps - steps_before
         # The user may have the profiler from here on, since keeping a trace can take a while.
         self._session_lock.end_ours()
         if self._session_lock.stopped and recorded.xspace is None:
@@ -236,7 +241,7 @@ class Windows:
         if recorded.ended is Ended.REFUSED:
             outcome, reason = (
                 "too_large",
-                f"it was thrown away after {window.length:.2f} s: it had too many events",
+                f"it was thrown away after {window.length:.2f} s: memory grew too much, as with too many events",
             )
         elif xspace is None:
             outcome, reason = "user_session", "it was thrown away: the job began a session of its own"
