@@ -20,6 +20,7 @@ _RUN: Final = 'run_id=~"$run"'
 
 _COMMUNICATION: Final = f"run_rank_loop:jaxobs_communication_seconds:rate5m{{{_RUN}, {IN_LOOP}}}"
 _OWN: Final = f"run_rank_loop:jaxobs_input_and_host_seconds:rate5m{{{_RUN}, {IN_LOOP}}}"
+_STEP_TIMES: Final = f"sum by (le) (run_loop_le:jaxobs_step_seconds_bucket:rate5m{{{_RUN}, {IN_LOOP}}})"
 _SILENCE: Final = f"run_rank:jaxobs_silence_seconds:max{{{_RUN}}}"
 _STALLED: Final = f"run_rank:jaxobs_stalled_seconds:rate5m{{{_RUN}}}"
 
@@ -121,9 +122,8 @@ _LAG: Final = (
     Chart("More input and host time than the mean", "Of each rank, less the mean of its run. Far above 0: it lags.",
           (Query(_beyond_the_mean(_OWN), RANK),), "percentunit", empty=_NO_RULES + _NO_STEPS, minimum=-1.0),
     Chart("Step times of all ranks", "How many steps a second took how long, over all ranks: two bands are ranks, or "
-          "steps, of two kinds.",
-          (Query(by("sum", "le", rate("jaxobs_step_seconds_bucket", IN_LOOP)), BUCKETS),),
-          "s", "heatmap", empty=_NO_LOOP),
+          f"steps, of two kinds. {_RULES}",
+          (Query(_STEP_TIMES, BUCKETS),), "s", "heatmap", empty=_NO_RULES + _NO_STEPS),
     Chart("Step time by rank", "Mean over all steps. Collectives make all ranks equally slow, so a difference means that "
           "they do not wait for each other.",
           (Query(_mean("jaxobs_step_seconds"), RANK + " {{loop}}"),), "s", empty=_NO_LOOP),
