@@ -30,7 +30,10 @@ def name_of(kind: type) -> str:
 
 def is_of(kind: type, *packages: str) -> bool:
     """Whether a type is defined in one of these packages; a user's subclass of such a type is not."""
-    module = type.__dict__["__module__"].__get__(kind)
+    try:
+        module = type.__dict__["__module__"].__get__(kind)
+    except AttributeError:  # it was made where there is no `__name__`
+        return False
     return type(module) is str and module.partition(".")[0] in packages
 
 

@@ -134,3 +134,68 @@ def test_a_recorded_array_that_is_changed_afterwards_has_the_number_that_it_had(
         told = {value.name: value.value for value in recorded.ready()}
         assert told == {"loss": float(loss.item()) - 1, "accuracy": 0.5}
     assert lines == []
+
+
+class Secretive(type):
+    """As a proxy's metaclass may be: no class of it has a hash or tells its module."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def __module__(cls) -> str:  # type: ignore[override]
+        raise RuntimeError("private")
+
+
+class Proxied(metaclass=Secretive):
+    def __float__(self) -> float:
+        return 1.5
+
+
+class Table:
+    """A container of a package whose name begins as NumPy's does; it has no size."""
+
+    __module__ = "numpy_tables"
+
+    def __setitem__(self, key: int, value: float) -> None:
+        raise NotImplementedError
+
+    def __float__(self) -> float:
+        return 2.5
+
+
+def of_no_module() -> Any:
+    """An object of a class that was made where there is no `__name__`."""
+    made: dict[str, Any] = {}
+    exec("kind = type('Made', (), {'__float__': lambda self: 3.5})", made)
+    return made["kind"]()
+
+
+class Nameless:
+    __module__ = None  # type: ignore[assignment]
+
+    def __float__(self) -> float:
+        return 4.5
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        (Table(), 2.5),
+        (of_no_module(), 3.5),
+        (Nameless(), 4.5),
+        (numpy.float32(0.5), 0.5),
+        (Proxied(), None),
+        (numpy.poly1d([1, 2]), None),
+        (numpy.zeros(2).flat, None),
+        (numpy.zeros(2), None),
+    ],
+    ids=lambda part: part if type(part) is float else type.__dict__["__name__"].__get__(type(part)),
+)
+def test_a_recorded_value_of_any_class_raises_nothing(value: Any, number: float | None) -> None:
+    lines: list[str] = []
+    recorded = RecordedValues(Current(), lines.append)
+    for _ in range(2):  # the first time its type is not known yet
+        recorded.record({"odd": value, "loss": 1.0})
+        told = {each.name: each.value for each in recorded.ready()}
+        assert told == {"loss": 1.0} | ({} if number is None else {"odd": number})
+    assert [line.partition(":")[0] for line in lines] == ([] if number is not None else ["record(odd=…)"])

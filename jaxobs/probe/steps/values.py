@@ -15,9 +15,10 @@ from typing import Any
 
 from jaxobs.jax_compat.arrays import is_askable, is_ready
 from jaxobs.jax_compat.jit import is_tracer
+from jaxobs.jax_compat.objects import is_of
 from jaxobs.model.clock import now
 from jaxobs.model.events import RECORDED_NAMES, Recorded
-from jaxobs.plugin.guard import Suppressed, described
+from jaxobs.plugin.guard import Suppressed, described, raised_by_signal_handler
 from jaxobs.probe.steps.loops import Current
 from jaxobs.vocabulary.text import cut_name
 
@@ -83,10 +84,6 @@ NUMBERS = (float, int, bool)
 MAX_REFUSALS = 20
 """Names of which it is said that their values cannot be recorded: who has more has seen enough."""
 
-NUMPY = "numpy"
-ARRAYS = ("jaxlib.", NUMPY)
-"""Modules whose types are remembered as no tracers. Types of the user's are not: that would keep them alive."""
-
 
 class RecordedValues:
     """Values by loop and name. `record` is on the hot path: one dictionary store a value."""
@@ -105,6 +102,7 @@ class RecordedValues:
         self._ended = False
         self._lock = threading.Lock()
         self._untraced: set[type[Any]] = set(NUMBERS)
+        """Types of which it is known. Those of the user's are not remembered: that would keep them alive."""
         self._changing: set[type[Any]] = set()
 
     def record(self, values: Mapping[str, Any]) -> None:
@@ -112,9 +110,17 @@ class RecordedValues:
         loop = step.loop if step is not None else ""
         at = now()
         for name, value in values.items():
-            if type(value) not in self._untraced and self._is_traced(value):
-                # Kept until the next turn, a tracer would be what JAX reports as leaked; and it has no value.
-                self._refuse(name, "a traced value has no number: record it outside the jitted function")
+            try:
+                if type(value) not in self._untraced and self._is_traced(value):
+                    # Kept until the next turn, a tracer would be what JAX reports as leaked; and it has no value.
+                    self._refuse(name, "a traced value has no number: record it outside the jitted function")
+                    continue
+                changing = type(value) in self._changing and value.size == 1  # in place, before it is read
+                kept = value.copy() if changing else value
+            except Exception as error:  # of the user's type, whose class may not even have a hash
+                if raised_by_signal_handler(error):
+                    raise
+                self._refuse(name, f"not a single number: {described(error)}")
                 continue
             key = self._names.get((loop, name))
             if key is None:
@@ -124,18 +130,18 @@ class RecordedValues:
                     )
                     continue
                 key = self._names[loop, name] = (loop, as_name(name))
-            changing = type(value) in self._changing and value.size == 1  # in place, before it is read
-            self._newest[key] = (at, value.copy() if changing else value)
+            self._newest[key] = at, kept
         if self._ended:  # meanwhile, on another thread
             self._newest.clear()
 
     def _is_traced(self, value: Any) -> bool:
+        kind = type(value)
         if is_tracer(value):
             return True
-        if type(value).__module__.startswith(ARRAYS):
-            self._untraced.add(type(value))
-            if type(value).__module__.startswith(NUMPY) and hasattr(type(value), "__setitem__"):
-                self._changing.add(type(value))
+        if is_of(kind, "jaxlib", "numpy"):
+            self._untraced.add(kind)
+            if is_of(kind, "numpy") and hasattr(kind, "__setitem__") and hasattr(kind, "size"):
+                self._changing.add(kind)
         return False
 
     def ready(self) -> list[Recorded]:
