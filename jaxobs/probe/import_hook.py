@@ -52,15 +52,19 @@ def when_imported(module_name: str, action: Action) -> None:
 
 
 def weakly(method: Action) -> Action:
-    """An action that calls the method while its object lives, and does not keep that object alive."""
-    from weakref import WeakMethod
+    """An action that calls a bound method while its object lives, and does not keep that object alive.
 
-    held = WeakMethod(method)
+    Without a callback, which `weakref.WeakMethod` has: what a user's signal handler raises in one would be lost.
+    """
+    from weakref import ref
+
+    bound: Any = method
+    held, function = ref(bound.__self__), bound.__func__
 
     def action(module: ModuleType) -> None:
         found = held()
         if found is not None:
-            found(module)
+            function(found, module)
 
     return action
 

@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 import jaxobs
+import jaxobs_plugins
 
-OURS = (str(Path(jaxobs.__file__).parent), threading.__file__)
+OURS = (str(Path(jaxobs.__file__).parent), str(Path(jaxobs_plugins.__file__).parent), threading.__file__)
 """And what ours calls of `threading`, whose locks must not stay taken."""
 
 
@@ -35,7 +36,8 @@ class Strike:
 
     def __init__(self, at: int) -> None:
         self.left = at
-        self._before: dict[FrameType, str] = {}
+        self._before: dict[int, str] = {}
+        """The last opcode of each frame, by its identity: the frame itself would keep alive what our code lets go of."""
 
     def __enter__(self) -> None:
         gc.disable()  # what is raised in a callback of the garbage collector, JAX's own for one, is lost
@@ -53,13 +55,15 @@ class Strike:
         if not frame.f_code.co_filename.startswith(OURS):
             return None
         frame.f_trace_opcodes = True
+        self._before.pop(id(frame), None)
         return self._executes
 
     def _executes(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event == "opcode":
-            before = self._before.get(frame, "")
-            self._before[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
-            entered = before == "RESUME" and frame.f_code.co_name != "__exit__"
+            before = self._before.get(id(frame), "")
+            self._before[id(frame)] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+            # From 3.12 on RESUME itself is not told of.
+            entered = before in ("RESUME", "") and frame.f_code.co_name != "__exit__"
             called = before.startswith("CALL") and not before.startswith(
                 "CALL_INTRINSIC"
             )  # the latter since 3.12
@@ -74,6 +78,8 @@ def each_moment(prepare: Callable[[], Callable[[], None]]) -> Iterator[None]:
     """Run what `prepare` returns once for each moment in it at which the signal may come."""
     prepare()()  # what is imported and remembered at the first time is out of the way
     for at in itertools.count():
+        with Strike(sys.maxsize):  # from Python 3.12 on only code that has run once is looked at by opcodes
+            prepare()()
         run, strike = prepare(), Strike(at)
         with contextlib.suppress(AlarmError):
             with strike:

@@ -6,7 +6,7 @@ import gc
 import tracemalloc
 
 from jaxobs_plugins.probes.compile import causes as history
-from jaxobs_plugins.probes.compile.causes import History, Traced
+from jaxobs_plugins.probes.compile.causes import History, Traced, Weakly
 from jaxobs_plugins.probes.compile.miss_cause import Leaf, Signature, Value
 
 
@@ -42,9 +42,18 @@ def test_a_function_object_is_known_again_by_its_identity_alone() -> None:
     del one
     gc.collect()
     assert kept.number_of(Callable()) != first
-    del other
-    gc.collect()
-    assert kept._objects == {}
+
+
+def test_of_objects_that_are_gone_few_entries_are_left() -> None:
+    kept: Weakly[int] = Weakly()
+    living = [lambda: None for _ in range(100)]
+    for number, thing in enumerate(living):
+        kept.keep(thing, number)
+    for number in range(3_000):
+        kept.keep(lambda: None, number)
+    assert [kept.get(thing) for thing in living] == list(range(100))
+    assert len(kept._entries) <= 200
+    assert kept.get(lambda: None) is None
 
 
 def test_an_object_is_compared_with_what_it_was_compiled_for_itself() -> None:

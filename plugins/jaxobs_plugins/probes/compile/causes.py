@@ -15,7 +15,7 @@ import weakref
 from collections import OrderedDict
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from jaxobs.jax_compat.compiling import Lowering, call_being_traced, lowering, plain_parameters
 from jaxobs.jax_compat.pmap import mapped_call
@@ -47,12 +47,47 @@ ARRAYS_KEPT = 50_000
 takes 300 bytes where no other of its signature has its shape and type, so 15 MB at most."""
 
 
+FEWEST = 16
+"""Dead entries are removed when a table has twice as many entries as were alive last time, and at least this many: each
+may hold a large signature."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Traced:
     """The key of a traced function, and the signature it was traced for."""
 
     key: tuple[Any, ...]
     signature: Signature
+
+
+Kept = TypeVar("Kept")
+
+
+class Weakly(Generic[Kept]):
+    """What is kept of objects, by their identity alone and without keeping them alive. Any thread may call its methods.
+
+    The references have no callbacks: what a user's signal handler raises in one would be lost.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # a finalizer that compiles may run within
+        self._entries: dict[int, tuple[weakref.ref[Any], Kept]] = {}
+        self._prune_at = FEWEST
+
+    def get(self, thing: Any) -> Kept | None:
+        """What is kept of an object. Its address alone would not do, which another has once it is gone."""
+        reference, kept = self._entries.get(id(thing), (None, None))
+        return kept if reference is not None and reference() is thing else None
+
+    def keep(self, thing: Any, kept: Kept) -> None:
+        """Raises TypeError if the object allows no weak reference."""
+        with self._lock:
+            self._entries[id(thing)] = weakref.ref(thing), kept
+            if len(self._entries) >= self._prune_at:
+                for address, (reference, _) in list(self._entries.items()):
+                    if reference() is None:
+                        self._entries.pop(address, None)
+                self._prune_at = max(FEWEST, 2 * len(self._entries))
 
 
 class History:
@@ -62,21 +97,17 @@ class History:
         self._lock = threading.RLock()  # a finalizer that compiles may run within
         self._functions: OrderedDict[tuple[Any, ...], list[Signature]] = OrderedDict()
         self._arrays = 0
-        self._objects: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self._numbers: Weakly[int] = Weakly()
         self._count = itertools.count(1)
 
     def number_of(self, function: Any) -> int:
-        """The number of a function object, by its identity alone. Raises TypeError if it allows no weak reference.
-
-        Its address would not do, which another object has once it is gone.
-        """
-        address = id(function)
+        """The number of a function object, by its identity alone. Raises TypeError if it allows no weak reference."""
         with self._lock:
-            known = self._objects.get(address)
-            if known is None or known[0]() is not function:
-                reference = weakref.ref(function, lambda _: self._objects.pop(address, None))
-                known = self._objects[address] = reference, next(self._count)
-            return known[1]
+            number = self._numbers.get(function)
+            if number is None:
+                number = next(self._count)
+                self._numbers.keep(function, number)
+            return number
 
     def compiled(self, traced: Traced) -> Explanation | None:
         """Remember a compile. Returns why it was needed, or None where it is the function's first."""
@@ -145,7 +176,7 @@ class Causes:
 
     def __init__(self) -> None:
         self._history = History()
-        self._traces: weakref.WeakKeyDictionary[Any, Traced] = weakref.WeakKeyDictionary()
+        self._traces: Weakly[Traced] = Weakly()
         """By JAX's jaxprs: for other shardings or devices it lowers one again without tracing again."""
         self._thread = UnderWay()
         self._compiled: set[str] = set()
@@ -199,7 +230,7 @@ class Causes:
                 traced = None  # a trace for something else, of a function of the same name
             known = traced or self._traces.get(program.jaxpr)
             if known is not None:
-                self._traces[program.jaxpr] = known
+                self._traces.keep(program.jaxpr, known)
         if known is None:
             # What grad or vmap makes of a function is another program: its first compile is no recompile of the
             # function. Each pass of a gradient is another one still, recognised by its numbers of arrays and results.

@@ -120,14 +120,17 @@ class ProfilerProbe(Probe):
         self.reason = why_not_scheduled(job.settings, jaxlib_version())
         self._job = job
         watcher = Watcher(job.guard(self.coming), job.guard(self.over), job.guard(self.traced))
-        self._unhook = watch_sessions(module, watcher)
+        self._sessions, self._unhook = watch_sessions(module, watcher)
         job.annotate_steps(None)
         _started.add(self)
 
     def sample(self) -> None:
         """Sample the pace, and hand the worker a window where one is due; called once a second."""
         job = self._job
-        if job is None or self.reason:
+        if job is None:
+            return
+        self._sessions.end_dropped()
+        if self.reason:
             return
         progress = job.progress()
         self._pace.look(progress, monotonic())
@@ -143,6 +146,7 @@ class ProfilerProbe(Probe):
         elif not backend_exists():
             answer(request, ProfileResult("failed", "", "JAX has made no backend yet"))
         else:
+            self._sessions.end_dropped()
             self._requests.add(request)
             self._worker.give(lambda: self._windows.requested(request))
         return request.answer

@@ -41,16 +41,19 @@ class Watcher(NamedTuple):
     traced: Callable[[UserTrace], None]
 
 
-def watch_sessions(module: Any, watcher: Watcher) -> Callable[[], None]:
-    """Put the replacements in place. Returns what undoes it. Raises if jaxlib's class cannot be subclassed."""
-    sessions = _Sessions(watcher)
+def watch_sessions(module: Any, watcher: Watcher) -> tuple[Sessions, Callable[[], None]]:
+    """Put the replacements in place. Returns the sessions that they see, and what undoes it.
+
+    Raises if jaxlib's class cannot be subclassed.
+    """
+    sessions = Sessions(watcher)
     replacements: dict[str, Any] = {"ProfilerSession": _watched(module.ProfilerSession, sessions)}
     if hasattr(module, "export_to_xprof"):
         replacements["export_to_xprof"] = _exporting(module.export_to_xprof, sessions)
-    return replace(module, replacements)
+    return sessions, replace(module, replacements)
 
 
-class _Sessions:
+class Sessions:
     """The user's sessions that are under way, and the traces that have yet to be written."""
 
     def __init__(self, watcher: Watcher) -> None:
@@ -60,9 +63,18 @@ class _Sessions:
 
     def begin(self, session: Any) -> None:
         key = id(session)
+        self.end_dropped()  # one of them may have had the same identity
         self.watcher.coming(key)
-        # A session that is dropped without `stop()` is over too.
-        self._under_way[key] = weakref.ref(session, lambda _: self.over(key)), now()
+        self._under_way[key] = weakref.ref(session), now()
+
+    def end_dropped(self) -> None:
+        """Tell of sessions that were dropped without `stop()`, which are over too; to be called now and then.
+
+        A callback of the references would be told at once, but what a user's signal handler raises in one is lost.
+        """
+        for key, (session, _) in list(self._under_way.items()):
+            if session() is None:
+                self.over(key)
 
     def fail(self, session: Any) -> None:
         self._under_way.pop(id(session), None)
@@ -72,9 +84,11 @@ class _Sessions:
         self, key: int, xspace: bytes | None = None, directory: str | None = None, data: Any = None
     ) -> None:
         """Tell of a session; of one whose trace is `data` and has yet to be written only that it is over."""
+        if key not in self._under_way:
+            return
+        self.watcher.over(key)  # first: where a signal handler raises within, it is told again
         began = self._under_way.pop(key, None)
         if began is not None:
-            self.watcher.over(key)
             trace = UserTrace(began[1], now(), xspace, directory)
             if data is None:
                 self.watcher.traced(trace)
@@ -87,7 +101,7 @@ class _Sessions:
             self.watcher.traced(trace._replace(directory=directory))
 
 
-def _watched(original: type[Any], sessions: _Sessions) -> type[Any]:
+def _watched(original: type[Any], sessions: Sessions) -> type[Any]:
     """A subclass of jaxlib's class that behaves like it and tells of its sessions."""
 
     class ProfilerSession(original):  # type: ignore[misc]  # its base is known at run time only
@@ -130,7 +144,7 @@ def _watched(original: type[Any], sessions: _Sessions) -> type[Any]:
     return ProfilerSession
 
 
-def _exporting(original: Any, sessions: _Sessions) -> Any:
+def _exporting(original: Any, sessions: Sessions) -> Any:
     """The function of jaxlib, which also tells that it has written a session's trace."""
 
     @functools.wraps(original)
