@@ -12,7 +12,7 @@ this file, at its top it imports only modules that Python's own start has import
 from __future__ import annotations
 
 import time
-from time import monotonic, perf_counter, perf_counter_ns, process_time, sleep, thread_time
+from time import clock_gettime, monotonic, perf_counter, perf_counter_ns, process_time, sleep, thread_time
 
 TYPE_CHECKING = False  # as `typing` has it, without importing that
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NANOSECONDS", "ClockAnchor", "each_in_seconds", "monotonic", "now", "perf_counter", "perf_counter_ns",
-    "process_time", "seconds", "sleep", "thread_time", "wall_now",
+    "process_time", "seconds", "sleep", "thread_time", "thread_time_of", "wall_now",
 ]  # fmt: skip
 
 NANOSECONDS = 1_000_000_000
@@ -54,6 +54,14 @@ class ClockAnchor:
 def seconds(nanoseconds: int) -> float:
     """Nanoseconds as seconds."""
     return nanoseconds / NANOSECONDS
+
+
+def thread_time_of(number: int) -> float:
+    """Seconds for which a thread of this process had a processor, by the number that the system knows it by.
+
+    Its clock is numbered as MAKE_THREAD_CPUCLOCK of Linux's posix-timers.h does it. Raises OSError if it has ended.
+    """
+    return clock_gettime(~number << 3 | 6)
 
 
 def each_in_seconds(nanoseconds: Sequence[int]) -> list[float]:

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from jaxobs.model.clock import monotonic
+from jaxobs.model.clock import monotonic, thread_time, thread_time_of
 from jaxobs.plugin.guard import Suppressed, described
 
 MAX_CALL_SECONDS = 30.0
@@ -32,6 +32,8 @@ FAULTS = {"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS"}
 _living: set[Thread] = set()
 _by_number: dict[int, Thread] = {}
 """Those that have begun, by the number that `threading.get_ident()` returns on them."""
+_spent: list[float] = []
+"""Seconds of processor time of each that has ended."""
 
 
 class Flag:
@@ -105,12 +107,25 @@ class Thread:
             del life, arguments
             _by_number.pop(number, None)
             _living.discard(self)
+            _spent.append(thread_time())
             self._ended.set()
 
 
 def living() -> list[Thread]:
     """The threads that were started and have not ended."""
     return list(_living)
+
+
+def cpu_seconds() -> float:
+    """Seconds of processor time that our threads have used so far, with those that have ended.
+
+    One that ends at this moment may be missing.
+    """
+    total = sum(_spent)  # first, so that none is counted twice
+    for thread in living():
+        with contextlib.suppress(OSError):
+            total += thread_time_of(thread.native) if thread.native else 0.0
+    return total
 
 
 def is_ours(number: int) -> bool:
@@ -167,3 +182,4 @@ def _hide_from_threading() -> None:
 
 os.register_at_fork(after_in_child=_living.clear)  # a child has none of them
 os.register_at_fork(after_in_child=_by_number.clear)
+os.register_at_fork(after_in_child=_spent.clear)

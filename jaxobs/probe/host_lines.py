@@ -120,7 +120,6 @@ class HostLines:
     def __init__(
         self, describer: Describer, loop: Callable[[], str | None], log: Callable[[str], None]
     ) -> None:
-        self.cpu_seconds = 0.0
         self._loop = loop
         self._guard = Guard("host_lines", "probe", log)
         self._describer = describer
@@ -177,8 +176,7 @@ class HostLines:
         if late > PROMPT:  # the time in which this thread waited for a processor says nothing of the lock
             locked -= own.times()[1] - delayed
         self._guard.call(self._sample, main, late, locked)
-        self.cpu_seconds = thread_time()
-        self._cost += (self.cpu_seconds - before - self._cost) / COSTS_AVERAGED
+        self._cost += (thread_time() - before - self._cost) / COSTS_AVERAGED
         return True
 
     def _sample(self, main: ThreadAccount, late: float, locked: float) -> None:

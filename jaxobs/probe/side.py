@@ -141,9 +141,7 @@ class ProbeSide:
             else RecordedValues(self.loops.current, log)
         )
         retained = before.sender.retained.to_another_observer() if before is not None else None
-        self.sender: Sender = Sender(
-            self.ring, agents, self._gather, log, settings["interval"], self._other_cpu, retained
-        )
+        self.sender: Sender = Sender(self.ring, agents, self._gather, log, settings["interval"], retained)
         self.payloads = Payloads(self.ring, self.sender.unsent_bytes)
         self._describer = Describer(Steps.__iter__.__code__, Watched.__call__.__code__)
         self.host_lines = self._sampler(settings, log)
@@ -346,7 +344,3 @@ class ProbeSide:
                 self.ring.emit(self._backend)
         for event in self.recorded.ready():
             self.ring.emit(event)
-
-    def _other_cpu(self) -> float:
-        sampler = 0.0 if self.host_lines is None else self.host_lines.cpu_seconds
-        return self.completions.cpu_seconds + sampler + self.sources.cpu_seconds

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from functools import partial
 
 from jaxobs.flow.pipe import Call
-from jaxobs.model.clock import monotonic, thread_time
+from jaxobs.model.clock import monotonic
 from jaxobs.model.events import SourceReported
 from jaxobs.model.profile import ProfileResult
 from jaxobs.plugin.base import Probe
@@ -50,7 +50,6 @@ class Turns:
         last: Callable[[], None] = lambda: None,
         awaited: bool = True,
     ) -> None:
-        self.cpu_seconds = 0.0
         self._turn = turn
         self._first = first
         self._last = last
@@ -80,7 +79,6 @@ class Turns:
         self._first()
         while self._wanted.wait() and not self._ending:
             self._turn()
-            self.cpu_seconds = thread_time()
             self._under_way = False
             self._done.set()
         self._last()
@@ -169,10 +167,6 @@ class Sources:
             for done in [turns.begin() for turns in self._turns()]:
                 done.wait(deadline - monotonic())
         return [source.guard.report(STUCK_SECONDS) for source in self._sources]
-
-    @property
-    def cpu_seconds(self) -> float:
-        return sum(turns.cpu_seconds for turns in self._turns())
 
     def begin_profile(self, seconds: float, keep: bool | str) -> Future[ProfileResult] | str:
         """Ask the probe that takes profiles for a profiler window; otherwise the reason why there is none."""

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 from jaxobs.flow import wire
 from jaxobs.flow.pipe import Descriptor, WakeUp, ready
 from jaxobs.flow.ring import Ring
-from jaxobs.model.clock import NANOSECONDS, monotonic, now, thread_time
+from jaxobs.model.clock import NANOSECONDS, monotonic, now
 from jaxobs.model.events import Event, ProbeReported
 from jaxobs.plugin.guard import described, raised_by_signal_handler
-from jaxobs.plugin.threads import Flag
+from jaxobs.plugin.threads import Flag, cpu_seconds
 from jaxobs.probe.transport.agent_process import AgentProcess, Connection
 from jaxobs.probe.transport.backlog import Retained
 from jaxobs.vocabulary.words import State
@@ -118,7 +118,7 @@ class Agents(NamedTuple):
 
 
 class Sender:
-    """The sender. `gather` returns events made once a wake-up; `other_cpu` the CPU seconds of our other threads."""
+    """The sender. `gather` returns events made once a wake-up."""
 
     def __init__(
         self,
@@ -127,7 +127,6 @@ class Sender:
         gather: Callable[[], list[Event]],
         log: Callable[[str], None],
         interval: float,
-        other_cpu: Callable[[], float] = lambda: 0.0,
         retained: Retained | None = None,
     ) -> None:
         self._ring = ring
@@ -135,7 +134,6 @@ class Sender:
         self._gather = gather
         self._log = log
         self._interval = interval
-        self._other_cpu = other_cpu
         self.retained = retained or Retained()
         """What each new agent is sent; it may begin with events of an earlier observer."""
         self._unfolded: deque[int] = deque()
@@ -145,6 +143,7 @@ class Sender:
         self._starts = 0
         self._refused = 0
         self._reports = 0
+        self._cpu, self._cpu_before = 0.0, cpu_seconds()  # the latter of an earlier observer's threads
         self._socket: Descriptor | None = None
         self._agent: AgentProcess | None = None
         self._agent_is_up = False
@@ -330,12 +329,13 @@ class Sender:
     def _report(self) -> ProbeReported:
         """The sender's figures. They do not go into the ring: in a full one they would displace an uncounted event."""
         self._reports += 1
+        self._cpu = max(self._cpu, cpu_seconds() - self._cpu_before)
         return ProbeReported(
             self._ring.emitted() + self._reports,
             self._ring.dropped() + self._lost_with_agents,
             self._refused,
             self.listeners_restored,
-            thread_time() + self._other_cpu(),
+            self._cpu,
             now(),
         )
 

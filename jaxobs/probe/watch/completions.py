@@ -18,7 +18,7 @@ from typing import Any
 
 from jaxobs.flow.pipe import Call
 from jaxobs.jax_compat.arrays import is_ready
-from jaxobs.model.clock import NANOSECONDS, now, seconds, thread_time
+from jaxobs.model.clock import NANOSECONDS, now, seconds
 from jaxobs.model.events import ExecutableRan, RunUnderWay, StepCompleted, StepUnseen
 from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs.plugin.threads import Flag
@@ -190,7 +190,6 @@ class Completions:
         self._outputs: dict[int, Outputs] = {}
         """By thread."""
         self._unseen_told = 0
-        self.cpu_seconds = 0.0
 
     def called(self, way: OutputLeaf, result: Any, output: Output, turn: Step | UnmarkedCalls | None) -> None:
         """Keep a leaf of this call's result for the turn that it is in, in place of that of an earlier call."""
@@ -309,7 +308,6 @@ class Completions:
                 found = self._unfinished()
                 self._await(found)
             phase = (phase + GOLDEN_RATIO) % 1.0
-            self.cpu_seconds = thread_time()
 
     def stop(self) -> None:
         """Let `run` come to its end."""
