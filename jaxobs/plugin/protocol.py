@@ -31,16 +31,17 @@ class Job(Protocol):
     def settings(self) -> Mapping[str, Any]: ...
 
     def emit(self, event: Event) -> None:
-        """Never blocks and never raises; the oldest events are dropped, and counted, when the agent cannot follow."""
+        """Never blocks and never raises; the oldest events are dropped, and counted, when the agent cannot follow.
+
+        `ExecutableCreated` is to be emitted on the compiling thread: watched functions learn from it which executable
+        they run.
+        """
 
     def guard(self, hook: Hook) -> Hook:
         """Wrap a function that JAX or the user's thread will call: it then never raises there, and is timed."""
 
     def executable_number(self) -> int:
         """A fresh number for an executable in `Compilation` and `ExecutableCreated` events."""
-
-    def executable_created(self, function: str, executable: int) -> None:
-        """To be called on the compiling thread, so that watched functions know which executable they run."""
 
     def trace_began(self) -> None:
         """To be called on the tracing thread: until `trace_ended`, watched functions called on it run nothing."""
@@ -109,7 +110,7 @@ class Agent(Protocol):
         """Fold a value of a declared metric, or export a span, outside `collect()`."""
 
     def profile(self, seconds: float, keep: bool) -> None:
-        """Ask the job for a profiler window; with `keep` the raw trace stays in the directory that the job was set.
+        """Ask the job for a profiler window; with `keep` the raw trace stays in the run's folder.
 
         Does not wait: what became of it is seen in `jaxobs_profile_windows_total` and the span `jax.profile`.
         """

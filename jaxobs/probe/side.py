@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from jaxobs.flow.ring import Ring
 from jaxobs.jax_compat.runtime import backend_exists, leave_out
 from jaxobs.model.clock import monotonic, now
-from jaxobs.model.events import BackendFound, Compilation, Event
+from jaxobs.model.events import BackendFound, Compilation, Event, ExecutableCreated
 from jaxobs.model.profile import ProfileResult
 from jaxobs.plugin.guard import Guard
 from jaxobs.plugin.protocol import Progress
@@ -79,17 +79,19 @@ class ProbeJob:
         self._side = side
         self._guard = guard
         self.settings = side.settings
-        self.executable_number = side.executable_number
-        self.executable_created = side.executables.created
+        self.executable_number = side.executables.number
         self.trace_began = side.loops.current.trace_began
         self.trace_ended = side.loops.current.trace_ended
 
     def emit(self, event: Event) -> None:
-        if self._side.recorded.locating == threading.get_ident():
+        side = self._side
+        if side.recorded.locating == threading.get_ident():
             return  # what jaxobs itself compiles is none of the job's
-        self._side.payloads.emit(event)
-        if type(event) is Compilation and event.recompilation is not None:
-            self._side.recompiled(event)
+        side.payloads.emit(event)
+        if type(event) is ExecutableCreated:
+            side.executables.created(event.function, event.executable)
+        elif type(event) is Compilation:
+            side.compilation_ended(event)
 
     def guard(self, hook: Hook) -> Hook:
         return self._guard.wrap(hook)  # type: ignore[return-value]  # the same parameters, always None
@@ -203,13 +205,14 @@ class ProbeSide:
         """How many marked steps have ended; where none is marked, calls of watched functions."""
         return self.loops.steps_ended() or self.loops.unmarked.count
 
-    def executable_number(self) -> int:
-        """A new number. The first executable proves that there is a backend, and starts what waits for one."""
+    def compilation_ended(self, event: Compilation) -> None:
+        """Take note of a compile. The first one proves that there is a backend, and starts what waits for one."""
         self.compiled = now()
         begin, self.when_first_compiled = self.when_first_compiled, None
         if begin is not None:
             begin()
-        return self.executables.number()
+        if event.recompilation is not None:
+            self.recompiled(event)
 
     def why_uncounted(self) -> str:
         """Why it cannot be told what was compiled again; empty where it can."""

@@ -18,7 +18,6 @@ from jaxobs.probe.import_hook import weakly, when_imported
 Hook = TypeVar("Hook", bound=Callable[..., None])
 
 DEFAULT_SETTINGS: Mapping[str, Any] = {
-    "agent": "process",
     "maximum_module_bytes": 2**26,
     "profile_budget_ratio": 0.002,
     "profile_maximum_bytes": 2**25,
@@ -54,9 +53,6 @@ class FakeJob:
     def executable_number(self) -> int:
         """Numbers from 1 on."""
         return next(self._numbers)
-
-    def executable_created(self, function: str, executable: int) -> None:
-        """Nothing."""
 
     def trace_began(self) -> None:
         """Nothing."""

@@ -16,6 +16,7 @@ import pytest
 import jaxobs
 from jaxobs.derive.loops.view import NOT_FINITE
 from jaxobs.probe.steps.values import RecordedValues
+from jaxobs.vocabulary.text import EAGER
 
 IN_GRADIENT = ", in its gradient" if jax.__version_info__ >= (0, 8) else ""
 """What JAX tells of an equation of a backward pass."""
@@ -131,6 +132,8 @@ def test_primitive_line_and_operands_are_named(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     obs = observer(locate_nan=True)
+    executables = obs._side.executables
+    before = executables.count
     trained(obs, loss_of, batches)
     line = said(caplog)
     here = place(masked_softmax if loss_of is in_a_function_jitted_inside else loss_of)
@@ -150,6 +153,8 @@ def test_primitive_line_and_operands_are_named(
     assert found["functions"]["step"]["compilations"] == 1, (
         "what is run once more is none of the job's compiles"
     )
+    told = {name: each["compilations"] for name, each in found["functions"].items() if name != EAGER}
+    assert executables.count - before == sum(told.values())
 
 
 def test_what_came_in_is_told_with_the_argument(observer: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -323,7 +323,6 @@ class CompileProbe(Probe):
             )  # fmt: skip
         if created is not None:
             job.emit(created)
-            job.executable_created(function, number)
 
 
 def _eager(primitive: str, frame: FrameType | None) -> str:
