@@ -320,6 +320,7 @@ class ProbeSide:
     def forget_in_child(self) -> None:
         """Switch everything off in a forked child, and close its copy of the pipe, which the agent would wait for."""
         self.completions.let_go()
+        self.recorded.forget_in_child()
         self.sources.forget_in_child()
         self.sender.abandon()
         self._threads = {}

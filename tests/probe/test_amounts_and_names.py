@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import enum
 import math
+import os
+import signal
+import weakref
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy
 import pytest
 
@@ -15,6 +19,7 @@ from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.steps.loops import Current
 from jaxobs.probe.steps.marks import StepMark
 from jaxobs.probe.steps.values import RecordedValues, given_timeout
+from tests.probe.conftest import Observed
 from tests.probe.marks_under_a_clock import Marks, steps_of
 
 
@@ -134,6 +139,32 @@ def test_a_recorded_array_that_is_changed_afterwards_has_the_number_that_it_had(
         told = {value.name: value.value for value in recorded.ready()}
         assert told == {"loss": float(loss.item()) - 1, "accuracy": 0.5}
     assert lines == []
+
+
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning", "ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("locate_nan", [False, True])
+def test_a_forked_child_keeps_nothing_that_was_recorded(locate_nan: bool) -> None:
+    side = Observed(locate_nan=locate_nan).side
+    total = side.watching.watch(jax.jit(jnp.sum))
+    given = jnp.ones(3)
+    loss = total(given)
+    side.recorded.record({"loss": loss})
+    references = weakref.ref(loss), weakref.ref(given)
+    side.completions.let_go()
+    del loss, given
+    with side.recorded._lock:  # as a thread that reads them holds it
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            kept = [True]
+            try:
+                side.forget_in_child()
+                kept = [reference() is not None for reference in references]
+            finally:
+                os._exit(any(kept))
+    assert os.waitpid(child, 0)[1] == 0
+    assert references[0]() is not None
+    side.stop(0.0)
 
 
 class Secretive(type):

@@ -176,6 +176,11 @@ class RecordedValues:
             self._newest.clear()
             self._waiting.clear()
 
+    def forget_in_child(self) -> None:
+        """Let go of them in a forked child, whatever a thread of the parent was doing with them."""
+        self._lock = threading.Lock()  # that thread, which the child lacks, may have held the old one
+        self.let_go()
+
     def _read(self, name: str, value: Any) -> tuple[float | None, bool]:
         """The number, None where there is none, and whether the value need not be asked again."""
         try:
