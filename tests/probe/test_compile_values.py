@@ -15,6 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceShardin
 
 from jaxobs.jax_compat.objects import TEXT_LENGTH, sharding_text
 from jaxobs_plugins.probes.compile.miss_cause import Value
+from jaxobs_plugins.probes.compile.signature import container
 from jaxobs_plugins.probes.compile.values import function_key, function_text, value_of
 
 plain = st.recursive(
@@ -94,6 +95,13 @@ def test_objects_are_told_apart_by_being_others() -> None:
     assert value_of(one) != value_of(other)
     assert value_of((1, one)) != value_of((1, other))
     assert value_of("a" * 500 + "b") != value_of("a" * 500 + "c")
+
+
+def test_a_structure_too_large_to_name_its_keys_has_one_name_in_all_processes() -> None:
+    keys = [f"layer_{number}" for number in range(40)]
+    value, paths = container(dict, keys, 40)
+    assert (value, paths[1]) == (Value("dict of 40 #cacb24"), "['layer_1']")
+    assert container(dict, [*keys[:-1], "head"], 40)[0] != value
 
 
 def test_shardings() -> None:

@@ -6,6 +6,7 @@ container or array (`make benchmark NAME=compile_cost`), a tenth of what JAX spe
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from jaxobs.jax_compat.compiling import JitCall
@@ -173,7 +174,9 @@ def _listed(name: str, keys: list[str]) -> Value:
     short = clipped(text)
     if short == text:
         return Value(text)
-    return Value(f"{name} of {len(keys)} #{hash(tuple(keys)) & 0xFFFFFF:06x}")
+    # `hash` of texts differs in each process, and ranks and runs are compared.
+    digest = hashlib.blake2b(repr(keys).encode("utf-8", "surrogatepass"), digest_size=3).hexdigest()
+    return Value(f"{name} of {len(keys)} #{digest}")
 
 
 def parameter_name(parameters: Any, position: int) -> str:
