@@ -81,7 +81,7 @@ def mapped_name(call: FrameType) -> str | None:
 
 
 def mapped_call(frame: FrameType | None) -> JitCall | None:
-    """`compiling_frames.call_being_traced` for pmapped functions. None for any other, and where names are missing."""
+    """`compiling.call_being_traced` for pmapped functions. None for any other, and where names are missing."""
     call = call_of_pmap(frame)
     avals = _avals(frame, call)
     if call is None or avals is None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
+from pathlib import Path
 from typing import Any
 
+import jax
 import pytest
 
 from jaxobs.jax_compat.runtime import profiler_module
@@ -72,19 +76,37 @@ def test_a_session_that_cannot_be_seen_goes_first(observed: Any, train: Any) -> 
     assert observed.job.off == ""
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning", "ignore:.*fork.*:DeprecationWarning")
-def test_in_a_forked_child_nothing_is_hooked_and_no_thread_is_missed(observed: Any, train: Any) -> None:
-    train(observed)
+def test_a_forked_child_has_sessions_of_its_own_as_without_us(
+    observed: Any, train: Any, tmp_path: Path
+) -> None:
+    train(observed).stop()
     observed.ask(0.03)
-    original = observed.probe._windows._session_type
+    held, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with observed.probe._session_lock._lock:
+            held.set()
+            over.wait()
+
+    holder = threading.Thread(target=hold)  # the child lacks it, and not the lock that it has
+    holder.start()
+    held.wait()
     child = os.fork()
     if child == 0:
-        unhooked = profiler_module().ProfilerSession is original
-        os._exit(0 if unhooked and observed.probe.profile(0.1, False).done() else 1)
+        signal.alarm(60)
+        whole = False
+        try:
+            observed.job._guard.close()  # as `Sources.forget_in_child` does
+            with jax.profiler.trace(tmp_path):
+                pass
+            whole = bool(list(tmp_path.rglob("*.xplane.pb"))) and observed.job.session is None
+        finally:
+            os._exit(not whole)
     assert os.waitpid(child, 0)[1] == 0
+    over.set()
+    holder.join()
     assert observed.ask(0.03).outcome in OUTCOMES
-    assert profiler_module().ProfilerSession is not original
 
 
 def test_without_jaxs_profiler_the_source_is_down_and_says_so(

@@ -209,15 +209,6 @@ class Step:
         self.later_runs: list[int] = []
         self.several: tuple[int, ...] = ()  # the runs of the last step that had several
 
-    def ran(self, run: int, dispatch: int) -> None:
-        """Add a watched call's run. `Watched.__call__` repeats these lines, because a call costs as much as they do."""
-        if self.run:
-            self.later_runs.append(run)
-            self.dispatch += dispatch
-        else:
-            self.run = run
-            self.dispatch = dispatch
-
     def runs(self) -> int | tuple[int, ...]:
         """The step's runs, as a row of the ring holds them. Successive steps with the same runs share one tuple."""
         if not self.later_runs:

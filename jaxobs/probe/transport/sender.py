@@ -153,8 +153,8 @@ class Sender:
         self.requests = Requests(self._wake)
         self._finish: float | None = None
         self.last_is_wanted = True
-        self.ending: State = "ended"
         """Whether the end waits for the last snapshot also where the agent is still starting."""
+        self.ending: State = "ended"
         self.listeners_restored = 0
         self.given_up = False
         """No agent will answer any more."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from jaxobs.jax_compat.runtime import backend_exists, jaxlib_version, profiler_module
@@ -21,7 +20,6 @@ from jaxobs_plugins.probes.profiler.recording import SessionLock
 from jaxobs_plugins.probes.profiler.schedule import Pace
 from jaxobs_plugins.probes.profiler.user_sessions import UserTrace, Watcher, watch_sessions, window_of
 from jaxobs_plugins.probes.profiler.windows import (
-    Request,
     Windows,
     answer,
     installed_jaxlib,
@@ -107,9 +105,8 @@ class ProfilerProbe(Probe):
         if module is None:
             job.switch_off("this version of JAX has no profiler that jaxobs knows")
             return
-        self._pid = os.getpid()
         self._users: set[int] = set()
-        self._requests: weakref.WeakSet[Request] = weakref.WeakSet()
+        self._requests: set[Future[ProfileResult]] = set()
         self._session_lock = SessionLock()
         self._pace = Pace()
         self._worker = Worker(self._fault)
@@ -122,7 +119,6 @@ class ProfilerProbe(Probe):
         watcher = Watcher(job.guard(self.coming), job.guard(self.over), job.guard(self.traced))
         self._sessions, self._unhook = watch_sessions(module, watcher)
         job.annotate_steps(None)
-        _started.add(self)
 
     def sample(self) -> None:
         """Sample the pace, and hand the worker a window where one is due; called once a second."""
@@ -140,7 +136,7 @@ class ProfilerProbe(Probe):
 
     def profile(self, seconds: float, keep: bool | str) -> Future[ProfileResult]:
         """Make a window as soon as none is under way; the future is resolved with its result."""
-        request = Request(seconds, keep, Future())
+        request: Future[ProfileResult] = Future()
         if self._job is None:
             answer(request, ProfileResult("failed", "", "profiler windows are switched off"))
         elif not backend_exists():
@@ -148,8 +144,9 @@ class ProfilerProbe(Probe):
         else:
             self._sessions.end_dropped()
             self._requests.add(request)
-            self._worker.give(lambda: self._windows.requested(request))
-        return request.answer
+            request.add_done_callback(self._requests.discard)
+            self._worker.give(partial(self._windows.requested, request, seconds, keep))
+        return request
 
     def stop(self) -> None:
         if self._job is not None:
@@ -158,7 +155,7 @@ class ProfilerProbe(Probe):
 
     def coming(self, key: int) -> None:
         """Note that the user's thread is about to make a session, and wait until ours has ended."""
-        if self._job is not None and os.getpid() == self._pid:
+        if self._job is not None:
             # First: Ctrl-C may come during the wait, and `over` then takes it back.
             self._users.add(key)
             self._session_lock.user_comes(USER_PATIENCE)
@@ -173,13 +170,6 @@ class ProfilerProbe(Probe):
     def traced(self, trace: UserTrace) -> None:
         if (job := self._job) is not None:
             self._worker.give(lambda: job.emit(window_of(trace, self._maximum_bytes)))
-
-    def forget_in_child(self) -> None:
-        """Switch off in a forked child, which lacks the worker's thread, and where its locks may be held for ever."""
-        if self._job is not None:
-            self._job = None
-            self._users.clear()
-            self._unhook()
 
     def _annotate(self, ours: object | None) -> None:
         """Have steps annotated while there is any session, the user's or ours (None: ours has ended)."""
@@ -204,16 +194,3 @@ class ProfilerProbe(Probe):
             answer(request, ProfileResult("failed", "", reason))
         if job is not None:
             job.annotate_steps(None)
-        _started.discard(self)
-
-
-_started: weakref.WeakSet[ProfilerProbe] = weakref.WeakSet()
-
-
-def _forget_after_fork() -> None:
-    for probe in list(_started):
-        probe.forget_in_child()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_after_fork)  # once per process: it cannot be undone

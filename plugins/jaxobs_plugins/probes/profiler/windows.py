@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, InvalidStateError
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -67,15 +67,6 @@ class ProfilerFaultError(RuntimeError):
     """The profiler delayed the job far longer than a window may."""
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class Request:
-    """A window that somebody asked for."""
-
-    seconds: float
-    keep: bool | str
-    answer: Future[ProfileResult]
-
-
 class Windows:
     """Makes scheduled and requested windows and keeps the schedule up to date with them.
 
@@ -130,11 +121,10 @@ class Windows:
         if event is not None:
             self._job.emit(event)
 
-    def requested(self, request: Request) -> None:
-        """Make a window that was asked for, and answer the request."""
+    def requested(self, request: Future[ProfileResult], wanted: float, keep: bool | str) -> None:
+        """Make a window of `wanted` seconds that was asked for, and answer the request."""
         try:
-            length = min(max(request.seconds, 0.001), MAX_REQUEST_SECONDS)
-            event = self._window("requested", length, request.keep)
+            event = self._window("requested", min(max(wanted, 0.001), MAX_REQUEST_SECONDS), keep)
         except Exception as error:
             reason = described(error)[:300]
             self._job.emit(_nothing("requested", "failed", reason))
@@ -336,10 +326,10 @@ def installed_jaxlib() -> tuple[int, ...]:
     return tuple(map(int, numbers[0].split("."))) if numbers else ()
 
 
-def answer(request: Request, result: ProfileResult) -> None:
+def answer(request: Future[ProfileResult], result: ProfileResult) -> None:
     """Answer a request. The first answer counts, even if another thread gives one at the same moment."""
     with contextlib.suppress(InvalidStateError):
-        request.answer.set_result(result)
+        request.set_result(result)
 
 
 def _platform() -> str:
