@@ -24,12 +24,6 @@ def persistent_cache_is_on() -> bool:
     )
 
 
-def jaxlib_version() -> tuple[int, ...]:
-    """The version of jaxlib, such as (0, 8, 2); empty where it is not known."""
-    version = getattr(sys.modules.get("jax._src.lib"), "version", ())
-    return tuple(part for part in version if isinstance(part, int))
-
-
 def is_listening(listener: Callable[..., Any]) -> bool:
     """Whether a duration listener is still registered. Without the private name: True."""
     monitoring = sys.modules.get("jax._src.monitoring")

@@ -13,6 +13,7 @@ import contextlib
 import functools
 import os
 from dataclasses import astuple
+from functools import partial
 from pathlib import Path
 
 from jaxobs.jax_compat.arrays import Census, arrays_alive, list_arrays
@@ -76,14 +77,18 @@ Measured (`benchmarks/costs/live_array_census.py`, JAX 0.6.2 and 0.10.2): listin
 and 280 to 390 ns for each of 10 000, which no longer fit the processor's cache; the traceback of each takes 60 to 250 ns.
 """
 
-SLICE_NANOSECONDS = 300_000
 SLEEP_SECONDS = 0.001
-"""A census sleeps after each slice, so that it does not keep the interpreter lock from the job's threads."""
+"""A census sleeps so long after each piece, so that it does not keep the interpreter lock from the job's threads."""
 
 FIRST_INTERVAL_SECONDS = 1.0
 INTERVAL_SECONDS = 10.0
 """Censuses follow each other at the first interval while a job makes its arrays, and the pause doubles up to the
 second."""
+
+TOO_MANY = f"{{}} arrays; listing more than {MAX_ARRAYS} holds the interpreter lock too long"
+UNKNOWN_NUMBER = (
+    "how many arrays there are is not known, and listing very many holds the interpreter lock too long"
+)
 
 GROUPS = 20
 LINES = 10
@@ -96,7 +101,6 @@ class ArrayCensus:
     def __init__(self) -> None:
         self._next = 0.0
         self._interval = FIRST_INTERVAL_SECONDS
-        self._listed = 0
         self._reason = ""
 
     def turn(self) -> LiveArraysCounted | None:
@@ -104,11 +108,9 @@ class ArrayCensus:
         if monotonic() < self._next:
             return None
         alive = arrays_alive()
-        if alive is None:  # where their number is not known, as many as in the last listing
-            alive = self._listed
         before, self._reason = self._reason, ""
-        if alive > MAX_ARRAYS:
-            self._reason = f"{_rounded(alive)} arrays; listing more than {MAX_ARRAYS} holds the interpreter lock too long"
+        if alive is None or alive > MAX_ARRAYS:
+            self._reason = UNKNOWN_NUMBER if alive is None else TOO_MANY.format(_rounded(alive))
             return not_counted(self._reason) if self._reason != before else None
         self._next = monotonic() + self._interval
         self._interval = min(2 * self._interval, INTERVAL_SECONDS)
@@ -118,23 +120,10 @@ class ArrayCensus:
         began = perf_counter_ns()
         listing = list_arrays(tracebacks=tracebacks)
         held = (perf_counter_ns() - began) / NANOSECONDS
-        self._listed = len(listing.avals)
-        census = Census(listing, _Pauses())
+        census = Census(listing, partial(sleep, SLEEP_SECONDS))
         groups, lines = tuple(map(astuple, census.groups(GROUPS))), tuple(map(astuple, census.lines(LINES)))
         lines_reason = "" if tracebacks else "so many arrays that reading the line of each takes too long"
         return LiveArraysCounted(census.count, census.bytes, groups, lines, lines_reason, held, "", now())
-
-
-class _Pauses:
-    """Called often while arrays are counted, sleeps after each slice of time."""
-
-    def __init__(self) -> None:
-        self._until = perf_counter_ns() + SLICE_NANOSECONDS
-
-    def __call__(self) -> None:
-        if perf_counter_ns() >= self._until:
-            sleep(SLEEP_SECONDS)
-            self._until = perf_counter_ns() + SLICE_NANOSECONDS
 
 
 def not_counted(reason: str) -> LiveArraysCounted:

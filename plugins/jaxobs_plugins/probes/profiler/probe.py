@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
-from jaxobs.jax_compat.runtime import backend_exists, jaxlib_version, profiler_module
+from jaxobs.jax_compat.runtime import backend_exists, profiler_module
 from jaxobs.model.clock import monotonic
 from jaxobs.model.profile import ProfileResult
 from jaxobs.plugin.base import Probe
@@ -114,7 +114,7 @@ class ProfilerProbe(Probe):
             job, module, module.ProfilerSession, self._session_lock, self._pace, self._annotate
         )
         self._maximum_bytes = int(job.settings["profile_maximum_bytes"])
-        self.reason = why_not_scheduled(job.settings, jaxlib_version())
+        self.reason = why_not_scheduled(job.settings, installed_jaxlib())
         self._job = job
         watcher = Watcher(job.guard(self.coming), job.guard(self.over), job.guard(self.traced))
         self._sessions, self._unhook = watch_sessions(module, watcher)

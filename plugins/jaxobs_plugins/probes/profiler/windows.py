@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ from typing import Any
 from jaxobs.model.clock import NANOSECONDS, monotonic, now, seconds, wall_now
 from jaxobs.model.events import ProfileWindow
 from jaxobs.model.profile import ProfileResult
+from jaxobs.plugin.discovery import installed_versions
 from jaxobs.plugin.files import write_whole
 from jaxobs.plugin.guard import described
 from jaxobs.plugin.protocol import Job, Progress
@@ -317,12 +317,8 @@ def why_not_scheduled(settings: Mapping[str, Any], jaxlib: tuple[int, ...]) -> s
 
 
 def installed_jaxlib() -> tuple[int, ...]:
-    """The installed version of jaxlib, read without importing it; empty where there is none."""
-    try:
-        version = importlib.metadata.version("jaxlib")
-    except importlib.metadata.PackageNotFoundError:
-        return ()
-    numbers = re.match(r"\d+(\.\d+)*", version)
+    """The installed version of jaxlib, such as (0, 8, 2), read without importing it; empty where it is not known."""
+    numbers = re.match(r"\d+(\.\d+)*", installed_versions("jaxlib").get("jaxlib", ""))
     return tuple(map(int, numbers[0].split("."))) if numbers else ()
 
 
