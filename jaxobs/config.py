@@ -180,8 +180,11 @@ class Settings:
     )
 
     def to_dict(self) -> dict[str, Any]:
-        """The settings as plain data, by name."""
-        return {name: str(value) if isinstance(value, Path) else value for name, value in vars(self).items()}
+        """The settings as plain data, by name. Paths are absolute: the job's directory is not the agent's."""
+        return {
+            name: str(value.absolute()) if isinstance(value, Path) else value
+            for name, value in vars(self).items()
+        }
 
 
 SETTINGS = declared(Settings)
@@ -198,16 +201,12 @@ def load_settings(**arguments: Any) -> Settings:
 def plain_settings(
     settings: Settings, *, rank_on_host: int, in_kubernetes: bool, run_folder: Path | None = None
 ) -> dict[str, Any]:
-    """The settings as plugins and the agent get them: plain data, directories absolute; and where this process is.
+    """The settings as plugins and the agent get them, and where this process is.
 
     `run_folder` is an absolute path (`jaxobs.report.runs.folder_of`), or None where nothing of the run is kept.
     """
-    # Paths are relative to the job's directory, which is not the agent's.
-    paths = {name: str(path.absolute()) for name, path in vars(settings).items() if isinstance(path, Path)}
     facts = {"rank_on_host": rank_on_host, "in_kubernetes": in_kubernetes}
-    return (
-        settings.to_dict() | paths | facts | {"run_folder": None if run_folder is None else str(run_folder)}
-    )
+    return settings.to_dict() | facts | {"run_folder": None if run_folder is None else str(run_folder)}
 
 
 def origin(name: str) -> str:
@@ -216,10 +215,6 @@ def origin(name: str) -> str:
     if variable in {key.upper() for key, value in os.environ.items() if value}:
         return variable
     return "OTEL_SDK_DISABLED" if name == "enabled" and sdk_disabled() else "default"
-
-
-REPLACED: Final = ("OUT_OF_MEMORY_DIRECTORY", "PROFILE_DIRECTORY", "SUMMARY_DIRECTORY")
-"""Settings of earlier builds, which named a place each for what the run's folder holds."""
 
 
 def unknown_settings(environment: Mapping[str, str]) -> dict[str, str]:
@@ -235,13 +230,7 @@ def unknown_settings(environment: Mapping[str, str]) -> dict[str, str]:
     from jaxobs.plugin.discovery import prefixes_of_others  # here: it reads what is installed
 
     others = prefixes_of_others()
-    return {
-        name: f"unknown setting {name}: JAXOBS_RUN_DIRECTORY is for all that is kept of a run"
-        if name.upper().removeprefix(PREFIX) in REPLACED
-        else unknown(name, PREFIX, names)
-        for name in strange
-        if not name.upper().startswith(others)
-    }
+    return {name: unknown(name, PREFIX, names) for name in strange if not name.upper().startswith(others)}
 
 
 ELEMENT_TYPES: Final = (

@@ -243,13 +243,24 @@ def read_identity(
 def process_age_seconds() -> float | None:
     """Seconds since this process was started, where the system tells (Linux: /proc), else None."""
     with contextlib.suppress(Exception):  # also of a guard of the job's that forbids to open files
-        # Field 22 counts clock ticks since boot; the name in field 2 may hold spaces, hence the split behind it.
-        fields = (
-            Path("/proc/self/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
-        )
+        _, start = state_and_start("self")
         uptime = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
-        return max(0.0, uptime - int(fields[19]) / os.sysconf("SC_CLK_TCK"))
+        return max(0.0, uptime - int(start) / os.sysconf("SC_CLK_TCK"))
     return None
+
+
+def state_and_start(process: int | str) -> tuple[str, str]:
+    """The letter of a process's state and when it started, in clock ticks since boot (proc_pid_stat(5)).
+
+    Empty where that is not known. `process` is its number, or `self`.
+    """
+    try:
+        # The name in the second field may hold anything, hence the split behind it.
+        text = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2]
+        fields = text.decode("ascii", "replace").split()
+    except Exception:  # noqa: BLE001  # it has ended; or a guard of the job's forbids to open files
+        return "", ""
+    return (fields[0], fields[19]) if len(fields) > 19 else ("", "")
 
 
 def given_attributes(environment: Mapping[str, str]) -> dict[str, str]:

@@ -110,14 +110,6 @@ def test_only_a_name_that_is_close_is_suggested() -> None:
     }
 
 
-@pytest.mark.parametrize("place", ["OUT_OF_MEMORY", "PROFILE", "SUMMARY"])
-def test_a_setting_that_is_gone_is_told_what_took_its_place(place: str) -> None:
-    name = f"JAXOBS_{place}_DIRECTORY"
-    assert unknown_settings({name: "/tmp"}) == {
-        name: f"unknown setting {name}: JAXOBS_RUN_DIRECTORY is for all that is kept of a run"
-    }
-
-
 @dataclass(frozen=True)
 class Every:
     """A setting of each type that there is."""

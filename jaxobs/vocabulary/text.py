@@ -20,7 +20,7 @@ MAX_NUMBER: Final = 1e300
 """Largest number that is read: above it sums and products of a few figures are no numbers any more."""
 
 _SECRET_NAME: Final = re.compile(
-    r"(HEADER|TOKEN|PASSW(OR)?D|SECRET|CREDENTIAL|AUTHORIZATION|API[-_.]?KEY|(?<!TLS)(?<!CLIENT)[-_.]KEY$)"
+    r"(HEADER|TOKEN|PASSW(OR)?D|SECRET|CREDENTIAL|AUTHORIZATION|(API|ACCESS|PRIVATE)[-_.]?KEY|(?<!TLS)(?<!CLIENT)[-_.]KEY$)"
     r"(?![-\w.]*[-_.](FILE|DIRECTORY|PATH)$)",
     re.IGNORECASE,
 )

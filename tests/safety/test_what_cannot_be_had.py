@@ -91,7 +91,7 @@ with jaxobs.instrument(prometheus=False) as obs:
     agent = obs.snapshot(20.0)["agent"]["pid"]
     forbid((socket, "socket"), (socket, "socketpair"), (subprocess, "Popen"))
     os.kill(agent, signal.SIGKILL)
-    while not obs._side.sender.given_up: time.sleep(0.01)
+    while not obs._side.sender.requests.over: time.sleep(0.01)
     for _ in obs.steps(range(3)): pass
 print("over")
 """

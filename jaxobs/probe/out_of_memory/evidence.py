@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import re
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
@@ -28,7 +27,7 @@ from jaxobs.model.clock import monotonic
 from jaxobs.model.events import ExecutableCreated
 from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs.probe.out_of_memory.summary import summary_text
-from jaxobs.vocabulary.text import MASK, masked
+from jaxobs.vocabulary.text import masked
 
 CHAIN = 5
 """Most errors of a chain of causes that are searched: training code wraps errors in its own."""
@@ -53,8 +52,6 @@ MAX_PROFILE_BYTES = 64 * 2**20
 VARIABLES = ("XLA_", "JAX_", "JAXOBS_", "TF_GPU_ALLOCATOR", "TF_FORCE_UNIFIED_MEMORY", "LIBTPU_INIT_ARGS",
              "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")  # fmt: skip
 """Beginnings of the names of environment variables that configure JAX, XLA, jaxobs and the devices JAX sees."""
-
-SECRET = re.compile("token|secret|password|key|header|credential", re.IGNORECASE)
 
 FILES = {
     "summary.txt": "this text",
@@ -293,7 +290,4 @@ def _json(content: Any) -> bytes:
 
 
 def _masked(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: MASK if value and SECRET.search(name) else masked(name, value)
-        for name, value in settings.items()
-    }
+    return {name: masked(name, value) for name, value in settings.items()}

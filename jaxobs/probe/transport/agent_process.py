@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from jaxobs.flow.pipe import Descriptor, ready
+from jaxobs.identity import state_and_start
 from jaxobs.model.clock import monotonic
 
 FORK_PATIENCE = 2.0
@@ -76,7 +77,7 @@ class AgentProcess:
     def introduced(self, pid: int) -> None:
         """Take the number of its process, which the agent has sent."""
         self._pid = pid
-        _, self._started = _state_and_start(pid)
+        _, self._started = state_and_start(pid)
 
     def is_stopped(self) -> bool:
         """Whether it is suspended (SIGSTOP, a debugger), so that it will send nothing."""
@@ -95,7 +96,7 @@ class AgentProcess:
                 os.waitpid(self._pid, os.WNOHANG)
 
     def _is_in(self, states: str) -> bool:
-        state, started = _state_and_start(self._pid) if self._started else ("", "")
+        state, started = state_and_start(self._pid) if self._started else ("", "")
         return bool(state) and state in states and started == self._started
 
 
@@ -249,7 +250,7 @@ def _import_path() -> list[str]:
 def _guard_forks() -> None:
     """Let forks wait while a pipe is made, so that no child inherits an end that `close_in_child` does not know."""
     global _guards_forks
-    if not _guards_forks and hasattr(os, "register_at_fork"):
+    if not _guards_forks:
         _guards_forks = True
         # Methods in C: what a signal handler raises within a Python function that runs at a fork is printed and lost.
         os.register_at_fork(
@@ -257,12 +258,3 @@ def _guard_forks() -> None:
             after_in_parent=_starting.release,
             after_in_child=_starting.release,
         )
-
-
-def _state_and_start(pid: int) -> tuple[str, str]:
-    """The letter of a process's state on Linux, and when it started (proc_pid_stat(5)); empty where that is unknown."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].decode("ascii", "replace").split()
-    except Exception:  # noqa: BLE001  # it has ended; or a guard of the job's forbids to open files
-        return "", ""
-    return (fields[0], fields[19]) if len(fields) > 19 else ("", "")

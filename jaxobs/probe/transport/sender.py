@@ -46,7 +46,8 @@ class Requests:
         self._snapshots: deque[tuple[int, int]] = deque()
         self._numbers = itertools.count(1)
         self._awaited: dict[int, tuple[Flag, list[Any]]] = {}
-        self._over = False
+        self.over = False
+        """No agent will answer any more."""
 
     def __len__(self) -> int:
         """How many snapshots are asked for and not sent yet."""
@@ -71,7 +72,7 @@ class Requests:
         try:
             self._snapshots.append((number, now() + int(timeout * NANOSECONDS)))
             self._wake()
-            if not self._over:  # looked at after it is awaited: `none_will_come` looks in the other order
+            if not self.over:  # looked at after it is awaited: `none_will_come` looks in the other order
                 came.wait(timeout)
         finally:
             del self._awaited[number]
@@ -86,7 +87,7 @@ class Requests:
 
     def none_will_come(self) -> None:
         """End every wait, because the sender has given up."""
-        self._over = True
+        self.over = True
         for came, _ in list(self._awaited.values()):
             came.set()
 
@@ -156,8 +157,6 @@ class Sender:
         """Whether the end waits for the last snapshot also where the agent is still starting."""
         self.ending: State = "ended"
         self.listeners_restored = 0
-        self.given_up = False
-        """No agent will answer any more."""
         self.begun = Flag()
         """The first agent was started, or could not be."""
 
@@ -258,7 +257,6 @@ class Sender:
 
     def _give_up(self) -> None:
         """End every wait for an answer or an address: no agent will send one."""
-        self.given_up = True
         self.requests.none_will_come()
         self._agents.heard(wire.ADDRESS, None)
 
@@ -302,7 +300,7 @@ class Sender:
                 self._agents.heard(kind, body)
 
     def _flush(self, patience: float) -> None:
-        if self.given_up:
+        if self.requests.over:
             self._ring.drain()  # no agent will take it, and compiled modules among it are large
             return
         deadline = monotonic() + patience

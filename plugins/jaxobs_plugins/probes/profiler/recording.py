@@ -267,7 +267,7 @@ def _mallinfo2() -> Callable[[], int] | None:
     """
     try:
         function = ctypes.CDLL(None).mallinfo2
-    except (AttributeError, OSError, TypeError):  # no such function; on Windows, no CDLL(None)
+    except (AttributeError, OSError):  # no such function
         return None
     function.restype = _Mallinfo2
     function.argtypes = []
