@@ -1,5 +1,7 @@
 """Samples the main thread's Python stack some times a second, from a thread with a budget of processor time.
 
+Where nothing gets on any more the stacks of all threads are taken once, when the agent asks for them.
+
 A sample is due at a random moment, so that no loop is always met at the same line, and stands for the time since the
 one before. Taking it needs the interpreter lock, so a sample that is due while the main thread runs Python is late: it
 meets the line at which Python was made to release the lock, or else the call after it, in which it released the lock
@@ -14,15 +16,15 @@ import random
 import sys
 import threading
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jaxobs.flow.pipe import above_streams, identity
 from jaxobs.model.clock import monotonic, now, seconds, thread_time
-from jaxobs.model.events import MainThreadSampled
-from jaxobs.plugin.frames import stack_of
+from jaxobs.model.events import MainThreadSampled, StacksTaken
+from jaxobs.plugin.frames import running_python, stack_of
 from jaxobs.plugin.guard import Guard
-from jaxobs.plugin.threads import Flag
-from jaxobs.probe.stack import MAX_FRAMES, Describer, Place
+from jaxobs.plugin.threads import Flag, is_ours
+from jaxobs.probe.stack import MAX_FRAMES, Describer, Place, line_of
 from jaxobs.vocabulary.activities import PROCESSOR
 
 BUDGET = 0.0009
@@ -48,6 +50,10 @@ MAX_REMAINDER = 10.0
 
 MAX_CALLS = 500
 """Calls that are remembered as blocking."""
+
+MAX_THREADS = 16
+"""Threads whose stacks are taken, the loop's and the main thread first. Of the dozens that a loader has more than a few
+tell nothing new, and a record has its limit."""
 
 
 class Row(NamedTuple):
@@ -201,6 +207,37 @@ class HostLines:
         elif on_processor is False and late <= PROMPT and len(self._blocking) < MAX_CALLS:
             self._blocking.add(call)
         self._tally.add(begin, self._last, Row(loop, place, bool(on_processor)))
+
+
+def stacks_taken(describer: Describer, thread: int) -> StacksTaken:
+    """Where each thread of the job is that runs Python, the one of that number first.
+
+    No lock is taken, as one that hangs may hold it, and nothing of the user's is called. A thread of which something
+    cannot be told is left out.
+    """
+    listed: dict[int, Any] = dict(vars(threading).get("_active") or {})
+    main = threading.main_thread().ident
+    numbers = [number for number in running_python() if not is_ours(number)]
+    rows = []
+    for number in sorted(numbers, key=lambda number: (number != thread, number != main))[:MAX_THREADS]:
+        with contextlib.suppress(Exception):
+            known = vars(listed[number]) if number in listed else {}
+            rows.append(_stack(describer, number, known.get("_name"), known.get("_native_id")))
+    return StacksTaken(tuple(filter(None, rows)), now())
+
+
+def _stack(
+    describer: Describer, number: int, name: object, native: object
+) -> tuple[int, str, str, str, str, tuple[str, ...]] | None:
+    """A row of `StacksTaken`; None if the thread has ended."""
+    frames = stack_of(number, MAX_FRAMES)
+    if not frames:
+        return None
+    account = ThreadAccount(f"/proc/self/task/{native or 0}")
+    place = describer.place(frames, on_processor=account.is_on_processor())
+    account.close()
+    known = name if type(name) is str and name else f"thread {number}"
+    return number, known, *place, tuple(map(line_of, frames))
 
 
 class ThreadAccount:

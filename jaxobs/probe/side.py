@@ -20,11 +20,10 @@ from jaxobs.plugin.guard import Guard
 from jaxobs.plugin.protocol import Progress
 from jaxobs.plugin.threads import MAX_CALL_SECONDS, Flag, Thread
 from jaxobs.plugin.wrapping import INTERNAL
-from jaxobs.probe.host_lines import HostLines
+from jaxobs.probe.host_lines import HostLines, stacks_taken
 from jaxobs.probe.import_hook import weakly, when_imported
 from jaxobs.probe.sources import COMPILES, Sources
 from jaxobs.probe.stack import Describer
-from jaxobs.probe.stacks import stacks_taken
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.steps.loops import Loops
 from jaxobs.probe.steps.marks import LibraryPhase, hook_annotations, on_main_thread

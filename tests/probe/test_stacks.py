@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 
 from jaxobs.plugin.threads import Flag, Thread
+from jaxobs.probe.host_lines import stacks_taken
 from jaxobs.probe.stack import Describer
-from jaxobs.probe.stacks import stacks_taken
 from tests.waiting import wait_for
 
 
