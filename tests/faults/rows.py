@@ -80,6 +80,7 @@ ROWS: dict[int, Row] = {
         "derive/test_any_stream.py::test_counters_never_fall_and_every_snapshot_keeps_its_promises",
         "derive/test_any_stream.py::test_amounts_that_are_no_amounts_are_refused_with_a_reason",
         "probe/test_amounts_and_names.py::test_what_is_no_number_is_refused_where_it_is_given",
+        "probe/test_amounts_and_names.py::test_a_recorded_value_of_any_class_raises_nothing",
     )),
     15: Row("idle sockets, slow readers, many scrapes at once", (
         "prometheus/test_server_under_clients.py::test_idle_sockets_and_a_slow_reader_do_not_keep_fifty_scrapes_waiting",
@@ -100,6 +101,8 @@ ROWS: dict[int, Row] = {
     )),
     19: Row("a fork while being scraped", (
         "safety/test_how_a_job_ends.py::test_after_a_fork_nothing_of_ours_runs_in_the_child",
+        "probe/test_amounts_and_names.py::test_a_forked_child_keeps_nothing_that_was_recorded",
+        "profiler/test_profiler_faults.py::test_a_forked_child_has_sessions_of_its_own_as_without_us",
     )),
     20: Row("SIGTERM, SIGKILL", (
         "safety/test_how_a_job_ends.py::test_sigterm_ends_the_job_at_once_and_the_agent_after_it",
