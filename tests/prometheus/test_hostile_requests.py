@@ -78,6 +78,9 @@ TABLE = [
     Hostile("a query of many parts", b"GET /?" + b"loop=%00&" * 1_600 + b" HTTP/1.1\r\n" + HOST + b"\r\n", [200, 200]),
     Hostile("an upgrade", LINE + b"Connection: upgrade\r\nUpgrade: h2c\r\n\r\n", [200, 200]),
     Hostile("a tunnel", b"CONNECT localhost:9464 HTTP/1.1\r\n" + HOST + b"\r\n", [404, 200]),
+    Hostile("an empty line before it", b"\r\n" + LINE + b"\r\n\r\n", [200, 200]),
+    Hostile("two empty lines before it", b"\r\n\r\n" + LINE + b"\r\n", [400]),
+    Hostile("a carriage return before it", b"\r" + LINE + b"\r\n", [400]),
     Hostile("many at once", GET * 100, [200] * 101),
 ]  # fmt: skip
 

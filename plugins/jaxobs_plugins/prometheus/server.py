@@ -352,6 +352,10 @@ class HttpServer:
 async def _head(reader: asyncio.StreamReader) -> bytes:
     """All lines up to an empty one. Raises IncompleteReadError, LimitOverrunError if it is too long, BadRequestError."""
     head = bytearray(await reader.readexactly(1))
+    if (
+        head == b"\r" and await reader.readexactly(1) == b"\n"
+    ):  # one empty line is ignored (RFC 9112, section 2.2)
+        head = bytearray(await reader.readexactly(1))
     if head < b"!":  # as TLS begins: its client sends no end of a line, and waits for an answer
         raise BadRequestError("no request of HTTP; if it is TLS, ask with http:// instead of https://")
     while True:
