@@ -33,6 +33,13 @@ def test_the_history_of_another_process_or_agent_at_the_same_port_begins_anew(la
     assert len(watched.history.trend().times) == 1
 
 
+def test_the_history_goes_on_where_the_jobs_wall_clock_is_set_back() -> None:
+    watched = Watched(HERE, SnapshotClient(HERE, Access()))
+    for at in range(10):
+        watched.take(Answer(1_000.0 + at - 500.0 * (at >= 5), process(float(at)), ()), float(at))
+    assert watched.history.trend().times == tuple(float(at - 9) for at in range(10))
+
+
 def test_no_rank_is_away_while_the_ranks_are_put_in_order() -> None:
     seen: list[int] = []
 

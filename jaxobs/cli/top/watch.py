@@ -64,7 +64,7 @@ class Watched:
             rows = rank_rows([Observed(str(self.target), answer.snapshot)])
             plain_table(list(columns(rows)), rows)
             history = History() if self._is_another(answer.snapshot) else self.history
-            history.add(answer.unix_seconds, answer.snapshot)
+            history.add(now, answer.snapshot)  # by a clock that is never set, as the job's may be
         self.problem, self.taken, self.seen = None, answer.unix_seconds, now
         self.document, self.history = dict(answer.snapshot), history
 
