@@ -61,11 +61,13 @@ THROTTLED: Final = 0.05
 
 
 NOT_SPEED: Final = frozenset({
-    "run", "run_directory", "keep_runs", "run_interval", "file_sd_directory", "jsonl_directory", "metrics_token_file",
-    "metrics_tls_certificate", "metrics_tls_key", "metrics_hosts", "cache_directory", "tensorboard_directory",
-    "shutdown_timeout", "slowdown_alarms_per_hour",
+    "run", "run_directory", "keep_runs", "run_interval", "file_sd_directory", "jsonl_directory", "metrics_host",
+    "metrics_port", "metrics_token_file", "metrics_tls_certificate", "metrics_tls_key", "metrics_hosts",
+    "cache_directory", "tensorboard_directory", "shutdown_timeout", "slowdown_alarms_per_hour",
+    "out_of_memory_reports", "peak_flops", "peak_bytes_per_second", "tensorfloat32",
 })  # fmt: skip
-"""Settings that do not affect speed, as they say where something is written or served, or what is told."""
+"""Settings that do not affect speed, as they say where something is written or served, what is told, or what figures are
+held against."""
 
 
 class Cause(StrEnum):

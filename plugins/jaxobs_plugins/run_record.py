@@ -212,7 +212,7 @@ def _size(path: Path) -> int:
     return size
 
 
-NOT_COMPARED = frozenset({"rank_on_host", "in_kubernetes", "run_folder"})
+NOT_COMPARED = frozenset({"rank_on_host", "in_kubernetes", "run_folder", "job_serves_prometheus"})
 """Entries of the plugins' settings that are facts about the process and no settings."""
 
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxobs.report.comparison import NOTHING, Cause, StepTime, compare
+from jaxobs.config import SETTINGS
+from jaxobs.report.comparison import NOT_SPEED, NOTHING, Cause, StepTime, compare
 from jaxobs.report.noise import Change
 from jaxobs.report.record import Record
 from tests.report.made_up import content, record, windows
@@ -60,6 +61,17 @@ def test_the_other_way_round_slower_is_faster(one: Record, other: Record) -> Non
 def test_each_cause_is_named_and_no_other(cause: Cause) -> None:
     comparison = compare(record(), record(**CHANGES[cause]))
     assert {found.cause for found in comparison.differences} == {cause}
+
+
+def test_settings_of_where_it_is_served_and_what_is_told_are_no_differences() -> None:
+    told = {
+        "metrics_host": "::1",
+        "metrics_port": 9470,
+        "out_of_memory_reports": 0,
+        "peak_flops": {"float32": 1e12},
+    }
+    assert compare(record(), record(settings=told)).differences == ()
+    assert SETTINGS.keys() >= NOT_SPEED
 
 
 def test_the_largest_difference_comes_first_and_what_is_no_figure_last() -> None:
