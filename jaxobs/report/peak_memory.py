@@ -18,7 +18,7 @@ from jaxobs.vocabulary.units import byte_size, count
 
 PLACES: Final = 10
 BUFFERS: Final = 12
-"""Rows of a text; the rest is in the document."""
+"""Rows that are shown; the rest is in the document."""
 
 
 def _what(row: Row) -> str:
@@ -116,12 +116,9 @@ def peak(entry: Row) -> Iterator[Element | None]:
     savings = (tag("li", *with_code(saving["sentence"])) for saving in entry["savings"])
     yield tag("ul", *savings) if entry["savings"] else None
     name = f"peak-{entry['executable']}"
-    for columns, key, title in (
-        (BY_PLACE, "places", "Temporaries at the peak by line"),
-        (BY_BUFFER, "buffers", "Largest buffers at the peak"),
-    ):
-        rows = table(columns, entry[key][:BUFFERS], caption=title)
-        yield folded(title, rows, name=f"{name}-{key}") if key == "buffers" else rows
+    yield table(BY_PLACE, entry["places"][:PLACES], caption="Temporaries at the peak by line")
+    title = "Largest buffers at the peak"
+    yield folded(title, table(BY_BUFFER, entry["buffers"][:BUFFERS], caption=title), name=f"{name}-buffers")
 
 
 class Memory:

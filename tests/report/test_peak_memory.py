@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from jaxobs.model.peak_memory import TEMPORARY, Buffer, PeakMemory, Saving, places_of
@@ -36,6 +37,12 @@ def test_the_page_names_lines_buffers_and_what_would_free_some() -> None:
     assert "(no source line)" in html
     assert "<code>donate_argnums</code>" in html
     assert "Other executables (1)" in html
+
+
+def test_page_and_text_show_as_many_lines() -> None:
+    lines = entry() | {"places": [dict(entry()["places"][0], source=f"m.py:{n}") for n in range(100, 120)]}
+    shown = (page(View(document(memory_peaks=[lines]))), str(Memory(lines)))
+    assert [len(set(re.findall(r"m\.py:1\d\d", each))) for each in shown] == [10, 10]
 
 
 def test_names_are_text_on_the_page() -> None:
