@@ -49,10 +49,10 @@ from jaxobs.report.view import (
     known_figures,
     memory_in_words,
     parts_of_a_step,
+    reasons,
     recompilations_of,
     run_name,
     shares_of,
-    why_absent,
 )
 from jaxobs.vocabulary.units import amount, byte_size, duration, percent, rough_percent
 from jaxobs.vocabulary.words import COMPONENTS
@@ -111,12 +111,12 @@ def _sections(view: View) -> Iterator[Element | None]:
 
 
 def how_it_goes(view: View) -> Iterator[Element | None]:
-    """The sentence, the main figures, why others are missing, and advice."""
+    """The sentence, the main figures, why others are missing or what to know of these, and advice."""
     said = ([tag("b", part.words)] if part.strong else with_code(part.words) for part in answer(view))
     yield tag("p", *chain.from_iterable(said), class_="sentence", id="sentence")
     if view.loop is not None and (known := list(known_figures(view, view.loop))):
         yield pairs(known, class_="figures", id="figures")
-    yield quiet(*why_absent(view))
+    yield quiet(*reasons(view))
     pieces = [
         tag(
             "li",

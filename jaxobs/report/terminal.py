@@ -25,8 +25,8 @@ from jaxobs.report.view import (
     facts,
     known_figures,
     parts_of_a_step,
+    reasons,
     run_name,
-    why_absent,
 )
 from jaxobs.vocabulary.units import ABSENT, amount, count, duration, rough_percent
 from jaxobs.vocabulary.words import COMPONENTS
@@ -95,7 +95,7 @@ def steps(view: View, width: int) -> Iterator[Line]:
             yield ()
     if lines := main_thread_lines(view.loops[view.loop])[:_HOST_LINES]:
         yield (Span("host lines  ", "strong"), Span(cut(" · ".join(lines), 3 * width)))
-    yield from ((Span(reason, "quiet"),) for reason in why_absent(view))
+    yield from ((Span(reason, "quiet"),) for reason in reasons(view))
     for why, how, gain in advice(view.document):
         yield (Span("→ ", "strong"), *with_code(f"{why} "), *with_code(f"{how} {gain}".rstrip(), "quiet"))
 

@@ -119,7 +119,7 @@ def known_figures(view: View, name: str) -> Iterator[tuple[str, str]]:
     loop = view.loops[name]
     for column in tables.LOOP_FIGURES:
         shown = column.show(loop)
-        if shown is not None and not (column.key == "hfu" and loop.get("hfu") == loop.get("mfu")):
+        if shown is not None and not _is_mfu_again(loop, column.key):
             yield column.title, shown
     yield from ((word, amount(value)) for word, value in islice(tables.recorded(loop), MAX_RECORDED))
     if view.process.get("goodput") is not None:
@@ -154,16 +154,29 @@ def memory_in_words(memory: Document) -> Iterator[str]:
         yield f"full in {duration(memory['forecast_seconds'])}"
 
 
-def why_absent(view: View) -> list[str]:
-    """A sentence for each reason why main figures of the chosen loop, or values that it recorded, are not known."""
-    by_reason: dict[str, list[str]] = {}
+def reasons(view: View) -> list[str]:
+    """A sentence for each reason of main figures of the chosen loop, or of values that it recorded.
+
+    It is why they are not known or, of known ones, what to know of them.
+    """
+    loop = view.chosen
+    by_reason: dict[tuple[bool, str], list[str]] = {}
     for key, title in (("step_seconds", "step time"), ("mfu", "MFU"), ("hfu", "HFU")):
-        reason = view.chosen.get(f"{key}_reason")
-        if view.chosen.get(key) is None and reason:
-            by_reason.setdefault(str(reason), []).append(title)
-    for title, reason in tables.not_finite(view.chosen):
-        by_reason.setdefault(reason, []).append(title)
-    return [f"No {', '.join(names)}: {reason}." for reason, names in by_reason.items()]
+        is_known = loop.get(key) is not None
+        if (reason := loop.get(f"{key}_reason")) and not (is_known and _is_mfu_again(loop, key)):
+            by_reason.setdefault((is_known, str(reason)), []).append(title)
+    for title, reason in tables.not_finite(loop):
+        by_reason.setdefault((False, reason), []).append(title)
+    said = ((", ".join(names), is_known, reason) for (is_known, reason), names in sorted(by_reason.items()))
+    return [
+        f"{names[0].upper()}{names[1:]}: {reason}." if is_known else f"No {names}: {reason}."
+        for names, is_known, reason in said
+    ]
+
+
+def _is_mfu_again(loop: Document, key: str) -> bool:
+    """Whether it is the HFU of a loop without rematerialised work, which is not shown beside its MFU."""
+    return key == "hfu" and loop.get("hfu") == loop.get("mfu")
 
 
 def parts_of_a_step(view: View) -> tuple[Mapping[str, float], str]:

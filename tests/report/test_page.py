@@ -4,9 +4,11 @@ import pytest
 
 from jaxobs.report.history import History
 from jaxobs.report.page import page
+from jaxobs.report.terminal import steps
 from jaxobs.report.view import Rank, View, recompilations_of, shares_of
 from tests.report.markup_reading import Read
 from tests.report.test_sentence import SLOWDOWN
+from tests.report.test_terminal import plain_text
 from tests.sample_document import device_time, document, executable, loop, operation, recompilation
 
 HOSTILE = "<script>alert('x')</script>\"'><img src=x onerror=alert(1)>&amp;"
@@ -94,6 +96,25 @@ def test_without_peaks_there_is_no_roof_and_the_reason():
     assert "No roof: run jaxobs calibrate." in read.text
     assert read.all("polyline", class_="roof") == []
     assert len(read.all("svg", class_="executable")) == 3
+
+
+def test_a_figure_with_a_reserve_says_so_and_so_does_the_terminal():
+    reserved = loop() | {
+        "step_seconds_reason": "by the host's turns",
+        "mfu_reason": "above 1",
+        "hfu_reason": "above 1",
+    }
+    absent = loop() | {"mfu": None, "hfu": None, "mfu_reason": "no peaks", "hfu_reason": "no peaks"}
+    for changed, said in (
+        (reserved, ["Step time: by the host's turns.", "MFU: above 1."]),
+        (reserved | {"hfu": 0.5}, ["MFU, HFU: above 1."]),
+        (absent, ["No MFU, HFU: no peaks."]),
+    ):
+        found = document(loops={"train": changed})
+        in_terminal = plain_text(steps(View(found), 100)).splitlines()
+        for line in said:
+            assert line in shown(found).text
+            assert line in in_terminal
 
 
 def test_peaks_that_emulated_devices_share_are_said_to_be_a_share():
