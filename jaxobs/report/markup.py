@@ -14,7 +14,7 @@ from html import escape
 from importlib.resources import files
 from typing import Final
 
-from jaxobs.report.sentence import code_apart
+from jaxobs.report.sentence import pieces
 from jaxobs.report.tables import Column, Row, known_columns
 from jaxobs.vocabulary.units import ABSENT
 from jaxobs.vocabulary.words import COMPONENTS, Component
@@ -162,10 +162,13 @@ def card(title: str, *children: Element | str | None, name: str, note: str = "")
     return tag("section", heading, *children, class_="card", id=name)
 
 
+_MARKS: Final = {"code": "code", "strong": "b"}
+
+
 def with_code(text: str) -> list[Element | str]:
-    """A text with its words in backquotes as elements of code, and no end of a line before a sign of per cent."""
-    text = text.replace(" %", "\u00a0%")
-    return [tag("code", words) if is_code else words for words, is_code in code_apart(text)]
+    """A text with its code and its strong words as elements, and no end of a line before a sign of per cent."""
+    marked = pieces(text.replace(" %", "\u00a0%"))
+    return [tag(_MARKS[mark], words) if mark else words for words, mark in marked]
 
 
 def quiet(*reasons: str | None) -> Element | None:

@@ -8,7 +8,6 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
-from itertools import chain
 from typing import Final
 from urllib.parse import quote
 
@@ -112,8 +111,7 @@ def _sections(view: View) -> Iterator[Element | None]:
 
 def how_it_goes(view: View) -> Iterator[Element | None]:
     """The sentence, the main figures, why others are missing or what to know of these, and advice."""
-    said = ([tag("b", part.words)] if part.strong else with_code(part.words) for part in answer(view))
-    yield tag("p", *chain.from_iterable(said), class_="sentence", id="sentence")
+    yield tag("p", *with_code(answer(view)), class_="sentence", id="sentence")
     if view.loop is not None and (known := list(known_figures(view, view.loop))):
         yield pairs(known, class_="figures", id="figures")
     yield quiet(*reasons(view))
@@ -136,9 +134,7 @@ def _hangs(view: View) -> Element | None:
     hangs = list(reversed(view.document.get("hangs") or []))
     parts: list[Element | None] = []
     for number, hang in enumerate(hangs):
-        parts.append(
-            tag("p", *(tag("b", part.words) if part.strong else part.words for part in hang_sentence(hang)))
-        )
+        parts.append(tag("p", *with_code(hang_sentence(hang))))
         stacks = (
             element
             for thread in hang.get("threads") or ()
@@ -160,8 +156,7 @@ def _slowdowns(view: View) -> Element | None:
     """When a loop became slower for good, the newest first, and what its thread did in a step before and since."""
     parts: list[Element | None] = []
     for slowdown in reversed(view.document.get("slowdowns") or []):
-        said = slowdown_sentence(slowdown)
-        parts.append(tag("p", *(tag("b", part.words) if part.strong else part.words for part in said)))
+        parts.append(tag("p", *with_code(slowdown_sentence(slowdown))))
         rows = [{"what": DOING.get(name, name), **each} for name, each in slowdown["parts"].items()]
         parts.append(table(_OF_A_SLOWDOWN, rows, caption="A step before and since"))
     return card("It became slower", *parts, name="slowdowns") if parts else None

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from jaxobs.report.markup import Element, card, folded, quiet, table, tag, with_code
 from jaxobs.report.sentence import without_quotes
-from jaxobs.report.tables import Column, Row, computed, figure, known_columns, place, plain_table, text
+from jaxobs.report.tables import Column, Row, computed, figure, known_columns, name, place, plain_table, text
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, to_text
 from jaxobs.report.view import View
 from jaxobs.vocabulary.units import byte_size, count
@@ -40,7 +40,7 @@ def _line(row: Row) -> str | None:
 BY_PLACE: Final = (
     Column("made at", lambda row: place("", "source").show(row) or "(no source line)", text=True,
            whole=lambda row: row.get("source")),
-    text("scope", "scope"),
+    name("scope", "scope"),
     computed("bytes", lambda row: row["bytes"], byte_size),
     figure("buffers", "buffers", count),
 )  # fmt: skip
@@ -49,7 +49,7 @@ BY_BUFFER: Final = (
     computed("bytes", lambda row: row["bytes"], byte_size),
     text("kind", "kind"),
     Column("made by", _made_by, text=True),
-    text("scope", "scope"),
+    name("scope", "scope"),
     Column("line", _line, text=True, whole=lambda row: row.get("source")),
 )
 
@@ -115,10 +115,10 @@ def peak(entry: Row) -> Iterator[Element | None]:
     yield quiet(entry["live_bytes_reason"])
     savings = (tag("li", *with_code(saving["sentence"])) for saving in entry["savings"])
     yield tag("ul", *savings) if entry["savings"] else None
-    name = f"peak-{entry['executable']}"
     yield table(BY_PLACE, entry["places"][:PLACES], caption="Temporaries at the peak by line")
     title = "Largest buffers at the peak"
-    yield folded(title, table(BY_BUFFER, entry["buffers"][:BUFFERS], caption=title), name=f"{name}-buffers")
+    rows = table(BY_BUFFER, entry["buffers"][:BUFFERS], caption=title)
+    yield folded(title, rows, name=f"peak-{entry['executable']}-buffers")
 
 
 class Memory:

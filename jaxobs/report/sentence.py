@@ -1,10 +1,14 @@
-"""Says how a run is going, as a person would: its pace, what limits it, and what was compiled again."""
+"""Says how a run is going, as a person would: its pace, what limits it, and what was compiled again.
+
+In the texts of this room names and code stand in backquotes, and what matters most between `**`.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final, Literal
 
 from jaxobs.model.contents import LONG_COMPILE
 from jaxobs.model.snapshot import Document
@@ -42,94 +46,119 @@ DOING: Final = {
 """What a thread does, by activity."""
 
 
-class Phrase(NamedTuple):
-    """Some words of a sentence. `strong`: they matter most; `is_name`: they are a name from the user's program."""
+Mark = Literal["", "code", "strong"]
 
-    words: str
-    strong: bool = False
-    is_name: bool = False
-
-
-def _name(words: str) -> Phrase:
-    return Phrase(words, strong=True, is_name=True)
+_MARKED: Final = re.compile(
+    r"(?<!`)(?P<fence>`+)(?!`)(?P<code>.+?)(?<!`)(?P=fence)(?!`)|\*\*(?P<strong>.+?)\*\*", re.DOTALL
+)
 
 
-def sentence(document: Document, name: str) -> Iterator[Phrase]:
+def code(name: object) -> str:
+    """A name from the user's program as it stands in a text: in backquotes, more of them than it has itself in a row.
+
+    The longer fence has a blank inside, as in CommonMark (0.31, section 6.1).
+    """
+    words = str(name)
+    if "`" not in words:
+        return f"`{words}`"
+    fence = "`" * (1 + max(map(len, re.findall("`+", words))))
+    return f"{fence} {words} {fence}"
+
+
+def as_it_is(name: object) -> str:
+    """A name in a text of which it is all: as code only where something in it would be taken for a mark."""
+    return code(name) if _MARKED.search(str(name)) else str(name)
+
+
+def pieces(text: str) -> Iterator[tuple[str, Mark]]:
+    """The words of a text without its marks: `code` was in backquotes, `strong` between `**`."""
+    end = 0
+    for found in _MARKED.finditer(text) if "`" in text or "**" in text else ():
+        if found.start() > end:
+            yield text[end : found.start()], ""
+        if found["strong"]:
+            yield found["strong"], "strong"
+        elif len(found["fence"]) == 1:
+            yield found["code"], "code"
+        else:
+            yield found["code"].removeprefix(" ").removesuffix(" "), "code"
+        end = found.end()
+    if end < len(text):
+        yield text[end:], ""
+
+
+def plain(text: str) -> str:
+    """A text for where nothing can be strong; names stay in backquotes."""
+    return _MARKED.sub(lambda found: found["strong"] or found[0], text)
+
+
+def without_quotes(text: str) -> str:
+    """The words of a text alone."""
+    return "".join(words for words, _ in pieces(text))
+
+
+def sentence(document: Document, name: str) -> str:
     """What a person would answer who was asked how a run is going whose main loop this is."""
-    for hang in document.get("hangs") or ():
-        if not hang["over"]:
-            yield from hang_sentence(hang)
-            yield Phrase(" Before that: ")
-    yield from loop_sentence(document, name)
-    for slowdown in document.get("slowdowns") or ():
-        if not slowdown["over"]:
-            yield Phrase(" ")
-            yield from slowdown_sentence(slowdown)
-    yield from _compiled_again(document)
-    yield from _compiling(document)
+    hangs = (hang_sentence(hang) for hang in document.get("hangs") or () if not hang["over"])
+    slowdowns = (slowdown_sentence(each) for each in document.get("slowdowns") or () if not each["over"])
+    return " ".join([
+        *(f"{said} Before that:" for said in hangs),
+        loop_sentence(document, name),
+        *slowdowns,
+        *_compiled_again(document),
+        *_compiling(document),
+    ])  # fmt: skip
 
 
-def sentence_without_loop(document: Document) -> Iterator[Phrase]:
+def sentence_without_loop(document: Document) -> str:
     """What is known of a process in which no loop was seen."""
     process = document.get("process") or {}
-    if process.get("finds_loops"):
-        yield Phrase(
-            "No loop was found yet: one is found when a jitted function has been called several times."
-        )
-    else:
-        yield Phrase(
-            "No loop was seen yet: iterate over obs.steps(…), or start the script with `jaxobs run`."
-        )
+    said = (
+        ["No loop was found yet: one is found when a jitted function has been called several times."]
+        if process.get("finds_loops")
+        else ["No loop was seen yet: iterate over obs.steps(…), or start the script with `jaxobs run`."]
+    )
     if running := process.get("running"):
-        yield Phrase(" The device has been running ")
-        yield _name(str(running["function"]))
-        yield Phrase(f" for {duration(running['seconds'])}.")
-    yield from _compiling(document)
+        lasts = duration(running["seconds"])
+        said.append(f"The device has been running {code(running['function'])} for {lasts}.")
+    return " ".join([*said, *_compiling(document)])
 
 
-def hang_sentence(hang: Document) -> Iterator[Phrase]:
+def hang_sentence(hang: Document) -> str:
     """How long a loop stands still, or stood still: what its thread does and where, and what the device runs."""
     over = hang["over"]
-    yield _name(str(hang["loop"]))
-    yield Phrase(f" {'ended' if over else 'has ended'} no step for {duration(hang['seconds'])}", strong=True)
     since = f", {duration(hang['began_seconds'])} after the start" if over else ""
-    yield Phrase(f"{since} (the longest pause before was {duration(hang['longest_pause_seconds'])}): ")
+    said = f"{code(hang['loop'])}** {'ended' if over else 'has ended'} no step for {duration(hang['seconds'])}**{since}"
+    said += f" (the longest pause before was {duration(hang['longest_pause_seconds'])}): "
     if hang.get("line") is None:
-        yield Phrase(str(hang.get("line_reason")))
+        said += str(hang.get("line_reason"))
     else:
         doing = DOING.get(str(hang.get("activity")), "")
-        yield Phrase(" ".join(filter(None, ("its thread", "was" if over else "is", doing, "at "))))
-        yield _name(str(hang["line"]))
-        if hang.get("waits_in"):
-            yield Phrase(f" ({hang['waits_in']})")
-    if hang.get("function"):
-        yield Phrase(f", and the device {'ran' if over else 'runs'} ")
-        yield _name(str(hang["function"]))
-    yield Phrase(".")
+        said += " ".join(
+            filter(None, ("its thread", "was" if over else "is", doing, "at", code(hang["line"])))
+        )
+        said += f" ({hang['waits_in']})" if hang.get("waits_in") else ""
+    ran = f", and the device {'ran' if over else 'runs'} {code(hang['function'])}"
+    return f"{said}{ran if hang.get('function') else ''}."
 
 
-def slowdown_sentence(slowdown: Document) -> Iterator[Phrase]:
+def slowdown_sentence(slowdown: Document) -> str:
     """By how much a loop became slower and when, where its thread spends the time, and what else changed about then."""
     over, began = slowdown["over"], float(slowdown["began_timestamp_seconds"])
-    yield _name(str(slowdown["loop"]))
     before, now = duration(slowdown["step_seconds_before"]), duration(slowdown["step_seconds"])
-    slower = f" {'took' if over else 'takes'} {now} a step instead of {before} (+{rough_percent(slowdown['ratio'] - 1)})"
-    yield Phrase(slower, strong=True)
-    lasted = f" for {duration(slowdown['seconds'])} from" if over else " since"
-    since = f"{lasted} {clock(began)}, {duration(slowdown['began_seconds'])} after the start"
+    slower = f"{'took' if over else 'takes'} {now} a step instead of {before} (+{rough_percent(slowdown['ratio'] - 1)})"
+    lasted = f"for {duration(slowdown['seconds'])} from" if over else "since"
+    said = f"{code(slowdown['loop'])}** {slower}** {lasted} {clock(began)}, "
+    said += f"{duration(slowdown['began_seconds'])} after the start"
     activity, parts = slowdown.get("activity"), slowdown.get("parts") or {}
     if activity is None or activity not in parts:
-        yield Phrase(f"{since}; where is not known: {slowdown.get('activity_reason')}.")
+        said += f"; where is not known: {slowdown.get('activity_reason')}."
     else:
-        grew = parts[activity]
-        yield Phrase(
-            f"{since}: its thread {'was' if over else 'is'} {DOING.get(activity, 'at what is not known')} for "
-        )
-        yield Phrase(f"{duration(grew['after'])} of a step instead of {duration(grew['before'])}, most at ")
-        yield _name(str(slowdown["line"]))
-        yield Phrase(".")
-    if facts := slowdown.get("facts"):
-        yield Phrase(f" About then: {'; '.join(facts)}.")
+        doing = f"its thread {'was' if over else 'is'} {DOING.get(activity, 'at what is not known')}"
+        took = " of a step instead of ".join(duration(parts[activity][key]) for key in ("after", "before"))
+        said += f": {doing} for {took}, most at {code(slowdown['line'])}."
+    facts = slowdown.get("facts")
+    return f"{said} About then: {'; '.join(facts)}." if facts else said
 
 
 def clock(unix: float) -> str:
@@ -137,28 +166,10 @@ def clock(unix: float) -> str:
     return f"{datetime.fromtimestamp(unix).astimezone():%H:%M:%S}"
 
 
-def loop_sentence(document: Document, name: str) -> Iterator[Phrase]:
+def loop_sentence(document: Document, name: str) -> str:
     """The pace of a loop, and what limits it."""
     loop = (document.get("loops") or {})[name]
-    yield from _pace(name, loop)
-    yield Phrase(" ")
-    yield from _limit(loop)
-
-
-def plain(parts: Iterator[Phrase]) -> str:
-    """The sentence as plain text, with names in backquotes."""
-    return "".join(f"`{part.words}`" if part.is_name else part.words for part in parts)
-
-
-def code_apart(text: str) -> list[tuple[str, bool]]:
-    """The pieces of a text, each with whether it is in backquotes; the whole text where one of these is not closed."""
-    pieces = text.split("`")
-    return [(piece, at % 2 == 1) for at, piece in enumerate(pieces)] if len(pieces) % 2 else [(text, False)]
-
-
-def without_quotes(text: str) -> str:
-    """A text without the backquotes around code."""
-    return "".join(words for words, _ in code_apart(text))
+    return f"{code(name)} {_pace(loop)} {_limit(loop)}"
 
 
 def why_unknown(loop: Document) -> str:
@@ -171,56 +182,48 @@ def why_unknown(loop: Document) -> str:
     return str(next((reason for reason in reasons if reason and reason != UNTOLD), UNTOLD))
 
 
-def _pace(name: str, loop: Document) -> Iterator[Phrase]:
-    yield _name(name)
+def _pace(loop: Document) -> str:
     rate, step_seconds = loop.get("steps_per_second"), loop.get("step_seconds")
     if rate is None:
-        yield Phrase(f" has done {loop.get('steps') or 0:,} steps")
+        pace = f"has done {loop.get('steps') or 0:,} steps"
     elif rate >= 1 or step_seconds is None:
-        yield Phrase(f" runs at {amount(rate)} steps/s")
+        pace = f"runs at {amount(rate)} steps/s"
     else:
-        yield Phrase(f" takes {duration(step_seconds)} a step")
-    yield Phrase(f", MFU {percent(loop['mfu'])}." if loop.get("mfu") is not None else ".")
+        pace = f"takes {duration(step_seconds)} a step"
+    return f"{pace}, MFU {percent(loop['mfu'])}." if loop.get("mfu") is not None else f"{pace}."
 
 
-def _limit(loop: Document) -> Iterator[Phrase]:
+def _limit(loop: Document) -> str:
     verdict = loop.get("bottleneck") or {}
     label, second, shares = verdict.get("label"), verdict.get("runner_up"), verdict.get("shares") or {}
     reason = verdict.get("reason")
     largest = max(shares, key=shares.__getitem__, default=None)
     if not label or (label == "unknown" and label != largest and (reason or not shares)):
-        yield Phrase(f"What limits it is not known: {reason or 'too little was seen'}.")
-        return
+        return f"What limits it is not known: {reason or 'too little was seen'}."
     next_share = f" ({rough_percent(shares[second])})" if second in shares else ""
     if label == "unknown":
-        yield Phrase(f"What it spends {rough_percent(shares.get(label, 0.0))} of its time on is not known")
+        much = rough_percent(shares.get(label, 0.0))
         known = second in shares and second != label
-        yield Phrase(f": {why_unknown(loop)}")
-        yield Phrase(f"; {second} takes {rough_percent(shares[second])}." if known else ".")
-        return
+        beside = f"; {second} takes {rough_percent(shares[second])}" if known else ""
+        return f"What it spends {much} of its time on is not known: {why_unknown(loop)}{beside}."
     share = f" ({rough_percent(shares[label])} of the time)" if label in shares else ""
     unsure = (verdict.get("confidence") or 0.0) < CLEAR
     if unsure and shares.get(label, 0.0) > APART * shares.get(second, 0.0):
-        yield Phrase(f"It seems to be limited by {label}{share}, which is not sure.")
-        return
+        return f"It seems to be limited by {label}{share}, which is not sure."
     if unsure and second:
-        yield Phrase(f"Two things limit it about as much: {label}{share} and {second}{next_share}.")
-        return
-    yield Phrase("It is limited by ")
-    yield Phrase(UNMODELLED if label == "unmodelled" else str(label), strong=True)
-    yield Phrase(f"{share}" + (f", then {second}{next_share}." if second else "."))
+        return f"Two things limit it about as much: {label}{share} and {second}{next_share}."
+    by = UNMODELLED if label == "unmodelled" else label
+    return f"It is limited by **{by}**{share}{f', then {second}{next_share}' if second else ''}."
 
 
-def _compiling(document: Document) -> Iterator[Phrase]:
+def _compiling(document: Document) -> Iterator[str]:
     """What is being compiled now, where that takes long."""
     for name, seconds in ((document.get("process") or {}).get("compiling") or {}).items():
         if seconds > LONG_COMPILE:
-            yield Phrase(" ")
-            yield _name(str(name))
-            yield Phrase(f" has been compiling for {duration(seconds)}.")
+            yield f"{code(name)} has been compiling for {duration(seconds)}."
 
 
-def _compiled_again(document: Document) -> Iterator[Phrase]:
+def _compiled_again(document: Document) -> Iterator[str]:
     """The function whose recompilations took longest, and what changed in the most expensive of them."""
     age = (document.get("process") or {}).get("seconds")
     spent = {
@@ -233,13 +236,12 @@ def _compiled_again(document: Document) -> Iterator[Phrase]:
         return
     dearest = max(document["functions"][name]["recompilations"], key=lambda row: row.get("seconds") or 0.0)
     cause, argument = str(dearest.get("cause")), dearest.get("argument")
-    yield Phrase(f" {rough_percent(spent[name] / age)} of the run went into compiling ")
-    yield _name(name)
-    if argument and cause in OF_ARGUMENTS:
-        yield Phrase(f" again, because the {cause.replace('_', ' ')} of ")
-        yield _name(str(argument))
-        yield Phrase(" changed")
-    else:
-        yield Phrase(f" again ({cause.replace('_', ' ')})")
+    words = cause.replace("_", " ")
+    why = (
+        f", because the {words} of {code(argument)} changed"
+        if argument and cause in OF_ARGUMENTS
+        else f" ({words})"
+    )
     site = str(dearest.get("call_site") or "").rpartition("/")[2]
-    yield Phrase(f" at {site}." if site else ".")
+    at = f" at {site}" if site else ""
+    yield f"{rough_percent(spent[name] / age)} of the run went into compiling {code(name)} again{why}{at}."

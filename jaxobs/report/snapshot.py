@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jaxobs.model.clock import now
 from jaxobs.model.snapshot import SnapshotData, absent_document
+from jaxobs.report.sentence import without_quotes
 from jaxobs.report.summary import render
 from jaxobs.report.text_table import PLAIN_WIDTH
 from jaxobs.report.view import View, answer
@@ -32,7 +33,7 @@ class Snapshot(SnapshotData):
         return self.summary()
 
     def __repr__(self) -> str:
-        said = printable("".join(part.words for part in answer(View(self.document))))
+        said = printable(without_quotes(answer(View(self.document))))
         return f"<Snapshot: {said} print() shows more, .to_dict() has everything>"
 
     def _repr_html_(self) -> str:

@@ -290,7 +290,7 @@ def _loops(document: Document, reasons: ReasonsBelow) -> TextTable | None:
     values = dict.fromkeys(name for loop in found for name, _ in tables.recorded(loop))
     kept += [tables.figure(name, name, amount, "recorded")._replace(key="") for name in values]
     rows = [row for row in found if any(column.show(row) for column in kept)]
-    columns = [tables.text("loop", "loop"), *map(_with_source, kept)]
+    columns = [tables.name("loop", "loop"), *map(_with_source, kept)]
     cells = reasons.cells("loop" if len(found) > 1 else "")
     return tables.plain_table(columns, rows, title="loops", write=cells) if rows else None
 

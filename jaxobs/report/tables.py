@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from jaxobs.model.snapshot import Document, compile_seconds
-from jaxobs.report.sentence import without_quotes
+from jaxobs.report.sentence import as_it_is, without_quotes
 from jaxobs.report.text_table import TextTable
 from jaxobs.vocabulary.units import ABSENT, amount, byte_size, count, duration, percent, rough_percent, times
 from jaxobs.vocabulary.words import PHASES
@@ -54,6 +54,11 @@ def computed(title: str, value: Callable[[Row], float | None], write: Callable[[
 def text(title: str, name: str) -> Column:
     """A column of the words `row[name]`."""
     return Column(title, lambda row: str(row[name]) if row.get(name) else None, text=True)
+
+
+def name(title: str, key: str) -> Column:
+    """A column of the name `row[key]` from the user's program, in which nothing is a mark."""
+    return Column(title, lambda row: as_it_is(row[key]) if row.get(key) else None, text=True)
 
 
 def place(title: str, name: str) -> Column:
@@ -201,7 +206,7 @@ def _seconds(spent: float) -> str:
 
 
 AGAIN: Final = (
-    Column("function", lambda row: row["name"], text=True),
+    name("function", "name"),
     Column("why", lambda row: str(row.get("cause") or "").replace("_", " "), text=True),
     Column("what changed", what_changed, text=True),
     place("called at", "call_site"),
@@ -210,14 +215,14 @@ AGAIN: Final = (
 )
 NEWEST: Final = (
     Column("ago", lambda row: duration(round(row["ago"])), value=lambda row: row["ago"]),
-    Column("function", lambda row: row["function"], text=True),
+    name("function", "function"),
     computed("took", compile_seconds, duration),
     Column("again because of", lambda row: (row.get("recompilation") or "").replace("_", " "), text=True),
     Column("what changed", what_changed, text=True),
     place("called at", "call_site"),
 )
 FUNCTIONS: Final = (
-    Column("function", lambda row: row["name"], text=True),
+    name("function", "name"),
     figure("compiles", "compilations", count),
     Column("again", _causes, text=True, value=lambda row: row.get("recompilation_count")),
     figure("seconds", "all", _seconds),
@@ -254,7 +259,7 @@ def _flops(row: Row) -> str | None:
 
 
 EXECUTABLES: Final = (
-    Column("function", lambda row: str(row.get("function")), text=True),
+    name("function", "function"),
     Column("executable", lambda row: str(row.get("executable") or "")[:8], text=True),
     figure("runs", "runs", count),
     figure("per run", "seconds_per_run", duration),
@@ -267,9 +272,9 @@ EXECUTABLES: Final = (
     Column("limited by", _limit, text=True),
 )
 OPERATIONS: Final = (
-    Column("operation", lambda row: str(row.get("operation")), text=True),
-    text("function", "function"),
-    text("scope", "scope"),
+    name("operation", "operation"),
+    name("function", "function"),
+    name("scope", "scope"),
     place("line", "source"),
     figure("of device time", "share", percent),
     figure("FLOP/byte", "intensity", amount),

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from jaxobs.model.snapshot import Document, main_thread_lines
 from jaxobs.report.charts import LogScale, short
 from jaxobs.report.rooflines import Point, RoofLine, axes, points_of, roofs_of, why_incomplete
-from jaxobs.report.sentence import code_apart
+from jaxobs.report.sentence import pieces, without_quotes
 from jaxobs.report.text_table import cut
 from jaxobs.report.view import (
     VISIBLE,
@@ -54,10 +54,8 @@ def line_of(cells: Iterable[tuple[str, str]]) -> Line:
 
 
 def with_code(sentence: str, style: str = "") -> Line:
-    """A sentence as a line; words in backquotes, which are code, become strong."""
-    return tuple(
-        Span(words, "strong" if is_code else style) for words, is_code in code_apart(sentence) if words
-    )
+    """A sentence as a line; its names and what matters most are strong."""
+    return tuple(Span(words, "strong" if mark else style) for words, mark in pieces(sentence))
 
 
 _LONGEST_BAR: Final = 60
@@ -74,7 +72,7 @@ def opening(view: View, problem: str | None) -> Iterator[Line]:
             Span(run_name(view.document), "strong"),
             *(Span(f" · {fact}", "quiet") for fact in facts(view.document)),
         )
-        yield tuple(Span(part.words, "strong" if part.strong else "") for part in answer(view))
+        yield with_code(answer(view))
     if problem:
         yield (Span(problem, "bad"),)
 
@@ -82,7 +80,7 @@ def opening(view: View, problem: str | None) -> Iterator[Line]:
 def steps(view: View, width: int) -> Iterator[Line]:
     """A line for each loop, bars for the parts of a step of the chosen one, host lines, absent figures, and advice."""
     if view.loop is None:
-        yield tuple(Span(part.words, "quiet") for part in answer(view))
+        yield (Span(without_quotes(answer(view)), "quiet"),)
         return
     for name in sorted(view.loops, key=lambda name: name != view.loop):
         shown = " · ".join(f"{title} {value}" for title, value in known_figures(view, name))

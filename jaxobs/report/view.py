@@ -12,7 +12,7 @@ from typing import Final
 from jaxobs.model.snapshot import Document, longest_loops
 from jaxobs.report import tables
 from jaxobs.report.history import NO_TREND, SECONDS, Trend
-from jaxobs.report.sentence import Phrase, sentence, sentence_without_loop
+from jaxobs.report.sentence import sentence, sentence_without_loop
 from jaxobs.vocabulary.units import amount, byte_size, duration, rough_percent
 
 MIN_SPAN: Final = 60.0
@@ -103,15 +103,14 @@ def facts(document: Document) -> list[str]:
     return [str(fact) for fact in known if fact]
 
 
-def answer(view: View) -> Iterator[Phrase]:
+def answer(view: View) -> str:
     """What a person would answer who was asked how the run is going."""
     if view.loop is not None:
-        yield from sentence(view.document, view.loop)
-    elif not view.process:
-        reason = view.document.get("process_reason") or "the first snapshot is on its way"
-        yield Phrase(f"Nothing is known yet: {reason}.")
-    else:
-        yield from sentence_without_loop(view.document)
+        return sentence(view.document, view.loop)
+    if view.process:
+        return sentence_without_loop(view.document)
+    reason = view.document.get("process_reason") or "the first snapshot is on its way"
+    return f"Nothing is known yet: {reason}."
 
 
 def known_figures(view: View, name: str) -> Iterator[tuple[str, str]]:

@@ -4,10 +4,11 @@ import pytest
 
 from jaxobs.report.history import History
 from jaxobs.report.page import page
-from jaxobs.report.terminal import steps
+from jaxobs.report.summary import render
+from jaxobs.report.terminal import opening, steps
 from jaxobs.report.view import Rank, View, recompilations_of, shares_of
 from tests.report.markup_reading import Read
-from tests.report.test_sentence import SLOWDOWN
+from tests.report.test_sentence import HANG, SLOWDOWN
 from tests.report.test_terminal import plain_text
 from tests.sample_document import device_time, document, executable, loop, operation, recompilation
 
@@ -47,7 +48,8 @@ def test_the_page_of_a_job_says_how_it_goes():
 def test_a_slowdown_is_told_with_what_the_thread_did_before_and_since():
     read = shown(document(slowdowns=[SLOWDOWN]))
     assert read.all("section", id="slowdowns")
-    assert "train takes 130 ms a step instead of 100 ms (+30 %)" in read.text
+    assert "train takes 130 ms a step instead of 100 ms (+30\u00a0%)" in read.text
+    assert "About then: f was compiled again (shape) 5 s before." in read.text
     assert "its thread isof a step beforesincewaiting for its input10 ms40 ms" in read.text
     assert not shown().all("section", id="slowdowns")
 
@@ -157,6 +159,26 @@ def test_names_of_a_program_are_text_everywhere():
         assert (link["href"] or "").split(":")[0] in {"http", "metrics", "snapshot", "#top"} or link[
             "href"
         ].startswith("?")
+
+
+@pytest.mark.parametrize("name", ["a`b`c", "**a**", "``", "a ** b ** c", "`** a`"])
+def test_names_that_look_like_marks_are_shown_whole(name):
+    found = document(
+        loops={name: loop()},
+        functions={name: {"compilations": 1, "seconds": {"backend": 1.0}}},
+        executables=[executable(function=name)],
+        operations=[operation(name=name) | {"scope": name}],
+        hangs=[HANG | {"loop": name}],
+        slowdowns=[SLOWDOWN | {"loop": name}],
+    )
+    read = shown(found)
+    assert f"{name} runs at" in read.text
+    assert f"{name} has ended no step" in read.text
+    assert f"{name} takes 130 ms" in read.text
+    in_terminal = plain_text(opening(View(found), None))
+    assert f"{name} runs at" in in_terminal
+    assert read.text.count(name) >= 8
+    assert name in render(found)
 
 
 def test_the_loop_that_took_most_time_is_shown_unless_another_is_chosen():

@@ -1,9 +1,21 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jaxobs.model.snapshot import longest_loops
-from jaxobs.report.sentence import hang_sentence, plain, sentence, sentence_without_loop, slowdown_sentence
+from jaxobs.report.sentence import (
+    as_it_is,
+    code,
+    hang_sentence,
+    pieces,
+    plain,
+    sentence,
+    sentence_without_loop,
+    slowdown_sentence,
+    without_quotes,
+)
 from tests.sample_document import document, loop
 
 LOOP: dict[str, Any] = {
@@ -164,3 +176,20 @@ def test_without_a_loop_what_is_under_way_is_said_and_advice_is_for_who_needs_it
     )
     marked: dict[str, Any] = {"process": {"finds_loops": False, "compiling": {"f": 61.0, "g": 0.3}}}
     assert plain(sentence_without_loop(marked)).endswith("`jaxobs run`. `f` has been compiling for 61 s.")
+
+
+NAMES = st.text(st.sampled_from("`* ab"), min_size=1) | st.text(min_size=1)
+
+
+@given(NAMES, NAMES)
+def test_a_name_is_whole_whatever_marks_are_in_it(name: str, other: str) -> None:
+    text = f"{code(name)}** runs** {code(other)}."
+    assert list(pieces(text)) == [(name, "code"), (" runs", "strong"), (" ", ""), (other, "code"), (".", "")]
+    assert without_quotes(as_it_is(name)) == name
+
+
+@given(st.text(st.sampled_from("`* ab")))
+def test_of_any_text_nothing_but_marks_is_left_out(text: str) -> None:
+    """A mark that is not closed is a part of the text."""
+    kept = "".join(words for words, _ in pieces(text))
+    assert [letter for letter in kept if letter in "ab"] == [letter for letter in text if letter in "ab"]
