@@ -19,14 +19,15 @@ from jaxobs.cli.console import Parser
 from jaxobs.cli.terminal import look_of
 from jaxobs.report import flame_graph
 from jaxobs.report.flame_graph import LINES, dearest, in_words
-from jaxobs.report.markup import Element, legend, markup, style, table, tag, with_code
+from jaxobs.report.markup import Element, card, legend, quiet, table, tag, whole_page, with_code
+from jaxobs.report.page import what_to_do
 from jaxobs.report.pprof import profile
 from jaxobs.report.roofline_chart import roofline
-from jaxobs.report.rooflines import Point
+from jaxobs.report.rooflines import operation_points
 from jaxobs.report.sentence import without_quotes
-from jaxobs.report.tables import Column, Row, figure, plain_table, text
+from jaxobs.report.tables import Column, Row, figure, name, plain_table, text
 from jaxobs.report.text_table import TextTable, cut, end_of, to_text
-from jaxobs.vocabulary.units import amount, duration, or_absent, percent
+from jaxobs.vocabulary.units import amount, duration, percent
 
 if TYPE_CHECKING:
     from jaxobs.cli.trace_report import Report
@@ -54,9 +55,9 @@ def run(arguments: list[str]) -> int:
             shown = f"wrote {' and '.join(written)}"
         else:
             shown = report_text(report.document, top=options.top, **look_of(sys.stdout))
-    for name, content in ((options.html, html.encode()), (options.pack, packed), (options.pprof, profiled)):
-        if name is not None:
-            Path(name).write_bytes(content)
+    for path, content in ((options.html, html.encode()), (options.pack, packed), (options.pprof, profiled)):
+        if path is not None:
+            Path(path).write_bytes(content)
     print(shown)
     return 0
 
@@ -157,7 +158,7 @@ def where(row: Row) -> str:
     return "/".join(path[-_KEPT_FOLDERS:]) if row["source"] else str(row["scope"])
 
 
-DEVICE_NAME: Final = Column("device", lambda row: f"{row['host']} {row['name']}".strip())
+DEVICE_NAME: Final = Column("device", lambda row: f"{row['host']} {row['name']}".strip(), text=True)
 DEVICE_FIGURES: Final = (
     text("kind", "device_kind"),
     figure("span", "span_seconds", duration),
@@ -180,13 +181,13 @@ _FIGURES: Final = (
     figure("efficiency", "efficiency", percent),
 )
 MODULES: Final = (
-    Column("module", lambda row: row["name"]),
+    name("module", "name"),
     figure("devices", "devices", str),
     figure("runs", "runs", str),
     *_FIGURES,
     text("bound", "bound"),
 )
-_SCOPE: Final = Column("scope", lambda row: f"{row['scope']}\n{row['reason'] or ''}".strip())
+_SCOPE: Final = Column("scope", lambda row: f"{row['scope']}\n{row['reason'] or ''}".strip(), text=True)
 SCOPES: Final = (_SCOPE, *_FIGURES, text("bound", "bound"))
 OPERATION_FIGURES: Final = (
     figure("runs", "executions", str),
@@ -208,7 +209,7 @@ def _others(row: Row) -> str:
 
 _KNOWN: Final = Column("known", lambda row: f"{row['known']} of {row['all']}")
 MATCHED: Final = (text("what could be told", "what"), _KNOWN, Column("the others", _others, text=True))
-_MATCHED: Final = (Column("what", lambda row: f"{row['what']}\n{_others(row)}".strip()), _KNOWN)
+_MATCHED: Final = (Column("what", lambda row: f"{row['what']}\n{_others(row)}".strip(), text=True), _KNOWN)
 
 _MIN_NAME = 12
 _GAP = 2  # columns between two cells
@@ -306,87 +307,54 @@ def _table(columns: Sequence[Column], rows: Sequence[Row], left_out: Set[str]) -
     return plain_table([column for column in columns if column.title not in left_out], rows)
 
 
-_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
-_STYLE: Final = """
-body { background: var(--surface); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto;
-  max-width: 75rem; padding: 0 1rem; }
-.jaxobs {
-  h1 { font-size: 1.3rem; } h2 { font-size: 1.05rem; margin-top: 2rem; } p { margin: 1em 0; } small { font-size: 12px; }
-  table { width: auto; font-size: 13px; font-variant-numeric: tabular-nums; }
-  th, td { padding: .2rem 0 .2rem .7rem; }
-  th:first-child { text-align: left; }
-  tbody th { white-space: normal; overflow-wrap: anywhere; min-width: 12rem; }
-  td.text { white-space: nowrap; min-width: 0; }
-}
-"""
-
-
 def _operation(row: Row) -> str:
     """A cell with the name, and below it the module, source line and reason, which are too wide for columns."""
     particulars = "; ".join(words for words in (row["module"], where(row), row["reason"]) if words)
     return f"{row['name']}\n{particulars}" if particulars else str(row["name"])
 
 
-_OPERATIONS: Final = (Column("operation", _operation), text("what", "category"), *OPERATION_FIGURES)
+_OPERATIONS: Final = (
+    Column("operation", _operation, text=True),
+    text("what", "category"),
+    *OPERATION_FIGURES,
+)
 
 
 def page(report: Report) -> str:
     """A report as an HTML document."""
     title = f"Roofline of {report.source}"
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        tag("title", title),
-        tag("style", style() + _STYLE),
-    )
-    body = tag("body", tag("h1", title), *_sections(report), class_="jaxobs")
-    return f"<!DOCTYPE html>\n{markup(tag('html', head, body, lang='en'))}\n"
+    main = tag("main", tag("header", tag("h1", title)), *_sections(report))
+    return whole_page(title, main)
 
 
 def _sections(report: Report) -> Iterator[Element]:
     document = report.document
-    points = list(_points(document["operations"]))
-    if (plot := roofline(report.roofs, points) if points else None) is not None:
-        yield from (plot, legend(dict.fromkeys(point.bottleneck for point in points)))
-        yield tag("p", "The area of a dot is its share of the time; point at one to read more.")
-    else:
-        yield tag("p", "No operation with known floating-point work and bytes: nothing to plot.")
-    if document["operations"]:
-        yield tag("h2", "Device time by line")
-        yield from (
-            part for part in flame_graph.sections(document["device_time"], "lines") if part is not None
+    rows = [
+        {**row, "operation": row["name"], "function": row["module"], "bottleneck": bound_of(row)}
+        for row in document["operations"]
+    ]
+    points = list(operation_points(rows))
+    drawn = [roofline(report.roofs, points), legend(dict.fromkeys(point.bottleneck for point in points))]
+    said = (
+        "The area of a dot is its share of the time; point at one to read more."
+        if points
+        else "No operation with known floating-point work and bytes: nothing to plot."
+    )
+    yield card("Roofline", *(drawn if points else ()), quiet(said), name="roofline")
+    if rows:
+        yield card(
+            "Device time by line", *flame_graph.sections(document["device_time"], "lines"), name="lines"
         )
-    for title, columns, rows in (
+    for title, columns, found in (
         ("Devices", (DEVICE_NAME, *DEVICE_FIGURES), document["devices"]),
         ("Modules", MODULES, document["modules"]),
         ("Named scopes", SCOPES, document["scopes"]),
         ("Operations", _OPERATIONS, document["operations"]),
         ("What could be told", _MATCHED, document["matched"]),
     ):
-        if (shown := table(columns, rows, caption=title)) is not None:
-            yield from (tag("h2", title), shown)
-    advice = [f"{piece['sentence']} {piece['remedy']}" for piece in document["advice"]]
-    for title, sentences in (("Advice", advice), ("Notes", notes_of(document))):
-        if sentences:
-            yield tag("h2", title)
-            yield tag("ul", *(tag("li", *with_code(sentence)) for sentence in sentences))
-
-
-def _points(operations: Sequence[Mapping[str, Any]]) -> Iterator[Point]:
-    for row in operations:
-        rate, near = row["achieved_flops_per_second"], row["efficiency"]
-        if not row["intensity"] or not rate:
-            continue
-        about = (
-            f"{row['name']} ({row['module'] or 'no module'})",
-            f"{duration(row['seconds'])}, {or_absent(row['share'], percent)} of the time",
-            f"{amount(rate, 'FLOP/s')} at {amount(row['intensity'])} FLOP/byte",
-            f"efficiency {or_absent(near, percent)}, {row['label']}",
-            str(row["source"] or ""),
-        )
-        yield Point(
-            row["name"], "operation", row["intensity"], rate, row["share"] or 0.0, bound_of(row),
-            "\n".join(line for line in about if line), rate / near if near else None,
-        )  # fmt: skip
+        if (shown := table(columns, found, caption=title)) is not None:
+            yield card(title, shown, name=title.lower().replace(" ", "-"))
+    if (advised := what_to_do(document)) is not None:
+        yield advised
+    if notes := [tag("li", *with_code(note)) for note in notes_of(document)]:
+        yield card("Notes", tag("ul", *notes, class_="plain"), name="notes")

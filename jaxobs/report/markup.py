@@ -7,6 +7,8 @@ of elements. Colours are classes, which `style()` defines for light and dark sur
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -18,6 +20,9 @@ from jaxobs.report.sentence import pieces
 from jaxobs.report.tables import Column, Row, known_columns
 from jaxobs.vocabulary.units import ABSENT
 from jaxobs.vocabulary.words import COMPONENTS, Component
+
+_RAW: Final = {"style", "script"}
+"""Elements whose text is read as it stands; what is put there is jaxobs's own."""
 
 _VOID: Final = {"br", "link", "meta"}
 """Elements used here that have no content, and so no end tag."""
@@ -55,7 +60,7 @@ def tag(name: str, /, *children: Child, **attributes: str | float | None) -> Ele
         if isinstance(child, Element):
             written += child.written
         elif child:
-            written += child if name == "style" else escape(child, quote=False)
+            written += child if name in _RAW else escape(child, quote=False)
     return Element(written if name in _VOID else f"{written}</{name}>")
 
 
@@ -110,6 +115,54 @@ def style() -> str:
     fills = [f".jaxobs .is-{word} {{ fill: var(--{word}); }}" for word in COMPONENTS]
     at_night = f"@media (prefers-color-scheme: dark) {{\n{_colours(dark)}\n}}"
     return "\n".join((rules, _colours(light), at_night, *fills, ""))
+
+
+@cache
+def _page_style() -> str:
+    return style() + (files("jaxobs.report") / "page.css").read_text(encoding="utf-8")
+
+
+def _hash_of(text: str) -> str:
+    """The hash of a text by which a Content-Security-Policy allows it in a page."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+@cache
+def policy_of(script: str = "") -> str:
+    """The Content-Security-Policy of a whole page.
+
+    It allows the page's own style and script by their hashes, its icon, and a script to fetch the page anew. So a name
+    that a program recorded cannot run as a script, even if escaping it was forgotten somewhere.
+    """
+    allowed = f"default-src 'none'; style-src {_hash_of(_page_style())}; img-src data:; base-uri 'none'"
+    allowed += "; form-action 'none'"
+    own = f"script-src {_hash_of(script)}; connect-src 'self'; frame-ancestors 'none'"
+    return f"{allowed}; {own}" if script else allowed
+
+
+_ICON: Final = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
+    "%3Cpath d='M1 14 8 5h7' fill='none' stroke='%230072b2' stroke-width='2.5'/%3E"
+    "%3Ccircle cx='9' cy='11' r='2.5' fill='%23d55e00'/%3E%3C/svg%3E"
+)
+
+
+def whole_page(title: str, *children: Element, script: str = "") -> str:
+    """An HTML document that loads nothing from elsewhere.
+
+    With a `script` it is served, with `policy_of` it in a header; else it is a file, which has its policy in it.
+    """
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        None if script else tag("meta", http_equiv="Content-Security-Policy", content=policy_of()),
+        tag("title", title),
+        tag("link", rel="icon", href=_ICON),
+        tag("style", _page_style()),
+    )
+    body = tag("body", *children, tag("script", script) if script else None, class_="jaxobs")
+    return f"<!DOCTYPE html>\n{markup(tag('html', head, body, lang='en'))}\n"
 
 
 def _colours(colours: Iterable[tuple[str, str]]) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -12,6 +10,7 @@ from typing import Final
 from urllib.parse import quote
 
 from jaxobs.model.snapshot import (
+    Document,
     all_compile_seconds,
     devices_with_memory,
     fullest,
@@ -26,12 +25,12 @@ from jaxobs.report.markup import (
     card,
     folded,
     legend,
-    markup,
     pairs,
+    policy_of,
     quiet,
-    style,
     table,
     tag,
+    whole_page,
     with_code,
 )
 from jaxobs.report.peak_memory import memory_peaks
@@ -63,30 +62,12 @@ MAX_LINES: Final = 6
 MAX_MOMENTS_LISTED: Final = 12
 """How much is shown of long lists; the rest is in the snapshot."""
 
-_ICON: Final = (
-    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
-    "%3Cpath d='M1 14 8 5h7' fill='none' stroke='%230072b2' stroke-width='2.5'/%3E"
-    "%3Ccircle cx='9' cy='11' r='2.5' fill='%23d55e00'/%3E%3C/svg%3E"
-)
-
 
 def page(view: View) -> str:
     """The HTML document."""
-    return "".join(_pieces(view))
-
-
-def _pieces(view: View) -> Iterator[str]:
-    title = tag("title", f"{run_name(view.document)} · jaxobs")
-    yield '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-    yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-    yield markup(title) + "\n" + markup(tag("link", rel="icon", href=_ICON)) + "\n"
-    yield f'<style>{_style()}</style>\n</head>\n<body class="jaxobs">\n<main>\n'
-    yield markup(_header(view)) + "\n"
-    yield from (f"{markup(section)}\n" for section in _sections(view) if section is not None)
-    yield "</main>\n"
-    if view.live:
-        yield f"{markup(_footer())}\n<script>{_script()}</script>\n"
-    yield "</body>\n</html>\n"
+    title = f"{run_name(view.document)} · jaxobs"
+    main = tag("main", _header(view), *_sections(view))
+    return whole_page(title, main, _footer(), script=_script()) if view.live else whole_page(title, main)
 
 
 def _sections(view: View) -> Iterator[Element | None]:
@@ -115,6 +96,11 @@ def how_it_goes(view: View) -> Iterator[Element | None]:
     if view.loop is not None and (known := list(known_figures(view, view.loop))):
         yield pairs(known, class_="figures", id="figures")
     yield quiet(*reasons(view))
+    yield what_to_do(view.document)
+
+
+def what_to_do(document: Document) -> Element | None:
+    """The advice, with what each piece would give back; None if there is none."""
     pieces = [
         tag(
             "li",
@@ -123,10 +109,9 @@ def how_it_goes(view: View) -> Iterator[Element | None]:
             *with_code(how),
             tag("span", *with_code(f" {gain}"), class_="saves"),
         )
-        for why, how, gain in advice(view.document)
+        for why, how, gain in advice(document)
     ]
-    if pieces:
-        yield card("What to do", tag("ol", *pieces, class_="advice"), name="advice")
+    return card("What to do", tag("ol", *pieces, class_="advice"), name="advice") if pieces else None
 
 
 def _hangs(view: View) -> Element | None:
@@ -465,28 +450,11 @@ def _footer() -> Element:
 
 
 @cache
-def _style() -> str:
-    return style() + (files("jaxobs.report") / "page.css").read_text(encoding="utf-8")
-
-
-@cache
 def _script() -> str:
     return (files("jaxobs.report") / "page.js").read_text(encoding="utf-8")
 
 
-def _hash_of(text: str) -> str:
-    """The hash of a text by which a Content-Security-Policy allows it in a page."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
 @cache
 def policy() -> str:
-    """The Content-Security-Policy of the page.
-
-    It allows the page's own style and script by their hashes, its icon, and fetching the page anew. So a name that a
-    program recorded cannot run as a script, even if escaping it was forgotten somewhere.
-    """
-    return (
-        f"default-src 'none'; style-src {_hash_of(_style())}; script-src {_hash_of(_script())}; img-src data:;"
-        " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
+    """The Content-Security-Policy of the live page."""
+    return policy_of(_script())

@@ -67,7 +67,7 @@ def roofs_of(document: Document) -> list[RoofLine]:
 def points_of(document: Document) -> list[Point]:
     """The executables and operations with a known intensity and a measured time, as points."""
     executables, operations = document.get("executables") or [], document.get("operations") or []
-    return [*_executables(executables), *_operations(operations)]
+    return [*_executables(executables), *operation_points(operations)]
 
 
 def _executables(rows: Sequence[Row]) -> Iterator[Point]:
@@ -88,7 +88,8 @@ def _executables(rows: Sequence[Row]) -> Iterator[Point]:
             )  # fmt: skip
 
 
-def _operations(rows: Sequence[Row]) -> Iterator[Point]:
+def operation_points(rows: Sequence[Row]) -> Iterator[Point]:
+    """The operations that took at least MIN_POINT of the device's time, if intensity and rate are known."""
     for row in rows:
         intensity, rate, share = row.get("intensity"), row.get("achieved_flops_per_second"), row.get("share")
         if intensity and rate and (share or 0.0) >= MIN_POINT:
