@@ -1,7 +1,7 @@
 """The command `jaxobs`, with one file for each subcommand, which is imported only when it is called.
 
 A command module has `SUMMARY`, one line for the help, and `run(arguments) -> exit status`. It raises
-UsageError for input it cannot use.
+InputError for input it cannot use.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from jaxobs.vocabulary import InputError
 from jaxobs.vocabulary.text import printable
 
 COMMANDS = (
@@ -35,10 +36,6 @@ INTERRUPTED = 130
 _USAGE = "usage: jaxobs COMMAND [arguments]; `jaxobs COMMAND --help` tells about one"
 
 
-class UsageError(Exception):
-    """Input that a command cannot use; the message is one line that says what was wrong and what to do."""
-
-
 def say(speaker: str, message: object) -> None:
     """One line on standard error after the name of who says it."""
     tell(f"{speaker}: {message}")
@@ -51,17 +48,17 @@ def tell(line: str) -> None:
 
 @contextlib.contextmanager
 def using(what: str) -> Iterator[None]:
-    """Raises UsageError for what the wrong types in somebody else's document or trace make the block raise.
+    """Raises InputError for what the wrong types in somebody else's document or trace make the block raise.
 
     A document is not compared with a schema: each figure in it may be absent, and what is drawn of it is the check.
     """
     try:
         yield
-    except UsageError:
+    except InputError:
         raise
     except Exception as error:  # noqa: BLE001  # which it is depends on the value and on who reads it
         why = f"{type(error).__name__}: {error}"[:200]  # it may quote what it could not use
-        raise UsageError(f"{what} cannot be shown, as it is not whole: {why}") from None
+        raise InputError(f"{what} cannot be shown, as it is not whole: {why}") from None
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -75,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
         status = _answer(command, arguments[1:])
         if sys.stdout is not None:
             sys.stdout.flush()  # here, where errors can be reported, and not at the interpreter's exit
-    except UsageError as error:
+    except InputError as error:
         say(speaker, error)
         return 2
     except KeyboardInterrupt:  # in commands that do not handle it themselves
@@ -99,7 +96,7 @@ def _answer(command: str, arguments: list[str]) -> int:
         print(_help())
         return 0
     if command not in COMMANDS:
-        raise UsageError(_no_such_command(command))
+        raise InputError(_no_such_command(command))
     status: int = _module(command).run(arguments)
     return status
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final
 
-from jaxobs.cli import UsageError, say, using
+from jaxobs.cli import say, using
 from jaxobs.cli.console import Parser
 from jaxobs.cli.terminal import look_of
 from jaxobs.report import flame_graph
@@ -27,6 +27,7 @@ from jaxobs.report.rooflines import operation_points
 from jaxobs.report.sentence import without_quotes
 from jaxobs.report.tables import Column, Row, figure, name, plain_table, text
 from jaxobs.report.text_table import TextTable, cut, end_of, to_text
+from jaxobs.vocabulary import InputError
 from jaxobs.vocabulary.units import amount, duration, percent
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def _newest_trace() -> str:
 
     record = read_record("last")
     if not (found := traces(record.path.parent)):
-        raise UsageError(
+        raise InputError(
             f"{record.name} has kept no trace: give a path, or ask for one by obs.profile(2.0, keep=True)"
         )
     return str(found[-1])
@@ -122,9 +123,9 @@ def _count(value: str) -> int:
 
 def _analyze(path: str, maximum_bytes: int) -> Any:
     from jaxobs.cli.trace_report import build_report, peaks_of
-    from jaxobs.config import SettingsError, load_settings
+    from jaxobs.config import load_settings
     from jaxobs.plugin.custom_calls import load_rules
-    from jaxobs.trace import TraceError, read_trace
+    from jaxobs.trace import read_trace
 
     try:
         settings = load_settings().to_dict()
@@ -137,8 +138,8 @@ def _analyze(path: str, maximum_bytes: int) -> Any:
             )
             for device in trace.devices
         }
-    except (SettingsError, TraceError, ValueError) as error:
-        raise UsageError(str(error)) from None
+    except ValueError as error:
+        raise InputError(str(error)) from None
     rules = load_rules(lambda problem: say("jaxobs analyze", problem))
     with using(path):
         return build_report(path, trace, peaks, rules)

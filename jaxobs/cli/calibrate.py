@@ -8,17 +8,17 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from jaxobs.cli import INTERRUPTED, UsageError, say, tell
+from jaxobs.cli import INTERRUPTED, say, tell
 from jaxobs.cli.console import Parser, ProcessFailedError, result_of, seconds_up_to
 from jaxobs.cli.terminal import look_of
 from jaxobs.hardware.calibration import (
     Calibration,
-    NoHomeError,
     cache_directory,
     fastest,
 )
 from jaxobs.plugin.files import why_not_writable, write_whole
 from jaxobs.report.text_table import TextTable, to_text
+from jaxobs.vocabulary import InputError
 from jaxobs.vocabulary.units import amount, byte_size
 
 SUMMARY = "measure this machine's peaks: matrix products, bandwidth by working set, vector rates"
@@ -32,7 +32,7 @@ _CURE = "set JAXOBS_CACHE_DIRECTORY to a writable directory"
 
 
 def run(arguments: list[str]) -> int:
-    """Measure, show a table and keep the file. Raises UsageError for options it cannot use."""
+    """Measure, show a table and keep the file. Raises InputError for options it cannot use."""
     options = _options(arguments)
     place = _place()
     tell(f"measuring for {options.seconds:g} s, and some more to start and to compile")
@@ -75,14 +75,10 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 
 
 def _place() -> Path:
-    """The directory for the result. Raises UsageError, before anything is measured, if it cannot be written to."""
-    try:
-        place = cache_directory()
-    except NoHomeError as error:
-        raise UsageError(str(error)) from None
-    reason = why_not_writable(place)
-    if reason is not None:
-        raise UsageError(f"nothing can be kept in {place}: {reason}; {_CURE}")
+    """The directory for the result. Raises InputError, before anything is measured, if it cannot be written to."""
+    place = cache_directory()
+    if (reason := why_not_writable(place)) is not None:
+        raise InputError(f"nothing can be kept in {place}: {reason}; {_CURE}")
     return place
 
 

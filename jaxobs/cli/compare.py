@@ -8,12 +8,13 @@ import math
 import re
 import sys
 
-from jaxobs.cli import UsageError, say, using
+from jaxobs.cli import say, using
 from jaxobs.cli.console import Parser
 from jaxobs.cli.show import read_record, records, records_directory
 from jaxobs.cli.terminal import look_of
 from jaxobs.report.comparison import Comparison, compare
 from jaxobs.report.record import Record
+from jaxobs.vocabulary import InputError
 from jaxobs.vocabulary.units import percent
 
 SUMMARY = "compare the records of two runs: what became slower or faster, and why"
@@ -40,22 +41,22 @@ def run(arguments: list[str]) -> int:
 
 
 def _one_before(after: Record) -> Record:
-    """The newest kept record of the same run's name that is older. Raises UsageError if there is none."""
+    """The newest kept record of the same run's name that is older. Raises InputError if there is none."""
     name, older = after.part("snapshot", "process").get("run"), False
     for record in records(records_directory(), []):
         if older and record.part("snapshot", "process").get("run") == name:
             return record
         older = older or record.path == after.path
-    raise UsageError(
+    raise InputError(
         f"no earlier record of the run {name!r} is kept: name two; `jaxobs runs` lists what there is"
     )
 
 
 def _judged(comparison: Comparison, allowed: float, loop: str | None) -> int:
-    """The exit status. Raises UsageError if the records do not suffice to judge."""
+    """The exit status. Raises InputError if the records do not suffice to judge."""
     judged = [time for time in comparison.step_times if loop in {None, time.loop}]
     if not judged:
-        raise UsageError(
+        raise InputError(
             f"--fail-if-slower: the two have no loop {f'`{loop}` ' if loop else ''}in common, so nothing can be said"
         )
     slower = {
@@ -69,7 +70,7 @@ def _judged(comparison: Comparison, allowed: float, loop: str | None) -> int:
         return SLOWER
     for time in judged:
         if time.change is None:
-            raise UsageError(
+            raise InputError(
                 f"--fail-if-slower: whether `{time.loop}` became slower cannot be told: {time.reason}"
             )
     return 0

@@ -11,21 +11,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from jaxobs.cli import UsageError
 from jaxobs.plugin.settings import meant
+from jaxobs.vocabulary import InputError
 
 MIN_SECONDS = 1.0
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises UsageError where argparse would end the process."""
+    """An argument parser that raises InputError where argparse would end the process."""
 
     def __init__(self, command: str, description: str | None, epilog: str | None = None) -> None:
         super().__init__(prog=f"jaxobs {command}", description=description, epilog=epilog)
 
     def error(self, message: str) -> NoReturn:
-        """Raise a UsageError of one line that points to the help."""
-        raise UsageError(f"{message}; `{self.prog} --help` tells more")
+        """Raise a InputError of one line that points to the help."""
+        raise InputError(f"{message}; `{self.prog} --help` tells more")
 
     def options(self, arguments: list[str]) -> argparse.Namespace:
         """Parse the command's options and arguments, which may be in any order."""

@@ -9,11 +9,11 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from jaxobs.cli import INTERRUPTED, UsageError, say, tell
+from jaxobs.cli import INTERRUPTED, say, tell
 from jaxobs.cli.check import check_devices, read_devices
 from jaxobs.cli.console import Parser, seconds_up_to
 from jaxobs.cli.terminal import look_of
-from jaxobs.config import Settings, SettingsError, load_settings
+from jaxobs.config import Settings, load_settings
 from jaxobs.report.summary import render
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class NoDeviceError(Exception):
 
 
 def run(arguments: list[str]) -> int:
-    """Calibrate if needed, train, print what was seen. Raises UsageError for options or settings it cannot use."""
+    """Calibrate if needed, train, print what was seen. Raises InputError for options or settings it cannot use."""
     options = _options(arguments)
     from jaxobs import instrument
     from jaxobs.cli.demonstration import NoTextError
@@ -45,8 +45,6 @@ def run(arguments: list[str]) -> int:
         budget = settings.profile_budget_ratio and max(settings.profile_budget_ratio, WINDOWS)
         with instrument(run=settings.run or "demo", profile_budget_ratio=budget) as observer:
             return _demonstrate(observer, options)
-    except SettingsError as error:
-        raise UsageError(str(error)) from None
     except (NoDeviceError, NoTextError) as error:
         say("jaxobs demo", error)
         return 1

@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from jaxobs.cli import UsageError, say, using
+from jaxobs.cli import say, using
 from jaxobs.cli.console import Parser
 from jaxobs.cli.show import records_directory
 from jaxobs.cli.terminal import look_of
 from jaxobs.report.postmortem import RECORDER, Flight, read_flight, story, under_way
 from jaxobs.report.text_table import to_text
+from jaxobs.vocabulary import InputError
 
 SUMMARY = "tell what happened before a run ended, over all its ranks"
 
@@ -36,7 +37,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _flights(directories: list[Path]) -> list[Flight]:
-    """The flights of the newest run. Raises UsageError if there is none."""
+    """The flights of the newest run. Raises InputError if there is none."""
     found = []
     for path in sorted({each for directory in directories for each in _folders(directory)}):
         try:
@@ -47,7 +48,7 @@ def _flights(directories: list[Path]) -> list[Flight]:
         if flight is not None:
             found.append(flight)
     if not found:
-        raise UsageError(f"no flight recorder has left a {RECORDER} in {', '.join(map(str, directories))}")
+        raise InputError(f"no flight recorder has left a {RECORDER} in {', '.join(map(str, directories))}")
     newest = max(found, key=lambda flight: float(flight.last["at"]))
     return [flight for flight in found if _start(flight) == _start(newest)]
 
@@ -63,7 +64,7 @@ def _folders(directory: Path) -> list[Path]:
     try:
         return [path.parent for path in directory.glob(f"*/{RECORDER}")]
     except OSError as error:
-        raise UsageError(f"{directory}: {error.strerror}") from None
+        raise InputError(f"{directory}: {error.strerror}") from None
 
 
 def _plain(flight: Flight) -> dict[str, Any]:

@@ -16,12 +16,13 @@ import sys
 from pathlib import Path
 from typing import Any, get_origin
 
-from jaxobs.cli import UsageError, say
+from jaxobs.cli import say
 from jaxobs.cli.terminal import terminal_width
-from jaxobs.config import PREFIX, SETTINGS, SettingsError, load_settings, unknown_settings
+from jaxobs.config import PREFIX, SETTINGS, load_settings, unknown_settings
 from jaxobs.identity import launched_rank
 from jaxobs.plugin.settings import meant
 from jaxobs.report.text_table import cut
+from jaxobs.vocabulary import InputError
 
 SUMMARY = "run a script or module, observed, without a change to it"
 
@@ -33,7 +34,7 @@ More on each: https://github.com/jaxobs/jaxobs/blob/main/docs/reference/settings
 
 
 def run(arguments: list[str]) -> int:
-    """Replace this process by the script; returns only for --help. Raises UsageError if it cannot be run."""
+    """Replace this process by the script; returns only for --help. Raises InputError if it cannot be run."""
     settings, rest = _settings_of(arguments)
     if rest[:1] == ["--help"] or arguments[:1] == ["-h"]:  # options after the script are its own
         print(f"{USAGE}\n\noptions:\n{options_help(terminal_width(sys.stdout))}\n\n{VARIABLES}")
@@ -43,7 +44,7 @@ def run(arguments: list[str]) -> int:
     observed, unknown = _check_settings(settings)
     if observed:
         if sys.flags.ignore_environment or sys.flags.no_site:
-            raise UsageError(
+            raise InputError(
                 "Python was started with -E, -I or -S and would not let jaxobs in; start it without"
             )
         for line in unknown.values():
@@ -53,11 +54,11 @@ def run(arguments: list[str]) -> int:
         command = [sys.executable, *interpreter_options(), *program]
         os.execve(sys.executable, command, environment)  # noqa: S606  # no shell is wanted
     except OSError as error:
-        raise UsageError(f"cannot start {sys.executable}: {error.strerror}") from None
+        raise InputError(f"cannot start {sys.executable}: {error.strerror}") from None
 
 
 def _settings_of(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """The settings among the arguments, and what follows them. Raises UsageError for an unknown option."""
+    """The settings among the arguments, and what follows them. Raises InputError for an unknown option."""
     settings: dict[str, Any] = {}
     while arguments and arguments[0].startswith("--") and arguments[0] not in {"--", "--help"}:
         name, value, arguments = read_option(arguments)
@@ -66,14 +67,14 @@ def _settings_of(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
 
 
 def _program_of(arguments: list[str]) -> list[str]:
-    """The script or `-m module` with its arguments. Raises UsageError if there is none that Python could run."""
+    """The script or `-m module` with its arguments. Raises InputError if there is none that Python could run."""
     program = arguments[1:] if arguments[:1] == ["--"] else arguments
     if not program or program == ["-m"]:
-        raise UsageError(
+        raise InputError(
             "no script given: jaxobs run [options] -- script.py [arguments], or -m module [arguments]"
         )
     if program[0].startswith("-") and program[0] != "-m":
-        raise UsageError(
+        raise InputError(
             f"unknown option {program[0]}; options of jaxobs begin with --, `jaxobs run --help` lists them"
         )
     if program[0] != "-m":  # a missing module is Python's to report
@@ -82,26 +83,23 @@ def _program_of(arguments: list[str]) -> list[str]:
 
 
 def _check_script(script: Path) -> None:
-    """Raises UsageError for a script that Python could not run."""
+    """Raises InputError for a script that Python could not run."""
     if script.is_dir() and not (script / "__main__.py").is_file():
-        raise UsageError(
+        raise InputError(
             f"{script} is a directory without __main__.py; name a script, or use -m for a package"
         )
     if not script.exists():
-        raise UsageError(f"no such script: {script} (working directory {Path.cwd()})")
+        raise InputError(f"no such script: {script} (working directory {Path.cwd()})")
     if not os.access(script, os.R_OK):
-        raise UsageError(f"the script {script} cannot be read; check its permissions")
+        raise InputError(f"the script {script} cannot be read; check its permissions")
 
 
 def _check_settings(settings: dict[str, Any]) -> tuple[bool, dict[str, str]]:
     """Whether the script is to be observed, and a line about each unknown variable.
 
-    Raises UsageError naming each setting that is wrong.
+    Raises InputError naming each setting that is wrong.
     """
-    try:
-        return load_settings(**settings).enabled, unknown_settings(os.environ)
-    except SettingsError as error:
-        raise UsageError(str(error)) from None
+    return load_settings(**settings).enabled, unknown_settings(os.environ)
 
 
 def launch_environment(
@@ -146,26 +144,26 @@ def options_by_name() -> dict[str, tuple[str, bool | None]]:
 def read_option(arguments: list[str]) -> tuple[str, Any, list[str]]:
     """The setting that the first argument names, its value, and the remaining arguments.
 
-    Raises UsageError for an option that does not exist, has no value, or one that is not the JSON it must be.
+    Raises InputError for an option that does not exist, has no value, or one that is not the JSON it must be.
     """
     option, equals, inline = arguments[0].partition("=")
     options = options_by_name()
     name, alone = options.get(option, ("", None))
     if not name or (equals and alone is False):
-        raise UsageError(f"unknown option {option}{meant(option, options, '{}')}; `--help` lists the options")
+        raise InputError(f"unknown option {option}{meant(option, options, '{}')}; `--help` lists the options")
     if alone is not None and not equals:
         return name, alone, arguments[1:]
     field = SETTINGS[name]
     rest = arguments[1:] if equals else arguments[2:]
     if not equals and len(arguments) < 2:
-        raise UsageError(f"option {option} needs a value: {field.description}")
+        raise InputError(f"option {option} needs a value: {field.description}")
     value = inline if equals else arguments[1]
     if get_origin(field.type) is not dict:
         return name, value, rest
     try:
         return name, json.loads(value), rest
     except ValueError as error:
-        raise UsageError(f"option {option} {value!r} is not JSON ({error}): {field.description}") from None
+        raise InputError(f"option {option} {value!r} is not JSON ({error}): {field.description}") from None
 
 
 def options_help(width: int) -> str:

@@ -6,7 +6,7 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
-from jaxobs.cli import UsageError, using
+from jaxobs.cli import using
 from jaxobs.cli.console import Parser
 from jaxobs.cli.show import records, records_directory
 from jaxobs.cli.terminal import look_of
@@ -15,6 +15,7 @@ from jaxobs.report.record import Record, state_of
 from jaxobs.report.runs import also_held
 from jaxobs.report.sentence import plain, sentence
 from jaxobs.report.text_table import TextTable, to_text
+from jaxobs.vocabulary import InputError
 from jaxobs.vocabulary.units import duration, or_absent
 
 SUMMARY = "list the runs that are kept, the newest first"
@@ -40,10 +41,10 @@ def run(arguments: list[str]) -> int:
         try:
             with using(record.name):
                 table.add(f"last~{number}" if number else "last", *_cells(record))
-        except UsageError as error:
+        except InputError as error:
             left_out.append(str(error))
     if not table.rows:
-        raise UsageError(f"no run is kept in {directory} yet")
+        raise InputError(f"no run is kept in {directory} yet")
     table.caption = f"{directory}" + (f"; {len(left_out)} records there are not whole" if left_out else "")
     print(to_text([table], **look_of(sys.stdout)))
     return 0

@@ -13,17 +13,18 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from jaxobs.cli import UsageError, say, using
+from jaxobs.cli import say, using
 from jaxobs.cli.console import Parser
 from jaxobs.cli.terminal import look_of
-from jaxobs.config import SettingsError, load_settings
+from jaxobs.config import load_settings
 from jaxobs.plugin.files import open_regular
 from jaxobs.report.page import page
 from jaxobs.report.ranks import Observed, rank_rows, rank_table
-from jaxobs.report.record import LARGEST_BYTES, Record, RecordError, decoded, state_of
+from jaxobs.report.record import LARGEST_BYTES, Record, decoded, state_of
 from jaxobs.report.runs import FOLDER_NAME, PAGE, RECORD, directory_of, kept
 from jaxobs.report.summary import render
 from jaxobs.report.view import View
+from jaxobs.vocabulary import InputError
 from jaxobs.vocabulary.text import printable
 
 SUMMARY = "print the summary of a run again, from the record that it left"
@@ -64,7 +65,7 @@ def run(arguments: list[str]) -> int:
     )  # fmt: skip
     options = parser.options(arguments)
     if options.record is None and _may_be_a_run(options.html or ""):
-        raise UsageError(f"{options.html}: name the run first: jaxobs show RUN --html FILE")
+        raise InputError(f"{options.html}: name the run first: jaxobs show RUN --html FILE")
     record = read_record("last" if options.record is None else options.record)
     if options.json:
         print(json.dumps(record.content, indent=2, allow_nan=False))
@@ -80,7 +81,7 @@ def run(arguments: list[str]) -> int:
         own = record.path.with_name(PAGE) if record.path.name == RECORD else record.path.with_suffix(".html")
         file = Path(options.html or own)
         if file.resolve() == record.path.resolve():
-            raise UsageError(f"{file} is the record: name another file")
+            raise InputError(f"{file} is the record: name another file")
         file.write_text(html, encoding="utf-8")
         print(f"wrote {printable(str(file))}")
         return 0
@@ -101,7 +102,7 @@ def _of_one_run(record: Record) -> list[Record]:
     if name and name["rank"] and run:
         alike = glob.escape(folder.name[: name.start("rank")])
         for path in folder.parent.glob(f"{alike}*/{RECORD}"):
-            with suppress(UsageError), using(str(path)):
+            with suppress(InputError), using(str(path)):
                 if path != record.path and _process(other := _read(path), "run_id") == run:
                     rank_rows([Observed(other.name, other.snapshot)])  # one that cannot be shown is left out
                     found.append(other)
@@ -117,7 +118,7 @@ def _may_be_a_run(word: str) -> bool:
 
 
 def read_record(word: str) -> Record:
-    """The record that is meant: of a file, a folder, a directory of folders, or of a word. Raises UsageError.
+    """The record that is meant: of a file, a folder, a directory of folders, or of a word. Raises InputError.
 
     `last~2` is the run with two newer ones; another word is the beginning of a folder's name. Of a directory it is the
     newest run's that can be shown; folders whose records cannot are left out, which is said in one line.
@@ -127,7 +128,7 @@ def read_record(word: str) -> Record:
     if match := LAST.fullmatch(word):
         found = next(islice(records(records_directory(), left_out), int(match[1] or 0), None), None)
         if found is None:
-            raise UsageError(f"{word}: not so many runs have left a record in {records_directory()}")
+            raise InputError(f"{word}: not so many runs have left a record in {records_directory()}")
         _say_left_out(left_out)
         return found
     if not os.path.lexists(word):
@@ -140,13 +141,13 @@ def read_record(word: str) -> Record:
         try:
             with using(record.name):
                 render(record.snapshot)
-        except UsageError as error:
+        except InputError as error:
             left_out.append(str(error))
             continue
         _say_left_out(left_out)
         return record
     why = f" ({left_out[0]})" if left_out else ""
-    raise UsageError(f"{word}: no folder of a run in this directory{why}; see JAXOBS_RUN_DIRECTORY")
+    raise InputError(f"{word}: no folder of a run in this directory{why}; see JAXOBS_RUN_DIRECTORY")
 
 
 def _say_left_out(left_out: Sequence[str]) -> None:
@@ -158,7 +159,7 @@ def _say_left_out(left_out: Sequence[str]) -> None:
 def records(directory: Path, left_out: list[str]) -> Iterator[Record]:
     """The records in a directory, the run that began last first; of ranks that ran together that of the lowest.
 
-    They are read as they are asked for. Why one could not be read is added to `left_out`. Raises UsageError where the
+    They are read as they are asked for. Why one could not be read is added to `left_out`. Raises InputError where the
     directory cannot be read.
     """
     try:
@@ -166,12 +167,12 @@ def records(directory: Path, left_out: list[str]) -> Iterator[Record]:
     except FileNotFoundError:  # no run has been kept yet
         return
     except OSError as error:
-        raise UsageError(f"cannot read {directory}: {error.strerror or error}") from None
+        raise InputError(f"cannot read {directory}: {error.strerror or error}") from None
     together: list[Record] = []
     for folder in folders:
         try:
             record = _read(folder / RECORD)
-        except UsageError as error:
+        except InputError as error:
             left_out.append(str(error))
             continue
         if together and _began(together[0]) - _began(record) > TOGETHER_SECONDS:
@@ -182,19 +183,15 @@ def records(directory: Path, left_out: list[str]) -> Iterator[Record]:
 
 
 def records_directory() -> Path:
-    """Where jobs keep their runs with the settings of the environment. Raises UsageError where they keep none."""
-    try:
-        directory = directory_of(vars(load_settings()))
-    except SettingsError as error:
-        raise UsageError(str(error)) from None
-    if directory is None:
-        raise UsageError("no runs are kept: JAXOBS_KEEP_RUNS is false, or no home directory is known")
+    """Where jobs keep their runs with the settings of the environment. Raises InputError where they keep none."""
+    if (directory := directory_of(vars(load_settings()))) is None:
+        raise InputError("no runs are kept: JAXOBS_KEEP_RUNS is false, or no home directory is known")
     return directory
 
 
 def _beginning_with(word: str) -> Path | None:
     """The record of the newest run whose folder's name begins so, of whatever rank."""
-    with suppress(OSError, UsageError):
+    with suppress(OSError, InputError):
         for folder in kept(records_directory()) if word else ():
             if folder.name.startswith(word):
                 return folder / RECORD
@@ -215,14 +212,12 @@ def _read(path: Path) -> Record:
         with open_regular(path) as file:
             data = file.read(MAX_BYTES_READ + 1)
         if len(data) > MAX_BYTES_READ:
-            raise UsageError(f"{path} is too large for a record of a run")
+            raise InputError(f"{path} is too large for a record of a run")
         whole = path.absolute()  # of `.` too the name is known
         name = printable(whole.parent.name if path.name == RECORD else str(path))
         return replace(decoded(data, name), path=whole)
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
-    except RecordError as error:
-        raise UsageError(str(error)) from None
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
 
 
 def _began(record: Record) -> float:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jaxobs.hardware.chips import normalised
+from jaxobs.vocabulary import InputError
 from jaxobs.vocabulary.text import read_json
 
 SCHEMA_VERSION: Final = 1
@@ -181,7 +182,7 @@ def _read(kind: str, value: Any) -> Any:
 _MAX_FILE_BYTES = 4 * 2**20  # bytes; a calibration takes about 10 kB
 
 
-class NoHomeError(OSError):
+class NoHomeError(InputError, OSError):
     """The user's home directory is unknown; the message says what to do."""
 
 

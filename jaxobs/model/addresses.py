@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from jaxobs.vocabulary import InputError
 from jaxobs.vocabulary.text import read_json
 
 HOST_VARIABLE = "JAXOBS_METRICS_HOST"
@@ -21,7 +22,7 @@ PORTS_TRIED = 100  # more ranks than any host runs
 LAST_PORT = 65_535
 
 
-class AddressError(OSError):
+class AddressError(InputError, OSError):
     """The metrics cannot be served at the address asked for; the message says which, why and what to do."""
 
 

@@ -25,6 +25,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from jaxobs.vocabulary import InputError
 from jaxobs.vocabulary.text import MASK, masked
 
 Value = TypeVar("Value")
@@ -39,7 +40,7 @@ _WORDS = {
 }
 
 
-class SettingsError(ValueError):
+class SettingsError(InputError, ValueError):
     """A setting has a value that cannot be used; the message names it, its value and what is allowed."""
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar, get_args
 from jaxobs.model.clock import NANOSECONDS, wall_now
 from jaxobs.model.figure import Figure
 from jaxobs.model.snapshot import compile_seconds
+from jaxobs.vocabulary import InputError
 from jaxobs.vocabulary.text import read_json
 from jaxobs.vocabulary.words import State
 
@@ -37,7 +38,7 @@ Content = dict[str, Any]
 Key = TypeVar("Key", str, int)
 
 
-class RecordError(ValueError):
+class RecordError(InputError, ValueError):
     """Raised for a file that is no record of a run, or one of an unknown version; the message says which."""
 
 

@@ -16,9 +16,10 @@ from jaxobs.proto.messages import (
     StatMetadataEntryMessage,
 )
 from jaxobs.proto.wire_format import LENGTH, FieldError, fields
+from jaxobs.vocabulary import InputError
 
 
-class TraceError(ValueError):
+class TraceError(InputError, ValueError):
     """A trace that cannot be read: the message says what it is, what is wrong with it and what to do."""
 
 

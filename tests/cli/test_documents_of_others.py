@@ -17,11 +17,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jaxobs.cli import UsageError, main, using
+from jaxobs.cli import main, using
 from jaxobs.cli.top.servers import Access, Answer, SnapshotClient, target_of
 from jaxobs.cli.top.watch import Watched
 from jaxobs.report.ranks import render_ranks
 from jaxobs.report.terminal import opening, roofline, steps
+from jaxobs.vocabulary import InputError
 from jaxobs.vocabulary.text import read_json
 from tests.jobs import environment
 
@@ -75,7 +76,7 @@ def answered(*arguments: str) -> tuple[int, str, str]:
 
 
 def top(document: dict[str, Any]) -> str:
-    """What `jaxobs top` would show of a server's snapshot, in each of its panels. Raises UsageError."""
+    """What `jaxobs top` would show of a server's snapshot, in each of its panels. Raises InputError."""
     target = target_of("localhost:1")
     ranks = [Watched(target, SnapshotClient(target, Access())) for _ in range(2)]
     for rank in ranks:
@@ -139,7 +140,7 @@ def test_any_value_at_any_place_is_shown_right_or_refused_in_a_line(
         found = answered(*command)
         assert is_right_or_refused(*found), (command, found)
     if isinstance(changed, dict) and isinstance(changed.get("snapshot"), dict):
-        with contextlib.suppress(UsageError, ValueError):
+        with contextlib.suppress(InputError, ValueError):
             assert is_plain(top(read_json(json.dumps(changed["snapshot"]).encode())))
 
 

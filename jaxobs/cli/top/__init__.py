@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from jaxobs.cli import UsageError, say
+from jaxobs.cli import say
 from jaxobs.cli.console import Parser
 from jaxobs.cli.terminal import look_of
-from jaxobs.config import SettingsError, load_settings
+from jaxobs.config import load_settings
 from jaxobs.plugin.files import open_regular
+from jaxobs.vocabulary import InputError
 
 if TYPE_CHECKING:
     from jaxobs.cli.top.servers import Access, Target
@@ -47,7 +48,7 @@ def run(arguments: list[str]) -> int:
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] != "textual":
                 raise
-            raise UsageError(
+            raise InputError(
                 "the live view is drawn by Textual: pip install 'jaxobs[top]'; --once needs nothing more"
             ) from None
         # Textual believes these variables, and would not follow the terminal to another size.
@@ -61,7 +62,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _write_once(watch: Watch) -> int:
-    """Write the ranks once. Raises UsageError (exit status 2) if a given address has no snapshot."""
+    """Write the ranks once. Raises InputError (exit status 2) if a given address has no snapshot."""
     from jaxobs.cli import using
     from jaxobs.report.ranks import render_ranks
 
@@ -74,7 +75,7 @@ def _write_once(watch: Watch) -> int:
     for problem in problems[:-1]:
         say("jaxobs top", problem)
     if problems:
-        raise UsageError(problems[-1])
+        raise InputError(problems[-1])
     return 0
 
 
@@ -100,12 +101,12 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     )  # fmt: skip
     options = parser.options(arguments)
     if not math.isfinite(options.refresh) or options.refresh < MIN_REFRESH:
-        raise UsageError(f"--refresh {options.refresh:g}: give at least {MIN_REFRESH:g} seconds")
+        raise InputError(f"--refresh {options.refresh:g}: give at least {MIN_REFRESH:g} seconds")
     return options
 
 
 def _finder(addresses: Sequence[str]) -> Callable[[], Sequence[Target]]:
-    """A function that returns the servers at each call. Raises UsageError for an address that cannot be one."""
+    """A function that returns the servers at each call. Raises InputError for an address that cannot be one."""
     from jaxobs.cli.top.servers import distinct, own_targets, target_of, targets_in
 
     if not addresses:
@@ -117,26 +118,24 @@ def _finder(addresses: Sequence[str]) -> Callable[[], Sequence[Target]]:
         try:
             return distinct([*fixed, *(target for each in directories for target in targets_in(each))])
         except OSError as error:
-            raise UsageError(f"cannot read {error.filename}: {error.strerror or error}") from None
+            raise InputError(f"cannot read {error.filename}: {error.strerror or error}") from None
 
     if not find():
-        raise UsageError(
+        raise InputError(
             f"{addresses[0]}: this directory names no rank: jobs do so with JAXOBS_FILE_SD_DIRECTORY={addresses[0]}"
         )
     return find
 
 
 def _access(options: argparse.Namespace) -> Access:
-    """The token and the trusted authorities. Raises UsageError if a file cannot be used."""
+    """The token and the trusted authorities. Raises InputError if a file cannot be used."""
     from jaxobs.cli.top.servers import Access
 
     try:
         token_file = options.token_file or load_settings().metrics_token_file
         authorities = ssl.create_default_context(cafile=options.ca_file) if options.ca_file else None
-    except SettingsError as error:
-        raise UsageError(str(error)) from None
     except OSError as error:
-        raise UsageError(
+        raise InputError(
             f"--ca-file {options.ca_file} has no certificates in PEM form: {error.strerror or error}"
         ) from None
     return Access(_token(token_file) if token_file is not None else None, authorities)
@@ -147,9 +146,9 @@ def _token(path: Path) -> str:
         with open_regular(path) as file:
             token = file.read(1 << 13).decode("ascii").strip()
     except OSError as error:
-        raise UsageError(f"cannot read the token in {path}: {error.strerror or error}") from None
+        raise InputError(f"cannot read the token in {path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
         token = ""
     if not token or not token.isprintable() or " " in token:
-        raise UsageError(f"{path} does not hold one token, as `openssl rand -hex 32` makes one")
+        raise InputError(f"{path} does not hold one token, as `openssl rand -hex 32` makes one")
     return token

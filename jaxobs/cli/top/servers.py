@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import SplitResult, quote, urlsplit
 
-from jaxobs.cli import UsageError
 from jaxobs.model.addresses import (
     HOST_VARIABLE,
     LAST_PORT,
@@ -26,12 +25,12 @@ from jaxobs.model.addresses import (
     PORT_VARIABLE,
     PORTS_TRIED,
     Address,
-    AddressError,
     ScrapeTarget,
     read_targets,
     wanted_address,
 )
 from jaxobs.plugin.files import open_regular
+from jaxobs.vocabulary import InputError
 from jaxobs.vocabulary.text import read_json
 
 MAX_TARGETS: Final = 64
@@ -92,8 +91,8 @@ class Answer(NamedTuple):
 
 
 def target_of(text: str, instance: str = "") -> Target:
-    """The target of an address such as `node1:9464`, `9464` or `https://node1:9464/metrics`. Raises UsageError."""
-    no_address = UsageError(f"{text!r} is no address: give host:port, as the job logs it")
+    """The target of an address such as `node1:9464`, `9464` or `https://node1:9464/metrics`. Raises InputError."""
+    no_address = InputError(f"{text!r} is no address: give host:port, as the job logs it")
     given = f"localhost:{text.removeprefix(':')}" if re.fullmatch(r":?\d+", text) else text
     try:
         parts = urlsplit(given if "://" in given else f"http://{given}")
@@ -103,10 +102,10 @@ def target_of(text: str, instance: str = "") -> Target:
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise no_address
     if parts.username or parts.password:
-        raise UsageError("an address with a password stays in histories: give the token with --token-file")
+        raise InputError("an address with a password stays in histories: give the token with --token-file")
     if port is None:
         if "://" not in given:
-            raise UsageError(f"{text!r} has no port, and is no directory: give host:port, as the job logs it")
+            raise InputError(f"{text!r} has no port, and is no directory: give host:port, as the job logs it")
         port = 443 if parts.scheme == "https" else 80
     return Target(parts.scheme, parts.hostname, port, _prefix(parts), instance)
 
@@ -128,7 +127,7 @@ def targets_in(directory: Path) -> list[Target]:
             found += read_targets(file.read(MOST_BYTES))
     targets: list[Target] = []
     for target in sorted(found):
-        with suppress(UsageError):
+        with suppress(InputError):
             targets.append(target_of(target.address, target.instance))
     return targets[:MAX_TARGETS]
 
@@ -136,13 +135,10 @@ def targets_in(directory: Path) -> list[Target]:
 def own_targets(environment: Mapping[str, str]) -> list[Target]:
     """The default address of this host, and those of the following ports, where further ranks listen, without a gap.
 
-    Raises UsageError if the environment names no usable port.
+    Raises InputError if the environment names no usable port.
     """
     named = {"metrics_host": environment.get(HOST_VARIABLE), "metrics_port": environment.get(PORT_VARIABLE)}
-    try:
-        first = wanted_address(named, environment)
-    except AddressError as error:
-        raise UsageError(str(error)) from None
+    first = wanted_address(named, environment)
     host = "localhost" if first.is_wildcard else first.host
     others = (Target("http", host, port, guessed=True) for port in _next_ports(host, first.port))
     return [Target("http", host, first.port), *others]

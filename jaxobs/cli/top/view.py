@@ -15,7 +15,7 @@ from textual.css.query import NoMatches
 from textual.geometry import Size
 from textual.widgets import DataTable, Footer, Static
 
-from jaxobs.cli import UsageError, using
+from jaxobs.cli import using
 from jaxobs.cli.top.watch import Watch, Watched
 from jaxobs.report.ranks import GONE, HANGING, LAGGING, columns, rank_rows
 from jaxobs.report.tables import (
@@ -34,6 +34,7 @@ from jaxobs.report.tables import (
 from jaxobs.report.terminal import Line, opening, roofline, steps
 from jaxobs.report.text_table import cut
 from jaxobs.report.view import View
+from jaxobs.vocabulary import InputError
 from jaxobs.vocabulary.text import printable
 from jaxobs.vocabulary.words import Component
 
@@ -222,7 +223,7 @@ class TopApp(App[None]):
         while True:
             try:
                 await asyncio.to_thread(self._watch.refresh, _ANSWERS_SECONDS)
-            except UsageError as error:
+            except InputError as error:
                 self._said = str(error)
             with suppress(NoMatches):  # the view is being closed meanwhile
                 self.draw()
@@ -245,7 +246,7 @@ class TopApp(App[None]):
                 for name in _PANELS:
                     if self.query_one(f"#{name}").display:
                         self._draw_panel(name, view)
-        except UsageError as error:
+        except InputError as error:
             opened.update(Text(printable(str(error))))
 
     def _draw_panel(self, name: str, view: View) -> None:

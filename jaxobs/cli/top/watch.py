@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from jaxobs.cli import UsageError, using
+from jaxobs.cli import using
 from jaxobs.cli.top.servers import (
     MAX_TARGETS,
     Access,
@@ -26,6 +26,7 @@ from jaxobs.report.history import History
 from jaxobs.report.ranks import Observed, columns, rank_rows
 from jaxobs.report.tables import plain_table
 from jaxobs.report.view import View
+from jaxobs.vocabulary import InputError
 from jaxobs.vocabulary.text import printable
 
 _DIRECTORY_SECONDS: Final = 5.0
@@ -55,7 +56,7 @@ class Watched:
     """The time at which that snapshot was first seen, in monotonic seconds of our clock."""
 
     def take(self, answer: Answer, now: float) -> None:
-        """Take a snapshot. Raises UsageError, and keeps the one before, if ranks beside it could not be drawn."""
+        """Take a snapshot. Raises InputError, and keeps the one before, if ranks beside it could not be drawn."""
         if answer.unix_seconds == self.taken:
             is_old = now - self.seen > _OLD_SECONDS
             self.problem = f"{self.target}: nothing new for {now - self.seen:.0f} s" if is_old else None
@@ -105,7 +106,7 @@ class Watch:
     def refresh(self, timeout: float) -> None:
         """Fetch from all ranks without a fetch under way, and take answers for `timeout` seconds; others come later.
 
-        Raises UsageError if `find` does.
+        Raises InputError if `find` does.
         """
         if monotonic() - self._found >= _DIRECTORY_SECONDS:
             self._found = monotonic()
@@ -143,7 +144,7 @@ class Watch:
         except NothingListensError as error:
             ended = f"the job has ended, or its agent is lost: {error}"
             rank.fail(ended if rank.document else f"{error}: {_ASK}")
-        except (NoSnapshotError, UsageError) as error:
+        except (NoSnapshotError, InputError) as error:
             rank.fail(str(error))
         else:
             self._admit(list(self._neighbours(rank.target, answer.neighbours)))
@@ -155,7 +156,7 @@ class Watch:
     def _neighbours(self, server: Target, addresses: Sequence[str]) -> Iterator[Target]:
         """The targets that a server names. A token goes to none on another host, and to none in the clear after TLS."""
         for address in addresses:
-            with suppress(UsageError):  # what a server answers may be anything
+            with suppress(InputError):  # what a server answers may be anything
                 target = target_of(address)
                 if self._access.token is None or is_as_safe(target, server):
                     yield target
