@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from jaxobs.cost_model import module_cost
+from jaxobs.cost_model import cost_or_reason
 from jaxobs.derive.executables.registry import OPERATIONS_KEPT
 from jaxobs.derive.profiler_windows.windows import WindowToRead
 from jaxobs.model.clock import monotonic, perf_counter, sleep
@@ -187,7 +187,7 @@ class _Modules:
         if known is not None and not (buffers and getattr(known, "memory_reason", "") == NOT_GIVEN):
             self._known.move_to_end(content)
             return known
-        found = self._decode(proto, buffers)
+        found = cost_or_reason(proto, custom_call_rules=self.rules, buffers=buffers)
         if isinstance(found, ModuleCost):
             equal = self._newest.get(found.fingerprint)
             found = self._newest[found.fingerprint] = equal if equal == found else found
@@ -220,14 +220,6 @@ class _Modules:
             if size <= MODULES_CARRIED:
                 break
             size -= len(self.carried.pop(program_id))
-
-    def _decode(self, proto: bytes | memoryview, buffers: bytes) -> ModuleCost | str:
-        try:
-            return module_cost(proto, custom_call_rules=self.rules, buffers=buffers)
-        except ValueError as error:
-            return f"its module could not be read: {error}"[:500]
-        except Exception as error:  # noqa: BLE001  # one module must not end the thread
-            return f"its cost could not be derived: {type(error).__name__}: {error}"[:500]
 
 
 def _size(module: ModuleCost | str) -> int:

@@ -17,14 +17,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from jaxobs.cost_model import HloDecodeError, Rule, module_cost
+from jaxobs.cost_model import Rule, cost_or_reason
 from jaxobs.derive.advice import advise_on_trace
 from jaxobs.hardware.known_peaks import known_peaks
 from jaxobs.hardware.peaks import Peak, Peaks
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.trace import DeviceTrace, HostTrace, Trace
-from jaxobs.report.rooflines import RoofLine
-from jaxobs.roofline_model.bounds import model_flops_utilization, roof
+from jaxobs.roofline_model.bounds import Roof, model_flops_utilization, roof
 from jaxobs.roofline_model.call_tree import PATHS, Part, Path, call_tree
 from jaxobs.roofline_model.traced import Operation, Profiled, ProfiledDevice, ProfiledModule, join
 from jaxobs.vocabulary.text import printable_document
@@ -40,7 +39,7 @@ class Report:
     source: str
     document: dict[str, Any]
     """Plain data, ready for JSON."""
-    roofs: list[RoofLine]
+    roofs: list[Roof]
     """The rooflines below which some operation lies."""
 
 
@@ -81,7 +80,7 @@ def build_report(
     document = printable_document(document)  # names are those of the traced program
     kinds = {device.peaks.device_kind: device.peaks for device in profiled.devices}
     roofs = [
-        RoofLine(kind, *found)
+        found
         for kind, names in profiled.dtypes.items()
         for dtype in sorted(names)
         if (found := roof(kinds[kind], dtype)) is not None
@@ -132,12 +131,7 @@ def _modules_of(trace: Trace, rules: Mapping[str, Rule]) -> Callable[[str, int |
         if serialized is None:
             return "its module is not in the trace"
         if serialized not in known:
-            try:
-                known[serialized] = module_cost(serialized, custom_call_rules=rules)
-            except HloDecodeError as error:
-                known[serialized] = f"its module cannot be read: {error}"
-            except Exception as error:  # noqa: BLE001  # one module must not end the whole analysis
-                known[serialized] = f"its module cannot be read: {type(error).__name__}: {error}"
+            known[serialized] = cost_or_reason(serialized, custom_call_rules=rules)
         return known[serialized]
 
     return find

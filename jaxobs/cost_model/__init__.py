@@ -5,7 +5,7 @@ Pure functions from bytes to plain data, which import neither JAX nor XLA.
 
 from jaxobs.cost_model.custom_calls import BUILT_IN_RULES, CustomCall, Rule
 from jaxobs.cost_model.hlo.instructions import HloDecodeError
-from jaxobs.cost_model.module import module_cost
+from jaxobs.cost_model.module import cost_or_reason, module_cost
 from jaxobs.model.cost import Cost, ModuleCost, OperationCost
 
 __all__ = [
@@ -16,5 +16,6 @@ __all__ = [
     "ModuleCost",
     "OperationCost",
     "Rule",
+    "cost_or_reason",
     "module_cost",
 ]

@@ -41,6 +41,9 @@ from jaxobs.cost_model.trips import inferred_trips
 from jaxobs.model.cost import FORWARD, REMATERIALIZED, Cost, ModuleCost, OperationCost
 from jaxobs.model.peak_memory import NOT_GIVEN, PeakMemory
 
+MAX_REASON: Final = 500
+"""Letters: a reason is a line, but it may quote what was read."""
+
 MAIN_LOOP_SHARE: Final = 0.5
 """Least share of the module's FLOPs in a loop for it to be the main loop: that of the
 steps, where a whole training is one call."""
@@ -67,6 +70,18 @@ def module_cost(
         raise HloDecodeError(f"module {module.name!r} has implausible sizes: {error}") from None
     finally:
         module.release()
+
+
+def cost_or_reason(
+    serialized: bytes | memoryview, *, custom_call_rules: Mapping[str, Rule], buffers: bytes = b""
+) -> ModuleCost | str:
+    """What `module_cost` returns, or why there is none in at most MAX_REASON letters: one module must not end the rest."""
+    try:
+        return module_cost(serialized, custom_call_rules=custom_call_rules, buffers=buffers)
+    except HloDecodeError as error:
+        return f"its module could not be read: {error}"[:MAX_REASON]
+    except Exception as error:  # noqa: BLE001  # a rule of somebody else's may raise anything
+        return f"its cost could not be derived: {type(error).__name__}: {error}"[:MAX_REASON]
 
 
 class _Walk:

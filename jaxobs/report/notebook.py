@@ -10,9 +10,10 @@ from jaxobs.report.markup import Element, markup, pairs, quiet, style, table, ta
 from jaxobs.report.page import compilations, how_it_goes, memory, nearness, where_steps_go
 from jaxobs.report.peak_memory import memory_peaks, peak
 from jaxobs.report.roofline_chart import roofline
-from jaxobs.report.rooflines import Point, RoofLine
+from jaxobs.report.rooflines import Point
 from jaxobs.report.tables import Column, Row
 from jaxobs.report.view import View
+from jaxobs.roofline_model.bounds import Roof
 from jaxobs.vocabulary.units import amount, duration
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ def snapshot_html(document: Mapping[str, Any]) -> str:
     return _shown(*how_it_goes(view), *cards, link)
 
 
-def roofline_html(measured: Roofline, roofs: Sequence[tuple[str, float, float]]) -> str:
-    """A measured run drawn under `roofs`: element type, FLOP/s and bytes/s of each."""
+def roofline_html(measured: Roofline, roofs: Sequence[Roof]) -> str:
+    """A measured run drawn under `roofs`."""
     intensity, rate, label = measured.cost.intensity, measured.achieved_flops_per_second, measured.bottleneck
     points = []
     if intensity and rate:
@@ -44,7 +45,7 @@ def roofline_html(measured: Roofline, roofs: Sequence[tuple[str, float, float]])
     figures = [("a run", duration(measured.seconds)), *measured.figures()]
     return _shown(
         pairs([*figures, ("limited by", label), ("device", measured.device)], class_="figures"),
-        roofline([RoofLine(measured.device, *roof) for roof in roofs], points),
+        roofline(roofs, points),
         table(_AMOUNTS, work, caption="Work of one run on one device"),
         quiet(measured.reason, measured.utilization_reason),
         quiet("At least so much: " + "; ".join(reasons) + ".") if reasons else None,

@@ -11,7 +11,8 @@ from typing import Final
 
 from jaxobs.report.charts import LogScale, level, level_name, short
 from jaxobs.report.markup import Element, chart, number, stretched, tag
-from jaxobs.report.rooflines import Point, RoofLine, axes
+from jaxobs.report.rooflines import Point, axes
+from jaxobs.roofline_model.bounds import Roof
 from jaxobs.vocabulary.units import amount
 
 _HEIGHT: Final = 380
@@ -24,7 +25,7 @@ _NAMED: Final = 4
 """How many of the largest executables have their names beside them."""
 
 
-def roofline(roofs: Sequence[RoofLine], points: Sequence[Point]) -> Element | None:
+def roofline(roofs: Sequence[Roof], points: Sequence[Point]) -> Element | None:
     """An `<svg>` element; None where there is neither a roof nor a point."""
     if not roofs and not points:
         return None
@@ -55,7 +56,7 @@ def _grid(across: LogScale, up: LogScale) -> Iterator[Element]:
     yield tag("text", text, class_="tick axis", x="100%", y=_HEIGHT - 8, text_anchor="end")
 
 
-def _roof(roof: RoofLine, across: LogScale, up: LogScale) -> Element:
+def _roof(roof: Roof, across: LogScale, up: LogScale) -> Element:
     low, high = across.ends
     corners = [low, *([roof.ridge] if low < roof.ridge < high else []), high]
     line = " ".join(f"{across.at(x):.2f},{up.at(roof.at(x)):.1f}" for x in corners)
@@ -75,7 +76,7 @@ def _roof(roof: RoofLine, across: LogScale, up: LogScale) -> Element:
     )
 
 
-def _roof_names(roof: RoofLine, across: LogScale, up: LogScale) -> Iterator[Element]:
+def _roof_names(roof: Roof, across: LogScale, up: LogScale) -> Iterator[Element]:
     flat = f"{roof.dtype} {amount(roof.flops_per_second, 'FLOP/s')}"
     places = [(flat, 100, up.at(roof.flops_per_second) - 7)]
     if across.at(roof.ridge) > _SLOPE_TO_NAME:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
+from jaxobs.model.contents import last_name
 from jaxobs.model.snapshot import Document
 from jaxobs.report.charts import LogScale
-from jaxobs.report.tables import Row, label_of, last_name
+from jaxobs.report.tables import Row, label_of
+from jaxobs.roofline_model.bounds import Roof
 from jaxobs.vocabulary.units import amount, duration, percent
 
 
@@ -30,36 +32,18 @@ class Point(NamedTuple):
     """FLOP/s at its bound time; under the pointer a line is drawn up to it."""
 
 
-class RoofLine(NamedTuple):
-    """What one kind of device can attain with one element type: `min(intensity × bytes/s, FLOP/s)`."""
-
-    device_kind: str
-    dtype: str
-    flops_per_second: float
-    bytes_per_second: float
-
-    @property
-    def ridge(self) -> float:
-        """The intensity, FLOP/byte, from which on the roof is flat."""
-        return self.flops_per_second / self.bytes_per_second
-
-    def at(self, intensity: float) -> float:
-        """FLOP/s that work of this intensity can attain."""
-        return min(intensity * self.bytes_per_second, self.flops_per_second)
-
-
 MIN_POINT: Final = 0.002
 """Share of device time below which an operation is not drawn, as it would stretch the axes; the table has it."""
 
 
-def roofs_of(document: Document) -> list[RoofLine]:
+def roofs_of(document: Document) -> list[Roof]:
     """The roofs of each kind of device, for the element types that were seen."""
-    found: dict[tuple[str, str], RoofLine] = {}
+    found: dict[tuple[str, str], Roof] = {}
     for device in document.get("devices") or ():
         for roof in device.get("roofs") or ():
             kind, dtype = str(device.get("kind")), roof["dtype"]
             found.setdefault(
-                (kind, dtype), RoofLine(kind, dtype, roof["flops_per_second"], roof["bytes_per_second"])
+                (kind, dtype), Roof(kind, dtype, roof["flops_per_second"], roof["bytes_per_second"])
             )
     return list(found.values())
 
@@ -116,7 +100,7 @@ def _about(row: Row, intensity: float, rate: float, label: str) -> Iterator[str]
 
 
 def axes(
-    roofs: Sequence[RoofLine],
+    roofs: Sequence[Roof],
     points: Sequence[Point],
     margin: float,
     across: tuple[float, float],

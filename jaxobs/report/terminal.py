@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from jaxobs.model.snapshot import Document, main_thread_lines
 from jaxobs.report.charts import LogScale, short
-from jaxobs.report.rooflines import Point, RoofLine, axes, points_of, roofs_of, why_incomplete
+from jaxobs.report.rooflines import Point, axes, points_of, roofs_of, why_incomplete
 from jaxobs.report.sentence import pieces, without_quotes
 from jaxobs.report.text_table import cut
 from jaxobs.report.view import (
@@ -28,6 +28,7 @@ from jaxobs.report.view import (
     reasons,
     run_name,
 )
+from jaxobs.roofline_model.bounds import Roof
 from jaxobs.vocabulary.units import ABSENT, amount, count, duration, rough_percent
 from jaxobs.vocabulary.words import COMPONENTS
 
@@ -172,7 +173,7 @@ def _named(points: Sequence[Point]) -> list[tuple[str, Point]]:
 
 
 def _plot(
-    roofs: Sequence[RoofLine], named: Sequence[tuple[str, Point]], width: int, height: int
+    roofs: Sequence[Roof], named: Sequence[tuple[str, Point]], width: int, height: int
 ) -> Iterator[Line]:
     """The plot with its axes; the last line has the intensities."""
     columns, rows = max(8, width - _GUTTER), max(_LEAST_HEIGHT, height) - 2
@@ -190,7 +191,7 @@ def _plot(
     yield (Span(" " * _GUTTER + _intensities(across, columns), "quiet"),)
 
 
-def _draw_roofs(cells: Cells, roofs: Sequence[RoofLine], across: LogScale, up: LogScale) -> None:
+def _draw_roofs(cells: Cells, roofs: Sequence[Roof], across: LogScale, up: LogScale) -> None:
     columns, rows = len(cells[0]), len(cells)
     bits = [[0] * columns for _ in range(rows)]
     for roof in roofs:

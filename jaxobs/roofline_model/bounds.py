@@ -202,11 +202,21 @@ _MOST_INTENSITY: Final = 2.0**14  # FLOP/byte; a product of 16 384-wide float8 m
 
 
 class Roof(NamedTuple):
-    """What work of an element type can attain: the smaller of `flops_per_second` and intensity × `bytes_per_second`."""
+    """What one kind of device can attain with one element type."""
 
+    device_kind: str
     dtype: str
     flops_per_second: float
     bytes_per_second: float
+
+    @property
+    def ridge(self) -> float:
+        """The intensity, FLOP/byte, from which on the roof is flat."""
+        return self.flops_per_second / self.bytes_per_second
+
+    def at(self, intensity: float) -> float:
+        """FLOP/s that work of this intensity can attain."""
+        return min(intensity * self.bytes_per_second, self.flops_per_second)
 
 
 def roof(peaks: Peaks, dtype: str) -> Roof | None:
@@ -217,7 +227,7 @@ def roof(peaks: Peaks, dtype: str) -> Roof | None:
     """
     runs_in = next(iter(peaks.types_run_in({dtype: 1.0}, {"default": 1.0})), dtype)
     peak, memory = peaks.matrix_peak(runs_in) or peaks.vector_peak(dtype), peaks.memory_rate(None)
-    return None if peak is None or memory is None else Roof(dtype, peak.value, memory)
+    return None if peak is None or memory is None else Roof(peaks.device_kind, dtype, peak.value, memory)
 
 
 def ceiling(peaks: Peaks, dtype: str) -> tuple[tuple[float, float], ...]:
@@ -227,10 +237,7 @@ def ceiling(peaks: Peaks, dtype: str) -> tuple[tuple[float, float], ...]:
         return ()
     step = (_MOST_INTENSITY / _LEAST_INTENSITY) ** (1 / (CEILING_POINTS - 1))
     intensities = [_LEAST_INTENSITY * step**index for index in range(CEILING_POINTS)]
-    return tuple(
-        (intensity, min(intensity * above.bytes_per_second, above.flops_per_second))
-        for intensity in intensities
-    )
+    return tuple((intensity, above.at(intensity)) for intensity in intensities)
 
 
 class Utilization(NamedTuple):

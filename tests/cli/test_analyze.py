@@ -280,7 +280,7 @@ def test_a_damaged_module_costs_its_figures_alone(tmp_path):
     (row,) = json.loads(answered.stdout)["operations"]
     assert row["seconds"] == pytest.approx(5e-6)
     assert (row["flops"], row["label"]) == (None, "unmodelled")
-    assert "its module cannot be read" in row["reason"]
+    assert "its module could not be read" in row["reason"]
 
 
 BAD_INPUT = {

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from jaxobs.report.charts import Curve, LogScale, Scale, bands, line_chart, shares_bar, shares_over_time
 from jaxobs.report.markup import markup, tag
 from jaxobs.report.roofline_chart import roofline
-from jaxobs.report.rooflines import Point, RoofLine
+from jaxobs.report.rooflines import Point
+from jaxobs.roofline_model.bounds import Roof
 from jaxobs.vocabulary.words import COMPONENTS, Component
 from tests.report.markup_reading import Read
 
-ROOF = RoofLine("H100", "float32", 250e9, 18e9)
+ROOF = Roof("H100", "float32", 250e9, 18e9)
 positive = st.floats(1e-6, 1e15)
 
 
