@@ -10,6 +10,18 @@ from typing import Any, NamedTuple
 
 from jaxobs.plugin.frames import callers
 
+PHASES = {
+    "/jax/core/compile/jaxpr_trace_duration": "trace",
+    "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower",
+    "/jax/core/compile/backend_compile_duration": "backend",
+}
+"""The phases of a compile, by the events of `jax.monitoring` that say how long each took."""
+
+CACHE_ASKED = "/jax/compilation_cache/compile_requests_use_cache"
+CACHE_HIT = "/jax/compilation_cache/cache_hits"
+CACHE_READ = "/jax/compilation_cache/cache_retrieval_time_sec"
+"""Events of the persistent cache: it was asked, it had the executable, and the seconds in which that was read."""
+
 FRAMES_TO_SEARCH = 8
 """Most caller frames of the listener that are searched; the one wanted was the third or fourth in every version."""
 

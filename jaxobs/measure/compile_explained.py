@@ -13,6 +13,7 @@ from types import FrameType, MethodType, ModuleType
 from typing import Any, Final
 
 from jaxobs.cost_model.contents import module_contents
+from jaxobs.jax_compat.compiling import CACHE_ASKED, CACHE_HIT, CACHE_READ, PHASES
 from jaxobs.jax_compat.jaxprs import captured, equations
 from jaxobs.jax_compat.runtime import leave_out, persistent_cache_is_on, unregister_listeners
 from jaxobs.measure.on_demand import jitted_function, serialized_module
@@ -40,14 +41,6 @@ MAX_DEPTH: Final = 3
 KNOWN_ALREADY: Final = (
     "JAX had done it before in this process: ask before the first call, or after `jax.clear_caches()`"
 )
-PHASES: Final = {
-    "/jax/core/compile/jaxpr_trace_duration": "trace",
-    "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower",
-    "/jax/core/compile/backend_compile_duration": "backend",
-}
-CACHE_READ: Final = "/jax/compilation_cache/cache_retrieval_time_sec"
-CACHE_HIT: Final = "/jax/compilation_cache/cache_hits"
-CACHE_ASKED: Final = "/jax/compilation_cache/compile_requests_use_cache"
 
 
 def explain_compile(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> CompileExplanation:

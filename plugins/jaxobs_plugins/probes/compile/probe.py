@@ -20,6 +20,10 @@ from typing import Any, TypeVar, cast
 
 from jaxobs.jax_compat import pmap as jax_pmap
 from jaxobs.jax_compat.compiling import (
+    CACHE_ASKED,
+    CACHE_HIT,
+    CACHE_READ,
+    PHASES,
     control_flow_outside_jit,
     lowered_by_jax,
     new_executable,
@@ -44,12 +48,6 @@ from jaxobs.plugin.protocol import Job
 from jaxobs.plugin.span_context import current_span_context
 from jaxobs.vocabulary.text import EAGER, cut_name
 from jaxobs_plugins.probes.compile.causes import NO_CAUSE, Causes
-
-PHASES = {
-    "/jax/core/compile/jaxpr_trace_duration": "trace",
-    "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower",
-    "/jax/core/compile/backend_compile_duration": "backend",
-}
 
 
 @dataclass(slots=True)
@@ -97,11 +95,10 @@ def local_devices_of(executable: Any) -> int:
 
 Hook = TypeVar("Hook", bound=Callable[..., None])
 
-CACHE_READ = "/jax/compilation_cache/cache_retrieval_time_sec"
 CACHE_SAVED = "/jax/compilation_cache/compile_time_saved_sec"
 CACHE_OUTCOMES = {
-    "/jax/compilation_cache/compile_requests_use_cache": "request",
-    "/jax/compilation_cache/cache_hits": "hit",
+    CACHE_ASKED: "request",
+    CACHE_HIT: "hit",
     "/jax/compilation_cache/cache_misses": "written",
 }
 CACHE_REQUESTS = Metric(
