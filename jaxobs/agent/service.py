@@ -9,7 +9,6 @@ import math
 import os
 import resource
 import socket
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -82,8 +81,7 @@ def resident_bytes() -> int:
     """Resident bytes now, by `/proc/self/statm`; where there is no such file, their peak, by getrusage(2)."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak * (1 if sys.platform == "darwin" else 1024)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def summary_files(settings: Mapping[str, Any], name: str | None) -> list[Path]:

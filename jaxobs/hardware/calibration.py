@@ -237,8 +237,7 @@ def processor_model(cpu_information: Path = Path("/proc/cpuinfo")) -> str:
 
 def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     """Cores that this process may use: those of its affinity, fewer where a control group allows fewer."""
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = _quota(cgroup)
+    affinity, quota = len(os.sched_getaffinity(0)), _quota(cgroup)
     return max(1, affinity if quota is None else min(affinity, int(quota)))
 
 

@@ -58,7 +58,7 @@ def seconds_of_others(statistics: Path = Path("/proc/stat")) -> float | None:
     except (OSError, ValueError, IndexError):
         return None
     cores = sum(line.startswith("cpu") for line in lines) - 1
-    if not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) != cores:
+    if len(os.sched_getaffinity(0)) != cores:
         return None
     busy = sum(value for column, value in enumerate(ticks) if column not in _IDLE_COLUMNS)
     return busy / os.sysconf("SC_CLK_TCK") - process_time()

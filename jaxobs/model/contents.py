@@ -127,6 +127,6 @@ def constants_in_words(constants: Sequence[Mapping[str, Any]]) -> str:
     return f"captured constants: {', '.join(told)}"
 
 
-def last_name(path: str) -> str:
-    """The path without its folder."""
-    return path.rpartition("/")[2]
+def last_name(path: object) -> str:
+    """The path without its folder; empty where it is not known."""
+    return str(path or "").rpartition("/")[2]

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
+from jaxobs.model.contents import last_name
 from jaxobs.model.cost import BACKWARD, FORWARD, REMATERIALIZED
 from jaxobs.report.markup import Element, chart, folded, legend, quiet, table, tag
-from jaxobs.report.tables import Column, Row, figure, last_name, text
+from jaxobs.report.tables import Column, Row, figure, text
 from jaxobs.vocabulary.units import amount, byte_size, duration, or_absent, percent, rough_percent
 
 _PARTS: Final = {f"({name})": name for name in (FORWARD, BACKWARD, REMATERIALIZED, "itself")}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from jaxobs.model.snapshot import longest_loops
+from jaxobs.report.values import is_number
 
 POINTS: Final = 360
 SECONDS: Final = 3600.0
@@ -148,7 +149,6 @@ def _values(document: Mapping[str, Any]) -> Iterator[tuple[Key, float]]:
 
 
 def _numbers(prefix: Key, values: Any) -> Iterator[tuple[Key, float]]:
-    """The values that are finite numbers; the others are reasons, or not known."""
     for name, value in values.items() if isinstance(values, Mapping) else ():
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        if is_number(value):
             yield (*prefix, str(name)), float(value)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Final, Literal
 
-from jaxobs.model.contents import LONG_COMPILE
+from jaxobs.model.contents import LONG_COMPILE, last_name
 from jaxobs.model.snapshot import Document
 from jaxobs.roofline_model.bottleneck import UNTOLD
 from jaxobs.vocabulary import activities
@@ -242,6 +242,6 @@ def _compiled_again(document: Document) -> Iterator[str]:
         if argument and cause in OF_ARGUMENTS
         else f" ({words})"
     )
-    site = str(dearest.get("call_site") or "").rpartition("/")[2]
+    site = last_name(dearest.get("call_site"))
     at = f" at {site}" if site else ""
     yield f"{rough_percent(spent[name] / age)} of the run went into compiling {code(name)} again{why}{at}."

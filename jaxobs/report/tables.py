@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from jaxobs.model.contents import last_name
 from jaxobs.model.snapshot import Document, compile_seconds
 from jaxobs.report.sentence import as_it_is, without_quotes
 from jaxobs.report.text_table import TextTable
@@ -63,12 +64,9 @@ def name(title: str, key: str) -> Column:
 
 def place(title: str, name: str) -> Column:
     """A column of a line of source, such as `train.py:12` for `/home/ada/train.py:12`."""
-    return Column(title, lambda row: last_name(row.get(name)), text=True, whole=lambda row: row.get(name))
-
-
-def last_name(path: object) -> str | None:
-    """The path without its folder."""
-    return str(path).rpartition("/")[2] if path else None
+    return Column(
+        title, lambda row: last_name(row.get(name)) or None, text=True, whole=lambda row: row.get(name)
+    )
 
 
 def words(column: Column, row: Row) -> str:

@@ -31,7 +31,7 @@ def flat_values(document: Mapping[str, Any]) -> dict[str, float]:
         prefix = f"{PREFIX}{name}/" if rank else PREFIX
         found |= {prefix + key: value for key, value in _of_loop(loop)}
     found |= {PREFIX + key: value for key, value in _of_process(document)}
-    return {key: float(value) for key, value in found.items() if _is_number(value)}
+    return {key: float(value) for key, value in found.items() if is_number(value)}
 
 
 def steps_of_main_loop(document: Mapping[str, Any]) -> int | None:
@@ -67,7 +67,7 @@ def _of_process(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for key in ("in_use_bytes", "peak_bytes"):  # of the fullest device, which runs out of memory first
         yield (
             f"device_memory_{key}",
-            max((held[key] for held in memories if _is_number(held.get(key))), default=None),
+            max((held[key] for held in memories if is_number(held.get(key))), default=None),
         )
     functions = (document.get("functions") or {}).values()
     if functions and not document.get("functions_left_out"):  # else the counts would be too low
@@ -77,5 +77,6 @@ def _of_process(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield "compile_seconds", all_compile_seconds(document)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+def is_number(value: Any) -> bool:
+    """Whether it is a finite number; other values are reasons, or not known."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
