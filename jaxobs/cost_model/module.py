@@ -75,7 +75,7 @@ def module_cost(
 def cost_or_reason(
     serialized: bytes | memoryview, *, custom_call_rules: Mapping[str, Rule], buffers: bytes = b""
 ) -> ModuleCost | str:
-    """What `module_cost` returns, or why there is none in at most MAX_REASON letters: one module must not end the rest."""
+    """What `module_cost` returns, or in MAX_REASON letters why there is none: one module must not end the rest."""
     try:
         return module_cost(serialized, custom_call_rules=custom_call_rules, buffers=buffers)
     except HloDecodeError as error:
