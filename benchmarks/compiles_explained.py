@@ -20,7 +20,7 @@ import numpy as np
 
 import jaxobs
 from benchmarks.truths import Figure, Table, options_of
-from jaxobs.measure.compile_explained import PHASES
+from jaxobs.jax_compat.compiling import PHASES
 
 TOLERANCE = 0.1
 LEAST = 0.01
