@@ -166,7 +166,8 @@ def reasons(view: View) -> list[str]:
             by_reason.setdefault((is_known, str(reason)), []).append(title)
     for title, reason in tables.not_finite(loop):
         by_reason.setdefault((False, reason), []).append(title)
-    said = ((", ".join(names), is_known, reason) for (is_known, reason), names in sorted(by_reason.items()))
+    absent_first = sorted(by_reason.items(), key=lambda found: found[0][0])
+    said = ((", ".join(names), is_known, reason) for (is_known, reason), names in absent_first)
     return [
         f"{names[0].upper()}{names[1:]}: {reason}." if is_known else f"No {names}: {reason}."
         for names, is_known, reason in said

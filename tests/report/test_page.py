@@ -111,12 +111,14 @@ def test_a_figure_with_a_reserve_says_so_and_so_does_the_terminal():
         (reserved, ["Step time: by the host's turns.", "MFU: above 1."]),
         (reserved | {"hfu": 0.5}, ["MFU, HFU: above 1."]),
         (absent, ["No MFU, HFU: no peaks."]),
+        (absent | {"mfu_reason": "too new"}, ["No MFU: too new.", "No HFU: no peaks."]),
     ):
         found = document(loops={"train": changed})
         in_terminal = plain_text(steps(View(found), 100)).splitlines()
+        at = [in_terminal.index(line) for line in said]
+        assert at == sorted(at)
         for line in said:
             assert line in shown(found).text
-            assert line in in_terminal
 
 
 def test_peaks_that_emulated_devices_share_are_said_to_be_a_share():
