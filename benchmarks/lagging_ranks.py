@@ -177,6 +177,9 @@ Whether [the rank that holds the others up](../questions/rank.md) is named. `pyt
 this page: {ranks} processes of one training (Gloo, steps of {usual:.0f} ms) on {processors} processors of a CPU with JAX
 {jax}, of which one is slowed for {lasting:.0f} s, or {small:.0f} s where it is by a tenth.
 
+One that is slowed by a tenth costs the others less than the tenth of their time from which on a rank is marked. Of one
+that is stopped now and then, as by a quota of the processor, what it sleeps goes on meanwhile: it loses less than that.
+
 Of {large} that were slowed by 30 % or more **{found} were named within {in_time:.0f} s**. Of {named} ranks that were
 named {right} were slow, and in {calm} times of calm after them somebody was named {in_vain} times.
 
