@@ -75,7 +75,8 @@ class Fold(Rooms):
             self.hangs.steps_ended(steps)
             if steps.loop == events.UNMARKED:
                 self.observation.accepted += len(steps)
-                self.executables.hold(steps.runs)
+                for run, calls in steps.runs.items():
+                    self.executables.ran_in_loop(run, calls)
                 folded += self._follow(self.loops.inferred.follow(steps.rows))
             else:
                 folded += self._follow(self.loops.inferred.end())  # marked steps win
@@ -236,12 +237,11 @@ class Fold(Rooms):
         }
 
     def _step_unseen(self, event: events.StepUnseen) -> None:
-        self.hangs.unseen = True
         name = event.loop
         if name == events.UNMARKED:
             name, _ = self.loops.inferred.steps_of_calls.get(event.step, (events.UNMARKED, 0))
         if name != events.UNMARKED:
-            self.loops.named(name).stretches.unseen()
+            self.loops.named(name).stretches.step_unseen()
 
     def _turns_asked(self, event: events.TurnsAsked) -> None:
         name = event.loop or self.loops.inferred.current

@@ -43,7 +43,7 @@ RUN_LABELS: Final = (
 NO_NAME = "no script to name it by: set JAXOBS_RUN or instrument(run=…)"
 NO_ATTEMPT = "no launcher that counts restarts: SLURM_RESTART_COUNT, JOBSET_RESTART_ATTEMPT, TORCHELASTIC_RESTART_COUNT"
 NO_LONG_RUN = "no run of a watched function is known to have lasted for two seconds by now"
-IN_THE_JOB = "the agent is a thread of the job, and has none of its own"
+NOT_MEASURED = "the agent has not measured itself yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,15 +181,15 @@ class Observation:
         self.last_heard: int | None = None
         """When something last arrived from the job, in monotonic nanoseconds; None before that."""
         self.agent_pid: int | None = None
-        """The agent's process id; None where the agent is a thread of the job."""
+        """The agent's process id; None before it has started."""
         self._sources: dict[str, SourceReported] = {}
         self._lost_by: dict[str, tuple[int, str]] = {}
         self._probe = ProbeReported(0, 0, 0, 0, 0.0, began)
         self._cpu_of_agent: float | None = None
         self._resident: int | None = None
 
-    def agent_measured(self, cpu_seconds: float | None, resident_bytes: int | None) -> None:
-        """Take the agent's own cost; None where the agent is a thread of the job, so that it cannot be told apart."""
+    def agent_measured(self, cpu_seconds: float, resident_bytes: int) -> None:
+        """Take the agent's own cost so far."""
         self._cpu_of_agent, self._resident = cpu_seconds, resident_bytes
 
     def exporter_dropped(self, exporter: str, events: int, unknown: str = "") -> None:
@@ -223,7 +223,7 @@ class Observation:
 
         Accepted, dropped and refused events add up to the emitted ones, once none is on its way.
         """
-        agent = figure(self._cpu_of_agent, IN_THE_JOB)
+        agent = figure(self._cpu_of_agent, NOT_MEASURED)
         return {
             "events_emitted": self._probe.emitted + self.emitted_here,
             "events_accepted": self.accepted,
@@ -231,8 +231,8 @@ class Observation:
             "events_refused": self.refused + self._probe.refused,
             "listeners_restored": self._probe.listeners_restored,
             "cpu_seconds": {"probe": self._probe.cpu_seconds, **agent.under("agent")},
-            **figure(self._resident, IN_THE_JOB).under("resident_bytes"),
-            **figure(self.agent_pid, IN_THE_JOB).under("pid"),
+            **figure(self._resident, NOT_MEASURED).under("resident_bytes"),
+            **figure(self.agent_pid, NOT_MEASURED).under("pid"),
             "refused_reasons": self._refusals.reasons(),
         }
 

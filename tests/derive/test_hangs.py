@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.loops.hangs import FIRST_SECONDS, LOST, MIN_SECONDS, PAUSES
 from jaxobs.model.events import (
+    Compilation,
     CompilePhaseEnded,
     CompilePhaseStarted,
     LoopEnded,
@@ -21,6 +22,7 @@ from jaxobs.model.events import (
     RunUnderWay,
     StacksTaken,
     StepCompleted,
+    StepUnseen,
 )
 from tests.derive.made_up import at, new_fold, step
 
@@ -237,6 +239,23 @@ def test_a_rest_that_was_none_of_the_loop_is_no_pause_to_learn_from() -> None:
     assert not hung(fold, end, "selectors.py:452 select", "bdb.py:1 wait")
     fold.apply(step(20, end + 3599.9, end + 3600.0))
     assert fold.stands_still(at(end + 3600.0 + MIN_SECONDS + 1)) is not None
+
+
+def test_completions_that_are_seen_again_end_the_long_patience_with_a_host_that_may_only_wait() -> None:
+    """Of steps of 2 s none can be seen for a while: a host that waits for many of them looks idle."""
+    for seen in (False, True):
+        fold, end = trained(every=2.0)
+        for number in (18, 19):
+            fold.apply(StepUnseen("train", number, at(end)))
+        if seen:
+            fold.apply(StepCompleted("train", 19, at(end), 0))
+        assert (fold.stands_still(at(end + 16.0)) is not None) == seen
+
+
+def test_a_compile_without_a_line_of_the_program_is_none_that_a_hanging_loop_must_be_at() -> None:
+    fold, end = trained()
+    fold.apply(Compilation("f", 1, MAIN, at(end - 0.1), (), "off", None, (), None))
+    assert hung(fold, end, "selectors.py:452 select")
 
 
 def test_steps_that_come_together_have_no_pause_between_them_but_their_own() -> None:

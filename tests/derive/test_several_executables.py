@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jaxobs.model.events import ExecutableRan, FunctionWatched
+from jaxobs.model.events import UNMARKED, ExecutableRan, FunctionWatched
 from tests.derive.made_up import PEAKS, applied, at, backend, created, families, module, new_fold, step, waits
 
 
@@ -18,6 +18,23 @@ def test_runs_that_may_lie_beside_others_are_not_timed_by_the_steps_they_are_in(
     executables.sampled(ExecutableRan(1, 4e-3, 0.0, 0))
     executables.spaced(runs, 4e-3, ahead=True)
     assert [executables.seconds_of(run) for run in (1, 2)] == [4e-3, None]
+
+
+def test_calls_before_their_executable_was_reported_are_counted_once_when_they_turn_out_to_be_steps() -> None:
+    """None is counted twice, and none is taken off that was never counted."""
+    fold = applied(new_fold(), [created(1, "train"), FunctionWatched(-1, "train", "", at(0.3))])
+
+    def call(first: int, turns: int) -> None:
+        for number in range(first, first + 2 * turns):
+            begin, run = at(1 + 0.1 * number), 1 + number % 2
+            fold.apply_steps([UNMARKED, number, begin, begin, 0, 0, 1_000, None, None, 1, run])
+
+    call(0, 1)
+    fold.apply(created(2, "loss"))
+    call(2, 20)
+    fold.end(at(10.0), by_itself=True)
+    assert fold.loops.by_name["train"].steps
+    assert [fold.executables[run].runs for run in (1, 2)] == [21, 21]
 
 
 def test_of_executables_of_one_content_the_newest_that_was_timed_is_shown() -> None:

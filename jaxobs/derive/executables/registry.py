@@ -164,21 +164,16 @@ class Executables:
                 if executable.measured is not None:
                     self._bind(executable)
 
-    def hold(self, runs: Mapping[int, int]) -> None:
-        """Count calls by run while it is not known yet whether they belong to a loop."""
-        for run, calls in runs.items():
-            if (executable := self._by_number.get(run)) is not None:
-                executable.runs += calls
-                self.changed.add(run)
-
     def release(self, runs: Mapping[int, int]) -> None:
-        """Take held calls by run off the count again: it is known where they belong, and they are counted there."""
+        """Take calls by run off the count again: it is known by now where they belong, and they are counted there."""
         for run, calls in runs.items():
+            earlier = min(calls, self._unseen_runs[run])  # than the executable was reported
+            self._unseen_runs[run] -= earlier
             if (executable := self._by_number.get(run)) is not None:
-                executable.runs -= calls
+                executable.runs -= calls - earlier
 
     def ran_outside(self, runs: Mapping[int, int]) -> None:
-        """Count held calls by run as calls outside loops."""
+        """Count calls by run, which were counted as if they were a loop's, as calls outside loops."""
         self.release(runs)
         for run, calls in runs.items():
             self.ran(run, calls)
@@ -195,7 +190,7 @@ class Executables:
             self.changed.add(run)
 
     def ran_in_loop(self, run: int, calls: int = 1) -> None:
-        """Add calls whose seconds the loop reports by `spent`."""
+        """Add calls whose seconds the loop reports by `spent`, or of which it is not known yet whether a loop has them."""
         if (executable := self._by_number.get(run)) is not None:
             executable.runs += calls
             self.changed.add(run)

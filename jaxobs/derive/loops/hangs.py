@@ -167,8 +167,6 @@ class Hangs:
         """How many there were, by loop."""
         self._call_lines: deque[str] = deque(maxlen=CALLS_KEPT)
         """Lines of the user's program from which functions were compiled."""
-        self.unseen = False
-        """Whether completions of steps cannot be seen, so that a host that waits for many of them looks idle."""
         self._enters = False
         """Whether the first step of a pass is under way."""
         self._last = self._last_at_look = 0
@@ -214,7 +212,9 @@ class Hangs:
     def compiled(self, event: Compilation) -> None:
         """Note the line from which a function was called that compiled."""
         known = dict(event.attributes)
-        file, function = str(known.get(CALL_FILE, "")), str(known.get(CALL_FUNCTION, ""))
+        if CALL_FILE not in known:
+            return
+        file, function = str(known[CALL_FILE]), str(known.get(CALL_FUNCTION, ""))
         line = f"{file.rpartition('/')[2]}:{known.get(CALL_LINE)} {function.rpartition('.')[2]}"
         if line not in self._call_lines:
             self._call_lines.append(line)
@@ -255,7 +255,8 @@ class Hangs:
         loop = where.loop
         if loop is None or where.excused or (where.under_way and where.is_first_run):
             return False
-        usual = FACTOR * loop.stalls.usual if self.unseen else 0.0
+        # A host that waits for many steps at once looks idle where none of their completions is seen.
+        usual = FACTOR * loop.stalls.usual if loop.stretches.unseen else 0.0
         limit = max(FIRST_SECONDS if self._enters else MIN_SECONDS, PAUSES * self._longest, usual)
         return loop.steps >= MIN_STEPS and seconds(now - self._last) > limit
 
