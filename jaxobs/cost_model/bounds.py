@@ -1,21 +1,9 @@
-"""Computes the least and the most that each schedulable computation can cost, with loops, calls and conditionals."""
+"""Computes the least and the most that each computation can cost, with loops, calls and conditionals."""
 
 from __future__ import annotations
 
 from jaxobs.cost_model.arithmetic.tally import Tally
 from jaxobs.cost_model.hlo.instructions import Computation, Instruction
-
-
-def dynamic_loop_reason(loop: Instruction) -> str:
-    """Why a cost with this loop is a lower bound."""
-    return f"how often loop {loop.name} runs cannot be told from its module before run time; counted once"
-
-
-def conditional_reason(conditional: Instruction) -> str:
-    """Why a cost with this conditional is a lower bound."""
-    return (
-        f"conditional {conditional.name} takes a branch that is known only at run time; counted as the least"
-    )
 
 
 class Bounds:
@@ -67,7 +55,9 @@ class Bounds:
     def _add_loop(self, loop: Instruction, least: Tally, most: Tally) -> None:
         trips = loop.trip_count
         if trips is None:
-            least.add_reason(dynamic_loop_reason(loop))
+            least.add_reason(
+                f"how often loop {loop.name} runs cannot be told from its module before run time; counted once"
+            )
             trips = 1
         body, condition = loop.called
         self._add_times(body, trips, least, most)
@@ -84,4 +74,6 @@ class Bounds:
             least.add_unmodelled(self.least[branch].unmodelled)
         most.add(dearest)
         if any(not self.least[chosen].same_figures(self.least[branch]) for branch in branches):
-            least.add_reason(conditional_reason(conditional))
+            least.add_reason(
+                f"conditional {conditional.name} takes a branch that is known only at run time; counted as the least"
+            )

@@ -117,9 +117,10 @@ class _Walk:
         ]
         cost = _finite(self.bounds.least[self.module.entry].freeze(), self.module)
         dearest = self.bounds.most[self.module.entry]
-        most = dearest.freeze() if dearest is not None and not dearest.unmodelled else None
-        if most is not None and cost.figures() != most.figures():
-            cost = replace(cost, at_most=replace(most, exact=True, inexact_reasons=()))
+        most = None if dearest is None else dearest.freeze()
+        # What is inexact for other reasons than the branches taken may be exceeded.
+        if most is not None and most.exact and cost.figures() != most.figures():
+            cost = replace(cost, at_most=most)
         donatable = donatable_bytes(self.module)
         return ModuleCost(
             fingerprint(self.module),

@@ -7,8 +7,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 
+from jaxobs.cost_model import module_cost
+from jaxobs.cost_model.custom_calls import BUILT_IN_RULES
+from jaxobs.model.cost import Cost
+
 SQUARE = jnp.ones((256, 256))
 PRODUCT = 2 * 256**3
+
+
+FUSED_CONDITIONAL = """
+    once { x = f32[8]{0} parameter(0) ROOT y = f32[8]{0} add(x, x) }
+    twice { x = f32[8]{0} parameter(0) y = f32[8]{0} add(x, x) ROOT z = f32[8]{0} add(y, x) }
+    fused {
+      p = pred[] parameter(0)
+      x = f32[8]{0} parameter(1)
+      ROOT c = f32[8]{0} conditional(p, x, x), true_computation=once, false_computation=twice
+    }
+    ENTRY e {
+      p = pred[] parameter(0)
+      x = f32[8]{0} parameter(1)
+      ROOT f = f32[8]{0} fusion(p, x), kind=kLoop, calls=fused
+    }"""
 
 
 def _repeated(times):
@@ -90,6 +109,32 @@ def test_a_conditional_has_a_least_and_a_most(cost_of):
     assert found.cost.to_dict()["at_most"]["matrix_flops"] == PRODUCT
     assert str(found.cost).startswith("at least 65.5 kFLOP")
     assert "(at most 33.6 MFLOP)" in str(found.cost)
+
+
+def test_a_conditional_beside_what_may_be_exceeded_has_no_most(proto):
+    """A kernel is counted by an estimate of its author's: no sum with it is an upper bound."""
+
+    def estimated(call):
+        return Cost(
+            matrix_flops_by_type={"float32": 1e6}, exact=False, inexact_reasons=("its author's estimate",)
+        )
+
+    def program(p, x):
+        return lax.cond(p, lambda y: y @ y, lambda y: y + 1, jnp.linalg.cholesky(x))
+
+    module = proto(program, True, SQUARE)
+    assert module_cost(module).cost.at_most is not None
+    found = module_cost(module, custom_call_rules=dict.fromkeys(BUILT_IN_RULES, estimated)).cost
+    assert any("author" in reason for reason in found.inexact_reasons)
+    assert found.at_most is None
+    assert "at most" not in str(found)
+
+
+def test_a_conditional_inside_a_fusion_has_the_least_of_its_branches_and_says_so(text_cost):
+    cost = text_cost(FUSED_CONDITIONAL).cost
+    assert (cost.vector_flops, cost.at_most) == (8, None)
+    assert len(cost.inexact_reasons) == 1
+    assert "conditional c takes a branch" in cost.inexact_reasons[0]
 
 
 def test_an_upper_bound_is_there_only_where_there_is_another_than_the_lower_one(cost_of):

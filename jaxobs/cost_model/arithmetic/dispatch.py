@@ -9,7 +9,7 @@ from jaxobs.cost_model.arithmetic.applications import APPLICATIONS
 from jaxobs.cost_model.arithmetic.factorisations import FACTORISATIONS, fft_flops
 from jaxobs.cost_model.arithmetic.products import MULTIPLY_ADDS, multiply_add_flops
 from jaxobs.cost_model.arithmetic.tally import Tally
-from jaxobs.cost_model.bounds import conditional_reason, dynamic_loop_reason
+from jaxobs.cost_model.bounds import Bounds
 from jaxobs.cost_model.collectives import add_fused_collective
 from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule, apply_rule
 from jaxobs.cost_model.hlo.instructions import (
@@ -37,20 +37,21 @@ class Arithmetic:
         self._rules = rules
         self._rewritten = rewritten
         self.types = SourceTypes(computations)
-        self.whole: dict[Computation, Tally] = {}
+        self._bounds = Bounds()
+        self.whole = self._bounds.least
 
     def prepare(self, computation: Computation) -> None:
         """Add up a computation that runs inside an instruction; what it calls must have been prepared."""
-        tally = Tally()
+        tally, control = Tally(), []
         for instruction in computation.instructions:
             if instruction.opcode in CONTROL:
-                self._add_control(instruction, tally)
+                control.append(instruction)
             else:
                 self.add(instruction, tally)
                 add_fused_collective(instruction, computation, tally)
         # Inside a fusion nothing moves to or from device memory; the fusion's traffic is counted at its boundary.
         tally.bytes = 0.0
-        self.whole[computation] = tally
+        self._bounds.add(computation, tally, control)
 
     def add(self, instruction: Instruction, tally: Tally) -> None:
         """Add the arithmetic of one run of ``instruction``, which is no loop, call or conditional."""
@@ -127,25 +128,6 @@ class Arithmetic:
 
     def _add_custom_call(self, instruction: Instruction, tally: Tally) -> None:
         apply_rule(CustomCall(instruction), self._rules, tally)
-
-    def _add_control(self, instruction: Instruction, tally: Tally) -> None:
-        """Add a loop, call or conditional inside an instruction, whose work is part of that instruction's."""
-        opcode, called = instruction.opcode, instruction.called
-        if opcode == "while" and len(called) == 2:
-            trips = instruction.trip_count
-            if trips is None:
-                tally.add_reason(dynamic_loop_reason(instruction))
-                trips = 1
-            tally.add(self.whole[called[0]], trips)
-            tally.add(self.whole[called[1]], trips + 1)
-        elif opcode == "conditional" and called:
-            branches = [self.whole[branch] for branch in called]
-            least = min(branches, key=lambda branch: branch.flops)
-            tally.add(least)
-            if not all(least.same_figures(branch) for branch in branches):
-                tally.add_reason(conditional_reason(instruction))
-        else:
-            self._add_fusion(instruction, tally)
 
     _HANDLERS: ClassVar[dict[str, Callable[[Arithmetic, Instruction, Tally], None]]] = {
         **dict.fromkeys(ARITHMETIC, _add_elementwise),
