@@ -2,7 +2,8 @@
 
 Each pair is two runs of a small training, each `--seconds` long, one after the other: the same program twice (ten times),
 a larger model, a slower loader, float32 for bfloat16, recompiles, another batch size, a loaded machine. Exit status 1: a
-cause was not named, or one was invented. On a machine that others use, their load is a cause as well: it is shown.
+cause was not named, one was invented, or the step time of the same program was told to differ. On a machine that others
+use, their load is a cause as well: it is none that was invented.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 from benchmarks.beside import busy
 from benchmarks.observed import run
-from benchmarks.truths import Figure, Table, options_of
+from benchmarks.truths import Figure, Table, chosen, options_of
 from jaxobs.cli.show import read_record
 from jaxobs.report.comparison import Cause, compare, relative
 from jaxobs.report.record import Record
@@ -129,9 +130,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=30.0)
     options = parser.parse_args()
     table = Table(options.strict)
-    for pair in PAIRS:
-        if options.only and pair.name not in options.only.split(","):
-            continue
+    for pair in chosen(options.only, ((pair.name, pair) for pair in PAIRS)):
         with tempfile.TemporaryDirectory() as place:
             before = record_of(Path(place, "a"), options.seconds, pair.both)
             with busy((os.cpu_count() or 1) if pair.cause is Cause.LOAD else 0):

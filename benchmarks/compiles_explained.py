@@ -1,6 +1,6 @@
 """Whether `jaxobs.explain_compile()` tells the truth of programs that are slow to compile, by clocks of their own.
 
-    python -m benchmarks.compiles_explained [--strict]
+    python -m benchmarks.compiles_explained [--only capturing] [--strict]
 
 Printed are the seconds of each phase beside those that JAX tells, the Python that ran while tracing, by line, beside its
 own clock, and which unrolled loop and captured constants were found. Seconds may be off by 10 %. Exit status 1 where
@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxobs
-from benchmarks.truths import Figure, Table, options_of
+from benchmarks.truths import Figure, Table, chosen, options_of
 from jaxobs.jax_compat.compiling import PHASES
 
 TOLERANCE = 0.1
@@ -101,14 +101,16 @@ def figures(function: Callable[..., Any], *arguments: Any) -> Iterator[Figure]:
 
 def main() -> int:
     """Print the table; the exit status."""
-    table = Table(strict=options_of(__doc__).parse_args().strict)
+    options = options_of(__doc__).parse_args()
+    table = Table(options.strict)
     weights = jax.ShapeDtypeStruct((LAYERS, 64, 64), jnp.float32)
-    for function, arguments in (
-        (unrolled, (weights, jax.ShapeDtypeStruct((4, 64), jnp.float32))),
-        (python_heavy, (jnp.ones(8),)),
-        (capturing, (jnp.ones((4, 1024)),)),
-    ):
-        table.add(function.__name__, figures(function, *arguments))
+    cases: dict[Callable[..., Any], tuple[Any, ...]] = {
+        unrolled: (weights, jax.ShapeDtypeStruct((4, 64), jnp.float32)),
+        python_heavy: (jnp.ones(8),),
+        capturing: (jnp.ones((4, 1024)),),
+    }
+    for function in chosen(options.only, ((case.__name__, case) for case in cases)):
+        table.add(function.__name__, figures(function, *cases[function]))
     return table.status()
 
 

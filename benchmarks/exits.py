@@ -1,15 +1,14 @@
 """How jobs end that end with steps in flight: each variant many times, beside what its exit status must be.
 
     make benchmark NAME=exits
-    .venv/bin/python -m benchmarks.exits [--runs 50] [--only record …] [--parallel 2]
+    .venv/bin/python -m benchmarks.exits [--runs 50] [--only record,watch] [--parallel 2]
 
-Prints for each variant the version of JAX, the number of runs and how often each exit status came. A negative status is
-a signal: -11 is what a job dies of whose arrays are still held by somebody when the interpreter has ended.
+Prints for each variant how often each exit status came. A negative status is a signal: -11 is what a job dies of whose
+arrays are still held by somebody when the interpreter has ended. Exit status 1 where one is not that without jaxobs.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.observed import run
+from benchmarks.truths import Figure, Table, chosen, options_of
 
 BEGIN = """
 import atexit, sys, threading, time
@@ -100,25 +100,21 @@ def status_of(name: str) -> int:
         return run(file, how="observed" if variant.launched else "plain").status
 
 
-def main() -> None:
-    """Run what the command line asks for. Exit status 1 where a job had another status than without jaxobs."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def main() -> int:
+    """Run what the command line asks for; the exit status."""
+    parser = options_of(__doc__)
     parser.add_argument("--runs", type=int, default=50)
-    parser.add_argument("--only", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--parallel", type=int, default=os.cpu_count())
     given = parser.parse_args()
-    print(f"{'variant':<26}{'JAX':<12}{'runs':>5}  statuses (how often)")
-    wrong = False
+    table = Table(given.strict)
     with ThreadPoolExecutor(given.parallel) as pool:
-        for name in given.only:
+        for name in chosen(given.only, ((name, name) for name in VARIANTS)):
             statuses = Counter(pool.map(status_of, [name] * given.runs))
             told = ", ".join(f"{status} ({count})" for status, count in statuses.most_common())
-            print(f"{name:<26}{version('jax'):<12}{given.runs:>5}  {told}", flush=True)
-            wrong |= set(statuses) != {VARIANTS[name].status}
-    sys.exit(wrong)
+            truth = f"{VARIANTS[name].status} ({given.runs})"
+            table.add(name, [Figure("statuses", told, truth, note=f"JAX {version('jax')}")])
+    return table.status()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

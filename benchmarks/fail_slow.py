@@ -77,6 +77,9 @@ LARGE: Final = 5.0
 """Multiple of the noise from which on a slowdown must be found in time: by smaller ones the limit of the sum, about
 eleven deviations, is not reached in so few blocks."""
 
+BLOCK: Final = 10
+"""Seconds of which the noise is that of their medians."""
+
 NEVER: Final = math.inf
 
 
@@ -275,8 +278,8 @@ def injected(noises: Mapping[str, Sequence[float]], count: int) -> Iterator[Foun
 
 
 def noise_of(seconds: Sequence[float]) -> float:
-    """The standard deviation of medians of ten seconds, as a share."""
-    blocks = [statistics.median(seconds[at : at + 10]) for at in range(0, len(seconds) - 9, 10)]
+    """The standard deviation of medians of ten seconds, as a share; of two of them at least."""
+    blocks = [statistics.median(seconds[at : at + BLOCK]) for at in range(0, len(seconds) - BLOCK + 1, BLOCK)]
     return statistics.stdev(blocks)
 
 
@@ -312,7 +315,7 @@ def page(
     """The results, as the page shows them."""
     hours, told = sum(row[1] for row in alarms), sum(row[2] for row in alarms)
     large = [each for each in found if is_large(each, noises)]
-    rights = [sum(column) for column in zip(*(each.is_right for each in large), strict=True)]
+    rights = [sum(each.is_right[part] for each in large) for part in range(3)]
     rows = [
         f"| {kind} | {len(noises[kind])} | {noise_of(noises[kind]):.1%} | {lived:.0f} | {count} |\n"
         for kind, lived, count in alarms
@@ -366,6 +369,8 @@ def main() -> int:
         noises = {kind: recorded(kind, options.seconds) for kind in KINDS}
     if options.noise is not None:
         options.noise.write_text(json.dumps(noises), encoding="utf-8")
+    if any(len(noise) < 2 * BLOCK for noise in noises.values()):
+        parser.error(f"the noise of {2 * BLOCK} s at least is needed: give more --seconds")
     found = list(injected(noises, 20))
     alarms = list(false_alarms(noises, options.hours))
     text = page(noises, alarms, found)

@@ -1,6 +1,6 @@
 """Whether the sampler of the main thread tells the truth, and what it costs.
 
-    python -m benchmarks.host_lines [--seconds 180]
+    python -m benchmarks.host_lines [--seconds 180] [--only sleeping]
 
 A loop spends known times in three lines: pure Python, a sleep, and numpy without the interpreter lock. Of each stretch
 of Python the last 5 ms, the interpreter's switch interval, are told as what ran before the call that follows; here that
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.observed import Run
 from benchmarks.paired import seconds_of
-from benchmarks.truths import Case, Figure, Shown, judge, options_of
+from benchmarks.truths import Case, Figure, Shown, chosen, judge, options_of
 from jaxobs.model.clock import thread_time_of
 from jaxobs.probe.host_lines import BEFORE
 
@@ -98,7 +98,8 @@ def main() -> int:
     if given.program:
         program(given.seconds)
         return 0
-    figures: list[Shown] = [partial(share, name=part.__name__) for part in PARTS]
+    parts = ((part.__name__, partial(share, name=part.__name__)) for part in PARTS)
+    figures: list[Shown] = [*chosen(given.only, parts)]
     case = Case(
         "host lines", Path(__file__), (*figures, sampler_of), arguments=("--program", "--seconds", str(given.seconds)),
         environment=dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1"),

@@ -48,14 +48,19 @@ class Run:
         return dict(json.loads(told[-1])["truth"]) if told else {}
 
     @property
+    def snapshots(self) -> list[Document]:
+        """Those of the process that was observed longest; empty where none was."""
+        return self.documents[0] if self.documents else []
+
+    @property
     def last(self) -> Document | None:
-        """The last snapshot of the process that was observed longest, or None where none was."""
-        return self.documents[0][-1] if self.documents else None
+        """The last of these, or None where there is none."""
+        return self.snapshots[-1] if self.snapshots else None
 
     @property
     def loop(self) -> Document:
         """The loop that took longest, from the last snapshot in which it has a rate; empty where none has."""
-        for document in reversed(self.documents[0] if self.documents else []):
+        for document in reversed(self.snapshots):
             loops: list[Document] = list((document["loops"] or {}).values())
             rated = [loop for loop in loops if loop["steps_per_second"] is not None]
             if rated:

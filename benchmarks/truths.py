@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from benchmarks.observed import How, Run, run
 from jaxobs.report.sentence import CLEAR
@@ -21,6 +21,7 @@ from jaxobs.report.text_table import TextTable, to_text
 
 Verdict = Literal["right", "absent", "shown", "WRONG"]
 Value = float | str | bool | None
+Chosen = TypeVar("Chosen")
 
 COLUMNS = ("program", "figure", "truth", "shown", "", "note")
 
@@ -189,6 +190,19 @@ def options_of(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--only", help="names, separated by commas")
     parser.add_argument("--strict", action="store_true", help="fail where something is absent, too")
     return parser
+
+
+def chosen(only: str | None, cases: Iterable[tuple[str, Chosen]]) -> list[Chosen]:
+    """The cases of the names in `only`, separated by commas, or all; some may share a name.
+
+    Raises SystemExit, with the names that there are, for one that none has.
+    """
+    named = list(cases)
+    known = dict.fromkeys(name for name, _ in named)
+    wanted = only.split(",") if only else list(known)
+    if unknown := [name for name in wanted if name not in known]:
+        raise SystemExit(f"--only: there is no {', '.join(unknown)}; there are {', '.join(known)}")
+    return [case for name, case in named if name in wanted]
 
 
 def know_peaks() -> None:

@@ -1,7 +1,7 @@
 """How much code one event and one snapshot go through: functions of jaxobs that run, and the files they are in.
 
-The stream is made up: a loop with one executable, whose steps the device is seen to complete. Held against the aim that a
-step runs at most 20 functions in at most 8 files, and a snapshot of one loop those of at most 25 files.
+The stream is made up: a loop with one executable, whose steps the device is seen to complete. Beside each stands the aim,
+which no commit has reached yet: nothing fails above it.
 
     python -m benchmarks.walk [--list]      # --list: name the functions, file by file
 """

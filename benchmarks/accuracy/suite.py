@@ -11,10 +11,13 @@ from benchmarks.accuracy import (
     products,
 )
 from benchmarks.accuracy.program import Program
+from benchmarks.truths import chosen
 
 ROOMS = (products, convolutions, networks, attention, linear_algebra, loops, memory, distributed)
 
 
-def programs(only: str = "") -> list[Program]:
-    """Those whose name has the text ``only``."""
-    return [program for room in ROOMS for program in room.PROGRAMS if only in program.name]
+def programs(only: str | None = None) -> list[Program]:
+    """Those of the files named in ``only``, separated by commas; all without it."""
+    return chosen(
+        only, ((room.__name__.rpartition(".")[2], program) for room in ROOMS for program in room.PROGRAMS)
+    )

@@ -16,6 +16,7 @@ from pathlib import Path
 from benchmarks.costs.machine import described
 from benchmarks.costs.peers import DISTRIBUTIONS
 from benchmarks.costs.sections import Section, keep, kept, page, section_text
+from benchmarks.truths import chosen
 
 PAGE = Path(__file__).parents[2] / "docs" / "results" / "benchmarks.md"
 FIGURES = (
@@ -32,11 +33,9 @@ def main() -> int:
     parser.add_argument("--only", default=",".join(FIGURES), metavar="NAMES")
     parser.add_argument("--print", action="store_true")
     options = parser.parse_args()
-    names, known = options.only.split(","), (*FIGURES, *(PRINTED if options.print else ()))
-    if unknown := [name for name in names if name not in known]:
-        parser.error(f"--only: there is no {', '.join(unknown)}; there are {', '.join(known)}")
+    known = (*FIGURES, *(PRINTED if options.print else ()))
     held = True
-    for name in names:
+    for name in chosen(options.only, ((name, name) for name in known)):
         began, measured_with = time.monotonic(), described(DISTRIBUTIONS)
         section: Section = importlib.import_module(f"benchmarks.costs.{name}").measure()
         section.measured.update(measured_with)

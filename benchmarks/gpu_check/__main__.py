@@ -19,7 +19,8 @@ from pathlib import Path
 
 from benchmarks.gpu_check.machine import ROOT, find_machine
 from benchmarks.gpu_check.results import page
-from benchmarks.gpu_check.runner import Outcome, chosen, run_all
+from benchmarks.gpu_check.runner import CHECKS, Outcome, run_all
+from benchmarks.truths import chosen
 
 
 def main() -> int:
@@ -38,10 +39,10 @@ def main() -> int:
     )
     parser.add_argument("--only", help="these checks alone, separated by commas")
     options = parser.parse_args()
+    checks = chosen(options.only, ((check.name, check) for check in CHECKS))
     try:
-        checks = chosen(options.only.split(",") if options.only else None)
         machine = find_machine()
-    except (ValueError, RuntimeError) as error:
+    except RuntimeError as error:
         print(f"gpu_check: {error}", file=sys.stderr)
         return 2
     name = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d-%H%M%S}-{machine.slug}"

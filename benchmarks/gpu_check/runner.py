@@ -24,7 +24,7 @@ from benchmarks.truths import Figure, text_of
 
 
 class Check(NamedTuple):
-    """A function `NAME(told)` in a file of `checks/`. It takes `seconds` on an H200, and is stopped at its `deadline`."""
+    """A function `NAME(told)` in a file of `checks/`; `seconds` is estimated for an H200. Its deadline stops it."""
 
     name: str
     file: str
@@ -48,16 +48,7 @@ CHECKS = (
     Check("calibration", "calibration", "`jaxobs calibrate` against the datasheet", 60, 190),
     Check("labels_without_command_buffers", "labels", "The same loops without command buffers", 60, 120),
 )
-"""In the order of their worth. Seconds are estimates: no device has run these yet. A check is left out where less than
-half of them is left."""
-
-
-def chosen(names: list[str] | None) -> list[Check]:
-    """The checks to run. Raises ValueError, with what there is, for a name that none has."""
-    known = [check.name for check in CHECKS]
-    if unknown := [name for name in names or () if name not in known]:
-        raise ValueError(f"no check is called {', '.join(unknown)}: there are {', '.join(known)}")
-    return [check for check in CHECKS if check.name in (names or known)]
+"""In the order of their worth. A check is left out where less than half of its seconds is left."""
 
 
 LOG = "log.txt"

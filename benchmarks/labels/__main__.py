@@ -21,11 +21,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from benchmarks.beside import busy
 from benchmarks.observed import How, Run
-from benchmarks.truths import Case, Figure, Shown, judge, label, options_of
+from benchmarks.truths import Case, Figure, Shown, chosen, judge, label, options_of
 
 LOOPS = Path(__file__).with_name("loops.py")
 
@@ -48,8 +47,10 @@ EIGHT_DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
 
 def unknown(run: Run) -> Figure:
     """A loop of three steps."""
-    loops: list[dict[str, Any]] = list(run.last["loops"].values()) if run.last else []
-    verdict = loops[0]["bottleneck"] if loops else {"label": "unknown", "reason": "no loop"}
+    if run.last is None:
+        return Figure("bottleneck", None, "unknown", note="no snapshot came")
+    verdicts = [loop["bottleneck"] for loop in (run.last["loops"] or {}).values()]
+    verdict = verdicts[0] if verdicts else {"label": "unknown", "reason": "no loop"}
     return Figure("bottleneck", verdict["label"], "unknown", note=verdict["reason"] or "")
 
 
@@ -92,11 +93,9 @@ def main() -> int:
     parser.add_argument("--seconds-of-a-run", type=float, default=7.0)
     parser.add_argument("--loaded", action="store_true", help="with two busy processes beside each run")
     given = parser.parse_args()
-    seconds, names = given.seconds_of_a_run, given.only.split(",") if given.only else None
-    cases = cases_of(seconds, loaded=given.loaded)
-    chosen = [one for group, one in cases if names is None or group in names]
+    cases = chosen(given.only, cases_of(given.seconds_of_a_run, loaded=given.loaded))
     with busy(2 if given.loaded else 0):
-        return judge(chosen, runs=given.runs, strict=given.strict)
+        return judge(cases, runs=given.runs, strict=given.strict)
 
 
 if __name__ == "__main__":

@@ -62,6 +62,8 @@ def study(name: str, seconds: float) -> bool:
     for pace, every in ((f"budget {ALLOWED:.1%}", 0.0), (f"every {EVERY:.0f} s", EVERY)):
         told = measured(name, seconds, every)
         lost, without, spans = studied(told)
+        if not lost or not without:
+            sys.exit(f"{name}, {pace}: no window, or no place beside one, to study: give more --seconds")
         each = [f"{ms * 1e3:+.0f}/{span[2] * 1e3:.0f}" for ms, span in zip(lost, spans, strict=True)]
         windows, placebo, made = windows + lost, placebo + without, made + spans
         print(

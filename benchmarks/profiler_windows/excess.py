@@ -40,6 +40,8 @@ def studied(told: dict[str, Any]) -> tuple[list[float], list[float], list[list[f
     begun, ended = told["times"][0] + BESIDE, told["times"][-1] - BESIDE
     spans = [span for span in told["spans"] if span[0] >= begun and span[1] + READING <= ended]
     effects = [(began, handed + READING) for began, handed, *_ in spans]
+    if not effects:
+        return [], [], []
     length = statistics.median(end - begin for begin, end in effects)
     around = [(begun, begun), *effects, (ended, ended)]
     without = [excess(turns, at, at + length, BESIDE) for at in placebos(around, length, BESIDE)]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.observed import How, Run
-from benchmarks.truths import Case, Figure, Shown, judge, label, options_of
+from benchmarks.truths import Case, Figure, Shown, chosen, judge, label, options_of
 
 PROGRAMS = Path(__file__).with_name("programs")
 
@@ -33,7 +33,7 @@ def rate(run: Run, tolerance: float = 0.10) -> Figure:
 
 def highest_rate(run: Run) -> Figure:
     """The highest that was shown of any loop at any time."""
-    loops = [loop for document in run.documents[0] for loop in document["loops"].values()]
+    loops = [loop for document in run.snapshots for loop in (document["loops"] or {}).values()]
     rates = [loop["steps_per_second"] for loop in loops if loop["steps_per_second"] is not None]
     return Figure("highest steps/s", max(rates, default=None), 1 / run.truth["step_seconds"], 0.25)
 
@@ -207,8 +207,7 @@ CASES = (
 def main() -> int:
     """Run what was asked for; the exit status."""
     options = options_of(__doc__).parse_args()
-    names = set(options.only.split(",")) if options.only else None
-    cases = [one for one in CASES if names is None or names & {one.name, one.arguments[0], one.program.stem}]
+    cases = chosen(options.only, ((one.arguments[0], one) for one in CASES))
     return judge(cases, strict=options.strict)
 
 

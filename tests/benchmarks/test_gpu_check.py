@@ -17,7 +17,7 @@ from benchmarks.gpu_check import machine
 from benchmarks.gpu_check.checks.readings import READINGS, compare
 from benchmarks.gpu_check.findings import FIGURES, Findings, said_in
 from benchmarks.gpu_check.machine import Machine
-from benchmarks.gpu_check.runner import CHECKS, Check, chosen, run_all
+from benchmarks.gpu_check.runner import CHECKS, Check, run_all
 from benchmarks.gpu_check.transformer import (
     LARGE,
     SMALL,
@@ -158,5 +158,3 @@ def test_every_check_is_a_function_of_its_file() -> None:
         assert callable(
             getattr(importlib.import_module(f"benchmarks.gpu_check.checks.{check.file}"), check.name)
         )
-    with pytest.raises(ValueError, match="no check is called trainning"):
-        chosen(["trainning"])

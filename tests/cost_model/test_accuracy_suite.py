@@ -10,11 +10,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def test_one_program_is_held_against_its_formula() -> None:
+def test_the_programs_of_one_file_are_held_against_their_formulas() -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", "benchmarks.accuracy", "--only", "three matrices"]
+    command = [sys.executable, "-m", "benchmarks.accuracy", "--only", "attention"]
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=170, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "jaxobs is right on 1 programs of 1" in done.stdout
+    assert "jaxobs is right on 6 programs of 6" in done.stdout

@@ -18,7 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.observed import How, Run, run
-from benchmarks.truths import Figure, Table, know_peaks, options_of
+from benchmarks.truths import Figure, Table, chosen, know_peaks, options_of
 from tests.programs.catalogue import PROGRAMS, Program
 from tests.programs.judgement import (
     judge_bottleneck,
@@ -50,7 +50,7 @@ def judge(plain: Run, observed: Run, reference: Run | None) -> list[Figure]:
     truth, same = observed.truth, judge_same(plain, observed)
     if not truth:
         return [Figure("its end", f"status {observed.status}", "status 0"), same]
-    documents = observed.documents[0] if observed.documents else []
+    documents = observed.snapshots
     found = main_loop(documents, truth)
     marked, pace = None, 1.0
     if reference is not None and reference.documents and reference.truth:
@@ -73,15 +73,6 @@ def _keep(folder: Path, runs: Mapping[How, Run]) -> None:
         (folder / f"{how}.txt").write_text(f"{one.stdout}\n{one.stderr}")
 
 
-def chosen(only: str | None, often: bool) -> list[Program]:
-    """The programs asked for. Raises SystemExit for a name that is none."""
-    names = only.split(",") if only else [program.name for program in PROGRAMS if program.often or not often]
-    known = {program.name: program for program in PROGRAMS}
-    if unknown := set(names) - set(known):
-        raise SystemExit(f"no program {', '.join(sorted(unknown))}; there are {', '.join(known)}")
-    return [known[name] for name in names]
-
-
 def main() -> int:
     """Run what was asked for; the exit status."""
     parser = options_of(__doc__)
@@ -89,9 +80,11 @@ def main() -> int:
     parser.add_argument("--unmarked", action="store_true", help="leave the marked runs out")
     parser.add_argument("--keep", type=Path, help="a folder for outputs and snapshots")
     options = parser.parse_args()
+    every = [one for one in PROGRAMS if options.only or one.often or not options.often]
+    programs = chosen(options.only, ((program.name, program) for program in every))
     know_peaks()
     table = Table(options.strict)
-    for program in chosen(options.only, options.often):
+    for program in programs:
         table.add(program.name, examine(program, marked=not options.unmarked, keep=options.keep))
     return table.status()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks.costs.training_loop import TARGETS, Blocks, alternate, train_step
+import os
+
+from benchmarks.costs.training_loop import INTERVAL_SECONDS, TARGETS, Blocks, alternate, train_step
 from benchmarks.gpu_check.findings import Findings
 from benchmarks.paired import Interval, median
 
@@ -27,6 +29,7 @@ def paired(told: Findings) -> None:
     control_seconds, seconds = (CONTROL_SECONDS, SECONDS) if told.on_gpu else SECONDS_OF_A_CPU
     weights = blocks.plain(weights)  # compiled
     weights, control = alternate(blocks.plain, blocks.plain, weights, control_seconds)
+    os.environ["JAXOBS_INTERVAL"] = str(INTERVAL_SECONDS)
     observed = blocks.observed()
     weights = observed(weights)  # the agent is started
     _, found = alternate(observed, blocks.plain, weights, seconds)
