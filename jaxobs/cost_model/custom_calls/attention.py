@@ -57,13 +57,12 @@ def _staircase(queries: int, ahead: int, keys: int) -> int:
 
 
 def attention_cost(call: CustomCall, attention: Attention, *, backward: bool) -> Cost:
-    """The cost of a call; its last result is the workspace."""
+    """The cost of a call."""
     met = float(attention.heads * pairs(attention))
     size, value_size = attention.head_size, attention.value_size
     rows = float(attention.heads * attention.queries * value_size)
     score = 2 * met * size
     rest: dict[str, Any] = {
-        "bytes": call.memory_bytes(workspaces=1),
         "transcendentals": met,
         "vector_flops_by_type": {"float32": 6 * met + 2 * rows if backward else 3 * met + rows},
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from jaxobs.cost_model.arithmetic.factorisations import cholesky_flops
 from jaxobs.cost_model.arithmetic.products import (
     convolution_multiply_adds,
     dot_multiply_adds,
@@ -52,7 +51,6 @@ def gemm(call: CustomCall) -> Cost | None:
         precision=executed.precision,
         vector_flops_by_type={product.type.part: vector} if vector else {},
         transcendentals=float(gelu),
-        bytes=call.memory_bytes(workspaces=call.workspaces),
     )
 
 
@@ -83,8 +81,7 @@ def block_scaled_dot(call: CustomCall) -> Cost | None:
     rank = len(left.dimensions)
     multiply_adds = dot_multiply_adds(left, right, [rank - 1], range(rank - 2))
     wider = max((left, right), key=lambda side: side.type.bits)
-    bytes_ = call.memory_bytes(workspaces=call.workspaces)
-    return call.matrix(multiply_add_flops(left, right) * multiply_adds, of=wider, bytes=bytes_)
+    return call.matrix(multiply_add_flops(left, right) * multiply_adds, of=wider)
 
 
 PRODUCT_RULES: Final[dict[str, Rule]] = {
@@ -115,7 +112,6 @@ def _convolution(call: CustomCall, input_: Shape, kernel: Shape, output: Shape, 
         flops,
         of=floating,
         precision=executed.precision,
-        bytes=call.memory_bytes(workspaces=call.workspaces),
         vector_flops_by_type={part: vector} if vector else {},
     )
 
@@ -149,12 +145,6 @@ CONVOLUTION_RULES: Final[dict[str, Rule]] = {
 }
 
 
-def xla_cholesky(call: CustomCall) -> Cost:
-    """The cost of XLA's own Cholesky call, whose result is a tuple of factor, workspace and status."""
-    batch, rows = lapack.first_matrix(call)[1:3]
-    return lapack.factor_cost(call, batch * cholesky_flops(rows), workspaces=2)
-
-
 _ROUTINES: Final[dict[str, Rule]] = {
     "potrf": lapack.cholesky,
     "getrf": lapack.lu,
@@ -174,7 +164,7 @@ FACTORISATION_RULES: Final[dict[str, Rule]] = {
         for routine, rule in _ROUTINES.items()
         for suffix in ("", "_ffi")
     },
-    "__cusolver$cholesky": xla_cholesky,
+    "__cusolver$cholesky": lapack.cholesky,
     # XLA's own factorisations, for backends that keep these calls instead of expanding them.
     "Qr": lapack.qr,
     "LuDecomposition": lapack.lu,

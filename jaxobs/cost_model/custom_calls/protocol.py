@@ -29,11 +29,6 @@ class CustomCall:
         """The arrays of the result, a tuple's in order; libraries append their workspace as the last."""
 
     @property
-    def workspaces(self) -> int:
-        """How many of the last results are scratch memory of a library that XLA knows."""
-        return workspaces(self.instruction)
-
-    @property
     def backend_config(self) -> bytes:
         return self.instruction.backend_config
 
@@ -85,12 +80,12 @@ class CustomCall:
         )
 
     def movement(self) -> Cost:
-        """A cost without FLOPs: operands are read and results but workspaces written."""
-        return Cost(bytes=self.memory_bytes(workspaces=self.workspaces))
+        """A cost without FLOPs: operands are read and results written."""
+        return Cost(bytes=self.memory_bytes())
 
-    def memory_bytes(self, *, workspaces: int = 0) -> float:
-        """Bytes of the operands, read once, and of all results but the last ``workspaces``, written once."""
-        results = self.results[: len(self.results) - workspaces] if workspaces else self.results
+    def memory_bytes(self) -> float:
+        """Bytes of the operands, read once, and of all results but scratch memory of known libraries, written once."""
+        results = self.results[: len(self.results) - workspaces(self.instruction)]
         distinct = {id(operand): operand for operand in self.instruction.operands}.values()
         return float(sum(part.shape.bytes for part in distinct) + sum(part.bytes for part in results))
 
@@ -167,11 +162,13 @@ def _checked(cost: Any) -> Cost | None:
 _BYTES: Final = ("int8", "uint8")
 
 # The number of arrays at the end of the result that are scratch, by target or by its prefix: openxla/xla,
-# xla/service/gpu/cublas_cudnn.h, gpu_sort_rewriter.cc, block_scaling_rewriter.cc. cuSOLVER has a workspace and a status.
+# xla/service/gpu/cublas_cudnn.h, gpu_sort_rewriter.cc, block_scaling_rewriter.cc, triangular_solve_rewriter.cc. cuSOLVER
+# has a workspace and a status.
 _LAST: Final[dict[str, int]] = {
     "__cublas$gemm": 1,
     "__cublas$lt$matmul": 1,
     "__cublas$lt$matmul$f8": 1,
+    "__cublas$triangularSolve": 1,
     "__cudnn$blockScaledDot": 1,
     "__cub$DeviceRadixSort": 1,
     "__cub$DeviceRadixSortUnassignedScratchSize": 1,

@@ -190,7 +190,7 @@ class Executables:
             self.changed.add(run)
 
     def ran_in_loop(self, run: int, calls: int = 1) -> None:
-        """Add calls whose seconds the loop reports by `spent`, or of which it is not known yet whether a loop has them."""
+        """Add calls whose seconds a loop reports by `spent`, or of which it is not known yet whether one does."""
         if (executable := self._by_number.get(run)) is not None:
             executable.runs += calls
             self.changed.add(run)
