@@ -229,38 +229,9 @@ _HLO: Final[dict[str, tuple[str, ...]]] = {
     "SubAxis": ("size 2 int",),
 }
 
-# What a trace needs of a module: which instructions there are, and what each waits for.
-_OUTLINE: Final[dict[str, tuple[str, ...]]] = {
-    "Module": ("name", "computations", "entry_computation_id", "schedule"),
-    "Schedule": ("sequences",),
-    "ScheduleEntry": ("key", "value"),
-    "InstructionSequence": ("instruction_ids",),
-    "Computation": ("instructions", "id", "root_id"),
-    "Instruction": (
-        "name",
-        "opcode",
-        "id",
-        "operand_ids",
-        "called_computation_ids",
-        "is_host_transfer",
-        "custom_call_target",
-    ),
-}  # fmt: skip
-
 _hlo: Final = message_classes("jaxobs.hlo", _HLO)
-_outline: Final = message_classes(
-    "jaxobs.hlo_outline",
-    {
-        message: tuple(field for field in _HLO[message] if field.partition(" ")[0] in wanted)
-        for message, wanted in _OUTLINE.items()
-    },
-)
-
 HloMessage: Final = _hlo["Hlo"]
 """An ``HloProto``, in which traces carry a module."""
-OutlineMessage: Final = _outline["Module"]
-"""A module of which only the outline is decoded."""
-
 ModuleMessage: Final = _hlo["Module"]
 BufferAssignmentMessage: Final = _hlo["BufferAssignment"]
 InstructionMessage: Final = _hlo["Instruction"]

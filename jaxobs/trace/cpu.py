@@ -39,31 +39,29 @@ class HostPlane:
         self._foreign = ForeignPrograms(modules, notes)
         self._stats = EventStats(metadata, _DISTINCT_STATS)
         self._tables: dict[int, dict[tuple[int | None, ...], _Entry] | None] = {}
-        self._devices: dict[int, Timeline] = {}
-        self._endings: dict[int, Endings] = {}
+        self._devices: dict[int, tuple[Timeline, Endings]] = {}
         self._ended: dict[bytes, tuple[int, int, int]] = {}
         self._strange = 0
 
     def read(self, plane: Plane) -> None:
         """Read every line. Raises TraceError for corrupted bytes."""
         for number, line in enumerate(lines_of(plane)):
-            marks = {ordinal: len(device.intervals) for ordinal, device in self._devices.items()}
+            marks = {ordinal: len(device.intervals) for ordinal, (device, _) in self._devices.items()}
             self._read_line(number, line)
             self.events += len(line.events)
-            for ordinal, device in self._devices.items():
-                self._endings[ordinal].add_line(number, marks.get(ordinal, 0), len(device.intervals))
+            for ordinal, (device, endings) in self._devices.items():
+                endings.add_line(number, marks.get(ordinal, 0), len(device.intervals))
 
     def devices(self) -> list[Timeline]:
         """The devices whose operations were found, with each operation's time until it ended on whichever thread."""
-        for ordinal, device in self._devices.items():
+        for device, endings in self._devices.values():
             device.put_right(self._foreign)
             containers = {at for at, one in enumerate(device.operations) if one.kind == "control"}
-            endings, users = self._endings[ordinal], device.users()
-            device.intervals = endings.applied(device.intervals, users, containers, self._ended)
+            device.intervals = endings.applied(device.intervals, device.users(), containers, self._ended)
             add_runs(device, endings)
         if self._strange and self._devices:
-            next(iter(self._devices.values())).wrong_times += self._strange
-        return [self._devices[ordinal] for ordinal in sorted(self._devices)]
+            next(iter(self._devices.values()))[0].wrong_times += self._strange
+        return [device for _, (device, _) in sorted(self._devices.items())]
 
     def _read_line(self, number: int, line: Line) -> None:  # noqa: C901, PLR0912  # calls would double its time
         tables, code, ended = self._tables, self._stats.code, self._ended
@@ -131,9 +129,9 @@ class HostPlane:
         # Launches of kernels on the host have an hlo_op too, and no device_ordinal.
         if operation and isinstance(ordinal, int):
             program = self._foreign.program_id(program_of(values), module)
-            device = self._device(ordinal)
+            device, endings = self._device(ordinal)
             index = device.operation(name, program, instruction=operation, module=module)
-            add_ending: Callable[[tuple[bytes | None, bytes]], None] = self._endings[ordinal].flows.append
+            add_ending: Callable[[tuple[bytes | None, bytes]], None] = endings.flows.append
             run_at = position(stats, "run_id")
             add_run = device.runs.setdefault(program, set()).add if run_at >= 0 else _nothing
             add = device.intervals.append
@@ -143,11 +141,10 @@ class HostPlane:
             return (_ENDING, at) if at >= 0 else (_OTHER,)
         return (_STEP,) if "step_num" in values else (_OTHER,)
 
-    def _device(self, ordinal: int) -> Timeline:
+    def _device(self, ordinal: int) -> tuple[Timeline, Endings]:
         if ordinal not in self._devices:
             name = f"{self._metadata.name}:{ordinal}"
-            self._devices[ordinal] = Timeline(name, self._host, "cpu", self._modules)
-            self._endings[ordinal] = Endings()
+            self._devices[ordinal] = Timeline(name, self._host, "cpu", self._modules), Endings()
         return self._devices[ordinal]
 
     def _add_step(self, metadata_id: int, stats: list[bytes], start: int, duration: int) -> None:

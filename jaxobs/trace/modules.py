@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 
 from jaxobs.model.cost import COLLECTIVES
 from jaxobs.model.trace import Kind
-from jaxobs.proto.messages import HloMessage, OutlineMessage
+from jaxobs.proto.messages import HloMessage, ModuleMessage
 from jaxobs.trace.planes import PlaneMetadata, Value
 
 _CONTROL: Final = frozenset(["call", "conditional", "while"])
@@ -217,7 +217,7 @@ class ModuleIndex:
 
 
 def _module(serialized: bytes) -> Module:
-    message = OutlineMessage.FromString(serialized)
+    message = ModuleMessage.FromString(serialized)
     computations = {computation.id: computation for computation in message.computations}
     found: dict[str, Instruction] = {}
     communicating = {

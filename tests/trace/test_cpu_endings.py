@@ -2,7 +2,7 @@
 
 import pytest
 
-from jaxobs.proto.messages import HloMessage, OutlineMessage
+from jaxobs.proto.messages import HloMessage, ModuleMessage
 from jaxobs.trace import read_trace
 from tests.trace.written import WrittenPlane, space
 
@@ -29,7 +29,7 @@ def task(moment):
 
 def chain():
     """The module of `b(get-tuple-element(a))`."""
-    module = OutlineMessage(name=b"jit_f", entry_computation_id=1)
+    module = ModuleMessage(name=b"jit_f", entry_computation_id=1)
     entry = module.computations.add(id=1, root_id=3)
     entry.instructions.add(name=b"a", opcode=b"custom-call", id=1)
     entry.instructions.add(name=b"part", opcode=b"get-tuple-element", id=2, operand_ids=[1])

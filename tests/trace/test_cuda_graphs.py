@@ -6,7 +6,7 @@ import pytest
 
 from jaxobs.cost_model import module_cost
 from jaxobs.hardware.known_peaks import known_peaks
-from jaxobs.proto.messages import HloMessage, OutlineMessage
+from jaxobs.proto.messages import HloMessage, ModuleMessage
 from jaxobs.roofline_model.traced import join
 from jaxobs.trace import read_trace
 from jaxobs.trace.modules import ModuleIndex, library_kernel
@@ -153,7 +153,7 @@ def test_nodes_that_are_no_numbers_are_read_all_the_same():
 
 def scheduled(*calls, order=None):
     """A module of custom calls (name, target), which runs them in this order of their places."""
-    module = OutlineMessage(name=b"jit_f", entry_computation_id=1)
+    module = ModuleMessage(name=b"jit_f", entry_computation_id=1)
     entry = module.computations.add(id=1)
     for number, (name, target) in enumerate(calls):
         entry.instructions.add(

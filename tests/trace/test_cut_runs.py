@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jaxobs.proto.messages import HloMessage, OutlineMessage
+from jaxobs.proto.messages import HloMessage, ModuleMessage
 from jaxobs.trace import read_trace
 from jaxobs.trace.timeline import ONLY_PARTS
 from tests.trace.written import WrittenPlane, space
@@ -14,7 +14,7 @@ PRODUCT, SMALL, SECOND = "dot.1", "fusion.2", "dot.3"
 
 def module():
     """The module of a product, a small fusion and another product, one after the other."""
-    message = OutlineMessage(name=b"jit_f", entry_computation_id=1)
+    message = ModuleMessage(name=b"jit_f", entry_computation_id=1)
     entry = message.computations.add(id=1, root_id=3)
     entry.instructions.add(name=PRODUCT.encode(), opcode=b"dot", id=1)
     entry.instructions.add(name=SMALL.encode(), opcode=b"fusion", id=2, operand_ids=[1])

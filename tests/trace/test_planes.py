@@ -80,9 +80,9 @@ def test_collectives_are_known_by_opcode_and_else_by_their_kernel():
 
 
 def test_an_asynchronous_wrapper_is_what_it_wraps():
-    from jaxobs.proto.messages import HloMessage, OutlineMessage
+    from jaxobs.proto.messages import HloMessage, ModuleMessage
 
-    module = OutlineMessage(name=b"jit_step", entry_computation_id=1)
+    module = ModuleMessage(name=b"jit_step", entry_computation_id=1)
     entry = module.computations.add(id=1)
     entry.instructions.add(name=b"call-start", opcode=b"async-start", called_computation_ids=[2])
     module.computations.add(id=2, root_id=9).instructions.add(name=b"inner", opcode=b"reduce-scatter", id=9)

@@ -4,7 +4,7 @@ from jaxobs.proto.messages import (
     EventMetadataEntryMessage,
     HloMessage,
     LineMessage,
-    OutlineMessage,
+    ModuleMessage,
     StatMessage,
     StatMetadataEntryMessage,
 )
@@ -104,7 +104,7 @@ def modules(**programs):
     """A metadata plane: module name to (program id, {instruction: opcode}, instructions outside the entry)."""
     plane = WrittenPlane("/host:metadata")
     for name, (program_id, entry, inside) in programs.items():
-        module = OutlineMessage(name=name.encode(), entry_computation_id=1)
+        module = ModuleMessage(name=name.encode(), entry_computation_id=1)
         for number, instructions in ((1, entry), (2, inside)):
             computation = module.computations.add(id=number)
             for instruction, opcode in instructions.items():
