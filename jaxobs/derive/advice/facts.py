@@ -27,9 +27,8 @@ MIN_CONFIDENCE = 0.1
 runner-up, and 0.1 means that the largest share is a fifth larger than the next; below that, another half minute may
 name another cause."""
 
-MAX_AMOUNT = math.sqrt(1.7e308)
-"""Largest number that is calculated with: the product of two such numbers is still finite, and nothing that is counted
-or timed comes near it."""
+SMALL_OPERATION = 50e-6
+"""Seconds up to which an operation is small: five times the 2 to 10 µs that launching a kernel takes at most."""
 
 QUEUE = re.compile(r"(^|\.)get\b")
 """The call below a line that waits for a queue, such as `queue.get in grain`: another thread or process fills it."""
@@ -122,22 +121,14 @@ class WorkFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class OperationFacts:
-    """An operation, summed over all windows or the whole trace. `share` is its part of the device's busy time."""
-
-    executions: float
-    seconds: float
-    share: float | None
-    kind: str
-
-
-@dataclass(frozen=True, slots=True)
 class Facts:
     """Everything that the conditions read. The fields from `age` on are of a snapshot, and empty for a trace."""
 
     loops: tuple[LoopFacts, ...] = ()
     work: tuple[WorkFacts, ...] = ()
-    operations: tuple[OperationFacts, ...] = ()
+    small_operations_a_second: float = 0.0
+    """Executions of small operations in a second of busy time, over all loops and windows; 0 if not known. It is a lower
+    bound, as a snapshot leaves out the smallest operations."""
     matrix_peaks: Mapping[str, float] = field(default_factory=dict)
     memory_peak: float | None = None
     age: float | None = None
@@ -169,17 +160,15 @@ def facts_of(view: SnapshotView) -> Facts:
     return Facts(
         loops,
         tuple(_work(view, loops, wall)),
-        tuple(
-            OperationFacts(row["executions"], row["seconds"], row["share"], row["kind"])
+        _small_operations_a_second(
+            (row["executions"], row["seconds"], row["share"], row["kind"])
             for row in view.operations.value or ()
         ),
         _matrix_peaks(peaks),
-        _sound(peaks.memory.value) or None if peaks and peaks.memory else None,
-        age=_sound(view.process.seconds) or None,
-        memory_limit=(_sound(memory.limit_bytes.value) if memory else None)
-        or (_sound(peaks.memory_capacity) if peaks else None)
-        or None,
-        timed_unknown=sum(_sound(each.seconds.value) or 0.0 for each in unknown) / wall if wall else 0.0,
+        peaks.memory.value if peaks and peaks.memory else None,
+        age=view.process.seconds or None,
+        memory_limit=(memory and memory.limit_bytes.value) or (peaks and peaks.memory_capacity) or None,
+        timed_unknown=sum(each.seconds.value or 0.0 for each in unknown) / wall if wall else 0.0,
         ranks=view.identity.get("process_count") or 1,
         is_training=any(each.executable.value in view.with_gradients for each in view.executables),
         functions=view.compilation.functions,
@@ -258,11 +247,9 @@ def _work(view: SnapshotView, loops: Iterable[LoopFacts], wall: float) -> Iterat
     """
     busy = sum(loop.share(word) or 0.0 for loop in loops for word in BUSY)
     for executable in view.executables:
-        seconds, per_run = _sound(executable.seconds.value), _sound(executable.seconds_per_run.value)
+        seconds, per_run = executable.seconds.value, executable.seconds_per_run.value
         cost, verdict = executable.cost.value, executable.bottleneck
         if not (seconds and per_run and wall and cost and cost.exact):
-            continue
-        if None in map(_sound, (cost.flops, cost.matrix_flops, cost.bytes)):
             continue
         yield WorkFacts(
             {"function": executable.function, "executable": executable.executable.value or ""},
@@ -309,10 +296,8 @@ def facts_of_trace(profiled: Profiled, steps: int) -> Facts:
             for each in operations
             if each.work.seconds and each.work.bounds and each.work.cost.exact
         ),
-        tuple(
-            OperationFacts(each.executions, each.work.seconds, each.work.seconds / busy, each.kind)
-            for each in operations
-            if each.executions and each.work.seconds
+        _small_operations_a_second(
+            (each.executions, each.work.seconds, each.work.seconds / busy, each.kind) for each in operations
         ),
         _matrix_peaks(peaks),
         peaks.memory.value if peaks and peaks.memory else None,
@@ -321,10 +306,17 @@ def facts_of_trace(profiled: Profiled, steps: int) -> Facts:
 
 def _matrix_peaks(peaks: Peaks | None) -> dict[str, float]:
     """FLOP/s of the matrix unit by element type, as far as they are known."""
-    known = {dtype: _sound(peak.value) for dtype, peak in peaks.matrix.items()} if peaks else {}
-    return {dtype: rate for dtype, rate in known.items() if rate}
+    return {dtype: peak.value for dtype, peak in peaks.matrix.items()} if peaks else {}
 
 
-def _sound(value: float | None) -> float | None:
-    """The value if it is from 0 to MAX_AMOUNT, so that calculating with it stays finite; else None."""
-    return value if value is not None and 0 <= value <= MAX_AMOUNT else None
+def _small_operations_a_second(operations: Iterable[tuple[float, float, float | None, str]]) -> float:
+    """`Facts.small_operations_a_second`; of each operation its executions, seconds, share of the busy time, and kind."""
+    busy = small = 0.0
+    for count, seconds, share, kind in operations:
+        if not count or not seconds:
+            continue
+        busy = max(busy, seconds / share if share else 0.0)
+        # The own time of loops and conditionals is the time between the operations in them.
+        if kind != "control" and seconds / count <= SMALL_OPERATION:
+            small += count
+    return small / busy if busy else 0.0

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from jaxobs.derive.advice.facts import MAX_AMOUNT, Facts, Finding, LoopFacts
+from jaxobs.derive.advice.facts import SMALL_OPERATION, Facts, Finding, LoopFacts
 from jaxobs.vocabulary.units import duration, rough_percent
 
 MAX_UNTIMED = 0.05
 """Largest share of time in which the device's work may be unknown, not counting executables that were timed: the error
 of sampled device times."""
-
-SMALL_OPERATION = 50e-6
-"""Seconds up to which an operation is small: five times the 2 to 10 µs that launching a kernel takes at most."""
 
 
 def input_wait(facts: Facts) -> Iterator[Finding]:
@@ -131,7 +128,7 @@ def small_operations(facts: Facts) -> Iterator[Finding]:
     Why so: launching takes 2 to 10 µs; `latency` is time in operations that take more than ten times what their work
     must, so that nine tenths are not spent on it, and time between the operations of a run.
     """
-    often = _small_operations_a_second(facts)
+    often = facts.small_operations_a_second
     for loop in facts.loops:
         lost, window = loop.shares.get("latency"), loop.window
         if not lost or window is None or window.latency <= 0 or often * window.busy < 20:
@@ -145,23 +142,6 @@ def small_operations(facts: Facts) -> Iterator[Finding]:
             loop.confidence,
             loop.part * lost * 0.9,
         )
-
-
-def _small_operations_a_second(facts: Facts) -> float:
-    """Executions of small operations in a second of busy time, over all loops and windows; 0 if not known.
-
-    It is a lower bound, as a snapshot leaves out the smallest operations.
-    """
-    busy = small = 0.0
-    for operation in facts.operations:
-        count, seconds, share = operation.executions, operation.seconds, operation.share
-        if not count or not seconds:
-            continue
-        busy = max(busy, seconds / share if share else 0.0)
-        # The own time of loops and conditionals is the time between the operations in them.
-        if operation.kind != "control" and seconds / count <= SMALL_OPERATION:
-            small += count
-    return small / busy if 0 < busy <= MAX_AMOUNT else 0.0
 
 
 def _amount(loop: LoopFacts, share: float) -> str:
