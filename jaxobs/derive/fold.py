@@ -176,8 +176,7 @@ class Fold(Rooms):
         view = snapshot_view(self, now)
         advice = advise(view)
         self._writer.write(view, advice)
-        document, outline = partial(self._writer.document, view, advice), partial(self._writer.outline, view)
-        return SnapshotData(now, document, self.series.families(), outline)
+        return SnapshotData(now, partial(self._writer.document, view, advice), self.series.families())
 
     @cached_property
     def _writer(self) -> Writer:

@@ -256,19 +256,6 @@ class Writer:
         """Unix seconds of an instant in monotonic nanoseconds."""
         return None if monotonic is None else self._rooms.clock.wall_time(monotonic) / NANOSECONDS
 
-    def outline(self, view: SnapshotView) -> dict[str, Any]:
-        """The parts of the document that are drawn over time, each in its place."""
-        devices = view.devices.value or ()
-        return {
-            "process": {"memory": plain(view.process.memory.value)},
-            "loops": plain(view.loops),
-            "functions": {
-                name: {"recompilation_count": function.recompilation_count}
-                for name, function in view.compilation.functions.items()
-            },
-            "devices": [{"device": each.device, "memory": plain(each.memory.value)} for each in devices],
-        }
-
     def document(self, view: SnapshotView, advice: Advice) -> dict[str, Any]:
         """The whole document; rows of large tables that stay the same are written once for all snapshots."""
         functions = view.compilation.functions

@@ -39,8 +39,6 @@ class SnapshotData:
     written: Document | Callable[[], Document]
     """The document, or a function that makes it, because most documents are never read."""
     families: tuple[Family, ...] = field(default=(), repr=False)
-    outlined: Callable[[], Document] | None = None
-    """A function that makes the outline alone; None if the document exists already."""
 
     @property
     def document(self) -> Document:
@@ -50,11 +48,6 @@ class SnapshotData:
             written = written()
             object.__setattr__(self, "written", written)
         return written
-
-    @property
-    def outline(self) -> Document:
-        """The parts of the document that are drawn over time: loops, memory, and the recompiles of each function."""
-        return self.document if self.outlined is None else self.outlined()
 
     def to_json(self, indent: int | None = None) -> str:
         """The document as strict JSON (no NaN or infinity). Raises ValueError if one is in it: that is a defect."""

@@ -80,7 +80,7 @@ class Pages:
         at = snapshot.time / NANOSECONDS
         if self._history.is_due(at):
             with self._noting:
-                self._history.add(at, snapshot.outline)  # the whole document is made only on request
+                self._history.add(at, snapshot.document)
         self._shown = _Shown(snapshot, self._shown.resource if resource is None else dict(resource))
 
     @property
