@@ -6,7 +6,7 @@ import bisect
 import heapq
 import math
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Generic, TypeVar
@@ -19,7 +19,6 @@ from jaxobs.model.metrics import (
     Family,
     HistogramValue,
     Metric,
-    Value,
 )
 from jaxobs.vocabulary.text import OTHER, clean_label
 
@@ -98,9 +97,7 @@ class Series:
         self._limit = limit
         self._counts: Counter[str] = Counter()  # series by owner: a plugin, or "" for the core
         self._plain: dict[str, dict[Labels, float]] = {}
-        self._histograms: dict[str, dict[Labels, HistogramValue]] = {}
-        self._filled: dict[tuple[str, Labels], Histogram] = {}
-        """Histograms whose values come one by one."""
+        self._histograms: defaultdict[str, dict[Labels, Histogram]] = defaultdict(dict)
         self._limited: dict[str, int] = {}
         self._totals: dict[tuple[str, Labels], float] = {}
         self._families: dict[str, Family] = {}
@@ -158,37 +155,25 @@ class Series:
         for labels, value in given.items():
             self.set(metric, labels, value)
 
-    def show(self, metric: Metric, labels: Labels, value: HistogramValue) -> None:
-        """Set a histogram to what was observed so far; beyond the limit on series it is dropped."""
-        known = self._histograms.get(metric.name, {})
-        if known.get(labels) is value:
+    def show(self, metric: Metric, labels: Labels, histogram: Histogram) -> None:
+        """Show what this histogram has observed, from now on; beyond the limit on series it is dropped."""
+        known = self._histograms[metric.name]
+        if known.get(labels) is histogram:
             return
         admitted = self._admitted(metric, labels, known)
         if admitted is not None:
-            self._families.pop(metric.name, None)
-            self._histograms[metric.name] = {**known, admitted: value}
+            known[admitted] = histogram
 
     def observe(self, metric: Metric, labels: Labels, value: float, count: int = 1) -> None:
         """Add `count` observations of a value to a histogram."""
         if not (math.isfinite(value) and value >= 0):
             self.refusals.refuse(f"{metric.name}: {value:g} is no finite number from 0 on")
             return
-        histogram = self._histogram(metric, labels)
-        if histogram is not None:
-            histogram.observe(value, count)
-            self.show(metric, labels, histogram.value())
-
-    def _histogram(self, metric: Metric, labels: Labels) -> Histogram | None:
-        """The histogram in which to observe a value; None where the limit is reached."""
-        labels = clean(labels)
-        histogram = self._filled.get((metric.name, labels))
-        if histogram is None:
-            histogram = Histogram(metric.buckets)
-            self.show(metric, labels, histogram.value())
-            if labels not in self._histograms.get(metric.name, ()):
-                return None
-            self._filled[metric.name, labels] = histogram
-        return histogram
+        known, labels = self._histograms[metric.name], clean(labels)
+        if labels not in known:
+            self.show(metric, labels, Histogram(metric.buckets))
+        if labels in known:
+            known[labels].observe(value, count)
 
     def measured(self, name: str, labels: Labels, value: float) -> None:
         """Take a plugin's value: add, set or observe it, by the kind that its metric was declared with.
@@ -214,14 +199,17 @@ class Series:
         if self._limited:
             limited = self._changing(core.SERIES_LIMITED)
             limited.update({(name,): float(count) for name, count in self._limited.items()})
-        families = (self._families.get(metric.name) or self._family(metric) for metric in self.catalogue)
-        return tuple(family for family in families if family.series)
+        return tuple(family for metric in self.catalogue if (family := self._family(metric)).series)
 
     def _family(self, metric: Metric) -> Family:
-        series: Mapping[Labels, Value] = self._plain.get(metric.name, NONE)
+        family = self._families.get(metric.name)
         if metric.kind == "histogram":
-            series = self._histograms.get(metric.name, {})
-        family = self._families[metric.name] = Family(metric, series)
+            values = {labels: each.value() for labels, each in self._histograms[metric.name].items()}
+            if family is None or family.series != values:
+                family = Family(metric, values)
+        elif family is None:
+            family = Family(metric, self._plain.get(metric.name, NONE))
+        self._families[metric.name] = family
         return family
 
     def _changing(self, metric: Metric) -> dict[Labels, float]:
@@ -231,7 +219,7 @@ class Series:
         return self._plain.setdefault(metric.name, {})
 
     def _admitted(
-        self, metric: Metric, labels: Labels, series: Mapping[Labels, float] | Mapping[Labels, HistogramValue]
+        self, metric: Metric, labels: Labels, series: Mapping[Labels, float] | Mapping[Labels, Histogram]
     ) -> Labels | None:
         if labels in series:
             return labels  # labels of a series are clean, and so are labels equal to them

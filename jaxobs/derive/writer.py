@@ -116,12 +116,12 @@ class Writer:
             if shown.wall_seconds:
                 for word, spent in (shown.components.value or {}).items():
                     series.total(catalogue.COMPONENT_SECONDS, (name, word), spent)
-            for metric, observed in (
-                (catalogue.STEP_SECONDS, loop.step_times.value()),
-                (catalogue.STEP_HOST_SECONDS, loop.host_times.value()),
+            for metric, times in (
+                (catalogue.STEP_SECONDS, loop.step_times),
+                (catalogue.STEP_HOST_SECONDS, loop.host_times),
             ):
-                if any(observed.counts):
-                    series.show(metric, labels, observed)
+                if times.value().count:
+                    series.show(metric, labels, times)
             for (dtype, kind), flops in loop.work.flops.items():
                 series.total(catalogue.FLOPS, (name, dtype, kind), flops)
             series.total(catalogue.BYTES, labels, loop.work.bytes)
@@ -206,7 +206,7 @@ class Writer:
             for cause, count in causes.items():
                 series.total(catalogue.RECOMPILATIONS, (label, cause), count, (name, cause))
         for phase, histogram in compiles.phases.items():
-            series.show(catalogue.COMPILE_SECONDS, (phase,), histogram.value())
+            series.show(catalogue.COMPILE_SECONDS, (phase,), histogram)
         for cause, amount in compiles.recompilations.seconds.items():
             series.total(catalogue.RECOMPILATION_SECONDS, (cause,), amount)
         series.total(catalogue.CACHE_SECONDS_SAVED, (), compiles.cache.seconds_gained)

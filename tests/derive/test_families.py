@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from jaxobs.derive.series import Histogram
 from jaxobs.model.events import Measured
-from jaxobs.model.metrics import Family, HistogramValue
+from jaxobs.model.metrics import Family, HistogramValue, Metric
 from tests.derive.made_up import PLUGIN_COUNTER, PLUGIN_GAUGE, PLUGIN_HISTOGRAM, at, new_fold
 
 METRICS = (PLUGIN_COUNTER, PLUGIN_GAUGE, PLUGIN_HISTOGRAM)
@@ -31,13 +31,12 @@ def test_what_is_folded_later_does_not_reach_a_snapshot() -> None:
     assert [shown(families) for families in taken] == [[0.5, 0.5, 0.5], [1.5, 1.0, 1.5]]
 
 
-def test_a_family_that_did_not_change_is_shared_by_snapshots() -> None:
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_family_that_did_not_change_is_shared_by_snapshots(metric: Metric) -> None:
     fold = new_fold()
-    fold.apply(Measured(PLUGIN_GAUGE.name, ("a",), 0.5, at(1)))
+    fold.apply(Measured(metric.name, ("a",), 0.5, at(1)))
     taken = [fold.snapshot(at(second)).families for second in (1, 2)]
-    first, second = (
-        next(family for family in families if family.metric is PLUGIN_GAUGE) for families in taken
-    )
+    first, second = (next(family for family in families if family.metric is metric) for families in taken)
     assert first is second
 
 
