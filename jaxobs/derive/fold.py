@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from types import MappingProxyType
 from typing import Any, Final
 
 from jaxobs.derive.advice import advise
@@ -31,8 +30,6 @@ DISTURBED = 0.15
 
 MIN_RUNS: Final = 2
 """Runs of an executable from which on one that lasts can be compared: the one under way may be counted already."""
-
-NOTHING_SAVED: Final[Mapping[tuple[str, int], int]] = MappingProxyType({})
 
 BACKWARD: Final = "transpose("
 """What the names of operations of a backward pass have in them: JAX's name for the transposed half of a gradient."""
@@ -80,7 +77,7 @@ class Fold(Rooms):
                 folded += self._follow(self.loops.inferred.follow(steps.rows))
             else:
                 folded += self._follow(self.loops.inferred.end())  # marked steps win
-                self._fold_steps(steps)
+                self._fold_steps(steps, {})
                 folded += steps.rows
         return folded
 
@@ -100,7 +97,7 @@ class Fold(Rooms):
         self.observation.accepted, self.observation.refused = counts
         return followed.rows
 
-    def _fold_steps(self, steps: Steps, saved: Mapping[tuple[str, int], int] = NOTHING_SAVED) -> None:
+    def _fold_steps(self, steps: Steps, saved: Mapping[tuple[str, int], int]) -> None:
         """Fold steps together or one by one. `saved`: nanoseconds of checkpoints in a step, by its loop and number."""
         if len(steps) > 1 and not saved:
             with contextlib.suppress(ValueError, TypeError):  # one by one, only the faulty steps are refused
@@ -114,7 +111,7 @@ class Fold(Rooms):
         """Fold steps, one or many. Raises ValueError, with nothing changed, where they are refused."""
         loop = self.loops.of(steps)
         steps = loop.steps_ended(steps)
-        self.profiles.steps_ended(steps)
+        self.profiles.steps_ended(steps, loop.stretches.log)
         self.run_time.steps_ended(steps, found=loop.inferred)
         self.recent.steps_ended(steps)
         self.spans.steps_ended(steps, loop)

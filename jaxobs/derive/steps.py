@@ -256,8 +256,5 @@ class StepLog:
                 return steps
         return None
 
-    def __len__(self) -> int:
-        return self._count
-
     def __iter__(self) -> Iterator[Steps]:
         return iter(self._entries)

@@ -167,9 +167,6 @@ class Catalogue:
         """In the order of names."""
         return iter(self._metrics.values())
 
-    def __len__(self) -> int:
-        return len(self._metrics)
-
 
 Quantity = Literal[
     "utilization", "clock", "clock_limit", "memory_clock", "memory_clock_limit", "throttled", "slowdown"

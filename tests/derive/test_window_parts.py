@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.derive.profiler_windows.parts import LoopSpans, parts_of
-from jaxobs.derive.steps import Steps
+from jaxobs.derive.steps import StepLog, Steps
 from jaxobs.model.clock import NANOSECONDS
 from tests.derive.made_up import at, step
 
@@ -24,9 +24,10 @@ def span(
 
 
 def loop(*steps: Steps, phases: tuple[tuple[int, int], ...] = ()) -> LoopSpans:
-    spans = LoopSpans()
+    log = StepLog(1_000)
     for each in steps:
-        spans.append(each)
+        log.append(each)
+    spans = LoopSpans(log)
     spans.phases.extend(phases)
     return spans
 

@@ -57,7 +57,8 @@ SURE = 0.5
 """Share of a usual turn to which a completion must be known to show whether it came in its own step's turn."""
 
 STEPS_REMEMBERED = 20_000
-"""Steps whose turns are kept until completions of them arrive: between two lie 5 000 of 0.1 ms."""
+"""Steps that are kept until completions of them arrive, between two of which lie 5 000 of 0.1 ms, and the profiler window
+that holds them: two seconds of these."""
 
 COMPLETIONS_WAITING = 8
 """Completions kept that came before the end of their step was known; the oldest are dropped first."""

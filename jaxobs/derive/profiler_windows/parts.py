@@ -16,8 +16,8 @@ LONGER = 2
 it. A longer one is of another kind: it may be the one that waits for the device, while the whole ones only
 dispatched."""
 
-STEPS_REMEMBERED = 20_000
-"""Steps of a loop whose times are kept, as a window that holds them may arrive later: two seconds of 0.1 ms steps."""
+PHASES_REMEMBERED = 20_000
+"""Phases in the steps of a loop that are kept, as a window that holds them may arrive later: as many as steps."""
 
 
 class StepSpan(NamedTuple):
@@ -66,25 +66,23 @@ class LoopPart:
 
 
 class LoopSpans:
-    """The newest steps of a loop, and the phases inside them."""
+    """The newest steps of a loop, in its `log`, and the phases inside them."""
 
-    def __init__(self) -> None:
-        self._steps = StepLog(STEPS_REMEMBERED)
-        self.phases: deque[Span] = deque(maxlen=STEPS_REMEMBERED)
+    def __init__(self, log: StepLog) -> None:
+        self._log = log
+        self.phases: deque[Span] = deque(maxlen=PHASES_REMEMBERED)
         """The phases inside steps, in monotonic nanoseconds: their time is not the loop's."""
         self.over = False
         """Whether the loop's iteration has ended and no step has come since."""
-
         self.last_end = 0
         """When its newest step ended."""
 
-    def append(self, steps: Steps) -> None:
-        self._steps.append(steps)
-        self.over, self.last_end = False, steps.end
+    def steps_ended(self, time: int) -> None:
+        self.over, self.last_end = False, time
 
     def within(self, start: int, end: int) -> list[StepSpan]:
         """The steps that lie wholly or partly in [start, end]."""
-        near = (steps for steps in self._steps if steps.begin < end and steps.end > start)
+        near = (steps for steps in self._log if steps.begin < end and steps.end > start)
         spans = (span for steps in near for span in StepSpan.all_of(steps))
         return [span for span in spans if span.start < end and span.end > start]
 

@@ -18,7 +18,7 @@ from jaxobs.derive.profiler_windows.loop_profile import (
 from jaxobs.derive.profiler_windows.operations import Operations
 from jaxobs.derive.profiler_windows.parts import LoopPart, LoopSpans, parts_of
 from jaxobs.derive.refusal import require
-from jaxobs.derive.steps import Steps
+from jaxobs.derive.steps import StepLog, Steps
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import LoopEnded, PhaseEnded, ProfileWindow
@@ -73,7 +73,7 @@ class Profiles:
 
     def __init__(self, executables: Executables, limit: int) -> None:
         self._executables = executables
-        self._spans: defaultdict[str, LoopSpans] = defaultdict(LoopSpans)
+        self._spans: dict[str, LoopSpans] = {}
         self._waiting: deque[ProfileWindow] = deque()
         self._of_loops: defaultdict[str, LoopProfiles] = defaultdict(LoopProfiles)
         self._why: dict[str, str] = {}
@@ -83,8 +83,11 @@ class Profiles:
         self.steps: defaultdict[str, float] = defaultdict(float)
         """Seconds and steps inside windows, by loop."""
 
-    def steps_ended(self, steps: Steps) -> None:
-        self._spans[steps.loop].append(steps)
+    def steps_ended(self, steps: Steps, log: StepLog) -> None:
+        """Note that these steps, which are in their loop's log, have ended."""
+        if steps.loop not in self._spans:
+            self._spans[steps.loop] = LoopSpans(log)
+        self._spans[steps.loop].steps_ended(steps.end)
 
     def loop_ended(self, event: LoopEnded) -> None:
         if event.loop in self._spans:
