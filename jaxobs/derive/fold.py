@@ -110,11 +110,13 @@ class Fold(Rooms):
     def _steps_ended(self, steps: Steps) -> None:
         """Fold steps, one or many. Raises ValueError, with nothing changed, where they are refused."""
         loop = self.loops.of(steps)
-        steps = loop.steps_ended(steps)
+        steps, completed = loop.steps_ended(steps)
         self.profiles.steps_ended(steps, loop.stretches.log)
         self.run_time.steps_ended(steps, found=loop.inferred)
         self.recent.steps_ended(steps)
         self.spans.steps_ended(steps, loop)
+        for event in completed:
+            self.spans.completed(event, loop)
 
     def stands_still(self, now: int) -> int | None:
         """Bring the watchdog up to date. Returns the thread of a loop whose stack the job is to be asked for, or None."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Iterator
 
 from jaxobs.derive.compilation import Compiles
 from jaxobs.derive.loops.loop import Loop
@@ -64,7 +63,6 @@ class FinishedSpans:
         self._finished: list[Span] = []
         self._unattributed: deque[Compilation] = deque()
         """Compiles whose spans wait for that of the step they delayed, in the order in which they ended."""
-        self._completed: dict[str, deque[StepCompleted]] = {}
         self._average: dict[str, float] = {}
         self._last: dict[tuple[str, str], int] = {}
         self._shown: dict[str, deque[int]] = {}
@@ -86,21 +84,23 @@ class FinishedSpans:
     def steps_ended(self, steps: Steps, loop: Loop) -> None:
         single = len(steps) == 1
         compilations = self._compiled_within(steps.thread, steps.starts[0], steps.end) if single else []
-        for step, span in self._of_steps(steps, loop, compiled=bool(compilations)):
-            self._finish_step(loop, step, span)
-            for compilation in compilations:
-                self._finish_compilation(compilation, span)
+        shown = self._worth_showing(steps, loop, compiled=bool(compilations))
+        if shown is None:
+            return
+        step, why = shown
+        self._shown.setdefault(steps.loop, deque(maxlen=SHOWN_REMEMBERED)).append(step)
+        span = self._step(steps.event(step), None, why)
+        self._finish_step(loop, step, span)
+        for compilation in compilations:
+            self._finish_compilation(compilation, span)
 
     def completed(self, event: StepCompleted, loop: Loop) -> None:
-        """Finish the span of a sampled step, or remember its completion until the step has ended."""
-        if event.step in self._shown.get(event.loop, ()):
-            return  # it has a span already
-        if not self._is_due(event.loop, "sampled", event.time, SAMPLED_EVERY):
-            return
-        if (steps := loop.stretches.log.of(event.step)) is not None:
+        """Finish the span of a sampled step that has ended; of one that has not, the loop keeps the completion."""
+        steps = loop.stretches.log.of(event.step)
+        if steps is None or event.step in self._shown.get(event.loop, ()):
+            return  # not yet, or it has a span already
+        if self._is_due(event.loop, "sampled", event.time, SAMPLED_EVERY):
             self._finish_step(loop, event.step, self._step(steps.event(event.step), event, "sampled"))
-        else:
-            self._completed.setdefault(event.loop, deque(maxlen=8)).append(event)
 
     def phase_ended(self, event: PhaseEnded) -> None:
         """Finish a span for each phase that took long, and for a short one now and then."""
@@ -207,36 +207,20 @@ class FinishedSpans:
                 )
         return spans
 
-    def _of_steps(self, steps: Steps, of: Loop, *, compiled: bool) -> Iterator[tuple[int, Span]]:
-        """The spans of steps, each with its step number.
-
-        That of a step in which something was compiled, of the slowest if it is unusually slow, and of those whose
-        completion was sampled and is known already.
-        """
+    def _worth_showing(self, steps: Steps, of: Loop, *, compiled: bool) -> tuple[int, str] | None:
+        """The number of a step that gets a span, and why: something compiled in it, or it is unusually slow."""
         loop, turns = steps.loop, steps.lengths
         average = self._average.get(loop, float(turns[0]))
         forgotten = (1 - AVERAGED) ** len(turns)
         self._average[loop] = forgotten * average + (1 - forgotten) * sum(turns) / len(turns)
-        shown, longest = None, max(turns)
-        slowest = turns.index(longest)
         if compiled:
-            shown = steps.first
-            yield shown, self._shown_for(steps.event(shown), "compiled")
-        elif (
-            of.steps > SLOW
-            and longest > SLOW * average
-            and self._is_due(loop, "slow", steps.ends[slowest], SLOW_EVERY)
-        ):
-            shown = steps.first + slowest
-            yield shown, self._shown_for(steps.event(shown), "slow")
-        for completed in list(self._completed.get(loop, ())):
-            if steps.first <= completed.step <= steps.last and completed.step != shown:
-                self._completed[loop].remove(completed)
-                yield completed.step, self._step(steps.event(completed.step), completed, "sampled")
-
-    def _shown_for(self, event: StepEnded, why: str) -> Span:
-        self._shown.setdefault(event.loop, deque(maxlen=SHOWN_REMEMBERED)).append(event.step)
-        return self._step(event, None, why)
+            return steps.first, "compiled"
+        longest = max(turns)
+        slowest = turns.index(longest)
+        is_slow = of.steps > SLOW and longest > SLOW * average
+        if is_slow and self._is_due(loop, "slow", steps.ends[slowest], SLOW_EVERY):
+            return steps.first + slowest, "slow"
+        return None
 
     def _step(self, event: StepEnded, completed: StepCompleted | None, why: str) -> Span:
         if event.parent is None and self._job is not None:

@@ -88,10 +88,10 @@ class Loop:
         self.quiet: str | None = None
         self.profile: Figure[LoopProfile] = Figure(None)
 
-    def steps_ended(self, steps: Steps) -> Steps:
-        """Add steps; return them with what compiled in them. Raises ValueError, and changes nothing, where it cannot.
+    def steps_ended(self, steps: Steps) -> tuple[Steps, list[StepCompleted]]:
+        """Add steps; return them with what compiled in them, and their completions that came earlier.
 
-        Many steps at once are refused where one of them has more to tell than columns hold: they are added singly.
+        Raises ValueError, and changes nothing, where it cannot. Many steps at once are refused where one of them has more to tell than columns hold: they are added singly.
         """
         single = len(steps) == 1
         require(steps.are_sound(), "a step of negative duration")
@@ -114,8 +114,7 @@ class Loop:
             self.work.ran(run, calls)
             self._executables.ran_in_loop(run, calls)
         self.host_times.observe_all(each_in_seconds(steps.turns))
-        self.stretches.steps_ended(steps)
-        return steps
+        return steps, self.stretches.steps_ended(steps)
 
     def _with_compiles(self, steps: Steps) -> Steps:
         """A single step with the compiles in it, which no step around it gets then."""

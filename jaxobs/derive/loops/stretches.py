@@ -212,20 +212,23 @@ class Stretches:
         """Whether the device may still work on the loop's steps: its newest ones were not seen to be done."""
         return bool(self._open) or self._in_doubt
 
-    def steps_ended(self, steps: Steps) -> None:
-        """The host has ended steps."""
+    def steps_ended(self, steps: Steps) -> list[StepCompleted]:
+        """The host has ended steps; returns their completions that came earlier."""
         self.watched = self.watched or bool(steps.runs)
         self.log.append(steps)
         self._open.append(steps)
         self._tail = 0
+        completed = []
         while self._waiting and self._waiting[0].step <= steps.last:
-            self._complete(self._waiting.popleft())
+            completed.append(self._waiting.popleft())
+            self._complete(completed[-1])
         if not self.watched:
             self._close_by_turns(Kind.UNWATCHED)
         elif self.host_waits:
             self._close_by_turns(Kind.TURNS)
         elif self.unseen or self._is_late(steps.begin):
             self._close_by_turns(Kind.UNSEEN)
+        return completed
 
     def loop_ended(self, input_wait: int, time: int) -> None:
         """The iteration is over, and has waited so long for an item that never came."""
