@@ -23,7 +23,7 @@ from benchmarks.truths import Figure, Table, chosen, options_of
 from jaxobs.jax_compat.compiling import PHASES
 
 TOLERANCE = 0.1
-LEAST = 0.01
+MIN_SECONDS = 0.01
 """Seconds by which a short phase may be off: what JAX does around it is part of it here."""
 
 LAYERS, FEWER, MEGABYTES = 300, 20, 200
@@ -87,7 +87,7 @@ def figures(function: Callable[..., Any], *arguments: Any) -> Iterator[Figure]:
     print(found, file=sys.stderr)
     for phase, truth in jax_says.items():
         yield Figure(
-            phase, found.seconds[phase].value, truth, absolute=max(TOLERANCE * truth, LEAST), unit="s"
+            phase, found.seconds[phase].value, truth, absolute=max(TOLERANCE * truth, MIN_SECONDS), unit="s"
         )
     for name, spent in clocks.items():
         lines = found.trace_lines.value or {}

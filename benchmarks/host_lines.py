@@ -24,7 +24,7 @@ from jaxobs.model.clock import thread_time_of
 from jaxobs.probe.host_lines import BEFORE
 
 TOLERANCE = 0.05
-MOST_OF_A_CORE = 0.001
+MAX_OF_A_CORE = 0.001
 
 
 def pure_python(seconds: float) -> None:
@@ -86,7 +86,7 @@ def share(run: Run, name: str) -> Figure:
 def sampler_of(run: Run) -> Figure:
     """The share of a core that the sampling thread took."""
     samples = (run.last or {}).get("process", {}).get("host_samples")
-    return Figure("of a core", run.truth["sampler"], between=(0.0, MOST_OF_A_CORE), note=f"{samples} samples")
+    return Figure("of a core", run.truth["sampler"], between=(0.0, MAX_OF_A_CORE), note=f"{samples} samples")
 
 
 def main() -> int:

@@ -18,7 +18,7 @@ from jaxobs.plugin import base
 FOLDER = Path(os.environ.get("SOAK_FOLDER", "."))
 SEED = os.environ.get("SOAK_SEED", "")
 
-LONGEST_HANG = 12.0
+MAX_HANG = 12.0
 """Seconds: longer than any that jaxobs waits before it says that a plugin does not answer (10)."""
 
 BURST = 6
@@ -54,7 +54,7 @@ class Faults:
         if fault == "raise":
             raise FaultError("on purpose")
         if fault == "hang":
-            time.sleep(self._chance.uniform(1.0, LONGEST_HANG))
+            time.sleep(self._chance.uniform(1.0, MAX_HANG))
         return fault
 
 

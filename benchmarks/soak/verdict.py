@@ -14,11 +14,11 @@ from benchmarks.truths import Figure
 if TYPE_CHECKING:
     import psutil
 
-MOST_MIB = 2.0
+MAX_MIB = 2.0
 """By which the agent may grow between the quarters, and the observed job more than the plain one. The plain job, which
 has nothing of ours, grew by 0.96 to 4.07 MiB in four runs of 2.5 to 30 minutes: less cannot be told from its noise."""
 
-LEAST_MINUTES = 16.0
+MIN_MINUTES = 16.0
 """Of a run whose memory is judged. The agent's buffers are full after some 4 minutes (31 MiB at its start, 57 then, 59
 after 30), which must be over before the second quarter."""
 
@@ -78,8 +78,8 @@ def _quarters(samples: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
 
 def figures_of_growth(held: Mapping[str, Held], minutes: float) -> Iterator[Figure]:
     """By how much each grew. Memory is only shown of the jobs by themselves, and in a short run."""
-    judged = (-math.inf, MOST_MIB) if minutes >= LEAST_MINUTES else None
-    note = "" if judged else f"judged in runs of {LEAST_MINUTES:g} minutes and more"
+    judged = (-math.inf, MAX_MIB) if minutes >= MIN_MINUTES else None
+    note = "" if judged else f"judged in runs of {MIN_MINUTES:g} minutes and more"
     columns = {name: list(zip(*process.samples, strict=True)) for name, process in held.items()}
     memory = {name: memory_growth(own_bytes) for name, (own_bytes, _, _) in columns.items()}
     yield Figure("the plain job", memory["plain"], unit="MiB")

@@ -24,7 +24,7 @@ _RINGS: Final[dict[str, float]] = {
     "ragged-all-to-all": 1.0,
 }
 _WHOLE: Final = COLLECTIVES - _RINGS.keys()
-_SMALLEST_GROUP: Final = 2
+_MIN_GROUP: Final = 2
 
 
 def kind_of(opcode: str) -> str | None:
@@ -104,7 +104,7 @@ def add_collective(instruction: Instruction, tally: Tally, *, scatters: bool = F
         return
     members = group_size(instruction)
     if members is None:
-        members = _SMALLEST_GROUP
+        members = _MIN_GROUP
         tally.add_reason(f"{kind} {instruction.name} names no devices; counted for a group of two")
     if kind == "all-gather":
         held *= members
@@ -126,5 +126,5 @@ def memory_bytes(instruction: Instruction) -> float:
         return held + instruction.shape.bytes
     # The shape of an asynchronous start lists operands and contexts beside the results.
     if instruction.opcode == "all-gather-start":
-        return held * (1 + (group_size(instruction) or _SMALLEST_GROUP))
+        return held * (1 + (group_size(instruction) or _MIN_GROUP))
     return 2 * held

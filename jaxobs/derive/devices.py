@@ -31,7 +31,7 @@ datasheet's bfloat16 peak of an H100 SXM is reached at 1 830 MHz, 0.92 of the 1 
 BUSY: Final = 0.5
 """Share of the time that a device must be busy for low clocks to matter: one that is less busy saves power."""
 
-LEAST_WATCHED: Final = WINDOW // 2
+MIN_WATCHED: Final = WINDOW // 2
 """Nanoseconds that readings must span. Clocks change from one reading to the next, so the loss is an average over the
 window, or at least half of it."""
 
@@ -58,8 +58,8 @@ class RecentlyTaken:
             self._readings.popleft()
 
     def average(self) -> Taken:
-        """The mean of the readings; None for both where they span less than LEAST_WATCHED."""
-        if not self._readings or self._readings[-1][0] - self._readings[0][0] < LEAST_WATCHED:
+        """The mean of the readings; None for both where they span less than MIN_WATCHED."""
+        if not self._readings or self._readings[-1][0] - self._readings[0][0] < MIN_WATCHED:
             return Taken()
         return Taken(
             _mean(taken.compute for _, taken in self._readings),

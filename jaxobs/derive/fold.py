@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from typing import Any, Final
 
 from jaxobs.derive.advice import advise
-from jaxobs.derive.executables.registry import LONGEST_RUN
+from jaxobs.derive.executables.registry import MAX_RUN_SECONDS
 from jaxobs.derive.loops.found import Followed
 from jaxobs.derive.loops.hangs import Where
 from jaxobs.derive.process import RunsUnderWay, run_attributes
@@ -263,7 +263,7 @@ class Fold(Rooms):
     def _is_disturbed(self, event: events.ExecutableRan) -> bool:
         """Whether a compile competed with the run for the processors of a CPU backend for too long."""
         backend = self.devices.backend
-        if backend is None or backend.platform != "cpu" or not 0 < event.seconds <= LONGEST_RUN:
+        if backend is None or backend.platform != "cpu" or not 0 < event.seconds <= MAX_RUN_SECONDS:
             return False
         took = round(event.seconds * NANOSECONDS)
         return self.compile_times.anywhere_within(event.time - took, event.time) > DISTURBED * took

@@ -22,7 +22,7 @@ STRETCH_SECONDS = 10.0
 STRETCHES = 60
 """Stretches kept: ten minutes, shorter than a leak takes to end a run, longer than evaluation and checkpoints vary."""
 
-LEAST_STRETCHES = 18
+MIN_STRETCHES = 18
 """Three minutes. Kendall's statistic is close to normal from ten values on (Kendall 1948, 4.6); each half has nine."""
 
 CLEAR = 3.0
@@ -37,7 +37,7 @@ LASTING_RISES = 3
 FURTHEST_SECONDS = 7 * 86_400.0
 """Furthest forecast, a thousand times the ten minutes that were watched: a longer one would say nothing."""
 
-TOO_FEW = f"watched for less than {LEAST_STRETCHES * STRETCH_SECONDS / 60:.0f} minutes"
+TOO_FEW = f"watched for less than {MIN_STRETCHES * STRETCH_SECONDS / 60:.0f} minutes"
 NO_TREND = "memory in use does not grow steadily"
 NO_LIMIT = "its limit is not known"
 TOO_FAR = f"further ahead than {FURTHEST_SECONDS / 86_400:.0f} days"
@@ -70,9 +70,9 @@ def forecast(
 
     `highest`: (second, bytes) of each stretch that is over, in the order of time.
     """
-    slope = steady_growth(highest) if len(highest) >= LEAST_STRETCHES else None
+    slope = steady_growth(highest) if len(highest) >= MIN_STRETCHES else None
     if slope is None:
-        nothing: Figure[float] = Figure(None, TOO_FEW if len(highest) < LEAST_STRETCHES else NO_TREND)
+        nothing: Figure[float] = Figure(None, TOO_FEW if len(highest) < MIN_STRETCHES else NO_TREND)
         return nothing, nothing
     if limit is None:
         return Figure(slope), Figure(None, NO_LIMIT)

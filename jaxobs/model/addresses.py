@@ -97,7 +97,7 @@ RANK_LABEL: Final = "jaxobs_rank"
 INSTANCE_LABEL: Final = "__param_instance"
 SCHEME_LABEL: Final = "__scheme__"
 
-MOST_BYTES: Final = 65_536
+MAX_BYTES: Final = 65_536
 """Most bytes that are read of a file; a rank writes less than 4 KiB."""
 
 _TARGET: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}")

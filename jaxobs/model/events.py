@@ -96,7 +96,7 @@ class Span:
     attributes: Attributes
 
 
-LONGEST_GAP = 60 * NANOSECONDS
+MAX_GAP = 60 * NANOSECONDS
 """Longest pause in nanoseconds between two steps, or two calls, that still counts as the loop's own time: a longer one is
 somebody thinking in a notebook, not training. The time of a loop that has ended no step for longer goes elsewhere."""
 

@@ -49,7 +49,7 @@ class Metric:
 
 UNITS = (
     "flops_per_second", "bytes_per_second", "flops_per_byte", "seconds", "bytes", "ratio", "flops", "arrays", "watts",
-    "joules", "hertz", "celsius",
+    "joules", "hertz", "celsius", "cpus",
 )  # fmt: skip
 """Units that the end of a name tells, the longest first."""
 

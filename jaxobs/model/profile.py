@@ -19,7 +19,7 @@ LARGEST_TRACE: Final = 64 * 2**20
 bytes of memory and 4 s (measured)."""
 
 
-LONGEST_WINDOW: Final = 60.0
+MAX_WINDOW: Final = 60.0
 """Longest window in seconds, since a profiler session keeps every event in memory until it ends."""
 
 
@@ -32,11 +32,11 @@ class ProfileResult(NamedTuple):
 
 
 def checked_seconds(seconds: float | str) -> float:
-    """The length of a window. Raises ValueError unless it is a number above 0 and at most `LONGEST_WINDOW`."""
+    """The length of a window. Raises ValueError unless it is a number above 0 and at most `MAX_WINDOW`."""
     try:
         number = float(seconds)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
-    if not 0.0 < number <= LONGEST_WINDOW:
-        raise ValueError(f"seconds={seconds!r} is not above 0 and at most {LONGEST_WINDOW:.0f}")
+    if not 0.0 < number <= MAX_WINDOW:
+        raise ValueError(f"seconds={seconds!r} is not above 0 and at most {MAX_WINDOW:.0f}")
     return number

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxobs.derive.loops.loops import MOST_LOOPS
+from jaxobs.derive.loops.loops import MAX_LOOPS
 from jaxobs.derive.series import Largest, Selection
 from jaxobs.model.events import (
     UNMARKED,
@@ -207,17 +207,17 @@ def test_looking_at_what_changed_alone_chooses_and_lists_as_looking_at_all(
 
 def test_a_loop_that_is_found_when_there_are_too_many_is_refused_and_its_calls_are_counted() -> None:
     fold = new_fold()
-    for number in range(MOST_LOOPS):
+    for number in range(MAX_LOOPS):
         fold.apply(Recorded(f"run {number}", "loss", 1.0, at(1)))
     applied(fold, [FunctionWatched(-1, "train", "", at(1)), created(1, "train")])
     fold.apply_steps(calls(1, 20, first=1, start=2.0))
     fold.snapshot(at(6))
     fold.end(at(8), by_itself=True)
     document = fold.snapshot(at(9)).to_dict()
-    assert len(document["loops"]) == MOST_LOOPS
+    assert len(document["loops"]) == MAX_LOOPS
     assert [(one["function"], one["runs"]) for one in document["executables"]] == [("train", 20)]
     assert any(
-        f"train: more than {MOST_LOOPS} loops" in reason for reason in document["agent"]["refused_reasons"]
+        f"train: more than {MAX_LOOPS} loops" in reason for reason in document["agent"]["refused_reasons"]
     )
 
 

@@ -15,7 +15,7 @@ from jaxobs.derive import memory_trend
 from jaxobs.derive.memory_trend import (
     CLEAR,
     FURTHEST_SECONDS,
-    LEAST_STRETCHES,
+    MIN_STRETCHES,
     NO_LIMIT,
     NO_TREND,
     STRETCH_SECONDS,
@@ -27,7 +27,7 @@ from jaxobs.derive.memory_trend import (
 )
 
 GIB = 2.0**30
-lengths = st.integers(LEAST_STRETCHES, STRETCHES)
+lengths = st.integers(MIN_STRETCHES, STRETCHES)
 
 
 class Told(NamedTuple):
@@ -64,7 +64,7 @@ def test_memory_that_falls_or_stays_runs_never_out(length: int, slope: float) ->
 
 
 @given(
-    st.lists(st.floats(0.0, 1e12), min_size=LEAST_STRETCHES, max_size=STRETCHES),
+    st.lists(st.floats(0.0, 1e12), min_size=MIN_STRETCHES, max_size=STRETCHES),
     st.floats(1e12, 1e13),
     st.integers(-20, 20),
     st.floats(0.0, 1e9),
@@ -130,8 +130,8 @@ def test_growth_is_seen_through_noise_and_outliers(length: int, seed: int) -> No
 
 
 def test_reasons_say_what_is_missing() -> None:
-    assert forecast(line(LEAST_STRETCHES - 1, 1e6), 1e12).reason == TOO_FEW
-    without_limit = forecast(line(LEAST_STRETCHES, 1e6), None)
+    assert forecast(line(MIN_STRETCHES - 1, 1e6), 1e12).reason == TOO_FEW
+    without_limit = forecast(line(MIN_STRETCHES, 1e6), None)
     assert (without_limit.seconds, without_limit.reason) == (None, NO_LIMIT)
     assert without_limit.bytes_per_second == pytest.approx(1e6)
     assert forecast(line(STRETCHES, 1.0), 1e12).reason == TOO_FAR

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.loops.stalls import ENOUGH_STEPS, FACTOR, IN_A_ROW, LEAST_SECONDS, Stalls
+from jaxobs.derive.loops.stalls import ENOUGH_STEPS, FACTOR, IN_A_ROW, MIN_STALL_SECONDS, Stalls
 from jaxobs.model.events import (
     CompilePhaseStarted,
     Event,
@@ -114,7 +114,7 @@ def test_a_job_that_reports_nothing_any_more_does_not_stop_the_clock() -> None:
 
 def test_while_an_iteration_hangs_its_time_is_stalled_already() -> None:
     fold = stepped()
-    assert run_seconds(fold, 20.0 + LEAST_SECONDS - 1)["stalled"] == 0.0
+    assert run_seconds(fold, 20.0 + MIN_STALL_SECONDS - 1)["stalled"] == 0.0
     assert sum(run_seconds(fold, 45.0).values()) == pytest.approx(20.0)
     for moment in range(51, 110):
         charged = run_seconds(fold, float(moment))

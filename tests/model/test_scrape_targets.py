@@ -2,11 +2,11 @@
 
 import pytest
 
-from jaxobs.model.addresses import MOST_BYTES, read_targets
+from jaxobs.model.addresses import MAX_BYTES, read_targets
 
 
 @pytest.mark.parametrize(
-    ("content", "says"), [(b"[" * MOST_BYTES, "nested too deeply"), (b"{", "Expecting"), (b"\xff", "decode")]
+    ("content", "says"), [(b"[" * MAX_BYTES, "nested too deeply"), (b"{", "Expecting"), (b"\xff", "decode")]
 )
 def test_what_is_no_json_is_a_value_error(content: bytes, says: str) -> None:
     with pytest.raises(ValueError, match=says):

@@ -21,7 +21,7 @@ from urllib.parse import SplitResult, quote, urlsplit
 from jaxobs.model.addresses import (
     HOST_VARIABLE,
     LAST_PORT,
-    MOST_BYTES,
+    MAX_BYTES,
     PORT_VARIABLE,
     PORTS_TRIED,
     Address,
@@ -124,7 +124,7 @@ def targets_in(directory: Path) -> list[Target]:
     for path in sorted(directory.glob("*.json")):
         # The file was removed meanwhile, or is somebody else's.
         with suppress(OSError, ValueError), open_regular(path) as file:
-            found += read_targets(file.read(MOST_BYTES))
+            found += read_targets(file.read(MAX_BYTES))
     targets: list[Target] = []
     for target in sorted(found):
         with suppress(InputError):

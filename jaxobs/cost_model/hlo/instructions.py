@@ -20,7 +20,7 @@ class HloDecodeError(ValueError):
 HOST_MEMORY_SPACE: Final = 5
 """Memory space of host buffers in layouts: openxla/xla, ``xla/layout.h``, ``Layout::kHostMemorySpace``."""
 _BUFFER: Final = 34  # a mutable buffer: its value's shape is the one tuple shape
-_LARGEST: Final = 1 << 62
+_MAX_ELEMENTS: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,7 +85,7 @@ def _read(message: Any) -> Shape:
     if dimensions and min(dimensions) < 0:
         raise HloDecodeError(f"shape with a negative dimension: {list(dimensions)}")
     elements = prod(dimensions) if type_.kind is not Kind.NO_DATA else 0
-    if elements > _LARGEST:
+    if elements > _MAX_ELEMENTS:
         raise HloDecodeError(f"shape with more than 2**62 elements: {list(dimensions)}")
     element_bytes = _element_bits(type_, message.layout) / 8
     if not 0 <= element_bytes <= 64:

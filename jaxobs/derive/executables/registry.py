@@ -29,6 +29,15 @@ KIN = 20
 OPERATIONS_KEPT = 100_000
 """Most operations kept, of some 560 bytes each (measured): ten steps of large models have some ten thousand each."""
 
+PEAKS_SHOWN = 5
+"""Executables of which is shown what they hold at the peak, some 8 kB each: a training, its evaluation, and variants."""
+
+MAX_RUN_SECONDS = 1e8
+"""Most seconds of a run that is believed: three years."""
+
+TOLERANCE = 0.15
+"""A run whose duration is not known to within this share tells only how long one takes at most."""
+
 LET_GO = f"its operations were let go of: those of the executables that ran last are kept, up to {OPERATIONS_KEPT:,}"
 """Why an executable has no bound time of its own operations."""
 
@@ -62,16 +71,6 @@ class KeptOperations:
         return self._count
 
 
-LARGEST = 5
-"""Executables of which is shown what they hold at the peak, some 8 kB each: a training, its evaluation, and variants."""
-
-LONGEST_RUN = 1e8
-"""Most seconds of a run that is believed: three years."""
-
-TOLERANCE = 0.15
-"""A run whose duration is not known to within this share tells only how long one takes at most."""
-
-
 class Executables:
     """All executables of the job, by the probe's number."""
 
@@ -102,7 +101,7 @@ class Executables:
             self._not_analysed(executable, event.proto_reason)
         self._by_number[event.executable] = executable
         self.largest.append(executable)
-        self.largest = sorted(self.largest, key=lambda each: -memory_need(each.memory))[:LARGEST]
+        self.largest = sorted(self.largest, key=lambda each: -memory_need(each.memory))[:PEAKS_SHOWN]
         self._of_function[event.function].append(event.executable)
         executable.title = self._title(event.function, event.definition)
         self.changed.add(event.executable)
@@ -205,8 +204,8 @@ class Executables:
         self.changed.add(run)
 
     def sampled(self, event: ExecutableRan) -> None:
-        require(0 < event.seconds <= LONGEST_RUN, "device time that is no positive number, or of years")
-        require(0 <= event.uncertainty <= LONGEST_RUN, "device time whose uncertainty is no duration")
+        require(0 < event.seconds <= MAX_RUN_SECONDS, "device time that is no positive number, or of years")
+        require(0 <= event.uncertainty <= MAX_RUN_SECONDS, "device time whose uncertainty is no duration")
         executable = self._by_number.get(event.run)
         if executable is None:
             return

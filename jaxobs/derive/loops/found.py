@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from jaxobs.model.clock import seconds
-from jaxobs.model.events import LONGEST_GAP, ROW_LENGTH, StepCompleted, StepRows
+from jaxobs.model.events import MAX_GAP, ROW_LENGTH, StepCompleted, StepRows
 
 TURNS, TURNS_SECONDS = 2, 1.0
 """A loop has at least this many turns, which take this many seconds without compiles: fewer do not show its pace."""
@@ -203,7 +203,7 @@ class InferredLoops:
     def settle(self, now: int) -> Followed:
         """Give up candidates not called for long, but not the active one, whose call may be a whole training."""
         for name, each in list(self._candidates.items()):
-            if not each.found and each is not self._active and now - each.last_call > LONGEST_GAP:
+            if not each.found and each is not self._active and now - each.last_call > MAX_GAP:
                 self._give_up(name)
         return self._take()
 

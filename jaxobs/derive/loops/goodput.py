@@ -11,7 +11,7 @@ from jaxobs.derive.refusal import require
 from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import (
-    LONGEST_GAP,
+    MAX_GAP,
     CompilePhaseEnded,
     LoopEnded,
     LoopEntered,
@@ -28,7 +28,7 @@ STEPS_WAITED_FOR = 3
 """Usual steps after which a loop that ends no step, and that is no iteration, is taken to be over: steps may take
 minutes, and their time is known at their end."""
 
-LONGEST_COMPILE = 3600 * NANOSECONDS
+MAX_COMPILE = 3600 * NANOSECONDS
 """Longest time for which a compile or phase under way holds the charging back: its end may have been dropped."""
 
 ENOUGH_SECONDS = 2.0
@@ -37,7 +37,7 @@ reported while it lasts (`LONG_RUN` of the probe)."""
 
 NOT_MARKED = "no step was marked and no loop found, so nothing says what was productive: mark the loop with obs.steps()"
 
-MOST_LOST = 0.01
+MAX_LOST = 0.01
 """Share of dropped events above which there is no goodput: most are steps, whose time then seems to lie elsewhere."""
 
 TOO_SHORT = "less than two seconds of steps were seen, in less than a minute"
@@ -242,19 +242,17 @@ class RunTime:
 
         `running_since`: start of a long device run that is still under way. The step that it is part of ends later, and
         the seconds that the step then reports as productive are charged already. `undecided_since`: start of the first
-        call that may yet turn out to be a loop's; such calls hold the charging back for `LONGEST_GAP` at most.
+        call that may yet turn out to be a loop's; such calls hold the charging back for `MAX_GAP` at most.
         """
         observed_at, now = now, self._reported_until(now)
-        if compiling_since is not None and now - compiling_since > LONGEST_COMPILE:
+        if compiling_since is not None and now - compiling_since > MAX_COMPILE:
             compiling_since = None
-        self._open_phases = {
-            at: phase for at, phase in self._open_phases.items() if now - at <= LONGEST_COMPILE
-        }
+        self._open_phases = {at: phase for at, phase in self._open_phases.items() if now - at <= MAX_COMPILE}
         if compiling_since is None and not self._open_phases and self._stands_still(now, loops):
             until, rest, running_since = now, "stalled", None
         else:
             if undecided_since is not None and running_since is None:
-                now = max(now - LONGEST_GAP, min(now, undecided_since))
+                now = max(now - MAX_GAP, min(now, undecided_since))
             until, rest = self._known_until(now, loops, compiling_since), "other"
         self._charge(until, rest, running_since, seconds_by_category(loops.values()), observed_at)
 
@@ -283,23 +281,23 @@ class RunTime:
         }
 
     def _reported_until(self, now: int) -> int:
-        if self._heard_until is not None and now - self._heard_until <= LONGEST_GAP:
+        if self._heard_until is not None and now - self._heard_until <= MAX_GAP:
             return min(now, self._heard_until)
         return now
 
     def goodput(self) -> Figure[float]:
         """The productive share of the time charged; absent where too little is known of what was productive."""
         total = sum(self.seconds.values())
-        long = self._first_step is not None and total >= seconds(LONGEST_GAP)
+        long = self._first_step is not None and total >= seconds(MAX_GAP)
         steps = sum(self.seconds[word] for word in ("productive", "input", "checkpoint", "stalled"))
-        known = (long or steps >= ENOUGH_SECONDS) and self._lost <= MOST_LOST and total > 0
+        known = (long or steps >= ENOUGH_SECONDS) and self._lost <= MAX_LOST and total > 0
         if not known:
             return Figure(None, self._why_no_goodput())
         since = None if self._counts_begin is None else AGENT_LOST.format(duration(self._counts_begin))
         return Figure(self.seconds["productive"] / total, since)
 
     def _why_no_goodput(self) -> str:
-        if self._lost > MOST_LOST:
+        if self._lost > MAX_LOST:
             return f"{percent(self._lost)} of the events were dropped, and with them what the time went into"
         return NOT_MARKED if self._first_step is None else TOO_SHORT
 
@@ -337,8 +335,8 @@ def _patience(running: _Running, loop: Loop | None) -> float:
     says that it is over: it is waited for as long as some of its steps usually take.
     """
     if loop is None:
-        return LONGEST_GAP
+        return MAX_GAP
     if running.iterated and loop.stalls.limit is not None:
         return loop.stalls.limit * NANOSECONDS
     steps = FACTOR if running.iterated else STEPS_WAITED_FOR
-    return max(LONGEST_GAP, steps * loop.stalls.usual * NANOSECONDS)
+    return max(MAX_GAP, steps * loop.stalls.usual * NANOSECONDS)

@@ -17,9 +17,9 @@ LINES_SHOWN: Final = 20
 """Rows of the table: what has less time than the first twenty is not worth reading."""
 
 SERIES: Final = 12
-"""Rows with series of their own, in each loop: those that reached LEAST_SHARE first. They are never taken back."""
+"""Rows with series of their own, in each loop: those that reached MIN_SHARE first. They are never taken back."""
 
-LEAST_SHARE: Final = 0.01
+MIN_SHARE: Final = 0.01
 """Share of a loop's sampled time from which on a row may have a series of its own."""
 
 LATELY_KEPT: Final = 3_000
@@ -91,7 +91,7 @@ class HostLines:
         total = sum(self._seconds.values())
         new, self._new = self._new, set()
         for line in sorted(new, key=lambda line: -self._seconds[line]):
-            if len(self._in_series) < SERIES and self._seconds[line] >= LEAST_SHARE * total:
+            if len(self._in_series) < SERIES and self._seconds[line] >= MIN_SHARE * total:
                 self._in_series.add(line)
             yield line, line if line in self._in_series else OTHERS, self._seconds[line]
 

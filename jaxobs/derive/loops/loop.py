@@ -14,7 +14,7 @@ from jaxobs.derive.loops import bottleneck
 from jaxobs.derive.loops.bottleneck import Charged, HostShares, Known, charged
 from jaxobs.derive.loops.host_lines import HostLines
 from jaxobs.derive.loops.pace import Pace
-from jaxobs.derive.loops.stalls import LEAST_SECONDS, STEPS_KEPT, Stalls
+from jaxobs.derive.loops.stalls import MIN_STALL_SECONDS, STEPS_KEPT, Stalls
 from jaxobs.derive.loops.stretches import Kind, Stretch, Stretches, summed, why_quiet
 from jaxobs.derive.loops.utilization import LoopWork, Work, work_of
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
@@ -91,7 +91,8 @@ class Loop:
     def steps_ended(self, steps: Steps) -> tuple[Steps, list[StepCompleted]]:
         """Add steps; return them with what compiled in them, and their completions that came earlier.
 
-        Raises ValueError, and changes nothing, where it cannot. Many steps at once are refused where one of them has more to tell than columns hold: they are added singly.
+        Raises ValueError, and changes nothing, where it cannot. Many steps at once are refused where one of them has
+        more to tell than columns hold: they are added singly.
         """
         single = len(steps) == 1
         require(steps.are_sound(), "a step of negative duration")
@@ -101,7 +102,9 @@ class Loop:
             steps = self._with_compiles(steps)
         if not single:
             require(not steps.are_interrupted(), "steps that lie apart")
-            require(seconds(max(steps.bodies)) <= LEAST_SECONDS, "a step among many that may be a long one")
+            require(
+                seconds(max(steps.bodies)) <= MIN_STALL_SECONDS, "a step among many that may be a long one"
+            )
             for column in AMOUNTS.values():
                 steps.total(column)
         self._judge(steps)

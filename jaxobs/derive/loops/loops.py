@@ -13,7 +13,7 @@ from jaxobs.model.clock import seconds
 from jaxobs.model.events import MainThreadSampled, Recorded
 from jaxobs.vocabulary.activities import ACTIVITIES
 
-MOST_LOOPS = 20
+MAX_LOOPS = 20
 """Most loops by name: steps of further ones are refused and counted, as names must not contain step numbers."""
 
 
@@ -54,8 +54,8 @@ class Loops:
         """The loop of that name. Raises ValueError where there are too many already."""
         loop = self.by_name.get(name)
         if loop is None:
-            if len(self.by_name) >= MOST_LOOPS:
-                raise ValueError(f"more than {MOST_LOOPS} loops")
+            if len(self.by_name) >= MAX_LOOPS:
+                raise ValueError(f"more than {MAX_LOOPS} loops")
             loop = self.by_name[name] = Loop(name, self._rooms)
         return loop
 

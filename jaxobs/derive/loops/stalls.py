@@ -17,7 +17,7 @@ FACTOR = 40
 """Multiple of the usual step time above which a step is long. A host that runs 32 steps ahead and then waits for the
 device has one turn of 32 steps' time."""
 
-LEAST_SECONDS = 30.0
+MIN_STALL_SECONDS = 30.0
 """A shorter step is never long: it lies within the half minute that the loop's bottleneck covers, and is in its
 components."""
 
@@ -40,7 +40,7 @@ class Stalls:
 
     def step(self, own: float) -> None:
         """Add a step. A long one does not count among the usual ones."""
-        if own > LEAST_SECONDS and (limit := self.limit) is not None and own > limit:
+        if own > MIN_STALL_SECONDS and (limit := self.limit) is not None and own > limit:
             self.seconds += own - self.usual
             self._in_a_row += 1
             if self._in_a_row == IN_A_ROW:
@@ -70,4 +70,4 @@ class Stalls:
         """Own seconds above which a step is long; None while too few steps are known."""
         if len(self._usual) < ENOUGH_STEPS:
             return None
-        return max(LEAST_SECONDS, FACTOR * self.usual)
+        return max(MIN_STALL_SECONDS, FACTOR * self.usual)

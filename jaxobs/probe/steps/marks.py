@@ -14,7 +14,7 @@ from typing import Any
 
 from jaxobs.flow.ring import PADDING
 from jaxobs.model.clock import now
-from jaxobs.model.events import LONGEST_GAP, PhaseEnded, PhaseStarted
+from jaxobs.model.events import MAX_GAP, PhaseEnded, PhaseStarted
 from jaxobs.plugin.wrapping import replace
 from jaxobs.probe.steps.loops import Loops, Step
 from jaxobs.probe.steps.values import as_name, given_amount
@@ -62,7 +62,7 @@ class StepMark:
             # Phases and other loops since then keep their own time. Loops that alternate with this one also claim time
             # from before its last end, hence the maximum: nothing is left of the gap then.
             gap = max(0, start - state.last_end - (current.claimed - state.claimed_then))
-            self._gap = gap if gap <= LONGEST_GAP else 0
+            self._gap = gap if gap <= MAX_GAP else 0
         current.step = step
         if self._annotated:
             try:

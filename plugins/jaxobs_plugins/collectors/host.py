@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 
 from jaxobs.model.events import Measured
-from jaxobs.model.metrics import Metric, metric
+from jaxobs.model.metrics import metric
 from jaxobs.plugin.base import Collector
 from jaxobs.plugin.control_groups import Group, find_group, memory_limit, memory_used, tightest
 from jaxobs.plugin.fields import Fields, Query, Sample, metrics_of
@@ -172,10 +172,9 @@ CGROUP_MEMORY_LIMIT = metric(
     "jaxobs_cgroup_memory_limit_bytes",
     "Memory beyond which the container is out of memory; absent without a limit",
 )
-CGROUP_CPU_LIMIT = Metric(
-    "jaxobs_cgroup_cpu_limit_cpus", "gauge",
-    "Processors' worth of time the container may use; absent without a limit", unit="cpus",
-)  # fmt: skip
+CGROUP_CPU_LIMIT = metric(
+    "jaxobs_cgroup_cpu_limit_cpus", "Processors' worth of time the container may use; absent without a limit"
+)
 CGROUP_PERIODS = metric(
     "jaxobs_cgroup_cpu_periods_total", "Periods of the processor limit in which the container ran"
 )

@@ -10,15 +10,13 @@ import gc
 
 from jaxobs.model.clock import now
 from jaxobs.model.events import Measured
-from jaxobs.model.metrics import Metric
+from jaxobs.model.metrics import metric
 from jaxobs.plugin.base import Probe
 from jaxobs.plugin.protocol import Job
 
-COLLECTIONS = Metric(
-    "jaxobs_garbage_collections_total",
-    "counter",
-    "Passes of Python's garbage collector since jaxobs began, by the oldest generation that they went through.",
-    ("generation",),
+COLLECTIONS = metric(
+    "jaxobs_garbage_collections_total{generation}",
+    "Passes of Python's garbage collector since jaxobs began, by the oldest generation that they went through",
 )
 
 

@@ -26,7 +26,7 @@ from jaxobs.jax_compat.memory import (
 from jaxobs.jax_compat.runtime import backend_exists
 from jaxobs.model.clock import NANOSECONDS, monotonic, now, perf_counter_ns, sleep
 from jaxobs.model.events import PROCESS_MEMORY, LiveArraysCounted, Measured, MemorySampled
-from jaxobs.model.metrics import Metric
+from jaxobs.model.metrics import metric
 from jaxobs.plugin import control_groups
 from jaxobs.plugin.base import Probe
 from jaxobs.plugin.protocol import Job
@@ -145,17 +145,16 @@ SAID_AGAIN = 60
 """Samples after which the reason why a device has no figures is sent again, for an agent that was restarted."""
 
 ADDRESSES = (
-    Metric(
-        "jaxobs_process_address_space_bytes", "gauge",
-        "Addresses that the training process has taken, where `ulimit -v` bounds them; of memory it uses less.", (),
-        "bytes",
+    metric(
+        "jaxobs_process_address_space_bytes",
+        "Addresses that the training process has taken, where `ulimit -v` bounds them; of memory it uses less",
     ),
-    Metric(
-        "jaxobs_process_address_space_limit_bytes", "gauge",
+    metric(
+        "jaxobs_process_address_space_limit_bytes",
         "The most addresses that the training process may take, by `ulimit -v`: beyond them an allocation fails though "
-        "memory is there.", (), "bytes",
+        "memory is there",
     ),
-)  # fmt: skip
+)
 
 IN_THE_PROCESS = "its arrays lie in the memory of the process"
 NOTHING_TOLD = "the backend tells no memory statistics"
@@ -190,8 +189,8 @@ class MemoryProbe(Probe):
             self._silent.clear()
         self._samples += 1
         job.emit(process_memory())
-        for metric, amount in zip(ADDRESSES, address_space() or (), strict=False):
-            job.emit(Measured(metric.name, (), float(amount), now()))
+        for about, amount in zip(ADDRESSES, address_space() or (), strict=False):
+            job.emit(Measured(about.name, (), float(amount), now()))
         if monotonic() < self._not_before:
             return
         try:

@@ -16,7 +16,7 @@ from jaxobs.model.addresses import (
     HOST_VARIABLE,
     INSTANCE_LABEL,
     LAST_PORT,
-    MOST_BYTES,
+    MAX_BYTES,
     PORT_VARIABLE,
     PORTS_TRIED,
     RANK_LABEL,
@@ -268,7 +268,7 @@ class Neighbours:
         for path in paths[:MAX_FILES]:
             try:
                 with open_regular(path) as file:
-                    found += read_targets(file.read(MOST_BYTES))
+                    found += read_targets(file.read(MAX_BYTES))
             except (OSError, ValueError):  # the file was removed meanwhile, or is not one of ours
                 continue
         run, run_id, own = (self._resource.get(key, "") for key in ("jaxobs.run", RUN_ID, INSTANCE))

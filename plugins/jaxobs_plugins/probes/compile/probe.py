@@ -40,7 +40,7 @@ from jaxobs.model.events import (
     ExecutableCreated,
     Measured,
 )
-from jaxobs.model.metrics import Metric
+from jaxobs.model.metrics import metric
 from jaxobs.plugin.base import Probe
 from jaxobs.plugin.frames import call_site
 from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
@@ -101,11 +101,9 @@ CACHE_OUTCOMES = {
     CACHE_HIT: "hit",
     "/jax/compilation_cache/cache_misses": "written",
 }
-CACHE_REQUESTS = Metric(
-    "jaxobs_persistent_cache_requests_total",
-    "counter",
-    "Outcomes of JAX's persistent compilation cache: requests, hits, and entries written after a miss.",
-    ("outcome",),
+CACHE_REQUESTS = metric(
+    "jaxobs_persistent_cache_requests_total{outcome}",
+    "Outcomes of JAX's persistent compilation cache: requests, hits, and entries written after a miss",
 )
 
 
