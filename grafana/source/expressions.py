@@ -41,6 +41,11 @@ def rate(metric: str, *matchers: str) -> str:
     return f"rate({selected(metric, *matchers)}[$__rate_interval])"
 
 
+def grown(metric: str) -> str:
+    """Growth of a counter in the chosen time range. Prometheus extrapolates, so a count is rounded."""
+    return f"increase({selected(metric)}[$__range])"
+
+
 def of_runs(expression: str, *labels: str) -> str:
     """`expression` for the chosen runs alone, with the labels `run`, `run_id` and `rank` beside its own.
 
@@ -75,9 +80,9 @@ DEVICE: Final = RANK + " device {{device}}"
 """How the line of a device is called."""
 
 
-def of_process(metric: str) -> str:
-    """A gauge of each process."""
-    return by("max", "run, rank", selected(metric))
+def of_process(metric: str, *labels: str) -> str:
+    """A gauge of each process, and by these labels."""
+    return by("max", ", ".join(("run", "rank", *labels)), selected(metric))
 
 
 def of_device(metric: str, *labels: str) -> str:

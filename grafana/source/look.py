@@ -1,4 +1,4 @@
-"""Colours and limits that mean the same on every dashboard."""
+"""Colours, limits and words that mean the same on every dashboard."""
 
 from __future__ import annotations
 
@@ -26,3 +26,7 @@ PER_SECOND_AT_THE_RIGHT: Final = {
 """An axis of its own for steps a second beside shares: 2 of them are not 200 %."""
 
 ANY_IS_BAD: Final = ((1.0, "red"),)
+
+NO_LOOP: Final = "No steps are known: mark them with `obs.steps(loader)`."
+NO_PEAK: Final = "The device's peaks are not known: `jaxobs calibrate` measures a CPU's."
+NO_CONTAINER: Final = "The process is in no container with such a limit."

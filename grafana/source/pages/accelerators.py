@@ -7,7 +7,18 @@ from functools import partial
 from typing import Final
 
 from grafana.source.chart import Chart, Query
-from grafana.source.expressions import DEVICE, IN_LOOP, ON_DEVICE, RANK, RUN, by, of_device, rate, selected
+from grafana.source.expressions import (
+    DEVICE,
+    IN_LOOP,
+    ON_DEVICE,
+    RANK,
+    RUN,
+    by,
+    of_device,
+    of_process,
+    rate,
+    selected,
+)
 
 _NO_GPU: Final = "There is no such device here, or its library does not tell."
 _NO_TPU: Final = "There is no TPU here, or its library does not tell."
@@ -93,25 +104,21 @@ NVIDIA_AND_AMD: Final = (
 )  # fmt: skip
 
 
-def _of_rank(metric: str, label: str) -> str:
-    return by("max", f"run, rank, {label}", selected(metric))
-
-
 _tpu: Final = partial(_chart, who=RANK, empty=_NO_TPU)
 
 TPU: Final = (
     _tpu("TPU utilisation", "Time in which the chip executed, its TensorCores, its memory's bandwidth.", "percentunit", (
-        (_of_rank("jaxobs_tpu_duty_cycle_ratio", "chip"), "chip {{chip}} duty cycle"),
-        (_of_rank("jaxobs_tpu_tensorcore_utilization_ratio", "core"), "core {{core}} TensorCore"),
-        (_of_rank("jaxobs_tpu_memory_bandwidth_ratio", "chip"), "chip {{chip}} bandwidth"))),
+        (of_process("jaxobs_tpu_duty_cycle_ratio", "chip"), "chip {{chip}} duty cycle"),
+        (of_process("jaxobs_tpu_tensorcore_utilization_ratio", "core"), "core {{core}} TensorCore"),
+        (of_process("jaxobs_tpu_memory_bandwidth_ratio", "chip"), "chip {{chip}} bandwidth"))),
     _tpu("TPU memory", "Allocated, and all there is.", "bytes", (
-        (_of_rank("jaxobs_tpu_memory_used_bytes", "chip"), "chip {{chip}} used"),
-        (_of_rank("jaxobs_tpu_memory_total_bytes", "chip"), "chip {{chip}} total"))),
+        (of_process("jaxobs_tpu_memory_used_bytes", "chip"), "chip {{chip}} used"),
+        (of_process("jaxobs_tpu_memory_total_bytes", "chip"), "chip {{chip}} total"))),
     _tpu("TPU held back", "Share by which each chip is slowed down.", "percentunit", (
-        (_of_rank("jaxobs_tpu_throttled_ratio", "chip"), "chip {{chip}}"),)),
+        (of_process("jaxobs_tpu_throttled_ratio", "chip"), "chip {{chip}}"),)),
     _tpu("TPU queue and links", "Programs that wait, and the health of links: 0 is well, 10 not usable.", "none", (
-        (_of_rank("jaxobs_tpu_queued_programs", "core"), "core {{core}} queued"),
-        (_of_rank("jaxobs_tpu_link_health", "link"), "link {{link}}"))),
+        (of_process("jaxobs_tpu_queued_programs", "core"), "core {{core}} queued"),
+        (of_process("jaxobs_tpu_link_health", "link"), "link {{link}}"))),
 )  # fmt: skip
 
 _member: Final = partial(

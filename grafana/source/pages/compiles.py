@@ -5,17 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from grafana.source.chart import Chart, Override, Page, Query, Row, columns, one_column
-from grafana.source.expressions import RUN, by, quantile, rate, selected
+from grafana.source.expressions import RUN, by, grown, quantile, rate, selected
 from grafana.source.links import TRACES_OF_COMPILES
 
 _QUIET: Final = "Nothing was compiled in this time."
 _BACKEND: Final = 'phase="backend"'
 _NEVER_AGAIN: Final = "No function was compiled again: that is as it should be."
 _NO_CACHE: Final = "JAX's persistent compilation cache is not in use: set `jax_compilation_cache_dir`."
-
-
-def _grown(metric: str) -> str:
-    return f"increase({selected(metric)}[$__range])"
 
 
 def _so_far(metric: str, labels: str) -> str:
@@ -83,7 +79,7 @@ _CACHE: Final = (
           (Query(by("sum", "run, outcome", rate("jaxobs_persistent_cache_requests_total")), RUN + " {{outcome}}"),),
           width=9, height=7, empty=_NO_CACHE),
     Chart("Time saved by the persistent cache", "In this range, over all ranks, as JAX reports it.",
-          (Query(by("sum", "run", _grown("jaxobs_persistent_cache_saved_seconds_total")), RUN),),
+          (Query(by("sum", "run", grown("jaxobs_persistent_cache_saved_seconds_total")), RUN),),
           "s", "stat", 9, 7, empty=_NO_CACHE),
 )  # fmt: skip
 

@@ -7,13 +7,12 @@ from typing import Final
 from grafana.source.chart import BUCKETS, Chart, Override, Page, Query, Row, columns, sorted_by
 from grafana.source.expressions import IN_LOOP, RANK, RUN, RUN_INFO_NOW, RUN_INFO_SEEN, by, rate, selected
 from grafana.source.links import PAGE_OF_THE_RANK
-from grafana.source.look import ANY_IS_BAD
+from grafana.source.look import ANY_IS_BAD, NO_LOOP
 from grafana.source.pages.roofline_queries import NO_WINDOWS
 
 _RULES: Final = "Reads rules of deploy/prometheus/rules.yml, which Prometheus must evaluate."
 _NO_RULES: Final = "Prometheus does not evaluate deploy/prometheus/rules.yml, or "
-_NO_STEPS: Final = "no steps are known: mark them with `obs.steps(loader)`."
-_NO_LOOP: Final = f"N{_NO_STEPS[1:]}"
+_NO_STEPS: Final = f"n{NO_LOOP[1:]}"
 _OF_RANK: Final = "run, rank"
 _BY_RANK: Final = f"{_OF_RANK}, loop"
 _RUN: Final = 'run_id=~"$run"'
@@ -126,11 +125,11 @@ _LAG: Final = (
           (Query(_STEP_TIMES, BUCKETS),), "s", "heatmap", empty=_NO_RULES + _NO_STEPS),
     Chart("Step time by rank", "Mean over all steps. Collectives make all ranks equally slow, so a difference means that "
           "they do not wait for each other.",
-          (Query(_mean("jaxobs_step_seconds"), RANK + " {{loop}}"),), "s", empty=_NO_LOOP),
+          (Query(_mean("jaxobs_step_seconds"), RANK + " {{loop}}"),), "s", empty=NO_LOOP),
     Chart("Host's turn by rank", "Mean of what the host takes for a turn of the loop.",
-          (Query(_mean("jaxobs_step_host_seconds"), RANK + " {{loop}}"),), "s", empty=_NO_LOOP),
+          (Query(_mean("jaxobs_step_host_seconds"), RANK + " {{loop}}"),), "s", empty=NO_LOOP),
     Chart("Since the last step", "By rank; the rank that stopped first stands highest.",
-          (Query(f"time() - {by('max', _BY_RANK, _LAST_STEP)}", RANK + " {{loop}}"),), "s", empty=_NO_LOOP),
+          (Query(f"time() - {by('max', _BY_RANK, _LAST_STEP)}", RANK + " {{loop}}"),), "s", empty=NO_LOOP),
     Chart("Stalled time by rank", "Share of time in steps far beyond their usual time, for no reason that jaxobs sees. "
           f"{_RULES}",
           (Query(_STALLED, RANK),), "percentunit", steps=((0.5, "red"),)),

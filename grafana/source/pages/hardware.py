@@ -18,11 +18,10 @@ from grafana.source.expressions import (
     rate,
     selected,
 )
-from grafana.source.look import ANY_IS_BAD
+from grafana.source.look import ANY_IS_BAD, NO_CONTAINER
 from grafana.source.pages.accelerators import NCCL, NVIDIA_AND_AMD, TPU
 
 _NO_READING: Final = "No collector reads such a device here."
-_NO_CONTAINER: Final = "The process is in no container with such a limit."
 
 
 def _host(metric: str) -> str:
@@ -64,14 +63,14 @@ _HOST: Final = (
           (Query(by("max", "run, rank", rate("jaxobs_process_cpu_seconds_total")), RANK),
            Query(of_process("jaxobs_process_usable_cpus"), RANK + " usable", "B"),
            Query(of_process("jaxobs_cgroup_cpu_limit_cpus"), RANK + " container's limit", "C",
-                 optional=_NO_CONTAINER),
+                 optional=NO_CONTAINER),
            Query(_host("jaxobs_host_cpus"), "{{host}} all", "D"))),
     Chart("Held back by the container", "Share of periods in which the container had used up its processor time, and "
           "processors' worth of time held back.",
           (Query(f"{by('max', 'run, rank', rate('jaxobs_cgroup_cpu_throttled_periods_total'))} / "
                  f"{by('max', 'run, rank', rate('jaxobs_cgroup_cpu_periods_total'))}", RANK + " periods"),
            Query(by("max", "run, rank", rate("jaxobs_cgroup_cpu_throttled_seconds_total")), RANK + " time", "B")),
-          "percentunit", empty=_NO_CONTAINER, absence="where the host has none"),
+          "percentunit", empty=NO_CONTAINER, absence="where the host has none"),
     Chart("Network of the host", "Without loopback and RDMA.",
           (Query(_host_rate("jaxobs_host_network_bytes_total", "direction"), RUN + " {{host}} {{direction}}"),), "Bps",
           empty="The host has no network interface but loopback.", absence="where the host has none"),

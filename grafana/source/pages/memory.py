@@ -6,12 +6,11 @@ from typing import Final
 
 from grafana.source.chart import Chart, Page, Query, Row, one_column, sorted_by
 from grafana.source.expressions import DEVICE, RANK, RUN, by, of_device, of_process, of_runs, rate, selected
-from grafana.source.look import FILLED
+from grafana.source.look import FILLED, NO_CONTAINER
 
 _NO_ALLOCATOR: Final = "The devices report no memory: CPUs have no allocator of their own."
 _STEADY: Final = "Memory does not grow steadily: no end is in sight."
 _NO_ARRAYS: Final = "The arrays were not listed yet."
-_NO_CONTAINER: Final = "The process is in no container with a limit."
 
 
 _DEVICES: Final = (
@@ -61,7 +60,7 @@ _HOST: Final = (
     Chart("Memory of the container", "The page cache counts; beyond the limit the kernel kills.",
           (Query(of_process("jaxobs_cgroup_memory_used_bytes"), RANK + " used"),
            Query(of_process("jaxobs_cgroup_memory_limit_bytes"), RANK + " limit", "B")),
-          "bytes", empty=_NO_CONTAINER, absence="where the host has none"),
+          "bytes", empty=NO_CONTAINER, absence="where the host has none"),
     Chart("Address space", "Where `ulimit -v` bounds it.",
           (Query(of_process("jaxobs_process_address_space_bytes"), RANK + " taken"),
            Query(of_process("jaxobs_process_address_space_limit_bytes"), RANK + " limit", "B")),

@@ -28,11 +28,9 @@ from grafana.source.expressions import (
     selected,
 )
 from grafana.source.links import CHOOSE_THE_RUN, TRACES_OF_STEPS
-from grafana.source.look import CATEGORY_COLOURS, COMPONENT_COLOURS, GOOD_WHEN_HIGH, GOODPUT
+from grafana.source.look import CATEGORY_COLOURS, COMPONENT_COLOURS, GOOD_WHEN_HIGH, GOODPUT, NO_LOOP, NO_PEAK
 
-_NO_PEAK: Final = "The device's peak is not known: `jaxobs calibrate` measures a CPU's."
 _NO_TOKENS: Final = "The loop was not told its tokens: `obs.steps(loader, tokens=…)`."
-_NO_LOOP: Final = "No steps are known: mark them with `obs.steps(loader)`."
 
 
 def _colours(colours: dict[str, str]) -> list[Override]:
@@ -67,33 +65,33 @@ RUNS: Final = Chart(
 _NUMBERS: Final = (
     Chart("Steps a second", "Each rank takes the same steps, so the fastest rank's count is the run's.",
           (Query(by("max", "run, loop", rate("jaxobs_steps_total", IN_LOOP)), RUN + " {{loop}}"),),
-          kind="stat", width=4, height=4, empty=_NO_LOOP),
+          kind="stat", width=4, height=4, empty=NO_LOOP),
     Chart("Tokens a second", "Over all ranks: each counts its own share.",
           (Query(by("sum", "run, loop", rate("jaxobs_tokens_total", IN_LOOP)), RUN + " {{loop}}"),),
           kind="stat", width=4, height=4, empty=_NO_TOKENS),
     Chart("MFU", "Model FLOPs utilization in the last window: matrix FLOPs over wall time and peak, mean of the ranks.",
           (Query(by("avg", "run, loop", selected("jaxobs_mfu_ratio", IN_LOOP)), RUN + " {{loop}}"),),
-          "percentunit", "stat", 4, 4, empty=_NO_PEAK, steps=GOOD_WHEN_HIGH),
+          "percentunit", "stat", 4, 4, empty=NO_PEAK, steps=GOOD_WHEN_HIGH),
     Chart("HFU", "As MFU, with what rematerialisation computes again.",
           (Query(by("avg", "run, loop", selected("jaxobs_hfu_ratio", IN_LOOP)), RUN + " {{loop}}"),),
-          "percentunit", "stat", 4, 4, empty=_NO_PEAK, steps=GOOD_WHEN_HIGH),
+          "percentunit", "stat", 4, 4, empty=NO_PEAK, steps=GOOD_WHEN_HIGH),
     Chart("Goodput", "Productive share of the processes' age since they began, mean of the ranks.",
           (Query(by("avg", "run", selected("jaxobs_goodput_ratio")), RUN),),
           "percentunit", "stat", 4, 4, steps=GOODPUT),
     Chart("Failed steps", "Steps that raised, over all ranks, in this time range.",
           (Query(by("sum", "run, loop", f"increase({selected('jaxobs_steps_failed_total', IN_LOOP)}[$__range])"),
                  RUN + " {{loop}}"),),
-          "short", "stat", 4, 4, empty=_NO_LOOP, steps=((1.0, "red"),)),
+          "short", "stat", 4, 4, empty=NO_LOOP, steps=((1.0, "red"),)),
 )  # fmt: skip
 
 _SPEED: Final = (
     Chart("Step rate", "Steps a second of each loop.",
-          (Query(by("max", "run, loop", rate("jaxobs_steps_total", IN_LOOP)), RUN + " {{loop}}"),), empty=_NO_LOOP),
+          (Query(by("max", "run, loop", rate("jaxobs_steps_total", IN_LOOP)), RUN + " {{loop}}"),), empty=NO_LOOP),
     Chart("Step time", "Median and slowest hundredth of the steps of all ranks. The dots are single steps: a click opens "
           "their trace.",
           (Query(quantile(0.5, "jaxobs_step_seconds", "run, loop", IN_LOOP), RUN + " {{loop}} median", exemplars=True),
            Query(quantile(0.99, "jaxobs_step_seconds", "run, loop", IN_LOOP), RUN + " {{loop}} 99 %", "B")),
-          "s", empty=_NO_LOOP, links=(TRACES_OF_STEPS,)),
+          "s", empty=NO_LOOP, links=(TRACES_OF_STEPS,)),
     Chart("Tokens and examples a second", "Over all ranks.",
           (Query(by("sum", "run, loop", rate("jaxobs_tokens_total", IN_LOOP)), RUN + " {{loop}} tokens"),
            Query(by("sum", "run, loop", rate("jaxobs_examples_total", IN_LOOP)), RUN + " {{loop}} examples", "B")),
@@ -101,7 +99,7 @@ _SPEED: Final = (
     Chart("MFU and HFU", "Model and hardware FLOPs utilization, mean of the ranks.",
           (Query(by("avg", "run, loop", selected("jaxobs_mfu_ratio", IN_LOOP)), RUN + " {{loop}} MFU"),
            Query(by("avg", "run, loop", selected("jaxobs_hfu_ratio", IN_LOOP)), RUN + " {{loop}} HFU", "B")),
-          "percentunit", empty=_NO_PEAK),
+          "percentunit", empty=NO_PEAK),
 )  # fmt: skip
 
 _SHARE: Final = by("avg", "run, loop, bottleneck", selected("jaxobs_bottleneck_ratio", IN_LOOP))
@@ -109,7 +107,7 @@ BOTTLENECK: Final = Chart(
     "Bottleneck", "What took the largest share of the wall time of each loop, over time: the mean of the ranks' shares.",
     (Query(f'label_join(topk by (run, run_id, loop) (1, {_SHARE} > 0), "line", " ", "run", "run_id", "loop")',
            rows_over_time=True),),
-    kind="state-timeline", width=24, height=5, empty=_NO_LOOP, words=COMPONENT_COLOURS,
+    kind="state-timeline", width=24, height=5, empty=NO_LOOP, words=COMPONENT_COLOURS,
     transformations=(
         sorted_by("Time"),
         Transformation("groupingToMatrix", {
@@ -124,12 +122,12 @@ _TIME: Final = (
           "parts of one loop add up to its wall time: with a single run and loop chosen, to 100 % while the loop runs.",
           (Query(by("avg", "run, loop, component", rate("jaxobs_step_component_seconds_total", IN_LOOP)),
                  "{{component}}"),),
-          "percentunit", stacked=True, empty=_NO_LOOP, overrides=_colours(COMPONENT_COLOURS)),
+          "percentunit", stacked=True, empty=NO_LOOP, overrides=_colours(COMPONENT_COLOURS)),
     Chart("Where the step went", "The same by step: the parts add up to the mean step time.",
           (Query(f"{by('sum', 'run, loop, component', rate('jaxobs_step_component_seconds_total', IN_LOOP))}"
                  f" / on (run, run_id, loop) group_left {by('sum', 'run, loop', rate('jaxobs_steps_total', IN_LOOP))}",
                  "{{component}}"),),
-          "s", stacked=True, empty=_NO_LOOP, overrides=_colours(COMPONENT_COLOURS)),
+          "s", stacked=True, empty=NO_LOOP, overrides=_colours(COMPONENT_COLOURS)),
     Chart("Where the process's time went", "Time of the whole process, loops or not; the parts add up to 100 %.",
           (Query(by("avg", "run, category", rate("jaxobs_run_seconds_total")), "{{category}}"),),
           "percentunit", stacked=True, overrides=_colours(CATEGORY_COLOURS)),
@@ -138,7 +136,7 @@ _TIME: Final = (
           "percentunit", empty="No phase has ended: with obs.phase(\"evaluation\")."),
     Chart("How sure the bottleneck is", "Confidence of the label, mean of the ranks; low where the runner-up is close.",
           (Query(by("avg", "run, loop", selected("jaxobs_bottleneck_confidence_ratio", IN_LOOP)), RUN + " {{loop}}"),),
-          "percentunit", empty=_NO_LOOP),
+          "percentunit", empty=NO_LOOP),
 )  # fmt: skip
 
 _NO_LINES: Final = "No line has taken a share of the main thread's time, or JAXOBS_HOST_LINES is false."

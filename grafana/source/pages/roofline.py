@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from grafana.source.chart import Chart, Override, Page, Query, Row
-from grafana.source.expressions import IN_LOOP, RUN, by, rate, selected
-from grafana.source.look import GOOD_WHEN_HIGH, PER_SECOND_AT_THE_RIGHT
+from grafana.source.expressions import IN_LOOP, RUN, by, grown, rate, selected
+from grafana.source.look import GOOD_WHEN_HIGH, NO_PEAK, PER_SECOND_AT_THE_RIGHT
 from grafana.source.pages.roofline_chart import ROOFLINE
-from grafana.source.pages.roofline_queries import NO_PEAK, NO_WINDOWS, NOT_TIMED, executable, grown
+from grafana.source.pages.roofline_queries import NO_WINDOWS, NOT_TIMED, executable
 from grafana.source.pages.roofline_tables import EXECUTABLES, OPERATIONS, PEAKS
 
 _OVER_TIME: Final = (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from grafana.source.chart import Chart, Override, Query, Transformation
-from grafana.source.pages.roofline_queries import DRAWN, DRAWN_OPERATIONS, NO_PEAK, OPERATION_POINTS, POINTS
+from grafana.source.look import NO_PEAK
+from grafana.source.pages.roofline_queries import DRAWN, DRAWN_OPERATIONS, OPERATION_POINTS, POINTS
 
 ELEMENT_TYPES: Final = (
     "float64", "float32", "tensorfloat32", "bfloat16", "float16", "float8", "int8", "int4", "float4",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from grafana.source.expressions import by, selected
+from grafana.source.expressions import by, grown, selected
 
 EXECUTABLE: Final = "run, function, executable"
 OPERATION: Final = "run, function, operation, category"
@@ -13,17 +13,11 @@ LARGEST: Final = 50
 
 NO_WINDOWS: Final = "No profiler window has ended yet, or `JAXOBS_PROFILE_BUDGET_RATIO=0` opens none."
 NOT_TIMED: Final = "No watched function has been timed yet: `obs.watch(train_step)`."
-NO_PEAK: Final = "The device's peaks are not known: `jaxobs calibrate` measures a CPU's."
 
 
 def executable(metric: str) -> str:
     """A gauge of each executable, mean of the ranks."""
     return by("avg", EXECUTABLE, selected(metric))
-
-
-def grown(metric: str) -> str:
-    """In the chosen time range. Prometheus extrapolates, so a count is rounded."""
-    return f"increase({selected(metric)}[$__range])"
 
 
 def operation(quantity: str) -> str:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from grafana.source.chart import Chart, Override, Query, columns
-from grafana.source.expressions import ON_DEVICE, by, selected
+from grafana.source.expressions import ON_DEVICE, by, grown, selected
 from grafana.source.links import TRACES_OF_COMPILES
+from grafana.source.look import GOOD_WHEN_HIGH, NO_PEAK
 from grafana.source.pages.roofline_queries import (
     EXECUTABLE,
-    NO_PEAK,
     NO_WINDOWS,
     NOT_TIMED,
     OPERATION_POINTS,
     OPERATION_SECONDS,
     TIME,
     executable,
-    grown,
 )
 
 EXECUTABLES: Final = Chart(
@@ -42,7 +41,7 @@ EXECUTABLES: Final = Chart(
     }, hidden=("bound",), labels={"bottleneck": "bound by"}, largest="share of device time"),
     overrides=(
         Override("efficiency", {"unit": "percentunit", "thresholds": {"mode": "absolute", "steps": [
-            {"color": "red", "value": None}, {"color": "orange", "value": 0.2}, {"color": "green", "value": 0.4},
+            {"color": colour, "value": value or None} for value, colour in GOOD_WHEN_HIGH
         ]}, "custom.cellOptions": {"type": "color-text"}}),
         Override("share of device time", {"unit": "percentunit"}),
         Override("achieved", {"unit": "flops"}), Override("attainable", {"unit": "flops"}),
