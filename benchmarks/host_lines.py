@@ -20,18 +20,12 @@ from pathlib import Path
 from benchmarks.observed import Run
 from benchmarks.paired import seconds_of
 from benchmarks.truths import Case, Figure, Shown, chosen, judge, options_of
+from benchmarks.untrue.programs.truth import work_in_python
 from jaxobs.model.clock import thread_time_of
 from jaxobs.probe.host_lines import BEFORE
 
 TOLERANCE = 0.05
 MAX_OF_A_CORE = 0.001
-
-
-def pure_python(seconds: float) -> None:
-    """Python that never lets go of the interpreter lock by itself."""
-    until = time.perf_counter() + seconds
-    while time.perf_counter() < until:
-        pass
 
 
 def sleeping(seconds: float) -> None:
@@ -49,7 +43,7 @@ def native(seconds: float) -> None:
         numpy.matmul(matrix, matrix)
 
 
-PARTS = {pure_python: 0.015, sleeping: 0.02, native: 0.01}
+PARTS = {work_in_python: 0.015, sleeping: 0.02, native: 0.01}
 """With their seconds."""
 
 
@@ -77,7 +71,9 @@ def program(seconds: float) -> None:
 def share(run: Run, name: str) -> Figure:
     """The share of a part of all three."""
     rows = (run.last or {}).get("process", {}).get("host_lines") or ()
-    lines = [pure_python.__name__ if row["waits_in"] == BEFORE else row["line"].split()[-1] for row in rows]
+    lines = [
+        work_in_python.__name__ if row["waits_in"] == BEFORE else row["line"].split()[-1] for row in rows
+    ]
     seen = sum(row["seconds"] for row, line in zip(rows, lines, strict=True) if line == name)
     whole = sum(run.truth[part.__name__] for part in PARTS)
     return Figure(name, seen / whole if rows else None, run.truth[name] / whole, absolute=TOLERANCE)

@@ -17,10 +17,10 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from benchmarks.beside import install, without_settings
+from benchmarks.jaxobs_documents import FOLDER
 
 ROOT = Path(__file__).parents[1]
 EXPORTER = Path(__file__).with_name("jaxobs_documents.py")
-DOCUMENTS = "OBSERVED_DOCUMENTS"
 SUMMARIES = "runs/*/killed.txt"
 
 How = Literal["plain", "observed", "marked"]
@@ -168,7 +168,7 @@ def _environment(folder: Path, how: How) -> dict[str, str]:
         "JAX_PLATFORMS": "cpu",
         "OTEL_EXPORTER_PROMETHEUS_PORT": "0",
         "JAXOBS_RUN_DIRECTORY": str(folder / "runs"),
-        DOCUMENTS: str(folder / "documents"),
+        FOLDER: str(folder / "documents"),
     }
     return kept | own | ({"JAXOBS_TEST_MARK": "1"} if how == "marked" else {})
 

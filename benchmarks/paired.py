@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -32,19 +33,20 @@ class Interval(NamedTuple):
 
 def median(values: Sequence[float]) -> Interval:
     """The interval is the bootstrap's, over the values."""
-    return _interval(values, np.median)
+    return bootstrap(partial(np.median, axis=-1), values)
 
 
 def mean(values: Sequence[float]) -> Interval:
     """Likewise. For what is done rarely and counts all the same, which a median does not see."""
-    return _interval(values, np.mean)
+    return bootstrap(partial(np.mean, axis=-1), values)
 
 
-def _interval(values: Sequence[float], statistic: Callable[..., Any]) -> Interval:
-    found = np.asarray(values, float)
-    chosen = np.random.default_rng(0).integers(len(found), size=(RESAMPLES, len(found)))
-    low, high = np.quantile(statistic(found[chosen], axis=1), (0.025, 0.975))
-    return Interval(float(statistic(found)), float(low), float(high))
+def bootstrap(statistic: Callable[..., Any], *samples: Sequence[float]) -> Interval:
+    """A statistic of samples, which reduces their last axis, and its interval: each is drawn from with replacement."""
+    chance, found = np.random.default_rng(0), [np.asarray(values, float) for values in samples]
+    drawn = [each[chance.integers(len(each), size=(RESAMPLES, len(each)))] for each in found]
+    low, high = np.quantile(statistic(*drawn), (0.025, 0.975))
+    return Interval(float(statistic(*found)), float(low), float(high))
 
 
 def paired_ratio(of: Sequence[float], to: Sequence[float]) -> Interval:

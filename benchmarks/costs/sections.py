@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -173,11 +173,17 @@ def section_text(section: Section) -> str:
 def table_text(table: Table) -> str:
     """Title, text and rows. Of columns with a control there is one line for all rows."""
     shown = [place for place, column in enumerate(table.columns) if not column.startswith(CONTROL)]
-    lines = [table.columns, ["---"] * len(table.columns), *([*map(cell_text, row)] for row in table.rows)]
-    rows = "\n".join(f"| {' | '.join(line[place] for place in shown)} |" for line in lines)
+    lines = [table.columns, *([*map(cell_text, row)] for row in table.rows)]
+    columns, *others = ([line[place] for place in shown] for line in lines)
+    rows = "\n".join(markdown_table(columns, others))
     title = f"### {table.title}\n\n" if table.title else ""
     text = textwrap.fill(" ".join(table.text.split()), _WIDTH, break_on_hyphens=False)
     return f"{title}{text}\n\n{rows}\n{_controls(table)}"
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a table."""
+    return [f"| {' | '.join(row)} |" for row in (columns, ["---"] * len(columns), *rows)]
 
 
 def _controls(table: Table) -> str:

@@ -20,12 +20,11 @@ SMI_FIELDS = ("name", "compute_cap", "driver_version", "vbios_version", "memory.
 
 
 class Machine(NamedTuple):
-    """`facts` are for the page, `smi` is what nvidia-smi says of the first device, empty without it."""
+    """`facts` are for the page: what nvidia-smi says of the first device is among them."""
 
     platform: str
     device_kind: str
     facts: dict[str, str]
-    smi: dict[str, str]
 
     @property
     def slug(self) -> str:
@@ -38,14 +37,14 @@ def find_machine() -> Machine:
     told = read_devices()
     if told["error"] or not told["devices"]:
         raise RuntimeError(f"JAX finds no device: {told['error']}")
-    kind, smi = told["devices"][0]["kind"], nvidia_smi(SMI_FIELDS)
+    kind = told["devices"][0]["kind"]
     facts = described(
         ("nvidia-ml-py", "jax-cuda13-plugin", "jax-cuda12-plugin", "nvidia-cudnn-cu13", "nvidia-cublas")
     )
     facts["device"] = f"{kind}, {len(told['devices'])} of them"
-    facts |= {f"nvidia-smi {name}": value for name, value in smi.items()}
+    facts |= {f"nvidia-smi {name}": value for name, value in nvidia_smi(SMI_FIELDS).items()}
     facts["time"] = datetime.datetime.now(datetime.UTC).strftime("%H:%M UTC")
-    return Machine(told["platform"], kind, facts, smi)
+    return Machine(told["platform"], kind, facts)
 
 
 def nvidia_smi(fields: tuple[str, ...]) -> dict[str, str]:

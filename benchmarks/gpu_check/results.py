@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from benchmarks.costs.sections import markdown_table
 from benchmarks.gpu_check.runner import Outcome
 
 
@@ -43,8 +44,7 @@ def _section(outcome: Outcome) -> list[str]:
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    every = (columns, ["---"] * len(columns), *([_cell(cell) for cell in row] for row in rows))
-    return [*(f"| {' | '.join(row)} |" for row in every), ""]
+    return [*markdown_table(columns, ([_cell(cell) for cell in row] for row in rows)), ""]
 
 
 def _cell(text: str) -> str:

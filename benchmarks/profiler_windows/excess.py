@@ -9,15 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.paired import Interval
+from benchmarks.paired import Interval, bootstrap
 
 BLOCK = 0.25
 """Seconds. The usual pace is that of blocks so long, the mean of their middle half: a hiccup of the machine falls out."""
 
 READING, BESIDE = 2.0, 2.0
 """Seconds: for the agent to read a trace, and to know the usual pace from."""
-
-RESAMPLINGS = 4000
 
 TRIMMED = 0.1
 """Of windows and of placebos, at either end: a machine that stands still for half a second does so anywhere."""
@@ -77,17 +75,9 @@ def placebos(spans: Sequence[tuple[float, float]], length: float, beside: float)
     return found
 
 
-def difference(windows: Sequence[float], without: Sequence[float], seed: int = 0) -> Interval:
-    """Trimmed mean of the one less that of the other; 95 % interval by resampling both, each with replacement."""
-    generator = np.random.default_rng(seed)
-
-    def drawn(values: Sequence[float]) -> Any:
-        return trimmed_mean(
-            np.asarray(values)[generator.integers(0, len(values), (RESAMPLINGS, len(values)))]
-        )
-
-    low, high = np.percentile(drawn(windows) - drawn(without), [2.5, 97.5])
-    return Interval(float(trimmed_mean(windows) - trimmed_mean(without)), float(low), float(high))
+def difference(windows: Sequence[float], without: Sequence[float]) -> Interval:
+    """Trimmed mean of the one less that of the other."""
+    return bootstrap(lambda one, other: trimmed_mean(one) - trimmed_mean(other), windows, without)
 
 
 def trimmed_mean(values: Any) -> Any:

@@ -29,7 +29,7 @@ from benchmarks.truths import Figure
 from jaxobs.cli.demonstration import initial_state, train_step
 
 ROOT = Path(__file__).parents[2]
-CPU = Machine("cpu", "cpu", {}, {})
+CPU = Machine("cpu", "cpu", {})
 
 
 def findings(folder: Path, platform: str = "gpu") -> Findings:
