@@ -189,7 +189,7 @@ class Fold(Rooms):
             events.SpanEnded: (self.spans.plugin_ended,),
             events.StepEnded: (lambda event: self._steps_ended(Steps.of(event)), self.hangs.seen),
             events.StepCompleted: (self._step_completed, self.under_way.ended, self.hangs.seen),
-            events.StepUnseen: (self._step_unseen,),
+            events.StepUnseen: (self._step_unseen, self.hangs.step_unseen),
             events.TurnsAsked: (self._turns_asked,),
             events.LoopDeclared: (lambda event: self.loops.named(event.loop).declared(event),),
             events.LoopEntered: (self.run_time.loop_entered, self.hangs.seen),
@@ -239,7 +239,7 @@ class Fold(Rooms):
         if name == events.UNMARKED:
             name, _ = self.loops.inferred.steps_of_calls.get(event.step, (events.UNMARKED, 0))
         if name != events.UNMARKED:
-            self.loops.named(name).stretches.step_unseen()
+            self.loops.named(name).stretches.unseen()
 
     def _turns_asked(self, event: events.TurnsAsked) -> None:
         name = event.loop or self.loops.inferred.current

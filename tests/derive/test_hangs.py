@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.loops.hangs import FIRST_SECONDS, LOST, MIN_SECONDS, PAUSES
 from jaxobs.model.events import (
+    UNMARKED,
     Compilation,
     CompilePhaseEnded,
     CompilePhaseStarted,
@@ -241,12 +242,18 @@ def test_a_rest_that_was_none_of_the_loop_is_no_pause_to_learn_from() -> None:
     assert fold.stands_still(at(end + 3600.0 + MIN_SECONDS + 1)) is not None
 
 
-def test_completions_that_are_seen_again_end_the_long_patience_with_a_host_that_may_only_wait() -> None:
-    """Of steps of 2 s none can be seen for a while: a host that waits for many of them looks idle."""
+@pytest.mark.parametrize("loop", ["train", UNMARKED])
+def test_completions_that_are_seen_again_end_the_long_patience_with_a_host_that_may_only_wait(
+    loop: str,
+) -> None:
+    """Of steps of 2 s none can be seen for a while: a host that waits for many of them looks idle.
+
+    Of calls that nobody marked, that of a step's second function says so as well.
+    """
     for seen in (False, True):
         fold, end = trained(every=2.0)
         for number in (18, 19):
-            fold.apply(StepUnseen("train", number, at(end)))
+            fold.apply(StepUnseen(loop, number, at(end)))
         if seen:
             fold.apply(StepCompleted("train", 19, at(end), 0))
         assert (fold.stands_still(at(end + 16.0)) is not None) == seen

@@ -196,11 +196,6 @@ class Stretches:
         return 1.0 if self.host_waits else ready / max(1, asked)
 
     @property
-    def unseen(self) -> bool:
-        """Whether completions of steps cannot be seen: it was told again and again since the newest one."""
-        return self._unseen >= UNSEEN_IN_A_ROW
-
-    @property
     def pending_since(self) -> int | None:
         """When the time began that is in no stretch yet; None where there is no such time."""
         if not self._open:
@@ -226,7 +221,7 @@ class Stretches:
             self._close_by_turns(Kind.UNWATCHED)
         elif self.host_waits:
             self._close_by_turns(Kind.TURNS)
-        elif self.unseen or self._is_late(steps.begin):
+        elif self._unseen >= UNSEEN_IN_A_ROW or self._is_late(steps.begin):
             self._close_by_turns(Kind.UNSEEN)
         return completed
 
@@ -246,7 +241,7 @@ class Stretches:
         else:
             self._waiting.append(event)
 
-    def step_unseen(self) -> None:
+    def unseen(self) -> None:
         """No output of a step can be asked for."""
         self._unseen += 1
 
