@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 import jaxobs
 from jaxobs.derive.loops.view import NOT_FINITE
+from jaxobs.jax_compat.equations import described
 from jaxobs.probe.steps.values import RecordedValues
 from jaxobs.vocabulary.text import EAGER
 
@@ -177,6 +179,78 @@ def test_weights_that_are_updated_elsewhere_are_followed(
         weights = weights - 0.1 * gradient
         obs.record(loss=float(loss))
     assert f"at {place(square_root_at_zero)}square_root_at_zero{IN_GRADIENT}" in said(caplog)
+
+
+def test_what_the_script_changes_in_place_is_told_as_it_was_given(
+    observer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    @jax.jit
+    def step(state: Any, x: Any) -> Any:
+        loss, gradient = jax.value_and_grad(square_root_at_zero)(state["w"], x)
+        return {"w": state["w"] - 0.1 * gradient}, loss
+
+    def refilled(batches: Iterable[Any]) -> Iterable[Any]:
+        buffer = np.empty(4, np.float32)
+        for batch in batches:
+            buffer[:] = batch
+            yield buffer
+
+    obs = observer(locate_nan=True)
+    watched, state = obs.watch(step), {"w": jnp.ones(4)}
+    for x in obs.steps(refilled([ONES, 0 * ONES, -ONES])):
+        changed, loss = watched(state, x)
+        state.update(changed)
+        obs.record(loss=loss)
+    line = said(caplog)
+    assert f"nan first came out of `mul` at {place(square_root_at_zero)}" in line
+    assert line.endswith("it was given float32[] 0.5; float32[4] 0")
+
+
+def test_a_value_in_the_place_of_a_freed_output_is_not_taken_for_it(
+    observer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    obs = observer(locate_nan=True)
+    step, mean = obs.watch(jax.jit(lambda x: (jnp.log(x), 2 * x))), jax.jit(jnp.mean)
+    large = jnp.ones((300, 300))
+    freed = set[int]()
+    for _ in range(200):
+        mapped, doubled = step(large)
+        freed.add(id(doubled))
+        del doubled
+        if id(loss := mean(mapped)) in freed:
+            large = -large  # from now on not finite
+        obs.record(loss=loss)
+    assert "nan first came out of `log`" in said(caplog)
+
+
+def test_an_array_that_is_sharded_in_its_type_is_described() -> None:
+    if jax.__version_info__ < (0, 8):
+        pytest.skip("JAX has no such type, or makes none of a mesh")
+    devices = np.array(jax.devices()[:1])
+    kind = jax.sharding.AxisType.Explicit
+    mesh = jax.sharding.Mesh(devices, ("data",), axis_types=(kind,))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+    array = jax.device_put(np.array([3, np.nan, -1, np.inf], np.float32), sharding)
+    assert described(array) == "float32[4] from -1 to 3, 2 of 4 not finite"
+
+
+def test_a_call_of_another_thread_meanwhile_is_no_error(
+    observer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    obs = observer(locate_nan=True)
+    side = obs._side.recorded
+    log, other = obs.watch(jax.jit(jnp.log)), obs.watch(jax.jit(jnp.sin))
+
+    class Interrupted(deque[Any]):
+        def __iter__(self) -> Any:
+            other(1.0)  # as another thread may, between two looks
+            return super().__iter__()
+
+    other(1.0)
+    loss = log(-1.0)
+    side._calls.update({function: Interrupted(calls) for function, calls in side._calls.items()})
+    obs.record(loss=loss)
+    assert "nan first came out of `log`" in said(caplog)
 
 
 def test_donated_arguments_are_never_kept_and_it_is_said_what_to_do(

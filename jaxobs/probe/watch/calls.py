@@ -85,7 +85,7 @@ class Executables:
 
     def compiled_by(self, function: Any, executables: list[int]) -> None:
         """Note that a call of this jitted function was seen to compile these executables."""
-        self._makers.update(dict.fromkeys(executables, _reference(_wrapped(function))))
+        self._makers.update(dict.fromkeys(executables, reference(_wrapped(function))))
 
     def of(self, name: str, function: Any) -> list[int]:
         """All executables of that name so far, by any thread, but for those that another function compiled."""
@@ -99,10 +99,10 @@ def _wrapped(function: Any) -> Any:
     return getattr(function, "__wrapped__", function)
 
 
-def _reference(wrapped: Any) -> weakref.ref[Any] | None:
+def reference(thing: Any) -> weakref.ref[Any] | None:
     """A weak reference; None to what has none, such as a NamedTuple with methods, which then may be any."""
     try:
-        return weakref.ref(wrapped)
+        return weakref.ref(thing)
     except TypeError:
         return None
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 import sys
 import threading
+import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from jaxobs.jax_compat.arrays import is_askable
 from jaxobs.jax_compat.jit import is_tracer
+from jaxobs.jax_compat.objects import is_of
 from jaxobs.model.clock import now
 from jaxobs.model.events import Event, Recorded
 from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
@@ -21,6 +23,7 @@ from jaxobs.plugin.guard import described as error_described
 from jaxobs.plugin.wrapping import internal
 from jaxobs.probe.steps.loops import Current
 from jaxobs.probe.steps.values import RecordedValues, as_name
+from jaxobs.probe.watch.calls import reference
 
 CALLS_KEPT = 2
 """Calls of one function that are kept: a NaN in a gradient is seen in the loss of the next step."""
@@ -30,13 +33,21 @@ FUNCTIONS_KEPT = 4
 
 
 class Call(NamedTuple):
-    """What a watched function was called with, and the identities of the arrays that it returned."""
+    """What a watched function was called with, as leaves and the structure of (args, kwargs), and what it returned.
+
+    The script may change its dictionaries and NumPy's arrays after the call: none of them is kept.
+    """
 
     number: int
     function: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    outputs: tuple[int, ...]
+    leaves: list[Any]
+    structure: Any
+    outputs: tuple[weakref.ref[Any] | None, ...]
+
+    def place_of(self, value: Any) -> int | None:
+        """The place of a value among what was returned; None if it is not of it."""
+        found = (at for at, each in enumerate(self.outputs) if each is not None and each() is value)
+        return next(found, None)
 
 
 class CheckedValues(RecordedValues):
@@ -69,13 +80,15 @@ class CheckedValues(RecordedValues):
         with Suppressed(
             Exception
         ):  # trees of the user's types may raise anything, and JAX may not be imported
-            leaves: Callable[[Any], list[Any]] = sys.modules["jax"].tree.leaves
-            outputs = leaves(result)
-            if self._over or any(map(is_tracer, [*outputs, *leaves((args, kwargs))])):
+            tree = sys.modules["jax"].tree
+            outputs = tree.leaves(result)
+            leaves, structure = tree.flatten((args, kwargs))
+            if self._over or any(map(is_tracer, [*outputs, *leaves])):
                 return
             self._number += 1
             calls = self._calls.setdefault(id(function), deque(maxlen=CALLS_KEPT))
-            calls.append(Call(self._number, function, args, kwargs, tuple(map(id, outputs))))
+            given = list(map(_as_given, leaves))
+            calls.append(Call(self._number, function, given, structure, tuple(map(reference, outputs))))
             self._calls.move_to_end(id(function))
             if len(self._calls) > FUNCTIONS_KEPT:
                 self._calls.popitem(last=False)
@@ -87,9 +100,8 @@ class CheckedValues(RecordedValues):
 
     def _locate(self, name: str, value: Any) -> None:
         """Say where it began, once a run."""
-        calls = sorted(
-            (call for each in self._calls.values() for call in each), key=lambda call: -call.number
-        )
+        by_function = list(self._calls.values())  # other threads may call meanwhile
+        calls = sorted((call for each in by_function for call in list(each)), key=lambda call: -call.number)
         self._over = True
         self._calls.clear()
         text = "it could not be found where it began"
@@ -107,6 +119,12 @@ class CheckedValues(RecordedValues):
         self._log(f"the recorded value `{as_name(name)}` is {float(value)}: {text}")
         step = self._current.step
         self._emit(Recorded(step.loop if step is not None else "", as_name(name), float(value), now(), text))
+
+
+def _as_given(leaf: Any) -> Any:
+    """An argument as it is now: a copy of what may be changed in place, as a loader fills its batch anew."""
+    kind = type(leaf)
+    return leaf.copy() if is_of(kind, "numpy") and hasattr(kind, "__setitem__") else leaf
 
 
 class Keeping:

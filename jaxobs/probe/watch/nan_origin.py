@@ -38,24 +38,24 @@ def where_it_began(calls: Sequence[Call], value: Any) -> str:
     From call to call an array is followed by its identity. Where that is lost, as in a program that updates its weights
     outside of what is watched, the results of the call before that are not finite are followed.
     """
-    wanted, text, evaluation = id(value), ALL_FINITE if calls else NOTHING_KEPT, Evaluation(SECONDS)
+    wanted, text, evaluation = value, ALL_FINITE if calls else NOTHING_KEPT, Evaluation(SECONDS)
     came_in: Origin | None = None
     while calls:
-        call = next((call for call in calls if wanted in call.outputs), calls[0])
+        call = next((call for call in calls if call.place_of(wanted) is not None), calls[0])
         calls = [each for each in calls if each.number < call.number]
         found = _rerun(call, evaluation)
         if isinstance(found, str):
             return f"{text}. The call before cannot be looked into: {found}" if came_in else found
         values, leaves = found
-        is_result = wanted in call.outputs
-        origin = values[call.outputs.index(wanted)].origin if is_result else first_origin(values)
+        place = call.place_of(wanted)
+        origin = first_origin(values) if place is None else values[place].origin
         if origin is None or (came_in is not None and origin.word != came_in.word):
             continue
         text = ". Before that, ".join(_said(origin, call, leaves))
         came_in = origin.infinite or origin
         if came_in.argument is None:
             return text
-        wanted = id(leaves[came_in.argument][1])
+        wanted = leaves[came_in.argument][1]
     return text
 
 
@@ -64,8 +64,9 @@ def _rerun(call: Call, evaluation: Evaluation) -> tuple[list[Value], Leaves] | s
     function = f"`{name_of(call.function)}` cannot be run once more: "
     if not hasattr(call.function, "trace"):
         return f"{function}it is no function of jax.jit"
-    traced = call.function.trace(*call.args, **call.kwargs)
-    leaves = arguments_of(traced, call.args, call.kwargs)
+    args, kwargs = jax.tree.unflatten(call.structure, call.leaves)
+    traced = call.function.trace(*args, **kwargs)
+    leaves = arguments_of(traced, args, kwargs)
     if leaves is None:
         return f"{function}its static arguments could not be told from the others"
     if traced.jaxpr.effects:
@@ -74,7 +75,8 @@ def _rerun(call: Call, evaluation: Evaluation) -> tuple[list[Value], Leaves] | s
     if not all(getattr(leaf, "is_fully_addressable", True) for _, leaf in alive):
         return f"{function}its arrays are on several hosts"
     if len(alive) < len(leaves):
-        bad = [f"`{_name(call, path)}` ({described(leaf)})" for path, leaf in alive if not_finite(leaf)]
+        arrays = [(path, jax.numpy.asarray(leaf)) for path, leaf in alive]
+        bad = [f"`{_name(call, path)}` ({described(array)})" for path, array in arrays if not_finite(array)]
         return function + DONATED + (f". Of those left, not finite: {', '.join(bad)}" if bad else "")
     return evaluation.outputs(traced.jaxpr, [leaf for _, leaf in leaves]), leaves
 
