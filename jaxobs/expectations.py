@@ -30,6 +30,10 @@ FIGURES: Final = (RECOMPILATIONS, *OF_A_LOOP)
 ANSWER_SECONDS: Final = 5.0
 """How long the agent is waited for: as for its address, since it may just have been started."""
 
+UNSEEN: Final = (
+    "`jax.monitoring.clear_event_listeners()` was called, and what was compiled soon after went unseen"
+)
+
 MAX_LINES: Final = 10
 """Different recompilations that are told one by one; the others are counted."""
 
@@ -92,6 +96,8 @@ class Expectations:
     why_uncounted: Callable[[], str]
     """Why it cannot be told what was compiled again; empty where it can."""
     warn: Callable[[str], None]
+    over: Callable[[], bool] = lambda: False
+    """Whether nothing is observed any more, so that nothing is judged."""
     open: list[Expected] = field(default_factory=list)
 
     def expect(
@@ -103,14 +109,17 @@ class Expectations:
             raise ValueError(f"expect(on_failure={on_failure!r}): 'warn' or 'error'")
         if type(after) is not int or after < 0:
             raise ValueError(f"expect(after={after!r}): give a number of steps, from 0 on")
-        expected = Expected(bounds, self, on_failure == "error", after, loop)
-        self.open.append(expected)
-        return expected
+        return Expected(bounds, self, on_failure == "error", after, loop)
 
     def recompiled(self, event: Compilation) -> None:
         """Take a recompilation, on the thread that compiled."""
         for expected in list(self.open):
             expected.recompiled(event)
+
+    def listeners_restored(self) -> None:
+        """Note that JAX's listeners had been cleared, and are back."""
+        for expected in list(self.open):
+            expected.unseen = UNSEEN
 
     def end(self) -> str:
         """Judge all, at the end of the run. Returns what is to be raised; empty for nothing."""
@@ -119,7 +128,7 @@ class Expectations:
 
 @dataclass(eq=False)
 class Expected:
-    """What one call of `expect` expects, from the call or the beginning of its `with` block on."""
+    """What one call of `expect` expects, from the call or the beginning of each of its `with` blocks on."""
 
     bounds: list[Bound]
     all_open: Expectations
@@ -135,6 +144,10 @@ class Expected:
         self._began = self.all_open.steps_ended()
         self._count = 0
         self._lines: Counter[str] = Counter()
+        self.unseen = ""
+        """Why some recompilations may not have been counted."""
+        if self not in self.all_open.open and not self.all_open.over():
+            self.all_open.open.append(self)
 
     def __exit__(self, _: object, error: object, __: object) -> None:
         __tracebackhide__ = True  # what pytest shows is the block
@@ -158,20 +171,21 @@ class Expected:
         """Judge, once. Returns what is to be raised, if that was asked for; else warns."""
         if self not in self.all_open.open:
             return ""
+        unknown = self.all_open.why_uncounted() or self.unseen
         self.all_open.open.remove(self)
-        problems = list(self._problems())
+        problems = list(self._problems(unknown))
         if self.raises:
             return "\n".join(problems)
         for problem in problems:
             self.all_open.warn(one_line(problem))
         return ""
 
-    def _problems(self) -> Iterator[str]:
-        """A text for each figure that is not as expected, or not known."""
+    def _problems(self, uncounted: str) -> Iterator[str]:
+        """A text for each figure that is not as expected, or not known. `uncounted`: why recompilations are not."""
         document: Document | None = None
         for bound in self.bounds:
             if bound.name == RECOMPILATIONS:
-                yield from self._of_recompilations(bound)
+                yield from self._of_recompilations(bound, uncounted)
                 continue
             document = document or self.all_open.document()
             value, note, loop = figure_of(document, bound.name, self.loop)
@@ -181,10 +195,10 @@ class Expected:
             elif not bound.holds(value):
                 yield f"{expected} {digits(value)}" + (f" ({note})" if note else "")
 
-    def _of_recompilations(self, bound: Bound) -> Iterator[str]:
+    def _of_recompilations(self, bound: Bound, uncounted: str) -> Iterator[str]:
         steps = self.all_open.steps_ended() - self._began
         too_few = f"only {steps} steps have ended" if self.after and steps <= self.after else ""
-        unknown = self.all_open.why_uncounted() or too_few
+        unknown = uncounted or too_few
         expected = f"expected {bound}" + (f" after the first {self.after} steps" if self.after else "")
         if unknown and not (bound.sign in UPPER and self._count > bound.number):
             yield f"{expected}, and it is not known: {unknown}"

@@ -97,8 +97,10 @@ class Observer:
             self._side.steps_ended,
             self._side.why_uncounted,
             warn,
+            over=lambda: self._ended,
         )
         self._side.recompiled = self._expectations.recompiled
+        self._side.listeners_restored = self._expectations.listeners_restored
 
     def begin(self, *, wait_for_backend: bool) -> None:
         """Hook in and start. Apart from making it, so that a child forked meanwhile knows what to let go of."""
@@ -176,10 +178,7 @@ class Observer:
 
         Raises ValueError for a figure that there is not, and for a text that is no comparison with a number.
         """
-        expected = self._expectations.expect(figures, on_failure=on_failure, after=after, loop=loop)
-        if self._ended:
-            self._expectations.open.clear()
-        return expected
+        return self._expectations.expect(figures, on_failure=on_failure, after=after, loop=loop)
 
     def no_recompiles(self, *, after: int = 0, on_failure: str = "warn") -> AbstractContextManager[None]:
         """`expect(recompilations=0)`: nothing is compiled again after so many steps."""

@@ -59,8 +59,15 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 @pytest.fixture
 def jaxobs_expect() -> Generator[Expect]:
-    """What fails a test whose block compiles again what it has compiled: call it in a `with`, with `recompilations=0`."""
+    """What fails a test whose block compiles again what it has compiled: call it in a `with`, with `recompilations=0`.
+
+    Without a `with` the rest of the test is meant, and its end fails.
+    """
+    from jaxobs.expectations import ExpectationError
     from jaxobs.testing.expecting import expecting
 
-    with expecting() as expect:
-        yield expect
+    try:
+        with expecting() as expect:
+            yield expect
+    except ExpectationError as error:
+        raise pytest.fail.Exception(str(error), pytrace=False) from None

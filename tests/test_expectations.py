@@ -119,6 +119,27 @@ def test_a_failure_of_the_probe_leaves_the_count_unknown(run) -> None:
     )
 
 
+def test_listeners_that_were_cleared_leave_the_count_unknown(run) -> None:
+    source = STEPS + (
+        "train([2])\nSIZES = []\ncleared = obs.no_recompiles(on_failure='error')\n"
+        "jax.monitoring.clear_event_listeners()\nsaid(cleared)\nsaid(cleared)\n"
+        "with cleared:\n    jax.monitoring.clear_event_listeners()\n"
+    )
+    outcome = run(source.replace("said(cleared)", "print(cleared.end())", 1))
+    unknown, held = outcome.stdout.splitlines()
+    assert unknown.startswith(
+        "expected recompilations == 0, and it is not known: `jax.monitoring.clear_event"
+    )
+    assert held == "no error", "the listeners are back"
+    assert f"ExpectationError: {unknown}" in outcome.stderr
+
+
+def test_calls_before_the_first_marked_step_hide_no_recompilation(run) -> None:
+    source = STEPS + "for _ in range(10):\n    step(jnp.ones(2))\nSIZES = [2, 2, 3]\n"
+    first, _ = run(source + "said(obs.no_recompiles(after=1, on_failure='error'))\n").stdout.splitlines()
+    assert first == "expected recompilations == 0 after the first 1 steps, and there were 1"
+
+
 def test_where_jaxobs_is_switched_off_only_the_call_is_checked(run) -> None:
     source = STEPS + "SIZES = [2, 3]\nsaid(obs.no_recompiles(on_failure='error'))\nobs.expect(mfuu='>1')\n"
     outcome = run(source, JAXOBS_ENABLED="0")

@@ -68,10 +68,30 @@ def test_compiles_again_in_the_block(jaxobs_expect):
     step(2)
     with jaxobs_expect(recompilations=0):
         step(5)
+
+def test_compiles_again_in_a_later_block(jaxobs_expect):
+    step(2)
+    expected = jaxobs_expect(recompilations=0)
+    for size in (2, 6):
+        with expected:
+            step(size)
+
+def test_clears_the_listeners(jaxobs_expect):
+    step(2)
+    with jaxobs_expect(recompilations=0):
+        import jax
+        jax.monitoring.clear_event_listeners()
+        step(4)
+"""
+WITHOUT_BLOCK = """
+def test_compiles_again_without_a_block(jaxobs_expect):
+    step(2)
+    jaxobs_expect(recompilations=0)
+    step(8)
 """
 RED = {
     "test_compiles_again", "test_fails_by_itself", "test_misspells", "test_asks_for_what_needs_an_agent",
-    "test_compiles_again_in_the_block",
+    "test_compiles_again_in_the_block", "test_compiles_again_in_a_later_block", "test_clears_the_listeners",
 }  # fmt: skip
 
 
@@ -112,6 +132,8 @@ def test_a_test_that_compiles_again_fails_with_cause_and_line(tmp_path: Path) ->
     again = f"`double` was compiled again at {tmp_path}/test_step.py:{line}: shape, x: float32["
     assert f"expected recompilations == 0, and there were 1\n  {again}3] → float32[7]" in said
     assert f"{again}2] → float32[5]" in said
+    assert f"{again}2] → float32[6]" in said
+    assert "it is not known: `jax.monitoring.clear_event_listeners()` was called" in said
     assert "RuntimeError: its own" in said
     assert f"{again}3] → float32[4]" not in said  # the test's own error says more
     assert "no such figure (did you mean 'recompilations'?)" in said
@@ -125,6 +147,13 @@ def test_a_marked_test_ends_alone_as_after_others(alone: str, tmp_path: Path) ->
     assert failed(pytest_says(tmp_path, SUITE + BLOCKS, "-k", alone)) == RED & {alone}
 
 
+def test_what_is_expected_without_a_block_is_judged_as_the_test_ends(tmp_path: Path) -> None:
+    said = pytest_says(tmp_path, SUITE + WITHOUT_BLOCK, "-k", "without_a_block")
+    assert "ERROR test_step.py::test_compiles_again_without_a_block" in said
+    assert "shape, x: float32[2] → float32[8]" in said
+    assert "jaxobs/testing" not in said
+
+
 def test_workers_of_xdist_tell_the_same(tmp_path: Path) -> None:
     said = pytest_says(tmp_path, SUITE + BLOCKS, "-k", "not plain", "-n", "2")
     assert failed(said) == RED
@@ -133,7 +162,9 @@ def test_workers_of_xdist_tell_the_same(tmp_path: Path) -> None:
 
 def test_where_jaxobs_is_switched_off_tests_run_unchecked_and_it_is_said(tmp_path: Path) -> None:
     said = pytest_says(tmp_path, SUITE + BLOCKS, "-k", "not plain", JAXOBS_ENABLED="0")
-    assert failed(said) == RED - {"test_compiles_again", "test_compiles_again_in_the_block"}
+    assert failed(said) == {
+        name for name in RED if not name.startswith(("test_compiles_again", "test_clears"))
+    }
     assert "jaxobs: switched off, so tests marked `jaxobs` are not checked" in said
 
 

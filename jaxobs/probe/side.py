@@ -97,6 +97,7 @@ class ProbeJob:
 
     def listeners_restored(self) -> None:
         self._side.sender.listeners_restored += 1
+        self._side.listeners_restored()
 
     def progress(self) -> Progress:
         side = self._side
@@ -152,6 +153,8 @@ class ProbeSide:
         self.compiled: int | None = None
         self.recompiled: Callable[[Compilation], None] = lambda event: None
         """Called with each compilation that has a cause, on the thread that compiled."""
+        self.listeners_restored: Callable[[], None] = lambda: None
+        """Called when JAX's listeners, which somebody had cleared, are back."""
         self.is_at_exit = False
         """Whether the main thread does our work at the end of the job, of which it takes no samples."""
         self.watches_all = False
@@ -201,8 +204,8 @@ class ProbeSide:
             self.sender.begun.wait(START_SECONDS)
 
     def steps_ended(self) -> int:
-        """How many marked steps have ended; where none is marked, calls of watched functions."""
-        return self.loops.steps_ended() or self.loops.unmarked.count
+        """How many marked steps have ended, and calls of watched functions before the first of them."""
+        return self.loops.steps_ended() + self.loops.unmarked.count
 
     def compilation_ended(self, event: Compilation) -> None:
         """Take note of a compile. The first one proves that there is a backend, and starts what waits for one."""
@@ -217,6 +220,7 @@ class ProbeSide:
         """Why it cannot be told what was compiled again; empty where it can."""
         for source in self.sources:
             if source.guard.source == COMPILES:
+                source.sample()  # are its listeners still there?
                 failed = source.guard.reason or f"{source.guard.failures} times"
                 fine = source.ready and not source.guard.failures
                 return "" if fine else f"the probe that sees compiles failed: {failed}"

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from jaxobs.config import load_settings
-from jaxobs.expectations import RECOMPILATIONS, Expectations
+from jaxobs.expectations import RECOMPILATIONS, ExpectationError, Expectations, read_bounds
 from jaxobs.model.events import Compilation, Event
 from jaxobs.model.snapshot import absent_document
 from jaxobs.plugin.base import Probe
@@ -30,8 +30,18 @@ class _Job(FakeJob):
     def __init__(self) -> None:
         super().__init__({**DEFAULT_SETTINGS, "maximum_module_bytes": 0})
         self.failures.append(NOT_IMPORTED)
-        why = lambda: "; ".join(self.failures)  # noqa: E731
-        self.expectations = Expectations(lambda: absent_document(""), lambda: 0, why, lambda _: None)
+        self.probe: Probe | None = None
+        self.expectations = Expectations(
+            lambda: absent_document(""), lambda: 0, self._why_uncounted, lambda _: None
+        )
+
+    def _why_uncounted(self) -> str:
+        if self.probe is not None:
+            self.probe.sample()  # are its listeners still there?
+        return "; ".join(self.failures)
+
+    def listeners_restored(self) -> None:
+        self.expectations.listeners_restored()
 
     def emit(self, event: Event) -> None:
         if type(event) is Compilation and event.recompilation is not None:
@@ -39,13 +49,12 @@ class _Job(FakeJob):
 
     def expect(self, **figures: int | str) -> AbstractContextManager[Any]:
         """`Observer.expect` of what needs no agent, where a failure is an error."""
-        expected = self.expectations.expect(figures, on_failure="error")
-        for name in figures.keys() - {RECOMPILATIONS}:
+        for name in {bound.name for bound in read_bounds(figures)} - {RECOMPILATIONS}:
             raise ValueError(
                 f"expect({name}=…): a test alone sees recompilations; for other figures observe it, with "
                 f"jaxobs.instrument() and obs.expect({name}=…, on_failure='error')"
             )
-        return expected
+        return self.expectations.expect(figures, on_failure="error")
 
 
 @contextlib.contextmanager
@@ -64,6 +73,7 @@ def expecting() -> Iterator[Expect]:
     def begin(_: ModuleType) -> None:
         if not over:
             probe.start(job)
+            job.probe = probe
             job.failures.remove(NOT_IMPORTED)
 
     if "jax" in sys.modules:
@@ -71,6 +81,9 @@ def expecting() -> Iterator[Expect]:
     when_imported("jax", begin)
     try:
         yield job.expect
+        problem = job.expectations.end()
     finally:
         over = True
         probe.stop()
+    if problem:  # of what was expected without a `with`
+        raise ExpectationError(problem)

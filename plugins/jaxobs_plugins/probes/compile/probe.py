@@ -117,6 +117,7 @@ class CompileProbe(Probe):
         self._thread = ThreadState()
         self._causes = Causes()
         self._began_anew = 0
+        self._registering = threading.RLock()
 
     def start(self, job: Job) -> None:
         self._job = job
@@ -129,11 +130,12 @@ class CompileProbe(Probe):
 
     def sample(self) -> None:
         """Put the listeners back if somebody called `jax.monitoring.clear_event_listeners()`."""
-        if self._job is not None and not is_listening(self._on_duration):
-            unregister_listeners(self._on_event, self._on_duration, self._on_start)
-            self._began_anew += 1
-            self._register()
-            self._job.listeners_restored()
+        with self._registering:  # also asked where recompilations are judged
+            if self._job is not None and not is_listening(self._on_duration):
+                unregister_listeners(self._on_event, self._on_duration, self._on_start)
+                self._began_anew += 1
+                self._register()
+                self._job.listeners_restored()
 
     def stop(self) -> None:
         if self._job is not None:
