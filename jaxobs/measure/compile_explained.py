@@ -33,7 +33,7 @@ on time; one of a stack of 200 frames takes 0.1 ms."""
 IN_JAX: Final = "(JAX, in no line of yours)"
 
 MAX_SEARCHED: Final = 10_000
-"""Variables that are looked at for the name of a constant."""
+"""Variables that are looked at for the name of a constant; of a list of more parts, such as tokens, none is."""
 
 MAX_DEPTH: Final = 3
 """Functions and objects that are opened on the way to a variable: those that a captured function has captured, say."""
@@ -220,13 +220,20 @@ def _captured(thing: Any, name: str, depth: int, seen: set[int]) -> Iterator[tup
     """The arrays that a function has captured, each with the expression by which it reads it."""
     import jax
 
-    for path, leaf in jax.tree_util.tree_leaves_with_path(thing):
+    tree, leaves = jax.tree_util, list[tuple[Any, Any]]()
+    with Suppressed(Exception):  # it may hold itself, and the user's types may raise anything
+        if len(tree.tree_leaves(thing)) <= MAX_SEARCHED:
+            leaves = tree.tree_leaves_with_path(thing)
+    for path, leaf in leaves:
         here = (name or ("self" if path else "")) + jax.tree_util.keystr(path)
-        if hasattr(leaf, "nbytes"):
+        if hasattr(type(leaf), "nbytes"):
             yield here, leaf
-        elif depth and id(leaf) not in seen and not isinstance(leaf, (type, ModuleType)):
+        elif depth and id(leaf) not in seen and len(seen) < MAX_SEARCHED:
             seen.add(id(leaf))
-            for inner, part in _parts(leaf, here):
+            parts: list[tuple[str, Any]] = []
+            with Suppressed(Exception):  # so may attributes of theirs
+                parts = [] if isinstance(leaf, (type, ModuleType)) else list(_parts(leaf, here))
+            for inner, part in parts:
                 yield from _captured(part, inner, depth - 1, seen)
 
 

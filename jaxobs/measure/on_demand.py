@@ -18,6 +18,7 @@ from jaxobs.cost_model.precision import FLOAT32_SOURCES
 from jaxobs.hardware.known_peaks import known_peaks
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.jax_compat.memory import memory_of
+from jaxobs.jax_compat.runtime import leave_out
 from jaxobs.model.clock import perf_counter
 from jaxobs.model.cost import Cost, ModuleCost
 from jaxobs.model.peak_memory import KEPT
@@ -166,6 +167,7 @@ def jitted_function(function: Any, asker: str, args: tuple[Any, ...]) -> tuple[A
     """
     import jax
 
+    leave_out(__file__)  # the lines of what is jitted here are its callers'
     while True:
         if isinstance(function, Watched):
             function = state_of(function).function

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import jaxobs
-from jaxobs.measure.compile_explained import KNOWN_ALREADY
+from jaxobs.measure.compile_explained import KNOWN_ALREADY, MAX_SEARCHED
 
 ROOT = Path(__file__).parents[2]
 ROWS = jax.ShapeDtypeStruct((4, 512), jnp.float32)
@@ -146,6 +146,34 @@ def test_objects_methods_partials_and_inner_functions_are_looked_into() -> None:
         (constant,) = jaxobs.explain_compile(function, ROWS).contents.constants
         assert constant.name == name
     assert jaxobs.explain_compile(model, ROWS).function == "Model"
+
+
+class Raising:
+    @property
+    def nbytes(self) -> int:
+        raise RuntimeError("computed on demand")
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+class RaisingDictionary:
+    @property
+    def __dict__(self) -> Any:  # type: ignore[override]
+        raise RuntimeError("has no attributes")
+
+
+def test_odd_variables_are_passed_over_in_the_search_for_names() -> None:
+    raising, dictionary, mixed, itself = Raising(), RaisingDictionary(), {1: 1, "one": 2}, list[Any]()
+    itself.append(itself)
+    tokens = [Raising()] * (MAX_SEARCHED + 1)
+
+    def function(x: jax.Array) -> jax.Array:
+        odd = [raising, dictionary, mixed, itself, tokens]
+        return x @ TABLE * len(odd)
+
+    (constant,) = jaxobs.explain_compile(function, ROWS).contents.constants
+    assert constant.name == "TABLE"
 
 
 def test_what_is_small_is_not_told() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import jaxobs
@@ -130,6 +131,14 @@ def test_what_a_scan_stacks_is_named_by_the_line_that_makes_it() -> None:
     assert stacked[0]["source"].endswith(f":{line_of('line of what is stacked')}")
     assert memory.live_bytes is not None
     assert memory.live_bytes >= 2 * 40 * 256 * 64 * 4  # the sorted copy beside it
+
+
+def test_of_a_plain_function_no_line_is_ours() -> None:
+    table = np.ones((512, 512), np.float32)
+    memory = jaxobs.memory(lambda x: x @ table, FLOAT((4, 512)))
+    lines = {each["source"] for each in memory.to_dict()["buffers"]}
+    assert not any("on_demand" in str(line) for line in lines)
+    assert any("test_memory.py" in str(line) for line in lines)
 
 
 def test_donation_frees_what_was_said() -> None:
