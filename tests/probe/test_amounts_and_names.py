@@ -42,7 +42,8 @@ class Hostile:
     ("given_amount", "told"),
     [
         (3, 3), (2.5, 2.5), (numpy.int64(8), 8.0), (numpy.float32(0.5), 0.5), (Hostile, math.nan),
-        (numpy.ones(2), math.nan), (lambda: jax.numpy.ones(()), math.nan),
+        (numpy.ones(2), math.nan), (lambda: jax.numpy.ones(()), math.nan), (10**400, math.nan), (-1e308, math.nan),
+        (numpy.float64("inf"), math.nan), (2**60, 2**60),
     ],
 )  # fmt: skip
 def test_amounts_of_any_type_are_told_as_plain_numbers(

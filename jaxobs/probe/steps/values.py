@@ -67,15 +67,23 @@ def amount(count: Any, item: Any) -> float | None:
     return math.nan
 
 
+LARGEST_AMOUNT = 1e200
+"""Beyond it sums and rates of amounts would be no finite numbers."""
+
+
 def plain_amount(value: Any) -> float | None:
     """A plain number, None for None, and NaN, which is refused and counted later, for anything else.
 
     A JAX array is NaN as well: reading it would wait for the device.
     """
-    if value is None or type(value) is int or type(value) is float:
-        return value
+    if value is None:
+        return None
+    if type(value) is int or type(value) is float:
+        return value if -LARGEST_AMOUNT < value < LARGEST_AMOUNT else math.nan
     with Suppressed(Exception):  # a number of the user's own type may raise anything
-        return math.nan if hasattr(value, "is_ready") or isinstance(value, str) else float(value)
+        return (
+            math.nan if hasattr(value, "is_ready") or isinstance(value, str) else plain_amount(float(value))
+        )
     return math.nan
 
 
