@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 from typing import Any
@@ -50,6 +51,33 @@ def test_phases_charge_to_themselves_and_a_checkpoint_is_told_to_its_step(marks:
     assert [own(event) for event in steps_of(events, "eval")] == [40]
     phases = [(e.phase, e.inside, e.end - e.start, e.nested) for e in events if isinstance(e, PhaseEnded)]
     assert phases == [("checkpoint", "train", 7, 0), ("evaluation", "train", 42, 40)]
+
+
+@pytest.mark.parametrize("beside", ["phase", "step"])
+def test_what_goes_on_beside_a_loop_in_another_task_of_asyncio_takes_no_time_from_it(
+    beside: str, marks: Marks
+) -> None:
+    mark = marks.phase("evaluation") if beside == "phase" else marks.step("other")
+
+    async def trains() -> None:
+        for _ in marks.steps(range(5)):
+            marks.work(10)
+            await asyncio.sleep(0)
+
+    async def saves() -> None:
+        with mark:
+            for _ in range(3):
+                await asyncio.sleep(0)
+
+    async def both() -> None:
+        await asyncio.gather(trains(), saves())
+
+    asyncio.run(both())
+    events = marks.events()
+    assert [own(event) for event in steps_of(events)] == [10] * 5
+    ended = [event.end - event.start for event in events if isinstance(event, PhaseEnded)]
+    assert ended + [own(event) for event in steps_of(events, "other")] == [30]
+    assert marks.loops.current.step is None
 
 
 def test_what_lies_between_two_steps_is_theirs_but_for_what_others_claim(marks: Marks) -> None:

@@ -75,7 +75,13 @@ class StepMark:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         current = self._loops.current
-        current.step = self._outer  # first: a signal handler may raise after any call
+        outer = self._outer
+        if (
+            current.step is outer is not None
+        ):  # it has gone on meanwhile, in another task of asyncio: not around this
+            outer = None
+        else:
+            current.step = outer  # first: a signal handler may raise after any call
         end = now()
         if self._annotation is not None:
             self._annotation.__exit__(kind, error, traceback)
@@ -85,10 +91,10 @@ class StepMark:
         state, gap = self._state, self._gap
         self._loops.end_step(state, self._step, self._start, end, gap, 0, self._amounts)
         current.claimed = self._claimed + gap + end - self._start
-        if self._outer is None:
+        if outer is None:
             state.thread, state.phase, state.claimed_then = self._step.thread, current.phase, current.claimed
         else:
-            self._outer.claim(end - self._start)
+            outer.claim(end - self._start)
             state.last_end = None  # what follows is the outer step's own time
 
 
@@ -141,7 +147,13 @@ class PhaseMark:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         current = self._loops.current
-        outer = current.step = self._outer
+        outer = self._outer
+        if (
+            current.step is outer is not None
+        ):  # it has gone on meanwhile, in another task of asyncio: not around this
+            outer = None
+        else:
+            current.step = outer
         # With an error, a signal handler may have raised it on entering the `__exit__` of a phase within this one.
         if kind is not None or current.phase is self or current.innermost() is self:
             current.phase = self.around
