@@ -29,7 +29,7 @@ RUN_SECONDS = _metric(
 )
 PHASE_SECONDS = _metric(
     "jaxobs_phase_seconds_total{phase}",
-    "Time in phases that ended, such as an evaluation, without the loops and other phases in them.",
+    "Time in phases that ended, such as an evaluation, of all threads together, without loops and other phases in them.",
 )
 HANG_SECONDS = _metric(
     "jaxobs_hang_seconds{loop}",

@@ -91,7 +91,7 @@ class ProcessView:
     seconds: float
     run_seconds: Mapping[str, float]
     phase_seconds: Mapping[str, float]
-    """Of the phases that ended, without the loops and other phases in them."""
+    """Of the phases that ended, of all threads together, without the loops and other phases in them."""
     goodput: Figure[float]
     running: Figure[Mapping[str, Any]]
     """The function of a run that is under way, and for how many seconds it is known to have run."""
