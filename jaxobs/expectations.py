@@ -12,7 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from jaxobs.model import events
 from jaxobs.model.events import Compilation
@@ -148,6 +148,9 @@ class Expected:
         """Why some recompilations may not have been counted."""
         if self not in self.all_open.open and not self.all_open.over():
             self.all_open.open.append(self)
+
+    def __deepcopy__(self, _: object) -> Self:
+        return self  # a copied trainer that holds it is in the same process
 
     def __exit__(self, _: object, error: object, __: object) -> None:
         __tracebackhide__ = True  # what pytest shows is the block

@@ -140,6 +140,11 @@ def test_calls_before_the_first_marked_step_hide_no_recompilation(run) -> None:
     assert first == "expected recompilations == 0 after the first 1 steps, and there were 1"
 
 
+def test_a_trainer_that_holds_one_can_be_copied(run) -> None:
+    source = "import copy\nheld = {'guard': obs.no_recompiles()}\nprint(copy.deepcopy(held) == held)\n"
+    assert run(source).stdout == "True\n"
+
+
 def test_where_jaxobs_is_switched_off_only_the_call_is_checked(run) -> None:
     source = STEPS + "SIZES = [2, 3]\nsaid(obs.no_recompiles(on_failure='error'))\nobs.expect(mfuu='>1')\n"
     outcome = run(source, JAXOBS_ENABLED="0")
