@@ -436,6 +436,7 @@ def _header(view: View) -> Element:
         tag("p", " · ".join(facts(view.document)), class_="facts"),
         tag("p", id="state", class_="quiet", role="status"),
         tag("nav", *ranks, aria_label="Ranks") if len(ranks) > 1 else None,
+        tag("p", *with_code("Which one lags: `jaxobs top`"), class_="quiet") if len(ranks) > 1 else None,
         tag("nav", *loops, aria_label="Loops") if view.live and len(loops) > 1 else None,
         id="top",
     )
