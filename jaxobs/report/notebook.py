@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jaxobs.report.comparison import COMPARED, INTERVALS, NOTHING, TITLE, Comparison
 from jaxobs.report.markup import Element, markup, pairs, quiet, style, table, tag, with_code
-from jaxobs.report.page import compilations, how_it_goes, memory, nearness, where_steps_go
+from jaxobs.report.page import (
+    compilations,
+    how_it_goes,
+    memory,
+    nearness,
+    where_device_time_goes,
+    where_steps_go,
+)
 from jaxobs.report.peak_memory import memory_peaks, peak
 from jaxobs.report.roofline_chart import roofline
 from jaxobs.report.rooflines import Point
@@ -28,8 +35,8 @@ def snapshot_html(document: Mapping[str, Any]) -> str:
         tag("p", tag("a", "Follow it live", href=live, target="_blank", rel="noreferrer")) if live else None
     )
     view = View(document)
-    cards = (section(view) for section in (where_steps_go, nearness, compilations, memory, memory_peaks))
-    return _shown(*how_it_goes(view), *cards, link)
+    sections = (where_steps_go, nearness, where_device_time_goes, compilations, memory, memory_peaks)
+    return _shown(*how_it_goes(view), *(section(view) for section in sections), link)
 
 
 def roofline_html(measured: Roofline, roofs: Sequence[Roof]) -> str:

@@ -11,7 +11,7 @@ from jaxobs.report.snapshot import Snapshot, absent_snapshot
 from jaxobs.roofline_model.bounds import Utilization, bound_time
 from tests.report.made_up import record, windows
 from tests.report.markup_reading import Read
-from tests.sample_document import document
+from tests.sample_document import device_time, document
 
 WORK = Cost({"bfloat16": 2e12}, {"bfloat16": 2e12}, {"float32": 1e9}, bytes=3e9, unmodelled=("custom<call>",))
 
@@ -20,7 +20,9 @@ def test_a_snapshot_shows_pictures_and_tables():
     read = Read(Snapshot(0, document())._repr_html_())
     assert "train runs at 100 steps/s" in read.text
     assert len(read.all("svg", class_="executable")) == 3
-    assert len(read.all("svg", class_="part")) == 2
+    assert "Device time by line" in read.text
+    bars = sum(map(len, device_time().values()))
+    assert len(read.all("svg", class_="part")) == 2 + bars
     assert [link["href"] for link in read.all("a")] == ["http://localhost:9464/"]
     assert read.all("script") == []
     assert not [given for _, given in read.elements if "id" in given]  # a notebook shows many
