@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import Any
 
@@ -24,6 +25,11 @@ def test_a_name_that_no_case_has_ends_the_command_and_the_names_are_told(
     command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", [command, "--only", "no_such_case"])
+    for name in (
+        "XLA_FLAGS",
+        "JAX_PLATFORMS",
+    ):  # which some set as they are imported: the tests after this have their own
+        monkeypatch.setenv(name, os.environ.get(name, ""))
     with pytest.raises(SystemExit, match="there is no no_such_case; there are "):
         importlib.import_module(command).main()
 
