@@ -90,14 +90,14 @@ def parts(entry: Row) -> Iterator[TextTable | str]:
 
 
 def memory_peaks(view: View) -> Element | None:
-    """What the executables that need most memory hold at their peak, the largest open; None before a compile."""
+    """What the executables that need most memory hold at their peak, the largest open; None before a compile.
+
+    A record of before these were kept has none, and no reason.
+    """
     peaks, reason = view.document.get("memory_peaks") or [], view.document.get("memory_peaks_reason")
     if not peaks:
-        return (
-            card("Memory at the peak", quiet(f"Not known: {reason}."), name="peak")
-            if view.document.get("executables")
-            else None
-        )
+        known = reason and view.document.get("executables")
+        return card("Memory at the peak", quiet(f"Not known: {reason}."), name="peak") if known else None
     first, *others = peaks
     more = (element for entry in others for element in peak(entry))
     return card(
