@@ -21,6 +21,7 @@ from jaxobs.model.events import PhaseEnded, PhaseStarted, StepEnded
 from jaxobs.plugin.discovery import PROBES, Announced
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.probe.log import warn
+from jaxobs.probe.steps import marks
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.steps.marks import PhaseMark, StepMark
 from jaxobs.probe.steps.values import amount, as_name, plain_amount
@@ -253,3 +254,21 @@ def test_a_step_whose_end_python_did_not_come_to_is_around_nothing_that_follows(
     for _ in Steps(loops, [1], "train", None, None):
         pass
     assert loops.current.step is None
+
+
+def test_a_phase_that_is_interrupted_as_it_ends_is_still_within_its_step(
+    observed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loops, told = observed.side.loops, []
+
+    def interrupted_once(*fields: Any) -> PhaseEnded:
+        told.append(PhaseEnded(*fields))
+        if len(told) == 1:
+            raise AlarmError
+        return told[-1]
+
+    monkeypatch.setattr(marks, "PhaseEnded", interrupted_once)
+    step = StepMark(loops, "train", None, None)
+    with pytest.raises(AlarmError), step, PhaseMark(loops, "evaluation"):
+        pass
+    assert [event.inside for event in told] == ["train", "train"]

@@ -167,6 +167,8 @@ class PhaseMark:
             inside = outer.loop if outer is not None else None
             event = PhaseEnded(self.name, inside, self._start, end, nested)
         except BaseException:  # raised by a signal handler: a phase whose beginning was reported must end
+            if outer is not None:
+                current.step = None  # as within the phase
             self.__exit__(None, None, None)
             raise
         # One call into C, during which no signal handler runs.
