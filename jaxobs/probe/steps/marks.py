@@ -76,9 +76,9 @@ class StepMark:
     ) -> None:
         current = self._loops.current
         outer = self._outer
-        if (
-            current.step is outer is not None
-        ):  # it has gone on meanwhile, in another task of asyncio: not around this
+        # A step that has gone on meanwhile, in another task of asyncio, is not around this one. A phase asks the same: in
+        # a call that both would share a signal handler might raise before the step is put back.
+        if current.step is outer is not None:
             outer = None
         else:
             current.step = outer  # first: a signal handler may raise after any call
@@ -148,9 +148,7 @@ class PhaseMark:
     ) -> None:
         current = self._loops.current
         outer = self._outer
-        if (
-            current.step is outer is not None
-        ):  # it has gone on meanwhile, in another task of asyncio: not around this
+        if current.step is outer is not None:  # as in StepMark
             outer = None
         else:
             current.step = outer
