@@ -205,12 +205,13 @@ def chosen(only: str | None, cases: Iterable[tuple[str, Chosen]]) -> list[Chosen
     return [case for name, case in named if name in wanted]
 
 
-def know_peaks() -> None:
-    """Measure those of this machine, once: else there is no MFU, and nothing is compute or memory."""
-    from jaxobs.cli.demo import ensure_peaks
-    from jaxobs.config import load_settings
+def know_peaks(python: Path | str = sys.executable) -> None:
+    """Measure those of this machine, once: else there is no MFU, and nothing is compute or memory.
 
-    ensure_peaks(load_settings())
+    They hold for the JAX of an interpreter, so each that runs a program measures its own.
+    """
+    measure = "from jaxobs.cli.demo import ensure_peaks; from jaxobs.config import load_settings; ensure_peaks(load_settings())"
+    subprocess.run([python, "-c", measure], check=True)
 
 
 def judge(cases: Sequence[Case], *, runs: int = 1, timeout: float = 240.0, strict: bool = False) -> int:

@@ -13,9 +13,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jaxobs.derive.executables.registry import Executables
-from jaxobs.derive.loops.bottleneck import HostShares, Known, charged, split, untraced
+from jaxobs.derive.loops.bottleneck import NO_BOUND, HostShares, Known, charged, split, untraced
 from jaxobs.derive.loops.stretches import Stretch
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile, Part
+from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.events import ExecutableRan, FunctionWatched
 from jaxobs.vocabulary.words import COMPONENTS
 from tests.derive.made_up import PEAKS, at, created, module
@@ -67,6 +68,17 @@ def test_runs_too_short_to_be_timed_leave_the_rest_of_the_time_to_the_host() -> 
     assert known.seconds_of(2) is None
     assert math.isclose(found.components["host"], 10.0 - 100 * 0.001)
     assert math.isclose(found.components["unknown"], 100 * 0.001)
+
+
+def test_why_time_is_unknown_is_told_of_the_largest_part() -> None:
+    """A helper that ran once was blamed, where the work that took all of the time had no bound time."""
+    known = executables()
+    known.bind_peaks(Peaks("cpu", {}, {}, None, None, (), None, None, "none were measured"))
+    found = charged(stretch(1.0, 99, {1: 99, 2: 1}), Known(known, None, watched=True))
+    assert math.isclose(found.components["unknown"], 1.0)
+    assert found.reason == NO_BOUND
+    found = charged(stretch(1.0, 9, {1: 9, 2: 1}), Known(known, None, watched=True))
+    assert found.reason == "no run of f2 was timed"
 
 
 shares = st.floats(0.0, 1.0)

@@ -82,7 +82,8 @@ def main() -> int:
     options = parser.parse_args()
     every = [one for one in PROGRAMS if options.only or one.often or not options.often]
     programs = chosen(options.only, ((program.name, program) for program in every))
-    know_peaks()
+    for python in sorted({program.python for program in programs}):
+        know_peaks(python)
     table = Table(options.strict)
     for program in programs:
         table.add(program.name, examine(program, marked=not options.unmarked, keep=options.keep))

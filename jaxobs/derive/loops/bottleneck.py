@@ -99,12 +99,12 @@ class Charged:
     """Device seconds by run."""
     untimed: Counter[int] = field(default_factory=Counter)
     """Calls of which it is not known how long the device took."""
-    bounded: float = 0.0
-    """Most seconds of work whose time is not known."""
+    bounded: Counter[str] = field(default_factory=Counter)
+    """Most seconds of work whose time is not known, by the reason."""
     idle: float | None = None
     """Seconds of `unknown` in which the device was idle; None where that is not known."""
     reason: str | None = None
-    """Why there is unknown time."""
+    """Why there is unknown time, or the most of it."""
 
 
 def charged(piece: Stretch, known: Known) -> Charged:
@@ -133,23 +133,23 @@ def charged(piece: Stretch, known: Known) -> Charged:
     blocked = host.blocked if known.idle_at_ends >= IDLE_KNOWN else 0.0
     seen = {"input": host.input * piece.wall, "host": (host.on_processor + blocked) * piece.wall}
     together = sum(seen.values())
-    left = min(remaining, together) - busy.bounded  # runs without a time may have been at any moment
+    bounded = busy.bounded.total()
+    left = min(remaining, together) - bounded  # runs without a time may have been at any moment
     part = max(0.0, left) / together if together > 0 else 0.0
     for word, amount in seen.items():
         components[word] += part * amount
     rest = max(0.0, remaining - part * together)
     components["unknown"] += rest
-    reason = busy.reason
-    if reason is None and components["unknown"] > 0:
-        reason = HOST_UNKNOWN if rest > components["unknown"] / 2 else NO_BOUND
+    why = {reason: min(seconds, rest) for reason, seconds in busy.bounded.items()}
+    why |= {HOST_UNKNOWN: max(0.0, rest - bounded), NO_BOUND: components["unknown"] - rest}
     return replace(
         busy,
         components=components,
         by_operation=share * min(busy.by_operation, total),
         doubtful=share * min(busy.doubtful, total),
         spent={run: share * amount for run, amount in busy.spent.items()},
-        idle=rest if busy.bounded <= MAX_BOUNDED * piece.wall else None,
-        reason=reason,
+        idle=rest if bounded <= MAX_BOUNDED * piece.wall else None,
+        reason=max(why, key=lambda each: why[each]) if max(why.values()) > 0 else None,
     )
 
 
@@ -169,12 +169,8 @@ def _busy(piece: Stretch, known: Known) -> Charged:
         executable = known.executables.get(run)
         if executable is None:
             if profile is None:  # windows see its operations, whichever executable ran
-                busy.reason = (
-                    busy.reason
-                    or known.executables.why_unseen((run,))
-                    or "which executables ran is not visible"
-                )
-                busy.bounded += piece.within[run] / 1e9
+                why = known.executables.why_unseen((run,)) or "which executables ran is not visible"
+                busy.bounded[why] += piece.within[run] / 1e9
             continue
         named.add(executable.fingerprint)
         _add_runs(busy, piece, run, calls, executable, known)
@@ -184,10 +180,10 @@ def _busy(piece: Stretch, known: Known) -> Charged:
             busy.components[word] += amount
             busy.by_operation += amount
     elif known.unwatched is not None or not piece.runs:
-        busy.reason = "no function of the loop is watched: only profiler windows show the device's work"
+        why = "no function of the loop is watched: only profiler windows show the device's work"
         if known.unwatched is not None:
-            busy.reason = f"{known.unwatched} is not watched: only profiler windows show its work"
-        busy.bounded = piece.wall
+            why = f"{known.unwatched} is not watched: only profiler windows show its work"
+        busy.bounded = Counter({why: piece.wall})
     return busy
 
 
@@ -197,15 +193,12 @@ def _add_runs(
     per_run = known.executables.seconds_per_run(executable)
     if per_run is None:
         busy.untimed[run] = calls
-        busy.bounded += min(piece.within[run] / 1e9, executable.most_seconds_per_run * calls)
-        busy.reason = busy.reason or f"no run of {executable.function} was timed"
+        at_most = min(piece.within[run] / 1e9, executable.most_seconds_per_run * calls)
+        busy.bounded[f"no run of {executable.function} was timed"] += at_most
         return
     if hidden := executable.hidden_seconds * calls:
-        busy.bounded += hidden
-        busy.reason = (
-            busy.reason
-            or f"the runs of {executable.function} take too different times for some of them to tell of all"
-        )
+        why = f"the runs of {executable.function} take too different times for some of them to tell of all"
+        busy.bounded[why] += hidden
     spent = busy.spent[run] = per_run * calls
     busy.doubtful += executable.doubt * spent
     part = (

@@ -22,6 +22,9 @@ NOT_FINITE = "the value recorded last is no finite number, as {} of those that w
 MENTIONED = 0.05
 """Share of compiles in the time of rates above which the rates' reason says so: they are wrong by as much."""
 
+NOT_ALL_KNOWN = (
+    "not all of the device's time is known: watch the loop's functions, or wait for a profiler window"
+)
 NOT_ALL_TIMED = "no step has ended of late, or not all that they ran is watched and was timed"
 
 NO_END_SEEN = "no run's end has been seen: the host may be ahead of the device"
@@ -182,9 +185,7 @@ def _idle(loop: Loop) -> Figure[float]:
     """Share of the last window in which the device was idle."""
     new, wall = loop.charged, loop.whole.wall
     if new.idle is None or wall <= 0:
-        reason = (
-            "not all of the device's time is known: watch the loop's functions, or wait for a profiler window"
-        )
-        return Figure(None, loop.quiet or new.reason or reason)
+        why = max(new.bounded, key=lambda each: new.bounded[each], default=NOT_ALL_KNOWN)
+        return Figure(None, loop.quiet or why)
     idle = new.idle + sum(new.components[word] for word in IDLE)
     return Figure(min(1.0, idle / wall))
