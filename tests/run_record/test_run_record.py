@@ -416,9 +416,9 @@ def test_a_job_that_is_killed_leaves_one_too(start: Callable[..., Job], tmp_path
     record = final_record(tmp_path)
     assert record.content["state"] == "killed"
     assert record.snapshot["loops"]["train"]["steps"] > 0
-    assert {path.name for path in next(tmp_path.iterdir()).iterdir()} == {
-        "record.json", "recorder.jsonl", "killed.txt",
-    }  # fmt: skip
+    folder = next(tmp_path.iterdir())
+    assert wait_for((folder / "killed.txt").exists, "the summary, which the agent writes last")
+    assert {path.name for path in folder.iterdir()} == {"record.json", "recorder.jsonl", "killed.txt"}
 
 
 def test_a_process_that_never_uses_jax_leaves_nothing(run: Callable[..., Outcome], tmp_path: Path) -> None:
