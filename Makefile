@@ -192,8 +192,8 @@ prove-page: .venv/installed  ## the live page in a real browser and `jaxobs top`
 	@JAXOBS_PAGE_BROWSER="$$(.ci/tools.sh page-browser)" && export JAXOBS_PAGE_BROWSER && \
 	  .venv/bin/python -m pytest -m slow tests/page tests/top $(ARGS)
 
-prove-docs: .venv/installed check-prometheus  ## every shell line and every example of README and docs, run as a reader would
-	.venv/bin/python $(PYTEST) -m slow tests/documentation $(ARGS)
+prove-docs: .venv/installed check-prometheus  ## every shell line and every example of README and docs, run as a reader would, and the demo
+	.venv/bin/python $(PYTEST) -m slow tests/documentation tests/cli $(ARGS)
 
 accuracy: .venv/installed  ## FLOPs and bytes of about 110 programs: formula, jaxobs, XLA (ARGS="--only attention")
 	.venv/bin/python -m benchmarks.accuracy $(ARGS)

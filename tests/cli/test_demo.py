@@ -53,6 +53,7 @@ def test_a_wrong_setting_gets_one_line_and_status_2(tmp_path: Path) -> None:
     assert "JAXOBS_INTERVAL='soon'" in answered.stderr
 
 
+@pytest.mark.slow
 def test_a_run_is_seen_whole(tmp_path: Path) -> None:
     # On a busy machine a few seconds have few steps: their ends are looked at as often as can be.
     settings = PEAKS | {"OTEL_EXPORTER_PROMETHEUS_PORT": "0", "JAXOBS_SAMPLE_INTERVAL": "0.05"}

@@ -68,6 +68,7 @@ class Jitted:
         return len(self.made)
 
 
+@pytest.mark.slow
 def test_in_steps_phases_and_watched_calls(observed: Any, handler: list[int]) -> None:
     loops = observed.side.loops
 
