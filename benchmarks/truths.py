@@ -210,7 +210,7 @@ def know_peaks(python: Path | str = sys.executable) -> None:
 
     They hold for the JAX of an interpreter, so each that runs a program measures its own.
     """
-    measure = "from jaxobs.cli.demo import ensure_peaks; from jaxobs.config import load_settings; ensure_peaks(load_settings())"
+    measure = "from jaxobs.cli import demo; from jaxobs.config import load_settings; demo.ensure_peaks(load_settings())"
     subprocess.run([python, "-c", measure], check=True)
 
 

@@ -11,6 +11,7 @@ import enum
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 from jaxobs.derive.refusal import require
 from jaxobs.derive.series import MAX_VALUE
@@ -278,11 +279,12 @@ class Stretches:
     def rated(self) -> Stretch:
         """The sum of those that rates are over: not in doubt, and without much compiling, unless all are like that.
 
-        Where no completion is seen any more, those of before say nothing of now.
+        Where no completion has been seen for long, those of before say nothing of now. A few steps whose end was not seen
+        are no such thing: with them a loop ends, whose last output is gone before the device is done with it.
         """
         known = [each for each in self._kept if each.kind not in {Kind.UNSEEN, Kind.DOUBTFUL}]
-        newest = next((each.kind for each in reversed(self._kept) if each.steps), None)
-        if newest is Kind.UNSEEN:
+        newest = takewhile(lambda each: each.kind is Kind.UNSEEN or not each.steps, reversed(self._kept))
+        if summed(newest).wall > seconds(self._patience):
             known = []
         whole = summed(each for each in known if not each.compiled)
         if not whole.steps:
