@@ -49,6 +49,11 @@ def steps(followed: Followed) -> dict[str, list[StepEnded]]:
     return found
 
 
+def done(loops: InferredLoops, call: int, time: int) -> None:
+    """The device is seen to be done with a call, which is told before how long its run took."""
+    loops.completed(StepCompleted(UNMARKED, call, time, 0))
+
+
 def test_a_function_called_again_and_again_is_a_loop_of_turns_from_call_to_call() -> None:
     found = steps(inferred().follow(calls([4, *[1] * 30])))
     assert list(found) == ["train"]
@@ -129,9 +134,18 @@ def test_a_warm_up_that_compiles_makes_no_loop() -> None:
 def test_a_single_call_that_lasts_is_a_step_when_the_device_is_done() -> None:
     loops = inferred()
     assert loops.follow(calls([1])).rows == []
+    done(loops, 1, 20 * NANOSECONDS)
     assert loops.ran(2, 20 * NANOSECONDS).rows == []  # another run
     found = steps(loops.ran(1, 20 * NANOSECONDS))
     assert [turn.end for turn in found["train"]] == [20 * NANOSECONDS]
+
+
+def test_the_end_of_an_earlier_call_is_not_that_of_the_newest() -> None:
+    """The host called a step of three seconds 33 times at once, and the device is done with the first of them."""
+    loops = inferred()
+    assert loops.follow(calls([1] * 33, every=0.0001)).rows == []
+    done(loops, 1, 3 * NANOSECONDS)
+    assert loops.ran(1, 3 * NANOSECONDS) == Followed()
 
 
 def test_the_last_step_of_a_loop_ends_where_the_device_was_done_with_it() -> None:
@@ -170,6 +184,7 @@ def test_a_call_of_minutes_is_a_step_when_it_ends() -> None:
     loops.follow(calls([1]))
     for minute in range(1, 10):
         assert loops.settle(minute * 60 * NANOSECONDS) == Followed()
+    done(loops, 1, 600 * NANOSECONDS)
     assert len(steps(loops.ran(1, 600 * NANOSECONDS))["train"]) == 1
 
 

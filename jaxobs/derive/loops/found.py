@@ -221,10 +221,13 @@ class InferredLoops:
         (self._checkpoints if checkpoint else self._phases).append((start, end))
 
     def ran(self, run: int, ended: int) -> Followed:
-        """The device was done with a run at `ended`; a long run that is a candidate's whole turn ends the turn."""
+        """The device was done with a run at `ended`; a long run that is a candidate's whole turn ends the turn.
+
+        Where the host is ahead of the device, the run may be that of an earlier call: then the newest is not `_done`.
+        """
         turn = self._turn
         alone = self._active is not None and not self._active.found and len(turn) == 1 and turn[0].run == run
-        if alone and seconds(ended - turn[0].start) >= LONG_TURN:
+        if alone and self._done is not None and seconds(ended - turn[0].start) >= LONG_TURN:
             self._close(ended)
             if (loop := self._active) is not None and loop.found and loop.steps:
                 self._known.completed.append(StepCompleted(loop.function, loop.steps - 1, ended, 0))
