@@ -67,6 +67,15 @@ def test_steps_of_a_host_that_ran_ahead_tell_what_a_run_takes_where_nothing_else
     assert executables.seconds_of(1) == (pytest.approx(2e-3) if ahead else None)
 
 
+def test_many_steps_of_a_host_that_ran_ahead_tell_more_than_one_clean_run() -> None:
+    """The first run alone began on an idle device, while nothing else took the processors."""
+    made = executable(0.8)
+    made.spacings.extend([1.3, 1.2, 1.4])
+    assert made.seconds_per_run == pytest.approx(0.8)
+    made.ran_ahead = True
+    assert made.seconds_per_run == pytest.approx(1.3)
+
+
 def test_a_window_tells_nothing_of_a_run_that_is_nearly_as_long_as_itself() -> None:
     """Of a run of 3.5 s windows of 0.1 s showed pieces, which looked like runs."""
     made = window(executable(), 0.1, runs=1)

@@ -181,6 +181,14 @@ def test_a_rate_of_before_the_completions_stopped_is_none_of_now() -> None:
     assert rate == pytest.approx(80, rel=0.1)
 
 
+def test_steps_of_seconds_tell_what_their_run_takes_where_the_host_is_ahead() -> None:
+    """The host calls eight steps of 1.5 s at once."""
+    fold = applied(new_fold(), [created(1)])
+    applied(fold, [step(i, i / 1000, (i + 1) / 1000, runs=(1,)) for i in range(8)])
+    applied(fold, [completed(n, 1.5 * (n + 1)) for n in range(5)])
+    assert fold.executables.seconds_of(1) == pytest.approx(1.5)
+
+
 def test_a_loop_that_ends_with_steps_in_flight_has_the_rate_of_those_before() -> None:
     """As a script does that runs out of data and ends: nobody sees the end of its last steps."""
     fold = applied(new_fold(), [step(i, i / 10, (i + 1) / 10, runs=(1,)) for i in range(20)])

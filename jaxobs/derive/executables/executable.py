@@ -117,14 +117,16 @@ class Executable:
     def seconds_per_run(self) -> float | None:
         """Device seconds of one run; None where nothing tells.
 
-        Windows tell it, else clean runs, else the spacing of steps. Clean runs and the spacing cap what windows tell.
+        Windows tell it, else clean runs, else the spacing of steps. Clean runs and the spacing cap what windows tell. A few
+        clean runs tell less than many steps of a host that was ahead: the first of all may be the only one.
         """
         traced = self.windows.seconds_per_run
         spaced = statistics.median(self.spacings) if self.spacings else math.inf
         clean = None if not self.samples or self.differs else statistics.median(self.samples)
+        many = len(self.samples) >= ENOUGH_SAMPLES
         if traced is not None:
-            return min(traced, spaced, clean if clean and len(self.samples) >= ENOUGH_SAMPLES else math.inf)
-        if clean is not None:
+            return min(traced, spaced, clean if clean and many else math.inf)
+        if clean is not None and (many or not self.ran_ahead):
             return min(clean, spaced)
         return spaced if self.ran_ahead else None
 

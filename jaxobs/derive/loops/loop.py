@@ -36,6 +36,10 @@ STEPS_FOR_A_SPACING = 8
 """Fewest steps of a spacing that tells what a run takes: over this many the polls' uncertainty at both ends, at most a
 tenth of a step, is about a hundredth."""
 
+LONG_SPACING = 1.0
+"""Seconds of a spacing of fewer steps from which on it tells so, too: polls come every 50 ms at most, so both ends
+together are known to a twentieth."""
+
 BLOCK_SECONDS = 1.0
 """Least seconds of turns whose mean is a step time where nothing is watched: with a sync every twenty steps the turn's
 median was 7 µs and its maximum 227 ms for true 10 ms steps."""
@@ -232,7 +236,9 @@ class Loop:
             if self._block.steps and self._block.wall >= BLOCK_SECONDS:
                 self.step_times.observe(self._block.wall / self._block.steps, self._block.steps)
                 self._block = Stretch()
-        if ended.spacing and (ended.turns or ended.steps >= STEPS_FOR_A_SPACING):
+        if ended.spacing and (
+            ended.turns or ended.steps >= STEPS_FOR_A_SPACING or ended.wall >= LONG_SPACING
+        ):
             each = statistics.median(ended.turns) if ended.turns else ended.wall / ended.steps
             self._executables.spaced(ended.spacing, each, ahead=ended.ahead)
 
