@@ -187,6 +187,8 @@ CASES = (
     case("long steps", "step_times", "long_steps", step_time, run_time, operations, label(), how="observed"),
     case("steps that compile", "step_times", "compiling", one_pace, step_time_with_compiles),
     case("compute, host ahead", "queues", "ahead", label(), step_time, how="observed"),
+    case("data that runs out", "queues", "runs_out 2 50 1020", label(), step_time, rate, how="observed"),
+    case("long steps, data runs out", "queues", "runs_out 100 8 28", label(), step_time, run_time, how="observed"),
     case("small between large", "runs", f"in_turn 1 {' '.join(WIDTHS)}", *IN_TURN),
     case("small between large, host ahead", "runs", f"in_turn 20 {' '.join(WIDTHS)}", *IN_TURN),
     case("few runs in a window", "runs", "in_turn 1 3072 1024", run_of("product_3072"), run_of("product_1024")),
