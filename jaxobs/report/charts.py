@@ -18,15 +18,12 @@ from jaxobs.report.markup import Element, chart, stretched, tag
 from jaxobs.vocabulary.units import amount, duration, rough_percent
 from jaxobs.vocabulary.words import COMPONENTS
 
-_LEAST_TICKS: Final = 3
-"""Least ticks of a logarithmic axis: two show the scale, and a third that it is logarithmic."""
-
 _TIME_STEPS: Final = (5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 180.0, 300.0, 600.0, 900.0)
 _MOST_TIME_TICKS: Final = 6
 """Most labels of a time axis: this many fit beside each other on a phone."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Scale:
     """Maps values from `low` to `high` linearly to positions from `start` to `end`, and beyond."""
 
@@ -38,30 +35,18 @@ class Scale:
     def at(self, value: float) -> float:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
-    def all_at(self, values: Iterable[float]) -> list[float]:
-        """The positions of the values."""
-        low, start, reach, width = self.low, self.start, self.high - self.low, self.end - self.start
-        return [start + (value - low) / reach * width for value in values]
-
-    def ticks(self, wanted: int = 3, unit: float = 1.0) -> list[float]:
-        """Round values, nearly as many as `wanted`: steps of 1, 2 or 5 times a power of ten of `unit`."""
-        reach = (self.high - self.low) / unit
+    def ticks(self, wanted: int = 3) -> list[float]:
+        """Round values, nearly as many as `wanted`: steps of 1, 2 or 5 times a power of ten."""
+        reach = self.high - self.low
         power = 10.0 ** (math.floor(math.log10(reach)) - 1)
-        step = min(
-            (power * times for times in (1, 2, 5, 10, 20, 50)), key=lambda step: abs(reach / step - wanted)
-        )
-        first, last = math.ceil(self.low / unit / step - 1e-9), math.floor(self.high / unit / step + 1e-9)
-        return [index * step * unit for index in range(first, last + 1)]
+        steps = (power * times for times in (1, 2, 5, 10, 20, 50))
+        step = min(steps, key=lambda step: abs(reach / step - wanted))
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [index * step for index in range(first, last + 1)]
 
 
-@dataclass(frozen=True, slots=True)
-class LogScale:
+class LogScale(Scale):
     """Maps positive values to a logarithmic axis; `low` and `high` are the exponents of ten at its ends."""
-
-    low: float
-    high: float
-    start: float
-    end: float
 
     @classmethod
     def around(cls, values: Iterable[float], margin: float, start: float, end: float) -> LogScale:
@@ -75,16 +60,16 @@ class LogScale:
         return 10.0**self.low, 10.0**self.high
 
     def at(self, value: float) -> float:
-        return self.start + (math.log10(value) - self.low) / (self.high - self.low) * (self.end - self.start)
+        return super().at(math.log10(value))
 
-    def ticks(self) -> list[float]:
-        """Powers of ten; where fewer than three of them fit, also their multiples by 2 and 5, or by 1 to 9."""
+    def ticks(self, wanted: int = 3) -> list[float]:
+        """Powers of ten; where fewer than `wanted` of them fit, also their multiples by 2 and 5, or by 1 to 9."""
         powers = range(math.floor(self.low), math.ceil(self.high) + 1)
         inside: list[float] = []
         for steps in ((1.0,), (1.0, 2.0, 5.0), tuple(float(step) for step in range(1, 10))):
             ticks = [step * 10.0**power for power in powers for step in steps]
             inside = [tick for tick in ticks if self.low <= math.log10(tick) <= self.high]
-            if len(inside) >= _LEAST_TICKS:
+            if len(inside) >= wanted:
                 break
         return inside
 
@@ -227,7 +212,8 @@ _LIMIT_IN_SIGHT: Final = 3.0
 
 
 def _levels(up: Scale, write: Callable[[float], str], tick_unit: float) -> Iterator[Element]:
-    for tick in up.ticks(3, tick_unit):
+    for ticks in Scale(up.low / tick_unit, up.high / tick_unit, up.start, up.end).ticks():
+        tick = ticks * tick_unit
         y = up.at(tick)
         yield level(y)
         yield level_name(write(tick) if tick else "0", y)
@@ -246,7 +232,7 @@ def _limit(up: Scale, limit: float | None, write: Callable[[float], str]) -> Ele
 
 def _line(run: Sequence[tuple[float, float]], scale: Scale, up: Scale, *, fill: bool) -> Iterator[Element]:
     across = _across(run, scale)
-    line = " ".join(map("{:.2f},{:.1f}".format, across, up.all_at(value for _, value in run)))
+    line = " ".join(f"{x:.2f},{up.at(value):.1f}" for x, (_, value) in zip(across, run, strict=True))
     if fill and len(run) > 1:
         corners = f"{line} {across[-1]:.2f},{up.start} {across[0]:.2f},{up.start}"
         yield tag("polygon", class_="under-line", points=corners)
@@ -263,7 +249,7 @@ def _values_pointed_at(
 
 
 def _across(known: Sequence[tuple[float, float]], scale: Scale) -> list[float]:
-    return scale.all_at(max(scale.low, time) for time, _ in known)
+    return [scale.at(max(scale.low, time)) for time, _ in known]
 
 
 _BAR: Final = 34
@@ -279,6 +265,32 @@ _ROOM_FOR_A_LETTER: Final = 0.0225
 """Share of a bar's width that a letter of a name takes on a phone, 7.5 of 334 pixels; on a wide screen a third of it."""
 
 
+def part(
+    text: str | None,
+    component: str,
+    about: str,
+    place: tuple[float, float],
+    *,
+    height: int,
+    **attributes: float | str,
+) -> Element:
+    """A part of a bar in its component's colour, with a text in it.
+
+    `place`: where it begins and its width, as shares of the bar's.
+    """
+    start, share = place
+    return tag(
+        "svg",
+        tag("title", about),
+        tag("rect", class_=f"is-{component}", width="100%", height=height),
+        text and tag("text", text, class_=f"on-{component}", x="6", y=height / 2 + 4),
+        x=f"{100 * start:.3f}%",
+        width=f"{100 * share:.3f}%",
+        height=height,
+        **attributes,
+    )
+
+
 def shares_bar(parts: Mapping[str, float]) -> Element | None:
     """A bar of `parts`, seconds by component, that fills the width; None where they add up to nothing."""
     whole = sum(parts.values())
@@ -289,21 +301,11 @@ def shares_bar(parts: Mapping[str, float]) -> Element | None:
     start = 0.0
     for name, share in shares.items():
         if share >= _MIN_SHARE:
-            title = f"{name}: {duration(parts[name])}, {rough_percent(share)}"
-            shapes.append(
-                tag(
-                    "svg",
-                    tag("title", title),
-                    tag("rect", class_=f"is-{name}", width="100%", height=_BAR),
-                    tag("text", name, class_=f"on-{name}", x="8", y=_BAR / 2 + 4)
-                    if share >= (room := _ROOM_FOR_A_LETTER * (len(name) + 2)) / 3
-                    else None,
-                    class_="mark part" if share >= room else "mark part narrow",
-                    x=f"{100 * start:.3f}%",
-                    width=f"{100 * share:.3f}%",
-                    height=_BAR,
-                )
-            )
+            about = f"{name}: {duration(parts[name])}, {rough_percent(share)}"
+            room = _ROOM_FOR_A_LETTER * (len(name) + 2)
+            kind = "mark part" if share >= room else "mark part narrow"
+            named = name if share >= room / 3 else None
+            shapes.append(part(named, name, about, (start, share), height=_BAR, class_=kind))
         start += share
     label = "; ".join(f"{name} {rough_percent(share)}" for name, share in shares.items() if share >= 0.005)
     return chart(_BAR, f"Where a step goes: {label}", *shapes, kind="bar")
@@ -351,8 +353,7 @@ def shares_over_time(
 
 
 def _ordered(names: Mapping[str, object]) -> list[str]:
-    known = [name for name in COMPONENTS if name in names]
-    return known + sorted(set(names) - set(known))
+    return [name for name in COMPONENTS if name in names]
 
 
 def _areas(across: Sequence[float], layers: Mapping[str, Sequence[float]]) -> Iterator[Element]:
@@ -368,8 +369,9 @@ def _areas(across: Sequence[float], layers: Mapping[str, Sequence[float]]) -> It
 
 
 def _steps(stretches: Sequence[tuple[str, str]], heights: Sequence[float]) -> list[str]:
-    ups = Scale(0.0, 1.0, _STACK_BOTTOM, _STACK_TOP).all_at(min(1.0, height) for height in heights)
-    return [f"{x},{up:.1f}" for (start, end), up in zip(stretches, ups, strict=True) for x in (start, end)]
+    up = Scale(0.0, 1.0, _STACK_BOTTOM, _STACK_TOP)
+    levels = [f"{up.at(min(1.0, height)):.1f}" for height in heights]
+    return [f"{x},{y}" for edges, y in zip(stretches, levels, strict=True) for x in edges]
 
 
 def _shares_pointed_at(

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from jaxobs.model.contents import last_name
 from jaxobs.model.cost import BACKWARD, FORWARD, REMATERIALIZED
-from jaxobs.report.markup import Element, chart, folded, legend, quiet, table, tag
+from jaxobs.report.charts import part
+from jaxobs.report.markup import Element, chart, folded, legend, quiet, table
 from jaxobs.report.tables import Column, Row, figure, text
 from jaxobs.vocabulary.units import amount, byte_size, duration, or_absent, percent, rough_percent
 
@@ -175,18 +176,13 @@ def flame_graph(rows: Sequence[Row], what: str) -> Element | None:
 
 
 def _bar(row: Row, start: float, width: float) -> Element:
-    about = (
+    lines = (
         name_of(row),
         f"{rough_percent(width)} of the device's time, {duration(row['seconds'])}",
         f"{or_absent(row['flops'], amount)} FLOP, {or_absent(row['bytes'], byte_size)}",
         f"efficiency {or_absent(row['efficiency'], percent)}, limited by {row['bottleneck']}",
     )
-    named = tag("text", name_of(row), class_=f"on-{row['bottleneck']}", x="5", y=_HEIGHT - 6)
-    return tag(
-        "svg",
-        tag("title", "\n".join(about)),
-        tag("rect", class_=f"is-{row['bottleneck']}", width="100%", height=_HEIGHT),
-        named if width >= _ROOM_FOR_A_NAME else None,
-        class_="mark part", x=f"{100 * start:.3f}%", width=f"{100 * width:.3f}%",
-        y=row["depth"] * _HEIGHT, height=_HEIGHT,
-    )  # fmt: skip
+    text = name_of(row) if width >= _ROOM_FOR_A_NAME else None
+    at = row["depth"] * _HEIGHT
+    about, place = "\n".join(lines), (start, width)
+    return part(text, row["bottleneck"], about, place, height=_HEIGHT, class_="mark part", y=at)

@@ -111,10 +111,9 @@ _ON_DARK, _ON_LIGHT = "#ffffff", "#10151c"
 def style() -> str:
     """CSS of parts and charts inside an element of class `jaxobs`, for light and dark surroundings."""
     rules = (files("jaxobs.report") / "style.css").read_text(encoding="utf-8")
-    light, dark = ([(each.word, getattr(each, ground)) for each in Component] for ground in ("light", "dark"))
     fills = [f".jaxobs .is-{word} {{ fill: var(--{word}); }}" for word in COMPONENTS]
-    at_night = f"@media (prefers-color-scheme: dark) {{\n{_colours(dark)}\n}}"
-    return "\n".join((rules, _colours(light), at_night, *fills, ""))
+    at_night = f"@media (prefers-color-scheme: dark) {{\n{_colours('dark')}\n}}"
+    return "\n".join((rules, _colours("light"), at_night, *fills, ""))
 
 
 @cache
@@ -165,31 +164,18 @@ def whole_page(title: str, *children: Element, script: str = "") -> str:
     return f"<!DOCTYPE html>\n{markup(tag('html', head, body, lang='en'))}\n"
 
 
-def _colours(colours: Iterable[tuple[str, str]]) -> str:
-    """The colour of each component, and that of its name within it, as variables and rules."""
-    found = list(colours)
-    variables = " ".join(f"--{word}: {colour};" for word, colour in found)
-    names = (
-        f".jaxobs-chart .part text.on-{word} {{ fill: {_readable_on(colour)}; }}" for word, colour in found
-    )
+def _colours(ground: str) -> str:
+    """The colour of each component on a `light` or `dark` ground, and that of its name in it, as variables and rules."""
+    found = {each.word: getattr(each, ground) for each in Component}
+    variables = " ".join(f"--{word}: {colour};" for word, colour in found.items())
+    names = (f".jaxobs-chart .part text.on-{word} {{ fill: {_readable_on(found[word])}; }}" for word in found)
     return "\n".join((f".jaxobs {{ {variables} }}", *names))
 
 
 def _readable_on(colour: str) -> str:
-    """White or black, whichever contrasts more with the colour (WCAG 2.2, contrast ratio)."""
-    luminance = _luminance(colour)
-    white = (_luminance(_ON_DARK) + 0.05) / (luminance + 0.05)
-    black = (luminance + 0.05) / (_luminance(_ON_LIGHT) + 0.05)
-    return _ON_DARK if white > black else _ON_LIGHT
-
-
-def _luminance(colour: str) -> float:
-    """Relative luminance, 0 to 1, of a colour such as `#0072b2` (WCAG 2.2)."""
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    red, green, blue = (
-        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
-    )
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    """White or black, whichever contrasts more: as much at a relative luminance of 0.2 (WCAG 2.2, contrast ratio)."""
+    parts = zip((0.2126, 0.7152, 0.0722), bytes.fromhex(colour[1:]), strict=True)
+    return _ON_DARK if sum(weight * (part / 255) ** 2.2 for weight, part in parts) < 0.2 else _ON_LIGHT
 
 
 def legend(names: Iterable[str]) -> Element:
@@ -227,7 +213,8 @@ def with_code(text: str) -> list[Element | str]:
 def quiet(*reasons: str | None) -> Element | None:
     """Why something is not shown, each reason once; None if there is none."""
     shown = list(dict.fromkeys(reason for reason in reasons if reason))[:REASONS_SHOWN]
-    return tag("p", *_lines(shown), class_="quiet") if shown else None
+    lines = [child for reason in shown for child in (tag("br"), *with_code(reason))]
+    return tag("p", *lines[1:], class_="quiet") if shown else None
 
 
 def table(columns: Sequence[Column], rows: Sequence[Row], *, caption: str, more: str = "") -> Element | None:
@@ -262,18 +249,10 @@ def folded(summary: str, *children: Element | None, name: str) -> Element | None
 def _cell(column: Column, row: Row, *, first: bool) -> Element:
     name, *particulars = (column.show(row) or ABSENT).split("\n")
     shown = [*with_code(name), *(tag("div", tag("small", *with_code(line))) for line in particulars)]
+    scope = {"scope": "row"} if first else {}
     whole = column.whole(row) if column.whole else None
-    if first:
-        return tag("th", *shown, scope="row", class_=_style(column), title=whole)
-    return tag("td", *shown, class_=_style(column), title=whole)
+    return tag("th" if first else "td", *shown, **scope, class_=_style(column), title=whole)
 
 
 def _style(column: Column) -> str | None:
     return "text" if column.text else None
-
-
-def _lines(texts: Iterable[str]) -> Iterable[Element | str]:
-    for index, text in enumerate(texts):
-        if index:
-            yield tag("br")
-        yield from with_code(text)

@@ -74,12 +74,12 @@ def test_every_logarithmic_axis_has_ticks_that_can_be_read(low, decades):
     assert all(-1e-6 <= axis.at(tick) <= 100 + 1e-6 for tick in ticks)
 
 
-@given(st.floats(-1e12, 1e12), st.floats(1e-6, 1e12), st.sampled_from([1.0, 2.0**20, 2.0**30]))
-def test_every_linear_axis_has_a_few_round_ticks(low, reach, unit):
+@given(st.floats(-1e12, 1e12), st.floats(1e-6, 1e12))
+def test_every_linear_axis_has_a_few_round_ticks(low, reach):
     if reach < 1e-12 * abs(low):
         return  # floats have no room for ticks in between
     axis = Scale(low, low + reach, 0, 100)
-    assert len(axis.ticks(unit=unit)) <= 6
+    assert len(axis.ticks()) <= 6
 
 
 @given(st.dictionaries(st.sampled_from(COMPONENTS), st.floats(0, 1e6), min_size=1))
