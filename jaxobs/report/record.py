@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import starmap
 from pathlib import Path
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, get_args
 
 from jaxobs.model.clock import NANOSECONDS, wall_now
 from jaxobs.model.figure import Figure
@@ -35,7 +36,6 @@ MIN_KEPT_WITH_DEVICE_TIME: Final = 50
 """Entries of other kinds from which on device time by call path is kept: it has some 200 kB."""
 
 Content = dict[str, Any]
-Key = TypeVar("Key", str, int)
 
 
 class RecordError(InputError, ValueError):
@@ -113,55 +113,42 @@ def state_of(record: Record) -> str:
     return "lost" if state == "running" and silent > due else str(state)
 
 
+def _seconds_or_share(entry: Mapping[str, Any]) -> float:
+    return float(entry.get("share") or entry.get("self_seconds") or entry.get("seconds") or 0.0)
+
+
+_SIZES: Final[Mapping[str, Callable[[Mapping[str, Any]], float]]] = {
+    "executables": lambda entry: float(entry.get("seconds") or entry.get("profiled_seconds") or 0.0),
+    "operations": _seconds_or_share,
+    "scopes": _seconds_or_share,
+    "functions": compile_seconds,
+    "loops": lambda entry: float(entry.get("wall_seconds") or 0.0),
+}
+"""The parts of a snapshot of which the largest entries are kept, and what makes an entry large."""
+
+
 def _with_at_most(record: Content, kept: int) -> Content:
+    """The record with so many entries of each kind, in their order; how many are left out stands beside them."""
     snapshot = dict(record["snapshot"])
     process = {name: value for name, value in (snapshot.get("process") or {}).items() if name != "recent"}
     snapshot["process"] = process or snapshot.get("process")
-    _cut(snapshot, "executables", kept, _spent)
-    _cut(snapshot, "operations", kept, _share)
-    _cut(snapshot, "scopes", kept, _share)
+    for part, size in _SIZES.items():
+        entries = snapshot.get(part) or {}
+        by_name = entries if isinstance(entries, Mapping) else dict(enumerate(entries))
+        largest = set(sorted(by_name, key=lambda name: -size(by_name[name]))[:kept])
+        left = [entry for name, entry in by_name.items() if name not in largest]
+        if left:
+            found = {name: entry for name, entry in by_name.items() if name in largest}
+            snapshot[part] = found if entries is by_name else list(found.values())
+            snapshot[f"{part}_left_out"] = (snapshot.get(f"{part}_left_out") or 0) + len(left)
+        if left and part == "functions":
+            before = snapshot.get("functions_left_out_seconds") or 0.0
+            snapshot["functions_left_out_seconds"] = before + sum(map(compile_seconds, left))
     if kept < MIN_KEPT_WITH_DEVICE_TIME and snapshot.get("device_time"):
         snapshot |= Figure(None, "the record of the run would have been too large").under("device_time")
-    functions = snapshot.get("functions") or {}
-    largest = _largest(functions, kept, compile_seconds)
-    left = [entry for name, entry in functions.items() if name not in largest]
-    if left:
-        snapshot["functions"] = largest
-        snapshot["functions_left_out"] = (snapshot.get("functions_left_out") or 0) + len(left)
-        spent = sum(map(compile_seconds, left))
-        snapshot["functions_left_out_seconds"] = (snapshot.get("functions_left_out_seconds") or 0.0) + spent
     loops = snapshot.get("loops") or {}
-    longest = _largest(loops, kept, lambda entry: float(entry.get("wall_seconds") or 0.0))
-    if len(longest) < len(loops):
-        snapshot["loops"] = longest
-        snapshot["loops_left_out"] = len(loops) - len(longest)
-    windows = {name: columns for name, columns in record["windows"].items() if name in longest}
+    windows = {name: columns for name, columns in record["windows"].items() if name in loops}
     return {**record, "windows": windows, "snapshot": snapshot}
-
-
-def _cut(snapshot: Content, key: str, kept: int, size: Callable[[Mapping[str, Any]], float]) -> None:
-    """Keep the largest entries, in their order, and note how many are left out."""
-    entries = snapshot.get(key) or []
-    if len(entries) <= kept:
-        return
-    snapshot[key] = list(_largest(dict(enumerate(entries)), kept, size).values())
-    snapshot[f"{key}_left_out"] = (snapshot.get(f"{key}_left_out") or 0) + len(entries) - kept
-
-
-def _largest(
-    entries: Mapping[Key, Mapping[str, Any]], kept: int, size: Callable[[Mapping[str, Any]], float]
-) -> dict[Key, Mapping[str, Any]]:
-    """The largest entries, in their order."""
-    chosen = set(sorted(entries, key=lambda name: -size(entries[name]))[:kept])
-    return {name: entry for name, entry in entries.items() if name in chosen}
-
-
-def _spent(executable: Mapping[str, Any]) -> float:
-    return float(executable.get("seconds") or executable.get("profiled_seconds") or 0.0)
-
-
-def _share(entry: Mapping[str, Any]) -> float:
-    return float(entry.get("share") or entry.get("self_seconds") or entry.get("seconds") or 0.0)
 
 
 SHORTEST_SECONDS: Final = 0.9
@@ -197,9 +184,8 @@ class StepWindows:
         self._before = totals
         if len(self._rows) > WINDOWS_KEPT:
             self._length *= 2
-            even = len(self._rows) // 2 * 2
-            pairs = [_sum(*self._rows[index : index + 2]) for index in range(0, even, 2)]
-            self._rows = pairs + self._rows[even:]
+            pairs = zip(self._rows[::2], self._rows[1::2], strict=False)
+            self._rows = list(starmap(_sum, pairs)) + self._rows[len(self._rows) // 2 * 2 :]
 
     def to_dict(self) -> dict[str, list[float | None]]:
         """A column for each figure, with one entry for each stretch; None where it was not known.
@@ -219,9 +205,8 @@ def _totals(loop: Mapping[str, Any]) -> Row:
         "tokens": loop.get("tokens"),
         **{f"component/{name}": spent for name, spent in (loop.get("components") or {}).items()},
     }
-    return {"steps": 0.0, "seconds": 0.0} | {
-        name: float(value) for name, value in given.items() if value is not None
-    }
+    known = {name: float(value) for name, value in given.items() if value is not None}
+    return {"steps": 0.0, "seconds": 0.0} | known
 
 
 def _sum(one: Row, other: Row) -> Row:

@@ -65,10 +65,8 @@ def _of_process(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "process_memory_in_use_bytes", (process.get("memory") or {}).get("in_use_bytes")
     memories = [device.get("memory") or {} for device in document.get("devices") or []]
     for key in ("in_use_bytes", "peak_bytes"):  # of the fullest device, which runs out of memory first
-        yield (
-            f"device_memory_{key}",
-            max((held[key] for held in memories if is_number(held.get(key))), default=None),
-        )
+        known = [held[key] for held in memories if is_number(held.get(key))]
+        yield f"device_memory_{key}", max(known, default=None)
     functions = (document.get("functions") or {}).values()
     if functions and not document.get("functions_left_out"):  # else the counts would be too low
         yield "compilations", sum(entry.get("compilations") or 0 for entry in functions)
