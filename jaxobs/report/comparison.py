@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from itertools import chain
-from typing import Any, Final
+from itertools import chain, zip_longest
+from typing import Any, Final, NamedTuple
 
 from jaxobs.model.snapshot import Document, executable_size
-from jaxobs.report.noise import CONFIDENCE, RUN_TO_RUN, Change, ratio, shift
+from jaxobs.report.noise import CONFIDENCE, RUN_TO_RUN, Change, ratio
 from jaxobs.report.record import Record
 from jaxobs.report.tables import known_columns, plain_table, text, words
-from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, to_text
+from jaxobs.report.text_table import PLAIN_WIDTH, to_text
 from jaxobs.vocabulary.text import EAGER
 from jaxobs.vocabulary.units import amount, digits, duration, rough, rough_percent, signed_percent, times
 
@@ -33,8 +33,8 @@ SAME_WORK: Final = 0.01
 """Share by which FLOPs may differ and still count as equal: another version of XLA may rewrite a reduction."""
 
 
-SAME_TYPES: Final = 0.05
-"""Share of the FLOPs that must change their type to be a difference."""
+SMALL_TYPE: Final = 0.05
+"""Share of the FLOPs of products below which an element type is not named."""
 
 
 SMALL_FUNCTION: Final = 0.05
@@ -115,11 +115,10 @@ class StepTime:
             return f"Whether `{self.loop}` became slower cannot be told: {self.reason}."
         each = "an example" if self.of == "example" else f"a {self.of}"
         both = f"{duration(self.after or 0.0)} {each} instead of {duration(self.before or 0.0)}"
-        figures = f"{both}, {relative(self.change)}"
         apart = math.log(self.after / self.before) if self.after and self.before else 0.0
-        if (
-            not self.change.low <= apart <= self.change.high
-        ):  # stretches of two kinds: the medians are of different ones
+        if self.change.low <= apart <= self.change.high:
+            figures = f"{both}, {relative(self.change)}"
+        else:  # stretches of two kinds: the medians are of different ones
             figures = f"{both} by their medians, {relative(self.change)} stretch by stretch"
         if self.verdict == "within the noise":
             return f"`{self.loop}` is as fast in B as in A, as far as the noise lets one see: {figures}."
@@ -141,8 +140,7 @@ class StepTime:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(NamedTuple):
     """What differs between the runs and may be why one is slower, as text, and how much it changed."""
 
     cause: Cause
@@ -173,22 +171,20 @@ class Comparison:
     def rows(self) -> list[dict[str, Any]]:
         """The differences as plain data, for COMPARED."""
         return [
-            {name: value for name, value in asdict(each).items() if name != "size"}
+            {name: value for name, value in each._asdict().items() if name != "size"}
             for each in self.differences
         ]
 
     def text(self, *, width: int = PLAIN_WIDTH, bold: bool = False) -> str:
         """The comparison as text, without a newline at its end; A is the first run and B the second."""
-        return to_text(self._parts(), width=width, bold=bold)
-
-    def _parts(self) -> Iterator[TextTable | str]:
-        yield from (self.which(), *(time.sentence() for time in self.step_times), "")
         rows = self.rows()
-        shown = known_columns(COMPARED, rows)
-        yield plain_table(shown, rows, title=TITLE, write=words) if rows else NOTHING
+        shown = (
+            plain_table(known_columns(COMPARED, rows), rows, title=TITLE, write=words) if rows else NOTHING
+        )
+        parts = [self.which(), *(time.sentence() for time in self.step_times), "", shown]
         if self.not_compared:
-            yield from ("", "not compared:", *(f"  {line}" for line in self.not_compared))
-        yield from ("", INTERVALS)
+            parts += ["", "not compared:", *(f"  {line}" for line in self.not_compared)]
+        return to_text([*parts, "", INTERVALS], width=width, bold=bold)
 
     def __str__(self) -> str:
         return self.text()
@@ -233,20 +229,19 @@ def step_time(loop: str, before: Record, after: Record) -> StepTime:
     # Of another batch the time of a step says nothing: what counts is how fast the work is done.
     windows = [record.part("windows", loop) for record in (before, after)]
     larger = [word for word, old, new in _examples(loop, before, after) if not _is_near(new / old, SAME_WORK)]
-    of = next((word for word in larger if all(each.get(word) for each in windows)), "steps")
-    one, other = (step_seconds(each, of) for each in windows)
-    of = of.removesuffix("s")
+    counted = next((word for word in larger if all(each.get(word) for each in windows)), "steps")
+    one, other = (step_seconds(each, counted) for each in windows)
+    of = counted.removesuffix("s")
     old, new = (median(values) if values else None for values in (one, other))
-    for record, values in ((before, one), (after, other)):
-        if not values:
-            return StepTime(loop, old, new, None, f"{record.name} has no step of `{loop}` that was timed", of)
-    change = ratio(one, other)
-    if change is None:
-        few = f"{len(one)} and {len(other)} stretches of a second or more, fewer where neighbours are alike, are too few"
-        return StepTime(
-            loop, old, new, None, f"{few} to tell noise from change: let the runs last a minute", of
+    change, reason = ratio(one, other), ""
+    if not one or not other:
+        reason = f"{(after if one else before).name} has no step of `{loop}` that was timed"
+    elif change is None:
+        reason = (
+            f"{len(one)} and {len(other)} stretches of a second or more, fewer where neighbours are alike, are too few "
+            "to tell noise from change: let the runs last a minute"
         )
-    return StepTime(loop, old, new, change, of=of)
+    return StepTime(loop, old, new, change, reason, of)
 
 
 def relative(change: Change) -> str:
@@ -325,20 +320,15 @@ def _input_wait(loop: str, before: Record, after: Record) -> Iterator[Difference
     Other components rest on profiler windows: what is `unknown` in one run may be `compute` in the other although nothing
     has changed.
     """
-    columns = [record.part("windows", loop) for record in (before, after)]
-    one, other = (
-        [
-            spent / steps
-            for steps, spent in zip(each.get("steps", ()), each.get("component/input", ()), strict=False)
-            if steps and spent is not None
-        ]
-        for each in columns
-    )
-    steps = [step_seconds(each) for each in columns]
-    change = shift(one, other)
-    if change is not None and all(steps) and change.beyond(LONGER_WAIT * max(map(median, steps))):
-        title = f"wait for input, a step of {loop}"
-        yield _difference(Cause.INPUT, title, median(one), median(other), duration)
+    waits, steps = [], []
+    for columns in (record.part("windows", loop) for record in (before, after)):
+        pairs = zip(columns.get("steps", ()), columns.get("component/input", ()), strict=False)
+        waits.append([spent / number for number, spent in pairs if number and spent is not None])
+        steps.append(step_seconds(columns))
+    if all(waits) and all(steps):
+        old, new = map(median, waits)
+        if abs(new - old) >= LONGER_WAIT * max(map(median, steps)):
+            yield _difference(Cause.INPUT, f"wait for input, a step of {loop}", old, new, duration)
 
 
 def _work(batch: float, before: Record, after: Record) -> Iterator[Difference]:
@@ -363,49 +353,35 @@ def _types(name: str, old: Document, new: Document) -> Iterator[Difference]:
         ("types run as in", "executed_matrix_flops_by_type"),
         ("precision of products in", "float32_flops_by_precision"),
     ):
-        shares, now = (_shares(cost.get(key) or {}) for cost in (old, new))
-        moved = {word: now.get(word, 0.0) - shares.get(word, 0.0) for word in shares.keys() | now.keys()}
-        if shares and now and max(map(abs, moved.values())) >= SAME_TYPES:
-            yield Difference(Cause.PRECISION, f"{what} {name}", _listed(shares), _listed(now))
+        before, now = (_listed(cost.get(key) or {}) for cost in (old, new))
+        if before and now and before != now:
+            yield Difference(Cause.PRECISION, f"{what} {name}", before, now)
             return
 
 
-def _shares(flops: Mapping[str, float]) -> dict[str, float]:
-    total = sum(flops.values())
-    return {name: value / total for name, value in flops.items()} if total > 0 else {}
-
-
-def _listed(shares: Mapping[str, float]) -> str:
-    ranked = sorted(shares.items(), key=lambda pair: (-pair[1], pair[0]))
-    named = [(name, share) for name, share in ranked if share >= SAME_TYPES]
-    if len(named) == 1:
-        return named[0][0]
-    return " and ".join(f"{name} ({rough_percent(share)})" for name, share in named)
+def _listed(flops: Mapping[str, float]) -> str:
+    whole = sum(flops.values())
+    ranked = sorted(flops.items(), key=lambda pair: (-pair[1], pair[0]))
+    large = [(name, part) for name, part in ranked if whole and part >= SMALL_TYPE * whole]
+    return " and ".join(f"{name} ({rough_percent(part / whole)})" for name, part in large)
 
 
 def _recompiles(before: Record, after: Record) -> Iterator[Difference]:
-    """Functions that were recompiled more or less often, with the dearest reason."""
+    """Functions that were recompiled more or less often, with the dearest reason and what all of them took."""
     one, other = (record.part("snapshot", "functions") for record in (before, after))
-    for name in sorted(one.keys() | other.keys()):
+    for name in sorted((one.keys() | other.keys()) - {EAGER}):  # many primitives share it, each compiled once
         functions = [each.get(name) or {} for each in (one, other)]
         old, new = (int(function.get("recompilation_count") or 0) for function in functions)
-        if old == new or name == EAGER:  # many primitives share that name, each of which is compiled once
-            continue
-        again = functions[new > old].get("recompilations") or []
-        often, now = (times(number) if number else "never" for number in (old, new))
-        size = abs(math.log((1 + new) / (1 + old)))
-        yield Difference(Cause.RECOMPILE, f"{name} compiled again", often, now, _why_again(again), size)
-
-
-def _why_again(again: Sequence[Document]) -> str:
-    """What changed in the dearest recompilation, and what all of them took."""
-    if not again:
-        return "for a reason that is not known"
-    dearest = max(again, key=lambda row: float(row.get("seconds") or 0.0))
-    cause = str(dearest.get("cause")).replace("_", " ")
-    what = f"the {cause} of {dearest['argument']}" if dearest.get("argument") else f"cause {cause}"
-    spent = duration(sum(float(row.get("seconds") or 0.0) for row in again))
-    return f"{'mostly ' if len(again) > 1 else ''}for {what}, {spent}"
+        if old != new:
+            again = functions[new > old].get("recompilations") or [{}]
+            dearest = max(again, key=lambda row: float(row.get("seconds") or 0.0))
+            cause = str(dearest.get("cause") or "not known").replace("_", " ")
+            argument = f" of {dearest['argument']}" if dearest.get("argument") else ""
+            spent = duration(sum(float(row.get("seconds") or 0.0) for row in again))
+            why = f"{'mostly ' if len(again) > 1 else ''}{cause}{argument}, {spent}"
+            often, now = (times(number) if number else "never" for number in (old, new))
+            size = abs(math.log((1 + new) / (1 + old)))
+            yield Difference(Cause.RECOMPILE, f"{name} compiled again", often, now, why, size)
 
 
 def _load(before: Record, after: Record) -> Iterator[Difference]:
@@ -423,29 +399,30 @@ def _load(before: Record, after: Record) -> Iterator[Difference]:
 
 def _surroundings(before: Record, after: Record) -> Iterator[Difference]:
     """Settings of jaxobs, variables that XLA and the libraries below it read, versions, devices and processes."""
-    for part, cause in (
-        ("settings", Cause.SETTINGS),
-        ("environment", Cause.SETTINGS),
-        ("versions", Cause.VERSIONS),
-    ):
+    causes = {"settings": Cause.SETTINGS, "environment": Cause.SETTINGS, "versions": Cause.VERSIONS}
+    for part, cause in causes.items():
         one, other = before.part(part), after.part(part)
-        for name in sorted(one.keys() | other.keys()):
-            if one.get(name) != other.get(name) and name not in NOT_SPEED:
-                old, new = (
-                    "not there" if each is None else f"`{each}`" for each in (one.get(name), other.get(name))
-                )
+        for name in sorted((one.keys() | other.keys()) - NOT_SPEED):
+            old, new = (
+                f"`{each[name]}`" if each.get(name) is not None else "not there" for each in (one, other)
+            )
+            if old != new:
                 yield Difference(cause, name, old, new)
     kinds = [
         Counter(str(device.get("kind")) for device in record.entries("devices")) for record in (before, after)
     ]
-    listed = (", ".join(f"{n} × {kind}" for kind, n in sorted(each.items())) or "none" for each in kinds)
-    processes, hosts = (
-        [str(record.part("snapshot", "process").get(key) or "") for record in (before, after)]
-        for key in ("process_count", "host_name")
-    )
-    told = [("devices", *listed), ("processes", *processes)]
-    told += [("host", *hosts)] if "cpu" in kinds[0] | kinds[1] else []  # there the host is the device
-    for what, old, new in told:
+    told = [
+        (
+            "devices",
+            [", ".join(f"{n} × {kind}" for kind, n in sorted(each.items())) or "none" for each in kinds],
+        )
+    ]
+    keys = {"processes": "process_count"} | ({"host": "host_name"} if "cpu" in kinds[0] | kinds[1] else {})
+    for what, key in keys.items():  # on a CPU the host is the device
+        told.append(
+            (what, [str(each.part("snapshot", "process").get(key) or "") for each in (before, after)])
+        )
+    for what, (old, new) in told:
         if old and new and old != new:
             yield Difference(Cause.DEVICES, what, old, new)
 
@@ -468,14 +445,14 @@ def _difference(cause: Cause, what: str, old: float, new: float, write: Callable
 
 def step_seconds(columns: Mapping[str, Any], of: str = "steps") -> list[float]:
     """Seconds of a step, or of one of its `tokens` or `examples`, in each stretch, without what occurs in few steps."""
-    found = []
-    rare = [columns.get(f"component/{name}") or [] for name in RARE]
-    pairs = zip(columns.get(of, ()), columns.get("seconds", ()), strict=False)
-    for index, (number, wall) in enumerate(pairs):
-        if number and wall is not None:
-            own = wall - sum(column[index] or 0.0 for column in rare if index < len(column))
-            found += [own / number] if own > 0 else []
-    return found
+    rare = (columns.get(f"component/{name}") or () for name in RARE)
+    spent = zip_longest(columns.get(of, ()), columns.get("seconds", ()), *rare)
+    own = (
+        (number, wall - sum(filter(None, less)))
+        for number, wall, *less in spent
+        if number and wall is not None
+    )
+    return [seconds / number for number, seconds in own if seconds > 0]
 
 
 def median(values: Sequence[float]) -> float:
