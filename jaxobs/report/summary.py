@@ -137,28 +137,19 @@ def render(document: Document, *, width: int = PLAIN_WIDTH, bold: bool = False) 
 def _parts(document: Document) -> Iterator[TextTable | str]:
     yield _headline(document)
     for number, name in enumerate(longest_loops(document)):
-        said = loop_sentence(document, name) if number else sentence(document, name)
-        yield from wrap(plain(said), SENTENCE_WIDTH, initial_indent="  ", subsequent_indent="  ")
+        yield from _wrapped(loop_sentence(document, name) if number else sentence(document, name))
     for key, said_of in (("hangs", hang_sentence), ("slowdowns", slowdown_sentence)):
         for each in document.get(key) or ():
-            if each["over"]:
-                yield from wrap(
-                    plain(said_of(each)), SENTENCE_WIDTH, initial_indent="  ", subsequent_indent="  "
-                )
+            yield from _wrapped(said_of(each)) if each["over"] else ()
     reasons = ReasonsBelow()
     yield from _about_the_run(document, reasons)
-    if (loops := _loops(document, reasons)) is not None:
-        yield from ("", loops)
-        yield from _where_time_went(document["loops"])
-    for table in (
-        _functions(document),
-        _again(document),
-        _executables(document, reasons),
-        _operations(document, reasons),
-    ):
-        yield from ("", table) if table is not None else ()
-    if (dearest := _dearest_line(document)) is not None:
-        yield from ("", *wrap(dearest, SENTENCE_WIDTH, break_on_hyphens=False))
+    for part in (_loops, _functions, _again, _executables, _operations):
+        if (table := part(document, reasons)) is not None:
+            yield from ("", table)
+            yield from _where_time_went(document["loops"]) if part is _loops else ()
+    if found := document.get("device_time"):
+        dearest = without_quotes(in_words(found["by_line"]) or "")
+        yield from ["", *wrap(dearest, SENTENCE_WIDTH, break_on_hyphens=False)] if dearest else ()
     lines = list(reasons.lines())
     yield from ["", *lines] if lines else []
     if "peak" in reasons:
@@ -167,20 +158,27 @@ def _parts(document: Document) -> Iterator[TextTable | str]:
     yield from ["", *pieces] if pieces else []
 
 
+def _wrapped(said: str) -> list[str]:
+    return wrap(plain(said), SENTENCE_WIDTH, initial_indent="  ", subsequent_indent="  ")
+
+
 def _headline(document: Document) -> str:
     process, agent = document["process"], document.get("agent") or {}
-    parts = [
-        f"{or_absent(process.get('seconds'), duration)} observed",
-        f"jax {process.get('jax') or 'unknown'}",
-    ]
-    parts += [str(process["platform"])] if process.get("platform") else []
-    for word in ("dropped", "refused"):
-        parts += [f"{agent[f'events_{word}']:,} events {word}"] if agent.get(f"events_{word}") else []
-    parts += [f"metrics at {process['address']}"] if process.get("address") else []
     # A source whose hardware or library is not here is neither up nor down.
     failed = [name for name, source in (document.get("sources") or {}).items() if source.get("up") is False]
-    parts += [f"failed: {', '.join(failed)}"] if failed else []
-    return "jaxobs: " + ", ".join(parts)
+    parts = (
+        f"{or_absent(process.get('seconds'), duration)} observed",
+        f"jax {process.get('jax') or 'unknown'}",
+        process.get("platform"),
+        *(
+            f"{agent[key]:,} events {word}"
+            for word in ("dropped", "refused")
+            if agent.get(key := f"events_{word}")
+        ),
+        f"metrics at {process['address']}" if process.get("address") else None,
+        f"failed: {', '.join(failed)}" if failed else None,
+    )
+    return "jaxobs: " + ", ".join(filter(None, parts))
 
 
 def _about_the_run(document: Document, reasons: ReasonsBelow) -> Iterator[str]:
@@ -199,12 +197,12 @@ def _about_the_run(document: Document, reasons: ReasonsBelow) -> Iterator[str]:
         ranked = sorted(spent.items(), key=lambda pair: -pair[1])
         least = MIN_SHARE * sum(spent.values())
         shown = [f"{word} {duration(seconds)}" for word, seconds in ranked if seconds >= least]
-        phases = [
+        phases = ", ".join(
             f"{name} {duration(seconds)}"
             for name, seconds in (process.get("phase_seconds") or {}).items()
             if seconds >= least and name not in spent  # some are categories themselves
-        ]
-        in_phases = f"; in phases: {', '.join(phases)}" if phases else ""
+        )
+        in_phases = phases and f"; in phases: {phases}"
         yield f"  the run: {', '.join(shown)}{in_phases}; goodput {or_absent(goodput, rough_percent)}"
         if goodput is None and process.get("goodput_reason"):
             reasons.note(ABSENT, str(process["goodput_reason"]), "goodput")
@@ -213,10 +211,8 @@ def _about_the_run(document: Document, reasons: ReasonsBelow) -> Iterator[str]:
     yield from _main_thread(" outside loops" if document.get("loops") else "", process)
     for why, todo in long_compiles(document):
         for line in (why, *(f"→ {piece}" for piece in todo)):
-            text = without_quotes(line)
-            yield from wrap(
-                text, SENTENCE_WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
-            )
+            text = wrap(without_quotes(line), SENTENCE_WIDTH - 2, subsequent_indent="  ", break_on_hyphens=False)
+            yield from (f"  {each}" for each in text)
     memory = list(_memory(document))
     yield from [f"  memory: {'; '.join(memory)}"] if memory else []
 
@@ -280,90 +276,62 @@ def _shares(components: Mapping[str, float]) -> list[tuple[str, float]]:
 def _loops(document: Document, reasons: ReasonsBelow) -> TextTable | None:
     """Steps, rates, MFU and values recorded by the user, for each loop."""
     found = [{"loop": name, **loop} for name, loop in (document.get("loops") or {}).items()]
-    steps = tables.figure("steps", "steps", count)
-    rates = [column for column in tables.LOOP_FIGURES if column.title in {"tokens/s", "examples/s"}]
     kept = [
         column
-        for column in (steps, *tables.LOOP_FIGURES)
-        if column not in rates or any(column.show(row) for row in found)
+        for column in (tables.figure("steps", "steps", count), *tables.LOOP_FIGURES)
+        if column.title not in {"tokens/s", "examples/s"} or any(column.show(row) for row in found)
     ]
     values = dict.fromkeys(name for loop in found for name, _ in tables.recorded(loop))
     kept += [tables.figure(name, name, amount, "recorded")._replace(key="") for name in values]
     rows = [row for row in found if any(column.show(row) for column in kept)]
-    columns = [tables.name("loop", "loop"), *map(_with_source, kept)]
+    columns = [tables.name("loop", "loop"), *kept]
     cells = reasons.cells("loop" if len(found) > 1 else "")
     return tables.plain_table(columns, rows, title="loops", write=cells) if rows else None
 
 
-def _with_source(column: Column) -> Column:
-    """The column; the step time says if it is the host's."""
-    if column.key != "step_seconds":
-        return column
-
-    def show(row: Row) -> str | None:
-        shown = column.show(row)
-        return f"{shown} (host)" if shown and row.get("step_seconds_source") == "host" else shown
-
-    return column._replace(show=show)
-
-
-def _functions(document: Document) -> TextTable | None:
+def _functions(document: Document, _: ReasonsBelow) -> TextTable | None:
     """What was compiled, and how long each phase took."""
     rows = tables.functions(document)
-    if not rows:
-        return None
     kept, rest = rows[:MAX_FUNCTIONS], rows[MAX_FUNCTIONS:]
-    table = tables.plain_table(
-        known_columns(tables.FUNCTIONS, kept), kept, title="compiled functions", write=words
-    )
-    if left_out := (document.get("functions_left_out") or 0) + len(rest):
-        spent = sum(row["all"] for row in rest) + (document.get("functions_left_out_seconds") or 0.0)
-        table.caption = f"{left_out:,} cheaper ones are not shown, {duration(spent)} in all"
-    return table
+    left_out = (document.get("functions_left_out") or 0) + len(rest)
+    spent = sum(row["all"] for row in rest) + (document.get("functions_left_out_seconds") or 0.0)
+    caption = f"{left_out:,} cheaper ones are not shown, {duration(spent)} in all" if left_out else ""
+    columns = known_columns(tables.FUNCTIONS, kept)
+    table = tables.plain_table(columns, kept, title="compiled functions", caption=caption, write=words)
+    return table if rows else None
 
 
-def _again(document: Document) -> TextTable | None:
+def _again(document: Document, _: ReasonsBelow) -> TextTable | None:
     """The most expensive recompilations: which argument changed, from what to what, and where the call was."""
     rows = tables.recompilations(tables.functions(document))
-    if not rows:
-        return None
     kept, left = rows[:MAX_AGAIN], len(rows) - MAX_AGAIN
-    table = tables.plain_table(known_columns(tables.AGAIN, kept), kept, title="compiled again")
-    table.caption = f"{left} cheaper ones are not shown" if left > 0 else ""
-    return table
+    caption = f"{left} cheaper ones are not shown" if left > 0 else ""
+    columns = known_columns(tables.AGAIN, kept)
+    return tables.plain_table(columns, kept, title="compiled again", caption=caption) if rows else None
 
 
 def _executables(document: Document, reasons: ReasonsBelow) -> TextTable | None:
     """The executables with the most device time; those of a function that differ only in their hash share a row."""
-    columns = [
-        column for column in tables.EXECUTABLES if column.title not in {"bytes", "FLOP/s", "attainable"}
-    ]
+    columns = [each for each in tables.EXECUTABLES if each.title not in {"bytes", "FLOP/s", "attainable"}]
     told = [column for column in columns if column.title not in {"function", "executable"}]
-    found = sorted(document.get("executables") or [], key=executable_size, reverse=True)
-    rows: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    left_out = silent = 0
-    for each in found:
-        row = dict(each)
-        if row.get("source") == "sampled" and row.get("runs") is not None:
-            row["runs_reason"] = row.get("runs_reason") or SAMPLED
-        cells = (str(row.get("function")), *(words(column, row) for column in told))
-        if all(cell in {"", *NO_VERDICT} for cell in cells[1:]):
+    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    silent = 0
+    for each in sorted(document.get("executables") or [], key=executable_size, reverse=True):
+        is_sample = each.get("source") == "sampled" and each.get("runs") is not None
+        row = {**each, "runs_reason": each.get("runs_reason") or (SAMPLED if is_sample else None)}
+        cells = [words(column, row) for column in told]
+        if all(cell in {"", *NO_VERDICT} for cell in cells):
             silent += 1
-        elif cells not in rows and len(rows) >= MAX_EXECUTABLES:
-            left_out += 1
         else:
-            rows.setdefault(cells, []).append(row)
-    if not rows:
-        return None
-    shown = [
-        alike[0] | ({"executable": f"{len(alike)} alike"} if len(alike) > 1 else {})
-        for alike in rows.values()
-    ]
-    table = tables.plain_table(columns, shown, title="executables", write=reasons.cells("function"))
-    left = [f"{left_out} smaller ones"] if left_out else []
-    left += [f"{silent} of which nothing is known"] if silent else []
-    table.caption = f"{' and '.join(left)} are not shown" if left else ""
-    return table
+            alike.setdefault((str(row.get("function")), *cells), []).append(row)
+    rows = [row | ({"executable": f"{1 + len(more)} alike"} if more else {}) for row, *more in alike.values()]
+    smaller = sum(map(len, list(alike.values())[MAX_EXECUTABLES:]))
+    left = ((f"{smaller} smaller ones", smaller), (f"{silent} of which nothing is known", silent))
+    caption = " and ".join(what for what, number in left if number)
+    return tables.plain_table(
+        columns, rows[:MAX_EXECUTABLES], title="executables", write=reasons.cells("function"),
+        caption=caption and f"{caption} are not shown",
+    ) if rows else None  # fmt: skip
 
 
 def _operations(document: Document, reasons: ReasonsBelow) -> TextTable | None:
@@ -374,22 +342,14 @@ def _operations(document: Document, reasons: ReasonsBelow) -> TextTable | None:
         for row in (document.get("operations") or [])[:MAX_OPERATIONS]
     ]
     functions = {row.get("function") for row in rows}
-    alone = len(functions) == 1 and None not in functions
-    title = f"largest operations of {next(iter(functions))}" if alone else "largest operations"
+    alone = functions.pop() if len(functions) == 1 else None
     left = {"FLOP/byte", "function"} if alone else {"FLOP/byte"}
     columns = [column for column in tables.OPERATIONS if column.title not in left]
-    where = {"operation", "function", "scope", "line"}
-    told = [column for column in columns if column.title not in where]
+    told = [each for each in columns if each.title not in {"operation", "function", "scope", "line"}]
     rows = [row for row in rows if any(column.show(row) not in {None, *NO_VERDICT} for column in told)]
     columns = [column for column in columns if column in told or column in known_columns(columns, rows)]
-    title, cells = f"{title} in profiler windows", reasons.cells("operation")
-    return tables.plain_table(columns, rows, title=title, write=cells) if rows else None
-
-
-def _dearest_line(document: Document) -> str | None:
-    found = document.get("device_time")
-    said = in_words(found["by_line"]) if found else None
-    return None if said is None else without_quotes(said)
+    title = f"largest operations {f'of {alone} ' if alone else ''}in profiler windows"
+    return tables.plain_table(columns, rows, title=title, write=reasons.cells("operation")) if rows else None
 
 
 def _how_to_know_peaks(document: Document, shown: ReasonsBelow) -> Iterator[str]:

@@ -84,11 +84,12 @@ def plain_table(
     rows: Sequence[Row],
     *,
     title: str = "",
+    caption: str = "",
     write: Callable[[Column, Row], str] = lambda column, row: words(column, row) or ABSENT,
 ) -> TextTable:
     """The rows as a table of plain text, whose cells `write` makes: the words, with `–` for what is not known."""
     left = [column.title for column in columns if column.text]
-    table = TextTable([column.title for column in columns], title=title, left=left)
+    table = TextTable([column.title for column in columns], title=title, left=left, caption=caption)
     for row in rows:
         table.add(*(write(column, row) for column in columns))
     return table
@@ -96,10 +97,9 @@ def plain_table(
 
 def sorted_rows(rows: Sequence[Row], column: Column, *, descending: bool) -> list[Row]:
     """The rows sorted by a column; rows whose value is not known come last in either direction. Stable."""
-    known = [(value, row) for row in rows if (value := _value(row, column)) is not None]
+    known = [row for row in rows if _value(row, column) is not None]
     rest = [row for row in rows if _value(row, column) is None]
-    known.sort(key=lambda pair: _order(pair[0]), reverse=descending)
-    return [row for _, row in known] + rest
+    return sorted(known, key=lambda row: _value(row, column) or 0.0, reverse=descending) + rest
 
 
 def _value(row: Row, column: Column) -> Value:
@@ -109,14 +109,17 @@ def _value(row: Row, column: Column) -> Value:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def _order(value: float | str) -> tuple[float, str]:
-    return (0.0, value) if isinstance(value, str) else (float(value), "")
-
-
 # --- loops ---
 
+
+def _step_time(loop: Row) -> str | None:
+    """The step time, which says if it is the host's."""
+    host = " (host)" if loop.get("step_seconds_source") == "host" else ""
+    return None if loop.get("step_seconds") is None else f"{duration(loop['step_seconds'])}{host}"
+
+
 LOOP_FIGURES: Final = (
-    figure("step time", "step_seconds", duration),
+    figure("step time", "step_seconds", duration)._replace(show=_step_time),
     figure("steps/s", "steps_per_second", amount),
     figure("tokens/s", "tokens_per_second", amount),
     figure("examples/s", "examples_per_second", amount),
