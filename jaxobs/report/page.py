@@ -101,16 +101,10 @@ def how_it_goes(view: View) -> Iterator[Element | None]:
 
 def what_to_do(document: Document) -> Element | None:
     """The advice, with what each piece would give back; None if there is none."""
-    pieces = [
-        tag(
-            "li",
-            tag("strong", *with_code(why)),
-            " ",
-            *with_code(how),
-            tag("span", *with_code(f" {gain}"), class_="saves"),
-        )
-        for why, how, gain in advice(document)
-    ]
+    pieces = []
+    for why, how, gain in advice(document):
+        saves = tag("span", *with_code(f" {gain}"), class_="saves")
+        pieces.append(tag("li", tag("strong", *with_code(why)), " ", *with_code(how), saves))
     return card("What to do", tag("ol", *pieces, class_="advice"), name="advice") if pieces else None
 
 
@@ -120,13 +114,10 @@ def _hangs(view: View) -> Element | None:
     parts: list[Element | None] = []
     for number, hang in enumerate(hangs):
         parts.append(tag("p", *with_code(hang_sentence(hang))))
-        stacks = (
-            element
-            for thread in hang.get("threads") or ()
-            for element in (tag("p", str(thread["name"])), tag("pre", "\n".join(thread["frames"])))
-        )
-        if hang.get("threads"):
-            parts.append(folded(f"Threads ({len(hang['threads'])})", *stacks, name=f"hang-{number}"))
+        stacks = []
+        for thread in hang.get("threads") or ():
+            stacks += [tag("p", str(thread["name"])), tag("pre", "\n".join(thread["frames"]))]
+        parts.append(folded(f"Threads ({len(stacks) // 2})", *stacks, name=f"hang-{number}"))
     return card("It stood still", *parts, name="hangs") if hangs else None
 
 
@@ -156,24 +147,18 @@ def where_steps_go(view: View) -> Element | None:
     if whole <= 0:
         return card(title, quiet("No step has ended yet."), name="steps")
     edges, shares = shares_of(view.trend, view.loop)
-    seen = [
-        name
-        for name in COMPONENTS
-        if parts.get(name, 0.0) >= VISIBLE * whole or max(shares.get(name, ()), default=0.0) >= VISIBLE
-    ]
+    ordered = {name: parts.get(name, 0.0) / whole for name in COMPONENTS}
+    seen = [name for name, share in ordered.items() if max([share, *shares.get(name, ())]) >= VISIBLE]
     rows = [
-        {"name": name, "seconds": parts[name], "share": parts[name] / whole}
-        for name in COMPONENTS
-        if parts.get(name)
+        {"name": name, "seconds": parts[name], "share": share} for name, share in ordered.items() if share
     ]
-    is_unknown = parts.get("unknown", 0.0) >= 0.05 * whole
     return card(
         title,
         shares_bar(parts),
         shares_over_time(edges, shares, view.span, recompilations_of(view.trend)),
         legend(seen),
         folded("As a table", table(tables.PARTS, rows, caption=title), name="steps-table"),
-        quiet(f"unknown: {why_unknown(view.chosen)}.") if is_unknown else None,
+        quiet(f"unknown: {why_unknown(view.chosen)}.") if ordered["unknown"] >= 0.05 else None,
         name="steps",
         note=f"{duration(whole)} on average {since}, all its parts together",
     )
@@ -186,29 +171,26 @@ def _over_time(view: View) -> Element | None:
     curves = [curve for curve in _curves(view, view.loop) if sum(map(math.isfinite, curve.values)) >= 2]
     if not curves:
         return None
-    *before, last = curves
-    drawn = [(curve, line_chart(curve, height=82, with_times=False)) for curve in before]
-    drawn.append((last, line_chart(last, height=100)))
+    drawn = []
+    for curve in curves:
+        is_last = curve is curves[-1]
+        chart = line_chart(curve, height=100 if is_last else 82, with_times=is_last)
+        drawn.append(tag("figure", tag("figcaption", curve.name), chart))
     times = view.trend.times
     step = max(1, math.ceil(len(times) / MAX_MOMENTS_LISTED))
     rows = [{"index": index} for index in range(len(times) - 1, -1, -step)]
     columns = [Column("seconds ago", lambda row: f"{-times[row['index']]:.0f}"), *map(_listed, curves)]
-    return card(
-        "Over time",
-        *(tag("figure", tag("figcaption", curve.name), chart) for curve, chart in drawn),
-        folded("As a table", table(columns, rows, caption="Over time"), name="speed-table"),
-        name="speed",
-    )
+    listed = folded("As a table", table(columns, rows, caption="Over time"), name="speed-table")
+    return card("Over time", *drawn, listed, name="speed")
 
 
 def _curves(view: View, loop: str) -> Iterator[Curve]:
     trend = view.trend
-    written = (
+    for key, name, write in (
         ("steps_per_second", "steps/s", amount),
         ("tokens_per_second", "tokens/s", amount),
         ("mfu", "MFU", percent),
-    )
-    for key, name, write in written:
+    ):
         yield Curve(name, trend.times, trend.column("loops", loop, key), view.span, write)
     for name, values in trend.below("loops", loop, "recorded").items():
         yield Curve(name, trend.times, values, view.span, amount, from_zero=False)
@@ -223,31 +205,27 @@ def _listed(curve: Curve) -> Column:
 
 def nearness(view: View) -> Element | None:
     """Executables and operations below their roofs; None if none is known."""
-    executables, operations = view.document.get("executables") or [], view.document.get("operations") or []
-    if not executables and not operations:
+    listed = (
+        ("Executables", tables.EXECUTABLES, view.document.get("executables") or []),
+        ("Operations", tables.OPERATIONS, view.document.get("operations") or []),
+    )
+    if not any(rows for *_, rows in listed):
         return None
-    points = points_of(view.document)
-    drawn: list[Element | None] = []
+    points, drawn = points_of(view.document), []
     if points:
         colours = dict.fromkeys(point.bottleneck for point in points)
         drawn = [roofline(roofs_of(view.document), points), legend(colours)]
+    found = [
+        folded(
+            f"{title} ({len(rows)})",
+            _first(MAX_ROWS, columns, rows, title, "smaller"),
+            name=f"{title.lower()}-table",
+        )
+        for title, columns, rows in listed
+    ]
+    note = "how near to what the device can do" if points else ""
     return card(
-        "Roofline",
-        *drawn,
-        quiet(*why_incomplete(view.document, points)),
-        *(
-            folded(
-                f"{title} ({len(rows)})",
-                _first(MAX_ROWS, columns, rows, title, "smaller"),
-                name=f"{title.lower()}-table",
-            )
-            for title, columns, rows in (
-                ("Executables", tables.EXECUTABLES, executables),
-                ("Operations", tables.OPERATIONS, operations),
-            )
-        ),
-        name="roofline",
-        note="how near to what the device can do" if points else "",
+        "Roofline", *drawn, quiet(*why_incomplete(view.document, points)), *found, name="roofline", note=note
     )
 
 
@@ -279,32 +257,22 @@ def compilations(view: View) -> Element | None:
     number = sum(row.get("compilations") or 0 for row in rows)
     left_out = view.document.get("functions_left_out") or 0
     title = "Compiled again" if again else "Compiled"
+    parts = [
+        _first(MAX_AGAIN, tables.AGAIN, again, title, "cheaper") or tag("p", "Nothing was compiled twice.")
+    ]
+    for why, todo in long_compiles(view.document):
+        advised = tag("ol", *(tag("li", *with_code(piece)) for piece in todo), class_="advice")
+        parts += [tag("p", *with_code(why)), advised]
+    newest = table(tables.NEWEST, recent, caption="Newest compiles, seconds ago")
+    functions = table(tables.FUNCTIONS, rows[:MAX_ROWS], caption="Compiled functions")
+    took = f"{number} compiles took {duration(all_compile_seconds(view.document))}"
     return card(
         title,
-        _first(MAX_AGAIN, tables.AGAIN, again, title, "cheaper")
-        if again
-        else tag("p", "Nothing was compiled twice."),
-        *(
-            element
-            for why, todo in long_compiles(view.document)
-            for element in (
-                tag("p", *with_code(why)),
-                tag("ol", *(tag("li", *with_code(piece)) for piece in todo), class_="advice"),
-            )
-        ),
-        folded(
-            "Newest compiles",
-            table(tables.NEWEST, recent, caption="Newest compiles, seconds ago"),
-            name="newest-table",
-        ),
-        folded(
-            f"Functions ({len(rows) + left_out})",
-            table(tables.FUNCTIONS, rows[:MAX_ROWS], caption="Compiled functions"),
-            name="functions-table",
-        ),
+        *parts,
+        folded("Newest compiles", newest, name="newest-table"),
+        folded(f"Functions ({len(rows) + left_out})", functions, name="functions-table"),
         name="compiles",
-        note=f"{'at least ' if left_out else ''}{number} compiles took"
-        f" {duration(all_compile_seconds(view.document))}",
+        note=f"at least {took}" if left_out else took,
     )
 
 
@@ -339,12 +307,12 @@ def memory(view: View) -> Element | None:
     found = device.get("memory") or view.process.get("memory") or {}
     if found.get("in_use_bytes") is None:
         return None
-    unit = 2.0 ** (
+    largest_unit = 2.0 ** (
         10 * int(math.log2(max(found["in_use_bytes"], 1.0)) // 10)
-    )  # the largest of B, KiB, … below it
+    )  # of B, KiB, … below it
     curve = Curve(
         f"memory of {name}", view.trend.times, view.trend.column("memory", name), view.span, byte_size,
-        limit=found.get("limit_bytes"), tick_unit=unit,
+        limit=found.get("limit_bytes"), tick_unit=largest_unit,
     )  # fmt: skip
     in_use, *rest = memory_in_words(found)
     why_no_forecast = found.get("forecast_seconds") is None and found.get("forecast_seconds_reason")
@@ -374,11 +342,7 @@ def _devices(view: View) -> Element | None:
     if not found:
         return None
     peaks = (f"Peaks: {each['peaks_reason']}." for each in found if each.get("peaks_reason"))
-    clocks = (
-        f"Clocks: {each['clocks_reason']}."
-        for each in found
-        if each.get("clocks") is None and each.get("clocks_reason")
-    )
+    clocks = (f"Clocks: {each['clocks_reason']}." for each in found if each.get("clocks_reason"))
     shown = table(tables.DEVICES, tables.alike_devices(found), caption="Devices")
     return card("Devices", shown, quiet(*peaks, *clocks), name="devices")
 
@@ -423,20 +387,20 @@ def _header(view: View) -> Element:
         else tag("a", rank.name, aria_current="page", href="#top")
         for rank in view.ranks
     ]
-    loops = [
-        tag(
-            "a", loop, href=f"?loop={quote(loop, safe='', errors='replace')}",
-            aria_current="true" if loop == view.loop else None,
-        )
-        for loop in longest_loops(view.document)
-    ]  # fmt: skip
+    loops = []
+    for loop in longest_loops(view.document):
+        to = f"?loop={quote(loop, safe='', errors='replace')}"
+        loops.append(tag("a", loop, href=to, aria_current="true" if loop == view.loop else None))
     return tag(
         "header",
         tag("h1", run_name(view.document)),
         tag("p", " · ".join(facts(view.document)), class_="facts"),
         tag("p", id="state", class_="quiet", role="status"),
-        tag("nav", *ranks, aria_label="Ranks") if len(ranks) > 1 else None,
-        tag("p", *with_code("Which one lags: `jaxobs top`"), class_="quiet") if len(ranks) > 1 else None,
+        *(
+            (tag("nav", *ranks, aria_label="Ranks"), quiet("Which one lags: `jaxobs top`"))
+            if len(ranks) > 1
+            else ()
+        ),
         tag("nav", *loops, aria_label="Loops") if view.live and len(loops) > 1 else None,
         id="top",
     )

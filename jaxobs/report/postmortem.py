@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -115,9 +115,10 @@ def under_way(flight: Flight) -> str:
     """What was going on at the newest moment, in words; empty if nothing is known."""
     last = flight.last
     parts = [
-        f"compiling {name} for {duration(spent)}" for name, spent in (last.get("compiling") or {}).items()
+        f"{word} {name} for {duration(spent)}"
+        for word, key in (("compiling", "compiling"), ("in phase", "phases"))
+        for name, spent in (last.get(key) or {}).items()
     ]
-    parts += [f"in phase {name} for {duration(spent)}" for name, spent in (last.get("phases") or {}).items()]
     parts += [plain(hang_sentence(hang)) for hang in last["hang"]]
     if not parts and (running := last.get("running")):
         parts.append(f"the device ran {running['function']} for {duration(running['seconds'])}")
@@ -142,7 +143,11 @@ def story(flights: Sequence[Flight]) -> Iterator[TextTable | str]:
         table.add(*_cells(flight))
     yield ""
     yield table
-    yield from _before(ordered, first.moments[0]["at"] if first.stopped is None else first.stopped)
+    since = (first.moments[0]["at"] if first.stopped is None else first.stopped) - TOLD_SECONDS
+    told = sorted((at, flight.rank, what) for flight in ordered for at, what in _events(flight, since))
+    if told:
+        yield from ("", f"the last {duration(TOLD_SECONDS)} before that, and since")
+    yield from (f"  {clock(at)}  rank {rank}: {what}" for at, rank, what in told[-MAX_EVENTS:])
     if broken := sum(flight.broken for flight in flights):
         yield from ("", f"{broken} lines could not be read")
 
@@ -158,15 +163,6 @@ def _cells(flight: Flight) -> Iterator[str]:
     yield under_way(flight)
 
 
-def _before(flights: Iterable[Flight], stopped: float) -> Iterator[str]:
-    told = sorted(
-        (at, flight.rank, what) for flight in flights for at, what in _events(flight, stopped - TOLD_SECONDS)
-    )
-    if told:
-        yield from ("", f"the last {duration(TOLD_SECONDS)} before that, and since")
-    yield from (f"  {clock(at)}  rank {rank}: {what}" for at, rank, what in told[-MAX_EVENTS:])
-
-
 def _events(flight: Flight, since: float) -> Iterator[tuple[float, str]]:
     """What is worth telling of a rank: long compiles and phases, hangs, values that are not finite, memory that grows.
 
@@ -177,29 +173,18 @@ def _events(flight: Flight, since: float) -> Iterator[tuple[float, str]]:
         if span["at"] >= since and span["seconds"] >= MIN_SECONDS:
             about = span["about"]
             what = about.get("jax.function") or about.get("jax.phase") or ""
-            yield (
-                span["at"],
-                f"{span['span'].removeprefix('jax.')} {what} took {duration(span['seconds'])}".replace(
-                    "  ", " "
-                ),
-            )
+            words = (span["span"].removeprefix("jax."), what, "took", duration(span["seconds"]))
+            yield span["at"], " ".join(filter(None, words))
     lately = [each for each in flight.moments if each["at"] >= since]
     told: set[str] = set()
     for each in lately:
         news = [f"`{hang['loop']}` stands still" for hang in each["hang"]]
         for name, loop in each["loops"].items():
-            news += [
-                f"{key} of {name} is {value}"
-                for key, value in loop["recorded"].items()
-                if isinstance(value, str)
-            ]
-        for what in news:
-            if what not in told:
-                told.add(what)
-                yield each["at"], what
+            odd = ((key, value) for key, value in loop["recorded"].items() if isinstance(value, str))
+            news += [f"{key} of {name} is {value}" for key, value in odd]
+        yield from ((each["at"], what) for what in news if what not in told)
+        told.update(news)
     sizes = [each["memory"] for each in lately if each.get("memory")]
     if sizes and sizes[-1] > GREW * sizes[0]:
-        yield (
-            lately[-1]["at"],
-            f"memory of the process grew from {byte_size(sizes[0])} to {byte_size(sizes[-1])}",
-        )
+        grew = f"memory of the process grew from {byte_size(sizes[0])} to {byte_size(sizes[-1])}"
+        yield lately[-1]["at"], grew

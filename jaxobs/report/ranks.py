@@ -66,8 +66,8 @@ def _waited_for(still: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
 
     Where all wait for it, those with the fewest steps: the rule of JaxRankHangs in deploy/prometheus.
     """
-    fewest = min((row["steps"] or 0 for row in still), default=0)
     elsewhere = [row for row in still if row["hang"]["activity"] != activities.DEVICE]
+    fewest = min((row["steps"] or 0 for row in still), default=0)
     return elsewhere or [row for row in still if (row["steps"] or 0) == fewest]
 
 
@@ -118,30 +118,23 @@ def _row(rank: Observed, wanted_loop: str | None) -> dict[str, Any]:
 
 def columns(rows: Sequence[Row]) -> Iterator[Column]:
     """The columns of the table; those of run, its id and host only where they differ."""
-    runs, ids, hosts = ({row[key] for row in rows if row[key]} for key in ("run", "run_id", "host"))
     yield Column("rank", _name, text=True, value=lambda row: row["rank"])
-    if len(runs) > 1:
-        yield text("run", "run")
-    if len(ids) > 1:
-        yield text("id", "run_id")
-    if len(hosts) > 1:
-        yield text("host", "host")
-    yield figure("steps", "steps", count)
-    yield figure("step time", "step_seconds", duration)
-    yield figure("MFU", "mfu", percent)
-    yield _share("waits", ("communication",))
-    yield _share("own", ("input", "host"))
-    yield Column(
-        "costs", lambda row: rough_percent(row["lag"]) if row["lags"] else None, value=lambda row: row["lag"]
+    for title, key in (("run", "run"), ("id", "run_id"), ("host", "host")):
+        if len({row[key] for row in rows if row[key]}) > 1:
+            yield text(title, key)
+    yield from (
+        figure("steps", "steps", count),
+        figure("step time", "step_seconds", duration),
+        figure("MFU", "mfu", percent),
     )
+    yield from (_share("waits", ("communication",)), _share("own", ("input", "host")))
+    costs = computed("costs", lambda row: row["lag"], rough_percent)
+    yield costs._replace(show=lambda row: costs.show(row) if row["lags"] else None)
     if any(row["through"] for row in rows):
         yield text("through", "through")
     if any(row["lag_in_all"] > LAGS for row in rows):
-        yield Column(
-            "since the start",
-            lambda row: rough_percent(row["lag_in_all"]) if row["lag_in_all"] > LAGS else None,
-            value=lambda row: row["lag_in_all"],
-        )
+        in_all = computed("since the start", lambda row: row["lag_in_all"], rough_percent)
+        yield in_all._replace(show=lambda row: in_all.show(row) if row["lag_in_all"] > LAGS else None)
     yield text("limited by", "label")
     if any(row["still"] for row in rows):
         yield text("no step for", "still")
@@ -164,21 +157,15 @@ def _share(title: str, components: tuple[str, ...]) -> Column:
 
 def render_ranks(ranks: Sequence[Observed], *, width: int, bold: bool) -> str:
     """The table of ranks, and the summary of one that hangs or lags, else of the first that answered."""
-    return "\n".join(_parts(ranks, width, bold))
-
-
-def _parts(ranks: Sequence[Observed], width: int, bold: bool) -> Iterator[str]:
-    if len(ranks) > 1:
-        yield rank_table(ranks, width=width, bold=bold)
+    parts = [rank_table(ranks, width=width, bold=bold)] if len(ranks) > 1 else []
     rows = zip(rank_rows(ranks), ranks, strict=True)
     answered = [(row, rank) for row, rank in rows if rank.document and not rank.problem]
-    if not answered:
-        return
-    row, chosen = max(answered, key=lambda pair: (pair[0]["hangs"], pair[0]["lags"]))
-    if len(ranks) > 1:
+    if answered:
+        row, chosen = max(answered, key=lambda pair: (pair[0]["hangs"], pair[0]["lags"]))
         why = ", which hangs" if row["hangs"] else ", which lags" if row["lags"] else ""
-        yield from ("", printable(f"rank {row['rank']}{why}"))
-    yield render(chosen.document, width=width, bold=bold)
+        parts += ["", printable(f"rank {row['rank']}{why}")] if parts else []
+        parts.append(render(chosen.document, width=width, bold=bold))
+    return "\n".join(parts)
 
 
 def rank_table(ranks: Sequence[Observed], *, width: int, bold: bool) -> str:

@@ -211,7 +211,9 @@ def _about_the_run(document: Document, reasons: ReasonsBelow) -> Iterator[str]:
     yield from _main_thread(" outside loops" if document.get("loops") else "", process)
     for why, todo in long_compiles(document):
         for line in (why, *(f"→ {piece}" for piece in todo)):
-            text = wrap(without_quotes(line), SENTENCE_WIDTH - 2, subsequent_indent="  ", break_on_hyphens=False)
+            text = wrap(
+                without_quotes(line), SENTENCE_WIDTH - 2, subsequent_indent="  ", break_on_hyphens=False
+            )
             yield from (f"  {each}" for each in text)
     memory = list(_memory(document))
     yield from [f"  memory: {'; '.join(memory)}"] if memory else []

@@ -7,7 +7,8 @@ on the page.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, repeat, zip_longest
+from itertools import chain, groupby, repeat, zip_longest
+from operator import itemgetter
 from string import ascii_lowercase, ascii_uppercase
 from textwrap import wrap
 from typing import Final, NamedTuple
@@ -45,13 +46,8 @@ Line = tuple[Span, ...]
 
 def line_of(cells: Iterable[tuple[str, str]]) -> Line:
     """A line of letters with styles: neighbours of one style share a span."""
-    spans: list[Span] = []
-    for letter, style in cells:
-        if spans and spans[-1].style == style:
-            spans[-1] = Span(spans[-1].text + letter, style)
-        else:
-            spans.append(Span(letter, style))
-    return tuple(spans)
+    runs = groupby(cells, key=itemgetter(1))
+    return tuple(Span("".join(letter for letter, _ in run), style) for style, run in runs)
 
 
 def with_code(sentence: str, style: str = "") -> Line:
@@ -84,12 +80,14 @@ def steps(view: View, width: int) -> Iterator[Line]:
         yield (Span(without_quotes(answer(view)), "quiet"),)
         return
     for name in sorted(view.loops, key=lambda name: name != view.loop):
-        shown = " · ".join(f"{title} {value}" for title, value in known_figures(view, name))
+        is_chosen = name == view.loop
         steps_ended = f"{count(view.loops[name].get('steps') or 0)} steps"
-        style = "strong" if name == view.loop else "quiet"
-        figures = " · ".join(filter(None, (steps_ended, shown)))
-        yield (Span(f"{name}  ", style), Span(figures, "" if name == view.loop else "quiet"))
-        if name == view.loop:
+        figures = " · ".join([steps_ended, *map(" ".join, known_figures(view, name))])
+        yield (
+            Span(f"{name}  ", "strong" if is_chosen else "quiet"),
+            Span(figures, "" if is_chosen else "quiet"),
+        )
+        if is_chosen:
             yield from bars(view, width)
             yield ()
     if lines := main_thread_lines(view.loops[view.loop])[:_HOST_LINES]:
@@ -157,10 +155,9 @@ def roofline(document: Document, width: int, height: int) -> Iterator[Line]:
         for line in wrap(reason, max(12, key or width))
     ]
     if not drawn or not key:
-        yield from drawn or about[:height]
-        return
-    for left, right in zip_longest(drawn, about[: len(drawn)], fillvalue=()):
-        yield (*left, Span(" "), *right)
+        return iter(drawn or about[:height])
+    beside = zip_longest(drawn, about[: len(drawn)], fillvalue=())
+    return ((*left, Span(" "), *right) for left, right in beside)
 
 
 def _named(points: Sequence[Point]) -> list[tuple[str, Point]]:

@@ -128,15 +128,14 @@ def known_figures(view: View, name: str) -> Iterator[tuple[str, str]]:
 def advice(document: Document) -> Iterator[tuple[str, str, str]]:
     """What to do, the most useful first: why, how, and what that would give back; the last two may be empty."""
     for piece in document.get("advice") or ():
-        back = None
+        gain = ""
         if piece.get("saves_ratio") is not None:
             hourly = (
                 f", {duration(piece['seconds_per_hour'])} an hour" if piece.get("seconds_per_hour") else ""
             )
-            back = f"{rough_percent(piece['saves_ratio'])} of the time{hourly}"
+            gain = f"That would give back up to {rough_percent(piece['saves_ratio'])} of the time{hourly}."
         elif piece.get("saves_bytes") is not None:
-            back = byte_size(piece["saves_bytes"])
-        gain = f"That would give back up to {back}." if back else ""
+            gain = f"That would give back up to {byte_size(piece['saves_bytes'])}."
         yield piece["sentence"], str(piece.get("remedy") or ""), gain
 
 
@@ -167,11 +166,11 @@ def reasons(view: View) -> list[str]:
     for title, reason in tables.not_finite(loop):
         by_reason.setdefault((False, reason), []).append(title)
     absent_first = sorted(by_reason.items(), key=lambda found: found[0][0])
-    said = ((", ".join(names), is_known, reason) for (is_known, reason), names in absent_first)
-    return [
-        f"{names[0].upper()}{names[1:]}: {reason}." if is_known else f"No {names}: {reason}."
-        for names, is_known, reason in said
-    ]
+    said = []
+    for (is_known, reason), titles in absent_first:
+        names = ", ".join(titles)
+        said.append(f"{names[0].upper()}{names[1:]}: {reason}." if is_known else f"No {names}: {reason}.")
+    return said
 
 
 def _is_mfu_again(loop: Document, key: str) -> bool:
