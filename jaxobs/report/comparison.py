@@ -228,11 +228,12 @@ def step_time(loop: str, before: Record, after: Record) -> StepTime:
     """A loop's step time, without compiles and checkpoints, in both runs, and its change."""
     # Of another batch the time of a step says nothing: what counts is how fast the work is done.
     windows = [record.part("windows", loop) for record in (before, after)]
-    larger = [word for word, old, new in _examples(loop, before, after) if not _is_near(new / old, SAME_WORK)]
+    old, new = (_batch(loop, record) for record in (before, after))
+    larger = [word for word in old if word in new and not _is_near(new[word] / old[word], SAME_WORK)]
     counted = next((word for word in larger if all(each.get(word) for each in windows)), "steps")
     one, other = (step_seconds(each, counted) for each in windows)
     of = counted.removesuffix("s")
-    old, new = (median(values) if values else None for values in (one, other))
+    medians = [median(values) if values else None for values in (one, other)]
     change, reason = ratio(one, other), ""
     if not one or not other:
         reason = f"{(after if one else before).name} has no step of `{loop}` that was timed"
@@ -241,7 +242,7 @@ def step_time(loop: str, before: Record, after: Record) -> StepTime:
             f"{len(one)} and {len(other)} stretches of a second or more, fewer where neighbours are alike, are too few "
             "to tell noise from change: let the runs last a minute"
         )
-    return StepTime(loop, old, new, change, reason, of)
+    return StepTime(loop, medians[0], medians[1], change, reason, of)
 
 
 def relative(change: Change) -> str:
@@ -281,89 +282,71 @@ def _not_compared(before: Record, after: Record) -> Iterator[str]:
 
 def differences(loops: Sequence[str], before: Record, after: Record) -> list[Difference]:
     """What differs between the runs, the largest first; what is no figure comes last."""
-    found = [
-        *chain.from_iterable(_batch(loop, before, after) for loop in loops),
-        *chain.from_iterable(_input_wait(loop, before, after) for loop in loops),
-        *_work(_batch_growth(loops, before, after), before, after),
-        *_recompiles(before, after),
-        *_load(before, after),
-        *_surroundings(before, after),
-    ]
-    return sorted(found, key=lambda difference: -difference.size)
+    found = (
+        _figures_that_differ(loops, before, after),
+        _recompiles(before, after),
+        _words_that_differ(before, after),
+    )
+    return sorted(chain.from_iterable(found), key=lambda difference: -difference.size)
 
 
-def _batch(loop: str, before: Record, after: Record) -> Iterator[Difference]:
-    """Another number of tokens or examples in a step."""
-    for word, old, new in _examples(loop, before, after):
-        if not _is_near(new / old, SAME_WORK):
-            yield _difference(Cause.BATCH, f"{word} a step of {loop}", old, new, digits)
-            return
+class _Figure(NamedTuple):
+    """A figure of one run, how it is written, and by how much that of another must differ to be a difference."""
+
+    value: float
+    write: Callable[[float], str]
+    margin: float
 
 
-def _examples(loop: str, before: Record, after: Record) -> Iterator[tuple[str, float, float]]:
-    """`tokens` and `examples` with their numbers in one step of both runs, as far as both scripts gave them."""
-    one, other = (record.part("snapshot", "loops", loop) for record in (before, after))
-    if one.get("steps") and other.get("steps"):
-        for word in ("tokens", "examples"):
-            if one.get(word) and other.get(word):
-                yield word, one[word] / one["steps"], other[word] / other["steps"]
+Key = tuple[Cause, str]
 
 
-def _batch_growth(loops: Sequence[str], before: Record, after: Record) -> float:
-    """The factor by which a step of the longest loop has more tokens, or else examples; 1 if the script did not say."""
-    return next((new / old for loop in loops[:1] for _, old, new in _examples(loop, before, after)), 1.0)
+def _figures_that_differ(loops: Sequence[str], before: Record, after: Record) -> Iterator[Difference]:
+    one, other = (dict(_figures(loops, record)) for record in (before, after))
+    sizes = [(_batch(loop, before), _batch(loop, after)) for loop in loops[:1]]
+    batch = next((now[word] / old[word] for old, now in sizes for word in old if word in now), 1.0)
+    for (cause, what), old in one.items():
+        new = other.get((cause, what))
+        if new is None or abs(new.value - old.value) < max(old.margin, new.margin):
+            continue
+        growth = new.value / old.value if old.value > 0 and new.value > 0 else math.inf
+        explained = cause is Cause.MODEL and batch != 1.0 and _is_near(growth / batch, IN_PROPORTION)
+        if not explained:
+            change = signed_percent(growth - 1) if growth < math.inf else ""
+            size = abs(math.log(growth))
+            yield Difference(cause, what, old.write(old.value), new.write(new.value), change, size)
 
 
-def _input_wait(loop: str, before: Record, after: Record) -> Iterator[Difference]:
-    """The wait for input, which is timed in each step.
-
-    Other components rest on profiler windows: what is `unknown` in one run may be `compute` in the other although nothing
-    has changed.
-    """
-    waits, steps = [], []
-    for columns in (record.part("windows", loop) for record in (before, after)):
+def _figures(loops: Sequence[str], record: Record) -> Iterator[tuple[Key, _Figure]]:
+    for loop in loops:
+        for word, number in _batch(loop, record).items():
+            yield (Cause.BATCH, f"{word} a step of {loop}"), _Figure(number, digits, SAME_WORK * number)
+        # Other components rest on profiler windows: what is `unknown` in one run may be `compute` in the other although
+        # nothing has changed.
+        columns = record.part("windows", loop)
         pairs = zip(columns.get("steps", ()), columns.get("component/input", ()), strict=False)
-        waits.append([spent / number for number, spent in pairs if number and spent is not None])
-        steps.append(step_seconds(columns))
-    if all(waits) and all(steps):
-        old, new = map(median, waits)
-        if abs(new - old) >= LONGER_WAIT * max(map(median, steps)):
-            yield _difference(Cause.INPUT, f"wait for input, a step of {loop}", old, new, duration)
-
-
-def _work(batch: float, before: Record, after: Record) -> Iterator[Difference]:
-    """FLOPs of a run of each large function, if the batch does not explain their growth, and their element types."""
-    one, other = (_largest_by_function(record) for record in (before, after))
-    for name in sorted(one.keys() & other.keys()):
-        old, new = (each[name].get("cost") or {} for each in (one, other))
-        if old.get("flops") and new.get("flops"):
-            growth = new["flops"] / old["flops"]
-            if not _is_near(growth, SAME_WORK) and (
-                batch == 1.0 or not _is_near(growth / batch, IN_PROPORTION)
-            ):
-                title = f"FLOPs a run of {name}"
-                yield _difference(Cause.MODEL, title, old["flops"], new["flops"], amount)
-        yield from _types(name, old, new)
-
-
-def _types(name: str, old: Document, new: Document) -> Iterator[Difference]:
-    """The element types of matrix products, else those that they run as, else their precision, if they differ."""
-    for what, key in (
-        ("types of the products in", "matrix_flops_by_type"),
-        ("types run as in", "executed_matrix_flops_by_type"),
-        ("precision of products in", "float32_flops_by_precision"),
+        waits = [spent / number for number, spent in pairs if number and spent is not None]
+        if waits and (steps := step_seconds(columns)):
+            waited = _Figure(median(waits), duration, LONGER_WAIT * median(steps))
+            yield (Cause.INPUT, f"wait for input, a step of {loop}"), waited
+    for name, cost in _costs(record).items():
+        if flops := cost.get("flops"):
+            yield (Cause.MODEL, f"FLOPs a run of {name}"), _Figure(flops, amount, SAME_WORK * flops)
+    host = record.part("host")
+    cpus = float(host.get("cpus") or 0.0)
+    for key, what, least in (
+        ("other_cpus", f"processors of {digits(cpus)} that others kept busy", OTHER_LOAD * cpus),
+        ("throttled_cpus", "processors that the container's limit held back", THROTTLED),
     ):
-        before, now = (_listed(cost.get(key) or {}) for cost in (old, new))
-        if before and now and before != now:
-            yield Difference(Cause.PRECISION, f"{what} {name}", before, now)
-            return
+        if least and host.get(key) is not None:
+            yield (Cause.LOAD, what), _Figure(host[key], rough, least)
 
 
-def _listed(flops: Mapping[str, float]) -> str:
-    whole = sum(flops.values())
-    ranked = sorted(flops.items(), key=lambda pair: (-pair[1], pair[0]))
-    large = [(name, part) for name, part in ranked if whole and part >= SMALL_TYPE * whole]
-    return " and ".join(f"{name} ({rough_percent(part / whole)})" for name, part in large)
+def _batch(loop: str, record: Record) -> dict[str, float]:
+    """The numbers of `tokens` and `examples` in one step, as far as the script gave them."""
+    entry = record.part("snapshot", "loops", loop)
+    steps = entry.get("steps")
+    return {word: entry[word] / steps for word in ("tokens", "examples") if steps and entry.get(word)}
 
 
 def _recompiles(before: Record, after: Record) -> Iterator[Difference]:
@@ -384,63 +367,66 @@ def _recompiles(before: Record, after: Record) -> Iterator[Difference]:
             yield Difference(Cause.RECOMPILE, f"{name} compiled again", often, now, why, size)
 
 
-def _load(before: Record, after: Record) -> Iterator[Difference]:
-    """The load by other processes on the host, and what the container's limit held back."""
-    one, other = (record.part("host") for record in (before, after))
-    cpus = max(one.get("cpus") or 0, other.get("cpus") or 0)
-    for key, what, least in (
-        ("other_cpus", f"processors of {digits(cpus)} that others kept busy", OTHER_LOAD * cpus),
-        ("throttled_cpus", "processors that the container's limit held back", THROTTLED),
-    ):
-        old, new = one.get(key), other.get(key)
-        if old is not None and new is not None and least and abs(new - old) >= least:
-            yield _difference(Cause.LOAD, what, old, new, rough)
+MAY_LACK: Final = (Cause.SETTINGS, Cause.VERSIONS)
+"""What a run can be without: that the other has it is a difference."""
 
 
-def _surroundings(before: Record, after: Record) -> Iterator[Difference]:
-    """Settings of jaxobs, variables that XLA and the libraries below it read, versions, devices and processes."""
+def _words_that_differ(before: Record, after: Record) -> Iterator[Difference]:
+    one, other = (dict(_words(record)) for record in (before, after))
+    for cause, what in dict.fromkeys([*one, *other]):
+        old, new = (each.get((cause, what)) for each in (one, other))
+        if old != new and (cause in MAY_LACK or (old and new)):
+            yield Difference(cause, what, old or "not there", new or "not there")
+
+
+def _words(record: Record) -> Iterator[tuple[Key, str]]:
+    """Element types, settings of jaxobs, variables that XLA and the libraries below it read, versions, and devices."""
+    for name, cost in _costs(record).items():
+        types, run_as = (
+            _listed(cost.get(key) or {}) for key in ("matrix_flops_by_type", "executed_matrix_flops_by_type")
+        )
+        yield (Cause.PRECISION, f"types of the products in {name}"), types
+        yield (Cause.PRECISION, f"types run as in {name}"), run_as if run_as != types else ""
+        yield (
+            (Cause.PRECISION, f"precision of products in {name}"),
+            _listed(cost.get("float32_flops_by_precision") or {}),
+        )
     causes = {"settings": Cause.SETTINGS, "environment": Cause.SETTINGS, "versions": Cause.VERSIONS}
     for part, cause in causes.items():
-        one, other = before.part(part), after.part(part)
-        for name in sorted((one.keys() | other.keys()) - NOT_SPEED):
-            old, new = (
-                f"`{each[name]}`" if each.get(name) is not None else "not there" for each in (one, other)
-            )
-            if old != new:
-                yield Difference(cause, name, old, new)
-    kinds = [
-        Counter(str(device.get("kind")) for device in record.entries("devices")) for record in (before, after)
-    ]
-    told = [
-        (
-            "devices",
-            [", ".join(f"{n} × {kind}" for kind, n in sorted(each.items())) or "none" for each in kinds],
+        found = record.part(part).items()
+        yield from (
+            ((cause, name), f"`{value}`")
+            for name, value in found
+            if name not in NOT_SPEED and value is not None
         )
-    ]
-    keys = {"processes": "process_count"} | ({"host": "host_name"} if "cpu" in kinds[0] | kinds[1] else {})
-    for what, key in keys.items():  # on a CPU the host is the device
-        told.append(
-            (what, [str(each.part("snapshot", "process").get(key) or "") for each in (before, after)])
-        )
-    for what, (old, new) in told:
-        if old and new and old != new:
-            yield Difference(Cause.DEVICES, what, old, new)
+    kinds = Counter(str(device.get("kind")) for device in record.entries("devices"))
+    process = record.part("snapshot", "process")
+    yield (
+        (Cause.DEVICES, "devices"),
+        ", ".join(f"{n} × {kind}" for kind, n in sorted(kinds.items())) or "none",
+    )
+    yield (Cause.DEVICES, "processes"), str(process.get("process_count") or "")
+    if "cpu" in kinds:  # there the host is the device
+        yield (Cause.DEVICES, "host"), str(process.get("host_name") or "")
 
 
-def _largest_by_function(record: Record) -> dict[str, Document]:
-    """By function, its executable with the most device time, or else with the most FLOPs; small ones are left out."""
+def _listed(flops: Mapping[str, float]) -> str:
+    whole = sum(flops.values())
+    ranked = sorted(flops.items(), key=lambda pair: (-pair[1], pair[0]))
+    large = [(name, part) for name, part in ranked if whole and part >= SMALL_TYPE * whole]
+    return " and ".join(f"{name} ({rough_percent(part / whole)})" for name, part in large)
+
+
+def _costs(record: Record) -> dict[str, Document]:
+    """By function, the cost of its executable with the most device time, or else with the most FLOPs; no small ones."""
     found: dict[str, Document] = {}
     for entry in sorted(record.entries("executables"), key=executable_size, reverse=True):
         found.setdefault(entry["function"], entry)
-    flops = {name: float((entry.get("cost") or {}).get("flops") or 0.0) for name, entry in found.items()}
-    work = {name: each * float(found[name].get("runs") or 1.0) for name, each in flops.items()}
-    return {name: found[name] for name, each in work.items() if each >= SMALL_FUNCTION * sum(work.values())}
-
-
-def _difference(cause: Cause, what: str, old: float, new: float, write: Callable[[float], str]) -> Difference:
-    size = abs(math.log(new / old)) if old > 0 and new > 0 else math.inf
-    change = signed_percent(new / old - 1) if old and new else ""
-    return Difference(cause, what, write(old), write(new), change, size)
+    costs = {name: entry.get("cost") or {} for name, entry in found.items()}
+    work = {
+        name: float(costs[name].get("flops") or 0.0) * float(found[name].get("runs") or 1.0) for name in found
+    }
+    return {name: costs[name] for name, flops in work.items() if flops >= SMALL_FUNCTION * sum(work.values())}
 
 
 def step_seconds(columns: Mapping[str, Any], of: str = "steps") -> list[float]:
