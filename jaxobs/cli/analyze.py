@@ -212,8 +212,8 @@ _KNOWN: Final = Column("known", lambda row: f"{row['known']} of {row['all']}")
 MATCHED: Final = (text("what could be told", "what"), _KNOWN, Column("the others", _others, text=True))
 _MATCHED: Final = (Column("what", lambda row: f"{row['what']}\n{_others(row)}".strip(), text=True), _KNOWN)
 
-_MIN_NAME = 12
-_GAP = 2  # columns between two cells
+_MAX_NAME = 24
+"""Most letters of an operation's name, and of its source, in a text."""
 _LINES = 10
 """Most lines of the program in a text."""
 _NAMES = 3
@@ -228,7 +228,7 @@ def report_text(document: Mapping[str, Any], *, top: int, width: int, bold: bool
     parts: list[TextTable | str] = [_devices(document), ""]
     if document["modules"]:
         parts += [_table(MODULES, document["modules"], {"FLOP/s", "B/s", "FLOP/B"}), ""]
-    parts += [_operations(document, top, width)]
+    parts += [_operations(document, top)]
     hidden = len(document["operations"]) - top
     if hidden > 0:
         rest = sum(row["share"] or 0.0 for row in document["operations"][top:])
@@ -271,10 +271,7 @@ def notes_on_efficiency(operations: Sequence[Mapping[str, Any]]) -> list[str]:
     for row in operations:
         if row["efficiency"] is not None and row["efficiency"] > 1:
             faster.setdefault(row["efficiency_reason"], []).append(row["name"])
-    notes = []
-    for reason, names in faster.items():
-        notes.append(f"efficiency above 100 %, {_some(names)}: {reason}")
-    return notes
+    return [f"efficiency above 100 %, {_some(names)}: {reason}" for reason, names in faster.items()]
 
 
 def _devices(document: Mapping[str, Any]) -> TextTable:
@@ -283,16 +280,14 @@ def _devices(document: Mapping[str, Any]) -> TextTable:
     return _table((name, *DEVICE_FIGURES), document["devices"], {"HFU"})
 
 
-def _operations(document: Mapping[str, Any], top: int, width: int) -> TextTable:
-    """The table of operations. Figures are shown in full; names are shortened to fit, sources more than operations."""
-    columns = (text("operation", "name"), *OPERATION_FIGURES, Column("source", where, text=True))
-    table = _table(columns, document["operations"][:top], {"FLOP", "bytes", "B/s"})
-    widest = [max(map(len, cells)) for cells in zip(table.columns, *table.rows, strict=True)]
-    left = width - _GAP * (len(widest) - 1) - sum(widest[1:-1])
-    name = min(widest[0], max(_MIN_NAME, left * 3 // 5))
-    source = min(widest[-1], max(_MIN_NAME, left - name))
-    table.rows = [(cut(cells[0], name), *cells[1:-1], end_of(cells[-1], source)) for cells in table.rows]
-    return table
+def _operations(document: Mapping[str, Any], top: int) -> TextTable:
+    """The table of operations. Figures are shown in full, names and sources shortened."""
+    columns = (
+        Column("operation", lambda row: cut(row["name"], _MAX_NAME), text=True),
+        *OPERATION_FIGURES,
+        Column("source", lambda row: end_of(where(row), _MAX_NAME), text=True),
+    )
+    return _table(columns, document["operations"][:top], {"FLOP", "bytes", "B/s"})
 
 
 def _lines(document: Mapping[str, Any], top: int, width: int) -> Iterator[TextTable | str]:

@@ -44,14 +44,11 @@ def run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         say("jaxobs calibrate", "interrupted, nothing was kept")
         return INTERRUPTED
-    if options.json:
-        print(json.dumps(calibration.to_dict(), indent=1))
-    else:
-        print(to_text(calibration_parts(calibration), **look_of(sys.stdout)))
-    path = place / calibration.file_name
+    path, kept = place / calibration.file_name, json.dumps(calibration.to_dict(), indent=1, allow_nan=False)
+    print(kept if options.json else to_text(calibration_parts(calibration), **look_of(sys.stdout)))
     try:
         place.mkdir(parents=True, exist_ok=True)
-        write_whole(path, f"{json.dumps(calibration.to_dict(), indent=1, allow_nan=False)}\n".encode())
+        write_whole(path, f"{kept}\n".encode())
     except OSError as error:
         say("jaxobs calibrate", f"measured, but not kept: {place}: {error.strerror or error}; {_CURE}")
         return 1
@@ -97,17 +94,16 @@ def calibration_parts(calibration: Calibration) -> Iterator[TextTable | str]:
     )
     table = TextTable(("unit", "element type", "rate", "at size"), left=("element type",))
     for unit, rates, measure, size in (
-        ("matrix", fastest(calibration.matrix), "FLOP/s", "{0} × {0}"),
-        ("vector", fastest(calibration.vector), "FLOP/s", "{0} elements"),
-        ("exp", fastest(calibration.transcendentals), "/s", "{0} elements"),
+        ("matrix", calibration.matrix, "FLOP/s", "{0} × {0}"),
+        ("vector", calibration.vector, "FLOP/s", "{0} elements"),
+        ("exp", calibration.transcendentals, "/s", "{0} elements"),
     ):
-        for dtype, rate in rates.items():
+        for dtype, rate in fastest(rates).items():
             table.add(unit, dtype, amount(rate.per_second, measure), size.format(rate.size))
     yield from ("", table)
     yield from (f"{left_out.dtype} {left_out.reason}" for left_out in calibration.left_out)
     memory = TextTable(("working set", "copy", "triad"))
     for point in calibration.bandwidth:
-        memory.add(
-            byte_size(point.working_set_bytes), *(amount(rate, "B/s") for rate in (point.copy, point.triad))
-        )
+        bandwidths = (amount(rate, "B/s") for rate in (point.copy, point.triad))
+        memory.add(byte_size(point.working_set_bytes), *bandwidths)
     yield from ("", memory)

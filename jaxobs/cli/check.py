@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -94,12 +95,6 @@ def usable_settings() -> tuple[Settings, list[str]]:
         return Settings(), [f"{error}; the defaults are shown, and instrument() would raise"]
 
 
-def _unwritable(directory: Path, lacking: str, setting: str) -> list[str]:
-    """A sentence on what is `lacking` if the directory cannot be written to; else nothing."""
-    reason = why_not_writable(directory)
-    return [] if reason is None else [f"{lacking}: {reason}; set {setting} to a writable directory"]
-
-
 def read_devices(timeout: float = START_SECONDS) -> dict[str, Any]:
     """JAX's versions, platform and devices, read in a separate process; or the `error`."""
     try:
@@ -112,7 +107,7 @@ def read_devices(timeout: float = START_SECONDS) -> dict[str, Any]:
 def check_devices(report: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     """The report with `peaks` beside each device, and `problems`."""
     problems = [f"JAX finds no device: {report['error']}"] if report["error"] else []
-    plain, jaxlib = settings.to_dict(), report["jaxlib"]
+    plain, jaxlib, number = settings.to_dict(), report["jaxlib"], len(report["devices"])
     try:
         directory, homeless = cache_directory(settings.cache_directory), ""
     except NoHomeError as error:
@@ -121,11 +116,11 @@ def check_devices(report: Mapping[str, Any], settings: Settings) -> dict[str, An
     for device in report["devices"]:
         kind, platform_name = device["kind"], device["platform"]
         try:
-            peaks = known_peaks(kind, platform_name, jaxlib, plain, devices=len(report["devices"]))
+            peaks = known_peaks(kind, platform_name, jaxlib, plain, devices=number)
         except ValueError as error:
             problems.append(f"the peaks in the settings cannot be used: {error}")
             without = plain | {"peak_flops": {}, "peak_bytes_per_second": None}
-            peaks = known_peaks(kind, platform_name, jaxlib, without, devices=len(report["devices"]))
+            peaks = known_peaks(kind, platform_name, jaxlib, without, devices=number)
         measured = load_calibration(this_host(kind, jaxlib), directory)[0] if directory else None
         if measured is not None and measured.disturbed:
             problems.append(
@@ -133,8 +128,12 @@ def check_devices(report: Mapping[str, Any], settings: Settings) -> dict[str, An
                 "run `jaxobs calibrate` when the machine is quiet"
             )
         if peaks.reason is not None or settings.cache_directory is not None:
-            lacking = f"`jaxobs calibrate` could not keep peaks in {directory}"
-            problems += _unwritable(directory, lacking, "JAXOBS_CACHE_DIRECTORY") if directory else [homeless]
+            why = why_not_writable(directory) if directory else None
+            cure = "set JAXOBS_CACHE_DIRECTORY to a writable directory"
+            problems += (
+                [f"`jaxobs calibrate` could not keep peaks in {directory}: {why}; {cure}"] if why else []
+            )
+            problems += [homeless] if homeless else []
         devices.append({**device, "peaks": peaks.to_dict()})
     return {**report, "devices": devices, "problems": list(dict.fromkeys(problems))}
 
@@ -143,14 +142,9 @@ def hardware_present(plugins: Iterable[Found]) -> dict[str, list[str]]:
     """The accelerators of this host by vendor, from collectors' `devices_present()` and AMD's driver."""
     present: dict[str, list[str]] = {}
     for found in plugins:
-        if not isinstance(found.plugin, Collector):
-            continue
-        try:
-            names = [str(name) for name in found.plugin.devices_present()]
-        except Exception:  # noqa: BLE001, S112  # a plugin that fails gives no answer
-            continue
-        if names:
-            present[found.name] = names
+        with suppress(Exception):  # a plugin that fails gives no answer
+            if isinstance(found.plugin, Collector) and (names := found.plugin.devices_present()):
+                present[found.name] = [str(name) for name in names]
     if AMD_DRIVER.exists() and "amd" not in present:
         present["amd"] = [f"an AMD device ({AMD_DRIVER} is there)"]
     return present
@@ -185,13 +179,14 @@ def remarks_of(found: Found, settings: Mapping[str, Any]) -> list[dict[str, Any]
 
 def problems_of(plugins: Iterable[Mapping[str, Any]]) -> list[str]:
     """The problems of plugins described with their `remarks`, each after the plugin's name."""
-    problems = []
-    for plugin in plugins:
-        problems += [f"plugin {plugin['name']}: {plugin['error']}"] if plugin["error"] else []
-        problems += [
-            f"{plugin['name']}: {remark['text']}" for remark in plugin["remarks"] if remark["problem"]
-        ]
-    return problems
+    return [
+        problem
+        for plugin in plugins
+        for problem in (
+            *([f"plugin {plugin['name']}: {plugin['error']}"] if plugin["error"] else []),
+            *(f"{plugin['name']}: {remark['text']}" for remark in plugin["remarks"] if remark["problem"]),
+        )
+    ]
 
 
 def unknown_settings(
@@ -239,12 +234,11 @@ def peak_rows(peaks: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
         for unit in ("matrix", "vector")
         for dtype, peak in peaks[unit].items()
     ]
-    rows += [("transcendentals", "1/s", peaks["transcendentals"])]
-    rows += [(name, "B/s", peaks[name]) for name in ("memory", "link")]
+    units = {"transcendentals": "1/s", "memory": "B/s", "link": "B/s"}
+    rows += [(name, unit, peaks[name]) for name, unit in units.items() if peaks[name] is not None]
     return [
         (what, f"{peak['value']:.3g}", unit, f"{peak['provenance']}: {peak['source']}")
         for what, unit, peak in rows
-        if peak is not None
     ]
 
 

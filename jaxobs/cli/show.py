@@ -83,13 +83,9 @@ def run(arguments: list[str]) -> int:
         if file.resolve() == record.path.resolve():
             raise InputError(f"{file} is the record: name another file")
         file.write_text(html, encoding="utf-8")
-        print(f"wrote {printable(str(file))}")
-        return 0
-    if table:
-        print(f"{table}\n\nrank {_rank(record)}")
-    if how:
-        print(f"{record.name}: {how}")
-    print(shown)
+        shown, table, how = f"wrote {printable(str(file))}", "", None
+    beside = f"{table}\n\nrank {_rank(record)}" if table else None
+    print(*filter(None, (beside, how and f"{record.name}: {how}", shown)), sep="\n")
     return 0
 
 
@@ -131,10 +127,8 @@ def read_record(word: str) -> Record:
             raise InputError(f"{word}: not so many runs have left a record in {records_directory()}")
         _say_left_out(left_out)
         return found
-    if not os.path.lexists(word):
-        return _read(_beginning_with(word) or Path(word))
     if not os.path.isdir(word):  # noqa: PTH112
-        return _read(Path(word))
+        return _read(Path(word) if os.path.lexists(word) else _beginning_with(word) or Path(word))
     if os.path.lexists(Path(word, RECORD)):
         return _read(Path(word, RECORD))
     for record in records(Path(word), left_out):
@@ -143,9 +137,9 @@ def read_record(word: str) -> Record:
                 render(record.snapshot)
         except InputError as error:
             left_out.append(str(error))
-            continue
-        _say_left_out(left_out)
-        return record
+        else:
+            _say_left_out(left_out)
+            return record
     why = f" ({left_out[0]})" if left_out else ""
     raise InputError(f"{word}: no folder of a run in this directory{why}; see JAXOBS_RUN_DIRECTORY")
 

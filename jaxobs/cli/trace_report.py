@@ -96,16 +96,13 @@ def _tree(profiled: Profiled, path: Callable[[Operation], Path]) -> list[dict[st
 
 def _matched(profiled: Profiled) -> Iterator[dict[str, Any]]:
     """The number of operations, modules and devices that are wholly known, and the others' names by the reason."""
+    operations = [(one.name, _why(one)) for one in _ranked(profiled.operations.values())]
+    modules = [(one.name, _why(one)) for one in _ranked(profiled.modules.values())]
+    devices = [(one.peaks.device_kind, one.peaks.reason) for one in profiled.devices]
     for what, found in (
-        (
-            "operations with a known cost",
-            [(one.name, _why(one)) for one in _ranked(profiled.operations.values())],
-        ),
-        (
-            "modules whose work is all known",
-            [(one.name, _why(one)) for one in _ranked(profiled.modules.values())],
-        ),
-        ("devices with peaks", [(one.peaks.device_kind, one.peaks.reason) for one in profiled.devices]),
+        ("operations with a known cost", operations),
+        ("modules whose work is all known", modules),
+        ("devices with peaks", devices),
     ):
         others: dict[str, list[str]] = {}
         for name, reason in found:
@@ -193,9 +190,12 @@ def _host(host: HostTrace) -> dict[str, Any]:
     }
 
 
-_MEMORY: Final = (("memory_bandwidth", 1.0), ("peak_hbm_bw_gigabytes_per_second", 1e9))
-_TERAFLOPS: Final = "peak_teraflops_per_second"  # of a TPU, in bfloat16, its matrix unit's type
-_SAID: Final = "the profiler, from the device"
+_SAID_BY_PROFILER: Final = (
+    ("memory", "memory_bandwidth", 1.0),
+    ("memory", "peak_hbm_bw_gigabytes_per_second", 1e9),
+    ("matrix", "peak_teraflops_per_second", 1e12),
+)
+"""Peaks, what a trace calls them, and their units."""
 
 
 def peaks_of(device: DeviceTrace, settings: Mapping[str, Any], jaxlib: str | None, devices: int = 1) -> Peaks:
@@ -203,17 +203,12 @@ def peaks_of(device: DeviceTrace, settings: Mapping[str, Any], jaxlib: str | Non
     kind = device.kind or f"unknown {device.platform.upper()}"
     elsewhere = device.host != socket.gethostname()
     found = known_peaks(kind, device.platform, jaxlib, settings, elsewhere=elsewhere, devices=devices)
-    figures = device.capabilities
-    if found.memory is None:
-        bandwidth = next((_number(figures, name, scale) for name, scale in _MEMORY if name in figures), None)
-        if bandwidth:
-            found = dataclasses.replace(found, memory=Peak(bandwidth, "profiler", _SAID))
-    matrix = _number(figures, _TERAFLOPS, 1e12)
-    if matrix and not found.matrix:
-        found = dataclasses.replace(found, matrix={"bfloat16": Peak(matrix, "profiler", _SAID)})
+    for part, name, scale in _SAID_BY_PROFILER:
+        value = device.capabilities.get(name)
+        if not getattr(found, part) and isinstance(value, float) and 0 < value < float("inf"):
+            peak = Peak(value * scale, "profiler", "the profiler, from the device")
+            if part == "memory":
+                found = dataclasses.replace(found, memory=peak)
+            else:  # of a TPU's matrix unit, in bfloat16
+                found = dataclasses.replace(found, matrix={"bfloat16": peak})
     return found
-
-
-def _number(figures: Mapping[str, float | str], name: str, scale: float) -> float | None:
-    value = figures.get(name)
-    return value * scale if isinstance(value, float) and 0 < value < float("inf") else None

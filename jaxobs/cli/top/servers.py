@@ -203,12 +203,12 @@ class SnapshotClient:
         connection.close()
 
     def _ask(self) -> tuple[int, bytes]:
-        target, address = self._target, (self._target.host, self._target.port)
+        target = self._target
         if target.scheme == "http":
-            connection = HTTPConnection(*address, timeout=TIMEOUT_SECONDS)
+            connection = HTTPConnection(target.host, target.port, timeout=TIMEOUT_SECONDS)
         else:
             context = self._access.authorities or ssl.create_default_context()
-            connection = HTTPSConnection(*address, timeout=TIMEOUT_SECONDS, context=context)
+            connection = HTTPSConnection(target.host, target.port, timeout=TIMEOUT_SECONDS, context=context)
         self._connection = connection
         path = f"{target.prefix}snapshot"
         path += f"?instance={quote(target.instance, safe='')}" if target.instance else ""
@@ -223,10 +223,9 @@ class SnapshotClient:
         return response.status, body
 
     def _read(self, body: bytes) -> Answer:
-        found = None
+        answer: dict[str, Any] = {}
         with suppress(ValueError):
-            found = read_json(body)
-        answer = found if isinstance(found, dict) else {}
+            answer = found if isinstance(found := read_json(body), dict) else {}
         version, seconds, snapshot = map(answer.get, ("version", "unix_seconds", "snapshot"))
         if isinstance(version, int) and version != VERSION:
             raise NoSnapshotError(
@@ -244,9 +243,9 @@ class SnapshotClient:
     def _refusal(self, status: int, body: bytes) -> str:
         target = self._target
         first_line = body[:200].decode("utf-8", "replace").strip().splitlines()[:1]
+        if status == HTTPStatus.UNAUTHORIZED and self._access.token is None:
+            return f"{target} wants a token: give --token-file FILE, or set JAXOBS_METRICS_TOKEN_FILE"
         if status == HTTPStatus.UNAUTHORIZED:
-            if self._access.token is None:
-                return f"{target} wants a token: give --token-file FILE, or set JAXOBS_METRICS_TOKEN_FILE"
             return f"{target} refuses this token: give the one in the job's JAXOBS_METRICS_TOKEN_FILE"
         if status == HTTPStatus.GONE:
             return f"{target}: this rank has ended, and another process has its port"
@@ -261,14 +260,12 @@ class SnapshotClient:
         if isinstance(error, HTTPException | ConnectionResetError):
             also = "; if it is served over TLS, say https://" if target.scheme == "http" else ""
             return self._stranger(f"it does not speak HTTP{also}")
+        why = f"cannot reach {target}: {error.strerror or error}"
         if isinstance(error, TimeoutError):
             or_tls = "" if target.scheme == "http" else ", or does not speak TLS: then leave out https://"
-            return NoSnapshotError(f"{target} does not answer within {TIMEOUT_SECONDS:g} s{or_tls}")
-        if isinstance(error, ssl.SSLCertVerificationError):
-            why = error.verify_message
-            return NoSnapshotError(
-                f"the certificate of {target} is not believed ({why}): give --ca-file FILE"
-            )
-        if isinstance(error, ssl.SSLError):
-            return NoSnapshotError(f"{target} does not speak TLS: leave out https://")
-        return NoSnapshotError(f"cannot reach {target}: {error.strerror or error}")
+            why = f"{target} does not answer within {TIMEOUT_SECONDS:g} s{or_tls}"
+        elif isinstance(error, ssl.SSLCertVerificationError):
+            why = f"the certificate of {target} is not believed ({error.verify_message}): give --ca-file FILE"
+        elif isinstance(error, ssl.SSLError):
+            why = f"{target} does not speak TLS: leave out https://"
+        return NoSnapshotError(why)
