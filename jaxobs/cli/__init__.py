@@ -17,18 +17,8 @@ from jaxobs.vocabulary import InputError
 from jaxobs.vocabulary.text import printable
 
 COMMANDS = (
-    "run",
-    "demo",
-    "check",
-    "plugins",
-    "analyze",
-    "calibrate",
-    "compare",
-    "show",
-    "runs",
-    "postmortem",
-    "top",
-)
+    "run", "demo", "check", "plugins", "analyze", "calibrate", "compare", "show", "runs", "postmortem", "top",
+)  # fmt: skip
 
 INTERRUPTED = 130
 """The exit status by which shells know a program that Ctrl-C ended: 128 + SIGINT."""

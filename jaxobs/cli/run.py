@@ -41,8 +41,8 @@ def run(arguments: list[str]) -> int:
         return 0
     program = _program_of(rest)
     environment = dict(os.environ)
-    observed, unknown = _check_settings(settings)
-    if observed:
+    unknown = unknown_settings(os.environ)
+    if load_settings(**settings).enabled:
         if sys.flags.ignore_environment or sys.flags.no_site:
             raise InputError(
                 "Python was started with -E, -I or -S and would not let jaxobs in; start it without"
@@ -92,14 +92,6 @@ def _check_script(script: Path) -> None:
         raise InputError(f"no such script: {script} (working directory {Path.cwd()})")
     if not os.access(script, os.R_OK):
         raise InputError(f"the script {script} cannot be read; check its permissions")
-
-
-def _check_settings(settings: dict[str, Any]) -> tuple[bool, dict[str, str]]:
-    """Whether the script is to be observed, and a line about each unknown variable.
-
-    Raises InputError naming each setting that is wrong.
-    """
-    return load_settings(**settings).enabled, unknown_settings(os.environ)
 
 
 def launch_environment(

@@ -54,10 +54,11 @@ class LogScale(Scale):
         powers = [math.log10(value) for value in values]
         return cls(min(powers) - margin, max(powers) + margin, start, end)
 
-    @property
-    def ends(self) -> tuple[float, float]:
-        """The values at both ends."""
-        return 10.0**self.low, 10.0**self.high
+    def value(self, at: float) -> float:
+        """The value at a position."""
+        return float(
+            10.0 ** (self.low + (self.high - self.low) * (at - self.start) / (self.end - self.start))
+        )
 
     def at(self, value: float) -> float:
         return super().at(math.log10(value))

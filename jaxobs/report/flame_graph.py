@@ -131,10 +131,10 @@ def in_words(rows: Sequence[Row]) -> str | None:
     caller += _more_paths(line) if caller else ""
     function = f"`{name_of({**line, 'file': ''})}`, " if line["name"] else ""
     said = f"{rough_percent(line['share'])} of the device's time is in {function}{_place(line)}{caller}"
-    if line["bottleneck"] not in {"compute", "memory"}:
-        return f"{said}."
-    at = f" at {line['efficiency']:.2g} of its roof" if line["efficiency"] is not None else ""
-    return f"{said}; it is {line['bottleneck']}-bound{at}."
+    if line["bottleneck"] in {"compute", "memory"}:
+        near = line["efficiency"]
+        said += f"; it is {line['bottleneck']}-bound{'' if near is None else f' at {near:.2g} of its roof'}"
+    return f"{said}."
 
 
 def sections(device_time: Row, name: str) -> Iterator[Element | None]:

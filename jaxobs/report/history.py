@@ -103,30 +103,23 @@ class History:
         )
 
     def _forget(self, now: float) -> None:
-        while len(self._times) > POINTS and self._spacing + 1 < len(_SPACINGS):
+        """Keep the newest moments: at the present spacing, at most POINTS, and of the last SECONDS."""
+        times, kept = self._times, list(range(len(self._times)))
+        while len(kept) > POINTS and self._spacing + 1 < len(_SPACINGS):
             self._spacing += 1
-            self._keep(self._spaced())
-        first = max(0, len(self._times) - POINTS)
-        while self._times[first] < now - SECONDS:
-            first += 1
-        if first:
-            self._keep(list(range(first, len(self._times))))
-
-    def _spaced(self) -> list[int]:
-        """Indices of the moments that stay at the present spacing: the newest, and those before it far enough apart."""
-        kept = [len(self._times) - 1]
-        for index in range(len(self._times) - 2, -1, -1):
-            if self._times[kept[-1]] - self._times[index] >= _SPACINGS[self._spacing] - _EARLY:
-                kept.append(index)
-        return kept[::-1]
+            spaced = [len(times) - 1]
+            for index in range(len(times) - 2, -1, -1):
+                if times[spaced[-1]] - times[index] >= _SPACINGS[self._spacing] - _EARLY:
+                    spaced.append(index)
+            kept = spaced[::-1]
+        kept = [index for index in kept[-POINTS:] if times[index] >= now - SECONDS]
+        if len(kept) < len(times):
+            self._keep(kept)
 
     def _keep(self, indices: list[int]) -> None:
         self._times = array("d", [self._times[index] for index in indices])
-        for key, column in self._columns.items():
-            self._columns[key] = array("d", [column[index] for index in indices])
-        self._columns = {
-            key: column for key, column in self._columns.items() if not all(map(math.isnan, column))
-        }
+        kept = {key: array("d", [column[at] for at in indices]) for key, column in self._columns.items()}
+        self._columns = {key: column for key, column in kept.items() if not all(map(math.isnan, column))}
 
 
 def _values(document: Mapping[str, Any]) -> Iterator[tuple[Key, float]]:
@@ -136,13 +129,10 @@ def _values(document: Mapping[str, Any]) -> Iterator[tuple[Key, float]]:
         yield from _numbers(("loops", name), {key: loop.get(key) for key in _OF_A_LOOP})
         yield from _numbers(("loops", name, "components"), loop.get("components"))
         yield from list(_numbers(("loops", name, "recorded"), loop.get("recorded")))[:_RECORDED]
-    places = {"process": (document.get("process") or {}).get("memory")}
-    places |= {
-        f"device {device.get('device')}": device.get("memory") for device in document.get("devices") or ()
-    }
-    yield from _numbers(
-        ("memory",), {place: (found or {}).get("in_use_bytes") for place, found in places.items()}
-    )
+    holders = [("process", document.get("process") or {})]
+    holders += [(f"device {device.get('device')}", device) for device in document.get("devices") or ()]
+    sizes = {name: (holder.get("memory") or {}).get("in_use_bytes") for name, holder in holders}
+    yield from _numbers(("memory",), sizes)
     for name, compiled in (document.get("functions") or {}).items():  # last: there may be many
         if count := compiled.get("recompilation_count"):
             yield from _numbers(("functions", name), {"recompilations": count})

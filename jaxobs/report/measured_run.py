@@ -62,13 +62,13 @@ class Roofline:
     def figures(self) -> Iterator[tuple[str, str]]:
         """Title and text of each known figure; HFU only where it is not the MFU."""
         hfu = self.hfu if self.hfu != self.mfu else None
-        for title, ratio in (("efficiency", self.efficiency), ("MFU", self.mfu), ("HFU", hfu)):
-            if ratio is not None:
-                yield title, percent(ratio)
-        rates = (self.achieved_flops_per_second, self.attainable_flops_per_second)
-        for title, rate in zip(("achieved", "attainable"), rates, strict=True):
-            if rate is not None:
-                yield title, amount(rate, "FLOP/s")
+        ratios = (("efficiency", self.efficiency), ("MFU", self.mfu), ("HFU", hfu))
+        yield from ((title, percent(ratio)) for title, ratio in ratios if ratio is not None)
+        rates = (
+            ("achieved", self.achieved_flops_per_second),
+            ("attainable", self.attainable_flops_per_second),
+        )
+        yield from ((title, amount(rate, "FLOP/s")) for title, rate in rates if rate is not None)
 
     def __str__(self) -> str:
         """A few lines: the time, the rates, the bottleneck, the work, and what is not known."""
@@ -98,13 +98,11 @@ class Roofline:
         """A line that names the types in which the device multiplies float32, where they are others."""
         if not self.cost.matrix_flops_by_type.keys() & {"float32", "complex64"}:
             return []
-        run = run_on(self.cost, self.peaks).executed_matrix_flops_by_type
-        others = sorted(
-            run.keys()
-            - self.cost.executed_matrix_flops_by_type.keys()
-            - self.cost.matrix_flops_by_type.keys()
+        run_as = run_on(self.cost, self.peaks).executed_matrix_flops_by_type.keys()
+        others = (
+            run_as - self.cost.executed_matrix_flops_by_type.keys() - self.cost.matrix_flops_by_type.keys()
         )
-        return [f"products asked for in float32 run in {' and '.join(others)} here"] if others else []
+        return [f"products asked for in float32 run in {' and '.join(sorted(others))} here"] if others else []
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
@@ -123,39 +121,22 @@ def measured_run(
 ) -> Roofline:
     """The roofline of `work` done in `seconds`, a median of `samples` whose quartiles lie `spread` seconds apart."""
     reached = efficiency(bound, seconds)
-    lower = _lower_bound_reasons(work, bound)
     complete = work.exact and not work.unmodelled and bound.knows_large_parts
     verdict = of_executable(bound, seconds, samples, complete=complete)
+    # Where there is no bound, that has a reason of its own.
+    missing = work.why_inexact() + [f"no peak for {name}" for name in bound.missing] if bound.limit else []
     reasons = (
         reached.reason,
-        "a lower bound: " + "; ".join(lower) if lower else None,
+        "a lower bound: " + "; ".join(missing) if missing else None,
         peaks.reason if reached.value is None else None,
     )
-    known = work.flops > 0
+    flops = work.flops if work.flops > 0 else None
     return Roofline(
-        cost=work,
-        seconds=seconds,
-        spread_seconds=spread,
-        achieved_flops_per_second=work.flops / seconds if known else None,
-        attainable_flops_per_second=work.flops / bound.seconds
-        if known and bound.limit and bound.seconds
-        else None,
-        efficiency=reached.value,
-        bound=reached.limit,
-        bottleneck=verdict.label,
-        confidence=verdict.confidence,
-        runner_up=verdict.runner_up,
-        mfu=used.mfu,
-        hfu=used.hfu,
-        device=peaks.device_kind,
-        peaks=peaks,
-        reason="; ".join(reason for reason in reasons if reason) or None,
-        utilization_reason=used.reason,
-    )
-
-
-def _lower_bound_reasons(work: Cost, bound: Bound) -> list[str]:
-    """What the bound time leaves out; empty where there is no bound, which has a reason of its own."""
-    if bound.limit is None:
-        return []
-    return work.why_inexact() + [f"no peak for {name}" for name in bound.missing]
+        cost=work, seconds=seconds, spread_seconds=spread,
+        achieved_flops_per_second=flops and flops / seconds,
+        attainable_flops_per_second=flops / bound.seconds if flops and bound.limit and bound.seconds else None,
+        efficiency=reached.value, bound=reached.limit, reason="; ".join(filter(None, reasons)) or None,
+        bottleneck=verdict.label, confidence=verdict.confidence, runner_up=verdict.runner_up,
+        mfu=used.mfu, hfu=used.hfu, utilization_reason=used.reason,
+        device=peaks.device_kind, peaks=peaks,
+    )  # fmt: skip

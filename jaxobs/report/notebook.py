@@ -31,12 +31,10 @@ def snapshot_html(document: Mapping[str, Any]) -> str:
     """A snapshot as on its page, without the sections that need a history, and with a link to the live page."""
     address = (document.get("process") or {}).get("address")
     live = str(address).removesuffix("metrics") if address else None
-    link = (
-        tag("p", tag("a", "Follow it live", href=live, target="_blank", rel="noreferrer")) if live else None
-    )
+    link = tag("a", "Follow it live", href=live, target="_blank", rel="noreferrer") if live else None
     view = View(document)
     sections = (where_steps_go, nearness, where_device_time_goes, compilations, memory, memory_peaks)
-    return _shown(*how_it_goes(view), *(section(view) for section in sections), link)
+    return _shown(*how_it_goes(view), *(section(view) for section in sections), link and tag("p", link))
 
 
 def roofline_html(measured: Roofline, roofs: Sequence[Roof]) -> str:

@@ -56,14 +56,14 @@ BY_BUFFER: Final = (
 
 def in_words(entry: Row) -> str:
     """How much it holds and of what, in a sentence without its name: `holds 42 MiB of a device: …`."""
+    whole, arguments, outputs, temporaries = (
+        byte_size(entry[f"{part}_bytes"]) for part in ("needed", "argument", "output", "temporary")
+    )
     shared = f" ({byte_size(entry['alias_bytes'])} of them donated arguments)" if entry["alias_bytes"] else ""
     live = entry["live_bytes"]
     in_use = f", of which {byte_size(live)} live at the peak" if live is not None else ""
-    return (
-        f"holds {byte_size(entry['needed_bytes'])} of a device while it runs: arguments "
-        f"{byte_size(entry['argument_bytes'])}, outputs {byte_size(entry['output_bytes'])}{shared}, temporaries "
-        f"{byte_size(entry['temporary_bytes'])}{in_use}"
-    )
+    held = f"arguments {arguments}, outputs {outputs}{shared}, temporaries {temporaries}{in_use}"
+    return f"holds {whole} of a device while it runs: {held}"
 
 
 def parts(entry: Row) -> Iterator[TextTable | str]:
@@ -75,18 +75,11 @@ def parts(entry: Row) -> Iterator[TextTable | str]:
         (BY_PLACE, entry["places"][:PLACES], "temporaries at the peak, by the line that makes them"),
         (BY_BUFFER, entry["buffers"][:BUFFERS], "largest buffers at the peak"),
     ):
-        if rows:
-            yield ""
-            yield plain_table(known_columns(columns, rows), rows, title=title)
-    if entry["savings"]:
-        yield ""
-        yield "what would free memory"
-        for saving in entry["savings"]:
-            yield from wrap(
-                f"  {saving['change']}: {without_quotes(saving['sentence'])}",
-                PLAIN_WIDTH,
-                subsequent_indent="    ",
-            )
+        yield from ("", plain_table(known_columns(columns, rows), rows, title=title)) if rows else ()
+    yield from ("", "what would free memory") if entry["savings"] else ()
+    for saving in entry["savings"]:
+        said = f"  {saving['change']}: {without_quotes(saving['sentence'])}"
+        yield from wrap(said, PLAIN_WIDTH, subsequent_indent="    ")
 
 
 def memory_peaks(view: View) -> Element | None:

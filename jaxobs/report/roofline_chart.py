@@ -57,7 +57,7 @@ def _grid(across: LogScale, up: LogScale) -> Iterator[Element]:
 
 
 def _roof(roof: Roof, across: LogScale, up: LogScale) -> Element:
-    low, high = across.ends
+    low, high = across.value(across.start), across.value(across.end)
     corners = [low, *([roof.ridge] if low < roof.ridge < high else []), high]
     line = " ".join(f"{across.at(x):.2f},{up.at(roof.at(x)):.1f}" for x in corners)
     about = (
@@ -80,8 +80,8 @@ def _roof_names(roof: Roof, across: LogScale, up: LogScale) -> Iterator[Element]
     flat = f"{roof.dtype} {amount(roof.flops_per_second, 'FLOP/s')}"
     places = [(flat, 100, up.at(roof.flops_per_second) - 7)]
     if across.at(roof.ridge) > _SLOPE_TO_NAME:
-        intensity = 10.0 ** (across.low + (across.high - across.low) * _SLOPE_NAME_AT / 100)
-        places.append((amount(roof.bytes_per_second, "B/s"), _SLOPE_NAME_AT, up.at(roof.at(intensity)) - 8))
+        level = up.at(roof.at(across.value(_SLOPE_NAME_AT)))
+        places.append((amount(roof.bytes_per_second, "B/s"), _SLOPE_NAME_AT, level - 8))
     for text, x, y in places:
         yield tag("text", text, class_="roof-name", x=f"{x}%", y=y, text_anchor="end")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
 from jaxobs.model.contents import last_name
@@ -41,10 +41,8 @@ def roofs_of(document: Document) -> list[Roof]:
     found: dict[tuple[str, str], Roof] = {}
     for device in document.get("devices") or ():
         for roof in device.get("roofs") or ():
-            kind, dtype = str(device.get("kind")), roof["dtype"]
-            found.setdefault(
-                (kind, dtype), Roof(kind, dtype, roof["flops_per_second"], roof["bytes_per_second"])
-            )
+            key = str(device.get("kind")), roof["dtype"]
+            found.setdefault(key, Roof(*key, roof["flops_per_second"], roof["bytes_per_second"]))
     return list(found.values())
 
 
@@ -59,44 +57,46 @@ def _executables(rows: Sequence[Row]) -> Iterator[Point]:
     for row in rows:
         intensity, rate = (row.get("cost") or {}).get("intensity"), row.get("achieved_flops_per_second")
         if intensity and rate:
-            per_run = row.get("seconds_per_run")
-            about = (
-                f"{row.get('function')}  {str(row.get('executable'))[:8]}",
-                *_about(row, intensity, rate, label := label_of(row.get("bottleneck"))),
-                f"{duration(per_run)} a run" if per_run is not None else None,
+            name, label, per_run = (
+                str(row.get("function")),
+                label_of(row.get("bottleneck")),
+                row.get("seconds_per_run"),
             )
             share = (row.get("seconds") or 0.0) / whole if whole else 0.0
-            yield Point(
-                str(row.get("function")), "executable", intensity, rate, share, label,
-                "\n".join(filter(None, about)), row.get("attainable_flops_per_second"),
-            )  # fmt: skip
+            named = f"{name}  {str(row.get('executable'))[:8]}"
+            took = f"{duration(per_run)} a run" if per_run is not None else None
+            about = _about(row, intensity, rate, label, (named,), took)
+            attainable = row.get("attainable_flops_per_second")
+            yield Point(name, "executable", intensity, rate, share, label, about, attainable)
 
 
 def operation_points(rows: Sequence[Row]) -> Iterator[Point]:
     """The operations that took at least MIN_POINT of the device's time, if intensity and rate are known."""
     for row in rows:
-        intensity, rate, share = row.get("intensity"), row.get("achieved_flops_per_second"), row.get("share")
-        if intensity and rate and (share or 0.0) >= MIN_POINT:
-            about = (
-                f"{row.get('operation')} in {row.get('function')}",
-                str(row["scope"]) if row.get("scope") else None,
-                last_name(row.get("source")),
-                *_about(row, intensity, rate, label := str(row.get("bottleneck") or "unknown")),
-                f"{percent(share or 0.0)} of device time",
-            )
+        intensity, rate, share = (
+            row.get("intensity"),
+            row.get("achieved_flops_per_second"),
+            row.get("share") or 0.0,
+        )
+        if intensity and rate and share >= MIN_POINT:
+            name, label = str(row.get("operation")), str(row.get("bottleneck") or "unknown")
+            named = (f"{name} in {row.get('function')}", row.get("scope"), last_name(row.get("source")))
+            about = _about(row, intensity, rate, label, named, f"{percent(share)} of device time")
             attainable = rate / row["efficiency"] if row.get("efficiency") else None
-            yield Point(
-                str(row.get("operation")), "operation", intensity, rate, share or 0.0, label,
-                "\n".join(filter(None, about)), attainable,
-            )  # fmt: skip
+            yield Point(name, "operation", intensity, rate, share, label, about, attainable)
 
 
-def _about(row: Row, intensity: float, rate: float, label: str) -> Iterator[str]:
-    yield f"{amount(rate, 'FLOP/s')} at {amount(intensity, 'FLOP/byte')}"
-    if row.get("efficiency") is not None:
-        yield f"efficiency {percent(row['efficiency'])}"
-    if label != "unknown":
-        yield f"limited by {label}"
+def _about(
+    row: Row, intensity: float, rate: float, label: str, named: Iterable[str | None], took: str | None
+) -> str:
+    lines = (
+        *named,
+        f"{amount(rate, 'FLOP/s')} at {amount(intensity, 'FLOP/byte')}",
+        f"efficiency {percent(row['efficiency'])}" if row.get("efficiency") is not None else None,
+        f"limited by {label}" if label != "unknown" else None,
+        took,
+    )
+    return "\n".join(filter(None, lines))
 
 
 def axes(
@@ -109,7 +109,7 @@ def axes(
     """The axes of intensities and of rates around all that is drawn; `across` and `up` are where they start and end."""
     intensities = [*(point.intensity for point in points), *(roof.ridge for roof in roofs)]
     scale = LogScale.around(intensities, margin, *across)
-    low, _ = scale.ends
+    low = scale.value(scale.start)
     rates = [rate for roof in roofs for rate in (roof.at(low), roof.flops_per_second)]
     rates += [rate for point in points for rate in (point.rate, point.attainable) if rate]
     return scale, LogScale.around(rates, margin, *up)

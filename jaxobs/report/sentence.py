@@ -78,10 +78,9 @@ def pieces(text: str) -> Iterator[tuple[str, Mark]]:
             yield text[end : found.start()], ""
         if found["strong"]:
             yield found["strong"], "strong"
-        elif len(found["fence"]) == 1:
-            yield found["code"], "code"
         else:
-            yield found["code"].removeprefix(" ").removesuffix(" "), "code"
+            is_plain = len(found["fence"]) == 1  # a longer fence has a blank inside
+            yield found["code"] if is_plain else found["code"].removeprefix(" ").removesuffix(" "), "code"
         end = found.end()
     if end < len(text):
         yield text[end:], ""
@@ -113,14 +112,12 @@ def sentence(document: Document, name: str) -> str:
 def sentence_without_loop(document: Document) -> str:
     """What is known of a process in which no loop was seen."""
     process = document.get("process") or {}
-    said = (
-        ["No loop was found yet: one is found when a jitted function has been called several times."]
-        if process.get("finds_loops")
-        else ["No loop was seen yet: iterate over obs.steps(…), or start the script with `jaxobs run`."]
-    )
+    said = ["No loop was seen yet: iterate over obs.steps(…), or start the script with `jaxobs run`."]
+    if process.get("finds_loops"):
+        said = ["No loop was found yet: one is found when a jitted function has been called several times."]
     if running := process.get("running"):
-        lasts = duration(running["seconds"])
-        said.append(f"The device has been running {code(running['function'])} for {lasts}.")
+        name, lasts = code(running["function"]), duration(running["seconds"])
+        said.append(f"The device has been running {name} for {lasts}.")
     return " ".join([*said, *_compiling(document)])
 
 
@@ -133,10 +130,9 @@ def hang_sentence(hang: Document) -> str:
     if hang.get("line") is None:
         said += str(hang.get("line_reason"))
     else:
-        doing = DOING.get(str(hang.get("activity")), "")
-        said += " ".join(
-            filter(None, ("its thread", "was" if over else "is", doing, "at", code(hang["line"])))
-        )
+        doing = DOING.get(str(hang.get("activity")))
+        words = ("its thread", "was" if over else "is", doing, "at", code(hang["line"]))
+        said += " ".join(filter(None, words))
         said += f" ({hang['waits_in']})" if hang.get("waits_in") else ""
     ran = f", and the device {'ran' if over else 'runs'} {code(hang['function'])}"
     return f"{said}{ran if hang.get('function') else ''}."
@@ -226,22 +222,17 @@ def _compiling(document: Document) -> Iterator[str]:
 def _compiled_again(document: Document) -> Iterator[str]:
     """The function whose recompilations took longest, and what changed in the most expensive of them."""
     age = (document.get("process") or {}).get("seconds")
-    spent = {
-        name: sum(row.get("seconds") or 0.0 for row in found)
-        for name, function in (document.get("functions") or {}).items()
-        if (found := function.get("recompilations") or [])
-    }
+    functions = document.get("functions") or {}
+    again = {name: each["recompilations"] for name, each in functions.items() if each.get("recompilations")}
+    spent = {name: sum(row.get("seconds") or 0.0 for row in rows) for name, rows in again.items()}
     name = max(spent, key=lambda name: spent[name], default=None)
     if name is None or not age or spent[name] < WORTH_SAYING * age:
         return
-    dearest = max(document["functions"][name]["recompilations"], key=lambda row: row.get("seconds") or 0.0)
-    cause, argument = str(dearest.get("cause")), dearest.get("argument")
-    words = cause.replace("_", " ")
-    why = (
-        f", because the {words} of {code(argument)} changed"
-        if argument and cause in OF_ARGUMENTS
-        else f" ({words})"
-    )
+    dearest = max(again[name], key=lambda row: row.get("seconds") or 0.0)
+    words, argument = str(dearest.get("cause")).replace("_", " "), dearest.get("argument")
+    why = f" ({words})"
+    if argument and dearest["cause"] in OF_ARGUMENTS:
+        why = f", because the {words} of {code(argument)} changed"
     site = last_name(dearest.get("call_site"))
     at = f" at {site}" if site else ""
     yield f"{rough_percent(spent[name] / age)} of the run went into compiling {code(name)} again{why}{at}."

@@ -293,8 +293,9 @@ def alike_devices(found: Sequence[Row]) -> list[dict[str, Any]]:
     for device in found:
         clocks = device.get("clocks") or {}
         key = f"{device.get('kind')} {clocks.get('throttle_reasons')} {clocks.get('clock_ratio')}"
-        row = rows.setdefault(key, {**device, "clocks": clocks, "numbers": []})
-        row["numbers"].append(str(device.get("device")))
+        rows.setdefault(key, {**device, "clocks": clocks, "numbers": []})["numbers"].append(
+            str(device.get("device"))
+        )
     return list(rows.values())
 
 
@@ -313,13 +314,11 @@ def _peaks(row: Row) -> str | None:
 
 def _clocks(row: Row) -> str | None:
     clocks: Document = row.get("clocks") or {}
-    parts = [
-        f"{title} {rough_percent(clocks[key])}"
-        for title, key in (("utilisation", "utilization_ratio"), ("clock at", "clock_ratio"))
-        if clocks.get(key) is not None
-    ]
-    held = clocks.get("throttle_reasons")
-    return ", ".join([*parts, *([f"held down by {', '.join(held)}"] if held else [])]) or None
+    shares = (("utilisation", clocks.get("utilization_ratio")), ("clock at", clocks.get("clock_ratio")))
+    parts = [f"{title} {rough_percent(share)}" for title, share in shares if share is not None]
+    if held := clocks.get("throttle_reasons"):
+        parts.append(f"held down by {', '.join(held)}")
+    return ", ".join(parts) or None
 
 
 def _state(row: Row) -> str:

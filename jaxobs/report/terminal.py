@@ -194,8 +194,7 @@ def _draw_roofs(cells: Cells, roofs: Sequence[Roof], across: LogScale, up: LogSc
     for roof in roofs:
         before: int | None = None
         for dot in range(2 * columns):
-            intensity = 10.0 ** (across.low + (across.high - across.low) * (dot - 0.5) / 2 / (columns - 1))
-            level = round(4 * up.at(roof.at(intensity)) + 1.5)
+            level = round(4 * up.at(roof.at(across.value((dot - 0.5) / 2))) + 1.5)
             for y in _between(before, level):
                 if 0 <= y < 4 * rows:
                     bits[y // 4][dot // 2] |= _DOTS[dot % 2][y % 4]

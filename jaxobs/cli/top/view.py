@@ -96,13 +96,10 @@ class SortedTable(DataTable[Text]):
         cursor, scroll = self.cursor_row, self.scroll_offset
         self.clear(columns=True)
         for column, width in widths.items():
-            self.add_column(
-                Text(self._heading(column), justify="left" if column.text else "right"), width=width
-            )
+            self.add_column(self._cell(self._heading(column), column), width=width)
         for at in range(len(self.rows_shown) if widths else 0):
-            self.add_row(
-                *(self._cell(cut(texts[column][at], width), column) for column, width in widths.items())
-            )
+            cells = (self._cell(cut(texts[column][at], width), column) for column, width in widths.items())
+            self.add_row(*cells)
         if self.row_count:
             self.move_cursor(row=min(cursor, self.row_count - 1), animate=False)
             self.scroll_to(*scroll, animate=False)
@@ -118,9 +115,8 @@ class SortedTable(DataTable[Text]):
             least = {column: width for column, width in least.items() if column.title != title}
         left = room - sum(least.values()) - _PADDING * len(least)
         for column, width in least.items():
-            more = max(0, min(left, needed[column] - width))
-            least[column] += more
-            left -= more
+            least[column] = max(width, min(width + left, needed[column]))
+            left -= least[column] - width
         return least
 
     def sort_next(self) -> None:
@@ -253,8 +249,8 @@ class TopApp(App[None]):
         """Draw a panel in its present size."""
         document = view.document
         if name == "steps":
-            lines = steps(view, self.query_one("#steps").size.width)
-            self.query_one("#steps-text", Static).update(styled(lines))
+            width = self.query_one("#steps").size.width
+            self.query_one("#steps-text", Static).update(styled(steps(view, width)))
         elif name == "roofline":
             panel = self.query_one("#roofline", Static)
             panel.update(styled(roofline(document, *panel.content_size)))

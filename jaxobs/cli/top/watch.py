@@ -168,11 +168,8 @@ class Watch:
         """
         targets = [target for target in targets if self._access.token is None or not target.guessed]
         known, self._named = set(self._named), distinct([*self._named, *targets])
-        self.ranks += [
-            Watched(target, SnapshotClient(target, self._access))
-            for target in self._named
-            if target not in known
-        ]
+        new = [target for target in self._named if target not in known]
+        self.ranks += [Watched(target, SnapshotClient(target, self._access)) for target in new]
 
 
 def _place(rank: Watched) -> tuple[str, int, str]:
