@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -53,39 +53,25 @@ def build_report(
     profiled = join(trace, _modules_of(trace, rules), peaks)
     busy = profiled.busy_seconds
     devices = [_device(device) for device in profiled.devices]
+    modules, operations = _ranked(profiled.modules.values()), _ranked(profiled.operations.values())
+    scopes = sorted(profiled.scopes.items(), key=lambda pair: -pair[1].seconds)
     document = {
         "source": source,
         "hosts": [_host(host) for host in trace.hosts],
         "busy_seconds": busy,
         "unmodelled_share": sum(row["unmodelled_seconds"] for row in devices) / busy if busy else None,
         "devices": devices,
-        "modules": [
-            _shown(one, _OF_A_MODULE)
-            | {"fingerprint": one.cost.fingerprint if one.cost else None}
-            | one.work.figures(busy)
-            for one in _ranked(profiled.modules.values())
-        ],
-        "operations": [
-            _shown(one, _OF_AN_OPERATION) | one.work.figures(busy) | {"label": one.label}
-            for one in _ranked(profiled.operations.values())
-        ],
-        "scopes": [
-            {"scope": scope} | work.figures(busy)
-            for scope, work in sorted(profiled.scopes.items(), key=lambda pair: -pair[1].seconds)
-        ],
+        "modules": [_module(one, busy) for one in modules],
+        "operations": [_shown(one, _OF_AN_OPERATION) | one.work.figures(busy) for one in operations],
+        "scopes": [{"scope": scope} | work.figures(busy) for scope, work in scopes],
         "device_time": {name: _tree(profiled, path) for name, path in PATHS.items()},
-        "matched": list(_matched(profiled)),
+        "matched": list(_matched(modules, operations, profiled.devices)),
     }
     document["advice"] = advise_on_trace(profiled, max((len(host.steps) for host in trace.hosts), default=0))
     document = printable_document(document)  # names are those of the traced program
     kinds = {device.peaks.device_kind: device.peaks for device in profiled.devices}
-    roofs = [
-        found
-        for kind, names in profiled.dtypes.items()
-        for dtype in sorted(names)
-        if (found := roof(kinds[kind], dtype)) is not None
-    ]
-    return Report(source, document, roofs)
+    roofs = (roof(kinds[kind], dtype) for kind, names in profiled.dtypes.items() for dtype in sorted(names))
+    return Report(source, document, [found for found in roofs if found is not None])
 
 
 def _tree(profiled: Profiled, path: Callable[[Operation], Path]) -> list[dict[str, Any]]:
@@ -94,15 +80,14 @@ def _tree(profiled: Profiled, path: Callable[[Operation], Path]) -> list[dict[st
     return [node.row({key: known[key] for key in _OF_A_FRAME}) for node, known in figures]
 
 
-def _matched(profiled: Profiled) -> Iterator[dict[str, Any]]:
+def _matched(
+    modules: Sequence[ProfiledModule], operations: Sequence[Operation], devices: Sequence[ProfiledDevice]
+) -> Iterator[dict[str, Any]]:
     """The number of operations, modules and devices that are wholly known, and the others' names by the reason."""
-    operations = [(one.name, _why(one)) for one in _ranked(profiled.operations.values())]
-    modules = [(one.name, _why(one)) for one in _ranked(profiled.modules.values())]
-    devices = [(one.peaks.device_kind, one.peaks.reason) for one in profiled.devices]
     for what, found in (
-        ("operations with a known cost", operations),
-        ("modules whose work is all known", modules),
-        ("devices with peaks", devices),
+        ("operations with a known cost", [(one.name, _why(one)) for one in operations]),
+        ("modules whose work is all known", [(one.name, _why(one)) for one in modules]),
+        ("devices with peaks", [(one.peaks.device_kind, one.peaks.reason) for one in devices]),
     ):
         others: dict[str, list[str]] = {}
         for name, reason in found:
@@ -143,7 +128,7 @@ def _ranked(rows: Iterable[Row]) -> list[Row]:
 
 _OF_AN_OPERATION: Final = (
     "name", "module", "fingerprint", "category", "kind", "operation_name", "scope", "source", "kernels", "count",
-    "executions", "devices",
+    "executions", "devices", "label",
 )  # fmt: skip
 _OF_A_FRAME: Final = ("seconds", "share", "flops", "bytes", "bound", "efficiency", "reason")
 _OF_A_MODULE: Final = ("name", "devices", "runs", "runs_reason")
@@ -160,6 +145,11 @@ def _shown(thing: Any, names: Iterable[str]) -> dict[str, Any]:
     """These attributes of an object, as plain data."""
     values = {name: getattr(thing, name) for name in names}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def _module(module: ProfiledModule, busy: float) -> dict[str, Any]:
+    fingerprint = module.cost.fingerprint if module.cost else None
+    return _shown(module, _OF_A_MODULE) | {"fingerprint": fingerprint} | module.work.figures(busy)
 
 
 def _device(profiled: ProfiledDevice) -> dict[str, Any]:

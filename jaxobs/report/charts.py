@@ -157,22 +157,17 @@ def line_chart(curve: Curve, *, height: int = 92, with_times: bool = True) -> El
     `with_times` whether times are written below it; of charts one above the other only the last needs them.
     """
     write = curve.write
-    runs = [
-        list(run)
-        for drawable, run in groupby(
-            zip(curve.times, curve.values, strict=True), key=lambda pair: abs(pair[1]) < _LARGEST
-        )
-        if drawable
-    ]
+    found = zip(curve.times, curve.values, strict=True)
+    runs = [list(run) for drawable, run in groupby(found, lambda pair: abs(pair[1]) < _LARGEST) if drawable]
     known = [pair for run in runs for pair in run]
     if len(known) < 2:
         return None
     bottom = height - (_AXIS if with_times else 4)
-    found = [value for _, value in known]
-    up = _scale(found, bottom, curve.from_zero, curve.limit)
+    values = [value for _, value in known]
+    up = _scale(values, bottom, curve.from_zero, curve.limit)
     scale = Scale(-curve.span, 0.0, 0.0, 100.0)
     last = known[-1]
-    ends = f"now {write(last[1])}, lowest {write(min(found))}, highest {write(max(found))}"
+    ends = f"now {write(last[1])}, lowest {write(min(values))}, highest {write(max(values))}"
     return chart(
         height,
         f"{curve.name} over time: {ends}",
@@ -224,11 +219,8 @@ def _limit(up: Scale, limit: float | None, write: Callable[[float], str]) -> Ele
     if limit is None or limit > up.high:
         return None
     y = up.at(limit)
-    return tag(
-        "g",
-        level(y, "limit"),
-        tag("text", f"limit {write(limit)}", class_="tick", x="100%", y=y - 4, text_anchor="end"),
-    )
+    name = tag("text", f"limit {write(limit)}", class_="tick", x="100%", y=y - 4, text_anchor="end")
+    return tag("g", level(y, "limit"), name)
 
 
 def _line(run: Sequence[tuple[float, float]], scale: Scale, up: Scale, *, fill: bool) -> Iterator[Element]:
@@ -280,16 +272,13 @@ def part(
     `place`: where it begins and its width, as shares of the bar's.
     """
     start, share = place
-    return tag(
-        "svg",
+    shapes = (
         tag("title", about),
         tag("rect", class_=f"is-{component}", width="100%", height=height),
         text and tag("text", text, class_=f"on-{component}", x="6", y=height / 2 + 4),
-        x=f"{100 * start:.3f}%",
-        width=f"{100 * share:.3f}%",
-        height=height,
-        **attributes,
     )
+    x, width = f"{100 * start:.3f}%", f"{100 * share:.3f}%"
+    return tag("svg", *shapes, x=x, width=width, height=height, **attributes)
 
 
 def shares_bar(parts: Mapping[str, float]) -> Element | None:
@@ -328,25 +317,21 @@ def shares_over_time(
     scale = Scale(-span, 0.0, 0.0, 100.0)
     shown = {name: shares[name] for name in _ordered(shares) if max(shares[name]) >= _MIN_SHARE}
     across = [scale.at(max(-span, edge)) for edge in edges]
-    events = [
-        tag(
-            "svg", tag("title", what), tag("path", d="M0 0 L4 -7 L-4 -7 Z"), class_="mark event",
-            x=f"{scale.at(time):.2f}%", y=_STACK_TOP, overflow="visible",
-        )
-        for time, what in marks
-        if time >= -span
-    ]  # fmt: skip
+    events = []
+    for time, what in marks:
+        if time >= -span:
+            place = {"x": f"{scale.at(time):.2f}%", "y": str(_STACK_TOP), "overflow": "visible"}
+            drawn = tag("path", d="M0 0 L4 -7 L-4 -7 Z")
+            events.append(tag("svg", tag("title", what), drawn, class_="mark event", **place))
     middle = (_STACK_TOP + _STACK_BOTTOM) / 2
+    levels = {"100 %": _STACK_TOP + 4, "50 %": middle, "0": _STACK_BOTTOM}
     return chart(
         _STACK_HEIGHT,
         f"Where the time went, as parts of it over time: {', '.join(shown)}",
         stretched(_STACK_HEIGHT, *_areas(across, shown)),
         tag("line", class_="level", x1=f"{across[0]:.2f}%", y1=middle, x2="100%", y2=middle),
         level(_STACK_BOTTOM),
-        *(
-            level_name(text, y)
-            for text, y in (("100 %", _STACK_TOP + 4), ("50 %", middle), ("0", _STACK_BOTTOM))
-        ),
+        *(level_name(text, y) for text, y in levels.items()),
         *_shares_pointed_at(edges, across, shown),
         *events,
         *seconds_ago(scale, _STACK_HEIGHT - 6),
@@ -382,6 +367,5 @@ def _shares_pointed_at(
     for index, start, end in bands(middles, _BANDS, across[0], across[-1]):
         parts = sorted(((values[index], name) for name, values in shares.items()), reverse=True)
         lines = [f"{name} {rough_percent(share)}" for share, name in parts if share >= 0.005]
-        yield band(
-            "\n".join([f"{duration(-edges[index + 1])} ago", *lines]), start, end, _STACK_TOP, _STACK_BOTTOM
-        )
+        about = "\n".join([f"{duration(-edges[index + 1])} ago", *lines])
+        yield band(about, start, end, _STACK_TOP, _STACK_BOTTOM)

@@ -282,19 +282,13 @@ def _host_lines(view: View) -> Element | None:
     shares, idle = main_thread_shares(whose)[:MAX_LINES], whose.get("device_idle")
     if not shares:
         return None
-    meters = (
-        tag(
-            "li",
-            tag("span", line, class_="line"),
-            tag("span", rough_percent(share), class_="share"),
-            tag(
-                "svg", tag("rect", width="100%", height="4", rx="2", class_="meter"),
-                tag("rect", width=f"{min(100.0, 100 * share):.1f}%", height="4", rx="2", class_="meter-full"),
-                width="100%", height="4", aria_hidden="true",
-            ),
-        )
-        for line, share in shares
-    )  # fmt: skip
+    meters = []
+    for line, share in shares:
+        full = tag("rect", width=f"{min(100.0, 100 * share):.1f}%", height="4", rx="2", class_="meter-full")
+        whole = tag("rect", width="100%", height="4", rx="2", class_="meter")
+        meter = tag("svg", whole, full, width="100%", height="4", aria_hidden="true")
+        named = tag("span", line, class_="line"), tag("span", rough_percent(share), class_="share")
+        meters.append(tag("li", *named, meter))
     note = f"the device is idle {rough_percent(idle)} of the time" if idle is not None else ""
     return card("Lines the host is at", tag("ol", *meters, class_="meters"), name="host", note=note)
 
@@ -320,18 +314,15 @@ def memory(view: View) -> Element | None:
     by_device = table(tables.MEMORY, rows, caption="Memory of devices")
     live = view.process.get("live_arrays") or {}
     lines, groups = ((live.get(key) or [])[:MAX_LIVE] for key in ("lines", "groups"))
+    by_line = table(tables.LIVE_LINES, lines, caption="Live arrays by the line that made them")
+    by_shape = table(tables.LIVE_SHAPES, groups, caption="Live arrays by shape")
     return card(
         "Memory",
         tag("p", f"The {name} uses ", tag("b", in_use), *(f", {more}" for more in rest), "."),
         line_chart(curve, height=130),
         quiet(f"No forecast: {why_no_forecast}.") if why_no_forecast else None,
         folded(f"Devices ({len(devices)})", by_device, name="memory-devices") if len(devices) > 1 else None,
-        folded(
-            "What holds it",
-            table(tables.LIVE_LINES, lines, caption="Live arrays by the line that made them"),
-            table(tables.LIVE_SHAPES, groups, caption="Live arrays by shape"),
-            name="memory-holders",
-        ),
+        folded("What holds it", by_line, by_shape, name="memory-holders"),
         name="memory",
     )
 
@@ -360,15 +351,13 @@ def _own_cost(view: View) -> Element | None:
     ]
     if agent.get("resident_bytes") is not None:
         known.append(("memory", byte_size(agent["resident_bytes"])))
-    for key, title in (("accepted", "events"), ("dropped", "events dropped"), ("refused", "events refused")):
-        number = agent.get(f"events_{key}")
-        known += [(title, f"{number:,}")] if number or (key == "accepted" and number is not None) else []
+    counts = {"events": agent.get("events_accepted")}
+    counts |= {f"events {word}": agent.get(f"events_{word}") or None for word in ("dropped", "refused")}
+    known += [(title, f"{number:,}") for title, number in counts.items() if number is not None]
     sources = view.document.get("sources") or {}
     refused = (f"Refused: {reason}." for reason in agent.get("refused_reasons") or ())
-    failed = (
-        f"{name} failed: {each.get('reason')}." for name, each in sources.items() if each.get("up") is False
-    )
     rows = [{"name": name, **each} for name, each in sources.items()]
+    failed = (f"{row['name']} failed: {row.get('reason')}." for row in rows if row.get("up") is False)
     listed = table(tables.SOURCES, rows, caption="Sources")
     return card(
         "What jaxobs costs",
@@ -381,13 +370,12 @@ def _own_cost(view: View) -> Element | None:
 
 def _header(view: View) -> Element:
     """The name of the run, facts on its process, and links to the other ranks and loops."""
-    ranks = [
-        tag("a", rank.name, href=rank.address, rel="noreferrer")
-        if rank.address
-        else tag("a", rank.name, aria_current="page", href="#top")
-        for rank in view.ranks
-    ]
-    loops = []
+    ranks, loops = [], []
+    for rank in view.ranks:
+        here = {"href": "#top", "aria_current": "page"}
+        ranks.append(
+            tag("a", rank.name, **({"href": rank.address, "rel": "noreferrer"} if rank.address else here))
+        )
     for loop in longest_loops(view.document):
         to = f"?loop={quote(loop, safe='', errors='replace')}"
         loops.append(tag("a", loop, href=to, aria_current="true" if loop == view.loop else None))
@@ -407,11 +395,9 @@ def _header(view: View) -> Element:
 
 
 def _footer() -> Element:
-    return tag(
-        "footer",
-        tag("p", tag("a", "metrics", href="metrics"), " · ", tag("a", "snapshot", href="snapshot"),
-            " · made by jaxobs in the agent beside the job; looking costs the job nothing"),
-    )  # fmt: skip
+    links = (tag("a", "metrics", href="metrics"), " · ", tag("a", "snapshot", href="snapshot"))
+    made = " · made by jaxobs in the agent beside the job; looking costs the job nothing"
+    return tag("footer", tag("p", *links, made))
 
 
 @cache

@@ -49,15 +49,13 @@ def profile(rows: Sequence[Row]) -> bytes:
 
     def location(row: Row) -> int:
         function, place = (row["name"], row["file"]), (row["name"], row["file"], row["line"])
-        for key in (function, place):
-            if key not in numbers:
-                number = numbers[key] = len(numbers) + 1
-                if key is function:
-                    message.function.add(
-                        id=number, name=text(row["name"] or name_of(row)), filename=text(row["file"])
-                    )
-                else:
-                    message.location.add(id=number).line.add(function_id=numbers[function], line=row["line"])
+        if function not in numbers:
+            numbers[function] = len(numbers) + 1
+            name, file = text(row["name"] or name_of(row)), text(row["file"])
+            message.function.add(id=numbers[function], name=name, filename=file)
+        if place not in numbers:
+            numbers[place] = len(numbers) + 1
+            message.location.add(id=numbers[place]).line.add(function_id=numbers[function], line=row["line"])
         return numbers[place]
 
     for name, unit in _VALUES:

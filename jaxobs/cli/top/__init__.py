@@ -46,11 +46,12 @@ def run(arguments: list[str]) -> int:
         try:
             from jaxobs.cli.top.view import TopApp
         except ModuleNotFoundError as error:
-            if error.name is None or error.name.partition(".")[0] != "textual":
+            if (error.name or "").partition(".")[0] != "textual":
                 raise
-            raise InputError(
+            lacking = (
                 "the live view is drawn by Textual: pip install 'jaxobs[top]'; --once needs nothing more"
-            ) from None
+            )
+            raise InputError(lacking) from None
         # Textual believes these variables, and would not follow the terminal to another size.
         for name in ("COLUMNS", "LINES"):
             os.environ.pop(name, None)
@@ -71,11 +72,11 @@ def _write_once(watch: Watch) -> int:
         shown = render_ranks([rank.observed for rank in watch.ranks], **look_of(sys.stdout))
     if shown:
         print(shown)
-    problems = watch.problems()
-    for problem in problems[:-1]:
+    *others, last = watch.problems() or [""]
+    for problem in others:
         say("jaxobs top", problem)
-    if problems:
-        raise InputError(problems[-1])
+    if last:
+        raise InputError(last)
     return 0
 
 
