@@ -63,12 +63,10 @@ def collect() -> dict[str, Any]:
     if not plugins:
         problems.append("no plugin is installed, not even those of jaxobs: run `pip install jaxobs`")
     versions = {"jaxobs": installed_version(), "python": platform.python_version()}
+    shown = {name: masked(name.upper(), value) for name, value in loaded.to_dict().items()}
     return {
         "versions": versions | {name: devices[name] for name in ("jax", "jaxlib")},
-        "settings": {
-            name: {"value": masked(name.upper(), value), "origin": origin(name)}
-            for name, value in loaded.to_dict().items()
-        },
+        "settings": {name: {"value": value, "origin": origin(name)} for name, value in shown.items()},
         "variables": variables_shown(os.environ),
         "devices": devices["devices"],
         "platform": devices["platform"],
@@ -80,11 +78,8 @@ def collect() -> dict[str, Any]:
 
 def variables_shown(environment: Mapping[str, str]) -> dict[str, str]:
     """OpenTelemetry's variables that are set, secrets masked."""
-    return {
-        name: masked(name, value)
-        for name, value in sorted(environment.items())
-        if name.startswith("OTEL_") and value
-    }
+    found = sorted((name, value) for name, value in environment.items() if name.startswith("OTEL_") and value)
+    return {name: masked(name, value) for name, value in found}
 
 
 def usable_settings() -> tuple[Settings, list[str]]:
@@ -155,13 +150,15 @@ def unused_hardware(present: Mapping[str, Sequence[str]], report: Mapping[str, A
     if any(device["platform"] != "cpu" for device in report["devices"]):
         return []
     builds = {"nvidia": "jax[cuda13], or jax[cuda12] for an older driver", "amd": "JAX for ROCm"}
-    chosen = os.environ.get("JAX_PLATFORMS")
-    cure = f"JAX_PLATFORMS={chosen} keeps JAX to that" if chosen else ""
-    return [
-        f"{len(names)} × {names[0]} here, and JAX does not use it: it runs on {report['platform'] or 'nothing'}; "
-        + (cure or f"install {builds.get(vendor, 'the JAX build for it')}")
-        for vendor, names in present.items()
-    ]
+    chosen, runs_on = os.environ.get("JAX_PLATFORMS"), report["platform"] or "nothing"
+    sentences = []
+    for vendor, names in present.items():
+        cure = f"install {builds.get(vendor, 'the JAX build for it')}"
+        cure = f"JAX_PLATFORMS={chosen} keeps JAX to that" if chosen else cure
+        sentences.append(
+            f"{len(names)} × {names[0]} here, and JAX does not use it: it runs on {runs_on}; {cure}"
+        )
+    return sentences
 
 
 def remarks_of(found: Found, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -179,14 +176,12 @@ def remarks_of(found: Found, settings: Mapping[str, Any]) -> list[dict[str, Any]
 
 def problems_of(plugins: Iterable[Mapping[str, Any]]) -> list[str]:
     """The problems of plugins described with their `remarks`, each after the plugin's name."""
-    return [
-        problem
-        for plugin in plugins
-        for problem in (
-            *([f"plugin {plugin['name']}: {plugin['error']}"] if plugin["error"] else []),
-            *(f"{plugin['name']}: {remark['text']}" for remark in plugin["remarks"] if remark["problem"]),
-        )
-    ]
+    problems = []
+    for plugin in plugins:
+        problems += [f"plugin {plugin['name']}: {plugin['error']}"] if plugin["error"] else []
+        wrong = (remark["text"] for remark in plugin["remarks"] if remark["problem"])
+        problems += [f"{plugin['name']}: {text}" for text in wrong]
+    return problems
 
 
 def unknown_settings(
@@ -203,8 +198,8 @@ def _parts(report: Mapping[str, Any]) -> Iterator[TextTable | str]:
     yield ""
     table = TextTable(("setting", "value", "from"), left=("value", "from"))
     for name, setting in report["settings"].items():
-        value = setting["value"]
-        table.add(name, ABSENT if value in (None, {}) else str(value), setting["origin"])
+        empty = setting["value"] in (None, {})
+        table.add(name, ABSENT if empty else str(setting["value"]), setting["origin"])
     for name, value in report["variables"].items():
         table.add(name, value, "environment")
     yield from (table, "")

@@ -68,11 +68,9 @@ def _judged(comparison: Comparison, allowed: float, loop: str | None) -> int:
         say("jaxobs compare", f"`{name}` is {percent(grew)} slower: {100 * allowed:g} % are allowed")
     if slower:
         return SLOWER
-    for time in judged:
-        if time.change is None:
-            raise InputError(
-                f"--fail-if-slower: whether `{time.loop}` became slower cannot be told: {time.reason}"
-            )
+    if unknown := next((time for time in judged if time.change is None), None):
+        why = f"whether `{unknown.loop}` became slower cannot be told: {unknown.reason}"
+        raise InputError(f"--fail-if-slower: {why}")
     return 0
 
 

@@ -74,9 +74,8 @@ def _program_of(arguments: list[str]) -> list[str]:
             "no script given: jaxobs run [options] -- script.py [arguments], or -m module [arguments]"
         )
     if program[0].startswith("-") and program[0] != "-m":
-        raise InputError(
-            f"unknown option {program[0]}; options of jaxobs begin with --, `jaxobs run --help` lists them"
-        )
+        hint = "options of jaxobs begin with --, `jaxobs run --help` lists them"
+        raise InputError(f"unknown option {program[0]}; {hint}")
     if program[0] != "-m":  # a missing module is Python's to report
         _check_script(Path(program[0]))
     return program

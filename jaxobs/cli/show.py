@@ -195,10 +195,10 @@ def _beginning_with(word: str) -> Path | None:
 def _first_ranks(together: Sequence[Record]) -> Iterator[Record]:
     """The records that have the lowest rank of their run: several, where jobs of one rank each began together."""
     lowest: dict[str, int] = {}
-    for record in together:
-        run = str(_process(record, "run"))  # of a foreign document it may be anything
+    runs = [str(_process(record, "run")) for record in together]  # of a foreign document it may be anything
+    for run, record in zip(runs, together, strict=True):
         lowest[run] = min(_rank(record), lowest.get(run, _rank(record)))
-    return (record for record in together if _rank(record) == lowest[str(_process(record, "run"))])
+    return (record for run, record in zip(runs, together, strict=True) if _rank(record) == lowest[run])
 
 
 def _read(path: Path) -> Record:

@@ -66,14 +66,8 @@ def tag(name: str, /, *children: Child, **attributes: str | float | None) -> Ele
 
 def stretched(height: float, *children: Child) -> Element:
     """A layer over a chart, 100 units across its whole width and `height` pixels high; lines keep their thickness."""
-    return tag(
-        "svg",
-        *children,
-        width="100%",
-        height=height,
-        viewBox=f"0 0 100 {number(height)}",
-        preserveAspectRatio="none",
-    )
+    box = f"0 0 100 {number(height)}"
+    return tag("svg", *children, width="100%", height=height, viewBox=box, preserveAspectRatio="none")
 
 
 def chart(height: int, label: str, *children: Child, kind: str = "with-levels") -> Element:
@@ -180,15 +174,11 @@ def _readable_on(colour: str) -> str:
 
 def legend(names: Iterable[str]) -> Element:
     """The key to the colours of these components or bottlenecks."""
-    return tag(
-        "ul",
-        *(
-            tag("li", tag("svg", tag("rect", class_=f"is-{name}", width="10", height="10", rx="2"),
-                          width="10", height="10", aria_hidden="true"), f" {name}")
-            for name in names
-        ),
-        class_="legend",
-    )  # fmt: skip
+    squares = {name: tag("rect", class_=f"is-{name}", width="10", height="10", rx="2") for name in names}
+    drawn = {
+        name: tag("svg", one, width="10", height="10", aria_hidden="true") for name, one in squares.items()
+    }
+    return tag("ul", *(tag("li", one, f" {name}") for name, one in drawn.items()), class_="legend")
 
 
 REASONS_SHOWN: Final = 4
@@ -231,9 +221,8 @@ def table(columns: Sequence[Column], rows: Sequence[Row], *, caption: str, more:
 
 def pairs(facts: Iterable[tuple[str, str]], **attributes: str) -> Element:
     """Titles with their values."""
-    return tag(
-        "dl", *(tag("div", tag("dt", title), tag("dd", value)) for title, value in facts), **attributes
-    )
+    entries = (tag("div", tag("dt", title), tag("dd", value)) for title, value in facts)
+    return tag("dl", *entries, **attributes)
 
 
 def folded(summary: str, *children: Element | None, name: str) -> Element | None:

@@ -90,13 +90,12 @@ def decoded(data: bytes, name: str) -> Record:
         why = "" if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) else f": {error}"
         raise RecordError(f"{name} is no JSON, so no record of a run{why}") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
+        instead = f"its `format` is not {FORMAT!r}; `jaxobs runs` lists what jobs left"
+        raise RecordError(f"{name} is no record of a run: {instead}")
+    if (version := content.get("version")) != VERSION:
+        cure = "take the jaxobs that wrote it, or a newer one"
         raise RecordError(
-            f"{name} is no record of a run: its `format` is not {FORMAT!r}; `jaxobs runs` lists what jobs left"
-        )
-    if content.get("version") != VERSION:
-        raise RecordError(
-            f"{name} is of version {content.get('version')!r}, and this jaxobs reads version {VERSION}: "
-            "take the jaxobs that wrote it, or a newer one"
+            f"{name} is of version {version!r}, and this jaxobs reads version {VERSION}: {cure}"
         )
     if not isinstance(content.get("snapshot"), dict):
         raise RecordError(f"{name} has no `snapshot`: it is not whole")

@@ -65,10 +65,8 @@ _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 def opening(view: View, problem: str | None) -> Iterator[Line]:
     """The facts, the sentence, and the problem in a line of its own where there is one."""
     if view.document:
-        yield (
-            Span(run_name(view.document), "strong"),
-            *(Span(f" · {fact}", "quiet") for fact in facts(view.document)),
-        )
+        known = (Span(f" · {fact}", "quiet") for fact in facts(view.document))
+        yield (Span(run_name(view.document), "strong"), *known)
         yield with_code(answer(view))
     if problem:
         yield (Span(problem, "bad"),)
@@ -109,7 +107,7 @@ def bars(view: View, width: int) -> Iterator[Line]:
     for name in [name for name in COMPONENTS if parts.get(name, 0.0) >= VISIBLE * seconds]:
         share = parts[name] / seconds
         figures = f"{rough_percent(share):>6}  {duration(parts[name]):>8}"
-        yield (Span(f"{name:<{names}} ", ""), Span(bar(share, room), name), Span(figures))
+        yield (Span(f"{name:<{names}} "), Span(bar(share, room), name), Span(figures))
     yield (Span(f"{duration(seconds)} a step {since}, all its parts together", "quiet"),)
 
 
@@ -148,12 +146,9 @@ def roofline(document: Document, width: int, height: int) -> Iterator[Line]:
     named = _named(points)
     key = min(_KEY, max(_LEAST_KEY, width // 3)) if width >= _GUTTER + _LEAST_PLOT + _LEAST_KEY else 0
     drawn = [*_plot(roofs, named, width - key - bool(key), height)] if points or roofs else []
-    about = [*_key(named, key - 1)] if key > 1 else []
-    about += [
-        (Span(line, "quiet"),)
-        for reason in why_incomplete(document, points)
-        for line in wrap(reason, max(12, key or width))
-    ]
+    about = list(_key(named, key - 1)) if key else []
+    for reason in why_incomplete(document, points):
+        about += [(Span(line, "quiet"),) for line in wrap(reason, max(12, key or width))]
     if not drawn or not key:
         return iter(drawn or about[:height])
     beside = zip_longest(drawn, about[: len(drawn)], fillvalue=())
@@ -243,9 +238,5 @@ def _key(named: Sequence[tuple[str, Point]], width: int) -> Iterator[Line]:
         if letter == _MORE:
             continue
         reached = rough_percent(point.rate / point.attainable) if point.attainable else ABSENT
-        name = cut(point.name, room)
-        yield (
-            Span(f"{letter} ", point.bottleneck),
-            Span(f"{name:<{room}}"),
-            Span(f"{reached:>8} {point.bottleneck}", "quiet"),
-        )
+        words = Span(f"{cut(point.name, room):<{room}}"), Span(f"{reached:>8} {point.bottleneck}", "quiet")
+        yield (Span(f"{letter} ", point.bottleneck), *words)

@@ -39,11 +39,10 @@ class TextTable:
         for number, row in enumerate([tuple(map(printable, self.columns)), *self.rows]):
             folded = [_folded(cell, room) for cell, room in zip(row, widths, strict=True)]
             for depth in range(max(map(len, folded))):
-                cells = [cell[depth] if depth < len(cell) else "" for cell in folded]
-                line = _GAP.join(
-                    self._aligned(index, cell, widths[index]) for index, cell in enumerate(cells)
-                )
-                yield line.rstrip().join(emphasis) if number == 0 else line.rstrip()
+                cells = (cell[depth] if depth < len(cell) else "" for cell in folded)
+                aligned = (self._aligned(at, cell, widths[at]) for at, cell in enumerate(cells))
+                line = _GAP.join(aligned).rstrip()
+                yield line if number else line.join(emphasis)
         if self.caption:
             yield printable(self.caption)
 
