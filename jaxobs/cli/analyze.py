@@ -72,12 +72,8 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         help="a file *.xplane.pb, or the directory given to jax.profiler.trace() (default: the last run's newest trace)",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.add_argument(
-        "--html", metavar="FILE", help="write one page with a roofline plot that needs nothing else"
-    )
-    parser.add_argument(
-        "--pprof", metavar="FILE", help="write device time by call path for `go tool pprof` and its kin"
-    )
+    parser.add_argument("--html", metavar="FILE", help="write one self-contained page with a roofline plot")
+    parser.add_argument("--pprof", metavar="FILE", help="write device time by call path for `go tool pprof`")
     parser.add_argument("--pack", metavar="ZIP", help="write it for others, without folders of source files")
     parser.add_argument(
         "--top", metavar="N", type=_count, default=20, help="operations shown in the table (default: %(default)s)"
@@ -96,7 +92,7 @@ def _newest_trace() -> str:
     record = read_record("last")
     if not (found := traces(record.path.parent)):
         raise InputError(
-            f"{record.name} has kept no trace: give a path, or ask for one by obs.profile(2.0, keep=True)"
+            f"{record.name} has kept no trace: give a path, or take one: obs.profile(2.0, keep=True)"
         )
     return str(found[-1])
 
@@ -132,12 +128,11 @@ def _analyze(path: str, maximum_bytes: int) -> Any:
         trace = read_trace(Path(path), maximum_bytes=maximum_bytes)
         jaxlibs = {host.name: host.versions.get("jaxlib_version") for host in trace.hosts}
         alike = Counter((device.host, device.platform) for device in trace.devices)
-        peaks = {
-            (device.host, device.name): peaks_of(
-                device, settings, jaxlibs[device.host], alike[device.host, device.platform]
-            )
-            for device in trace.devices
-        }
+        peaks = {}
+        for device in trace.devices:
+            number = alike[device.host, device.platform]
+            found = peaks_of(device, settings, jaxlibs[device.host], number)
+            peaks[device.host, device.name] = found
     except ValueError as error:
         raise InputError(str(error)) from None
     rules = load_rules(lambda problem: say("jaxobs analyze", problem))
@@ -250,11 +245,8 @@ def notes_of(document: Mapping[str, Any]) -> list[str]:
         if device["peaks"]["reason"]:
             notes.append(device["peaks"]["reason"])
         if (sharing := device["peaks"].get("shared_by", 1)) > 1:
-            notes.append(
-                f"{sharing} emulated devices share one machine: MFU and efficiency are of their shares"
-            )
-    share = document["unmodelled_share"]
-    if share:
+            notes.append(f"{sharing} emulated devices share one machine: MFU and efficiency are of shares")
+    if share := document["unmodelled_share"]:
         notes.append(f"{percent(share)} of the busy time is in operations without a known cost")
     own = sum(row["self_seconds"] for row in document["operations"])
     if own > MIN_OVERLAP * document["busy_seconds"]:
@@ -330,17 +322,14 @@ def _sections(report: Report) -> Iterator[Element]:
         for row in document["operations"]
     ]
     points = list(operation_points(rows))
-    drawn = [roofline(report.roofs, points), legend(dict.fromkeys(point.bottleneck for point in points))]
-    said = (
-        "The area of a dot is its share of the time; point at one to read more."
-        if points
-        else "No operation with known floating-point work and bytes: nothing to plot."
-    )
-    yield card("Roofline", *(drawn if points else ()), quiet(said), name="roofline")
+    drawn, said = [], "No operation with known floating-point work and bytes: nothing to plot."
+    if points:
+        drawn = [roofline(report.roofs, points), legend(dict.fromkeys(point.bottleneck for point in points))]
+        said = "The area of a dot is its share of the time; point at one to read more."
+    yield card("Roofline", *drawn, quiet(said), name="roofline")
     if rows:
-        yield card(
-            "Device time by line", *flame_graph.sections(document["device_time"], "lines"), name="lines"
-        )
+        by_line = flame_graph.sections(document["device_time"], "lines")
+        yield card("Device time by line", *by_line, name="lines")
     for title, columns, found in (
         ("Devices", (DEVICE_NAME, *DEVICE_FIGURES), document["devices"]),
         ("Modules", MODULES, document["modules"]),

@@ -125,10 +125,8 @@ def check_devices(report: Mapping[str, Any], settings: Settings) -> dict[str, An
         if peaks.reason is not None or settings.cache_directory is not None:
             why = why_not_writable(directory) if directory else None
             cure = "set JAXOBS_CACHE_DIRECTORY to a writable directory"
-            problems += (
-                [f"`jaxobs calibrate` could not keep peaks in {directory}: {why}; {cure}"] if why else []
-            )
-            problems += [homeless] if homeless else []
+            lacking = f"`jaxobs calibrate` could not keep peaks in {directory}: {why}; {cure}"
+            problems += [lacking] if why else [homeless] if homeless else []
         devices.append({**device, "peaks": peaks.to_dict()})
     return {**report, "devices": devices, "problems": list(dict.fromkeys(problems))}
 
@@ -151,14 +149,12 @@ def unused_hardware(present: Mapping[str, Sequence[str]], report: Mapping[str, A
         return []
     builds = {"nvidia": "jax[cuda13], or jax[cuda12] for an older driver", "amd": "JAX for ROCm"}
     chosen, runs_on = os.environ.get("JAX_PLATFORMS"), report["platform"] or "nothing"
-    sentences = []
+    said = []
     for vendor, names in present.items():
         cure = f"install {builds.get(vendor, 'the JAX build for it')}"
         cure = f"JAX_PLATFORMS={chosen} keeps JAX to that" if chosen else cure
-        sentences.append(
-            f"{len(names)} × {names[0]} here, and JAX does not use it: it runs on {runs_on}; {cure}"
-        )
-    return sentences
+        said.append(f"{len(names)} × {names[0]} here, and JAX does not use it: it runs on {runs_on}; {cure}")
+    return said
 
 
 def remarks_of(found: Found, settings: Mapping[str, Any]) -> list[dict[str, Any]]:

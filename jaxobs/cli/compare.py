@@ -47,9 +47,7 @@ def _one_before(after: Record) -> Record:
         if older and record.part("snapshot", "process").get("run") == name:
             return record
         older = older or record.path == after.path
-    raise InputError(
-        f"no earlier record of the run {name!r} is kept: name two; `jaxobs runs` lists what there is"
-    )
+    raise InputError(f"no earlier record of the run {name!r} is kept: name two; `jaxobs runs` lists them")
 
 
 def _judged(comparison: Comparison, allowed: float, loop: str | None) -> int:
@@ -80,16 +78,12 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         "before", metavar="A", nargs="?",
         help="the run before: as in `jaxobs show` (default: the one before B of the same name)",
     )  # fmt: skip
-    parser.add_argument(
-        "after", metavar="B", nargs="?", default="last", help="the run after (default: `last`)"
-    )
+    parser.add_argument("after", metavar="B", nargs="?", default="last", help="the run after (default: last)")
     parser.add_argument(
         "--fail-if-slower", metavar="PERCENT", type=_share,
         help="exit status 1 if a step of B takes so much longer than one of A, such as 5%%",
     )  # fmt: skip
-    parser.add_argument(
-        "--loop", metavar="NAME", help="the loop that this holds for (default: every loop that both have)"
-    )
+    parser.add_argument("--loop", metavar="NAME", help="the loop that this holds for (default: all of both)")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     options = parser.options(arguments)
     if options.loop is not None and options.fail_if_slower is None:

@@ -60,9 +60,7 @@ def plugins_text(plugins: list[dict[str, Any]]) -> str:
         name, metrics = plugin["name"], plugin["metrics"]
         table.add(name, plugin["group"], plugin["state"], str(len(metrics)), plugin["distribution"])
         lines["metrics"] += [f"{name}: {', '.join(metrics)}"] if metrics else []
-        lines["settings of plugins"] += [
-            f"{variable}: {text}" for variable, text in plugin["settings"].items()
-        ]
+        lines["settings of plugins"] += [f"{key}: {text}" for key, text in plugin["settings"].items()]
         lines["failed"] += [f"{name} = {plugin['value']}: {plugin['error']}"] if plugin["error"] else []
     parts: list[TextTable | str] = [table]
     for title, found in lines.items():

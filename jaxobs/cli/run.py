@@ -44,9 +44,7 @@ def run(arguments: list[str]) -> int:
     unknown = unknown_settings(os.environ)
     if load_settings(**settings).enabled:
         if sys.flags.ignore_environment or sys.flags.no_site:
-            raise InputError(
-                "Python was started with -E, -I or -S and would not let jaxobs in; start it without"
-            )
+            raise InputError("-E, -I or -S would keep jaxobs out of this Python; start it without")
         for line in unknown.values():
             say("jaxobs", line)
         environment = launch_environment(environment, settings, tuple(unknown))
@@ -70,9 +68,7 @@ def _program_of(arguments: list[str]) -> list[str]:
     """The script or `-m module` with its arguments. Raises InputError if there is none that Python could run."""
     program = arguments[1:] if arguments[:1] == ["--"] else arguments
     if not program or program == ["-m"]:
-        raise InputError(
-            "no script given: jaxobs run [options] -- script.py [arguments], or -m module [arguments]"
-        )
+        raise InputError("no script given: jaxobs run [options] -- script.py [args], or -m module [args]")
     if program[0].startswith("-") and program[0] != "-m":
         hint = "options of jaxobs begin with --, `jaxobs run --help` lists them"
         raise InputError(f"unknown option {program[0]}; {hint}")
@@ -84,9 +80,7 @@ def _program_of(arguments: list[str]) -> list[str]:
 def _check_script(script: Path) -> None:
     """Raises InputError for a script that Python could not run."""
     if script.is_dir() and not (script / "__main__.py").is_file():
-        raise InputError(
-            f"{script} is a directory without __main__.py; name a script, or use -m for a package"
-        )
+        raise InputError(f"{script} is a directory without __main__.py; name a script, or -m for a package")
     if not script.exists():
         raise InputError(f"no such script: {script} (working directory {Path.cwd()})")
     if not os.access(script, os.R_OK):

@@ -56,9 +56,8 @@ class LogScale(Scale):
 
     def value(self, at: float) -> float:
         """The value at a position."""
-        return float(
-            10.0 ** (self.low + (self.high - self.low) * (at - self.start) / (self.end - self.start))
-        )
+        share = (at - self.start) / (self.end - self.start)
+        return float(10.0 ** (self.low + share * (self.high - self.low)))
 
     def at(self, value: float) -> float:
         return super().at(math.log10(value))

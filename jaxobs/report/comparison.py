@@ -178,9 +178,8 @@ class Comparison:
     def text(self, *, width: int = PLAIN_WIDTH, bold: bool = False) -> str:
         """The comparison as text, without a newline at its end; A is the first run and B the second."""
         rows = self.rows()
-        shown = (
-            plain_table(known_columns(COMPARED, rows), rows, title=TITLE, write=words) if rows else NOTHING
-        )
+        columns = known_columns(COMPARED, rows)
+        shown = plain_table(columns, rows, title=TITLE, write=words) if rows else NOTHING
         parts = [self.which(), *(time.sentence() for time in self.step_times), "", shown]
         if self.not_compared:
             parts += ["", "not compared:", *(f"  {line}" for line in self.not_compared)]
@@ -247,9 +246,8 @@ def step_time(loop: str, before: Record, after: Record) -> StepTime:
 
 def relative(change: Change) -> str:
     """A change of logarithms in per cent, such as `+25 % (+20 % to +29 %)`."""
-    low, middle, high = (
-        signed_percent(math.exp(value) - 1) for value in (change.low, change.estimate, change.high)
-    )
+    logarithms = (change.low, change.estimate, change.high)
+    low, middle, high = (signed_percent(math.expm1(value)) for value in logarithms)
     return f"{middle} ({low} to {high})"
 
 
@@ -382,23 +380,17 @@ def _words_that_differ(before: Record, after: Record) -> Iterator[Difference]:
 def _words(record: Record) -> Iterator[tuple[Key, str]]:
     """Element types, settings of jaxobs, variables that XLA and the libraries below it read, versions, and devices."""
     for name, cost in _costs(record).items():
-        types, run_as = (
-            _listed(cost.get(key) or {}) for key in ("matrix_flops_by_type", "executed_matrix_flops_by_type")
-        )
+        types = _listed(cost.get("matrix_flops_by_type") or {})
+        run_as = _listed(cost.get("executed_matrix_flops_by_type") or {})
+        precision = _listed(cost.get("float32_flops_by_precision") or {})
         yield (Cause.PRECISION, f"types of the products in {name}"), types
         yield (Cause.PRECISION, f"types run as in {name}"), run_as if run_as != types else ""
-        yield (
-            (Cause.PRECISION, f"precision of products in {name}"),
-            _listed(cost.get("float32_flops_by_precision") or {}),
-        )
+        yield (Cause.PRECISION, f"precision of products in {name}"), precision
     causes = {"settings": Cause.SETTINGS, "environment": Cause.SETTINGS, "versions": Cause.VERSIONS}
     for part, cause in causes.items():
-        found = record.part(part).items()
-        yield from (
-            ((cause, name), f"`{value}`")
-            for name, value in found
-            if name not in NOT_SPEED and value is not None
-        )
+        for name, value in record.part(part).items():
+            if name not in NOT_SPEED and value is not None:
+                yield (cause, name), f"`{value}`"
     kinds = Counter(str(device.get("kind")) for device in record.entries("devices"))
     process = record.part("snapshot", "process")
     yield (

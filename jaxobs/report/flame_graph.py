@@ -158,7 +158,8 @@ def _table(rows: Sequence[Row], caption: str) -> Element | None:
 
 def flame_graph(rows: Sequence[Row], what: str) -> Element | None:
     """Each frame as a bar below its caller's, as wide as its share of the time; None where there is no time."""
-    whole = sum(row["seconds"] for row in rows if not row["depth"])
+    outermost = [row for row in rows if not row["depth"]]
+    whole = sum(row["seconds"] for row in outermost)
     if whole <= 0:
         return None
     drawn, starts, deepest = [], [0.0], 0
@@ -169,10 +170,8 @@ def flame_graph(rows: Sequence[Row], what: str) -> Element | None:
         if width >= _MIN_WIDTH:
             drawn.append(_bar(row, start, width))
             deepest = max(deepest, depth)
-    outermost = ", ".join(
-        f"{name_of(row)} {rough_percent(row['seconds'] / whole)}" for row in rows if not row["depth"]
-    )
-    return chart((deepest + 1) * _HEIGHT, f"Device time by {what}: {outermost}", *drawn, kind="bar")
+    named = ", ".join(f"{name_of(row)} {rough_percent(row['seconds'] / whole)}" for row in outermost)
+    return chart((deepest + 1) * _HEIGHT, f"Device time by {what}: {named}", *drawn, kind="bar")
 
 
 def _bar(row: Row, start: float, width: float) -> Element:

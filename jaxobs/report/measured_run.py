@@ -99,9 +99,8 @@ class Roofline:
         if not self.cost.matrix_flops_by_type.keys() & {"float32", "complex64"}:
             return []
         run_as = run_on(self.cost, self.peaks).executed_matrix_flops_by_type.keys()
-        others = (
-            run_as - self.cost.executed_matrix_flops_by_type.keys() - self.cost.matrix_flops_by_type.keys()
-        )
+        asked = self.cost.executed_matrix_flops_by_type.keys() | self.cost.matrix_flops_by_type.keys()
+        others = run_as - asked
         return [f"products asked for in float32 run in {' and '.join(sorted(others))} here"] if others else []
 
     def to_dict(self) -> dict[str, Any]:

@@ -54,9 +54,8 @@ def shift(before: Sequence[float], after: Sequence[float]) -> Change | None:
         return None
     half = Z * math.sqrt((one + other + 1) / (12 * one * other))
     differences = sorted(new - old for new in after for old in before)
-    return Change(
-        _quantile(differences, 0.5), _quantile(differences, 0.5 - half), _quantile(differences, 0.5 + half)
-    )
+    low, middle, high = (_quantile(differences, 0.5 + share) for share in (-half, 0.0, half))
+    return Change(middle, low, high)
 
 
 def ratio(before: Sequence[float], after: Sequence[float]) -> Change | None:

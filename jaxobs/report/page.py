@@ -122,7 +122,7 @@ def _hangs(view: View) -> Element | None:
 
 
 _OF_A_SLOWDOWN: Final = (
-    Column("its thread is", lambda row: str(row["what"]), text=True),
+    tables.text("its thread is", "what"),
     tables.figure("of a step before", "before", duration),
     tables.figure("since", "after", duration),
 )
@@ -147,18 +147,16 @@ def where_steps_go(view: View) -> Element | None:
     if whole <= 0:
         return card(title, quiet("No step has ended yet."), name="steps")
     edges, shares = shares_of(view.trend, view.loop)
-    ordered = {name: parts.get(name, 0.0) / whole for name in COMPONENTS}
-    seen = [name for name, share in ordered.items() if max([share, *shares.get(name, ())]) >= VISIBLE]
-    rows = [
-        {"name": name, "seconds": parts[name], "share": share} for name, share in ordered.items() if share
-    ]
+    of_all = {name: parts.get(name, 0.0) / whole for name in COMPONENTS}
+    seen = [name for name, share in of_all.items() if max([share, *shares.get(name, ())]) >= VISIBLE]
+    rows = [{"name": name, "seconds": parts[name], "share": share} for name, share in of_all.items() if share]
     return card(
         title,
         shares_bar(parts),
         shares_over_time(edges, shares, view.span, recompilations_of(view.trend)),
         legend(seen),
         folded("As a table", table(tables.PARTS, rows, caption=title), name="steps-table"),
-        quiet(f"unknown: {why_unknown(view.chosen)}.") if ordered["unknown"] >= 0.05 else None,
+        quiet(f"unknown: {why_unknown(view.chosen)}.") if of_all["unknown"] >= 0.05 else None,
         name="steps",
         note=f"{duration(whole)} on average {since}, all its parts together",
     )
@@ -197,10 +195,11 @@ def _curves(view: View, loop: str) -> Iterator[Curve]:
 
 
 def _listed(curve: Curve) -> Column:
-    values, write = curve.values, curve.write
-    return Column(
-        curve.name, lambda row: write(values[row["index"]]) if math.isfinite(values[row["index"]]) else None
-    )
+    def show(row: Row) -> str | None:
+        value = curve.values[row["index"]]
+        return curve.write(value) if math.isfinite(value) else None
+
+    return Column(curve.name, show)
 
 
 def nearness(view: View) -> Element | None:
@@ -215,18 +214,13 @@ def nearness(view: View) -> Element | None:
     if points:
         colours = dict.fromkeys(point.bottleneck for point in points)
         drawn = [roofline(roofs_of(view.document), points), legend(colours)]
-    found = [
-        folded(
-            f"{title} ({len(rows)})",
-            _first(MAX_ROWS, columns, rows, title, "smaller"),
-            name=f"{title.lower()}-table",
-        )
-        for title, columns, rows in listed
-    ]
+    found = []
+    for title, columns, rows in listed:
+        shown = _first(MAX_ROWS, columns, rows, title, "smaller")
+        found.append(folded(f"{title} ({len(rows)})", shown, name=f"{title.lower()}-table"))
+    why = quiet(*why_incomplete(view.document, points))
     note = "how near to what the device can do" if points else ""
-    return card(
-        "Roofline", *drawn, quiet(*why_incomplete(view.document, points)), *found, name="roofline", note=note
-    )
+    return card("Roofline", *drawn, why, *found, name="roofline", note=note)
 
 
 def where_device_time_goes(view: View) -> Element | None:
@@ -234,9 +228,8 @@ def where_device_time_goes(view: View) -> Element | None:
     found = view.document.get("device_time")
     if not found or not found["by_line"]:
         return None
-    return card(
-        "Device time by line", *flame_graph.sections(found, "lines"), name="lines", note="in profiler windows"
-    )
+    shown = flame_graph.sections(found, "lines")
+    return card("Device time by line", *shown, name="lines", note="in profiler windows")
 
 
 def _first(
@@ -257,9 +250,8 @@ def compilations(view: View) -> Element | None:
     number = sum(row.get("compilations") or 0 for row in rows)
     left_out = view.document.get("functions_left_out") or 0
     title = "Compiled again" if again else "Compiled"
-    parts = [
-        _first(MAX_AGAIN, tables.AGAIN, again, title, "cheaper") or tag("p", "Nothing was compiled twice.")
-    ]
+    nothing = tag("p", "Nothing was compiled twice.")
+    parts = [_first(MAX_AGAIN, tables.AGAIN, again, title, "cheaper") or nothing]
     for why, todo in long_compiles(view.document):
         advised = tag("ol", *(tag("li", *with_code(piece)) for piece in todo), class_="advice")
         parts += [tag("p", *with_code(why)), advised]
@@ -301,12 +293,12 @@ def memory(view: View) -> Element | None:
     found = device.get("memory") or view.process.get("memory") or {}
     if found.get("in_use_bytes") is None:
         return None
-    largest_unit = 2.0 ** (
-        10 * int(math.log2(max(found["in_use_bytes"], 1.0)) // 10)
-    )  # of B, KiB, … below it
+    unit = 1024.0 ** (
+        int(math.log2(max(found["in_use_bytes"], 1.0))) // 10
+    )  # the largest of B, KiB, … below it
     curve = Curve(
         f"memory of {name}", view.trend.times, view.trend.column("memory", name), view.span, byte_size,
-        limit=found.get("limit_bytes"), tick_unit=largest_unit,
+        limit=found.get("limit_bytes"), tick_unit=unit,
     )  # fmt: skip
     in_use, *rest = memory_in_words(found)
     why_no_forecast = found.get("forecast_seconds") is None and found.get("forecast_seconds_reason")
@@ -373,9 +365,8 @@ def _header(view: View) -> Element:
     ranks, loops = [], []
     for rank in view.ranks:
         here = {"href": "#top", "aria_current": "page"}
-        ranks.append(
-            tag("a", rank.name, **({"href": rank.address, "rel": "noreferrer"} if rank.address else here))
-        )
+        link = {"href": rank.address, "rel": "noreferrer"} if rank.address else here
+        ranks.append(tag("a", rank.name, **link))
     for loop in longest_loops(view.document):
         to = f"?loop={quote(loop, safe='', errors='replace')}"
         loops.append(tag("a", loop, href=to, aria_current="true" if loop == view.loop else None))
@@ -384,11 +375,8 @@ def _header(view: View) -> Element:
         tag("h1", run_name(view.document)),
         tag("p", " · ".join(facts(view.document)), class_="facts"),
         tag("p", id="state", class_="quiet", role="status"),
-        *(
-            (tag("nav", *ranks, aria_label="Ranks"), quiet("Which one lags: `jaxobs top`"))
-            if len(ranks) > 1
-            else ()
-        ),
+        tag("nav", *ranks, aria_label="Ranks") if len(ranks) > 1 else None,
+        quiet("Which one lags: `jaxobs top`") if len(ranks) > 1 else None,
         tag("nav", *loops, aria_label="Loops") if view.live and len(loops) > 1 else None,
         id="top",
     )

@@ -94,9 +94,7 @@ def decoded(data: bytes, name: str) -> Record:
         raise RecordError(f"{name} is no record of a run: {instead}")
     if (version := content.get("version")) != VERSION:
         cure = "take the jaxobs that wrote it, or a newer one"
-        raise RecordError(
-            f"{name} is of version {version!r}, and this jaxobs reads version {VERSION}: {cure}"
-        )
+        raise RecordError(f"{name} is of version {version!r}, and this jaxobs reads {VERSION}: {cure}")
     if not isinstance(content.get("snapshot"), dict):
         raise RecordError(f"{name} has no `snapshot`: it is not whole")
     return Record(name, content)

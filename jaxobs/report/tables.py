@@ -293,9 +293,8 @@ def alike_devices(found: Sequence[Row]) -> list[dict[str, Any]]:
     for device in found:
         clocks = device.get("clocks") or {}
         key = f"{device.get('kind')} {clocks.get('throttle_reasons')} {clocks.get('clock_ratio')}"
-        rows.setdefault(key, {**device, "clocks": clocks, "numbers": []})["numbers"].append(
-            str(device.get("device"))
-        )
+        row = rows.setdefault(key, {**device, "clocks": clocks, "numbers": []})
+        row["numbers"].append(str(device.get("device")))
     return list(rows.values())
 
 

@@ -130,9 +130,7 @@ def advice(document: Document) -> Iterator[tuple[str, str, str]]:
     for piece in document.get("advice") or ():
         gain = ""
         if piece.get("saves_ratio") is not None:
-            hourly = (
-                f", {duration(piece['seconds_per_hour'])} an hour" if piece.get("seconds_per_hour") else ""
-            )
+            hourly = f", {duration(spent)} an hour" if (spent := piece.get("seconds_per_hour")) else ""
             gain = f"That would give back up to {rough_percent(piece['saves_ratio'])} of the time{hourly}."
         elif piece.get("saves_bytes") is not None:
             gain = f"That would give back up to {byte_size(piece['saves_bytes'])}."

@@ -48,9 +48,7 @@ def run(arguments: list[str]) -> int:
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "textual":
                 raise
-            lacking = (
-                "the live view is drawn by Textual: pip install 'jaxobs[top]'; --once needs nothing more"
-            )
+            lacking = "the live view is drawn by Textual: pip install 'jaxobs[top]'; --once does without"
             raise InputError(lacking) from None
         # Textual believes these variables, and would not follow the terminal to another size.
         for name in ("COLUMNS", "LINES"):
