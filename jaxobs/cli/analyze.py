@@ -31,7 +31,7 @@ from jaxobs.vocabulary import InputError
 from jaxobs.vocabulary.units import amount, duration, percent
 
 if TYPE_CHECKING:
-    from jaxobs.cli.trace_report import Report
+    from jaxobs.roofline_model.bounds import Roof
 
 SUMMARY = "show a profiler trace: each operation's time, work, efficiency and source line"
 
@@ -45,17 +45,17 @@ def run(arguments: list[str]) -> int:
     """Print the analysis of a trace."""
     options = _options(arguments)
     options.path = options.path or _newest_trace()
-    report = _analyze(options.path, options.maximum_bytes)
+    document, roofs = _analyze(options.path, options.maximum_bytes)
     with using(options.path):
-        html = page(report) if options.html is not None else ""
+        html = page(document, roofs) if options.html is not None else ""
         packed = _packed(Path(options.path)) if options.pack is not None else b""
-        profiled = profile(report.document["device_time"]["by_line"]) if options.pprof is not None else b""
+        profiled = profile(document["device_time"]["by_line"]) if options.pprof is not None else b""
         if options.json:
-            shown = json.dumps(report.document, indent=2, allow_nan=False)
+            shown = json.dumps(document, indent=2, allow_nan=False)
         elif written := [name for name in (options.html, options.pack, options.pprof) if name is not None]:
             shown = f"wrote {' and '.join(written)}"
         else:
-            shown = report_text(report.document, top=options.top, **look_of(sys.stdout))
+            shown = report_text(document, top=options.top, **look_of(sys.stdout))
     for path, content in ((options.html, html.encode()), (options.pack, packed), (options.pprof, profiled)):
         if path is not None:
             Path(path).write_bytes(content)
@@ -308,15 +308,14 @@ _OPERATIONS: Final = (
 )
 
 
-def page(report: Report) -> str:
+def page(document: Mapping[str, Any], roofs: Sequence[Roof]) -> str:
     """A report as an HTML document."""
-    title = f"Roofline of {report.source}"
-    main = tag("main", tag("header", tag("h1", title)), *_sections(report))
+    title = f"Roofline of {document['source']}"
+    main = tag("main", tag("header", tag("h1", title)), *_sections(document, roofs))
     return whole_page(title, main)
 
 
-def _sections(report: Report) -> Iterator[Element]:
-    document = report.document
+def _sections(document: Mapping[str, Any], roofs: Sequence[Roof]) -> Iterator[Element]:
     rows = [
         {**row, "operation": row["name"], "function": row["module"], "bottleneck": bound_of(row)}
         for row in document["operations"]
@@ -324,7 +323,7 @@ def _sections(report: Report) -> Iterator[Element]:
     points = list(operation_points(rows))
     drawn, said = [], "No operation with known floating-point work and bytes: nothing to plot."
     if points:
-        drawn = [roofline(report.roofs, points), legend(dict.fromkeys(point.bottleneck for point in points))]
+        drawn = [roofline(roofs, points), legend(dict.fromkeys(point.bottleneck for point in points))]
         said = "The area of a dot is its share of the time; point at one to read more."
     yield card("Roofline", *drawn, quiet(said), name="roofline")
     if rows:

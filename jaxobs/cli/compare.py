@@ -57,11 +57,9 @@ def _judged(comparison: Comparison, allowed: float, loop: str | None) -> int:
         raise InputError(
             f"--fail-if-slower: the two have no loop {f'`{loop}` ' if loop else ''}in common, so nothing can be said"
         )
-    slower = {
-        time.loop: math.exp(time.change.estimate) - 1
-        for time in judged
-        if time.change and time.verdict == "slower" and time.change.estimate > math.log1p(allowed)
-    }
+    changes = {time.loop: time.change for time in judged if time.change and time.verdict == "slower"}
+    ratios = {loop: math.expm1(change.estimate) for loop, change in changes.items()}
+    slower = {loop: ratio for loop, ratio in ratios.items() if ratio > allowed}
     for name, grew in slower.items():
         say("jaxobs compare", f"`{name}` is {percent(grew)} slower: {100 * allowed:g} % are allowed")
     if slower:

@@ -51,10 +51,10 @@ def run(arguments: list[str]) -> int:
 
 
 def _cells(record: Record) -> tuple[str, ...]:
-    seconds = record.part("snapshot", "process").get("seconds")
+    process, loops = record.part("snapshot", "process"), longest_loops(record.snapshot)
+    seconds = process.get("seconds")
     if seconds is not None and seconds < 0:
         raise ValueError("a negative time")
-    process, loops = record.part("snapshot", "process"), longest_loops(record.snapshot)
     began = datetime.fromtimestamp(float(record.content["began"])).astimezone()
     return (
         f"{began:%Y-%m-%d %H:%M}",

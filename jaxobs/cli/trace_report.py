@@ -14,7 +14,6 @@ from __future__ import annotations
 import dataclasses
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from jaxobs.cost_model import Rule, cost_or_reason
@@ -32,21 +31,10 @@ MAX_FRAMES: Final = 2_000
 """Most frames of each tree of device time: ten times as many as in a snapshot, since a report is made once."""
 
 
-@dataclass(slots=True)
-class Report:
-    """The report that `jaxobs analyze` shows."""
-
-    source: str
-    document: dict[str, Any]
-    """Plain data, ready for JSON."""
-    roofs: list[Roof]
-    """The rooflines below which some operation lies."""
-
-
 def build_report(
     source: str, trace: Trace, peaks: Mapping[tuple[str, str], Peaks], rules: Mapping[str, Rule]
-) -> Report:
-    """Join a trace with the costs of its modules.
+) -> tuple[dict[str, Any], list[Roof]]:
+    """The report of `jaxobs analyze` as plain data, and the roofs below which some operation lies.
 
     `peaks` are those of each (host, device), `rules` those for the costs of custom calls.
     """
@@ -71,7 +59,7 @@ def build_report(
     document = printable_document(document)  # names are those of the traced program
     kinds = {device.peaks.device_kind: device.peaks for device in profiled.devices}
     roofs = (roof(kinds[kind], dtype) for kind, names in profiled.dtypes.items() for dtype in sorted(names))
-    return Report(source, document, [found for found in roofs if found is not None])
+    return document, [found for found in roofs if found is not None]
 
 
 def _tree(profiled: Profiled, path: Callable[[Operation], Path]) -> list[dict[str, Any]]:

@@ -172,7 +172,7 @@ def line_chart(curve: Curve, *, height: int = 92, with_times: bool = True) -> El
         f"{curve.name} over time: {ends}",
         *_levels(up, write, curve.tick_unit),
         stretched(height, *(shape for run in runs for shape in _line(run, scale, up, fill=curve.from_zero))),
-        _limit(up, curve.limit, write),
+        *_limit(up, curve.limit, write),
         tag("circle", class_="last", cx=f"{scale.at(last[0]):.2f}%", cy=up.at(last[1]), r="3"),
         *_values_pointed_at(known, scale, bottom, write),
         *(seconds_ago(scale, height - 6) if with_times else ()),
@@ -214,12 +214,11 @@ def _levels(up: Scale, write: Callable[[float], str], tick_unit: float) -> Itera
         yield level_name(write(tick) if tick else "0", y)
 
 
-def _limit(up: Scale, limit: float | None, write: Callable[[float], str]) -> Element | None:
-    if limit is None or limit > up.high:
-        return None
-    y = up.at(limit)
-    name = tag("text", f"limit {write(limit)}", class_="tick", x="100%", y=y - 4, text_anchor="end")
-    return tag("g", level(y, "limit"), name)
+def _limit(up: Scale, limit: float | None, write: Callable[[float], str]) -> Iterator[Element]:
+    if limit is not None and limit <= up.high:
+        y = up.at(limit)
+        yield level(y, "limit")
+        yield tag("text", f"limit {write(limit)}", class_="tick", x="100%", y=y - 4, text_anchor="end")
 
 
 def _line(run: Sequence[tuple[float, float]], scale: Scale, up: Scale, *, fill: bool) -> Iterator[Element]:

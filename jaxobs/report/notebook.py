@@ -64,14 +64,11 @@ def memory_html(entry: Row) -> str:
 
 def comparison_html(comparison: Comparison) -> str:
     """A comparison: for each loop how its step time changed, and the table of what differs."""
+    said = (tag("p", *with_code(time.sentence()), class_="sentence") for time in comparison.step_times)
     rows = table(COMPARED, comparison.rows(), caption=TITLE)
-    return _shown(
-        quiet(comparison.which()),
-        *(tag("p", *with_code(time.sentence()), class_="sentence") for time in comparison.step_times),
-        tag("div", tag("h4", TITLE), rows) if rows is not None else quiet(NOTHING),
-        quiet(*(f"Not compared: {line}." for line in comparison.not_compared)),
-        quiet(INTERVALS),
-    )
+    found = tag("div", tag("h4", TITLE), rows) if rows is not None else quiet(NOTHING)
+    lacking = quiet(*(f"Not compared: {line}." for line in comparison.not_compared))
+    return _shown(quiet(comparison.which()), *said, found, lacking, quiet(INTERVALS))
 
 
 def _shown(*elements: Element | None) -> str:

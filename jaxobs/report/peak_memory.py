@@ -93,13 +93,8 @@ def memory_peaks(view: View) -> Element | None:
         return card("Memory at the peak", quiet(f"Not known: {reason}."), name="peak") if known else None
     first, *others = peaks
     more = (element for entry in others for element in peak(entry))
-    return card(
-        "Memory at the peak",
-        *peak(first),
-        folded(f"Other executables ({len(others)})", *more, name="peak-others"),
-        name="peak",
-        note="buffers that live when most do",
-    )
+    rest = folded(f"Other executables ({len(others)})", *more, name="peak-others")
+    return card("Memory at the peak", *peak(first), rest, name="peak", note="buffers that live when most do")
 
 
 def peak(entry: Row) -> Iterator[Element | None]:

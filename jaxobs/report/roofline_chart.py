@@ -65,15 +65,10 @@ def _roof(roof: Roof, across: LogScale, up: LogScale) -> Element:
         f" {amount(roof.bytes_per_second, 'B/s')}, ridge at {amount(roof.ridge, 'FLOP/byte')}"
     )
     under = f"{line} {number(across.end)},{number(up.start)} {number(across.start)},{number(up.start)}"
-    return tag(
-        "g",
-        tag("title", about),
-        tag("polygon", class_="under-roof", points=under),
-        tag("polyline", class_="roof", points=line),
-        data_flops_per_second=f"{roof.flops_per_second:.9g}",
-        data_bytes_per_second=f"{roof.bytes_per_second:.9g}",
-        data_dtype=roof.dtype,
-    )
+    shapes = tag("polygon", class_="under-roof", points=under), tag("polyline", class_="roof", points=line)
+    rates = {"flops": roof.flops_per_second, "bytes": roof.bytes_per_second}
+    told = {f"data_{name}_per_second": f"{rate:.9g}" for name, rate in rates.items()}
+    return tag("g", tag("title", about), *shapes, **told, data_dtype=roof.dtype)
 
 
 def _roof_names(roof: Roof, across: LogScale, up: LogScale) -> Iterator[Element]:
@@ -97,19 +92,15 @@ def _radius(point: Point) -> float:
 
 def _mark(point: Point, across: LogScale, up: LogScale) -> Element:
     """The mark of a point: a diamond for an executable, a circle for an operation."""
-    y, r = up.at(point.rate), number(_radius(point))
+    x, y, r = across.at(point.intensity), up.at(point.rate), number(_radius(point))
     diamond = tag("path", d=f"M0 -{r} L{r} 0 L0 {r} L-{r} 0 Z")
-    return tag(
-        "svg",
-        tag("title", point.about),
-        tag("line", class_="room", y2=up.at(point.attainable) - y) if point.attainable is not None else None,
-        diamond if point.kind == "executable" else tag("circle", r=r),
-        class_=f"mark {point.kind} is-{point.bottleneck}",
-        x=f"{across.at(point.intensity):.2f}%",
-        y=y,
-        data_flops_per_second=f"{point.rate:.9g}",
-        data_intensity=f"{point.intensity:.9g}",
-    )
+    shapes = [tag("title", point.about)]
+    if point.attainable is not None:
+        shapes.append(tag("line", class_="room", y2=up.at(point.attainable) - y))
+    shapes.append(diamond if point.kind == "executable" else tag("circle", r=r))
+    kind = f"mark {point.kind} is-{point.bottleneck}"
+    told = {"data_flops_per_second": f"{point.rate:.9g}", "data_intensity": f"{point.intensity:.9g}"}
+    return tag("svg", *shapes, class_=kind, x=f"{x:.2f}%", y=y, **told)
 
 
 def _names(points: Sequence[Point], across: LogScale, up: LogScale) -> Iterator[Element]:

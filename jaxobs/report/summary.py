@@ -121,10 +121,8 @@ class ReasonsBelow:
 
 def _of(rows: list[str]) -> str:
     named = [f"`{row}`" for row in rows if row]
-    if not named:
-        return ""
     more = f" and {len(named) - ROWS_NAMED} more" if len(named) > ROWS_NAMED else ""
-    return f" of {', '.join(named[:ROWS_NAMED])}{more}"
+    return f" of {', '.join(named[:ROWS_NAMED])}{more}" if named else ""
 
 
 def render(document: Document, *, width: int = PLAIN_WIDTH, bold: bool = False) -> str:

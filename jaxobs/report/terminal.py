@@ -187,13 +187,13 @@ def _draw_roofs(cells: Cells, roofs: Sequence[Roof], across: LogScale, up: LogSc
     columns, rows = len(cells[0]), len(cells)
     bits = [[0] * columns for _ in range(rows)]
     for roof in roofs:
-        before: int | None = None
-        for dot in range(2 * columns):
-            level = round(4 * up.at(roof.at(across.value((dot - 0.5) / 2))) + 1.5)
-            for y in _between(before, level):
+        levels = [
+            round(4 * up.at(roof.at(across.value((dot - 0.5) / 2))) + 1.5) for dot in range(2 * columns)
+        ]
+        for dot, (level, before) in enumerate(zip(levels, [levels[0], *levels], strict=False)):
+            for y in range(level, max(level + 1, before)):  # a steep line has no gaps
                 if 0 <= y < 4 * rows:
                     bits[y // 4][dot // 2] |= _DOTS[dot % 2][y % 4]
-            before = level
     for y, row in enumerate(bits):
         for x, dots in enumerate(row):
             if dots:
@@ -201,13 +201,6 @@ def _draw_roofs(cells: Cells, roofs: Sequence[Roof], across: LogScale, up: LogSc
     for roof in roofs:
         name = f"{roof.dtype} {amount(roof.flops_per_second, 'FLOP/s')}"[:columns]
         _write(cells, round(up.at(roof.flops_per_second)) - 1, columns - len(name), name)
-
-
-def _between(before: int | None, level: int) -> range:
-    """The levels to be dotted from one column to the next, so that a steep line has no gaps."""
-    if before is None or before == level:
-        return range(level, level + 1)
-    return range(level, before) if level < before else range(before + 1, level + 1)
 
 
 def _write(cells: Cells, y: int, x: int, words: str) -> None:

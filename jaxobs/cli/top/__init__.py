@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import re
 import ssl
 import sys
 from collections.abc import Callable, Sequence
@@ -134,20 +135,17 @@ def _access(options: argparse.Namespace) -> Access:
         token_file = options.token_file or load_settings().metrics_token_file
         authorities = ssl.create_default_context(cafile=options.ca_file) if options.ca_file else None
     except OSError as error:
-        raise InputError(
-            f"--ca-file {options.ca_file} has no certificates in PEM form: {error.strerror or error}"
-        ) from None
+        why = f"has no certificates in PEM form: {error.strerror or error}"
+        raise InputError(f"--ca-file {options.ca_file} {why}") from None
     return Access(_token(token_file) if token_file is not None else None, authorities)
 
 
 def _token(path: Path) -> str:
     try:
         with open_regular(path) as file:
-            token = file.read(1 << 13).decode("ascii").strip()
+            token = file.read(1 << 13).decode("ascii", "replace").strip()
     except OSError as error:
         raise InputError(f"cannot read the token in {path}: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        token = ""
-    if not token or not token.isprintable() or " " in token:
+    if not re.fullmatch("[!-~]+", token):
         raise InputError(f"{path} does not hold one token, as `openssl rand -hex 32` makes one")
     return token
