@@ -91,9 +91,8 @@ def _newest_trace() -> str:
 
     record = read_record("last")
     if not (found := traces(record.path.parent)):
-        raise InputError(
-            f"{record.name} has kept no trace: give a path, or take one: obs.profile(2.0, keep=True)"
-        )
+        cure = "give a path, or ask for one by obs.profile(2.0, keep=True)"
+        raise InputError(f"{record.name} has kept no trace: {cure}")
     return str(found[-1])
 
 
@@ -229,8 +228,12 @@ def report_text(document: Mapping[str, Any], *, top: int, width: int, bold: bool
         rest = sum(row["share"] or 0.0 for row in document["operations"][top:])
         parts.append(f"and {hidden} more operations with {percent(rest)} of the busy time (--top, --json)")
     parts += [*_lines(document, min(top, _LINES), width), "", _table(MATCHED, document["matched"], set())]
-    notes = [*notes_of(document), *notes_on_efficiency(document["operations"][:top])]
-    if notes:
+    faster: dict[str, list[str]] = {}
+    for row in document["operations"][:top]:
+        if (row["efficiency"] or 0.0) > 1:
+            faster.setdefault(row["efficiency_reason"], []).append(row["name"])
+    notes = [f"efficiency above 100 %, {_some(names)}: {reason}" for reason, names in faster.items()]
+    if notes := notes_of(document) + notes:
         parts += ["", *notes]
     if document["advice"]:
         parts += ["", *(f"→ {piece['sentence']} {piece['remedy']}" for piece in document["advice"])]
@@ -255,15 +258,6 @@ def notes_of(document: Mapping[str, Any]) -> list[str]:
             "time; FLOP/s and efficiency are over these parts"
         )
     return list(dict.fromkeys(notes))
-
-
-def notes_on_efficiency(operations: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Why operations were faster than their bound, once for each reason."""
-    faster: dict[str, list[str]] = {}
-    for row in operations:
-        if row["efficiency"] is not None and row["efficiency"] > 1:
-            faster.setdefault(row["efficiency_reason"], []).append(row["name"])
-    return [f"efficiency above 100 %, {_some(names)}: {reason}" for reason, names in faster.items()]
 
 
 def _devices(document: Mapping[str, Any]) -> TextTable:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from jaxobs.report.markup import Element, chart, stretched, tag
 from jaxobs.vocabulary.units import amount, duration, rough_percent
@@ -256,19 +256,12 @@ _ROOM_FOR_A_LETTER: Final = 0.0225
 """Share of a bar's width that a letter of a name takes on a phone, 7.5 of 334 pixels; on a wide screen a third of it."""
 
 
-def part(
-    text: str | None,
-    component: str,
-    about: str,
-    place: tuple[float, float],
-    *,
-    height: int,
-    **attributes: float | str,
-) -> Element:
-    """A part of a bar in its component's colour, with a text in it.
+Place = tuple[float, float]
+"""Where a part of a bar begins and how wide it is, as shares of the bar's width."""
 
-    `place`: where it begins and its width, as shares of the bar's.
-    """
+
+def part(text: str | None, component: str, about: str, place: Place, height: int, **more: Any) -> Element:
+    """A part of a bar in its component's colour, with a text in it."""
     start, share = place
     shapes = (
         tag("title", about),
@@ -276,7 +269,7 @@ def part(
         text and tag("text", text, class_=f"on-{component}", x="6", y=height / 2 + 4),
     )
     x, width = f"{100 * start:.3f}%", f"{100 * share:.3f}%"
-    return tag("svg", *shapes, x=x, width=width, height=height, **attributes)
+    return tag("svg", *shapes, x=x, width=width, height=height, **more)
 
 
 def shares_bar(parts: Mapping[str, float]) -> Element | None:
@@ -293,7 +286,7 @@ def shares_bar(parts: Mapping[str, float]) -> Element | None:
             room = _ROOM_FOR_A_LETTER * (len(name) + 2)
             kind = "mark part" if share >= room else "mark part narrow"
             named = name if share >= room / 3 else None
-            shapes.append(part(named, name, about, (start, share), height=_BAR, class_=kind))
+            shapes.append(part(named, name, about, (start, share), _BAR, class_=kind))
         start += share
     label = "; ".join(f"{name} {rough_percent(share)}" for name, share in shares.items() if share >= 0.005)
     return chart(_BAR, f"Where a step goes: {label}", *shapes, kind="bar")

@@ -214,13 +214,9 @@ COMPARED: Final = (
 def compare(before: Record, after: Record) -> Comparison:
     """Compare the second run with the first. Pure: the same records give the same comparison."""
     loops = _common_loops(before, after)
-    return Comparison(
-        before,
-        after,
-        tuple(step_time(loop, before, after) for loop in loops),
-        tuple(differences(loops, before, after)),
-        tuple(_not_compared(before, after)),
-    )
+    times = tuple(step_time(loop, before, after) for loop in loops)
+    found = tuple(differences(loops, before, after))
+    return Comparison(before, after, times, found, tuple(_not_compared(before, after)))
 
 
 def step_time(loop: str, before: Record, after: Record) -> StepTime:
@@ -415,9 +411,8 @@ def _costs(record: Record) -> dict[str, Document]:
     for entry in sorted(record.entries("executables"), key=executable_size, reverse=True):
         found.setdefault(entry["function"], entry)
     costs = {name: entry.get("cost") or {} for name, entry in found.items()}
-    work = {
-        name: float(costs[name].get("flops") or 0.0) * float(found[name].get("runs") or 1.0) for name in found
-    }
+    runs = {name: float(entry.get("runs") or 1.0) for name, entry in found.items()}
+    work = {name: runs[name] * float(cost.get("flops") or 0.0) for name, cost in costs.items()}
     return {name: costs[name] for name, flops in work.items() if flops >= SMALL_FUNCTION * sum(work.values())}
 
 

@@ -184,4 +184,4 @@ def _bar(row: Row, start: float, width: float) -> Element:
     text = name_of(row) if width >= _ROOM_FOR_A_NAME else None
     at = row["depth"] * _HEIGHT
     about, place = "\n".join(lines), (start, width)
-    return part(text, row["bottleneck"], about, place, height=_HEIGHT, class_="mark part", y=at)
+    return part(text, row["bottleneck"], about, place, _HEIGHT, class_="mark part", y=at)

@@ -293,9 +293,7 @@ def memory(view: View) -> Element | None:
     found = device.get("memory") or view.process.get("memory") or {}
     if found.get("in_use_bytes") is None:
         return None
-    unit = 1024.0 ** (
-        int(math.log2(max(found["in_use_bytes"], 1.0))) // 10
-    )  # the largest of B, KiB, … below it
+    unit = 1024.0 ** (int(math.log2(max(found["in_use_bytes"], 1.0))) // 10)  # the largest of B, KiB, …
     curve = Curve(
         f"memory of {name}", view.trend.times, view.trend.column("memory", name), view.span, byte_size,
         limit=found.get("limit_bytes"), tick_unit=unit,

@@ -140,9 +140,13 @@ def story(flights: Sequence[Flight]) -> Iterator[TextTable | str]:
         left=("rank", "host", "end", "what was under way"),
     )
     for flight in ordered:
-        table.add(*_cells(flight))
-    yield ""
-    yield table
+        loop, steps, at = flight.last_step or ("", 0, None)
+        table.add(
+            flight.rank, flight.who.get("host.name", ""), f"{count(steps)} of {loop}" if loop else "none",
+            f"before {clock(flight.moments[0]['at'])}" if at is None else clock(at), clock(flight.last["at"]),
+            flight.ended, or_absent(flight.last.get("memory"), byte_size), under_way(flight),
+        )  # fmt: skip
+    yield from ("", table)
     since = (first.moments[0]["at"] if first.stopped is None else first.stopped) - TOLD_SECONDS
     told = sorted((at, flight.rank, what) for flight in ordered for at, what in _events(flight, since))
     if told:
@@ -150,17 +154,6 @@ def story(flights: Sequence[Flight]) -> Iterator[TextTable | str]:
     yield from (f"  {clock(at)}  rank {rank}: {what}" for at, rank, what in told[-MAX_EVENTS:])
     if broken := sum(flight.broken for flight in flights):
         yield from ("", f"{broken} lines could not be read")
-
-
-def _cells(flight: Flight) -> Iterator[str]:
-    loop, steps, at = flight.last_step or ("", 0, None)
-    yield from (flight.rank, flight.who.get("host.name", ""))
-    yield f"{count(steps)} of {loop}" if loop else "none"
-    yield f"before {clock(flight.moments[0]['at'])}" if at is None else clock(at)
-    yield clock(flight.last["at"])
-    yield flight.ended
-    yield or_absent(flight.last.get("memory"), byte_size)
-    yield under_way(flight)
 
 
 def _events(flight: Flight, since: float) -> Iterator[tuple[float, str]]:

@@ -103,13 +103,16 @@ def _row(rank: Observed, wanted_loop: str | None) -> dict[str, Any]:
     spent = loop.get("components") or {} if in_all else {}
     hang = next((hang for hang in rank.document.get("hangs") or () if not hang["over"]), None)
     place = hang and (hang["line"] or hang["line_reason"])
+    shares = _known(verdict.get("shares") or {}, loop)
+    own = [shares[name] for name in ("input", "host") if name in shares]
     return {
         "rank": process.get("process_index"), "run": process.get("run") or process.get("service_name"),
         "run_id": process.get("run_id"), "host": process.get("host_name"), "address": rank.address,
         "problem": rank.problem,
         "steps": loop.get("steps"), "step_seconds": loop.get("step_seconds"),
         "mfu": loop.get("mfu"),
-        "label": verdict.get("label"), "shares": _known(verdict.get("shares") or {}, loop),
+        "label": verdict.get("label"), "shares": shares, "waits": shares.get("communication"),
+        "own": sum(own) if own else None,
         "shares_in_all": _known({name: seconds / in_all for name, seconds in spent.items()}, loop),
         "lag": 0.0, "lag_in_all": 0.0, "lags": False, "through": None,
         "hang": hang, "hangs": False, "still": hang and f"{duration(hang['seconds'])}: {place}",
@@ -122,12 +125,11 @@ def columns(rows: Sequence[Row]) -> Iterator[Column]:
     for title, key in (("run", "run"), ("id", "run_id"), ("host", "host")):
         if len({row[key] for row in rows if row[key]}) > 1:
             yield text(title, key)
-    yield from (
-        figure("steps", "steps", count),
-        figure("step time", "step_seconds", duration),
-        figure("MFU", "mfu", percent),
-    )
-    yield from (_share("waits", ("communication",)), _share("own", ("input", "host")))
+    yield figure("steps", "steps", count)
+    yield figure("step time", "step_seconds", duration)
+    yield figure("MFU", "mfu", percent)
+    yield figure("waits", "waits", rough_percent)
+    yield figure("own", "own", rough_percent)
     costs = computed("costs", lambda row: row["lag"], rough_percent)
     yield costs._replace(show=lambda row: costs.show(row) if row["lags"] else None)
     if any(row["through"] for row in rows):
@@ -145,14 +147,6 @@ def _name(row: Row) -> str:
     known = row["address"] if row["rank"] is None else str(row["rank"])
     marks = ((GONE, row["problem"]), (HANGING, row["hangs"]), (LAGGING, row["lags"]))
     return " ".join((known, *[mark for mark, holds in marks if holds][:1]))
-
-
-def _share(title: str, components: tuple[str, ...]) -> Column:
-    def value(row: Row) -> float | None:
-        known = [row["shares"][name] for name in components if name in row["shares"]]
-        return sum(known) if known else None
-
-    return computed(title, value, rough_percent)
 
 
 def render_ranks(ranks: Sequence[Observed], *, width: int, bold: bool) -> str:

@@ -195,13 +195,9 @@ class StepWindows:
 
 
 def _totals(loop: Mapping[str, Any]) -> Row:
-    given = {
-        "steps": loop.get("steps"),
-        "seconds": loop.get("wall_seconds"),
-        "examples": loop.get("examples"),
-        "tokens": loop.get("tokens"),
-        **{f"component/{name}": spent for name, spent in (loop.get("components") or {}).items()},
-    }
+    columns = {"steps": "steps", "seconds": "wall_seconds", "examples": "examples", "tokens": "tokens"}
+    given = {name: loop.get(key) for name, key in columns.items()}
+    given |= {f"component/{name}": spent for name, spent in (loop.get("components") or {}).items()}
     known = {name: float(value) for name, value in given.items() if value is not None}
     return {"steps": 0.0, "seconds": 0.0} | known
 

@@ -100,13 +100,9 @@ def sentence(document: Document, name: str) -> str:
     """What a person would answer who was asked how a run is going whose main loop this is."""
     hangs = (hang_sentence(hang) for hang in document.get("hangs") or () if not hang["over"])
     slowdowns = (slowdown_sentence(each) for each in document.get("slowdowns") or () if not each["over"])
-    return " ".join([
-        *(f"{said} Before that:" for said in hangs),
-        loop_sentence(document, name),
-        *slowdowns,
-        *_compiled_again(document),
-        *_compiling(document),
-    ])  # fmt: skip
+    before = (f"{said} Before that:" for said in hangs)
+    after = (*slowdowns, *_compiled_again(document), *_compiling(document))
+    return " ".join([*before, loop_sentence(document, name), *after])
 
 
 def sentence_without_loop(document: Document) -> str:

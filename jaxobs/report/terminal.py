@@ -187,9 +187,8 @@ def _draw_roofs(cells: Cells, roofs: Sequence[Roof], across: LogScale, up: LogSc
     columns, rows = len(cells[0]), len(cells)
     bits = [[0] * columns for _ in range(rows)]
     for roof in roofs:
-        levels = [
-            round(4 * up.at(roof.at(across.value((dot - 0.5) / 2))) + 1.5) for dot in range(2 * columns)
-        ]
+        steep = (up.at(roof.at(across.value((dot - 0.5) / 2))) for dot in range(2 * columns))
+        levels = [round(4 * y + 1.5) for y in steep]
         for dot, (level, before) in enumerate(zip(levels, [levels[0], *levels], strict=False)):
             for y in range(level, max(level + 1, before)):  # a steep line has no gaps
                 if 0 <= y < 4 * rows:
