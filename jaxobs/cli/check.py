@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,15 @@ from jaxobs.cli import installed_version
 from jaxobs.cli.console import Parser, ProcessFailedError, result_of
 from jaxobs.cli.plugins import describe, find_plugins
 from jaxobs.cli.terminal import look_of
-from jaxobs.config import SETTINGS, Settings, SettingsError, load_settings, origin, plain_settings
-from jaxobs.config import unknown_settings as unknown_settings_of_jaxobs
+from jaxobs.config import (
+    SETTINGS,
+    Settings,
+    SettingsError,
+    load_settings,
+    origin,
+    plain_settings,
+    unknown_settings,
+)
 from jaxobs.hardware.calibration import NoHomeError, cache_directory, load_calibration, this_host
 from jaxobs.hardware.known_peaks import known_peaks
 from jaxobs.plugin.base import Collector, Plugin
@@ -50,8 +57,12 @@ def collect() -> dict[str, Any]:
     """The report as plain data, with all `problems` in one list."""
     from jaxobs.identity import read_identity
 
-    loaded, problems = usable_settings()
-    problems = [*unknown_settings_of_jaxobs(os.environ).values(), *problems]
+    problems = list(unknown_settings(os.environ).values())
+    try:
+        loaded = load_settings()
+    except SettingsError as error:
+        loaded = Settings()
+        problems.append(f"{error}; the defaults are shown, and instrument() would raise")
     devices = check_devices(read_devices(), loaded)
     found = find_plugins()
     present = hardware_present(found)
@@ -59,7 +70,8 @@ def collect() -> dict[str, Any]:
     plain = plain_settings(loaded, rank_on_host=identity.rank_on_host, in_kubernetes=identity.in_kubernetes)
     plugins = [describe(plugin) | {"remarks": remarks_of(plugin, plain)} for plugin in found]
     problems += devices["problems"] + unused_hardware(present, devices)
-    problems += problems_of(plugins) + unknown_settings(found, os.environ, SETTINGS)
+    own = [(plugin.name, plugin.plugin.settings) for plugin in found if plugin.has_own_variables]
+    problems += problems_of(plugins) + unknown_variables(own, os.environ, SETTINGS)
     if not plugins:
         problems.append("no plugin is installed, not even those of jaxobs: run `pip install jaxobs`")
     versions = {"jaxobs": installed_version(), "python": platform.python_version()}
@@ -80,14 +92,6 @@ def variables_shown(environment: Mapping[str, str]) -> dict[str, str]:
     """OpenTelemetry's variables that are set, secrets masked."""
     found = sorted((name, value) for name, value in environment.items() if name.startswith("OTEL_") and value)
     return {name: masked(name, value) for name, value in found}
-
-
-def usable_settings() -> tuple[Settings, list[str]]:
-    """The settings; if they cannot be used the defaults, and why."""
-    try:
-        return load_settings(), []
-    except SettingsError as error:
-        return Settings(), [f"{error}; the defaults are shown, and instrument() would raise"]
 
 
 def read_devices(timeout: float = START_SECONDS) -> dict[str, Any]:
@@ -180,14 +184,6 @@ def problems_of(plugins: Iterable[Mapping[str, Any]]) -> list[str]:
     return problems
 
 
-def unknown_settings(
-    plugins: Iterable[Found], environment: Mapping[str, str], settings: Collection[str]
-) -> list[str]:
-    """A line for each variable with a plugin's prefix that is no setting; `settings` are jaxobs's own."""
-    own = [(found.name, found.plugin.settings) for found in plugins if found.has_own_variables]
-    return unknown_variables(own, environment, settings)
-
-
 def _parts(report: Mapping[str, Any]) -> Iterator[TextTable | str]:
     """The report as lines and tables."""
     yield ", ".join(f"{name} {version or 'not found'}" for name, version in report["versions"].items())
@@ -201,11 +197,10 @@ def _parts(report: Mapping[str, Any]) -> Iterator[TextTable | str]:
     yield from (table, "")
     for device in report["devices"]:
         yield f"device {device['device']}: {device['kind']} ({device['platform']})"
-        if rows := peak_rows(device["peaks"]):
-            peaks = TextTable(("peak", "value", "unit", "from"), left=("unit", "from"))
-            for row in rows:
-                peaks.add(*row)
-            yield peaks
+        peaks = TextTable(("peak", "value", "unit", "from"), left=("unit", "from"))
+        for row in peak_rows(device["peaks"]):
+            peaks.add(*row)
+        yield from [peaks] if peaks.rows else []
         yield from peak_notes(device["peaks"])
     for vendor, names in report["hardware_present"].items():
         yield f"hardware: {', '.join(names)} ({vendor})"

@@ -39,8 +39,6 @@ TOGETHER_SECONDS = 5.0
 """Longest time between the starts of two ranks of one job. Launchers take less, and a process needs about as long to
 import JAX before it trains at all."""
 
-PAGE_BEGINS = b"<!DOCTYPE html"
-
 ENDED = {
     "running": "its record was written while the job ran",
     "lost": "its record was written while the job ran; how it ended is not known",
@@ -64,7 +62,7 @@ def run(arguments: list[str]) -> int:
         help="write the run's page as one file that needs nothing else (default: page.html in the run's folder)",
     )  # fmt: skip
     options = parser.options(arguments)
-    if options.record is None and _may_be_a_run(options.html or ""):
+    if options.record is None and not (options.html or PAGE).endswith(".html"):  # it may be meant as the run
         raise InputError(f"{options.html}: name the run first: jaxobs show RUN --html FILE")
     record = read_record("last" if options.record is None else options.record)
     if options.json:
@@ -103,14 +101,6 @@ def _of_one_run(record: Record) -> list[Record]:
                     rank_rows([Observed(other.name, other.snapshot)])  # one that cannot be shown is left out
                     found.append(other)
     return sorted(found, key=_rank)
-
-
-def _may_be_a_run(word: str) -> bool:
-    """Whether what was given as a file for the page tells a run, or is a file of another kind. Raises OSError."""
-    if os.path.isfile(word):  # noqa: PTH113
-        with open_regular(Path(word)) as file:
-            return file.read(len(PAGE_BEGINS)) != PAGE_BEGINS
-    return bool(LAST.fullmatch(word) or os.path.isdir(word) or _beginning_with(word))  # noqa: PTH112
 
 
 def read_record(word: str) -> Record:
