@@ -148,8 +148,6 @@ class Difference(NamedTuple):
     before: str
     after: str
     change: str = ""
-    size: float = 0.0
-    """How large it is beside others; 0 if it is no figure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +168,7 @@ class Comparison:
 
     def rows(self) -> list[dict[str, Any]]:
         """The differences as plain data, for COMPARED."""
-        return [
-            {name: value for name, value in each._asdict().items() if name != "size"}
-            for each in self.differences
-        ]
+        return [each._asdict() for each in self.differences]
 
     def text(self, *, width: int = PLAIN_WIDTH, bold: bool = False) -> str:
         """The comparison as text, without a newline at its end; A is the first run and B the second."""
@@ -276,12 +271,17 @@ def _not_compared(before: Record, after: Record) -> Iterator[str]:
 
 def differences(loops: Sequence[str], before: Record, after: Record) -> list[Difference]:
     """What differs between the runs, the largest first; what is no figure comes last."""
-    found = (
+    parts = (
         _figures_that_differ(loops, before, after),
         _recompiles(before, after),
         _words_that_differ(before, after),
     )
-    return sorted(chain.from_iterable(found), key=lambda difference: -difference.size)
+    found = sorted(chain.from_iterable(parts), key=lambda sized: -sized[0])
+    return [difference for _, difference in found]
+
+
+Sized = tuple[float, Difference]
+"""A difference, and how large it is beside others; 0 if it is no figure."""
 
 
 class _Figure(NamedTuple):
@@ -295,7 +295,7 @@ class _Figure(NamedTuple):
 Key = tuple[Cause, str]
 
 
-def _figures_that_differ(loops: Sequence[str], before: Record, after: Record) -> Iterator[Difference]:
+def _figures_that_differ(loops: Sequence[str], before: Record, after: Record) -> Iterator[Sized]:
     one, other = (dict(_figures(loops, record)) for record in (before, after))
     sizes = [(_batch(loop, before), _batch(loop, after)) for loop in loops[:1]]
     batch = next((now[word] / old[word] for old, now in sizes for word in old if word in now), 1.0)
@@ -308,7 +308,7 @@ def _figures_that_differ(loops: Sequence[str], before: Record, after: Record) ->
         if not explained:
             change = signed_percent(growth - 1) if growth < math.inf else ""
             size = abs(math.log(growth))
-            yield Difference(cause, what, old.write(old.value), new.write(new.value), change, size)
+            yield size, Difference(cause, what, old.write(old.value), new.write(new.value), change)
 
 
 def _figures(loops: Sequence[str], record: Record) -> Iterator[tuple[Key, _Figure]]:
@@ -343,7 +343,7 @@ def _batch(loop: str, record: Record) -> dict[str, float]:
     return {word: entry[word] / steps for word in ("tokens", "examples") if steps and entry.get(word)}
 
 
-def _recompiles(before: Record, after: Record) -> Iterator[Difference]:
+def _recompiles(before: Record, after: Record) -> Iterator[Sized]:
     """Functions that were recompiled more or less often, with the dearest reason and what all of them took."""
     one, other = (record.part("snapshot", "functions") for record in (before, after))
     for name in sorted((one.keys() | other.keys()) - {EAGER}):  # many primitives share it, each compiled once
@@ -358,19 +358,19 @@ def _recompiles(before: Record, after: Record) -> Iterator[Difference]:
             why = f"{'mostly ' if len(again) > 1 else ''}{cause}{argument}, {spent}"
             often, now = (times(number) if number else "never" for number in (old, new))
             size = abs(math.log((1 + new) / (1 + old)))
-            yield Difference(Cause.RECOMPILE, f"{name} compiled again", often, now, why, size)
+            yield size, Difference(Cause.RECOMPILE, f"{name} compiled again", often, now, why)
 
 
 MAY_LACK: Final = (Cause.SETTINGS, Cause.VERSIONS)
 """What a run can be without: that the other has it is a difference."""
 
 
-def _words_that_differ(before: Record, after: Record) -> Iterator[Difference]:
+def _words_that_differ(before: Record, after: Record) -> Iterator[Sized]:
     one, other = (dict(_words(record)) for record in (before, after))
     for cause, what in dict.fromkeys([*one, *other]):
         old, new = (each.get((cause, what)) for each in (one, other))
         if old != new and (cause in MAY_LACK or (old and new)):
-            yield Difference(cause, what, old or "not there", new or "not there")
+            yield 0.0, Difference(cause, what, old or "not there", new or "not there")
 
 
 def _words(record: Record) -> Iterator[tuple[Key, str]]:
