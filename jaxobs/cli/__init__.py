@@ -80,7 +80,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _answer(command: str, arguments: list[str]) -> int:
     if command in {"--version", "-V"}:
-        print(f"jaxobs {installed_version() or 'of a source tree that is not installed'}")
+        from jaxobs.plugin.discovery import installed_versions
+
+        print(
+            f"jaxobs {installed_versions('jaxobs').get('jaxobs', 'of a source tree that is not installed')}"
+        )
         return 0
     if command in {"--help", "-h", "help"}:
         print(_help())
@@ -125,16 +129,6 @@ def _module(command: str) -> Any:
     from importlib import import_module
 
     return import_module(f"jaxobs.cli.{command}")
-
-
-def installed_version() -> str | None:
-    """The version of jaxobs; None for a source tree that is not installed."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("jaxobs")
-    except PackageNotFoundError:
-        return None
 
 
 def _help() -> str:

@@ -11,7 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from jaxobs.cli import installed_version
 from jaxobs.cli.console import Parser, ProcessFailedError, result_of
 from jaxobs.cli.plugins import describe, find_plugins
 from jaxobs.cli.terminal import look_of
@@ -27,7 +26,7 @@ from jaxobs.config import (
 from jaxobs.hardware.calibration import NoHomeError, cache_directory, load_calibration, this_host
 from jaxobs.hardware.known_peaks import known_peaks
 from jaxobs.plugin.base import Collector, Plugin
-from jaxobs.plugin.discovery import Found
+from jaxobs.plugin.discovery import Found, installed_versions
 from jaxobs.plugin.files import why_not_writable
 from jaxobs.plugin.settings import unknown_variables
 from jaxobs.report.text_table import TextTable, to_text
@@ -74,7 +73,7 @@ def collect() -> dict[str, Any]:
     problems += problems_of(plugins) + unknown_variables(own, os.environ, SETTINGS)
     if not plugins:
         problems.append("no plugin is installed, not even those of jaxobs: run `pip install jaxobs`")
-    versions = {"jaxobs": installed_version(), "python": platform.python_version()}
+    versions = {"jaxobs": None, "python": platform.python_version()} | installed_versions("jaxobs")
     shown = {name: masked(name.upper(), value) for name, value in loaded.to_dict().items()}
     return {
         "versions": versions | {name: devices[name] for name in ("jax", "jaxlib")},

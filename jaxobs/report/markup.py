@@ -174,11 +174,11 @@ def _readable_on(colour: str) -> str:
 
 def legend(names: Iterable[str]) -> Element:
     """The key to the colours of these components or bottlenecks."""
-    squares = {name: tag("rect", class_=f"is-{name}", width="10", height="10", rx="2") for name in names}
-    drawn = {
-        name: tag("svg", one, width="10", height="10", aria_hidden="true") for name, one in squares.items()
-    }
-    return tag("ul", *(tag("li", one, f" {name}") for name, one in drawn.items()), class_="legend")
+    items = []
+    for name in names:
+        square = tag("rect", class_=f"is-{name}", width="10", height="10", rx="2")
+        items.append(tag("li", tag("svg", square, width="10", height="10", aria_hidden="true"), f" {name}"))
+    return tag("ul", *items, class_="legend")
 
 
 REASONS_SHOWN: Final = 4

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from jaxobs.cli.launch.observe import NOTHING
 from tests.cli.launched import JAXOBS, environment, jaxobs, outcome, without_summary
 
 SCRIPTS = {
@@ -207,7 +208,7 @@ def test_a_script_without_jax_is_told_so_and_next_to_nothing_is_imported_before_
     write(tmp_path, "script", source)
     plain = outcome([sys.executable, "script.py"], tmp_path)
     observed = jaxobs("run", "script.py", folder=tmp_path)
-    assert observed.stderr == "jaxobs: no JAX backend was used; nothing to report\n"
+    assert observed.stderr == f"{NOTHING}\n"
     before = set(observed.stdout.split()) - set(plain.stdout.split())
     assert {name for name in before if not name.startswith("_")} <= {
         "atexit", "collections", "contextlib", "copyreg", "enum", "fnmatch", "functools", "importlib", "io",

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from jaxobs.cli.launch.observe import NOTHING
 from tests.cli.launched import JAXOBS, environment, jaxobs, outcome, without_summary
 from tests.jobs import Outcome
 
@@ -108,7 +109,7 @@ def test_without_a_backend_nothing_is_started(tmp_path: Path) -> None:
     plain = outcome([sys.executable, "script.py"], tmp_path)
     observed = jaxobs("run", "script.py", folder=tmp_path)
     assert (observed.status, observed.stdout) == (plain.status, plain.stdout)
-    assert observed.stderr == "jaxobs: no JAX backend was used; nothing to report\n"
+    assert observed.stderr == f"{NOTHING}\n"
 
 
 def test_of_several_that_a_launcher_started_the_first_alone_prints(tmp_path: Path) -> None:

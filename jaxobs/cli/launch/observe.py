@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-CHILDREN_SECONDS = 0.2
-"""Processor time of child processes from which one of them may have used JAX: importing it took 0.6 s."""
-
-_children_before = 0.0
+NOTHING = (
+    "jaxobs: no JAX backend was used in this process, so there is nothing to report; a process that it starts needs a "
+    "`jaxobs run` of its own"
+)
 
 
 def observe(
@@ -34,8 +34,6 @@ def observe(
     Starts nothing, and imports neither JAX nor most of jaxobs before the script itself imports JAX: what a
     script does at its beginning (patching the standard library, say) it does in a process as fresh as ever.
     """
-    global _children_before
-    _children_before = _children_seconds()
     # Exit functions run last in, first out: this one after the observer's, which takes the last snapshot.
     if prints:
         atexit.register(_report, os.getpid())
@@ -111,26 +109,9 @@ def closing_text() -> str:
     snapshot = observer.final_snapshot if observer else None
     # An observer that has started takes one as it shuts down, whatever the agent answers.
     if snapshot is None:
-        return _why_nothing()
+        return NOTHING
 
     from jaxobs.cli.terminal import look_of
     from jaxobs.report.summary import render
 
     return render(snapshot.to_dict(), **look_of(sys.stderr))
-
-
-def _why_nothing() -> str:
-    """The line for a process without a JAX backend, which may be a launcher of ranks, as many scripts are."""
-    seconds = _children_seconds() - _children_before
-    if seconds < CHILDREN_SECONDS:
-        return "jaxobs: no JAX backend was used; nothing to report"
-    return (
-        f"jaxobs: no JAX backend was used in this process, and the processes that it started ({seconds:.1f} s of "
-        "processor time) are not observed: if they use JAX, put `jaxobs run` on the command of each rank"
-    )
-
-
-def _children_seconds() -> float:
-    """Processor time of child processes that have ended and were waited for."""
-    used = os.times()
-    return used.children_user + used.children_system

@@ -110,9 +110,8 @@ class SortedTable(DataTable[Text]):
         room = self.scrollable_content_region.width or sum(needed.values()) + _PADDING * len(needed)
         least = {column: min(width, _SHORTENED) if column.text else width for column, width in needed.items()}
         for title in self._spare:
-            if sum(least.values()) + _PADDING * len(least) <= room:
-                break
-            least = {column: width for column, width in least.items() if column.title != title}
+            if sum(least.values()) + _PADDING * len(least) > room:
+                least = {column: width for column, width in least.items() if column.title != title}
         left = room - sum(least.values()) - _PADDING * len(least)
         for column, width in least.items():
             least[column] = max(width, min(width + left, needed[column]))
@@ -126,21 +125,19 @@ class SortedTable(DataTable[Text]):
         self._sort(titles[(at + 1) % len(titles)])
 
     def reverse(self) -> None:
-        self._descending = not self._descending
-        self.show_rows(*self._given)
+        self._sort(self._sorted_by)
 
     def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
         """Sort by the clicked column, or reverse the order if it is sorted by that already."""
-        chosen = self._columns_shown[event.column_index].title
-        if chosen == self._sorted_by:
-            self.reverse()
-        else:
-            self._sort(chosen)
+        self._sort(self._columns_shown[event.column_index].title)
 
     def _sort(self, title: str | None) -> None:
-        self._sorted_by = title
         column = next((column for column in self._columns_shown if column.title == title), None)
-        self._descending = column is None or not column.text  # the largest first, names from A on
+        if title == self._sorted_by:
+            self._descending = not self._descending
+        else:
+            self._descending = column is None or not column.text  # the largest first, names from A on
+        self._sorted_by = title
         self.show_rows(*self._given)
 
     def _heading(self, column: Column) -> str:

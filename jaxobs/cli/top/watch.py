@@ -75,10 +75,6 @@ class Watched:
         same = all(before.get(key) == now.get(key) for key in ("pid", "counts_begin_seconds"))
         return bool(before) and not (same and (before.get("seconds") or 0.0) <= (now.get("seconds") or 0.0))
 
-    def fail(self, why: str) -> None:
-        """Keep the last snapshot, and note why there is no newer one."""
-        self.problem = printable(why)  # it may quote what the server has said
-
     @property
     def is_a_wrong_guess(self) -> bool:
         return self.target.guessed and not self.document and self.problem is not None
@@ -143,9 +139,9 @@ class Watch:
             rank.take(answer, monotonic())
         except NothingListensError as error:
             ended = f"the job has ended, or its agent is lost: {error}"
-            rank.fail(ended if rank.document else f"{error}: {_ASK}")
+            rank.problem = printable(ended if rank.document else f"{error}: {_ASK}")
         except (NoSnapshotError, InputError) as error:
-            rank.fail(str(error))
+            rank.problem = printable(str(error))  # it may quote what the server has said
         else:
             self._admit(list(self._neighbours(rank.target, answer.neighbours)))
             # Not `sort`, which empties the list meanwhile: the view reads it on its own thread.
