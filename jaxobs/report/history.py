@@ -114,12 +114,9 @@ class History:
             kept = spaced[::-1]
         kept = [index for index in kept[-POINTS:] if times[index] >= now - SECONDS]
         if len(kept) < len(times):
-            self._keep(kept)
-
-    def _keep(self, indices: list[int]) -> None:
-        self._times = array("d", [self._times[index] for index in indices])
-        kept = {key: array("d", [column[at] for at in indices]) for key, column in self._columns.items()}
-        self._columns = {key: column for key, column in kept.items() if not all(map(math.isnan, column))}
+            self._times = array("d", [times[at] for at in kept])
+            found = {key: array("d", [column[at] for at in kept]) for key, column in self._columns.items()}
+            self._columns = {key: column for key, column in found.items() if not all(map(math.isnan, column))}
 
 
 def _values(document: Mapping[str, Any]) -> Iterator[tuple[Key, float]]:

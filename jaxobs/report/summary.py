@@ -142,7 +142,7 @@ def _parts(document: Document) -> Iterator[TextTable | str]:
     reasons = ReasonsBelow()
     yield from _about_the_run(document, reasons)
     for part in (_loops, _functions, _again, _executables, _operations):
-        if (table := part(document, reasons)) is not None:
+        if (table := part(document, reasons)).rows:
             yield from ("", table)
             yield from _where_time_went(document["loops"]) if part is _loops else ()
     if found := document.get("device_time"):
@@ -272,7 +272,7 @@ def _shares(components: Mapping[str, float]) -> list[tuple[str, float]]:
     return sorted(large, key=lambda pair: -pair[1])[:MAX_SHARES]
 
 
-def _loops(document: Document, reasons: ReasonsBelow) -> TextTable | None:
+def _loops(document: Document, reasons: ReasonsBelow) -> TextTable:
     """Steps, rates, MFU and values recorded by the user, for each loop."""
     found = [{"loop": name, **loop} for name, loop in (document.get("loops") or {}).items()]
     kept = [
@@ -285,10 +285,10 @@ def _loops(document: Document, reasons: ReasonsBelow) -> TextTable | None:
     rows = [row for row in found if any(column.show(row) for column in kept)]
     columns = [tables.name("loop", "loop"), *kept]
     cells = reasons.cells("loop" if len(found) > 1 else "")
-    return tables.plain_table(columns, rows, title="loops", write=cells) if rows else None
+    return tables.plain_table(columns, rows, title="loops", write=cells)
 
 
-def _functions(document: Document, _: ReasonsBelow) -> TextTable | None:
+def _functions(document: Document, _: ReasonsBelow) -> TextTable:
     """What was compiled, and how long each phase took."""
     rows = tables.functions(document)
     kept, rest = rows[:MAX_FUNCTIONS], rows[MAX_FUNCTIONS:]
@@ -296,20 +296,19 @@ def _functions(document: Document, _: ReasonsBelow) -> TextTable | None:
     spent = sum(row["all"] for row in rest) + (document.get("functions_left_out_seconds") or 0.0)
     caption = f"{left_out:,} cheaper ones are not shown, {duration(spent)} in all" if left_out else ""
     columns = known_columns(tables.FUNCTIONS, kept)
-    table = tables.plain_table(columns, kept, title="compiled functions", caption=caption, write=words)
-    return table if rows else None
+    return tables.plain_table(columns, kept, title="compiled functions", caption=caption, write=words)
 
 
-def _again(document: Document, _: ReasonsBelow) -> TextTable | None:
+def _again(document: Document, _: ReasonsBelow) -> TextTable:
     """The most expensive recompilations: which argument changed, from what to what, and where the call was."""
     rows = tables.recompilations(tables.functions(document))
     kept, left = rows[:MAX_AGAIN], len(rows) - MAX_AGAIN
     caption = f"{left} cheaper ones are not shown" if left > 0 else ""
     columns = known_columns(tables.AGAIN, kept)
-    return tables.plain_table(columns, kept, title="compiled again", caption=caption) if rows else None
+    return tables.plain_table(columns, kept, title="compiled again", caption=caption)
 
 
-def _executables(document: Document, reasons: ReasonsBelow) -> TextTable | None:
+def _executables(document: Document, reasons: ReasonsBelow) -> TextTable:
     """The executables with the most device time; those of a function that differ only in their hash share a row."""
     columns = [each for each in tables.EXECUTABLES if each.title not in {"bytes", "FLOP/s", "attainable"}]
     told = [column for column in columns if column.title not in {"function", "executable"}]
@@ -318,22 +317,23 @@ def _executables(document: Document, reasons: ReasonsBelow) -> TextTable | None:
     for each in sorted(document.get("executables") or [], key=executable_size, reverse=True):
         is_sample = each.get("source") == "sampled" and each.get("runs") is not None
         row = {**each, "runs_reason": each.get("runs_reason") or (SAMPLED if is_sample else None)}
-        cells = [words(column, row) for column in told]
-        if all(cell in {"", *NO_VERDICT} for cell in cells):
+        shown = [words(column, row) for column in told]
+        if all(cell in {"", *NO_VERDICT} for cell in shown):
             silent += 1
         else:
-            alike.setdefault((str(row.get("function")), *cells), []).append(row)
+            alike.setdefault((str(row.get("function")), *shown), []).append(row)
     rows = [row | ({"executable": f"{1 + len(more)} alike"} if more else {}) for row, *more in alike.values()]
     smaller = sum(map(len, list(alike.values())[MAX_EXECUTABLES:]))
     left = ((f"{smaller} smaller ones", smaller), (f"{silent} of which nothing is known", silent))
     caption = " and ".join(what for what, number in left if number)
+    caption += " are not shown" if caption else ""
+    cells = reasons.cells("function")
     return tables.plain_table(
-        columns, rows[:MAX_EXECUTABLES], title="executables", write=reasons.cells("function"),
-        caption=caption and f"{caption} are not shown",
-    ) if rows else None  # fmt: skip
+        columns, rows[:MAX_EXECUTABLES], title="executables", caption=caption, write=cells
+    )
 
 
-def _operations(document: Document, reasons: ReasonsBelow) -> TextTable | None:
+def _operations(document: Document, reasons: ReasonsBelow) -> TextTable:
     """The operations that took most device time in the profiler windows that were read."""
     rows = [
         # The innermost part of a long scope says more than its beginning.
@@ -348,7 +348,7 @@ def _operations(document: Document, reasons: ReasonsBelow) -> TextTable | None:
     rows = [row for row in rows if any(column.show(row) not in {None, *NO_VERDICT} for column in told)]
     columns = [column for column in columns if column in told or column in known_columns(columns, rows)]
     title = f"largest operations {f'of {alone} ' if alone else ''}in profiler windows"
-    return tables.plain_table(columns, rows, title=title, write=reasons.cells("operation")) if rows else None
+    return tables.plain_table(columns, rows, title=title, write=reasons.cells("operation"))
 
 
 def _how_to_know_peaks(document: Document, shown: ReasonsBelow) -> Iterator[str]:
