@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 NOTHING = (
-    "jaxobs: no JAX backend was used in this process, so there is nothing to report; a process that it starts needs a "
-    "`jaxobs run` of its own"
+    "jaxobs: no JAX backend was used in this process, so there is nothing to report; where it starts ranks, put "
+    "`jaxobs run` on the command of each rank"
 )
 
 
