@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from jaxobs.cli import INTERRUPTED, say, tell
+from jaxobs.cli import say, tell
 from jaxobs.cli.console import Parser, ProcessFailedError, result_of, seconds_up_to
 from jaxobs.cli.terminal import look_of
 from jaxobs.hardware.calibration import (
@@ -41,9 +41,6 @@ def run(arguments: list[str]) -> int:
     except ProcessFailedError as error:
         say("jaxobs calibrate", error)
         return 1
-    except KeyboardInterrupt:
-        say("jaxobs calibrate", "interrupted, nothing was kept")
-        return INTERRUPTED
     path, kept = place / calibration.file_name, json.dumps(calibration.to_dict(), indent=1, allow_nan=False)
     print(kept if options.json else to_text(calibration_parts(calibration), **look_of(sys.stdout)))
     try:

@@ -9,12 +9,13 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from jaxobs.cli import INTERRUPTED, say, tell
+from jaxobs.cli import INTERRUPTED, tell
 from jaxobs.cli.check import check_devices, read_devices
 from jaxobs.cli.console import Parser, seconds_up_to
 from jaxobs.cli.terminal import look_of
 from jaxobs.config import Settings, load_settings
 from jaxobs.report.summary import render
+from jaxobs.vocabulary import InputError
 
 if TYPE_CHECKING:
     from jaxobs import Observer
@@ -29,28 +30,15 @@ WINDOWS = 0.02
 is paid for in a minute or two, and two functions are to be seen in half a minute."""
 
 
-class NoDeviceError(Exception):
-    """JAX has no device to train on; the message says why."""
-
-
 def run(arguments: list[str]) -> int:
-    """Calibrate if needed, train, print what was seen. Raises InputError for options or settings it cannot use."""
-    options = _options(arguments)
+    """Calibrate if needed, train, print what was seen. Raises InputError where it cannot."""
     from jaxobs import instrument
-    from jaxobs.cli.demonstration import NoTextError
 
-    try:
-        settings = load_settings()
-        ensure_peaks(settings)
-        budget = settings.profile_budget_ratio and max(settings.profile_budget_ratio, WINDOWS)
-        with instrument(run=settings.run or "demo", profile_budget_ratio=budget) as observer:
-            return _demonstrate(observer, options)
-    except (NoDeviceError, NoTextError) as error:
-        say("jaxobs demo", error)
-        return 1
-    except KeyboardInterrupt:
-        say("jaxobs demo", "interrupted")
-        return INTERRUPTED
+    options, settings = _options(arguments), load_settings()
+    ensure_peaks(settings)
+    budget = settings.profile_budget_ratio and max(settings.profile_budget_ratio, WINDOWS)
+    with instrument(run=settings.run or "demo", profile_budget_ratio=budget) as observer:
+        return _demonstrate(observer, options)
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
@@ -67,11 +55,11 @@ def ensure_peaks(settings: Settings) -> None:
     """Calibrate if the first device has no matrix peak. A failure is said, and whoever asked continues without peaks.
 
     JAX is queried in a separate process, because a backend made here would hold a GPU's memory meanwhile.
-    Raises NoDeviceError.
+    Raises InputError where there is no device.
     """
     report = check_devices(read_devices(), settings)
     if not report["devices"]:
-        raise NoDeviceError(f"JAX finds no device: {report['error']}")
+        raise InputError(f"JAX finds no device: {report['error']}")
     device = report["devices"][0]
     if device["peaks"]["matrix"]:
         return

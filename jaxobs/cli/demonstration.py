@@ -23,24 +23,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxobs import Observer
+from jaxobs.vocabulary import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class NoTextError(Exception):
-    """This Python has no sources to read (they may be in a zip file, or compiled away)."""
-
-
 def read_text(folder: Path | None = None) -> NDArray[np.uint8]:
     """The Python sources in a folder, else those of Python's standard library, without the folders below.
 
-    Raises NoTextError where there is too little to train on.
+    Raises InputError where there is too little to train on (they may be in a zip file, or compiled away).
     """
     folder = folder or Path(sysconfig.get_path("stdlib"))
     text = b"\n".join(file.read_bytes() for file in sorted(folder.glob("*.py")))
     if len(text) < 2**12:
-        raise NoTextError(f"no Python sources to train on in {folder}")
+        raise InputError(f"no Python sources to train on in {folder}")
     return np.frombuffer(text, np.uint8)
 
 

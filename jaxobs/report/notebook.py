@@ -15,10 +15,10 @@ from jaxobs.report.page import (
     where_device_time_goes,
     where_steps_go,
 )
-from jaxobs.report.peak_memory import memory_peaks, peak
+from jaxobs.report.peak_memory import memory_peaks
 from jaxobs.report.roofline_chart import roofline
 from jaxobs.report.rooflines import Point
-from jaxobs.report.tables import Column, Row
+from jaxobs.report.tables import Column
 from jaxobs.report.view import View
 from jaxobs.roofline_model.bounds import Roof
 from jaxobs.vocabulary.units import amount, duration
@@ -34,7 +34,7 @@ def snapshot_html(document: Mapping[str, Any]) -> str:
     link = tag("a", "Follow it live", href=live, target="_blank", rel="noreferrer") if live else None
     view = View(document)
     sections = (where_steps_go, nearness, where_device_time_goes, compilations, memory, memory_peaks)
-    return _shown(*how_it_goes(view), *(section(view) for section in sections), link and tag("p", link))
+    return shown(*how_it_goes(view), *(section(view) for section in sections), link and tag("p", link))
 
 
 def roofline_html(measured: Roofline, roofs: Sequence[Roof]) -> str:
@@ -48,7 +48,7 @@ def roofline_html(measured: Roofline, roofs: Sequence[Roof]) -> str:
     work = [{"work": kind, "amount": much} for kind, much in measured.cost.rows()]
     reasons = measured.cost.why_inexact()
     figures = [("a run", duration(measured.seconds)), *measured.figures()]
-    return _shown(
+    return shown(
         pairs([*figures, ("limited by", label), ("device", measured.device)], class_="figures"),
         roofline(roofs, points),
         table(_AMOUNTS, work, caption="Work of one run on one device"),
@@ -57,21 +57,17 @@ def roofline_html(measured: Roofline, roofs: Sequence[Roof]) -> str:
     )
 
 
-def memory_html(entry: Row) -> str:
-    """What a run of one executable holds of memory at its peak."""
-    return _shown(*peak(entry))
-
-
 def comparison_html(comparison: Comparison) -> str:
     """A comparison: for each loop how its step time changed, and the table of what differs."""
     said = (tag("p", *with_code(time.sentence()), class_="sentence") for time in comparison.step_times)
     rows = table(COMPARED, comparison.rows(), caption=TITLE)
     found = tag("div", tag("h4", TITLE), rows) if rows is not None else quiet(NOTHING)
     lacking = quiet(*(f"Not compared: {line}." for line in comparison.not_compared))
-    return _shown(quiet(comparison.which()), *said, found, lacking, quiet(INTERVALS))
+    return shown(quiet(comparison.which()), *said, found, lacking, quiet(INTERVALS))
 
 
-def _shown(*elements: Element | None) -> str:
+def shown(*elements: Element | None) -> str:
+    """The elements with their style, as a notebook shows them."""
     css = tag("style", style())
     whole = tag("div", css, *elements, class_="jaxobs in-notebook")
     return markup(whole, with_ids=False)  # there may be many in one notebook

@@ -134,9 +134,9 @@ class Memory:
 
     def _repr_html_(self) -> str:
         """Tables, where a notebook shows the object."""
-        from jaxobs.report.notebook import memory_html
+        from jaxobs.report.notebook import shown
 
-        return memory_html(self._entry)
+        return shown(*peak(self._entry))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON, with the keys of an entry of a snapshot's `memory_peaks`."""

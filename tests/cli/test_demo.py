@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from jaxobs.cli.demonstration import (
     SIZES,
-    NoTextError,
     Size,
     initial_state,
     logits,
@@ -23,6 +22,7 @@ from jaxobs.cli.demonstration import (
     train_step,
     windows,
 )
+from jaxobs.vocabulary import InputError
 from tests.cli.launched import jaxobs
 
 TINY = Size(width=16, layers=2, heads=2, length=8, examples=2, learning_rate=1e-2, dtype="float32")
@@ -84,7 +84,7 @@ def test_a_run_is_seen_whole(tmp_path: Path) -> None:
 
 
 def test_a_python_without_sources_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(NoTextError, match=str(tmp_path)):
+    with pytest.raises(InputError, match=str(tmp_path)):
         read_text(tmp_path)
 
 

@@ -263,7 +263,3 @@ def test_the_summary_of_a_terminated_script_is_where_the_log_says(tmp_path: Path
         time.sleep(0.05)
     assert file.parent.parent == kept
     assert "<lambda>" in file.read_text()
-
-
-def test_a_launcher_is_told_to_observe_each_rank() -> None:
-    assert "put `jaxobs run` on the command of each rank" in NOTHING
