@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
+from contextlib import suppress
 
 import pytest
 
@@ -29,11 +30,10 @@ def pytest_report_header() -> str | None:
         return None
     from jaxobs.config import SettingsError, load_settings
 
-    try:
-        enabled = load_settings().enabled
-    except SettingsError:  # a test that is marked says so
-        return None
-    return None if enabled else "jaxobs: switched off, so tests marked `jaxobs` are not checked"
+    with suppress(SettingsError):  # a test that is marked says so
+        if not load_settings().enabled:
+            return "jaxobs: switched off, so tests marked `jaxobs` are not checked"
+    return None
 
 
 @pytest.hookimpl(wrapper=True)

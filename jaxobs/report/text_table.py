@@ -33,6 +33,7 @@ class TextTable:
     def lines(self, width: int, *, bold: bool = False) -> Iterator[str]:
         """The lines of the table, at most `width` columns wide if possible; `bold`: emphasised for a terminal."""
         widths = _fitting(list(zip(self.columns, *self.rows, strict=True)), width)
+        sides = ["<" if not at or title in self.left else ">" for at, title in enumerate(self.columns)]
         emphasis = ("\x1b[1m", "\x1b[0m") if bold else ("", "")
         if self.title:
             yield printable(self.title).join(emphasis)
@@ -40,15 +41,13 @@ class TextTable:
             folded = [_folded(cell, room) for cell, room in zip(row, widths, strict=True)]
             for depth in range(max(map(len, folded))):
                 cells = (cell[depth] if depth < len(cell) else "" for cell in folded)
-                aligned = (self._aligned(at, cell, widths[at]) for at, cell in enumerate(cells))
+                aligned = (
+                    f"{cell:{side}{room}}" for cell, side, room in zip(cells, sides, widths, strict=True)
+                )
                 line = _GAP.join(aligned).rstrip()
                 yield line if number else line.join(emphasis)
         if self.caption:
             yield printable(self.caption)
-
-    def _aligned(self, index: int, cell: str, width: int) -> str:
-        left = index == 0 or self.columns[index] in self.left
-        return cell.ljust(width) if left else cell.rjust(width)
 
 
 def to_text(parts: Iterable[TextTable | str], *, width: int = PLAIN_WIDTH, bold: bool = False) -> str:
