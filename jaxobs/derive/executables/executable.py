@@ -117,7 +117,7 @@ class Executable:
     def seconds_per_run(self) -> float | None:
         """Device seconds of one run; None where nothing tells.
 
-        Windows tell it, else clean runs, else the spacing of steps. Clean runs and the spacing cap what windows tell. A few
+        Windows tell it, else clean runs, else the spacing of steps. Clean runs and the spacing cap what windows tell. Few
         clean runs tell less than many steps of a host that was ahead: the first of all may be the only one.
         """
         traced = self.windows.seconds_per_run

@@ -99,7 +99,7 @@ class Charged:
     """Device seconds by run."""
     untimed: Counter[int] = field(default_factory=Counter)
     """Calls of which it is not known how long the device took."""
-    bounded: Counter[str] = field(default_factory=Counter)
+    bounded: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Most seconds of work whose time is not known, by the reason."""
     idle: float | None = None
     """Seconds of `unknown` in which the device was idle; None where that is not known."""
@@ -133,7 +133,7 @@ def charged(piece: Stretch, known: Known) -> Charged:
     blocked = host.blocked if known.idle_at_ends >= IDLE_KNOWN else 0.0
     seen = {"input": host.input * piece.wall, "host": (host.on_processor + blocked) * piece.wall}
     together = sum(seen.values())
-    bounded = busy.bounded.total()
+    bounded = sum(busy.bounded.values())
     left = min(remaining, together) - bounded  # runs without a time may have been at any moment
     part = max(0.0, left) / together if together > 0 else 0.0
     for word, amount in seen.items():
@@ -183,7 +183,7 @@ def _busy(piece: Stretch, known: Known) -> Charged:
         why = "no function of the loop is watched: only profiler windows show the device's work"
         if known.unwatched is not None:
             why = f"{known.unwatched} is not watched: only profiler windows show its work"
-        busy.bounded = Counter({why: piece.wall})
+        busy.bounded = defaultdict(float, {why: piece.wall})
     return busy
 
 
