@@ -1,10 +1,10 @@
 """Renders a snapshot's metrics in the two formats that Prometheus reads, and chooses between them. Pure functions.
 
 Formats: the Prometheus text format 0.0.4, and OpenMetrics 1.0, which alone carries exemplars and units. The choice is
-by what the client accepts (RFC 9110, section 12.5), and is no use of prometheus_client's own `choose_encoder` and
+by the names and weights in the client's header, and is no use of prometheus_client's own `choose_encoder` and
 `gzip_accepted`, which ignore weights (as of 0.26): a client that refuses OpenMetrics by `q=0` would get it. A client that
-refuses every format gets the plainest, as the RFC allows: a scraper that reads it after all is better off than with an
-error.
+names neither format, or refuses every one, gets the plainest: a scraper that reads it after all is better off than with
+an error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from prometheus_client import generate_latest
 from prometheus_client.core import (
@@ -37,12 +37,7 @@ if TYPE_CHECKING:
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"?')  # the last one may not be closed: so no quote is looked at twice
-_DELIMITERS = re.compile(r'[",;=\\]')
 _WEIGHT = re.compile(r"0?\.\d+|0\.?|1(\.0*)?")
-
-# OpenMetrics 0.0.1 is what Prometheus before 2.35 asks for; its text is the same as that of the version sent.
-_VERSIONS = {TEXT: ("0.0.4",), OPENMETRICS: ("1.0.0", "0.0.1")}
 
 # prometheus_client has no types for these two.
 _openmetrics: Callable[[Collector], bytes] = generate_openmetrics
@@ -117,55 +112,24 @@ def label_name(dotted: str) -> str:
     return f"_{name}" if name[:1].isdigit() else name
 
 
-class _Accepted(NamedTuple):
-    """One element of a header. Of its parameters only weight and version count.
-
-    Names are rendered as ASCII and texts as UTF-8 whatever the others ask for.
-    """
-
-    name: str
-    version: str | None
-    weight: float
-
-
 def negotiate(accept: str) -> str:
-    """The content type for an `Accept` header; of two with equal weights, OpenMetrics if the header names it."""
-    accepted = list(_elements(accept))
-    if not accepted:
-        return TEXT
-    text, openmetrics = _weight_of(TEXT, accepted), _weight_of(OPENMETRICS, accepted)
-    named = any(each.name == _media_type(OPENMETRICS) for each in accepted)
-    return OPENMETRICS if openmetrics > text or (named and openmetrics == text > 0) else TEXT
+    """The content type for an `Accept` header: OpenMetrics if it weighs that above 0, and no less than plain text."""
+    weights = _weights(accept)
+    openmetrics, text = (weights.get(kind.partition(";")[0], 0.0) for kind in (OPENMETRICS, TEXT))
+    return OPENMETRICS if 0 < openmetrics >= text else TEXT
 
 
 def accepts_gzip(accept_encoding: str) -> bool:
-    """Whether an `Accept-Encoding` header accepts gzip, with a weight no less than that of plain bytes."""
-    weights = {each.name.removeprefix("x-"): each.weight for each in _elements(accept_encoding)}
-    gzip, identity = (weights.get(name, weights.get("*", 0.0)) for name in ("gzip", "identity"))
-    return gzip > 0 and gzip >= identity
+    """Whether an `Accept-Encoding` header names gzip, with a weight no less than that of plain bytes."""
+    weights = _weights(accept_encoding)
+    return 0 < weights.get("gzip", 0.0) >= weights.get("identity", 0.0)
 
 
-def _weight_of(content_type: str, accepted: list[_Accepted]) -> float:
-    """The weight that the most specific media range gives a content type; 0 where none matches."""
-    media_type = _media_type(content_type)
-    ranges = [(media_type, version) for version in (*_VERSIONS[content_type], None)]
-    for name, version in (*ranges, (media_type.partition("/")[0] + "/*", None), ("*/*", None)):
-        weights = [each.weight for each in accepted if each.name == name and each.version == version]
-        if weights:
-            return max(weights)
-    return 0.0
-
-
-def _media_type(content_type: str) -> str:
-    return content_type.partition(";")[0]
-
-
-def _elements(header: str) -> Iterator[_Accepted]:
-    """The elements that a header lists, without those that are malformed, in time linear in the header's length."""
-    unquoted = _QUOTED.sub(lambda quoted: _DELIMITERS.sub("", quoted[0]), header.lower())
-    for element in unquoted.split(","):
-        name, *rest = (part.strip() for part in element.split(";"))
-        parameters = {key.strip(): value.strip() for key, _, value in (part.partition("=") for part in rest)}
-        weight = parameters.pop("q", "1")
-        if name and _WEIGHT.fullmatch(weight):
-            yield _Accepted(name, parameters.get("version"), float(weight))
+def _weights(header: str) -> dict[str, float]:
+    """The largest weight of each name that a header lists; 0 for one that is malformed. Versions do not count."""
+    weights: dict[str, float] = {}
+    for element in header.lower().split(","):
+        name, *parameters = (part.strip() for part in element.split(";"))
+        weight = next((each.removeprefix("q=") for each in parameters if each.startswith("q=")), "1")
+        weights[name] = max(weights.get(name, 0.0), float(weight) if _WEIGHT.fullmatch(weight) else 0.0)
+    return weights
