@@ -42,6 +42,38 @@ def append_whole(descriptor: int, lines: bytes) -> None:
             os.ftruncate(descriptor, size)
 
 
+class GrowingFile:
+    """A file that whole lines are appended to; a full one is set aside, in place of the one that was set aside before.
+
+    It says whose lines they are, anew where that has changed. Each write is one of whole lines. Raises OSError.
+    """
+
+    def __init__(self, path: Path, aside: Path, max_bytes: int, mode: int = 0o644) -> None:
+        self._path = path
+        self._aside = aside
+        self._max_bytes = max_bytes
+        self._mode = mode
+        self._file: int | None = None
+        self._who: Mapping[str, str] | None = None
+
+    def append(self, lines: bytes, who: Mapping[str, str], head: Callable[[], bytes]) -> None:
+        """Append the lines, after `head()` where the file has none for `who`, as this process knows."""
+        size = 0 if self._file is None else os.fstat(self._file).st_size
+        if size and size + len(lines) > self._max_bytes:
+            self.close()
+            self._path.replace(self._aside)
+        if self._file is None:
+            self._file = os.open(self._path, APPEND, self._mode)
+        append_whole(self._file, lines if who == self._who else head() + lines)
+        self._who = dict(who)
+
+    def close(self) -> None:
+        """Close it; safe twice."""
+        file, self._file, self._who = self._file, None, None
+        if file is not None:
+            os.close(file)
+
+
 def write_whole(path: Path, data: bytes, mode: int = 0o644, *, replace: bool = True) -> None:
     """Replace whatever is at `path` by `data`: a reader sees the old file or the new one, never a part.
 

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from pathlib import Path
 from typing import Any, Final
 
 from jaxobs.model.clock import NANOSECONDS, now
 from jaxobs.model.events import Span
 from jaxobs.plugin.base import Exporter
-from jaxobs.plugin.files import APPEND, append_whole
+from jaxobs.plugin.files import GrowingFile
 from jaxobs.plugin.protocol import Agent, Batch
-from jaxobs.report.postmortem import RECORDER, Moment
+from jaxobs.report.postmortem import BEFORE, RECORDER, Moment
 from jaxobs.report.runs import is_kept, make_folder
 
 MAX_BYTES: Final = 500_000
@@ -43,8 +41,7 @@ class FlightRecorder(Exporter):
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
         self._agent: Agent | None = None
-        self._file: int | None = None
-        self._path = Path()
+        self._file: GrowingFile | None = None
         self._said = False
         self._slowdowns: set[tuple[str, float, bool]] = set()
         """Those that were kept, by loop and beginning, and whether they were over."""
@@ -63,9 +60,8 @@ class FlightRecorder(Exporter):
 
     def stop(self, timeout: float) -> None:  # noqa: ARG002  # closing a file needs no deadline
         self._agent = None
-        file, self._file = self._file, None
-        if file is not None:
-            os.close(file)
+        if self._file is not None:
+            self._file.close()
 
     def _spans(self, spans: tuple[Span, ...]) -> Iterator[Mapping[str, Any]]:
         assert self._agent is not None
@@ -83,35 +79,23 @@ class FlightRecorder(Exporter):
                 yield {"at": at, "slowdown": each}
 
     def _write(self, lines: list[Mapping[str, Any]]) -> None:
+        """Append the lines, to a file that begins with who the process is."""
         assert self._agent is not None
+        who, clock = dict(self._agent.resource), self._agent.clock
         try:
-            file = self._opened(self._agent)
-            append_whole(file, b"".join(map(_line, lines)))
+            if self._file is None:
+                path = make_folder(self._agent.settings) / RECORDER
+                self._file = GrowingFile(path, path.with_name(BEFORE), self._max_bytes, 0o600)
+            self._file.append(
+                b"".join(map(_line, lines)),
+                who,
+                lambda: _line({"at": clock.wall_time(now()) / NANOSECONDS, "who": who}),
+            )
             self._said = False
         except (OSError, ValueError) as error:
             if not self._said:
                 self._agent.log(f"the last minutes of the run are not kept: {error}")
             self._said = True
-
-    def _opened(self, agent: Agent) -> int:
-        """The open file, which begins with who the process is; a full one is set aside. Raises OSError."""
-        if self._file is not None and os.fstat(self._file).st_size > self._max_bytes:
-            self._path.replace(self._path.with_suffix(".before"))
-            os.close(self._file)
-            self._file = None
-        if self._file is None:
-            self._path = make_folder(agent.settings) / RECORDER
-            file = os.open(self._path, APPEND, 0o600)
-            try:
-                append_whole(
-                    file,
-                    _line({"at": agent.clock.wall_time(now()) / NANOSECONDS, "who": dict(agent.resource)}),
-                )
-            except BaseException:
-                os.close(file)
-                raise
-            self._file = file
-        return self._file
 
 
 def moment(at: float, document: Mapping[str, Any]) -> Moment:

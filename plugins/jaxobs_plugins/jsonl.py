@@ -22,7 +22,7 @@ from jaxobs.model.events import Event, Measured, SpanContext, units_of
 from jaxobs.model.metrics import Catalogue
 from jaxobs.plugin.base import Delivery, Exporter
 from jaxobs.plugin.discovery import installed_versions
-from jaxobs.plugin.files import APPEND, append_whole, writing_remarks
+from jaxobs.plugin.files import GrowingFile, writing_remarks
 from jaxobs.plugin.protocol import Agent, Batch, Remark
 from jaxobs.vocabulary.text import valid_text
 
@@ -74,9 +74,7 @@ class JsonLinesExporter(Exporter):
     def __init__(self, maximum_bytes: int = MAXIMUM_BYTES) -> None:
         self._maximum_bytes = maximum_bytes
         self._agent: Agent | None = None
-        self._path = Path()
-        self._file: int | None = None
-        self._described: dict[str, str] | None = None
+        self._file: GrowingFile | None = None
         self._dropped = 0
         """Events that could not be written."""
 
@@ -87,8 +85,13 @@ class JsonLinesExporter(Exporter):
         self.takes_batches = bool(agent.settings.get("jsonl_directory"))
         if not self.takes_batches:
             return
-        self._path = Path(agent.settings["jsonl_directory"]) / _file_name(agent)
-        self._append(b"", agent)
+        path = Path(agent.settings["jsonl_directory"]) / _file_name(agent)
+        self._file = GrowingFile(path, path.with_name(f"{path.name}.1"), self._maximum_bytes)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._append(b"", agent)
+        except OSError as error:
+            raise OSError(error.errno, _refused(error.strerror), str(path)) from None
         self._agent = agent
 
     def export(self, batch: Batch) -> None:
@@ -106,36 +109,14 @@ class JsonLinesExporter(Exporter):
 
     def stop(self, timeout: float) -> None:  # noqa: ARG002  # closing a file needs no deadline
         self._agent = None
-        self._close()
+        if self._file is not None:
+            self._file.close()
 
     def _append(self, lines: bytes, agent: Agent) -> None:
         """Append the lines in one write, after a header where the file has none for the present resource."""
-        file = self._open() if self._file is None else self._file
-        size = os.fstat(file).st_size
-        if size and size + len(lines) > self._maximum_bytes:
-            self._close()
-            self._path.replace(f"{self._path}.1")
-            file, size = self._open(), 0
+        assert self._file is not None
         resource = dict(agent.resource)
-        if resource != self._described:
-            lines = as_line(_header(resource, agent.clock)) + lines
-        append_whole(file, lines)
-        self._described = resource
-
-    def _open(self) -> int:
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self._path, APPEND, 0o644)
-        except OSError as error:
-            reason = _refused(error.strerror)
-            raise OSError(error.errno, reason, str(self._path)) from None
-        self._described = None
-        return self._file
-
-    def _close(self) -> None:
-        file, self._file = self._file, None
-        if file is not None:
-            os.close(file)
+        self._file.append(lines, resource, lambda: as_line(_header(resource, agent.clock)))
 
 
 def _refused(reason: str | None) -> str:
