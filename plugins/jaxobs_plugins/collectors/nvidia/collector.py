@@ -122,10 +122,10 @@ class NvidiaCollector(Collector):
                 agent.log(f"no metrics of NVIDIA devices: {self.reason}")
             return
         self._agent = agent
-        boards, problems, complete = library.boards()
+        boards, problems = library.boards()
         for problem in problems:
             agent.log(problem)
-        self._visible = visible(self._environment, boards, complete=complete)
+        self._visible = visible(self._environment, boards, complete=not problems)
 
     def collect(self) -> Iterable[Measured]:
         agent = self._agent
@@ -153,7 +153,7 @@ class NvidiaCollector(Collector):
         if library.open_library():
             return ()
         try:
-            return tuple(board.name or "without a name" for board in library.boards().boards)
+            return tuple(board.name for board in library.boards().boards)
         finally:
             library.close_library()
 

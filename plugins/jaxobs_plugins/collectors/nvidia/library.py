@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,9 +18,6 @@ UNSUPPORTED = (
 )
 """Errors that will persist, because the device, the driver or nvidia-ml-py does not support the query."""
 
-STAND_IN = "PCI-"
-"""Prefix of the stand-in for a UUID that NVML does not provide: the PCI address follows, or the device's index."""
-
 
 @dataclass(frozen=True, slots=True)
 class Instance:
@@ -28,14 +25,11 @@ class Instance:
 
     uuid: str
     handle: Any
-    place: str = ""
-    """Its identifier up to driver 470, which CUDA still takes: `MIG-<UUID of the board>/<GPU instance>/<compute
-    instance>` (MIG User Guide, "Device Enumeration"); empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """A physical device. `partitioned`: MIG is on, so that only its instances can compute. `name` may be empty."""
+    """A physical device. `partitioned`: MIG is on, so that only its instances can compute."""
 
     uuid: str
     handle: Any
@@ -45,11 +39,10 @@ class Board:
 
 
 class Boards(NamedTuple):
-    """The boards of this host and problems in reading them. `complete`: none is missing, and their order is known."""
+    """The boards of this host, and why others that NVML counts are missing among them."""
 
     boards: list[Board]
     problems: list[str]
-    complete: bool
 
 
 def open_library() -> str:
@@ -74,61 +67,24 @@ def close_library() -> None:
 
 
 def boards() -> Boards:
-    """All boards that NVML shows, in the order of their PCI addresses, and what could not be read of them.
-
-    A board whose UUID cannot be read has a stand-in, and one whose name cannot be read has an empty one.
-    """
-    found: list[tuple[tuple[bool, str], Board]] = []
+    """All boards that NVML shows, in the order of their PCI addresses. One that does not tell who it is is left out."""
+    found: dict[str, Board] = {}
     problems: list[str] = []
-    complete = True
     for index in range(pynvml.nvmlDeviceGetCount()):
-        device = f"device {index} of NVML"
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            partitioned, handles = _partitions(handle)
+            partitioned, parts = _partitions(handle)
+            uuid, name = text(pynvml.nvmlDeviceGetUUID(handle)), text(pynvml.nvmlDeviceGetName(handle))
+            instances = tuple(Instance(text(pynvml.nvmlDeviceGetUUID(part)), part) for part in parts)
+            address = text(pynvml.nvmlDeviceGetPciInfo(handle).busId).upper()
         except pynvml.NVMLError as error:
-            problems.append(f"{device} cannot be read: {error}")
-            complete = False
+            problems.append(f"device {index} of NVML cannot be read, and is left out: {error}")
             continue
-        address = _answer(
-            lambda handle: pynvml.nvmlDeviceGetPciInfo(handle).busId, handle, device, problems
-        ).upper()
-        complete = complete and bool(address)
-        stand_in = f"{STAND_IN}{address}" if address else f"{STAND_IN}{index}"
-        uuid = _answer(pynvml.nvmlDeviceGetUUID, handle, device, problems) or stand_in
-        name = _answer(pynvml.nvmlDeviceGetName, handle, device, problems)
-        instances = tuple(
-            Instance(
-                _answer(pynvml.nvmlDeviceGetUUID, part, f"instance {number} of {device}", problems)
-                or f"{stand_in}/{number}",
-                part,
-                _place(uuid, part),
-            )
-            for number, part in handles
-        )
-        found.append(((not address, address), Board(uuid, handle, name, partitioned, instances)))
-    return Boards([board for _, board in sorted(found, key=lambda pair: pair[0])], problems, complete)
+        found[address] = Board(uuid, handle, name, partitioned, instances)
+    return Boards([found[address] for address in sorted(found)], problems)
 
 
-def _answer(ask: Callable[[Any], Any], handle: Any, device: str, problems: list[str]) -> str:
-    """A part of a device's identity; empty where NVML does not provide it, which is added to `problems`."""
-    try:
-        return text(ask(handle))
-    except pynvml.NVMLError as error:
-        part = {pynvml.nvmlDeviceGetUUID: "UUID", pynvml.nvmlDeviceGetName: "name"}.get(ask, "PCI address")
-        problems.append(f"{device} does not tell its {part}: {error}")
-        return ""
-
-
-def _place(board_uuid: str, part: Any) -> str:
-    try:
-        instance = pynvml.nvmlDeviceGetGpuInstanceId(part), pynvml.nvmlDeviceGetComputeInstanceId(part)
-    except pynvml.NVMLError:
-        return ""
-    return f"MIG-{board_uuid}/{instance[0]}/{instance[1]}"
-
-
-def _partitions(handle: Any) -> tuple[bool, list[tuple[int, Any]]]:
+def _partitions(handle: Any) -> tuple[bool, list[Any]]:
     try:
         partitioned = pynvml.nvmlDeviceGetMigMode(handle)[0] == pynvml.NVML_DEVICE_MIG_ENABLE
     except pynvml.NVMLError:  # boards before A100
@@ -136,10 +92,10 @@ def _partitions(handle: Any) -> tuple[bool, list[tuple[int, Any]]]:
     return partitioned, list(_instances(handle)) if partitioned else []
 
 
-def _instances(handle: Any) -> Iterator[tuple[int, Any]]:
+def _instances(handle: Any) -> Iterator[Any]:
     for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
         try:
-            yield index, pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+            yield pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
         except pynvml.NVMLError_NotFound:  # fewer instances exist than the board could have
             continue
 

@@ -1,7 +1,7 @@
 """Selects the devices that the training process uses, with their JAX ordinals, by its environment and JAX's reports.
 
 CUDA's rules, by its programming guide and the MIG user guide: CUDA_VISIBLE_DEVICES lists devices by index, by UUID or
-the beginning of one, or by a MIG instance's UUID or place; the list ends before the first entry that names nothing. An
+the beginning of one, or by a MIG instance's UUID; the list ends before the first entry that names nothing. An
 index counts boards by PCI address under CUDA_DEVICE_ORDER=PCI_BUS_ID; by default the fastest come first, which is the
 same order where all boards are of one model. On a partitioned board CUDA takes the first instance unless one is named;
 without CUDA_VISIBLE_DEVICES, the first instance of all boards hides the rest. That an entry named twice leaves no
@@ -19,7 +19,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jaxobs_plugins.collectors.nvidia.library import STAND_IN, Board, Instance
+from jaxobs_plugins.collectors.nvidia.library import Board, Instance
 
 CUDA_PLATFORMS = {"cuda", "gpu"}
 
@@ -46,22 +46,20 @@ class Visible:
 
 def visible(environment: Mapping[str, str], boards: Sequence[Board], *, complete: bool = True) -> Visible:
     """The devices that CUDA shows. `boards` are in the order of their PCI addresses; `complete`: none is missing."""
-    models = {board.name for board in boards}
-    # A board without a name may be of another model than the others.
     by_bus = environment.get("CUDA_DEVICE_ORDER", "").upper() == "PCI_BUS_ID"
-    one_order = by_bus or len(boards) < 2 or (len(models) == 1 and "" not in models)
-    ordered = complete and one_order
+    ordered = complete and (by_bus or len({board.name for board in boards}) < 2)
     wanted = environment.get("CUDA_VISIBLE_DEVICES")
     if wanted is None:
         instances = [CudaDevice(board, instance) for board in boards for instance in board.instances]
         whole = [CudaDevice(board) for board in boards if not board.partitioned]
         return Visible(tuple(instances[:1] or whole), ordered)
     entries = wanted.split(",")
-    nameless = any(uuid.startswith(STAND_IN) for board in boards for uuid in _uuids(board))
-    by_name = any(entry.strip().startswith(("GPU-", "MIG-")) for entry in entries)
     by_index = any(re.match(r"\s*\d", entry) for entry in entries)
-    # Without a known order an index may mean any of the devices, and so may the name of one that tells none.
-    if (nameless and by_name) or (by_index and not ordered):
+    by_name = any(entry.strip().startswith(("GPU-", "MIG-")) for entry in entries)
+    # Without a known order an index may mean any of the devices, and a name one that is missing. Drivers before 470
+    # named MIG instances by their place on a board, and CUDA takes that still.
+    by_place = any(entry.strip().startswith("MIG-GPU-") for entry in entries)
+    if (by_index and not ordered) or (by_name and not complete) or by_place:
         return Visible(tuple(device for board in boards for device in _of_board(board)), ordered=False)
     chosen: list[CudaDevice] = []
     for entry in entries:
@@ -84,7 +82,7 @@ def jax_devices(
         return []
     devices = seen.devices
     if len(devices) < 2:
-        return [("0", device) for device in devices]
+        return [("0" if seen.ordered else "", device) for device in devices]
     alone = resource.get("jax.process_count", "1") == "1"
     numbers = _numbers(resource.get("jax.local_hardware_ids"))
     if numbers is None:
@@ -96,10 +94,6 @@ def jax_devices(
     if numbers is None or not seen.ordered or max(numbers) >= len(devices):
         return [("", device) for device in devices]
     return [(str(ordinal), devices[number]) for ordinal, number in enumerate(numbers)]
-
-
-def _uuids(board: Board) -> list[str]:
-    return [board.uuid, *(instance.uuid for instance in board.instances)]
 
 
 def _of_board(board: Board) -> list[CudaDevice]:
@@ -122,7 +116,7 @@ def _named(entry: str, boards: Sequence[Board]) -> CudaDevice | None:
             CudaDevice(board, instance)
             for board in boards
             for instance in board.instances
-            if instance.uuid.startswith(entry) or instance.place == entry
+            if instance.uuid.startswith(entry)
         ]
     else:
         return None
