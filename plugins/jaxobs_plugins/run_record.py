@@ -14,15 +14,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from jaxobs.model.clock import NANOSECONDS, monotonic, now, seconds
+from jaxobs.model.clock import NANOSECONDS, monotonic, now, seconds, wall_now
 from jaxobs.model.figure import Figure, figure
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.base import Exporter
 from jaxobs.plugin.discovery import installed_versions
-from jaxobs.plugin.files import DRAFT_NAME, open_regular, why_not_kept, write_whole
+from jaxobs.plugin.files import DRAFT_NAME, why_not_kept, write_whole
 from jaxobs.plugin.protocol import Agent, Batch, Remark
 from jaxobs.report.postmortem import BEFORE, RECORDER
-from jaxobs.report.record import FORMAT, LARGEST_BYTES, VERSION, StepWindows, decoded, encoded, state_of
+from jaxobs.report.record import FORMAT, VERSION, StepWindows, encoded
 from jaxobs.report.runs import FOLDER_NAME, PAGE, RECORD, REPORT, SUMMARY, directory_of, is_kept, make_folder
 from jaxobs.vocabulary.text import masked
 from jaxobs.vocabulary.words import State
@@ -148,42 +148,34 @@ MAX_RUNS: Final = 100
 MAX_BYTES: Final = 200_000_000
 """Bytes in these folders above which what the oldest hold beside their records is deleted: traces have up to 64 MiB."""
 
+RUNNING_SECONDS: Final = 300.0
+"""Since a folder was last written to, for its job to be over: the recorder writes to it with each snapshot."""
 
 BESIDE: Final = {RECORDER, BEFORE, SUMMARY, PAGE}
 """Files that jaxobs writes to a folder beside its record, reports and traces."""
 
 
 def _make_room(directory: Path, own: Path) -> None:
-    """Delete the folders written first beyond MAX_RUNS, and all but the record in those beyond MAX_BYTES.
+    """Delete the folders written to longest ago beyond MAX_RUNS, and all but the record in those beyond MAX_BYTES.
 
     The folder `own` stays as it is, and so do those of jobs that still run and what no jaxobs has written.
     """
-    found = []
+    found, running = [], wall_now() / NANOSECONDS - RUNNING_SECONDS
     for path in directory.iterdir():
         if FOLDER_NAME.fullmatch(path.name) and path != own and path.is_dir() and not path.is_symlink():
             with suppress(OSError):  # another process has deleted it
-                found.append(((path / RECORD if (path / RECORD).exists() else path).stat().st_mtime, path))
-    left, sizes = MAX_BYTES - _size(own), {path: _size(path) for _, path in found}
-    if len(found) < MAX_RUNS and sum(sizes.values()) <= left:
-        return  # no record need be read
-    over = (path for _, path in sorted(found, reverse=True) if not _runs_still(path / RECORD))
-    for number, path in enumerate(over, 2):
-        left -= sizes[path]
+                written = [path / name for name in (RECORD, RECORDER) if (path / name).exists()] or [path]
+                at = max(file.stat().st_mtime for file in written)
+                found += [(at, path)] if at < running else []
+    left = MAX_BYTES - _size(own)
+    for number, (_, path) in enumerate(sorted(found, reverse=True), 2):
+        left -= _size(path)
         if number > MAX_RUNS or left < 0:
             left += _strip(path)
         with suppress(OSError):
             if number > MAX_RUNS and all(held.name == RECORD for held in path.iterdir()):
                 (path / RECORD).unlink(missing_ok=True)
                 path.rmdir()
-
-
-def _runs_still(record: Path) -> bool:
-    """Whether a job writes this record still, as far as is known."""
-    try:
-        with open_regular(record) as file:
-            return state_of(decoded(file.read(LARGEST_BYTES), record.name)) == "running"
-    except (OSError, ValueError, KeyError, TypeError, OverflowError):
-        return False
 
 
 def _strip(folder: Path) -> int:

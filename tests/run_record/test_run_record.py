@@ -15,7 +15,7 @@ from jaxobs.model.metrics import Family, Kind, Metric
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.protocol import Batch
 from jaxobs.report import runs
-from jaxobs.report.record import Record, decoded, encoded
+from jaxobs.report.record import Record, decoded
 from jaxobs.testing import FakeAgent
 from jaxobs_plugins import run_record
 from jaxobs_plugins.run_record import BUSY, CPUS, JOB, HostLoad, RunRecordExporter, relevant_environment
@@ -201,11 +201,9 @@ def test_room_is_made_of_what_jaxobs_wrote_in_runs_that_are_over_alone(
     for day in (1, 2, 3, 4, 5, 6):
         beside = ours | draft | (theirs if day in {1, 4} else {})
         folder = directory / run_of(directory, day, day, **beside, **{"page.html": 600_000})
-        if day in {2, 6}:  # it runs, or its agent was lost
-            written = content() | {"state": "running", "settings": {"run_interval": 120.0}}
-            written["written"] = time.time() - (0.0 if day == 2 else 3_600.0)
-            (folder / "record.json").write_bytes(encoded(written))
-            os.utime(folder / "record.json", (day, day))
+        # That of day 2 runs: its recorder is written each second, and its record each day.
+        written = time.time() if day == 2 else float(day)
+        os.utime(folder / "recorder.jsonl", (written, written))
     in_state_of_user(monkeypatch, tmp_path)
     held = {
         folder.name[18:20]: {
