@@ -14,21 +14,6 @@ from jaxobs.report.flame_graph import leaves, name_of, part_of
 from jaxobs.report.tables import Row
 from jaxobs.vocabulary.text import valid_text
 
-_MESSAGES: Final[dict[str, tuple[str, ...]]] = {
-    "Profile": (
-        "sample_type 1 *ValueType",
-        "sample 2 *Sample",
-        "location 4 *Location",
-        "function 5 *Function",
-        "string_table 6 *bytes",
-    ),
-    "ValueType": ("type 1 int", "unit 2 int"),
-    "Sample": ("location_id 1 *uint", "value 2 *int", "label 3 *Label"),
-    "Label": ("key 1 int", "str 2 int"),
-    "Location": ("id 1 uint", "line 4 *Line"),
-    "Line": ("function_id 1 uint", "line 2 int"),
-    "Function": ("id 1 uint", "name 2 int", "filename 4 int"),
-}
 _VALUES: Final = (("flops", "count"), ("bytes", "bytes"), ("device_time", "nanoseconds"))
 """What each sample has; the last is what readers show at first."""
 _MAX_VALUE: Final = 2**63 - 1
@@ -40,7 +25,7 @@ def profile(rows: Sequence[Row]) -> bytes:
     The part of automatic differentiation is a sample's label (`-tagfocus=backward`).
     What is not known of FLOPs and bytes is 0 there, as the format has no other way to say so.
     """
-    message = message_classes("jaxobs.pprof", _MESSAGES)["Profile"]()
+    message = message_classes("pprof")["Profile"]()
     texts: dict[str, int] = {"": 0}
     numbers: dict[Any, int] = {}
 
