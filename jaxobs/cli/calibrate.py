@@ -99,8 +99,7 @@ def calibration_parts(calibration: Calibration) -> Iterator[TextTable | str]:
             table.add(unit, dtype, amount(rate.per_second, measure), size.format(rate.size))
     yield from ("", table)
     yield from (f"{left_out.dtype} {left_out.reason}" for left_out in calibration.left_out)
-    memory = TextTable(("working set", "copy", "triad"))
-    for point in calibration.bandwidth:
-        bandwidths = (amount(rate, "B/s") for rate in (point.copy, point.triad))
-        memory.add(byte_size(point.working_set_bytes), *bandwidths)
+    memory = TextTable(("working set", "rate"))
+    for working_set, bandwidth in calibration.memory_by_working_set():
+        memory.add(byte_size(working_set), amount(bandwidth, "B/s"))
     yield from ("", memory)

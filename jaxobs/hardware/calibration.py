@@ -22,7 +22,7 @@ from jaxobs.hardware.chips import normalised
 from jaxobs.vocabulary import InputError
 from jaxobs.vocabulary.text import read_json
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 _QUIET_MACHINE: Final = 0.25
 """Cores that other processes may use before a calibration counts as disturbed: on two cores, a load of 0.2 cost a tenth
 of the best rates, and one of 1.3 half of them."""
@@ -38,9 +38,9 @@ class Rate:
 
     dtype: str
     size: int
-    """Rows of the square matrices, or elements of the array."""
+    """Rows of the square matrices, elements of the array, or bytes of the working set."""
     per_second: float
-    """FLOP/s (operations/s for integers), or transcendental results/s."""
+    """FLOP/s (operations/s for integers), transcendental results/s, or bytes/s, read and written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +52,6 @@ class LeftOut:
     """The type that such a product runs in; None if the compiler refuses it."""
     reason: str
     """The reason as text that follows the type's name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bandwidth:
-    """Bytes/s, read and written, of passes over arrays that together take `working_set_bytes`."""
-
-    working_set_bytes: int
-    copy: float
-    """`x *= s`: one array read and written, 2 N bytes (STREAM's count)."""
-    triad: float
-    """`x = x * s + y`: two arrays read and one written, 3 N bytes (STREAM's count)."""
-
-    @property
-    def best(self) -> float:
-        """The higher of the two rates."""
-        return max(self.copy, self.triad)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +77,8 @@ class Calibration:
     """Rates of multiply-adds on data in cache, by element type."""
     transcendentals: tuple[Rate, ...]
     """Rates of `exp`, by element type."""
-    bandwidth: tuple[Bandwidth, ...]
-    """Bandwidths in the order of growing working sets."""
+    memory: tuple[Rate, ...]
+    """Rates of passes over working sets: STREAM's copy and triad of each size."""
     other_load: float | None
     """Cores' worth of time that other processes used meanwhile; None if the system does not provide it."""
     left_out: tuple[LeftOut, ...] = ()
@@ -116,12 +100,11 @@ class Calibration:
         A smaller set sometimes measures slower, from noise or because XLA uses one thread for it. The device can do
         better, and a peak is what the device can do.
         """
-        envelope: list[tuple[float, float]] = []
+        envelope: dict[float, float] = {}
         best = 0.0
-        for point in sorted(self.bandwidth, key=lambda point: -point.working_set_bytes):
-            best = max(best, point.best)
-            envelope.append((float(point.working_set_bytes), best))
-        return tuple(reversed(envelope))
+        for rate in sorted(self.memory, key=lambda rate: -rate.size):
+            envelope[float(rate.size)] = best = max(best, rate.per_second)
+        return tuple(reversed(envelope.items()))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, with the version of its schema."""
@@ -135,7 +118,7 @@ class Calibration:
         if document.get("schema") != SCHEMA_VERSION:
             raise CalibrationError(f"schema {document.get('schema')!r}, this version reads {SCHEMA_VERSION}")
         try:
-            found: Calibration = _built(cls, {"left_out": (), **document})
+            found: Calibration = _built(cls, document)
         except KeyError as error:
             raise CalibrationError(f"the key {error} is missing") from None
         except (TypeError, ValueError) as error:
@@ -152,9 +135,7 @@ def fastest(rates: Iterable[Rate]) -> dict[str, Rate]:
     return best
 
 
-_ENTRIES: Final[Mapping[str, type[Any]]] = {
-    "tuple[Rate, ...]": Rate, "tuple[Bandwidth, ...]": Bandwidth, "tuple[LeftOut, ...]": LeftOut,
-}  # fmt: skip
+_ENTRIES: Final[Mapping[str, type[Any]]] = {"tuple[Rate, ...]": Rate, "tuple[LeftOut, ...]": LeftOut}
 
 
 def _built(kind: type[Any], document: Any) -> Any:

@@ -21,7 +21,7 @@ import jax
 import jaxlib.version
 
 from jaxobs.cost_model.module import executed_types
-from jaxobs.hardware.calibration import Bandwidth, Calibration, LeftOut, Rate, processor_model, usable_cores
+from jaxobs.hardware.calibration import Calibration, LeftOut, Rate, processor_model, usable_cores
 from jaxobs.measure.calibration_programs import Program, programs
 from jaxobs.model.clock import NANOSECONDS, perf_counter, process_time, wall_now
 
@@ -74,10 +74,6 @@ class _Timed:
     def best(self) -> float:
         return max(self.rates, default=0.0)
 
-    @property
-    def of_memory(self) -> bool:
-        return self.program.group in {"copy", "triad"}
-
 
 def calibrate(seconds: float, chosen: Iterable[Program] | None = None) -> Calibration:
     """Measure for about that long: at least one round of every program that the device can run.
@@ -110,7 +106,7 @@ def calibrate(seconds: float, chosen: Iterable[Program] | None = None) -> Calibr
         matrix=_rates(ready, "matrix"),
         vector=_rates(ready, "vector"),
         transcendentals=_rates(ready, "transcendentals"),
-        bandwidth=_bandwidth(ready),
+        memory=_rates(ready, "memory"),
         other_load=other_load,
         left_out=tuple(left_out),
     )
@@ -205,11 +201,11 @@ def _block(timed: _Timed) -> None:
         calls.append(after - before)
         before = after
     timed.rates.append(timed.program.work / statistics.median(calls))
-    timed.run = None if timed.of_memory and timed.program.size > _KEPT_BYTES else run
+    timed.run = None if timed.program.group == "memory" and timed.program.size > _KEPT_BYTES else run
 
 
 def _worth_repeating(timed: _Timed, ready: list[_Timed]) -> bool:
-    if timed.of_memory:  # each size of these counts, not only the fastest
+    if timed.program.group == "memory":  # each size of these counts, not only the fastest
         return True
     kind = timed.program.group, timed.program.dtype
     kin = (other.best for other in ready if (other.program.group, other.program.dtype) == kind)
@@ -221,18 +217,6 @@ def _rates(every: list[_Timed], group: str) -> tuple[Rate, ...]:
         Rate(timed.program.dtype, timed.program.size, timed.best)
         for timed in every
         if timed.program.group == group and timed.rates
-    )
-
-
-def _bandwidth(every: list[_Timed]) -> tuple[Bandwidth, ...]:
-    sets: dict[int, dict[str, float]] = defaultdict(dict)
-    for timed in every:
-        if timed.of_memory and timed.rates:
-            sets[timed.program.size][timed.program.group] = timed.best
-    return tuple(
-        Bandwidth(size, rates["copy"], rates["triad"])
-        for size, rates in sorted(sets.items())
-        if len(rates) == 2
     )
 
 

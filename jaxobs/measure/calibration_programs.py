@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-Group = Literal["matrix", "vector", "transcendentals", "copy", "triad"]
+Group = Literal["matrix", "vector", "transcendentals", "memory"]
 
 _KIBIBYTE, _MEBIBYTE, _GIBIBYTE = 2**10, 2**20, 2**30
 _SMALLEST_SET, _LARGEST_SET = 64 * _KIBIBYTE, 512 * _MEBIBYTE
@@ -193,7 +193,7 @@ def _copy(size: int, bytes_a_call: int) -> Program:
     """`x *= s`, a copy onto itself, since XLA drops a plain one. It moves 2 N bytes; the working set is N."""
     times = max(2, bytes_a_call // (2 * size))
     prepare = _in_place(lambda x, s: x * s, times, lambda: (jnp.ones(size // 4, "float32"), jnp.float32(1)))
-    return Program("copy", "float32", size, 2.0 * size * times, prepare)
+    return Program("memory", "float32", size, 2.0 * size * times, prepare)
 
 
 def _triad(size: int, bytes_a_call: int) -> Program:
@@ -205,5 +205,5 @@ def _triad(size: int, bytes_a_call: int) -> Program:
         return jnp.ones(elements, "float32"), jnp.float32(0.5), jnp.ones(elements, "float32")
 
     return Program(
-        "triad", "float32", size, 12.0 * elements * times, _in_place(lambda x, s, y: x * s + y, times, data)
+        "memory", "float32", size, 12.0 * elements * times, _in_place(lambda x, s, y: x * s + y, times, data)
     )

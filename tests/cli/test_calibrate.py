@@ -14,7 +14,6 @@ import jaxobs.cli.calibrate as command
 from jaxobs.cli import main
 from jaxobs.cli.calibrate import calibration_parts
 from jaxobs.hardware.calibration import (
-    Bandwidth,
     Calibration,
     LeftOut,
     Rate,
@@ -29,7 +28,7 @@ EXAMPLE = Calibration(
     (Rate("bfloat16", 8192, 788e12), Rate("float32", 512, 4e11),
      Rate("float8_e4m3fn", 8192, 1484e12)),
     (Rate("float32", 2**24, 6e13),),
-    (Rate("float32", 2**24, 4e12),), (Bandwidth(2**30, 4.3e12, 4.1e12),), 1.5,
+    (Rate("float32", 2**24, 4e12),), (Rate("float32", 2**30, 4.3e12),), 1.5,
     (LeftOut("float8_e5m2", "float16", "runs as float16 here: no peak of its own"),),
 )  # fmt: skip
 

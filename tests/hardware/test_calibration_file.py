@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.hardware.calibration import (
-    Bandwidth,
     Calibration,
     CalibrationError,
     LeftOut,
@@ -40,7 +39,7 @@ calibrations = st.builds(
     matrix=st.lists(st.builds(Rate, st.text(max_size=8), sizes, rates), max_size=4).map(tuple),
     vector=st.just(()),
     transcendentals=st.just(()),
-    bandwidth=st.lists(st.builds(Bandwidth, sizes, rates, rates), max_size=4).map(tuple),
+    memory=st.lists(st.builds(Rate, st.just("float32"), sizes, rates), max_size=4).map(tuple),
     other_load=st.none() | st.floats(min_value=0, max_value=64),
     left_out=st.lists(
         st.builds(LeftOut, st.text(max_size=8), st.none() | st.text(max_size=8), st.text(max_size=8)),
@@ -49,7 +48,7 @@ calibrations = st.builds(
 )
 EXAMPLE = Calibration(
     "cpu", "cpu", "Example 9000", 8, "0.10.2", "0.10.2", 1.7e9, 10.0,
-    (Rate("float32", 512, 4e11),), (), (), (Bandwidth(2**16, 9e10, 8e10),), 0.0,
+    (Rate("float32", 512, 4e11),), (), (), (Rate("float32", 2**16, 9e10),), 0.0,
 )  # fmt: skip
 
 
@@ -80,7 +79,7 @@ WRONG = [
     for wrong in (dict[str, Any](), [None], -1, float("nan"), "7", None)
     if not (wrong is None and key == "other_load")  # they may be absent
     if not (
-        wrong == {} and key in {"matrix", "vector", "transcendentals", "bandwidth", "left_out"}
+        wrong == {} and key in {"matrix", "vector", "transcendentals", "memory", "left_out"}
     )  # no entries
     if not (wrong == "7" and isinstance(EXAMPLE.to_dict()[key], str))
 ]
@@ -90,12 +89,6 @@ WRONG = [
 def test_a_document_with_one_wrong_value_is_refused(key: str, wrong: Any) -> None:
     with pytest.raises(CalibrationError):
         Calibration.from_dict({**EXAMPLE.to_dict(), key: wrong})
-
-
-def test_a_calibration_from_before_types_were_left_out_is_read() -> None:
-    document = EXAMPLE.to_dict()
-    del document["left_out"]
-    assert Calibration.from_dict(document) == EXAMPLE
 
 
 def test_what_is_kept_is_found_again_and_nothing_else_is(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.hardware.calibration import (
-    Bandwidth,
     Calibration,
     LeftOut,
     Rate,
@@ -39,10 +38,10 @@ def calibration(**changes: object) -> Calibration:
         ),
         "vector": (Rate("float32", 65536, 2e11),),
         "transcendentals": (Rate("float32", 65536, 5e9), Rate("float64", 65536, 1e9)),
-        "bandwidth": (
-            Bandwidth(2**16, 9e10, 8e10),
-            Bandwidth(2**20, 1.6e11, 9e10),
-            Bandwidth(2**28, 4e10, 3e10),
+        "memory": tuple(
+            Rate("float32", size, rate)
+            for size, *rates in ((2**16, 9e10, 8e10), (2**20, 1.6e11, 9e10), (2**28, 4e10, 3e10))
+            for rate in rates
         ),
         "other_load": 0.1,
     }

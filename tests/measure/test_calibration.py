@@ -36,7 +36,7 @@ def test_a_short_calibration_measures_every_kind_and_survives_as_plain_data() ->
     found = calibrate(0.5, chosen)
     assert Calibration.from_dict(found.to_dict()) == found
     assert found.matrix[0].size == 256, "larger ones are left out where they take too long"
-    sizes = [point.working_set_bytes for point in found.bandwidth]
+    sizes = sorted({rate.size for rate in found.memory})
     assert sizes == [2**16, 2**18][: len(sizes)] != [], "here too, on a busy machine"
     assert found.vector
     assert found.transcendentals
@@ -45,15 +45,15 @@ def test_a_short_calibration_measures_every_kind_and_survives_as_plain_data() ->
 @pytest.mark.parametrize(
     ("kind", "most_a_cycle"),
     # Two multiply-add units of 512 bits: 64 FLOP; matrix extensions: 1024; two loads and a store of 64 bytes.
-    [("vector", 64), ("transcendentals", 16), ("copy", 192), ("triad", 192), ("matrix", 1024)],
+    [("vector", 64), ("transcendentals", 16), ("memory", 192), ("matrix", 1024)],
 )
 def test_no_rate_is_more_than_the_fastest_core_could_do(kind: str, most_a_cycle: int) -> None:
     """XLA that dropped the work, or hoisted it out of the loop, would seem a thousand times faster."""
-    program = [program for program in small() if program.group == kind and program.dtype == "float32"][-1]
-    run = program.prepare()
-    run()
-    rate = program.work / min(_timed(run) for _ in range(20))
-    assert 1e6 < rate < usable_cores() * most_a_cycle * 7e9
+    for program in [each for each in small() if each.group == kind and each.dtype == "float32"][-2:]:
+        run = program.prepare()
+        run()
+        rate = program.work / min(_timed(run) for _ in range(20))
+        assert 1e6 < rate < usable_cores() * most_a_cycle * 7e9
 
 
 def _timed(run: Callable[[], None]) -> float:
@@ -71,7 +71,7 @@ def test_what_the_device_cannot_do_is_left_out_and_the_rest_is_measured() -> Non
     slow = Program("matrix", "float32", 10**6, 1e21, refuse)
     found = calibrate(0.2, [good, bad, slow])
     assert [rate.size for rate in found.matrix] == [good.size]
-    assert found.bandwidth == ()
+    assert found.memory == ()
 
 
 def test_a_type_that_the_compiler_runs_as_another_gets_no_peak_and_the_reason_says_so() -> None:
@@ -121,7 +121,7 @@ def test_working_sets_go_from_the_smallest_cache_to_eight_times_the_largest(cach
 def test_an_accelerator_gets_larger_programs_with_tensorfloat32_among_them() -> None:
     found = programs("gpu")
     assert {program.dtype for program in found if program.group == "matrix"} >= {"tensorfloat32", "bfloat16"}
-    assert max(program.size for program in found if program.group == "copy") == 2**30
+    assert max(program.size for program in found if program.group == "memory") == 2**30
 
 
 def test_the_load_of_others_is_counted_without_idle_time(tmp_path: Path) -> None:

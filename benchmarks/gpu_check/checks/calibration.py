@@ -52,14 +52,14 @@ def calibration(told: Findings) -> None:
 
 
 def _memory(told: Findings, found: Calibration, sheet: Peaks) -> None:
-    if not found.bandwidth:
+    points = found.memory_by_working_set()
+    if not points:
         told.unmeasured("memory", "no working set was measured")
         return
-    largest = max(found.bandwidth, key=lambda point: point.working_set_bytes)
-    _against(told, f"memory, {largest.working_set_bytes / 2**20:.0f} MiB", largest.best, sheet.memory, MEMORY)
-    for point in found.bandwidth[:2]:
-        size = f"{point.working_set_bytes / 2**20:g} MiB"
-        told.figure(f"memory, {size}, which may be in cache", point.best, unit="B/s")
+    largest, rate = points[-1]
+    _against(told, f"memory, {largest / 2**20:.0f} MiB", rate, sheet.memory, MEMORY)
+    for working_set, rate in points[:2]:
+        told.figure(f"memory, {working_set / 2**20:g} MiB, which may be in cache", rate, unit="B/s")
 
 
 def _against(told: Findings, name: str, found: float, peak: Any, between: tuple[float, float]) -> None:
