@@ -1,27 +1,21 @@
-"""Computes the cost of a whole module: the sum of each schedulable instruction's cost times its executions.
-
-Beside it what else is asked of a module: the element types in which its products run.
-"""
+"""Computes the cost of a whole module: the sum of each schedulable instruction's cost times its executions."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from math import isfinite
 from typing import Final
 
 from jaxobs.cost_model.arithmetic.dispatch import Arithmetic
-from jaxobs.cost_model.arithmetic.products import MULTIPLY_ADDS
 from jaxobs.cost_model.arithmetic.tally import Tally
 from jaxobs.cost_model.bounds import Bounds
 from jaxobs.cost_model.buffers import Assignment
 from jaxobs.cost_model.collectives import add_collective, kind_of
 from jaxobs.cost_model.contents import contents_of
 from jaxobs.cost_model.custom_calls import BUILT_IN_RULES, Rule
-from jaxobs.cost_model.custom_calls.libraries import PRODUCT_RULES
-from jaxobs.cost_model.custom_calls.protocol import CustomCall
-from jaxobs.cost_model.hlo.decode import callees_first, decode, embedded, executions, scheduled
+from jaxobs.cost_model.hlo.decode import callees_first, decode, executions, where_run
 from jaxobs.cost_model.hlo.fingerprint import fingerprint
 from jaxobs.cost_model.hlo.instructions import (
     CONTROL,
@@ -34,7 +28,6 @@ from jaxobs.cost_model.hlo.instructions import (
 )
 from jaxobs.cost_model.hlo.scopes import Provenance
 from jaxobs.cost_model.memory_savings import savings
-from jaxobs.cost_model.precision import executed_product
 from jaxobs.cost_model.source_types import Rewritten
 from jaxobs.cost_model.traffic import FusionTraffic, traffic
 from jaxobs.cost_model.trips import inferred_trips
@@ -89,14 +82,13 @@ class _Walk:
         self.module = module
         self.buffers = buffers
         self.order = callees_first(module)
-        self.scheduled = scheduled(self.order, module.entry)
-        inside = embedded(self.order, self.scheduled)
+        self.scheduled, embedded = where_run(self.order, module.entry)
         rewritten = Rewritten(self.order)
         module.first_work = rewritten.first
         module.inferred_trips = inferred_trips(self.order)
         self.arithmetic = Arithmetic(self.order, rules, rewritten)
         for computation in self.order:
-            if computation in inside:
+            if computation in embedded:
                 self.arithmetic.prepare(computation)
         self.fusions = FusionTraffic()
         self.provenance = Provenance(module)
@@ -243,34 +235,3 @@ def donatable_bytes(module: Module) -> float:
 
 def _kind(shape: Shape) -> tuple[str, tuple[int, ...], float]:
     return shape.type.name, shape.dimensions, shape.bytes
-
-
-def executed_types(serialized: bytes) -> frozenset[str]:
-    """Element types, as JAX spells them, in which the products of an optimised ``HloModuleProto`` multiply.
-
-    Products of integers count here although they are no FLOPs and in no cost. The types of custom calls without a
-    rule are unknown and left out. Raises ``HloDecodeError``.
-    """
-    module = decode(serialized)
-    return frozenset(
-        name
-        for computation in module.computations
-        for instruction in computation.instructions
-        for name in _types(instruction)
-    )
-
-
-def _types(instruction: Instruction) -> Iterator[str]:
-    if instruction.opcode in MULTIPLY_ADDS:
-        left, right = (instruction.operand(side).shape for side in (0, 1))
-        if left.floating or right.floating:
-            yield executed_product(instruction, left, right).type
-        else:
-            yield max(left.type, right.type, key=lambda type_: type_.bits).name
-    elif instruction.opcode == "custom-call" and instruction.target in BUILT_IN_RULES:
-        call = CustomCall(instruction)
-        cost = BUILT_IN_RULES[instruction.target](call)
-        if cost is not None and cost.executed_matrix_flops_by_type:
-            yield from cost.executed_matrix_flops_by_type
-        elif instruction.target in PRODUCT_RULES and call.operands:
-            yield call.operands[0].type.name

@@ -20,7 +20,7 @@ from pathlib import Path
 import jax
 import jaxlib.version
 
-from jaxobs.cost_model.module import executed_types
+from jaxobs.cost_model import module_cost
 from jaxobs.hardware.calibration import Calibration, LeftOut, Rate, processor_model, usable_cores
 from jaxobs.measure.calibration_programs import Program, programs
 from jaxobs.model.clock import NANOSECONDS, perf_counter, process_time, wall_now
@@ -159,7 +159,8 @@ def _not_its_own(program: Program) -> LeftOut | None:
         return None
     try:
         modules = program.compiled().runtime_executable().hlo_modules()
-        found = executed_types(modules[0].as_serialized_hlo_module_proto())
+        cost = module_cost(modules[0].as_serialized_hlo_module_proto()).cost
+        found = set(cost.executed_matrix_flops_by_type)
     except RuntimeError:
         return LeftOut(program.dtype, None, "has no product here: the compiler refuses it")
     except Exception as error:  # noqa: BLE001  # the module of some other backend must not end the whole measurement

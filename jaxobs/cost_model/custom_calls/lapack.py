@@ -83,7 +83,7 @@ tridiagonal_reduction: Final = factorisation(lambda m, n: 4 * m**3 / 3)
 hessenberg_reduction: Final = factorisation(lambda m, n: 10 * m**3 / 3)
 """Reduction of a general matrix."""
 
-_ROUTINES: Final[dict[str, Rule]] = {
+ROUTINES: Final[dict[str, Rule]] = {
     "potrf": cholesky,
     "getrf": lu,
     "geqrf": qr,
@@ -94,6 +94,7 @@ _ROUTINES: Final[dict[str, Rule]] = {
     "hetrd": tridiagonal_reduction,
     "gehrd": hessenberg_reduction,
     "gtsv": tridiagonal_solve,
+    "gtsv2": tridiagonal_solve,
     "trsm": triangular_solve,
 }
 
@@ -101,6 +102,6 @@ RULES: Final[dict[str, Rule]] = {
     f"{library}_{letter}{routine}{suffix}": rule
     for library in ("lapack", "blas")
     for letter in "sdcz"
-    for routine, rule in _ROUTINES.items()
+    for routine, rule in ROUTINES.items()
     for suffix in ("", "_ffi")
 }

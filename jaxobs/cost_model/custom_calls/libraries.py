@@ -145,24 +145,12 @@ CONVOLUTION_RULES: Final[dict[str, Rule]] = {
 }
 
 
-_ROUTINES: Final[dict[str, Rule]] = {
-    "potrf": lapack.cholesky,
-    "getrf": lapack.lu,
-    "getrf_batched": lapack.lu,
-    "geqrf": lapack.qr,
-    "geqrf_batched": lapack.qr,
-    "orgqr": lapack.householder_product,
-    "sytrd": lapack.tridiagonal_reduction,
-    "gtsv2": lapack.tridiagonal_solve,
-    "trsm_batched": lapack.triangular_solve,
-}
-
 FACTORISATION_RULES: Final[dict[str, Rule]] = {
     **{
         f"{library}_{routine}{suffix}": rule
         for library in ("cusolver", "cublas", "cusparse", "hipsolver", "hipblas", "hipsparse")
-        for routine, rule in _ROUTINES.items()
-        for suffix in ("", "_ffi")
+        for routine, rule in lapack.ROUTINES.items()
+        for suffix in ("", "_ffi", "_batched", "_batched_ffi")
     },
     "__cusolver$cholesky": lapack.cholesky,
     # XLA's own factorisations, for backends that keep these calls instead of expanding them.

@@ -55,12 +55,10 @@ def _link(module: Module) -> None:
     opcodes: dict[bytes, str] = {}
     by_id: dict[int, Computation] = {}
     for index, message in enumerate(module.message.computations):
-        computation = Computation(message, index, module)
-        identifier = message.id
-        if identifier in by_id:
-            raise HloDecodeError(f"two computations have the id {identifier}")
-        by_id[identifier] = computation
+        computation = by_id[message.id] = Computation(message, index, module)
         module.computations.append(computation)
+    if len(by_id) != len(module.computations):
+        raise HloDecodeError("two computations have the same id")
     for computation in module.computations:
         _read_instructions(computation, by_id, shapes, opcodes)
     entry = by_id.get(module.message.entry_computation_id)
@@ -104,14 +102,12 @@ def _read_instructions(
 
 def _link_calls(instruction: Instruction, called: Any, by_id: dict[int, Computation]) -> None:
     try:
-        instruction.called = tuple([by_id[computation] for computation in called])
+        every = [by_id[computation] for computation in called]
     except KeyError as error:
         raise HloDecodeError(
             f"instruction {instruction.name!r} calls computation {error}, which is missing"
         ) from None
-    instruction.called = tuple(
-        [part for part in instruction.called if part.message.execution_thread != HOST_THREAD]
-    )
+    instruction.called = tuple([part for part in every if part.message.execution_thread != HOST_THREAD])
     for computation in instruction.called:
         computation.callers.append(instruction)
 
@@ -145,27 +141,22 @@ def callees_first(module: Module) -> list[Computation]:
     return order
 
 
-def scheduled(order: list[Computation], entry: Computation) -> set[Computation]:
-    """The computations whose instructions run on their own: the entry, and those that loops, calls and branches run."""
-    found = {entry}
-    for computation in reversed(order):
-        if computation in found:
-            for instruction in computation.instructions:
-                if instruction.opcode in CONTROL:
-                    found.update(instruction.called)
-    return found
+def where_run(order: list[Computation], entry: Computation) -> tuple[set[Computation], set[Computation]]:
+    """The computations whose instructions run on their own, and those that run inside one instruction.
 
-
-def embedded(order: list[Computation], on_their_own: set[Computation]) -> set[Computation]:
-    """The computations that run inside one instruction: fused ones, those applied by a reduction and the like."""
-    found: set[Computation] = set()
+    The former are the entry and those that loops, calls and branches run; the latter fused ones, those applied by a
+    reduction and the like.
+    """
+    scheduled, embedded = {entry}, set[Computation]()
     for computation in reversed(order):
-        inside = computation in found
-        if inside or computation in on_their_own:
-            for instruction in computation.instructions:
-                if instruction.called and (inside or instruction.opcode not in CONTROL):
-                    found.update(instruction.called)
-    return found
+        for instruction in computation.instructions:
+            if instruction.called:
+                is_control = instruction.opcode in CONTROL
+                if is_control and computation in scheduled:
+                    scheduled.update(instruction.called)
+                if not is_control or computation in embedded:
+                    embedded.update(instruction.called)
+    return scheduled, embedded
 
 
 def executions(
