@@ -11,6 +11,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import itemgetter
 from typing import Final
 
 from jaxobs.model.intervals import Span, joined
@@ -59,13 +61,13 @@ def attribute(
     leaves = [interval for interval in real if kinds[interval[2]] != "control"]
     together, exposed = [0] * _RANKS, [0.0] * _RANKS
     ranks = [_RANK[kind] for kind in kinds]
-    covered = _Covered()
+    spans: list[Span] = []
     for cluster, reach in _clusters(leaves):
-        covered.add(cluster[0][0], reach)
+        spans.append((cluster[0][0], reach))
         _share(cluster, ranks, charged, together, exposed)
     containers = [interval for interval in real if kinds[interval[2]] == "control"]
     if containers:
-        own = _uncovered(containers, covered, charged)
+        own = _uncovered(containers, _Covered(spans), charged)
         exposed[0] += own
         together[0] += round(own)
     for rank in {ranks[operation] for _, _, operation in in_flight} - {_RANK["compute"]}:
@@ -138,16 +140,9 @@ def _share(
 class _Covered:
     """Disjoint stretches of time in order, with the covered time before any moment."""
 
-    def __init__(self) -> None:
-        self._starts: list[int] = []
-        self._before: list[int] = []
-        self._ends: list[int] = []
-
-    def add(self, start: int, end: int) -> None:
-        before = self._before[-1] + self._ends[-1] - self._starts[-1] if self._starts else 0
-        self._starts.append(start)
-        self._ends.append(end)
-        self._before.append(before)
+    def __init__(self, spans: Sequence[Span]) -> None:
+        self._starts, self._ends = [start for start, _ in spans], [end for _, end in spans]
+        self._before = [0, *accumulate(end - start for start, end in spans)]
 
     def until(self, moment: int) -> int:
         at = bisect_right(self._starts, moment) - 1
@@ -222,14 +217,9 @@ def _edges(inside: Sequence[Interval], spans: Sequence[Span]) -> int:
     """Picoseconds of `StretchTime.edge_seconds`."""
     if not inside:
         return 0
-    first, last, longest = inside[0][0], 0, 0
-    for start, end, _ in inside:
-        if start < first:  # noqa: PLR1730  # min() and max() take three times as long, of millions of operations
-            first = start
-        if end > last:  # noqa: PLR1730
-            last = end
-        if end - start > longest:  # noqa: PLR1730
-            longest = end - start
+    first: int = min(inside)[0]
+    last: int = max(map(itemgetter(1), inside))
+    longest = max(end - start for start, end, _ in inside)
     before = sum(min(end, first) - start for start, end in spans if start < first)
     after = sum(end - max(start, last) for start, end in spans if end > last)
     return min(before, longest) + min(after, longest)

@@ -297,10 +297,8 @@ def _users(computation: Any) -> dict[int, set[str]]:
 def _wrapped(instruction: Any, computations: dict[int, Any]) -> str:
     """The opcode of what an asynchronous pair wraps, within a call too: what a TPU's SparseCore takes over is in one."""
     for identifier in instruction.called_computation_ids:
-        body = computations.get(identifier)
-        if body is None:
-            continue
-        for inner in body.instructions:
+        body: Any = computations.get(identifier)
+        for inner in body.instructions if body is not None else ():
             if inner.id == body.root_id:
                 opcode = str(inner.opcode, "utf-8", "replace")
                 return _wrapped(inner, computations) if opcode == "call" else opcode
@@ -316,11 +314,10 @@ def _wrapped(instruction: Any, computations: dict[int, Any]) -> str:
 # they fit several modules, the operations are assigned to none: which one ran must not be guessed.
 
 
-class Recorded(NamedTuple):
-    """A program by the id and module name that its operations carry."""
-
-    program_id: int
-    module: str
+_AMBIGUOUS: Final = (
+    "{module} was read from a compilation cache, and several modules of that name have its instructions: "
+    "what its operations cost is unknown"
+)
 
 
 class ForeignPrograms:
@@ -329,13 +326,14 @@ class ForeignPrograms:
     def __init__(self, modules: ModuleIndex, notes: list[str]) -> None:
         self._modules = modules
         self._notes = notes
-        self._placeholders: dict[Recorded, int] = {}
+        self._placeholders: dict[tuple[int, str], int] = {}
+        """By the id and the module's name that operations carry."""
 
     def program_id(self, recorded: int | None, module: str | None) -> int | None:
         """The recorded id if its module has this name, or if either is unknown; otherwise a placeholder."""
         if recorded is None or module is None or self._modules.name(recorded) == module:
             return recorded
-        return self._placeholders.setdefault(Recorded(recorded, module), -1 - len(self._placeholders))
+        return self._placeholders.setdefault((recorded, module), -1 - len(self._placeholders))
 
     def ids(self, programs: Mapping[int | None, Set[str]]) -> dict[int, int]:
         """The program ids that replace placeholders; `programs` has the instructions that were seen of each program.
@@ -344,27 +342,21 @@ class ForeignPrograms:
         """
         free = [identifier for identifier in self._modules.program_ids if identifier not in programs]
         fitting = {
-            recorded: [one for one in free if self._modules.has(one, recorded.module, programs[placeholder])]
-            for recorded, placeholder in self._placeholders.items()
+            (recorded, name): [one for one in free if self._modules.has(one, name, programs[placeholder])]
+            for (recorded, name), placeholder in self._placeholders.items()
             if placeholder in programs
         }
         found: dict[int, int] = {}
-        for recorded, modules in fitting.items():
-            rivals = [other for other in fitting if other != recorded and set(fitting[other]) & set(modules)]
+        for key, modules in fitting.items():
+            recorded, name = key
+            rivals = [other for other in fitting if other != key and set(fitting[other]) & set(modules)]
             if len(modules) == 1 and not rivals:
-                found[self._placeholders[recorded]] = modules[0]
+                found[self._placeholders[key]] = modules[0]
                 continue
-            if modules:
-                self._note(recorded.module)
-            alone = [other.program_id for other in fitting].count(recorded.program_id) == 1
-            if alone and recorded.program_id not in self._modules.program_ids:
-                found[self._placeholders[recorded]] = recorded.program_id
+            note = _AMBIGUOUS.format(module=name)
+            if modules and note not in self._notes:  # once, however many devices ran it
+                self._notes.append(note)
+            alone = [other for other, _ in fitting].count(recorded) == 1
+            if alone and recorded not in self._modules.program_ids:
+                found[self._placeholders[key]] = recorded
         return found
-
-    def _note(self, module: str) -> None:
-        note = (
-            f"{module} was read from a compilation cache, and several modules of that name have its instructions: "
-            "what its operations cost is unknown"
-        )
-        if note not in self._notes:  # once, however many devices ran it
-            self._notes.append(note)

@@ -23,17 +23,9 @@ class TraceError(InputError, ValueError):
     """A trace that cannot be read: the message says what it is, what is wrong with it and what to do."""
 
 
-_PLANES, _ERRORS, _WARNINGS, _HOSTNAMES = 1, 2, 3, 4
+PLANES, ERRORS, WARNINGS, HOSTNAMES = 1, 2, 3, 4
+"""Fields of an XSpace."""
 _NAME, _LINES, _EVENT_METADATA, _STAT_METADATA, _STATS = 2, 3, 4, 5, 6
-
-
-class Space(NamedTuple):
-    """The parts of a serialized XSpace."""
-
-    planes: list[memoryview]
-    errors: list[str]
-    warnings: list[str]
-    hostnames: list[str]
 
 
 class Plane(NamedTuple):
@@ -46,25 +38,15 @@ class Plane(NamedTuple):
     stats: list[memoryview]
 
 
-def split_space(data: memoryview) -> Space:
-    """The planes and texts of a space; raises TraceError where the bytes are no space."""
-    parts = _parts(data, "a trace")
-    errors, warnings, hostnames = (
-        [str(text, "utf-8", "replace") for text in parts[number]]
-        for number in (_ERRORS, _WARNINGS, _HOSTNAMES)
-    )
-    return Space(parts[_PLANES], errors, warnings, hostnames)
-
-
 def split_plane(data: memoryview) -> Plane:
     """The parts of a plane; raises TraceError where the bytes are no plane."""
-    parts = _parts(data, "a plane")
+    parts = parts_of(data, "a plane")
     name = str(parts[_NAME][-1], "utf-8", "replace") if parts[_NAME] else ""
     return Plane(name, parts[_LINES], parts[_EVENT_METADATA], parts[_STAT_METADATA], parts[_STATS])
 
 
-def _parts(data: memoryview, what: str) -> defaultdict[int, list[memoryview]]:
-    """The contents of the length-delimited fields, by their numbers; others are skipped."""
+def parts_of(data: memoryview, what: str) -> defaultdict[int, list[memoryview]]:
+    """The contents of the length-delimited fields, by their numbers; raises TraceError where the bytes are no fields."""
     found: defaultdict[int, list[memoryview]] = defaultdict(list)
     try:
         for key, _, content, end in fields(data):
@@ -171,19 +153,10 @@ def lines_of(plane: Plane) -> Iterator[Line]:
 MAX_KNOWN: Final = 200_000
 """Most statistics kept by their bytes. Where there are more they do not repeat, and are decoded when needed."""
 
-_UNIQUE: Final = frozenset(
-    [
-        "_p",
-        "_c",
-        "_pid",
-        "correlation_id",
-        "device_offset_ps",
-        "device_duration_ps",
-        "cuda_graph_node_id",
-        "addr",
-        "scope_range_id",
-    ]
-)
+_UNIQUE: Final = frozenset((
+    "_p", "_c", "_pid", "correlation_id", "device_offset_ps", "device_duration_ps", "cuda_graph_node_id", "addr",
+    "scope_range_id",
+))  # fmt: skip
 """Statistics whose value differs from event to event."""
 
 

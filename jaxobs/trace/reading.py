@@ -20,7 +20,18 @@ from jaxobs.trace.attribution import PICOSECONDS
 from jaxobs.trace.cpu import HostPlane
 from jaxobs.trace.gpu import read_gpu
 from jaxobs.trace.modules import ModuleIndex, read_modules
-from jaxobs.trace.planes import Plane, PlaneMetadata, TraceError, Value, split_plane, split_space
+from jaxobs.trace.planes import (
+    ERRORS,
+    HOSTNAMES,
+    PLANES,
+    WARNINGS,
+    Plane,
+    PlaneMetadata,
+    TraceError,
+    Value,
+    parts_of,
+    split_plane,
+)
 from jaxobs.trace.timeline import Timeline
 from jaxobs.trace.tpu import read_tpu
 
@@ -115,16 +126,17 @@ def _read_host(
         raise TraceError("the trace is empty; record it again")
     if bytes(data[:2]) == _GZIP:
         raise TraceError("the trace is compressed; unpack it with gunzip first")
-    space = split_space(data)
-    planes = [split_plane(part) for part in space.planes]
-    space.planes.clear()
+    space = parts_of(data, "a trace")
+    planes = [split_plane(part) for part in space.pop(PLANES, ())]
     if not any(plane.name.startswith(("/device:", "/host:")) or plane.lines for plane in planes):
         raise TraceError(f"{len(data)} bytes hold no plane of a profiler: they are no trace (XSpace)")
-    notes = [f"the profiler reported: {text}" for text in (*space.errors, *space.warnings)]
+    notes = [
+        f"the profiler reported: {str(text, 'utf-8', 'replace')}"
+        for text in (*space[ERRORS], *space[WARNINGS])
+    ]
+    name = next((str(text, "utf-8", "replace") for text in space[HOSTNAMES]), name)
     try:
-        return _read_planes(
-            planes, space.hostnames[0] if space.hostnames else name, notes, stretches or {}, modules or {}
-        )
+        return _read_planes(planes, name, notes, stretches or {}, modules or {})
     except (OverflowError, RecursionError, DecodeError) as error:
         raise TraceError(f"the trace has implausible values: {error}; record it again") from None
 

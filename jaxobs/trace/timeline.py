@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Final, Literal, NamedTuple
 
 from jaxobs.model.intervals import Span
@@ -49,6 +50,10 @@ class Operation:
     executions: int = 0
     kernels: dict[str, None] = field(default_factory=dict)
     in_graph: bool = False
+    count: int = 0
+    """Its events; their times, and the shortest, in picoseconds."""
+    total: int = 0
+    fastest: int = MAX_DURATION
 
 
 class Run(NamedTuple):
@@ -56,6 +61,10 @@ class Run(NamedTuple):
 
     span: Span
     program_id: int | None
+
+
+RunsByProgram = dict[int | None, tuple[int | None, str]]
+"""By program, the number of runs and what it was counted from, or None and why it is unknown."""
 
 
 class Timeline:
@@ -145,28 +154,25 @@ class Timeline:
         """For each operation, those that begin only after it: users of its result, and its own next execution."""
         found = []
         for index, operation in enumerate(self.operations):
-            known = operation.instruction and self._modules.instruction(
-                operation.program_id, operation.instruction
-            )
-            names = known.users if known else frozenset()
-            indices = {self._indices.get((name, operation.program_id, "")) for name in names}
-            found.append(frozenset({index, *(at for at in indices if at is not None)}))
+            known = self._modules.instruction(operation.program_id, operation.instruction or "")
+            keys = ((name, operation.program_id, "") for name in (known.users if known else ()))
+            found.append(frozenset({index, *(self._indices[key] for key in keys if key in self._indices)}))
         return found
 
     def finish(self, stretches: Mapping[str, Sequence[tuple[float, float]]]) -> DeviceTrace:
         """The figures of everything read so far; `stretches` in seconds, by a name."""
         kinds: list[Kind] = [operation.kind for operation in self.operations]
         found = attribute(self.intervals, kinds, self.in_flight)
-        counts, totals, fastest = [0] * len(kinds), [0] * len(kinds), [MAX_DURATION] * len(kinds)
         for start, end, index in self.intervals:
-            duration = end - start
-            counts[index] += 1
-            totals[index] += duration
-            fastest[index] = min(fastest[index], duration)
+            operation, duration = self.operations[index], end - start
+            operation.count += 1
+            operation.total += duration
+            operation.fastest = min(operation.fastest, duration)
         kind, capabilities = device_kind(self.platform, self.capabilities)
         under_way = [span for span, _ in (*self.whole_runs, *self.cut_runs)] or self.launches
-        ranked = self._operation_times(found, counts, totals, fastest)
-        order = [index for index, _ in ranked]
+        runs = self._runs_by_program()
+        seen = (index for index, operation in enumerate(self.operations) if operation.count)
+        order = sorted(seen, key=lambda index: -found.charged[index] / PICOSECONDS)
         return DeviceTrace(
             name=self.name,
             host=self.host,
@@ -183,9 +189,9 @@ class Timeline:
             exposed_communication_seconds=found.exposed[1] / PICOSECONDS,
             transfer_seconds=found.together[2] / PICOSECONDS,
             exposed_transfer_seconds=found.exposed[2] / PICOSECONDS,
-            operations=tuple(time for _, time in ranked),
-            modules=self._module_times(found),
-            notes=tuple(self._notes(counts)),
+            operations=tuple(self._time(index, found.charged[index], runs) for index in order),
+            modules=self._module_times(found, runs),
+            notes=tuple(self._notes()),
             stretches={
                 name: stretch_time(
                     parts, self.intervals, under_way, kinds, order, self.whole_runs, in_flight=self.in_flight
@@ -194,16 +200,11 @@ class Timeline:
             },
         )
 
-    def _notes(self, counts: Sequence[int]) -> Iterator[str]:
-        """Notes for the reader of the trace; `counts` are the executions of each operation."""
+    def _notes(self) -> Iterator[str]:
+        """Notes for the reader of the trace."""
         if self.wrong_times:
             yield f"{self.wrong_times} events with impossible times were left out"
-        buffers = sum(
-            count
-            for count, operation in zip(counts, self.operations, strict=True)
-            if operation.kind == "command_buffer"
-        )
-        if buffers:
+        if buffers := sum(one.count for one in self.operations if one.kind == "command_buffer"):
             yield _COMMAND_BUFFERS.format(count=buffers)
         untold = [
             one.name
@@ -213,61 +214,40 @@ class Timeline:
         if untold:
             yield _UNTOLD.format(count=len(untold), name=untold[0])
 
-    def _operation_times(
-        self,
-        found: Attribution,
-        counts: Sequence[int],
-        totals: Sequence[int],
-        fastest: Sequence[int],
-    ) -> list[tuple[int, OperationTime]]:
-        """The operations' times, each with its index, those with the largest charges first."""
-        times = []
-        runs = self._runs_by_program()
-        for index, operation in enumerate(self.operations):
-            if not counts[index]:
-                continue
-            own = totals[index] - self.nested.get(index, 0)
-            if operation.kind == "control" and index not in self.nested:
-                own = round(found.charged[index])  # its body may run on other threads
-            kernels = tuple(operation.kernels)
-            executions = self._executions(operation, counts[index], runs)
-            time = OperationTime(
-                name=operation.name,
-                instruction=operation.instruction,
-                module=operation.module,
-                program_id=operation.program_id,
-                category=operation.category,
-                kind=operation.kind,
-                count=counts[index],
-                executions=executions,
-                self_seconds=own / PICOSECONDS,
-                charged_seconds=found.charged[index] / PICOSECONDS,
-                in_graph=operation.in_graph,
-                fastest_seconds=fastest[index] / PICOSECONDS if executions == counts[index] else None,
-                kernels=() if kernels == (operation.name,) else kernels,
-            )
-            times.append((index, time))
-        times.sort(key=lambda ranked: -ranked[1].charged_seconds)
-        return times
-
-    def _executions(
-        self, operation: Operation, count: int, runs: Mapping[int | None, tuple[int | None, str]]
-    ) -> int:
-        """The number of executions; outside loops at most one per run, whatever the sequence of kernels suggests.
-
-        In a CUDA graph one kernel may also be that of several alike instructions.
-        """
-        seen = operation.executions or count
+    def _time(self, index: int, charged: float, runs: RunsByProgram) -> OperationTime:
+        """An operation's times, with its charge in picoseconds."""
+        operation, kernels = self.operations[index], tuple(self.operations[index].kernels)
+        own: float = operation.total - self.nested.get(index, 0)
+        if operation.kind == "control" and index not in self.nested:
+            own = round(charged)  # its body may run on other threads
+        executions = operation.executions or operation.count
         known, _ = runs.get(operation.program_id, (None, ""))
-        return min(seen, known) if operation.in_entry and known and not operation.in_graph else seen
+        if operation.in_entry and known and not operation.in_graph:
+            # At most one a run, whatever the sequence of kernels suggests. In a CUDA graph one kernel may also be that of
+            # several alike instructions.
+            executions = min(executions, known)
+        return OperationTime(
+            name=operation.name,
+            instruction=operation.instruction,
+            module=operation.module,
+            program_id=operation.program_id,
+            category=operation.category,
+            kind=operation.kind,
+            count=operation.count,
+            executions=executions,
+            self_seconds=own / PICOSECONDS,
+            charged_seconds=charged / PICOSECONDS,
+            in_graph=operation.in_graph,
+            fastest_seconds=operation.fastest / PICOSECONDS if executions == operation.count else None,
+            kernels=() if kernels == (operation.name,) else kernels,
+        )
 
-    def _module_times(self, found: Attribution) -> tuple[ModuleTime, ...]:
+    def _module_times(self, found: Attribution, runs: RunsByProgram) -> tuple[ModuleTime, ...]:
         charged: dict[tuple[int | None, str], float] = {}
         for operation, own in zip(self.operations, found.charged, strict=True):
             if operation.module is not None:
                 key = (operation.program_id, operation.module)
                 charged[key] = charged.get(key, 0.0) + own
-        runs = self._runs_by_program()
         whole, cut = _seconds_by_program(self.whole_runs), _seconds_by_program(self.cut_runs)
         times = []
         for (program_id, name), own in charged.items():
@@ -284,14 +264,13 @@ class Timeline:
         times.sort(key=lambda time: -time.charged_seconds)
         return tuple(times)
 
-    def _runs_by_program(self) -> dict[int | None, tuple[int | None, str]]:
-        """By program, the number of runs and what it was counted from, or None and why it is unknown."""
+    def _runs_by_program(self) -> RunsByProgram:
         entry: dict[int | None, list[int]] = {}
         for operation in self.operations:
             executions = entry.setdefault(operation.program_id, [])
             if operation.in_entry and operation.executions and not operation.in_graph:
                 executions.append(operation.executions)
-        found: dict[int | None, tuple[int | None, str]] = {}
+        found: RunsByProgram = {}
         for program_id, executions in entry.items():
             if self.runs.get(program_id):
                 found[program_id] = (len(self.runs[program_id]), "run ids")
@@ -318,7 +297,8 @@ _GIBIBYTE: Final = 2**30
 # AMD's planes have no name. Architecture as major and minor number, compute units and memory in GiB tell these apart;
 # from AMD's data sheets of each accelerator, https://www.amd.com/en/products/accelerators/instinct.html. MI350X and
 # MI355X differ in the clock alone (2200 and 2400 MHz).
-_AMD: Final[Mapping[tuple[int, int, int, int], Mapping[int | None, str]]] = {
+_AMD_FIGURES: Final = ("compute_cap_major", "compute_cap_minor", "core_count", "memory_size", "clock_rate")
+_AMD: Final[Mapping[tuple[float | str | None, ...], Mapping[int | None, str]]] = {
     (9, 4, 304, 192): {None: "AMD Instinct MI300X"},
     (9, 4, 304, 256): {None: "AMD Instinct MI325X"},
     (9, 4, 228, 128): {None: "AMD Instinct MI300A"},
@@ -338,17 +318,12 @@ def device_kind(platform: str, stats: Mapping[str, Value]) -> tuple[str | None, 
         return named, figures
     if platform == "cpu":
         return "cpu", figures
-    if figures.get("device_vendor") == "AMD":
-        return _amd(stats), figures
-    return None, figures
+    return _amd(figures) if figures.get("device_vendor") == "AMD" else None, figures
 
 
-def _amd(stats: Mapping[str, Value]) -> str | None:
-    figures = [stats.get(name) for name in ("compute_cap_major", "compute_cap_minor", "core_count")]
-    memory, clock = stats.get("memory_size"), stats.get("clock_rate")
-    if not all(isinstance(figure, int) for figure in figures) or not isinstance(memory, int):
+def _amd(figures: Mapping[str, float | str]) -> str | None:
+    major, minor, cores, memory, clock = map(figures.get, _AMD_FIGURES)
+    if not isinstance(memory, float) or not isinstance(clock, (float, NoneType)):
         return None
-    major, minor, cores = (int(figure) for figure in figures if isinstance(figure, int))
     by_clock = _AMD.get((major, minor, cores, round(memory / _GIBIBYTE)), {})
-    megahertz = round(clock / 1000) if isinstance(clock, int) else None
-    return by_clock.get(None) or by_clock.get(megahertz)
+    return by_clock.get(None) or by_clock.get(round((clock or 0.0) / 1000))

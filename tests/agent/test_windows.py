@@ -16,7 +16,7 @@ from jaxobs.flow import wire
 from jaxobs.model.clock import NANOSECONDS, now
 from jaxobs.model.events import BackendFound, Event, ProfileWindow, StepEnded
 from jaxobs.trace import read_trace
-from jaxobs.trace.planes import split_plane, split_space
+from jaxobs.trace.planes import HOSTNAMES, PLANES, parts_of, split_plane
 from tests.agent.beside import AgentProcess
 from tests.derive.made_up import PEAKS, unexplained
 from tests.trace.written import field
@@ -128,10 +128,10 @@ def test_modules_come_before_windows_and_each_is_decoded_once(worker: Analysis) 
 
 def without_modules(trace: bytes) -> bytes:
     """The same without its metadata plane, as later windows of a job are."""
-    space = split_space(memoryview(trace))
-    kept = [part for part in space.planes if split_plane(part).name != "/host:metadata"]
-    assert len(kept) == len(space.planes) - 1
-    return bytes(b"".join(field(1, bytes(part)) for part in kept) + field(4, space.hostnames[0].encode()))
+    space = parts_of(memoryview(trace), "a trace")
+    kept = [part for part in space[PLANES] if split_plane(part).name != "/host:metadata"]
+    assert len(kept) == len(space[PLANES]) - 1
+    return bytes(b"".join(field(1, bytes(part)) for part in kept) + field(4, bytes(space[HOSTNAMES][0])))
 
 
 def test_modules_of_earlier_windows_are_remembered(worker: Analysis) -> None:

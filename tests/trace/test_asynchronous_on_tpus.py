@@ -9,7 +9,7 @@ from jaxobs.cost_model import module_cost
 from jaxobs.hardware.known_peaks import known_peaks
 from jaxobs.roofline_model.traced import join
 from jaxobs.trace import read_trace
-from jaxobs.trace.planes import PlaneMetadata, lines_of, split_plane, split_space
+from jaxobs.trace.planes import PLANES, PlaneMetadata, lines_of, parts_of, split_plane
 from tests.trace.written import WrittenPlane, field, space
 
 DATA = Path(__file__).parent / "data"
@@ -23,7 +23,7 @@ def offloaded():
 
 
 def without_modules(data):
-    planes = split_space(memoryview(data)).planes
+    planes = parts_of(memoryview(data), "a trace")[PLANES]
     return b"".join(field(1, bytes(part)) for part in planes if split_plane(part).name != "/host:metadata")
 
 
@@ -38,7 +38,9 @@ def joined(trace):
 
 def durations(data, chip):
     """Seconds of each instruction on the line of a chip's operations, by the device's clock."""
-    plane = next(one for one in map(split_plane, split_space(memoryview(data)).planes) if one.name == chip)
+    plane = next(
+        one for one in map(split_plane, parts_of(memoryview(data), "a trace")[PLANES]) if one.name == chip
+    )
     metadata = PlaneMetadata(plane)
     names = {number: name for number, name in metadata.stat_names.items() if name == "device_duration_ps"}
     found: dict[str, float] = {}
