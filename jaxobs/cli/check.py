@@ -119,7 +119,7 @@ def check_devices(report: Mapping[str, Any], settings: Settings) -> dict[str, An
             problems.append(f"the peaks in the settings cannot be used: {error}")
             without = plain | {"peak_flops": {}, "peak_bytes_per_second": None}
             peaks = known_peaks(kind, platform_name, jaxlib, without, devices=number)
-        measured = load_calibration(this_host(kind, jaxlib), directory)[0] if directory else None
+        measured = load_calibration(this_host(kind, jaxlib), directory) if directory else None
         if measured is not None and measured.disturbed:
             problems.append(
                 f"the peaks of {kind} were measured while other processes took {measured.other_load:.1f} cores: "

@@ -1,7 +1,7 @@
 """The result of `jaxobs calibrate` on one device, and the file that keeps it.
 
 There is one JSON file for each device, processor, core count and jaxlib version. Reading one never raises: a file that
-is missing, damaged or measured on something else counts as none, with the reason.
+is missing, damaged or measured on something else counts as none.
 """
 
 from __future__ import annotations
@@ -113,16 +113,12 @@ class Calibration:
     @classmethod
     def from_dict(cls, document: object) -> Calibration:
         """The calibration in a document that `to_dict` made. Raises CalibrationError for any other."""
-        if not isinstance(document, Mapping):
-            raise CalibrationError(f"expected a JSON object, found {type(document).__name__}")
-        if document.get("schema") != SCHEMA_VERSION:
-            raise CalibrationError(f"schema {document.get('schema')!r}, this version reads {SCHEMA_VERSION}")
+        if not isinstance(document, Mapping) or document.get("schema") != SCHEMA_VERSION:
+            raise CalibrationError(f"it is no JSON object of schema {SCHEMA_VERSION}")
         try:
             found: Calibration = _built(cls, document)
-        except KeyError as error:
-            raise CalibrationError(f"the key {error} is missing") from None
-        except (TypeError, ValueError) as error:
-            raise CalibrationError(str(error)) from None
+        except (KeyError, TypeError, ValueError) as error:
+            raise CalibrationError(f"a value is missing or wrong: {error}") from None
         return found
 
 
@@ -223,31 +219,21 @@ def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
 
 
 def _quota(cgroup: Path) -> float | None:
-    """Cores' worth of time that the control group (version 2, else 1) allows; None if it sets no limit."""
+    """Cores' worth of time that the control group (version 2) allows; None if it sets no limit."""
     with contextlib.suppress(OSError, ValueError):
         limit, period = (cgroup / "cpu.max").read_text(encoding="utf-8").split()[:2]
         return None if limit == "max" else int(limit) / int(period)
-    with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
-        limit_1 = int((cgroup / "cpu/cpu.cfs_quota_us").read_text(encoding="utf-8"))
-        period_1 = int((cgroup / "cpu/cpu.cfs_period_us").read_text(encoding="utf-8"))
-        return None if limit_1 <= 0 else limit_1 / period_1
     return None
 
 
-def load_calibration(name: str, directory: Path) -> tuple[Calibration | None, str | None]:
-    """The calibration stored under this `file_name`, or None and why there is none."""
+def load_calibration(name: str, directory: Path) -> Calibration | None:
+    """The calibration stored under this `file_name`; None where there is none, or it cannot be read."""
     path = directory / name
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_FILE_BYTES:  # a FIFO would be waited for
-            return None, f"{path} is no calibration: not a regular file of at most {_MAX_FILE_BYTES} bytes"
+            return None
         calibration = Calibration.from_dict(read_json(path.read_bytes()))
-    except FileNotFoundError:
-        return None, f"no calibration is kept at {path}; run `jaxobs calibrate`"
-    except OSError as error:
-        return None, f"{path} cannot be read: {error.strerror or error}"
-    except (CalibrationError, ValueError) as error:
-        return None, f"{path} is no calibration: {error}; run `jaxobs calibrate` to write it anew"
-    if calibration.file_name != name:
-        return None, f"{path} was measured on something else; run `jaxobs calibrate` to write it anew"
-    return calibration, None
+    except (OSError, ValueError):
+        return None
+    return calibration if calibration.file_name == name else None

@@ -43,7 +43,7 @@ def known_peaks(
     try:
         if not elsewhere:
             directory = cache_directory(Path(chosen) if chosen else None)
-            measured, _ = load_calibration(this_host(kind, jaxlib), directory)
+            measured = load_calibration(this_host(kind, jaxlib), directory)
     except NoHomeError as error:
         homeless = str(error)
     overrides = {f"matrix.{dtype}": rate for dtype, rate in (settings.get("peak_flops") or {}).items()}

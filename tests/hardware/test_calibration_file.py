@@ -93,26 +93,20 @@ def test_a_document_with_one_wrong_value_is_refused(key: str, wrong: Any) -> Non
 
 def test_what_is_kept_is_found_again_and_nothing_else_is(tmp_path: Path) -> None:
     path = keep(EXAMPLE, tmp_path / EXAMPLE.file_name)
-    assert load_calibration(EXAMPLE.file_name, path.parent) == (EXAMPLE, None)
+    assert load_calibration(EXAMPLE.file_name, path.parent) == EXAMPLE
     for other in (
         replace(EXAMPLE, jaxlib="0.9"),
         replace(EXAMPLE, cores=4),
         replace(EXAMPLE, processor="other"),
         replace(EXAMPLE, device_kind="NVIDIA H200"),
     ):
-        found, reason = load_calibration(other.file_name, path.parent)
-        assert found is None
-        assert reason is not None
-        assert "jaxobs calibrate" in reason
+        assert load_calibration(other.file_name, path.parent) is None
 
 
 def test_a_file_under_the_wrong_name_is_not_believed(tmp_path: Path) -> None:
     wanted = file_name("cpu", "another processor", 2, "0.10.2")
     keep(EXAMPLE, tmp_path / wanted)
-    found, reason = load_calibration(wanted, tmp_path)
-    assert found is None
-    assert reason is not None
-    assert "something else" in reason
+    assert load_calibration(wanted, tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -121,10 +115,7 @@ def test_a_file_under_the_wrong_name_is_not_believed(tmp_path: Path) -> None:
 def test_a_damaged_file_counts_as_none(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "calibration.json"
     path.write_bytes(content)
-    found, reason = load_calibration(path.name, path.parent)
-    assert found is None
-    assert reason is not None
-    assert str(path) in reason
+    assert load_calibration(path.name, path.parent) is None
 
 
 def test_a_file_cut_short_counts_as_none(tmp_path: Path) -> None:
@@ -132,13 +123,11 @@ def test_a_file_cut_short_counts_as_none(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for end in range(0, len(whole.rstrip()), 7):
         path.write_bytes(whole[:end])
-        assert load_calibration(path.name, path.parent)[0] is None
+        assert load_calibration(path.name, path.parent) is None
 
 
 def test_a_directory_in_the_files_place_counts_as_none(tmp_path: Path) -> None:
-    found, reason = load_calibration(tmp_path.name, tmp_path.parent)
-    assert found is None
-    assert reason is not None
+    assert load_calibration(tmp_path.name, tmp_path.parent) is None
 
 
 def test_the_folder_is_the_chosen_one_else_the_variables_else_the_users_cache() -> None:
