@@ -8,8 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
-from types import FrameType, MethodType, ModuleType
+from types import FrameType, MethodType
 from typing import Any, Final
 
 from jaxobs.cost_model.contents import module_contents
@@ -33,10 +32,7 @@ on time; one of a stack of 200 frames takes 0.1 ms."""
 IN_JAX: Final = "(JAX, in no line of yours)"
 
 MAX_SEARCHED: Final = 10_000
-"""Variables that are looked at for the name of a constant; of a list of more parts, such as tokens, none is."""
-
-MAX_DEPTH: Final = 3
-"""Functions and objects that are opened on the way to a variable: those that a captured function has captured, say."""
+"""Parts of a variable that are looked at for the name of a constant; of one with more, such as tokens, none is."""
 
 KNOWN_ALREADY: Final = (
     "JAX had done it before in this process: ask before the first call, or after `jax.clear_caches()`"
@@ -199,7 +195,7 @@ def _line(frames: list[FrameType]) -> str:
 def _constants(function: Any, closed: Any) -> list[Constant]:
     """The large arrays in a jaxpr and its inner ones, each with its variable and the line that uses it."""
     found = {id(value): (value, line) for value, line in captured(closed, MIN_CONSTANT_BYTES, set())}
-    given = list(islice(_captured(function, "", MAX_DEPTH, set()), MAX_SEARCHED)) if found else []
+    given = list(_captured(function)) if found else []
     constants = []
     for value, line in found.values():
         name = next((name for name, variable in given if _is(variable, value)), "")
@@ -216,34 +212,15 @@ def _is(variable: Any, value: Any) -> bool:
     return isinstance(value, np.ndarray) and np.may_share_memory(variable, value)
 
 
-def _captured(thing: Any, name: str, depth: int, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    """The arrays that a function has captured, each with the expression by which it reads it."""
+def _captured(function: Any) -> Iterator[tuple[str, Any]]:
+    """What a function reads from around it, each leaf with the expression by which it reads it."""
     import jax
 
-    tree, leaves = jax.tree_util, list[tuple[Any, Any]]()
-    with Suppressed(Exception):  # it may hold itself, and the user's types may raise anything
-        if len(tree.tree_leaves(thing)) <= MAX_SEARCHED:
-            leaves = tree.tree_leaves_with_path(thing)
-    for path, leaf in leaves:
-        here = (name or ("self" if path else "")) + jax.tree_util.keystr(path)
-        if hasattr(type(leaf), "nbytes"):
-            yield here, leaf
-        elif depth and id(leaf) not in seen and len(seen) < MAX_SEARCHED:
-            seen.add(id(leaf))
-            parts: list[tuple[str, Any]] = []
-            with Suppressed(Exception):  # so may attributes of theirs
-                parts = [] if isinstance(leaf, (type, ModuleType)) else list(_parts(leaf, here))
-            for inner, part in parts:
-                yield from _captured(part, inner, depth - 1, seen)
-
-
-def _parts(thing: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """The variables that a function reads, and the attributes of an object, by their names."""
-    if isinstance(thing, MethodType):
-        return iter((("self", thing.__self__), ("", thing.__func__)))
-    if isinstance(thing, functools.partial):
-        return iter((("", thing.func), ("arguments", thing.args), *thing.keywords.items()))
+    function = function.__func__ if isinstance(function, MethodType) else function
     with Suppressed(TypeError, ValueError):  # no function of Python's, or a variable that has no value
-        read = inspect.getclosurevars(inspect.unwrap(thing))
-        return iter((*read.nonlocals.items(), *read.globals.items()))
-    return ((f"{name or 'self'}.{key}", value) for key, value in getattr(thing, "__dict__", {}).items())
+        read = inspect.getclosurevars(inspect.unwrap(function))
+        for name, variable in (*read.nonlocals.items(), *read.globals.items()):
+            with Suppressed(Exception):  # it may hold itself, and the user's types may raise anything
+                if len(jax.tree_util.tree_leaves(variable)) <= MAX_SEARCHED:
+                    for path, leaf in jax.tree_util.tree_leaves_with_path(variable):
+                        yield name + jax.tree_util.keystr(path), leaf
