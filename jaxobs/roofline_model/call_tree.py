@@ -7,11 +7,9 @@ so that the leaves' seconds add up to those of all.
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any, Final, NamedTuple
 
 from jaxobs.model.cost import Frame
@@ -119,16 +117,14 @@ class _Branch:
 
     def largest(self, limit: int) -> set[_Branch]:
         """The branches below with the most time; none without the one that it is part of."""
-        numbers = count()
-        kept: set[_Branch] = set()
-        waiting = [(0.0, next(numbers), self)]
-        while waiting and len(kept) <= limit:
-            branch = heapq.heappop(waiting)[2]
-            kept.add(branch)
-            for frame, child in branch.children.items():
-                if frame != OTHER:
-                    heapq.heappush(waiting, (-child.seconds, next(numbers), child))
-        return kept
+        return set(sorted(self.named(), key=lambda branch: -branch.seconds)[:limit])
+
+    def named(self) -> Iterator[_Branch]:
+        """All branches below, each before its own, but for those of OTHER."""
+        for frame, child in self.children.items():
+            if frame != OTHER:
+                yield child
+                yield from child.named()
 
     def below(self, kept: set[_Branch], depth: int) -> list[list[Node]]:
         """For each child, its node and those below it."""
