@@ -69,7 +69,6 @@ class Assignment:
             for computation in module.computations
             for instruction in computation.instructions
         }
-        self._entry = module.entry
         entry = module.entry
         ends = (entry.root, *entry.root.operands)
         ends += tuple(before for each in ends if each.opcode in _MOVES for before in each.operands[:1])
@@ -163,18 +162,13 @@ class Assignment:
         loop = _loop_of(best, dimensions) if piecewise else None
         function = origin.stack[-1].function if origin.stack else ""
         turns = dimensions[0] if loop is not None else 1
-        return Assigned(
-            Buffer(
-                size, kind, dtype, dimensions, cut_name(name), origin.scope, origin.source, function, origin.autodiff,
-                turns,
-            ),
-            loop,
-        )  # fmt: skip
+        place = origin.scope, origin.source, function, origin.autodiff
+        return Assigned(Buffer(size, kind, dtype, dimensions, cut_name(name), *place, turns), loop)
 
     def _origin(self, instruction: Instruction, maker: Instruction) -> tuple[Origin, str]:
         """Where a value comes from, and the name of the operation that made it."""
         origin = self._provenance.of(maker)
-        if maker.opcode == "parameter" and maker.computation is self._entry:
+        if maker.opcode == "parameter" and maker.computation is self._module.entry:
             name = origin.operation_name or maker.name
             return self._provenance.of(instruction), f"copy of {name}"
         if not origin.source:
@@ -259,8 +253,7 @@ def _loop_of(instruction: Instruction, dimensions: Sequence[int]) -> Instruction
     computation = instruction.computation
     while computation.callers and computation.callers[0].opcode == "call":
         computation = computation.callers[0].computation
-    loop = computation.callers[0] if computation.callers else None
-    found = (
-        loop is not None and loop.opcode == "while" and dimensions and loop.trip_count == dimensions[0] > 1
-    )
-    return loop if found else None
+    for loop in computation.callers[:1]:
+        if loop.opcode == "while" and dimensions and loop.trip_count == dimensions[0] > 1:
+            return loop
+    return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import isfinite
 from typing import Final
@@ -12,7 +12,7 @@ from jaxobs.cost_model.arithmetic.dispatch import Arithmetic
 from jaxobs.cost_model.arithmetic.tally import Tally
 from jaxobs.cost_model.bounds import Bounds
 from jaxobs.cost_model.buffers import Assignment
-from jaxobs.cost_model.collectives import add_collective, kind_of
+from jaxobs.cost_model.collectives import add_collective
 from jaxobs.cost_model.contents import contents_of
 from jaxobs.cost_model.custom_calls import BUILT_IN_RULES, Rule
 from jaxobs.cost_model.hlo.decode import callees_first, decode, executions, where_run
@@ -31,7 +31,7 @@ from jaxobs.cost_model.memory_savings import savings
 from jaxobs.cost_model.source_types import Rewritten
 from jaxobs.cost_model.traffic import FusionTraffic, traffic
 from jaxobs.cost_model.trips import inferred_trips
-from jaxobs.model.cost import FORWARD, REMATERIALIZED, Cost, ModuleCost, OperationCost
+from jaxobs.model.cost import FORWARD, REMATERIALIZED, ModuleCost, OperationCost
 from jaxobs.model.peak_memory import NOT_GIVEN, PeakMemory
 
 MAX_REASON: Final = 500
@@ -107,7 +107,9 @@ class _Walk:
             if computation in self.scheduled
             for instruction, tally in self.once.pop(computation)
         ]
-        cost = _finite(self.bounds.least[self.module.entry].freeze(), self.module)
+        cost = self.bounds.least[self.module.entry].freeze()
+        if not (isfinite(cost.flops) and isfinite(cost.bytes) and isfinite(cost.transcendentals)):
+            raise HloDecodeError(f"module {self.module.name!r} has implausible sizes: its cost is not finite")
         dearest = self.bounds.most[self.module.entry]
         most = None if dearest is None else dearest.freeze()
         # What is inexact for other reasons than the branches taken may be exceeded.
@@ -145,27 +147,28 @@ class _Walk:
             opcode = instruction.opcode
             if opcode in CONTROL or opcode.endswith(("-done", "-update")):
                 self.without_work.append(instruction)
-            if opcode in FREE:
-                continue
-            tally = Tally()
-            if opcode in CONTROL:
-                if not instruction.runs_on_host:
-                    control.append(instruction)
-                    continue
-                tally.add_unmodelled(["computation on the host"])
+            if opcode in CONTROL and not instruction.runs_on_host:
+                control.append(instruction)
+            elif opcode not in FREE:
+                tally = self._tally(instruction)
                 own.append((instruction, tally))
                 total.add(tally)
-                continue
-            self.arithmetic.add(instruction, tally)
-            tally.bytes += traffic(instruction, self.fusions)
-            if kind_of(opcode) is not None:
-                add_collective(instruction, tally)
-            if instruction.shape.dynamic:
-                tally.add_reason(_dynamic_shape_reason(instruction))
-            own.append((instruction, tally))
-            total.add(tally)
         self.once[computation] = own
         self.bounds.add(computation, total, control)
+
+    def _tally(self, instruction: Instruction) -> Tally:
+        tally = Tally()
+        if instruction.opcode in CONTROL:
+            tally.add_unmodelled(["computation on the host"])
+            return tally
+        self.arithmetic.add(instruction, tally)
+        tally.bytes += traffic(instruction, self.fusions)
+        add_collective(instruction, tally)
+        if instruction.shape.dynamic:
+            tally.add_reason(
+                f"{instruction.name} has a size that is known only at run time; counted at its bound"
+            )
+        return tally
 
     def _operation(self, instruction: Instruction, tally: Tally, times: float) -> OperationCost:
         name, scope, source, stack, autodiff = self.provenance.of(instruction)
@@ -175,16 +178,6 @@ class _Walk:
         return OperationCost(
             instruction.name, instruction.opcode, name, scope, source, times, once, stack, autodiff
         )
-
-
-def _dynamic_shape_reason(instruction: Instruction) -> str:
-    return f"{instruction.name} has a size that is known only at run time; counted at its bound"
-
-
-def _finite(cost: Cost, module: Module) -> Cost:
-    if not (isfinite(cost.flops) and isfinite(cost.bytes) and isfinite(cost.transcendentals)):
-        raise HloDecodeError(f"module {module.name!r} has implausible sizes: its cost is not finite")
-    return cost
 
 
 def _main_loop_trips(entry: Computation, least: Mapping[Computation, Tally]) -> int | None:
@@ -219,19 +212,15 @@ def donatable_bytes(module: Module) -> float:
     filled = {tuple(entry.output_shape_index) for entry in entries}
     root = module.entry.root.shape
     outputs = root.parts or (root,)
-    free = Counter(
-        _kind(shape) for index, shape in enumerate(outputs) if not shape.parts and not {(), (index,)} & filled
-    )
-    parameters = Counter(
-        _kind(instruction.shape)
+    free = [shape for index, shape in enumerate(outputs) if not {(), (index,)} & filled]
+    given = [
+        instruction.shape
         for instruction in module.entry.instructions
-        if instruction.opcode == "parameter"
-        and not instruction.shape.parts
-        and instruction.message.parameter_number not in taken
-    )
-    both = free & parameters
+        if instruction.opcode == "parameter" and instruction.message.parameter_number not in taken
+    ]
+    both = _kinds(free) & _kinds(given)
     return float(sum(amount * count for (_, _, amount), count in both.items()))
 
 
-def _kind(shape: Shape) -> tuple[str, tuple[int, ...], float]:
-    return shape.type.name, shape.dimensions, shape.bytes
+def _kinds(shapes: Iterable[Shape]) -> Counter[tuple[str, tuple[int, ...], float]]:
+    return Counter((shape.type.name, shape.dimensions, shape.bytes) for shape in shapes if not shape.parts)

@@ -10,7 +10,7 @@ an instruction decides it.
 from __future__ import annotations
 
 from collections import defaultdict
-from math import sqrt
+from math import prod, sqrt
 from typing import Final
 
 from jaxobs.cost_model.arithmetic.products import MULTIPLY_ADDS
@@ -47,9 +47,7 @@ class SourceTypes:
 
         Both sides of JAX's products have the same type: where only one side's is still visible, it is the narrower.
         """
-        types = [operand.shape.type for operand in (left, right)]
-        if self._needed:
-            types = [self._of(left), self._of(right)]
+        types = [self._of(operand) if self._needed else operand.shape.type for operand in (left, right)]
         floating = [type_ for type_ in types if type_.kind in (Kind.REAL, Kind.COMPLEX)]
         if not floating:
             return left.shape.type
@@ -60,18 +58,14 @@ class SourceTypes:
         walked: list[Instruction] = []
         instruction: Instruction | None = start
         found = start.shape.type
-        for _ in range(_MAX_WALK):
-            if instruction is None:
-                break
-            if instruction in self.known:
-                found = self.known[instruction]
-                break
+        while instruction is not None and instruction not in self.known and len(walked) < _MAX_WALK:
             if instruction.shape.type.kind is Kind.REAL:
                 found = instruction.shape.type
             walked.append(instruction)
             instruction = _deciding_operand(instruction)
-        for instruction in walked:
-            self.known[instruction] = found
+        if instruction in self.known and len(walked) < _MAX_WALK:
+            found = self.known[instruction]
+        self.known.update(dict.fromkeys(walked, found))
         return found
 
 
@@ -238,7 +232,4 @@ def _sizes(product: Instruction) -> tuple[int, ...]:
 
 def _weight(sizes: tuple[int, ...]) -> float:
     """The multiply-adds of a product: for m × k by k × n, the root of the product of the three sizes."""
-    weight = 1.0
-    for size in sizes:
-        weight *= sqrt(size)
-    return weight
+    return prod(map(sqrt, sizes))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from math import gcd
+from math import gcd, prod
 from typing import Any, Final
 
 from jaxobs.cost_model.hlo.instructions import HloDecodeError, Instruction, Shape
@@ -84,15 +84,12 @@ def met_outputs(dimension: Any, size: int, output: int) -> int:
     return int(max(0, last - first + 1))
 
 
-def _extent(shape: Shape, dimensions: Sequence[int], what: str) -> int:
-    size = 1
+def _extent(shape: Shape, dimensions: Sequence[int]) -> int:
+    """The elements along these dimensions together."""
     for dimension in dimensions:
         if not 0 <= dimension < len(shape.dimensions):
-            raise HloDecodeError(
-                f"{what} dimension {dimension} of a product is outside {list(shape.dimensions)}"
-            )
-        size *= shape.dimensions[dimension]
-    return size
+            raise HloDecodeError(f"dimension {dimension} of a product is outside {list(shape.dimensions)}")
+    return prod(shape.dimensions[dimension] for dimension in dimensions)
 
 
 def multiply_add_flops(left: Shape, right: Shape) -> int:
@@ -108,7 +105,7 @@ def multiply_add_flops(left: Shape, right: Shape) -> int:
 
 def dot_multiply_adds(left: Shape, right: Shape, contracted: Sequence[int], batch: Sequence[int]) -> float:
     """Multiply-adds of a dot product with these contracted and batch dimensions of the left side: b m n k."""
-    shared = _extent(left, contracted, "contracted") * _extent(left, batch, "batch")
+    shared = _extent(left, contracted) * _extent(left, batch)
     if shared == 0:
         return 0.0
     return float(left.elements) * right.elements / shared
@@ -121,18 +118,12 @@ def ragged_dot_multiply_adds(left: Shape, right: Shape, numbers: Any) -> float:
     With it contracted, each group's share of it is contracted once: b m k n again, whatever the groups.
     """
     dot = numbers.dot_dimension_numbers
-    contracted = _extent(left, dot.lhs_contracting_dimensions, "contracted")
-    groups = _extent(right, numbers.rhs_group_dimensions, "group")
+    contracted = _extent(left, dot.lhs_contracting_dimensions)
+    groups = _extent(right, numbers.rhs_group_dimensions)
     if numbers.rhs_group_dimensions:
-        shared = contracted * _extent(left, dot.lhs_batch_dimensions, "batch") * groups
+        shared = contracted * _extent(left, dot.lhs_batch_dimensions) * groups
         return float(left.elements) * right.elements / shared if shared else 0.0
     return dot_multiply_adds(left, right, dot.lhs_contracting_dimensions, dot.lhs_batch_dimensions)
-
-
-def _dimension(shape: Shape, index: int) -> int:
-    if not 0 <= index < len(shape.dimensions):
-        raise HloDecodeError(f"convolution dimension {index} is outside {list(shape.dimensions)}")
-    return shape.dimensions[index]
 
 
 def convolution_multiply_adds(input_: Shape, kernel: Shape, output: Shape, message: Any) -> float:
@@ -151,12 +142,12 @@ def convolution_multiply_adds(input_: Shape, kernel: Shape, output: Shape, messa
         == len(numbers.kernel_spatial_dimensions)
     ):
         raise HloDecodeError("convolution whose window and spatial dimensions differ in number")
-    total = float(_dimension(output, numbers.output_batch_dimension))
-    total *= _dimension(output, numbers.output_feature_dimension)
-    total *= _dimension(kernel, numbers.kernel_input_feature_dimension)
+    total = float(_extent(output, [numbers.output_batch_dimension]))
+    total *= _extent(output, [numbers.output_feature_dimension])
+    total *= _extent(kernel, [numbers.kernel_input_feature_dimension])
     for index, dimension in enumerate(window.dimensions):
-        size = _dimension(input_, numbers.input_spatial_dimensions[index])
-        length = _dimension(output, numbers.output_spatial_dimensions[index])
+        size = _extent(input_, [numbers.input_spatial_dimensions[index]])
+        length = _extent(output, [numbers.output_spatial_dimensions[index]])
         total *= dimension_positions(dimension, size, length)
     return total
 

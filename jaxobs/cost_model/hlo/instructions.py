@@ -52,11 +52,6 @@ class Shape:
         return tuple(found)
 
 
-def _element_bits(type_: ElementType, layout: Any) -> int:
-    # Types under a byte are packed only where the layout says so.
-    return layout.element_size_in_bits or -(-type_.bits // 8) * 8
-
-
 def _in_device_memory(layout: Any) -> bool:
     # TPU layouts are tiled, and there other memory spaces than 0 are on the chip. GPUs use space 1 for
     # collective buffers, which is device memory like any other.
@@ -87,7 +82,8 @@ def _read(message: Any) -> Shape:
     elements = prod(dimensions) if type_.kind is not Kind.NO_DATA else 0
     if elements > _MAX_ELEMENTS:
         raise HloDecodeError(f"shape with more than 2**62 elements: {list(dimensions)}")
-    element_bytes = _element_bits(type_, message.layout) / 8
+    # Types under a byte are packed only where the layout says so.
+    element_bytes = (message.layout.element_size_in_bits or -(-type_.bits // 8) * 8) / 8
     if not 0 <= element_bytes <= 64:
         raise HloDecodeError(f"shape with elements of {element_bytes} bytes")
     in_memory = elements * element_bytes if _in_device_memory(message.layout) else 0.0
