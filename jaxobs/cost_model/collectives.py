@@ -43,9 +43,7 @@ def group_size(instruction: Instruction) -> int | None:
         if iota.num_devices_per_group > 0:
             return int(iota.num_devices_per_group)
     mesh_axes = message.mesh_axes_replica_group_list
-    if mesh_axes.axes:
-        return _mesh_group(mesh_axes)
-    return _all_devices(instruction)
+    return _mesh_group(mesh_axes) if mesh_axes.axes else _all_devices(instruction)
 
 
 def _mesh_group(mesh_axes: Any) -> int | None:

@@ -86,11 +86,9 @@ def _has_backward(module: Module) -> bool:
 def _carried(loop: Instruction) -> int:
     """Bytes of floating arrays that each turn of a loop makes anew for the next."""
     root = loop.called[0].root
-    if root.opcode != "tuple":
-        return 0
     return sum(
         int(operand.shape.bytes)
-        for operand in root.operands
+        for operand in (root.operands if root.opcode == "tuple" else ())
         if operand.shape.floating
         and operand.opcode != "get-tuple-element"  # handed on
         and not maker_of(operand, ())[1]  # a part of a larger one

@@ -152,17 +152,8 @@ def _results(computation: Computation, need: _Need) -> float:
 
 def _is_workspace(result: Instruction) -> bool:
     """Whether a result is scratch memory of a library call inside the fusion."""
-    while result.opcode == "bitcast" and result.operands:
-        result = result.operands[0]
-    if (
-        result.opcode != "get-tuple-element"
-        or not result.operands
-        or result.operands[0].opcode != "custom-call"
-    ):
-        return False
-    call = result.operands[0]
-    index: int = result.message.tuple_index
-    return index >= len(call.shape.leaves()) - workspaces(call)
+    call, index = buffer_of(result)
+    return call.opcode == "custom-call" and index >= len(call.shape.leaves()) - workspaces(call)
 
 
 def _replacement(update: Instruction) -> Instruction:
@@ -190,10 +181,10 @@ def _updates_in_place(result: Instruction) -> list[Instruction]:
 
 def _pass_on(instruction: Instruction, needed: float, need: _Need) -> None:
     """Add the needs of ``needed`` elements of ``instruction`` to its operands; the whole operands by default."""
-    rule = _NEEDS.get(instruction.opcode)
-    if rule is not None:
-        rule(instruction, needed, need)
-        return
+    _NEEDS.get(instruction.opcode, _whole)(instruction, needed, need)
+
+
+def _whole(instruction: Instruction, _: float, need: _Need) -> None:
     for operand in instruction.operands:
         need.share(operand, float(operand.shape.elements))
 
@@ -250,12 +241,11 @@ _ELSEWHERE: Final = FREE | CONTROL | {"custom-call"}
 def traffic(instruction: Instruction, fusions: FusionTraffic) -> float:
     """Bytes read and written in device memory by one execution; 0 for opcodes that are counted elsewhere."""
     opcode = instruction.opcode
-    if opcode == "fusion":
+    if opcode == "fusion" and instruction.called:
         return _fusion(instruction, fusions)
     if opcode in _ELSEWHERE:
         return 0.0
-    rule = _RULES.get(opcode)
-    if rule is not None:
+    if (rule := _RULES.get(opcode)) is not None:
         return rule(instruction)
     if kind_of(opcode) is not None:
         return memory_bytes(instruction)
@@ -263,14 +253,10 @@ def traffic(instruction: Instruction, fusions: FusionTraffic) -> float:
 
 
 def _read(operands: tuple[Instruction, ...]) -> float:
-    if len(operands) == 1:
-        return operands[0].shape.bytes
     return float(sum({buffer_of(operand): operand.shape.bytes for operand in operands}.values()))
 
 
 def _fusion(instruction: Instruction, fusions: FusionTraffic) -> float:
-    if not instruction.called:
-        return _read(instruction.operands) + instruction.shape.bytes
     read, written = fusions.of(instruction.called[0])
     total: dict[Buffer, float] = {}
     for number, operand in enumerate(instruction.operands):

@@ -55,8 +55,7 @@ class Arithmetic:
 
     def add(self, instruction: Instruction, tally: Tally) -> None:
         """Add the arithmetic of one run of ``instruction``, which is no loop, call or conditional."""
-        handler = self._HANDLERS.get(instruction.opcode)
-        if handler is not None:
+        if (handler := self._HANDLERS.get(instruction.opcode)) is not None:
             handler(self, instruction, tally)
         elif instruction.opcode not in _NOTHING:
             tally.add_unmodelled([instruction.opcode])
@@ -117,9 +116,7 @@ class Arithmetic:
             instruction.called[1:2] if instruction.opcode == "select-and-scatter" else instruction.called[:1]
         )
         times = APPLICATIONS[instruction.opcode](instruction)
-        if not applied or times <= 0:
-            return
-        if instruction not in self._rewritten.sums:
+        if applied and times > 0 and instruction not in self._rewritten.sums:
             tally.add(self.whole[applied[0]], times)
 
     def _add_fusion(self, instruction: Instruction, tally: Tally) -> None:

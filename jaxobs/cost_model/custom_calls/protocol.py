@@ -44,11 +44,10 @@ class CustomCall:
     @cached_property
     def attributes(self) -> Mapping[str, float]:
         """Numbers and truth values among the call's MLIR attributes (``name = 3 : i64``), by name."""
-        found: dict[str, float] = {}
-        for name, value in _ATTRIBUTE.findall(self.backend_config):
-            truth = _TRUTH.get(value)
-            found[name.decode()] = float(value) if truth is None else truth
-        return found
+        return {
+            name.decode(): _TRUTH[value] if value in _TRUTH else float(value)
+            for name, value in _ATTRIBUTE.findall(self.backend_config)
+        }
 
     def matrix(
         self,
@@ -185,14 +184,9 @@ def workspaces(call: Instruction) -> int:
     """The number of a custom call's last results that are scratch memory."""
     target = call.target
     last = 1 if target.startswith(_LAST_BY_PREFIX) else _LAST.get(target, 0)
-    if not last:
-        return 0
     results = call.shape.leaves()
-    if len(results) <= last:
-        return 0
-    if target.startswith(_ONLY_OF_BYTES) and results[-1].type.name not in _BYTES:
-        return 0
-    return last
+    lacking = target.startswith(_ONLY_OF_BYTES) and results[-1].type.name not in _BYTES
+    return 0 if lacking or len(results) <= last else last
 
 
 def workspace_bytes(call: Instruction) -> float:
