@@ -78,8 +78,7 @@ def _place() -> Path:
 
 def calibrate_in_process(seconds: float) -> Calibration:
     """Measure for so long, without keeping the result. Raises ProcessFailedError."""
-    words = ("--seconds", str(seconds))
-    found = result_of("jaxobs.measure.calibration", *words, timeout=seconds + STARTING_SECONDS)
+    found = result_of("jaxobs.measure.calibration", str(seconds), timeout=seconds + STARTING_SECONDS)
     return Calibration.from_dict(found)
 
 

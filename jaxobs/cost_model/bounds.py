@@ -21,7 +21,7 @@ class Bounds:
     def add(self, computation: Computation, own: Tally, control: list[Instruction]) -> None:
         """Add a computation: ``own`` is the cost of its instructions without those in ``control``."""
         least, most = own, own
-        if any(not self._exact(instruction) for instruction in control):
+        if control:
             most = Tally()
             most.add(own)
         for instruction in control:
@@ -36,11 +36,6 @@ class Bounds:
         bounded = all(self._bounded(instruction) for instruction in control)
         self.most[computation] = most if bounded else None
 
-    def _exact(self, instruction: Instruction) -> bool:
-        return all(self.most[called] is self.least[called] for called in instruction.called) and (
-            instruction.opcode != "conditional"
-        )
-
     def _bounded(self, instruction: Instruction) -> bool:
         if instruction.opcode == "while" and instruction.trip_count is None:
             return False
@@ -48,8 +43,7 @@ class Bounds:
 
     def _add_times(self, called: Computation, times: float, least: Tally, most: Tally) -> None:
         least.add(self.least[called], times)
-        upper = self.most[called]
-        if most is not least and upper is not None:
+        if (upper := self.most[called]) is not None:
             most.add(upper, times)
 
     def _add_loop(self, loop: Instruction, least: Tally, most: Tally) -> None:

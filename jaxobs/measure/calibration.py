@@ -1,11 +1,10 @@
-"""Measures the peaks of the default JAX device, as a process: `python -m jaxobs.measure.calibration`.
+"""Measures the peaks of the default JAX device, as a process: `python -m jaxobs.measure.calibration SECONDS`.
 
 Never inside a training process. It writes the result as one line of JSON, the last of its standard output.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -221,15 +220,6 @@ def _rates(every: list[_Timed], group: str) -> tuple[Rate, ...]:
     )
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Calibrate, and write the result."""
-    parser = argparse.ArgumentParser(prog="python -m jaxobs.measure.calibration", description=__doc__)
-    parser.add_argument("--seconds", type=float, required=True)
-    options = parser.parse_args(arguments)
-    result = calibrate(options.seconds)
-    sys.stdout.write("\n" + json.dumps(result.to_dict(), allow_nan=False) + "\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    # A line of its own, whatever was printed before.
+    sys.stdout.write("\n" + json.dumps(calibrate(float(sys.argv[1])).to_dict(), allow_nan=False) + "\n")

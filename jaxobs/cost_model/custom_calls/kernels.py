@@ -29,20 +29,13 @@ ANNOTATIONS: Final = (
 )  # fmt: skip
 """Targets of calls that only tell something to the compiler, and run nothing."""
 
+MOVEMENTS: Final = (
+    "TopK", "__gpu$TopK", "__cub$DeviceRadixSort", "__cub$DeviceRadixSortUnassignedScratchSize", "PadToStatic",
+    "SliceToDynamic", "cu_threefry2x32_ffi", "cu_lu_pivots_to_permutation", "hip_lu_pivots_to_permutation",
+)  # fmt: skip
+"""Targets of calls that compare, or do integer work: no FLOPs."""
+
 MOVEMENT_RULES: Final[dict[str, Rule]] = {
-    **dict.fromkeys(
-        (
-            "TopK",
-            "__gpu$TopK",
-            "__cub$DeviceRadixSort",
-            "__cub$DeviceRadixSortUnassignedScratchSize",
-            "PadToStatic",
-            "SliceToDynamic",
-            "cu_threefry2x32_ffi",
-            "cu_lu_pivots_to_permutation",
-            "hip_lu_pivots_to_permutation",
-        ),
-        CustomCall.movement,  # comparisons and integer work are no FLOPs
-    ),
+    **dict.fromkeys(MOVEMENTS, CustomCall.movement),
     **dict.fromkeys(ANNOTATIONS, nothing),
 }

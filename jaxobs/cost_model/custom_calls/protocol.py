@@ -160,22 +160,13 @@ def _checked(cost: Any) -> Cost | None:
 
 _BYTES: Final = ("int8", "uint8")
 
-# The number of arrays at the end of the result that are scratch, by target or by its prefix: openxla/xla,
+# The number of arrays at the end of the result that are scratch, by how a target begins: openxla/xla,
 # xla/service/gpu/cublas_cudnn.h, gpu_sort_rewriter.cc, block_scaling_rewriter.cc, triangular_solve_rewriter.cc. cuSOLVER
 # has a workspace and a status.
-_LAST: Final[dict[str, int]] = {
-    "__cublas$gemm": 1,
-    "__cublas$lt$matmul": 1,
-    "__cublas$lt$matmul$f8": 1,
-    "__cublas$triangularSolve": 1,
-    "__cudnn$blockScaledDot": 1,
-    "__cub$DeviceRadixSort": 1,
-    "__cub$DeviceRadixSortUnassignedScratchSize": 1,
-    "__cusolver$cholesky": 2,
-    "te_fused_attn_forward_ffi": 1,
-    "te_fused_attn_backward_ffi": 1,
-}
-_LAST_BY_PREFIX: Final = ("__cudnn$conv", "__cudnn$fmha")
+_LAST: Final = {
+    "__cublas$": 1, "__cub$": 1, "__cudnn$blockScaledDot": 1, "__cudnn$conv": 1, "__cudnn$fmha": 1,
+    "__cusolver$cholesky": 2, "te_fused_attn_": 1,
+}  # fmt: skip
 _ONLY_OF_BYTES: Final = ("__cublas$", "__cub$")
 """Prefixes of targets that may lack scratch: it is there if the last array of the result is one of bytes."""
 
@@ -183,7 +174,7 @@ _ONLY_OF_BYTES: Final = ("__cublas$", "__cub$")
 def workspaces(call: Instruction) -> int:
     """The number of a custom call's last results that are scratch memory."""
     target = call.target
-    last = 1 if target.startswith(_LAST_BY_PREFIX) else _LAST.get(target, 0)
+    last = next((last for start, last in _LAST.items() if target.startswith(start)), 0)
     results = call.shape.leaves()
     lacking = target.startswith(_ONLY_OF_BYTES) and results[-1].type.name not in _BYTES
     return 0 if lacking or len(results) <= last else last
