@@ -123,15 +123,11 @@ class Assignment:
             for each in allocation.assigned:
                 places = [self._values[each.buffer_id].defined_at, *self._aliases[each.buffer_id]]
                 shared = min((place.instruction_id, *place.shape_index) for place in places)
-                if shared not in tenants:
-                    made = (
-                        (self._instructions[place.instruction_id], tuple(place.shape_index))
-                        for place in places
-                        if place.instruction_id in self._instructions
-                    )
-                    if (lives := ranges.of(made)) is not None:
-                        at = allocation.index, each.offset, each.size
-                        tenants[shared] = Tenant(*at, *lives, each.buffer_id)
+                made = ((self._at(place)[0], tuple(place.shape_index)) for place in places)
+                known = [(instruction, index) for instruction, index in made if instruction is not None]
+                if shared not in tenants and (lives := ranges.of(known)) is not None:
+                    at = allocation.index, each.offset, each.size
+                    tenants[shared] = Tenant(*at, *lives, each.buffer_id)
         self._tenants = list(tenants.values())
         living = _most_at_once(self._tenants)
         named = ((self._named(tenant.value, tenant.size, TEMPORARY), tenant) for tenant in living)

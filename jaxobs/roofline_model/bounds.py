@@ -278,10 +278,10 @@ def model_flops_utilization(
         return Utilization(None, None, "no matrix work was counted")
     if wall is None:
         return Utilization(None, None, f"the wall time is no positive number: {seconds} s")
-    model: float | None = hardware - (rematerialized or 0.0)
+    model = hardware - (rematerialized or 0.0)
     if model_flops is not None:
-        model = hardware * model_flops / cost.matrix_flops if usable(model_flops) else None
-    mfu, hfu = usable(model / wall if model is not None else None), usable(hardware / wall)
+        model = hardware * (usable(model_flops) or 0.0) / cost.matrix_flops
+    mfu, hfu = usable(model / wall), usable(hardware / wall)
     amount = "the model's matrix work" if model_flops is None else f"the FLOPs given, {model_flops},"
     reason = None if mfu and hfu else f"{amount} over {wall} s is no positive number"
     if reason is None and max(mfu or 0.0, hfu or 0.0) > 1:

@@ -121,13 +121,10 @@ class HostPlane:
         if name.startswith(_COPY_CALLS):
             at = position(stats, "correlation_id")
             return (_COPY, at, name) if at >= 0 else (_OTHER,)
-        ordinal, operation, module = (
-            values.get("device_ordinal"),
-            text_of(values, "hlo_op"),
-            text_of(values, "hlo_module"),
-        )
+        ordinal, operation = values.get("device_ordinal"), text_of(values, "hlo_op")
         # Launches of kernels on the host have an hlo_op too, and no device_ordinal.
         if operation and isinstance(ordinal, int):
+            module = text_of(values, "hlo_module")
             program = self._foreign.program_id(program_of(values), module)
             device, endings = self._device(ordinal)
             index = device.operation(name, program, instruction=operation, module=module)
@@ -142,10 +139,9 @@ class HostPlane:
         return (_STEP,) if "step_num" in values else (_OTHER,)
 
     def _device(self, ordinal: int) -> tuple[Timeline, Endings]:
-        if ordinal not in self._devices:
-            name = f"{self._metadata.name}:{ordinal}"
-            self._devices[ordinal] = Timeline(name, self._host, "cpu", self._modules), Endings()
-        return self._devices[ordinal]
+        name = f"{self._metadata.name}:{ordinal}"
+        made = Timeline(name, self._host, "cpu", self._modules), Endings()
+        return self._devices.setdefault(ordinal, made)
 
     def _add_step(self, metadata_id: int, stats: list[bytes], start: int, duration: int) -> None:
         number = self._stats.read(stats).get("step_num")
@@ -279,9 +275,7 @@ def add_runs(device: Timeline, endings: Endings) -> None:
         {run for runs in by_program.values() for run in (runs[0], runs[len(runs) // 2], runs[-1])},
         device.intervals,
     )
-    cut: set[bytes] = set()
-    for program, runs in by_program.items():
-        cut |= _cut(device, program, runs, seen)
+    cut = {run for program, runs in by_program.items() for run in _cut(device, program, runs, seen)}
     for run in ordered:
         (device.cut_runs if run in cut else device.whole_runs).append(Run(spans[run], programs[run]))
 

@@ -105,13 +105,13 @@ class Instruction:
     """Instructions that use its result, directly or through others that run nothing, so that they begin after it."""
 
 
-def read_modules(plane: PlaneMetadata, notes: list[str]) -> tuple[dict[int, bytes], dict[int, bytes]]:
-    """The serialized HloModuleProto of each program id, and its BufferAssignmentProto where the trace has one.
+def read_modules(
+    plane: PlaneMetadata, notes: list[str], found: dict[int, bytes], buffers: dict[int, bytes]
+) -> None:
+    """Add the serialized HloModuleProto of each program id, and its BufferAssignmentProto where the trace has one.
 
     A module that cannot be read is left out with a note.
     """
-    found: dict[int, bytes] = {}
-    buffers: dict[int, bytes] = {}
     for key, event in plane.events.items():
         stats = plane.stats_of(event.stats)
         proto = next((value for name, value in stats.items() if name in _PROTO_STATS), None)
@@ -130,7 +130,6 @@ def read_modules(plane: PlaneMetadata, notes: list[str]) -> tuple[dict[int, byte
             buffers[unsigned(program)] = hlo.buffer_assignment
         else:
             notes.append(f"the HLO of {event.name} in the trace cannot be read: its costs are unknown")
-    return found, buffers
 
 
 def unsigned(program_id: int) -> int:

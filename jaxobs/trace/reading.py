@@ -45,7 +45,6 @@ _ENVIRONMENT: Final = "Task Environment"
 _GPU: Final = "/device:GPU:"
 _TPU: Final = re.compile(r"/device:TPU:\d+\Z")
 _DEVICE: Final = "/device:"
-_OWN_PLANES: Final = (_HOST, _METADATA, _ENVIRONMENT)
 _GZIP: Final = b"\x1f\x8b"
 
 
@@ -150,13 +149,9 @@ def _read_planes(
     for plane in planes:
         if plane.name == _METADATA:
             metadata = PlaneMetadata(plane)
-            found_modules, found_buffers = read_modules(metadata, notes)
-            modules |= found_modules
-            buffers |= found_buffers
-            found = metadata.stats.items()
-            versions |= {
-                key: value for key, value in found if key.endswith("_version") and isinstance(value, str)
-            }
+            read_modules(metadata, notes, modules, buffers)
+            texts = ((key, value) for key, value in metadata.stats.items() if isinstance(value, str))
+            versions |= {key: value for key, value in texts if key.endswith("_version")}
         elif plane.name == _ENVIRONMENT:
             times = PlaneMetadata(plane).stats
     index = ModuleIndex(modules, notes)
@@ -195,7 +190,7 @@ def _read_device(
     plane: Plane, host: str, index: ModuleIndex, copies: dict[bytes, str], notes: list[str]
 ) -> tuple[Timeline | None, int]:
     """The device of a plane, or None if it is no device's or the device ran nothing, and the events read."""
-    if plane.name in _OWN_PLANES or not plane.name.startswith(_DEVICE):
+    if not plane.name.startswith(_DEVICE):
         return None, 0
     metadata = PlaneMetadata(plane)
     if plane.name.startswith(_GPU):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -127,20 +128,20 @@ class Provenance:
 
     def _frame(self, frame_id: int) -> tuple[Frame, int] | None:
         """A frame and the id of its caller's; all ids count from 1, 0 is none."""
-        frames, locations = self._frames.stack_frames, self._frames.file_locations
-        files, functions = self._frames.file_names, self._frames.function_names
-        if not 0 < frame_id <= len(frames):
+        frame = _entry(self._frames.stack_frames, frame_id)
+        location = frame and _entry(self._frames.file_locations, frame.file_location_id)
+        file = location and _entry(self._frames.file_names, location.file_name_id)
+        if file is None:
             return None
-        frame = frames[frame_id - 1]
-        if not 0 < frame.file_location_id <= len(locations):
-            return None
-        location = locations[frame.file_location_id - 1]
-        if not 0 < location.file_name_id <= len(files):
-            return None
-        file = str(files[location.file_name_id - 1], "utf-8", "replace")
-        named = 0 < location.function_name_id <= len(functions)
-        function = str(functions[location.function_name_id - 1], "utf-8", "replace") if named else ""
-        return Frame(cut_name(function), file, location.line), frame.parent_frame_id
+        function = str(
+            _entry(self._frames.function_names, location.function_name_id) or b"", "utf-8", "replace"
+        )
+        return Frame(cut_name(function), str(file, "utf-8", "replace"), location.line), frame.parent_frame_id
+
+
+def _entry(table: Sequence[Any], number: int) -> Any:
+    """An entry by its id; None if there is none."""
+    return table[number - 1] if 0 < number <= len(table) else None
 
 
 def _without_repetition(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
