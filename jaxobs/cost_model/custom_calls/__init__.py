@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from jaxobs.cost_model.custom_calls import attention, kernels, lapack, libraries
+from jaxobs.cost_model.custom_calls import attention, lapack, libraries
 from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
 
 BUILT_IN_RULES: Final[Mapping[str, Rule]] = MappingProxyType(
@@ -16,7 +16,7 @@ BUILT_IN_RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         **libraries.CONVOLUTION_RULES,
         **libraries.FACTORISATION_RULES,
         **lapack.RULES,
-        **kernels.MOVEMENT_RULES,
+        **libraries.MOVEMENT_RULES,
     }
 )
 """Rules by custom-call target."""
