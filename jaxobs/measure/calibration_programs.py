@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import count, takewhile
-from pathlib import Path
 from typing import Any, Literal
 
 import jax
@@ -22,10 +20,9 @@ import numpy as np
 
 Group = Literal["matrix", "vector", "transcendentals", "memory"]
 
-_KIBIBYTE, _MEBIBYTE, _GIBIBYTE = 2**10, 2**20, 2**30
-_SMALLEST_SET, _LARGEST_SET = 64 * _KIBIBYTE, 512 * _MEBIBYTE
-_CACHES_COVERED = 8
-"""Size of the largest working set over the last-level cache: at most an eighth of it then stays in the cache."""
+_MEBIBYTE, _GIBIBYTE = 2**20, 2**30
+_WORKING_SETS = (*(2**16 * 4**step for step in range(7)), 2**29)
+"""Bytes, on a processor: from a core's own cache to a size of which at most an eighth stays in a cache of 64 MiB."""
 _DTYPES = ("float32", "float64", "bfloat16", "float16")
 _NARROW = ("float8_e4m3fn", "float8_e5m2")
 """Types that are timed only where the compiled product runs in them. `float8` peaks of datasheets hold for either 8-bit
@@ -52,15 +49,15 @@ class Program:
 
 def programs(platform: str) -> list[Program]:
     """All programs for a backend: `cpu`, or any other, which is taken for an accelerator of 8 GiB or more."""
-    return _processor_programs(_last_level_cache()) if platform == "cpu" else _accelerator_programs()
+    return _processor_programs() if platform == "cpu" else _accelerator_programs()
 
 
-def _processor_programs(last_level_cache: int) -> list[Program]:
+def _processor_programs() -> list[Program]:
     found = [_matrix(dtype, size) for dtype in (*_DTYPES, *_NARROW) for size in (256, 512, 1024, 2048)]
     for dtype in ("float32", "float64"):
         found += [_vector(dtype, count, links=8, times=2**20 // count) for count in (2**16, 2**18)]
         found += [_transcendentals(dtype, count, links=1, times=2**22 // count) for count in (2**16, 2**18)]
-    for size in working_sets(last_level_cache):
+    for size in _WORKING_SETS:
         found += [_copy(size, 64 * _MEBIBYTE), _triad(size, 64 * _MEBIBYTE)]
     return found
 
@@ -80,25 +77,6 @@ def _accelerator_programs() -> list[Program]:
     for exponent in range(23, 31):
         found += [_copy(2**exponent, 16 * _GIBIBYTE), _triad(2**exponent, 16 * _GIBIBYTE)]
     return found
-
-
-def working_sets(last_level_cache: int) -> list[int]:
-    """Working sets in bytes: from 64 KiB, each four times the one before, to eight times the last-level cache.
-
-    The largest is at least 1 MiB and at most 512 MiB.
-    """
-    largest = min(_LARGEST_SET, max(_CACHES_COVERED * last_level_cache, _MEBIBYTE))
-    return [*takewhile(lambda size: size < largest, (_SMALLEST_SET * 4**step for step in count())), largest]
-
-
-def _last_level_cache() -> int:
-    """Bytes of the largest cache that the system reports; 32 MiB, a small server's, where it reports none."""
-    found = [0]
-    for entry in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        text = entry.read_text(encoding="utf-8").strip()
-        if text[-1:] == "K" and text[:-1].isdigit():
-            found.append(int(text[:-1]) * _KIBIBYTE)
-    return max(found) or 32 * _MEBIBYTE
 
 
 @cache

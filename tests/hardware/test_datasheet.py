@@ -179,6 +179,8 @@ def test_every_other_source_is_a_known_one_and_differs() -> None:
         assert other["source"] in document["sources"], name
         assert other["says"] != chips[name].values[other["value"]], name
         assert 0.4 < other["says"] / chips[name].values[other["value"]] < 2.1, name
+    for row in document["chip"]:
+        assert set(row.get("sources", ())) <= set(chips[row["name"]].values), row["name"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 
 from jaxobs.hardware.calibration import Calibration, usable_cores
 from jaxobs.measure.calibration import calibrate, seconds_of_others
-from jaxobs.measure.calibration_programs import Program, programs, working_sets
+from jaxobs.measure.calibration_programs import Program, programs
 
 MEBIBYTE = 2**20
 
@@ -108,14 +108,9 @@ def test_a_product_in_which_no_type_can_be_seen_is_left_out() -> None:
     assert "not known" in found.left_out[0].reason
 
 
-@pytest.mark.parametrize(
-    ("cache", "largest"), [(0, MEBIBYTE), (32 * MEBIBYTE, 256 * MEBIBYTE), (2**30, 512 * MEBIBYTE)]
-)
-def test_working_sets_go_from_the_smallest_cache_to_eight_times_the_largest(cache: int, largest: int) -> None:
-    sets = working_sets(cache)
-    assert sets[0] == 64 * 2**10
-    assert sets[-1] == largest
-    assert sets == sorted(set(sets))
+def test_working_sets_of_a_processor_go_from_the_smallest_cache_to_beyond_the_largest() -> None:
+    sets = sorted({program.size for program in programs("cpu") if program.group == "memory"})
+    assert (sets[0], sets[-1]) == (64 * 2**10, 512 * 2**20)
 
 
 def test_an_accelerator_gets_larger_programs_with_tensorfloat32_among_them() -> None:
