@@ -21,21 +21,20 @@ from jaxobs.plugin.guard import described
 from jaxobs.plugin.protocol import Job, Progress
 from jaxobs.report.runs import NO_FOLDER, make_folder
 from jaxobs_plugins.probes.profiler.recording import (
+    CPU_SECONDS,
     HELD_A_TRACED_BYTE,
     MAX_HELD,
-    UNWATCHED_SECONDS,
-    Allocated,
     Ended,
     OtherSession,
     Recorded,
     SessionLock,
     is_empty,
+    memory,
     record,
-    usually_allocated,
     watched,
     worked,
 )
-from jaxobs_plugins.probes.profiler.schedule import FIRST_SECONDS, Pace, Schedule, Window
+from jaxobs_plugins.probes.profiler.schedule import FIRST_SECONDS, MIN_PAUSE, Pace, Schedule, Window
 
 FIRST_JAXLIB = (0, 8, 2)
 """First version of jaxlib with scheduled windows. In older ones `stop()` holds the interpreter lock throughout (65 ms
@@ -89,7 +88,6 @@ class Windows:
         self._session_lock = session_lock
         self._pace = pace
         self._annotate = annotate
-        self._allocated = Allocated()
         self._maximum_bytes = int(job.settings["profile_maximum_bytes"])
         self.schedule = Schedule(
             float(job.settings["profile_budget_ratio"]), self._maximum_bytes, monotonic()
@@ -156,16 +154,14 @@ class Windows:
         platform = _platform()
         learning = self._learn(platform, wanted or 0.0)
         length = self._length(wanted, platform)
-        usual = None
-        if platform == "cpu" and length > UNWATCHED_SECONDS:
-            usual = usually_allocated(self._session_lock, self._pace.step_seconds, self._allocated)
         if not self._session_lock.record(0.0):  # the user's session must not wait for one more of ours
             stopped = self._session_lock.stopped
             return None if stopped else self._skipped(kind, "the job began a session of its own")
         modules = self._wants_modules(before, kept=bool(keep))
         max_held = max(MAX_HELD, int(HELD_A_TRACED_BYTE * self._maximum_bytes)) if wanted else MAX_HELD
-        most = None if usual is None else usual + max_held
-        watch = partial(watched, self._session_lock, length, self._allocated, most)
+        peak = memory("VmHWM") if length > CPU_SECONDS else 0
+        most = peak + max_held if peak else None
+        watch = partial(watched, self._session_lock, length, most)
         steps_before = self._job.progress().steps
         recorded = record(self._module, self._session_type, watch, modules=modules)
         steps = self._job.progress().steps - steps_before
@@ -187,8 +183,9 @@ class Windows:
         if wanted is not None:
             return min(wanted, self.schedule.longest_requested())
         length = self.schedule.next_length(self._pace.step_seconds)
-        can_be_watched = platform != "cpu" or self._allocated.tells
-        return length if can_be_watched else min(length, UNWATCHED_SECONDS)
+        # After one without an operation the next is longer, as each may take longer than a window.
+        short = platform == "cpu" and self.schedule.pause <= MIN_PAUSE
+        return min(length, CPU_SECONDS) if short else length
 
     def _learn(self, platform: str, wanted: float) -> float:
         """Learn the rate of events from a short recording whose trace nobody sees. Returns what it cost, in seconds.
