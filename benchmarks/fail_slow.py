@@ -287,20 +287,19 @@ HEAD: Final = """# A job that becomes slower
 
 Whether [a lasting slowdown](../questions/slow.md#when-did-it-become-slower) is found, and how often one is told of
 that is none. `python -m benchmarks.fail_slow` writes this page: noise recorded on {processors} processors of a CPU
-with JAX {jax}, beside whatever else the machine did.
+with JAX {jax}.
 
 **{told} false alarms in {hours:,.0f} hours of steady runs**, where one in a thousand hours is allowed. Runs of
-{run_hours:.0f} h: pieces of the recorded seconds in random order, a drift of up to 10 % after the start, bursts of 2
-to 30 s that take 1.2 to 3 times as long every quarter of an hour, and every ten minutes a pause of 20 s: a
-checkpoint, a marked evaluation, one that nobody marked.
+{run_hours:.0f} h: pieces of the recorded seconds in random order, a drift of up to 10 % after the start, slow bursts
+of 2 to 30 s every quarter of an hour, and every ten minutes a pause of 20 s.
 
 | noise of | seconds recorded | deviation of 10 s medians | hours | false alarms |
 |---|---|---|---|---|
 """
 FOUND: Final = """
 **Of {all} injected slowdowns {count} are at least {multiple:.0f} times the noise: {found} of these were found within
-{latest:.0f} s, {dated} dated to {near:.0f} s, and of {explained} the part that grew was named.** They begin between
-the fifth and the thirtieth minute. One that is small beside the noise is found late, or not at all.
+{latest:.0f} s, {dated} dated to {near:.0f} s, and of {explained} the part that grew was named.** One that
+is small beside the noise is found late, or not at all.
 
 | noise of | what grew | by | found after | dated off by | told as | thread was seen in |
 |---|---|---|---|---|---|---|

@@ -276,6 +276,8 @@ def _bytes_of_a_sample(prometheus: PrometheusServer) -> float:
     return float(chunks / samples)
 
 
+SLOW: Final = 0.05
+"""Queries that take more seconds are named on the page."""
 HEAD: Final = """# A fleet in one Prometheus
 
 `python -m benchmarks.fleet` writes this page: the page of a real training, served for {ranks} ranks, and scraped every
@@ -287,8 +289,8 @@ HEAD: Final = """# A fleet in one Prometheus
 """
 
 THEN: Final = """
-Every query of the fleet's dashboard with all ranks chosen, over five minutes, and how many series it gives.
-{beside}
+Of {count} queries of the fleet's dashboard with all ranks chosen, over five minutes, the median takes {middle:.3f} s.
+These take more than {slow} s:
 
 | panel | seconds | series |
 |---|---|---|
@@ -349,13 +351,16 @@ def different(asked: Sequence[Asked], other: Sequence[Asked]) -> list[str]:
 def page(ranks: int, figures: Mapping[str, str], asked: Sequence[Asked], differ: list[str] | None) -> str:
     """The results, as the page shows them. `differ`: what another engine answered otherwise; None: there was none."""
     rows = "".join(f"| {what} | {value} |\n" for what, value in figures.items())
-    times = "".join(f"| {each.title} | {each.seconds:.3f} | {each.series} |\n" for each in asked)
+    times = "".join(
+        f"| {each.title} | {each.seconds:.3f} | {each.series} |\n" for each in asked if each.seconds > SLOW
+    )
     middle = statistics.median(each.seconds for each in asked)
     beside = (
         "" if differ is None else f"VictoriaMetrics gave others: {', '.join(differ)}." if differ else ALIKE
     )
     head = HEAD.format(ranks=ranks, seconds=SCRAPE_SECONDS, processors=os.cpu_count())
-    return f"{head}{rows}{THEN.format(beside=beside)}{times}\nThe median is {middle:.3f} s.\n"
+    then = THEN.format(count=len(asked), middle=middle, slow=SLOW)
+    return f"{head}{rows}{then}{times}" + (f"\n{beside}\n" if beside else "")
 
 
 if __name__ == "__main__":

@@ -60,8 +60,7 @@ class Settings:
     )
     shutdown_timeout: float = setting(
         0.8,
-        "most seconds that the end of the job, or of `with jaxobs.instrument()`, waits: for an agent that is up and its "
-        "exporters that deliver, and for the last snapshot where it will be shown",
+        "most seconds that the end of the job, or of `with jaxobs.instrument()`, waits for exporters and last snapshot",
         minimum=0,
         maximum=600,
     )
@@ -94,8 +93,8 @@ class Settings:
     )
     metrics_hosts: str | None = setting(
         None,
-        "names, separated by commas, under which /metrics is served without a token besides this host's own "
-        "(`.example.org`: all below it; `*`: any)",
+        "names, separated by commas, under which /metrics is served besides this host's own (`.example.org`: all below "
+        "it; `*`: any)",
         check=_host_names,
     )
     file_sd_directory: Path | None = setting(
@@ -105,9 +104,7 @@ class Settings:
     keep_runs: bool = setting(
         True,
         "the first rank keeps a folder of its run in the user's state directory ($XDG_STATE_HOME/jaxobs/runs, the last "
-        "hundred; above 200 MB the oldest keep their records alone), for `jaxobs runs`, `show`, `compare` and "
-        "`postmortem`: its record, the recorder of its last minutes, out-of-memory reports, kept traces, the last "
-        "summary if the job is killed",
+        "hundred), for `jaxobs runs`, `show`, `compare` and `postmortem`",
     )
     run_directory: Path | None = setting(None, "directory in which each process keeps this folder instead")
     run_interval: float = setting(
@@ -136,13 +133,13 @@ class Settings:
     peak_bytes_per_second: float | None = setting(None, "memory bandwidth of one device", above=0)
     tensorfloat32: bool | None = setting(
         None,
-        "whether float32 products run as TensorFloat-32: true all, false none (default: as the precision of "
-        "each product and the device say, which is JAX's default on NVIDIA GPUs since Ampere)",
+        "whether float32 products run as TensorFloat-32: true all, false none (default: as each product's precision and "
+        "the device say)",
     )
     slowdown_alarms_per_hour: float = setting(
         0.001,
-        "false alarms of a loop that became slower for good, an hour, on average; fewer take longer to find a small one; "
-        "0 looks for none",
+        "false alarms an hour that a loop became slower for good; with fewer a small slowdown is found later; 0 looks "
+        "for none",
         minimum=0,
         maximum=1,
     )
@@ -157,8 +154,8 @@ class Settings:
     )
     locate_nan: bool = setting(
         False,
-        "find where a recorded value that is not finite began: each recorded value is waited for, watched functions keep "
-        "the arguments of their last two calls, and these are run once more, once a run",
+        "find where a recorded value that is not finite began: each recorded value is waited for, and watched functions "
+        "keep the arguments of their last two calls",
     )
     profile_maximum_bytes: int = setting(
         32 * 2**20,
@@ -168,8 +165,7 @@ class Settings:
     )
     out_of_memory_reports: int = setting(
         3,
-        "most reports a process writes when memory runs out, into the run's folder, or else into the system's temporary "
-        "directory; 0 writes none",
+        "most reports a process writes when memory runs out; 0 writes none",
         minimum=0,
         maximum=100,
     )

@@ -29,14 +29,12 @@ SHAPES, COMPARED, TREES = 9, 5, 3
 """Of the nine compiles of each tree the last five, which are compared with most signatures."""
 
 _WHOLE = f"""From the beginning of the trace to the end of the backend's compile of a gradient of so many layers,
-{ROUNDS} rounds; three processes take turns, one with jaxobs, two without. What the agent does afterwards falls into
-the turns of all."""
+{ROUNDS} rounds, in three processes that take turns. The agent's work afterwards falls into the turns of all."""
 
-_SHARE = """The seconds that jaxobs spends on the compiling thread, as a share of the same compile. What other threads
-hold up is not in it."""
+_SHARE = """The seconds that jaxobs spends on the compiling thread, as a share of the same compile."""
 
-_CAUSES = f"""The same, of saying why a function was compiled again, for a tree of so many arrays that is compiled for
-{SHAPES} shapes; the last {COMPARED} of them, of {TREES} such functions."""
+_CAUSES = f"""The same, of saying why a function was compiled again, for a tree of so many arrays and {SHAPES} shapes; the
+last {COMPARED} of them, of {TREES} such functions."""
 
 Compile = tuple[float, float]
 """Its seconds, and those of jaxobs on its thread."""

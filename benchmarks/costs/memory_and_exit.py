@@ -19,16 +19,13 @@ TRAIN_SECONDS, PACE = 5.0, 20.0
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 _MEMORY = f"""A job that has trained a small model for {TRAIN_SECONDS:.0f} s at {PACE:.0f} steps a second, less the
-same job without a tool in the same round; {ROUNDS} rounds. *Resident* counts pages shared with other processes too,
-*unshared* does not. *Beside* is what the tool runs in processes of its own."""
+same job without a tool; {ROUNDS} rounds. *Beside* is what the tool runs in processes of its own. Pages shared with other
+processes count too."""
 
-_EXIT = f"""From the last line of the script until its process is gone, the tool's own closing call included; {ROUNDS}
-rounds. Where an endpoint *refuses*, nobody listens at the port of `{ENDPOINT}`; where it is *silent*, it accepts
-connections and never answers."""
+_EXIT = f"""From the last line of the script until its process is gone, the tool's closing call included; {ROUNDS}
+rounds. An endpoint (`{ENDPOINT}`) that *refuses* does not listen; a *silent* one accepts and never answers."""
 
-COLUMNS = (
-    "tool", "resident, more in the job", "unshared, more in the job", "resident, beside", "unshared, beside",
-)  # fmt: skip
+COLUMNS = ("tool", "resident, more in the job", "resident, beside")
 
 
 @contextlib.contextmanager
@@ -68,16 +65,9 @@ Figures = Mapping[str, float]
 
 
 def memory_of(pid: int) -> Figures:
-    """Bytes in memory: `resident` ones, those shared with other processes too, and `unshared` ones.
-
-    The latter would be free without this process.
-    """
-    processes = family(pid)
-    resident, beside = own_and_beside(processes, lambda process: process.memory_info().rss)
-    unshared, unshared_beside = own_and_beside(processes, lambda process: process.memory_full_info().uss)
-    return {
-        "resident": resident, "unshared": unshared, "resident beside": beside, "unshared beside": unshared_beside,
-    }  # fmt: skip
+    """Bytes in memory, those shared with other processes too."""
+    resident, beside = own_and_beside(family(pid), lambda process: process.memory_info().rss)
+    return {"resident": resident, "resident beside": beside}
 
 
 def one_round(every: list[Job], chance: random.Random) -> dict[Job, Figures]:
@@ -119,12 +109,8 @@ def measure() -> Section:
         return more(of(job, part), of(plain, part), unit)
 
     memory: list[list[Cell]] = [
-        [
-            job.title, extra(job, "resident", "B"), extra(job, "unshared", "B"),
-            beside(job, "resident beside"), beside(job, "unshared beside"),
-        ]
-        for job in every[1:]
-    ]  # fmt: skip
+        [job.title, extra(job, "resident", "B"), beside(job, "resident beside")] for job in every[1:]
+    ]
     exits: list[list[Cell]] = [
         [job.title, middle(of(job, "exit")), "—" if job is plain else extra(job, "exit", "s")]
         for job in every

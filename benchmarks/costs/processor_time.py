@@ -12,10 +12,9 @@ RATES = (1, 10, 100, 1000)
 SETTLE_SECONDS = 15.0
 WINDOWS, WINDOW_SECONDS = 12, 5.0
 
-_TEXT = f"""Jobs train a small model at a fixed number of steps a second, and sleep in between. At each rate one job
-has jaxobs (steps marked, the function watched, pages served, default settings) and two have nothing; all run at the
-same time. After {SETTLE_SECONDS:.0f} s the kernel's processor time is read every {WINDOW_SECONDS:.0f} s, {WINDOWS}
-times. The figures are means, in percent of one core."""
+_TEXT = f"""Jobs train a small model at a fixed number of steps a second, and sleep in between: at each rate one with
+jaxobs and two without, all at the same time. The figures are means of {WINDOWS} readings, {WINDOW_SECONDS:.0f} s apart,
+in percent of one core, from {SETTLE_SECONDS:.0f} s after the start on."""
 
 
 def measure() -> Section:

@@ -27,11 +27,9 @@ RESOURCE = {"service.name": "benchmark", "host.name": "localhost", "process.pid"
 STEP_BUCKETS = tuple(1e-4 * 1.6**index for index in range(33))  # 100 µs to 5 min
 HOSTS = AllowedHosts((), from_network=False)
 
-_TEXT = f"""The same series, once as a snapshot of jaxobs and once as live metrics of prometheus_client: a tenth of
-them histograms with exemplars, the rest counters and gauges with two labels. A scrape is a whole GET of the text
-format from this machine, of a snapshot that nobody asked for before; *again* is the same snapshot once more, which
-jaxobs keeps as rendered. {ROUNDS} rounds. jaxobs renders in the agent; prometheus_client in the job, under its
-interpreter lock."""
+_TEXT = f"""A whole GET of the same series from jaxobs and from prometheus_client, {ROUNDS} rounds: a tenth of them
+histograms with exemplars, the rest counters and gauges with two labels. *Again* is the same snapshot once more, which
+jaxobs keeps as rendered. jaxobs renders in the agent; prometheus_client in the job, under its interpreter lock."""
 
 
 def histograms(series: int) -> int:

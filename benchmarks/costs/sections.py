@@ -115,10 +115,9 @@ _BEGINNING = """# What jaxobs costs, beside its peers
 `make benchmarks-report` measures this and writes the page; `ARGS="--only step_cost"` measures one section anew. The
 figures are data in `docs/results/benchmarks/` too.
 
-What is compared takes turns within one run. A figure is the median over the rounds, with its 95 % interval (a bootstrap
-over the rounds); a ratio is the median of the rounds' ratios. *Control* compares a thing with itself: what it shows is
-noise. Where the load average is above the number of cores, others used the machine too: times are then too long, ratios
-are not.
+What is compared takes turns within one run. A figure is the median over the rounds with its 95 % interval, a ratio the
+median of the rounds' ratios. *Control* compares a thing with itself: what it shows is noise. Where the load average is
+above the number of cores, times are too long; ratios are not.
 """
 
 _WIDTH = 122
@@ -134,13 +133,15 @@ CONTROL = "control"
 
 
 def page(sections: Sequence[Section]) -> str:
-    """The whole document. At its top is the machine of the newest section; another is named where it comes first."""
-    newest = max(sections, key=lambda section: section.measured["date"]).measured
-    parts = [_BEGINNING, _lines(_where(newest))]
-    told = {_lines(_where(newest)): ""}
+    """The whole document. At its top is the machine of the newest section; what differs is named where it comes first."""
+    newest = _where(max(sections, key=lambda section: section.measured["date"]).measured)
+    parts = [_BEGINNING, _lines(newest)]
+    told = {"": ""}
     for section in sections:
         parts.append(f"## {section.title}\n")
-        where = _lines(_where(section.measured))
+        where = _lines(
+            {name: value for name, value in _where(section.measured).items() if value != newest[name]}
+        )
         same = told.setdefault(where, section.title)
         beside = f" on the machine of *{same}*" if same not in {"", section.title} else ""
         load = section.measured["load average"]

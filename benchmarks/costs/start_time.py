@@ -16,8 +16,8 @@ from benchmarks.paired import take_turns
 ROUNDS = 7
 PAGE_PATIENCE = 30.0
 
-_TEXT = f"""In fresh processes that have imported jax, {ROUNDS} rounds. *Import* is the import of the module; *start*
-is what follows until the tool can be used, such as `jaxobs.instrument()` or `start_http_server()`."""
+_TEXT = f"""In fresh processes that have imported jax, {ROUNDS} rounds. *Start* is what follows the import until the tool
+can be used, such as `jaxobs.instrument()` or `start_http_server()`."""
 
 _PAGE = """From the call of `jaxobs.instrument()` until the first page of `/metrics` has been read."""
 

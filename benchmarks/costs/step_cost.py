@@ -32,14 +32,13 @@ STEP_COLUMNS = (
 )  # fmt: skip
 VALUE_COLUMNS = ("beside", "what it does", "it", "jaxobs", "jaxobs / it", "control: jaxobs / jaxobs")
 
-_STEPS = f"""What keeping the time of one step costs the training thread; work on other threads and in other processes
-is left out. *Marked* is the turn of `obs.steps(range(…), examples=256)`: its start and end, the wait for its input,
-its examples. *Watched* adds the call: when it was made, how long it took to return and what it ran. The peers keep one
-duration, or a span. Each row is a process with jaxobs and one peer, {ROUNDS} rounds of about a millisecond, less the
-plain loop with the same call."""
+_STEPS = f"""What keeping the time of one step costs the training thread, without work on other threads and in other
+processes. *Marked* is a turn of `obs.steps(range(…), examples=256)`; *watched* adds the call of a watched function. The
+peers keep one duration, or a span. Each row is a process with jaxobs and one peer, {ROUNDS} rounds, less the plain loop
+with the same call."""
 
-_VALUES = """`obs.record(loss=value)` beside the peers' own calls. `record` keeps the newest value of each name and
-reads it about once a second; the peers write each value with its step to a file."""
+_VALUES = """`obs.record(loss=value)`, which is read about once a second, beside the peers' own calls, which write each
+value to a file."""
 
 
 def nothing() -> None:

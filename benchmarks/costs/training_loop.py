@@ -48,11 +48,11 @@ MAX_RATIO = {"every": 1.02, "one-free": 1.005}
 MAX_RATIO_OF_SHORT = 1.03
 SHORT = 0.1
 
-_TEXT = f"""With the defaults: steps marked, function watched, loss recorded, and read each tenth step. One process makes
-a tenth of a second of steps so, two tenths plain, one so again; a ratio is of such a group of four. The agent is
-suspended in the plain parts. *Mean* holds rare work too, such as profiler windows. *First minute* is from
-`instrument()` on, *after it* {CORES["every"]:g} s with every core or {CORES["one-free"]:g} s with one less
-(`one-free`). *Threads*: what the threads of jaxobs in the job take while nothing is marked, which no ratio holds."""
+_TEXT = f"""With the defaults: steps marked, function watched, loss recorded. One process makes a tenth of a second of
+steps so, two tenths plain with the agent suspended, one so again; a ratio is of such a group of four. *Mean* holds rare
+work too, such as profiler windows. *First minute* is from `instrument()` on, *after it* {CORES["every"]:g} s with every
+core or {CORES["one-free"]:g} s with one less (`one-free`). *Threads*: the share of a core that the threads of jaxobs in
+the job take while nothing is marked, which no ratio holds."""
 
 COLUMNS = ("cores", "when", "step", "with jaxobs", "control", "mean", "control", "threads")
 
@@ -189,7 +189,7 @@ def loop(milliseconds: float, cores: str, seconds: float) -> tuple[list[list[Cel
     ):
         medians = [Measured(median(one.ratios)) for one in (ours, control)]
         means = [Measured(mean(one.ratios)) for one in (ours, control)]
-        threads = f"{ours.threads:.2%} of a core"
+        threads = f"{ours.threads:.2%}"
         rows.append([cores, when, f"{1e3 * ours.plain_seconds:.3g} ms", *medians, *means, threads])
     after = median(found["jaxobs"][1].ratios)
     if milliseconds <= SHORT:

@@ -20,7 +20,7 @@ INTRODUCTION = f"""\
 # Advice
 
 `print(obs.snapshot())`, the summary at the end of a run and `jaxobs analyze` show at most {MAX_PIECES} pieces of advice.
-Written by `make docs` from the docstrings of the conditions (`jaxobs/derive/advice/`), which also say why each is so.
+`make docs` writes this page from `jaxobs/derive/advice/`, which also says why each is so.
 
 | key in the snapshot's `advice` | what |
 |---|---|
@@ -33,12 +33,9 @@ Written by `make docs` from the docstrings of the conditions (`jaxobs/derive/adv
 What ends the job within the hour is first, then what gives back most time. In Prometheus: `jaxobs_advice_info`,
 `jaxobs_advice_saves_ratio`, `jaxobs_advice_saves_bytes`.
 
-- Shares are those of a loop's last half minute, by the loop's part of all loops' wall time; those of compiles are over the
-  age of the process. Two pieces may speak of the same seconds.
-- An unknown number triggers nothing, nor does a bottleneck with a confidence below 0.1. Advice that would give back less
-  than {rough_percent(MIN_SAVED)} of the wall time is left out: device times are known to within 5 %.
-- There is one piece of a condition for each loop and each function: the one that would give back most.
-- Advice on gradients and on the training recipe is given only where a backward pass was compiled.
+Shares are those of a loop's last half minute; those of compiles are over the age of the process. Two pieces may speak of
+the same seconds. Left out is what rests on a confidence below 0.1, or would give back less than
+{rough_percent(MIN_SAVED)} of the wall time.
 
 """
 

@@ -20,7 +20,9 @@ from jaxobs.cli import main as jaxobs
 PAGE = Path(__file__).parents[1] / "reference" / "command_line.md"
 COLUMNS = "100"
 """Width of the help texts that argparse breaks into lines."""
-HELP = re.compile(r"\n +-h, --help +show this help message and exit(?=\n|$)| \[-h\](?= )")
+HELP = re.compile(
+    r"(\n\noptions:)?\n +-h, --help +show this help message and exit$|\n +-h, --help .*(?=\n)| \[-h\](?= )"
+)
 """What each command has."""
 INTRODUCTION = """\
 # The command line
@@ -32,11 +34,9 @@ terminals alone, and `NO_COLOR` turns them off.
 """
 NOTES = {
     "run": """\
-Runs a script or module, observed, without a change to it. What follows the script is the script's own. The process becomes
-the `python script.py …` that you would have typed, with its tracebacks, exit status and signals. A summary comes last, on
-standard error. Processes that the script starts are not observed: with a launcher put `jaxobs run` on the command of each
-rank. `opentelemetry-instrument python train.py` observes the same, without a summary. The options are [the
-settings](settings.md):
+Runs a script or module, observed, [without a change to it](../start/your_script.md). The process becomes the `python
+script.py …` that you would have typed, with its tracebacks, exit status and signals. Processes that the script starts are
+not observed. The options are [the settings](settings.md):
 
 """,
     "check": """\

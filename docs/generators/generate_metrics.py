@@ -24,8 +24,7 @@ MANY = 5
 INTRODUCTION = """\
 # Metrics
 
-Ask for a gauge by its name, for one with many series by `topk(5, …)`. A counter, a histogram, a moment, and what a metric
-named `…_info` says:
+Ask for a gauge by its name. A counter, a histogram, a moment, and what a metric named `…_info` says:
 
 ```promql
 sum by (loop) (rate(jaxobs_steps_total[5m]))
@@ -43,10 +42,10 @@ time() - jaxobs_last_step_timestamp_seconds
 count by (run, run_id, attempt) (jaxobs_run_info)
 ```
 
-The dashboards in `grafana/dashboards/` join a series with its run ([how](../show/dashboards.md#how-a-panel-knows-the-run)).
-`make docs` writes this page from the catalogue in the code.
+The dashboards join a series [with its run](../show/dashboards.md#how-a-panel-knows-the-run). `make docs` writes this page.
 
-- An unknown value is absent, never 0; `obs.snapshot()` says why. Who and where is in `target_info`.
+- Metrics named `…_total` are counters; all others are gauges, unless they are called histograms.
+- An unknown value is absent, never 0. Who and where is in `target_info`.
 - Costs, executables, MFU, HFU and peaks are per device; `jaxobs_flops_total` and `jaxobs_bytes_total` are summed over the
   process's local devices.
 - Beyond the limit on series, counters are summed under `__other__`, gauges and histograms are dropped;
@@ -95,10 +94,9 @@ def _names(labels: Iterable[str]) -> str:
 
 
 def _entry(metric: Metric, shared: int) -> str:
-    labels = _names(metric.labels[shared:])
-    kind = f"*{metric.kind}*" + (f" by {labels}" if labels else "")
-    buckets = f" Buckets from {metric.buckets[0]:g} to {metric.buckets[-1]:g}." if metric.buckets else ""
-    return f"### `{metric.name}`\n\n{kind}. {metric.help}{buckets}\n"
+    labels = metric.labels[shared:]
+    kind = "Histogram. " if metric.kind == "histogram" else ""
+    return f"### `{metric.name}`\n\n{kind}{metric.help.rstrip('.')}.{f' By {_names(labels)}.' if labels else ''}\n"
 
 
 def main(arguments: list[str]) -> int:

@@ -37,7 +37,7 @@ A plugin's own settings are `JAXOBS_<PLUGIN>_<FIELD>`; `jaxobs plugins` lists th
 
 | variable | what |
 |---|---|
-| `OTEL_EXPORTER_OTLP_ENDPOINT` | where spans and metrics are pushed over OTLP/HTTP (`http/protobuf`, mostly port 4318; no gRPC). Those for traces and metrics alone work too; without any, nothing is pushed |
+| `OTEL_EXPORTER_OTLP_ENDPOINT` | where spans and metrics are pushed over OTLP/HTTP (mostly port 4318; no gRPC). Those for traces and metrics alone work too |
 | `OTEL_EXPORTER_PROMETHEUS_HOST`, `OTEL_EXPORTER_PROMETHEUS_PORT`, `OTEL_METRICS_EXPORTER` | [where the metrics server listens](../show/metrics_server.md#where-it-listens) |
 | `OTEL_SDK_DISABLED` | `true` turns jaxobs off, unless `JAXOBS_ENABLED` is set |
 | `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` | who the process is; what they say wins over what jaxobs finds out |

@@ -23,10 +23,12 @@ def run(arguments: list[str]) -> int:
     parser = Parser("postmortem", SUMMARY)
     parser.add_argument(
         "folders", metavar="DIRECTORY", nargs="*", type=Path,
-        help="folders of ranks, or a directory of them, of which the newest run is told"
+        help="folders of ranks, or a directory of them, of which the newest run is shown"
         " (default: JAXOBS_RUN_DIRECTORY, else the user's state directory)",
     )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="write one JSON object instead")
+    parser.add_argument(
+        "--json", action="store_true", help="print a JSON list instead, an object for each rank"
+    )
     options = parser.options(arguments)
     flights = _flights(options.folders or [records_directory()])
     with using("a recorder"):

@@ -17,33 +17,32 @@ BUILD_INFO = _metric(
 )
 RUN_INFO = _metric(
     "jaxobs_run_info{run,run_id,attempt,rank,host,user,job_id,namespace,cluster,experiment}",
-    "Which run this process belongs to, and as what; `run_id` tells runs of one name apart. A label is empty where it is "
-    "not known.",
+    "Which run this process belongs to; `run_id` tells runs of one name apart. An unknown label is empty.",
 )
 LAST_HEARD = _metric(
     "jaxobs_job_last_heard_timestamp_seconds",
-    "When the agent last heard of the training process, in Unix time; about once a second.",
+    "When the agent last heard of the training process, in Unix time.",
 )
 RUN_SECONDS = _metric(
     "jaxobs_run_seconds_total{category}", "Where the process's time went; the categories add up to its age."
 )
 PHASE_SECONDS = _metric(
     "jaxobs_phase_seconds_total{phase}",
-    "Time in phases that ended, such as an evaluation, of all threads together, without loops and other phases in them.",
+    "Time in phases that ended, of all threads together, without loops and other phases in them.",
 )
 HANG_SECONDS = _metric(
     "jaxobs_hang_seconds{loop}",
-    "For how long the loop has stood still: nothing got on for four times the longest pause before; else 0.",
+    "For how long the loop has stood still; else 0.",
 )
 HANG_INFO = _metric(
     "jaxobs_hang_info{loop,activity,line}",
-    "What the thread of a loop that stands still does, and where; empty where the job does not answer.",
+    "What the thread of a loop that stands still does, and where.",
 )
 HANGS = _metric("jaxobs_hangs_total{loop}", "How often the loop stood still.")
 SLOWDOWN_RATIO = _metric(
     "jaxobs_slowdown_ratio{loop}",
-    "How many times as long as before a step of the loop takes since it became slower for good, until it is as fast "
-    "again; 1 where it did not; absent while its pace is learned.",
+    "How many times as long a step takes since the loop became slower for good; 1 where it did not; absent while its "
+    "pace is learned.",
 )
 SLOWDOWN_BEGAN = _metric(
     "jaxobs_slowdown_timestamp_seconds{loop}",
@@ -51,13 +50,13 @@ SLOWDOWN_BEGAN = _metric(
 )
 SLOWDOWN_INFO = _metric(
     "jaxobs_slowdown_info{loop,activity,line}",
-    "What the thread of a loop that became slower spends the time on, and where; empty where that is not known.",
+    "What the thread of a loop that became slower spends the time on, and where.",
 )
 SLOWDOWNS = _metric("jaxobs_slowdowns_total{loop}", "How often the loop became slower for good.")
 GOODPUT = _metric("jaxobs_goodput_ratio", "Productive share of the process's age.")
 ADVICE_INFO = _metric(
     "jaxobs_advice_info{condition,loop,function}",
-    "Advice given now; what it says is in the snapshot and in docs/reference/advice.md.",
+    "Advice given now; docs/reference/advice.md explains it.",
 )
 ADVICE_SAVES = _metric(
     "jaxobs_advice_saves_ratio{condition,loop,function}",
@@ -68,7 +67,7 @@ ADVICE_SAVES_BYTES = _metric(
 )
 SOURCE_UP = _metric(
     "jaxobs_source_up{source}",
-    "1 where the plugin works, 0 where it failed; absent where there is nothing for it to read.",
+    "1 where the plugin works, 0 where it failed; absent where it has nothing to read.",
 )
 SOURCE_LAST_SUCCESS = _metric(
     "jaxobs_source_last_success_timestamp_seconds{source}", "When the plugin last worked, in Unix time."
@@ -80,7 +79,7 @@ LISTENERS_RESTORED = _metric(
 EVENTS = _metric("jaxobs_events_total{outcome}", "Events of the job and the agent, by what became of them.")
 EVENTS_EMITTED = _metric(
     "jaxobs_events_emitted_total",
-    "Events that the job and the agent have emitted; those in no count of jaxobs_events_total are on their way.",
+    "Events that the job and the agent have emitted, of which some are on their way.",
 )
 AGENT_CPU = _metric(
     "jaxobs_agent_cpu_seconds_total{where}", "CPU time of jaxobs: its threads in the job, and the agent."
@@ -95,7 +94,7 @@ SERIES_LIMITED = _metric(
 )
 CONTRADICTIONS = _metric(
     "jaxobs_contradictions_total{figure}",
-    "Figures that were withheld because another contradicts them, each once.",
+    "Figures that were withheld because another contradicts them.",
 )
 
 # Loops: steps, where their wall time went, and how well the device was used.
@@ -125,14 +124,14 @@ STEP_SECONDS = _metric(
     "jaxobs_step_seconds{loop}",
     (
         "What a step takes: each turn of a host that waits for the device, else the mean between two completions that "
-        "were seen, entered for each step between them; the host's turns, a second's mean, where nothing is watched. "
-        "Buckets a tenth apart: a quantile of single steps between 10 µs and 10 s is right to 10 %, the median to 5 %."
+        "were seen; the host's turns where nothing is watched. A quantile between 10 µs and 10 s is right to 10 %, the "
+        "median to 5 %."
     ),
     STEP_BUCKETS,
 )
 STEP_HOST_SECONDS = _metric(
     "jaxobs_step_host_seconds{loop}",
-    "The host's turn of the loop. Buckets a factor of 2 to 3 apart: its mean is exact, its quantiles are rough.",
+    "The host's turn of the loop: its mean is exact, its quantiles are rough.",
     HOST_STEP_BUCKETS,
 )
 LAST_STEP = _metric("jaxobs_last_step_timestamp_seconds{loop}", "When the last step ended, in Unix time.")
@@ -142,17 +141,14 @@ COMPONENT_SECONDS = _metric(
 )
 HOST_LINE_SECONDS = _metric(
     "jaxobs_host_line_sampled_seconds_total{loop,line,waits_in,activity}",
-    (
-        "Where the main thread was, by samples of its Python stack: the lines with most time, and the rest. `loop` is "
-        "empty outside steps."
-    ),
+    ("Where the main thread was, by samples of its Python stack; `loop` is empty outside steps."),
 )
 EXAMPLES = _metric("jaxobs_examples_total{loop}", "Examples of ended steps, this process's share.")
 TOKENS = _metric("jaxobs_tokens_total{loop}", "Tokens of ended steps, this process's share.")
 RECORDED = _metric("jaxobs_recorded{loop,name}", "The user's own values, by obs.record().")
 NOT_FINITE = _metric(
     "jaxobs_recorded_not_finite_total{loop,name}",
-    "Values by obs.record(), of which one a second is read, that were NaN or infinite.",
+    "Values by obs.record() that were NaN or infinite; one a second is read.",
 )
 BOTTLENECK = _metric(
     "jaxobs_bottleneck_ratio{loop,bottleneck}", "Share of the last half minute's wall time; adds up to 1."
@@ -166,8 +162,8 @@ BOTTLENECK_INFO = _metric(
 MFU = _metric(
     "jaxobs_mfu_ratio{loop}",
     (
-        "Model FLOPs utilization: matrix FLOPs without rematerialised ones, over wall time and matrix peak, in the last"
-        " half minute, without stretches that compiled."
+        "Model FLOPs utilization in the last half minute: matrix FLOPs without rematerialised ones, over wall time and "
+        "matrix peak."
     ),
 )
 HFU = _metric("jaxobs_hfu_ratio{loop}", "Hardware FLOPs utilization: as MFU, with rematerialised FLOPs.")
@@ -212,10 +208,7 @@ CACHE_ENABLED = _metric(
 )
 CACHE_SECONDS_SAVED = _metric(
     "jaxobs_persistent_cache_saved_seconds_total",
-    (
-        "Compile time saved by the persistent cache, less the time to read it, as JAX reports it; losses are not "
-        "deducted."
-    ),
+    ("Compile time saved by the persistent cache, less the time to read it, as JAX reports it."),
 )
 
 # Executables: what each must do, and how near it comes to the roof.
@@ -263,10 +256,7 @@ PROFILED_STEPS = _metric(
 )
 OPERATION_SECONDS = _metric(
     "jaxobs_operation_sampled_seconds_total{function,operation,category}",
-    (
-        "Device time of the largest operations, summed over profiler windows and this process's devices; moments that "
-        "several share are divided equally."
-    ),
+    ("Device time of the largest operations, summed over profiler windows and this process's devices."),
 )
 OPERATION_FLOPS = _metric(
     "jaxobs_operation_sampled_flops_total{function,operation,category}",
@@ -281,17 +271,17 @@ OPERATION_INFO = _metric(
 )
 UNMODELLED = _metric(
     "jaxobs_unmodelled_ratio{function}",
-    "Share of a function's device time, in profiler windows, in operations whose work is not known.",
+    "Share of a function's device time in operations whose work is not known.",
 )
 
 # Devices: utilisation, clocks, peaks and the roof.
 DEVICE_UTILIZATION = _metric(
     "jaxobs_device_utilization_ratio{device}",
-    "Share of time in which the device was busy, as its collector says.",
+    "Share of time in which the device was busy.",
 )
 DEVICE_CLOCK = _metric(
     "jaxobs_device_clock_ratio{device}",
-    "Clock of the computing units over their highest, as the device's collector says.",
+    "Clock of the computing units over their highest.",
 )
 DEVICE_THROTTLED = _metric(
     "jaxobs_device_throttled_info{device,reason}", "1 for each reason that holds the clocks down now."
@@ -323,15 +313,14 @@ DEVICE_MEMORY: Final = {
     "limit_bytes": _metric("jaxobs_device_memory_limit_bytes{device}", "What JAX's allocator may give out."),
     "largest_free_block_bytes": _metric(
         "jaxobs_device_memory_largest_free_bytes{device}",
-        "The largest free block: no array can be larger without growth of the pool.",
+        "The largest free block.",
     ),
     "fragmented_bytes": _metric(
         "jaxobs_device_memory_fragmented_bytes{device}", "Free memory outside the largest free block."
     ),
     "forecast_seconds": _metric(
         "jaxobs_device_memory_exhaustion_seconds{device}",
-        "Time until the device memory in use reaches its limit if it goes on growing so; absent unless it grows "
-        "steadily.",
+        "Time until device memory in use reaches its limit; absent unless it grows steadily.",
     ),
 }
 PROCESS_MEMORY: Final = {
@@ -340,22 +329,21 @@ PROCESS_MEMORY: Final = {
     ),
     "limit_bytes": _metric(
         "jaxobs_process_memory_limit_bytes",
-        "Physical memory that the training process can have: its container's limit, or the host's memory.",
+        "What the training process can have: its container's limit, or the host's memory.",
     ),
     "forecast_seconds": _metric(
         "jaxobs_process_memory_exhaustion_seconds",
-        "Time until the training process's memory reaches its limit if it goes on growing so; absent unless it grows "
-        "steadily.",
+        "Time until the training process's memory reaches its limit; absent unless it grows steadily.",
     ),
 }
 """By figure of the view."""
 LIVE_ARRAYS = _metric(
     "jaxobs_live_arrays{shape,dtype,sharding}",
-    "Arrays alive on this process's devices; the largest groups, and the rest.",
+    "Arrays alive on this process's devices.",
 )
 LIVE_ARRAYS_BYTES = _metric(
     "jaxobs_live_arrays_bytes{shape,dtype,sharding}",
-    "Bytes of the arrays alive on this process's devices; the largest groups, and the rest.",
+    "Bytes of the arrays alive on this process's devices.",
 )
 LIVE_ARRAYS_LINE_BYTES = _metric(
     "jaxobs_live_arrays_line_bytes{line}", "Bytes of live arrays by the line of the program that made them."

@@ -51,10 +51,10 @@ class Component(Enum):
     )  # fmt: skip
     UNMODELLED = (
         "unmodelled", "busy", "#6e7684", "#79818f", "work whose cost is not known, such as custom calls",
-        "the reason beside the executable; [a rule](../reference/plugins.md#costs-of-custom-calls) tells its cost",
+        "the reason beside the executable; [a rule](../reference/plugins.md#costs-of-custom-calls) gives its cost",
     )  # fmt: skip
     UNKNOWN = (
-        "unknown", "unknown", "#c9ced8", "#4a5261", "it could not be told",
+        "unknown", "unknown", "#c9ced8", "#4a5261", "what the time went into is not known",
         "the reasons in the snapshot: a peak is missing, a function is not watched",
     )  # fmt: skip
     INPUT = (

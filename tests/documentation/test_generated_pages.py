@@ -41,6 +41,6 @@ def test_each_event_is_followed_through_ten_files_at_most_and_none_twice() -> No
     _, *walks = re.split(r"^## ", (DOCS / "how_it_works" / "events.md").read_text(), flags=re.MULTILINE)
     assert len(walks) == 5
     for walk in walks:
-        files = re.findall(r"^\| \d+ \| `([^`]+)`", walk, flags=re.MULTILINE)
+        files = re.findall(r"^\d+\. `([^`]+)`", walk, flags=re.MULTILINE)
         assert 5 < len(files) <= 10, walk.splitlines()[0]
         assert len(files) == len(set(files)), walk.splitlines()[0]

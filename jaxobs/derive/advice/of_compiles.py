@@ -66,10 +66,9 @@ class _Recompiled:
 def recompilation(facts: Facts) -> Iterator[Finding]:
     """A function is compiled again and again.
 
-    When: at least two recompilations of a function by the same known cause, or one that took 1 s or more. Several
-    causes of a function are one piece, which names the three that took most time; functions that lost too little are
-    one together. Shapes that grow on purpose do not count: each is larger than the one before it, which was in use for
-    ten times as long as the new one took to compile.
+    When: at least two recompilations of a function by the same known cause, or one that took 1 s or more. Shapes that
+    grow on purpose do not count: each is larger than the one before it, which was in use for ten times as long as the
+    new one took to compile.
     Gives back: the seconds of all of them, over the age of the process.
     Why so: a small single one says nothing about the next hour; a large one is spent at each start; the cause `other`
     is no known cause.

@@ -15,8 +15,8 @@ of sampled device times."""
 def input_wait(facts: Facts) -> Iterator[Finding]:
     """A loop waits for its input, and nothing loads ahead.
 
-    When: 95 % of the device's work is known (the loop's functions are watched, or a profiler window saw them), or it
-    was done by the end of each turn; and the main thread does not mostly wait for a queue.
+    When: the device's work is known (the loop's functions are watched, or a profiler window saw them), or done by the
+    end of each turn; and the main thread does not mostly wait for a queue.
     Gives back: the shorter of the wait and the rest of the step, which would overlap.
     Why so: work of the device that is not known may lie beneath the wait; then loading ahead gives nothing back. What
     fills a queue runs beside the loop already.

@@ -141,7 +141,7 @@ def memory_exhaustion(facts: Facts) -> Iterator[Finding]:
     """Memory in use grows steadily and will reach its limit.
 
     When: memory of a device, or of the process, has grown steadily for at least three minutes and is full within a day
-    if that goes on. What is full within the hour comes before all other advice.
+    if that goes on.
     Gives back: the rest of the run.
     Why so: the test for a trend is strict (one series in 740 passes it by chance), and growth that levels off is none.
     """

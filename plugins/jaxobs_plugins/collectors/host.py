@@ -34,7 +34,7 @@ PROCESS_SWITCHES = metric(
 )
 PROCESS_DISK = metric(
     "jaxobs_process_disk_bytes_total{direction}",
-    "What the training process caused storage to read and to write; reads from the page cache are none",
+    "What the training process caused storage to read and to write, without the page cache",
 )
 
 SINCE_ITS_START = (PROCESS_CPU, PROCESS_SWITCHES, PROCESS_DISK)
@@ -148,7 +148,7 @@ HOST_QUERIES: tuple[Query[Machine], ...] = (
 
 CGROUP_MEMORY_USED = metric(
     "jaxobs_cgroup_memory_used_bytes",
-    "Memory of the container (control group) that the training process is in, page cache included",
+    "Memory of the container, page cache included",
 )
 CGROUP_MEMORY_LIMIT = metric(
     "jaxobs_cgroup_memory_limit_bytes",

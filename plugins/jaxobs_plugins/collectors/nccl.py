@@ -40,7 +40,7 @@ OPERATIONS = metric(
 )
 BEHIND = metric(
     "jaxobs_nccl_operations_behind{communicator,member,host,pid}",
-    "Collectives by which a member of a communicator is behind the one furthest ahead, of the furthest behind",
+    "Collectives by which a member is behind the one furthest ahead",
 )
 MISSING_INFO = metric(
     "jaxobs_nccl_missing_info{communicator,member,host,pid}",

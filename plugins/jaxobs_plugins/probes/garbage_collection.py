@@ -16,7 +16,7 @@ from jaxobs.plugin.protocol import Job
 
 COLLECTIONS = metric(
     "jaxobs_garbage_collections_total{generation}",
-    "Passes of Python's garbage collector since jaxobs began, by the oldest generation that they went through",
+    "Passes of Python's garbage collector, by the oldest generation that they went through",
 )
 
 

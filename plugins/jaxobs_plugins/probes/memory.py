@@ -147,12 +147,11 @@ SAID_AGAIN = 60
 ADDRESSES = (
     metric(
         "jaxobs_process_address_space_bytes",
-        "Addresses that the training process has taken, where `ulimit -v` bounds them; of memory it uses less",
+        "Addresses that the training process has taken, where `ulimit -v` bounds them",
     ),
     metric(
         "jaxobs_process_address_space_limit_bytes",
-        "The most addresses that the training process may take, by `ulimit -v`: beyond them an allocation fails though "
-        "memory is there",
+        "The most addresses that the training process may take, by `ulimit -v`",
     ),
 )
 
