@@ -240,18 +240,14 @@ class Windows:
         if xspace is None:
             return "user_session", "it was thrown away: the job began a session of its own"
         if is_empty(xspace):
-            return (
-                "empty",
-                "no operation of a device is in the trace: it may be that each takes longer than the window",
-            )
+            why = "no operation of a device is in the trace"
+            return "empty", f"{why}: it may be that each takes longer than the window"
         if len(xspace) > self._maximum_bytes:
             most = f"JAXOBS_PROFILE_MAXIMUM_BYTES={self._maximum_bytes}"
             return "too_large", f"{len(xspace)} bytes are more than {most}"
-        return (
-            ("cut", f"it ended after {length:.2f} s, lest its trace have too many bytes")
-            if cut
-            else ("read", "")
-        )
+        if cut:
+            return "cut", f"it ended after {length:.2f} s, lest its trace have too many bytes"
+        return "read", ""
 
     def _account(self, kind: str, event: ProfileWindow, window: Window, *, refused: bool) -> None:
         at = monotonic()
