@@ -98,6 +98,17 @@ class Machine:
 
     def __init__(self) -> None:
         self.interfaces: list[str] | None = None
+        self._before: tuple[float, float] | None = None
+        self._share: float | None = None
+
+    def busy_share(self) -> float | None:
+        """The busy share of all processors since the last call, from 0 to 1; unchanged where the clock stood still."""
+        after = _processor_seconds()
+        before, self._before = self._before or after, after
+        busy, total = after[0] - before[0], after[1] - before[1]
+        if total > 0:
+            self._share = min(1.0, max(0.0, busy / total))
+        return self._share
 
 
 def counted_interfaces(names: list[str], interfaces: Path = INTERFACES) -> list[str]:
@@ -107,6 +118,14 @@ def counted_interfaces(names: list[str], interfaces: Path = INTERFACES) -> list[
     """
     hardware = [name for name in names if (interfaces / name / "device").exists()]
     return hardware or [name for name in names if name not in {"lo", "lo0"}]
+
+
+def _processor_seconds() -> tuple[float, float]:
+    """Busy and total processor seconds since boot. Waiting for a disk counts as idle; user time includes guests'."""
+    times = psutil.cpu_times()
+    idle = times.idle + getattr(times, "iowait", 0.0)
+    total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
+    return total - idle, total
 
 
 def _host_memory(_: Machine) -> Iterator[Sample]:
@@ -135,8 +154,7 @@ def _host_network(machine: Machine) -> Iterator[Sample]:
 
 
 HOST_QUERIES: tuple[Query[Machine], ...] = (
-    # Since the call before it on this thread; waiting for a disk counts as idle.
-    Query((HOST_CPU,), lambda _: [(HOST_CPU, (), psutil.cpu_percent() / 100)]),
+    Query((HOST_CPU,), lambda machine: [(HOST_CPU, (), machine.busy_share())]),
     Query((CPUS,), lambda _: [(CPUS, (), psutil.cpu_count())]),
     Query((HOST_MEMORY_AVAILABLE, HOST_MEMORY_TOTAL), _host_memory),
     Query((SWAP,), lambda _: [(SWAP, (), psutil.swap_memory().used)]),
