@@ -294,7 +294,7 @@ class Stretches:
             whole.kind = Kind.SEEN
         elif known:
             whole.kind = known[-1].kind
-            if whole.kind is Kind.UNWATCHED and whole.wall < 1.0:
+            if whole.kind is Kind.UNWATCHED and summed(known).wall < 1.0:
                 whole = Stretch(Kind.UNWATCHED)
         if not whole.steps:
             unseen = summed(each for each in self._kept if each.kind is Kind.UNSEEN and not each.compiled)

@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 from jaxobs.model.clock import monotonic, now, process_time
 from jaxobs.proto.wire_format import FieldError, fields
 
-CPU_SECONDS = 0.1
-"""Longest scheduled recording on a CPU whose operations are not known to take longer: five million a second make half a
-million events in it."""
+CPU_SECONDS, CPU_STEPS = 0.1, 2
+"""Longest scheduled recording on a CPU, or the steps that it lasts at most where these take longer: five million
+operations a second make half a million events in 0.1 s, and an executable is timed where two of its runs are seen."""
 
 LOOK_SECONDS = 0.02
 """Seconds between two looks at the memory while recording."""

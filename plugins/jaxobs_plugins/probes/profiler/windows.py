@@ -22,6 +22,7 @@ from jaxobs.plugin.protocol import Job, Progress
 from jaxobs.report.runs import NO_FOLDER, make_folder
 from jaxobs_plugins.probes.profiler.recording import (
     CPU_SECONDS,
+    CPU_STEPS,
     HELD_A_TRACED_BYTE,
     MAX_HELD,
     Ended,
@@ -179,10 +180,11 @@ class Windows:
     def _length(self, wanted: float | None, platform: str) -> float:
         if wanted is not None:
             return min(wanted, self.schedule.longest_requested())
-        length = self.schedule.next_length(self._pace.step_seconds)
+        step = self._pace.step_seconds
+        length = self.schedule.next_length(step)
         # After one without an operation the next is longer, as each may take longer than a window.
         short = platform == "cpu" and self.schedule.pause <= MIN_PAUSE
-        return min(length, CPU_SECONDS) if short else length
+        return min(length, max(CPU_SECONDS, CPU_STEPS * (step or 0.0))) if short else length
 
     def _learn(self, platform: str, wanted: float) -> float:
         """Learn the rate of events from a short recording whose trace nobody sees. Returns what it cost, in seconds.
