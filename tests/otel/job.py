@@ -20,7 +20,7 @@ from jaxobs.model.metrics import Family
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.protocol import Batch
 from jaxobs.testing import FakeAgent
-from jaxobs_plugins.otel import DeliveryError, OpenTelemetryExporter
+from jaxobs_plugins.otel.exporter import DeliveryError, OpenTelemetryExporter
 
 DECODERS: dict[str, Any] = {
     "/v1/traces": ExportTraceServiceRequest,

@@ -7,7 +7,7 @@ import pytest
 from jaxobs.model.metrics import Family, Metric
 from jaxobs.plugin.base import Collector
 from jaxobs_plugins.collectors.amd import AmdCollector
-from jaxobs_plugins.collectors.nvidia import NvidiaCollector
+from jaxobs_plugins.collectors.nvidia.collector import NvidiaCollector
 from jaxobs_plugins.collectors.tpu import TpuCollector
 from tests.otel.job import Harness, Receiver
 from tests.otel.test_content import plain

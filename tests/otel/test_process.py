@@ -16,7 +16,7 @@ from jaxobs.model.clock import ClockAnchor, now
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.model.events import Span
 from jaxobs.plugin.protocol import Batch
-from jaxobs_plugins.otel import OpenTelemetryExporter
+from jaxobs_plugins.otel.exporter import OpenTelemetryExporter
 
 print_not = lambda event: None
 agent = SimpleNamespace(settings={}, resource={}, clock=ClockAnchor.read(), log=lambda message: None, emit=print_not)

@@ -103,7 +103,7 @@ def test_two_plugins_of_one_name_are_reported_and_the_first_is_used(site: Site) 
 def test_a_third_party_does_not_displace_a_built_in_plugin(site: Site, distribution: str) -> None:
     site.install(distribution, SOUND, name="compile")
     own, other = (entry for entry in discover(PROBES) if entry.name == "compile")
-    assert (own.error, own.value) == ("", "jaxobs_plugins.probes.compile:CompileProbe")
+    assert (own.error, own.value) == ("", "jaxobs_plugins.probes.compile.probe:CompileProbe")
     assert "named 'compile' already" in other.error
     assert other.source == f"compile ({distribution} 1.0)"
 

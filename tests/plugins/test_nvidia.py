@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from jaxobs_plugins.collectors.nvidia import NvidiaCollector, queries
+from jaxobs_plugins.collectors.nvidia import queries
+from jaxobs_plugins.collectors.nvidia.collector import NvidiaCollector
 from tests.plugins.nvml.board import ALL, EVERYTHING, QUERIES, series
 from tests.plugins.nvml.scripted import HOST, Nvml, built, host, script, started
 

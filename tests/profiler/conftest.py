@@ -13,7 +13,7 @@ import pytest
 
 from jaxobs.model.events import ProfileWindow
 from jaxobs.testing import DEFAULT_SETTINGS, FakeJob
-from jaxobs_plugins.probes.profiler import ProfilerProbe
+from jaxobs_plugins.probes.profiler.probe import ProfilerProbe
 from jaxobs_plugins.probes.profiler.schedule import Pace
 
 

@@ -12,7 +12,7 @@ import pytest
 from jaxobs.plugin.discovery import PROBES, conformance_problem
 from jaxobs.plugin.threads import living
 from jaxobs.trace import read_trace
-from jaxobs_plugins.probes.profiler import ProfilerProbe
+from jaxobs_plugins.probes.profiler.probe import ProfilerProbe
 from jaxobs_plugins.probes.profiler.schedule import MAX_UNMARKED_SECONDS, MIN_SECONDS, Pace, Window
 from tests.profiler.jax_versions import SEES_A_CPU, sees_a_cpu
 from tests.waiting import wait_for

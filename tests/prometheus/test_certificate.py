@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from jaxobs_plugins.prometheus import PrometheusExporter
 from jaxobs_plugins.prometheus.access import Credentials, certificate_problem, validity
+from jaxobs_plugins.prometheus.exporter import PrometheusExporter
 
 DAY = 86_400.0
 Make = Callable[..., Path]

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.model.metrics import Family
-from jaxobs_plugins.prometheus import PrometheusExporter
 from jaxobs_plugins.prometheus.access import Credentials, CredentialsError, Token
+from jaxobs_plugins.prometheus.exporter import PrometheusExporter
 from jaxobs_plugins.prometheus.render import TEXT, render
 from tests.prometheus.clients import read_credentials
 from tests.waiting import wait_for

@@ -15,7 +15,7 @@ from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.base import Exporter
 from jaxobs.plugin.protocol import Batch
 from jaxobs.vocabulary.text import clean_label
-from jaxobs_plugins.prometheus import PrometheusExporter
+from jaxobs_plugins.prometheus.exporter import PrometheusExporter
 from tests.prometheus_server import EXEMPLARS, PrometheusServer
 from tests.waiting import wait_for
 

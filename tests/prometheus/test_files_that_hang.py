@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from jaxobs_plugins.prometheus import PrometheusExporter, file_work
 from jaxobs_plugins.prometheus import exporter as exporter_module
+from jaxobs_plugins.prometheus import file_work
+from jaxobs_plugins.prometheus.exporter import PrometheusExporter
 from jaxobs_plugins.prometheus.file_work import FileWork
 from tests.prometheus.dead_mount import DeadMount
 from tests.prometheus.test_exporter import batch, steps

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.config import SettingsError, load_settings
-from jaxobs_plugins.prometheus import PrometheusExporter
 from jaxobs_plugins.prometheus.access import AllowedHosts, Token, local_names
+from jaxobs_plugins.prometheus.exporter import PrometheusExporter
 
 ALLOWED = (
     "gpu-17", "gpu-17.cluster.example.com", "metrics.example.net", " .team.example.org", "",

@@ -17,9 +17,9 @@ from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.protocol import Batch
 from jaxobs.report.pprof import profile
 from jaxobs.report.view import Rank
-from jaxobs_plugins.prometheus import PrometheusExporter
 from jaxobs_plugins.prometheus.access import Token
 from jaxobs_plugins.prometheus.address import Neighbours, TargetFile, meeting_place, target_group
+from jaxobs_plugins.prometheus.exporter import PrometheusExporter
 from jaxobs_plugins.prometheus.pages import Pages, answer
 from jaxobs_plugins.prometheus.server import Request
 from tests.prometheus.conftest import LOOPBACK

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from jaxobs.model.metrics import Family
-from jaxobs_plugins.prometheus import PrometheusExporter
+from jaxobs_plugins.prometheus.exporter import PrometheusExporter
 from jaxobs_plugins.prometheus.render import TEXT, render
 from jaxobs_plugins.prometheus.server import Limits
 from tests.documentation.fences import fences

@@ -13,7 +13,7 @@ from jaxobs.model.clock import now
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.protocol import Batch
 from jaxobs.testing import FakeAgent
-from jaxobs_plugins.prometheus import PrometheusExporter
+from jaxobs_plugins.prometheus.exporter import PrometheusExporter
 from tests.top.ranks import Job, started
 
 

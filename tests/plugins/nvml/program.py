@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from jaxobs_plugins.collectors.nvidia import NvidiaCollector
+from jaxobs_plugins.collectors.nvidia.collector import NvidiaCollector
 
 
 def run(request: dict[str, Any]) -> dict[str, Any]:
