@@ -278,7 +278,7 @@ def test_compiles_are_in_neither_rate_nor_step_time(at_first: bool) -> None:
     assert shown["components"]["compile"] == pytest.approx(8.0)
 
 
-def test_where_every_step_compiles_its_compile_is_taken_off() -> None:
+def test_where_every_step_compiles_its_compile_is_taken_off_and_said_to_be() -> None:
     events = [
         event
         for number in range(6)
@@ -286,6 +286,7 @@ def test_where_every_step_compiles_its_compile_is_taken_off() -> None:
     ]
     loop = applied(new_fold(), events).snapshot(at(12)).to_dict()["loops"]["train"]
     assert loop["steps_per_second"] == pytest.approx(1.0)
+    assert "without compiles, which took 50 %" in loop["steps_per_second_reason"]
 
 
 def test_a_few_compiles_are_part_of_the_pace_and_said_to_be() -> None:

@@ -85,6 +85,8 @@ class Stretch:
     wall: float = 0.0
     steps: int = 0
     compiling: float = 0.0
+    left_out: float = 0.0
+    """Seconds of compiles that are not part of `wall`, as all steps compiled."""
     input: float = 0.0
     checkpoint: float = 0.0
     examples: float = 0.0
@@ -289,7 +291,7 @@ class Stretches:
         whole = summed(each for each in known if not each.compiled)
         if not whole.steps:
             whole = summed(known)
-            whole = replace(whole, wall=whole.wall - whole.compiling, compiling=0.0)
+            whole = replace(whole, wall=whole.wall - whole.compiling, compiling=0.0, left_out=whole.compiling)
         if any(each.kind is Kind.SEEN for each in known):
             whole.kind = Kind.SEEN
         elif known:

@@ -127,6 +127,9 @@ def _note(rated: Stretch) -> str | None:
     """What to know of rates: that they are by the host's turns alone, or that compiles took much of their time."""
     if rated.kind is Kind.UNSEEN:
         return UNSEEN
+    if rated.left_out > 0:
+        share = rough_percent(rated.left_out / (rated.wall + rated.left_out))
+        return f"without compiles, which took {share} of the time, in all of its steps"
     if rated.compiling <= MENTIONED * rated.wall:
         return None
     share = rough_percent(rated.compiling / rated.wall)
