@@ -2,40 +2,90 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
+import time
+from typing import Any
 
 import pytest
 
 from jaxobs_plugins.probes.profiler import recording
-from jaxobs_plugins.probes.profiler.recording import Ended, SessionLock, memory, watched
+from jaxobs_plugins.probes.profiler.recording import (
+    LOOK_SECONDS,
+    LOOK_SHARE,
+    Allocated,
+    Ended,
+    SessionLock,
+    usually_allocated,
+    watched,
+)
 
 MEBIBYTE = 2**20
+glibc = pytest.mark.skipif(Allocated()() is None, reason="malloc here does not tell what is allocated")
 
 
-def test_the_memory_of_the_process_is_told_and_its_peak():
-    before = memory("VmRSS")
-    held = b"1" * (64 * MEBIBYTE)
-    assert 60 * MEBIBYTE <= memory("VmRSS") - before <= 80 * MEBIBYTE
-    assert memory("VmHWM") >= before + 60 * MEBIBYTE
+@glibc
+def test_what_malloc_has_given_out_is_told():
+    allocated: Any = Allocated()
+    before = allocated()
+    held = [ctypes.create_string_buffer(64 * 1024) for _ in range(160)]
+    grown = allocated() - before
+    assert 8 * MEBIBYTE <= grown < 30 * MEBIBYTE
     del held
-    assert memory("nothing") == 0
+    assert allocated() - before < grown / 2
 
 
-def test_a_recording_is_refused_when_memory_has_grown_beyond_the_cap(monkeypatch: pytest.MonkeyPatch):
-    held = iter([20, 29, 30, 31])
-    monkeypatch.setattr(recording, "memory", lambda _: next(held))
-    assert watched(SessionLock(), 30.0, 30) is Ended.REFUSED
+@glibc
+def test_where_malloc_is_slow_to_answer_it_is_not_asked_again(monkeypatch):
+    monkeypatch.setattr(recording, "MAX_LOOK_SECONDS", -1.0)
+    allocated = Allocated()
+    assert allocated() is not None
+    assert allocated() is None
+
+
+def telling(ask: Any) -> Allocated:
+    """What malloc has allocated, by another function than malloc's."""
+    allocated = Allocated()
+    allocated._ask = ask
+    return allocated
+
+
+def test_looks_are_as_far_apart_as_one_takes_time():
+    until = time.thread_time() + 0.01
+
+    def ask() -> int:
+        while time.thread_time() < until:
+            pass
+        return 1
+
+    allocated = telling(ask)
+    assert allocated() == 1
+    assert LOOK_SHARE * allocated.pause >= 0.01 - 0.001
+    assert allocated() == 1  # at once
+    assert allocated.pause == LOOK_SECONDS
+
+
+def test_a_recording_is_refused_when_memory_has_grown_beyond_the_cap():
+    held = iter([20, 31, 32, 25, 31, 32, 33])
+    assert watched(SessionLock(), 30.0, telling(lambda: next(held)), 30) is Ended.REFUSED
     assert list(held) == []
 
 
-@pytest.mark.parametrize("most", [None, 90])
-def test_a_recording_in_which_it_does_not_takes_its_time(most: int | None, monkeypatch: pytest.MonkeyPatch):
-    by_turns = itertools.cycle([10, 90])
-    monkeypatch.setattr(recording, "memory", lambda _: next(by_turns))
-    assert watched(SessionLock(), 0.1, most) is Ended.WHOLE
+def test_what_is_allocated_and_freed_in_each_step_is_no_events():
+    by_turns = itertools.cycle([10, 10, 90, 90, 90, 90])
+    allocated = telling(lambda: next(by_turns))
+    usual = usually_allocated(SessionLock(), None, allocated)
+    assert usual == 90
+    assert watched(SessionLock(), 0.3, allocated, usual + 20) is Ended.WHOLE
 
 
-def test_the_users_session_ends_it():
+@pytest.mark.parametrize(("ask", "most"), [(None, 0), (lambda: 1, None)], ids=["not told", "not looked at"])
+def test_a_recording_of_which_nothing_is_known_takes_its_time(ask: Any, most: int | None):
+    assert usually_allocated(SessionLock(), None, telling(None)) is None
+    assert watched(SessionLock(), 0.05, telling(ask), most) is Ended.WHOLE
+
+
+def test_the_users_session_ends_the_looks_before_a_recording():
     lock = SessionLock()
     lock.user_comes(0.0)
-    assert watched(lock, 30.0, 10**15) is Ended.OTHERS
+    assert usually_allocated(lock, 100.0, telling(lambda: 1)) is None

@@ -26,6 +26,8 @@ windows = st.builds(
     starting=st.floats(0, 2.0),
     stopping=st.floats(0, 10.0),
     size=st.integers(0, 2**31),
+    steps=st.integers(0, 100_000),
+    usual_steps=st.none() | st.floats(0.1, 100_000),
 )
 
 
@@ -69,13 +71,13 @@ def test_a_window_between_two_bursts_at_most_doubles_the_next(burst, pause):
 
 @pytest.mark.parametrize("step", [0.01, 0.1, 1.5])
 def test_a_window_holds_two_whole_steps_where_it_may(step):
-    window = Window(0.01, 0.001, 0.001, 1_000)
+    window = Window(0.01, 0.001, 0.001, 1_000, 1, 1.0)
     schedule = Schedule(0.005, MAXIMUM_BYTES, 0.0).after(window, 10.0)
     assert schedule.next_length(step) >= 3 * 1.5 * step
 
 
 def test_a_budget_that_was_not_used_for_hours_is_not_spent_at_once():
-    window = Window(0.1, 0.0, 0.1, 2_000)
+    window = Window(0.1, 0.0, 0.1, 2_000, 9, 10.0)
     schedule = Schedule(0.005, MAXIMUM_BYTES, 0.0)
     began = at = 36_000.0
     cost = 0.0
@@ -91,17 +93,17 @@ def test_no_budget_no_window():
 
 
 def test_after_what_makes_the_last_window_useless_the_next_comes_as_soon_as_it_is_paid_for():
-    window = Window(0.1, 0.0, 0.01, 2_000)
+    window = Window(0.1, 0.0, 0.01, 2_000, 9, 10.0)
     schedule = Schedule(0.005, MAXIMUM_BYTES, 0.0).after(window, 1000.0)
     assert schedule.due() == 1000.0 + MIN_PAUSE
     assert schedule.due(renewed=True) == pytest.approx(schedule.spent / 0.005)
-    dear = schedule.after(Window(0.1, 0.0, 10.0, 2_000), 1010.0)
+    dear = schedule.after(Window(0.1, 0.0, 10.0, 2_000, 9, 10.0), 1010.0)
     assert dear.due(renewed=True) == pytest.approx(dear.spent / 0.005)
     assert dear.due(renewed=True) > 1010.0
 
 
 def test_windows_that_show_nothing_become_rare():
-    empty = Window(0.1, 0.0, 0.0, 2_000)
+    empty = Window(0.1, 0.0, 0.0, 2_000, 0, None)
     schedule = Schedule(0.1, MAXIMUM_BYTES, 0.0)
     pauses = []
     for _ in range(12):
@@ -114,13 +116,22 @@ def test_windows_that_show_nothing_become_rare():
 
 
 def test_where_no_step_is_marked_windows_of_few_operations_are_long():
-    few = Window(0.01, 0.001, 0.001, 1_000)
+    few = Window(0.01, 0.001, 0.001, 1_000, 0, None)
     schedule = Schedule(0.005, MAXIMUM_BYTES, 0.0).after(few, 10.0)
     assert schedule.next_length(None) == MAX_UNMARKED_SECONDS
-    many = Window(0.01, 0.001, 0.001, 100_000)
+    many = Window(0.01, 0.001, 0.001, 100_000, 0, None)
     assert MIN_SECONDS < schedule.after(many, 20.0).next_length(None) < MAX_UNMARKED_SECONDS
 
 
-def test_steps_are_taken_to_have_been_slower_by_what_stop_took_but_no_more_than_all_of_the_window():
-    assert Window(1.0, 0.1, 0.3, 0).cost == pytest.approx(0.1 + 0.3 + 0.3)
-    assert Window(0.1, 0.1, 0.3, 0).cost == pytest.approx(0.1 + 0.3 + 0.1)
+@pytest.mark.parametrize(
+    ("steps", "usual", "slower"),
+    [
+        (50, 100.0, 0.5),  # half as many steps: half of the time was lost
+        (100, 100.0, 0.0),
+        (120, 100.0, 0.0),  # chance
+        (0, 1.0, 0.3),  # too few to tell: as much as stop() took
+        (7, None, 0.3),
+    ],
+)
+def test_how_much_slower_traced_steps_were(steps, usual, slower):
+    assert Window(1.0, 0.0, 0.3, 0, steps, usual).slower == pytest.approx(slower)

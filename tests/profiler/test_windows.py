@@ -145,7 +145,7 @@ def test_modules_travel_with_the_first_window_after_a_compile_and_with_what_is_k
 def test_a_long_window_ends_before_its_trace_becomes_too_large(observed: Any, train: Any) -> None:
     train(observed)
     made = observed.probe._windows
-    dense = Window(0.1, 0.0, 0.1, 2**25)  # a tenth of a second made as many bytes as there may be
+    dense = Window(0.1, 0.0, 0.1, 2**25, 100, None)  # a tenth of a second made as many bytes as there may be
     made.schedule, made._looked_at = made.schedule.learnt(dense), observed.job.compiled
     result = observed.ask(30.0)
     assert result.outcome == "cut"

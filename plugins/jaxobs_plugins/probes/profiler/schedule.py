@@ -61,28 +61,41 @@ UNMARKED_QUIET_SECONDS = 30.0
 STANDING_SECONDS = 2.5
 """A loop whose last step is this long ago, and three steps' time, stands still: it compiles, evaluates, or waits."""
 
+ENOUGH_STEPS = 5
+"""Fewest steps in a window whose number shows how much slower they were."""
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The figures of a window that is over: its times in seconds, and the bytes of its trace.
+    """The figures of a window that is over: its times in seconds, the bytes of its trace, and the steps in it.
 
-    `length` is that of the recording, more than 0.
+    `length` is that of the recording, more than 0. `usual_steps` is how many steps would have ended in that time
+    without the window, None if unknown.
     """
 
     length: float
     starting: float
     stopping: float
     size: int
+    steps: int
+    usual_steps: float | None
+
+    @property
+    def slower(self) -> float:
+        """Seconds by which tracing slowed the steps down.
+
+        From the number of steps where it is large enough. Otherwise an upper bound: the time of `stop()`, since both
+        grow with the number of events and recording one takes less than writing it out,
+        but no more than the window itself.
+        """
+        if self.usual_steps is None or self.usual_steps < ENOUGH_STEPS:
+            return min(self.length, self.stopping)
+        return self.length * min(1.0, max(0.0, 1.0 - self.steps / self.usual_steps))
 
     @property
     def cost(self) -> float:
-        """The seconds that the job may have lost. `stop()` counts in full, although most of it runs beside the job.
-
-        The steps in the window were slower by no more than `stop()` took: both grow with the number of events, and
-        recording one takes less than writing it out.
-        """
-        slower = min(self.length, self.stopping)
-        return self.starting + self.stopping + slower + self.size * SECONDS_A_TRANSFERRED_BYTE
+        """The seconds that the job may have lost. `stop()` counts in full, although most of it runs beside the job."""
+        return self.starting + self.stopping + self.slower + self.size * SECONDS_A_TRANSFERRED_BYTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +209,15 @@ class Pace:
         return self._at - self._changes[-1][0] <= max(STANDING_SECONDS, 3 * step)
 
     @property
-    def step_seconds(self) -> float | None:
-        """Seconds per step outside windows; None where no steps were seen."""
+    def rate(self) -> float | None:
+        """Steps per second outside windows; None where none were seen."""
         if len(self._changes) < 2:
             return None
         (began, first), (ended, last) = self._changes[0], self._changes[-1]
-        return (ended - began) / (last - first) if last > first and ended > began else None
+        return (last - first) / (ended - began) if last > first and ended > began else None
+
+    @property
+    def step_seconds(self) -> float | None:
+        """Seconds per step outside windows; None where no steps were seen."""
+        rate = self.rate
+        return None if rate is None else 1.0 / rate

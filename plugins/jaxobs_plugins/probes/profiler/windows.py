@@ -21,21 +21,21 @@ from jaxobs.plugin.guard import described
 from jaxobs.plugin.protocol import Job, Progress
 from jaxobs.report.runs import NO_FOLDER, make_folder
 from jaxobs_plugins.probes.profiler.recording import (
-    CPU_SECONDS,
-    CPU_STEPS,
     HELD_A_TRACED_BYTE,
     MAX_HELD,
+    UNWATCHED_SECONDS,
+    Allocated,
     Ended,
     OtherSession,
     Recorded,
     SessionLock,
     is_empty,
-    memory,
     record,
+    usually_allocated,
     watched,
     worked,
 )
-from jaxobs_plugins.probes.profiler.schedule import FIRST_SECONDS, MIN_PAUSE, Pace, Schedule, Window
+from jaxobs_plugins.probes.profiler.schedule import FIRST_SECONDS, Pace, Schedule, Window
 
 FIRST_JAXLIB = (0, 8, 2)
 """First version of jaxlib with scheduled windows. In older ones `stop()` holds the interpreter lock throughout (65 ms
@@ -89,6 +89,7 @@ class Windows:
         self._session_lock = session_lock
         self._pace = pace
         self._annotate = annotate
+        self._allocated = Allocated()
         self._maximum_bytes = int(job.settings["profile_maximum_bytes"])
         self.schedule = Schedule(
             float(job.settings["profile_budget_ratio"]), self._maximum_bytes, monotonic()
@@ -110,35 +111,34 @@ class Windows:
         """Make the window that is due. Raises what the profiler raises, and ProfilerFaultError."""
         progress = self._job.progress()
         self._tried = (progress.compiled, progress.agents)
-        self._told("scheduled", None)
+        try:
+            event = self._window("scheduled", None)
+        except ProfilerFaultError:
+            raise
+        except Exception as error:
+            self._job.emit(_nothing("scheduled", "failed", described(error)[:300]))
+            raise
+        if event is not None:
+            self._job.emit(event)
 
     def requested(self, request: Future[ProfileResult], wanted: float, keep: bool | str) -> None:
         """Make a window of `wanted` seconds that was asked for, and answer the request."""
         try:
-            event = self._told("requested", min(max(wanted, 0.001), MAX_REQUEST_SECONDS), keep)
+            event = self._window("requested", min(max(wanted, 0.001), MAX_REQUEST_SECONDS), keep)
         except Exception as error:
-            answer(request, ProfileResult("failed", "", described(error)[:300]))
-            raise
-        if event is not None:
-            answer(request, ProfileResult(event.outcome, event.path, event.reason))
-
-    def _told(self, kind: str, wanted: float | None, keep: bool | str = False) -> ProfileWindow | None:
-        """Make a window and report it, also where the profiler raises, whose error is raised then."""
-        try:
-            event = self._window(kind, wanted, keep)
-        except ProfilerFaultError:
-            raise
-        except Exception as error:
-            self._job.emit(_nothing(kind, "failed", described(error)[:300]))
+            reason = described(error)[:300]
+            self._job.emit(_nothing("requested", "failed", reason))
+            answer(request, ProfileResult("failed", "", reason))
             raise
         if event is not None:
             self._job.emit(event)
-        return event
+            answer(request, ProfileResult(event.outcome, event.path, event.reason))
 
-    def _window(self, kind: str, wanted: float | None, keep: bool | str) -> ProfileWindow | None:
+    def _window(self, kind: str, wanted: float | None, keep: bool | str = False) -> ProfileWindow | None:
         """Make a window of `wanted` seconds (None: the schedule's length). Returns None if the probe has stopped."""
         if not self._session_lock.begin_ours():
-            return self._skipped(kind, "the job has a session of its own")
+            stopped = self._session_lock.stopped
+            return None if stopped else self._skipped(kind, "the job has a session of its own")
         self._annotate(self)
         try:
             return self._made(kind, wanted, keep)
@@ -150,25 +150,31 @@ class Windows:
             self._pace.interrupted()
 
     def _made(self, kind: str, wanted: float | None, keep: bool | str) -> ProfileWindow | None:
-        before = self._job.progress()
+        before, rate = self._job.progress(), self._pace.rate
         if before.compiled != self._looked_at:
             self.schedule, self._looked_at = self.schedule.renewed(), before.compiled
         platform = _platform()
         learning = self._learn(platform, wanted or 0.0)
         length = self._length(wanted, platform)
+        usual = None
+        if platform == "cpu" and length > UNWATCHED_SECONDS:
+            usual = usually_allocated(self._session_lock, self._pace.step_seconds, self._allocated)
         if not self._session_lock.record(0.0):  # the user's session must not wait for one more of ours
-            return self._skipped(kind, "the job began a session of its own")
+            stopped = self._session_lock.stopped
+            return None if stopped else self._skipped(kind, "the job began a session of its own")
         modules = self._wants_modules(before, kept=bool(keep))
         max_held = max(MAX_HELD, int(HELD_A_TRACED_BYTE * self._maximum_bytes)) if wanted else MAX_HELD
-        peak = memory("VmHWM") if length > CPU_SECONDS else 0
-        most = peak + max_held if peak else None
-        watch = partial(watched, self._session_lock, length, most)
+        most = None if usual is None else usual + max_held
+        watch = partial(watched, self._session_lock, length, self._allocated, most)
+        steps_before = self._job.progress().steps
         recorded = record(self._module, self._session_type, watch, modules=modules)
+        steps = self._job.progress().steps - steps_before
         # The user may have the profiler from here on, since keeping a trace can take a while.
         self._session_lock.end_ours()
         if self._session_lock.stopped and recorded.xspace is None:
             return None
-        window = _measured(recorded, before.module_bytes if modules else 0)
+        modules_size = before.module_bytes if modules else 0
+        window = _measured(recorded, steps, rate, modules_size)
         window = replace(window, starting=window.starting + learning)
         cut = wanted is not None and wanted > length
         event = self._event(kind, recorded, window, keep, cut=cut)
@@ -180,11 +186,9 @@ class Windows:
     def _length(self, wanted: float | None, platform: str) -> float:
         if wanted is not None:
             return min(wanted, self.schedule.longest_requested())
-        step = self._pace.step_seconds
-        length = self.schedule.next_length(step)
-        # After one without an operation the next is longer, as each may take longer than a window.
-        short = platform == "cpu" and self.schedule.pause <= MIN_PAUSE
-        return min(length, max(CPU_SECONDS, CPU_STEPS * (step or 0.0))) if short else length
+        length = self.schedule.next_length(self._pace.step_seconds)
+        can_be_watched = platform != "cpu" or self._allocated.tells
+        return length if can_be_watched else min(length, UNWATCHED_SECONDS)
 
     def _learn(self, platform: str, wanted: float) -> float:
         """Learn the rate of events from a short recording whose trace nobody sees. Returns what it cost, in seconds.
@@ -196,7 +200,7 @@ class Windows:
         least = LEARNING_SECONDS.get(platform, OTHERS_LEARNING_SECONDS)
         watch = partial(worked, self._session_lock, least)
         recorded = record(self._module, self._session_type, watch, modules=False)
-        learnt = _measured(recorded)
+        learnt = _measured(recorded, 0, None)
         if recorded.xspace is not None:
             self.schedule = self.schedule.learnt(learnt)
         return learnt.cost
@@ -214,42 +218,39 @@ class Windows:
             return True
         return monotonic() - self._modules_given_at > MODULES_AGAIN_SECONDS
 
-    def _skipped(self, kind: str, reason: str) -> ProfileWindow | None:
-        if self._session_lock.stopped:
-            return None
+    def _skipped(self, kind: str, reason: str) -> ProfileWindow:
         self.schedule = self.schedule.skipped(monotonic())
         return _nothing(kind, "user_session", reason)
 
     def _event(
         self, kind: str, recorded: Recorded, window: Window, keep: bool | str, *, cut: bool
     ) -> ProfileWindow:
-        outcome, reason = self._outcome(recorded, window.length, cut=cut)
-        path = ""
+        xspace, outcome, reason, path = recorded.xspace, "cut" if cut else "read", "", ""
+        if cut:
+            reason = f"it ended after {window.length:.2f} s, lest its trace have too many bytes"
+        if recorded.ended is Ended.REFUSED:
+            outcome, reason = (
+                "too_large",
+                f"it was thrown away after {window.length:.2f} s: memory grew too much, as with too many events",
+            )
+        elif xspace is None:
+            outcome, reason = "user_session", "it was thrown away: the job began a session of its own"
+        elif is_empty(xspace):
+            outcome, reason, xspace = "empty", "no operation of a device is in the trace", None
+            if window.usual_steps is not None:
+                reason += ", though steps go on: it may be that each takes longer than the window"
+        elif len(xspace) > self._maximum_bytes:
+            outcome, reason = (
+                "too_large",
+                (f"{len(xspace)} bytes are more than JAXOBS_PROFILE_MAXIMUM_BYTES={self._maximum_bytes}"),
+            )
+            xspace = None
         if keep and recorded.xspace is not None:
             wall = wall_now() / NANOSECONDS - seconds(now() - recorded.start)
             path, failure = keep_trace(keep, self._job.settings, recorded.xspace, wall)
             reason = "; ".join(filter(None, (reason, failure)))
         cost = int(window.cost * NANOSECONDS)
-        xspace = recorded.xspace if outcome in {"read", "cut"} else None
         return ProfileWindow(kind, outcome, recorded.start, recorded.end, cost, xspace, path, reason)
-
-    def _outcome(self, recorded: Recorded, length: float, *, cut: bool) -> tuple[str, str]:
-        """What became of a recording, and the reason where that is not all that was wanted."""
-        xspace = recorded.xspace
-        if recorded.ended is Ended.REFUSED:
-            why = "memory grew too much, as with too many events"
-            return "too_large", f"it was thrown away after {length:.2f} s: {why}"
-        if xspace is None:
-            return "user_session", "it was thrown away: the job began a session of its own"
-        if is_empty(xspace):
-            why = "no operation of a device is in the trace"
-            return "empty", f"{why}: it may be that each takes longer than the window"
-        if len(xspace) > self._maximum_bytes:
-            most = f"JAXOBS_PROFILE_MAXIMUM_BYTES={self._maximum_bytes}"
-            return "too_large", f"{len(xspace)} bytes are more than {most}"
-        if cut:
-            return "cut", f"it ended after {length:.2f} s, lest its trace have too many bytes"
-        return "read", ""
 
     def _account(self, kind: str, event: ProfileWindow, window: Window, *, refused: bool) -> None:
         at = monotonic()
@@ -334,14 +335,17 @@ def _platform() -> str:
     return str(jax.default_backend())
 
 
-def _measured(recorded: Recorded, modules_size: int = 0) -> Window:
-    """The figures of a recording. `modules_size`: bytes of its trace that are no events."""
+def _measured(recorded: Recorded, steps: int, rate: float | None, modules_size: int = 0) -> Window:
+    """The figures of a recording. `rate`: steps per second without the window; `modules_size`: bytes of no event."""
+    length = max(seconds(recorded.end - recorded.start), 1e-6)
     size = len(recorded.xspace or b"")
     return Window(
-        max(seconds(recorded.end - recorded.start), 1e-6),
+        length,
         seconds(recorded.start - recorded.starting),
         seconds(recorded.stopped - recorded.end),
         max(size - modules_size, size // 10),
+        steps,
+        None if rate is None else rate * length,
     )
 
 
