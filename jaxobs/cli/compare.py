@@ -7,12 +7,14 @@ import json
 import math
 import re
 import sys
+from pathlib import Path
 
 from jaxobs.cli import say, using
 from jaxobs.cli.console import Parser
 from jaxobs.cli.show import read_record, records, records_directory
 from jaxobs.cli.terminal import look_of
 from jaxobs.report.comparison import Comparison, compare
+from jaxobs.report.notebook import comparison_page
 from jaxobs.report.record import Record
 from jaxobs.vocabulary import InputError
 from jaxobs.vocabulary.units import percent
@@ -35,6 +37,9 @@ def run(arguments: list[str]) -> int:
         comparison = compare(before, after)
         as_json = json.dumps(comparison.to_dict(), indent=2, allow_nan=False) if options.json else ""
         shown = as_json or comparison.text(**look_of(sys.stdout))
+        page = comparison_page(comparison) if options.html is not None else ""
+    if options.html is not None:
+        Path(options.html).write_text(page, encoding="utf-8")
     print(shown)
     allowed = options.fail_if_slower
     return 0 if allowed is None else _judged(comparison, allowed, options.loop)
@@ -85,6 +90,9 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         "--loop", metavar="NAME", help="the loop that is judged (default: all that both have)"
     )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.add_argument(
+        "--html", metavar="FILE", help="write one self-contained page, with a flame graph of what changed"
+    )
     options = parser.options(arguments)
     if options.loop is not None and options.fail_if_slower is None:
         parser.error("--loop says which loop --fail-if-slower holds for: give that, too")

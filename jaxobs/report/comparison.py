@@ -11,12 +11,22 @@ from itertools import chain, zip_longest
 from typing import Any, Final, NamedTuple
 
 from jaxobs.model.snapshot import Document, executable_size
+from jaxobs.report.flame_graph import shares_by_function
 from jaxobs.report.noise import CONFIDENCE, RUN_TO_RUN, Change, ratio
 from jaxobs.report.record import Record
 from jaxobs.report.tables import known_columns, plain_table, text, words
 from jaxobs.report.text_table import PLAIN_WIDTH, to_text
 from jaxobs.vocabulary.text import EAGER
-from jaxobs.vocabulary.units import amount, digits, duration, rough, rough_percent, signed_percent, times
+from jaxobs.vocabulary.units import (
+    amount,
+    digits,
+    duration,
+    percent,
+    rough,
+    rough_percent,
+    signed_percent,
+    times,
+)
 
 NOTHING: Final = "Nothing that the records tell of differs."
 
@@ -60,6 +70,9 @@ THROTTLED: Final = 0.05
 """Processors by which what a container's limit holds back must differ to be a difference."""
 
 
+DEVICE_TIME: Final = 0.05
+"""Share of device time by which that of a function must differ to be a difference: windows repeat it to some per cent."""
+
 NOT_SPEED: Final = frozenset({
     "run", "run_directory", "keep_runs", "run_interval", "file_sd_directory", "jsonl_directory", "metrics_host",
     "metrics_port", "metrics_token_file", "metrics_tls_certificate", "metrics_tls_key", "metrics_hosts",
@@ -74,6 +87,7 @@ class Cause(StrEnum):
     """Why a run may be slower or faster than another."""
 
     MODEL = "model"
+    DEVICE_TIME = "device time"
     BATCH = "batch"
     PRECISION = "precision"
     INPUT = "input"
@@ -273,6 +287,7 @@ def differences(loops: Sequence[str], before: Record, after: Record) -> list[Dif
     """What differs between the runs, the largest first; what is no figure comes last."""
     parts = (
         _figures_that_differ(loops, before, after),
+        _lines_that_differ(before, after),
         _recompiles(before, after),
         _words_that_differ(before, after),
     )
@@ -334,6 +349,20 @@ def _figures(loops: Sequence[str], record: Record) -> Iterator[tuple[Key, _Figur
     ):
         if least and host.get(key) is not None:
             yield (Cause.LOAD, what), _Figure(host[key], rough, least)
+
+
+def _lines_that_differ(before: Record, after: Record) -> Iterator[Sized]:
+    """Functions whose share of the device's time has changed; none where one run has no profiler window."""
+    trees = [record.part("snapshot", "device_time").get("by_line") for record in (before, after)]
+    if not all(trees):
+        return
+    old, new = (shares_by_function(tree) for tree in trees if tree)
+    for name in old | new:
+        one, other = old.get(name, 0.0), new.get(name, 0.0)
+        if abs(other - one) >= DEVICE_TIME:
+            change = f"{100 * (other - one):+.0f} points"
+            shown = Difference(Cause.DEVICE_TIME, f"share of {name}", percent(one), percent(other), change)
+            yield abs(other - one), shown
 
 
 def _batch(loop: str, record: Record) -> dict[str, float]:

@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
 from jaxobs.model.contents import last_name
 from jaxobs.model.cost import BACKWARD, FORWARD, REMATERIALIZED
 from jaxobs.report.charts import part
-from jaxobs.report.markup import Element, chart, folded, legend, quiet, table
+from jaxobs.report.markup import Element, chart, folded, legend, quiet, table, tag
 from jaxobs.report.tables import Column, Row, figure, text
 from jaxobs.vocabulary.units import amount, byte_size, duration, or_absent, percent, rough_percent
 
@@ -24,6 +24,13 @@ _HEIGHT: Final = 20
 _MIN_WIDTH: Final = 0.001
 _ROOM_FOR_A_NAME: Final = 0.06
 """Shares of the width below which a frame is not drawn, and has no name in it: a pixel, and three letters on a phone."""
+
+LARGER, SMALLER, ALIKE = "larger", "smaller", "alike"
+SAME: Final = 0.005
+"""Share of device time by which a frame of two runs may differ and still be drawn as alike: what is shown of it."""
+
+Path = tuple[tuple[str, str], ...]
+"""The function and the file's name of each frame, outermost first."""
 
 MAX_LINES: Final = 40
 MAX_CALLERS: Final = 2
@@ -89,6 +96,26 @@ def _summed(line: dict[str, Any]) -> dict[str, Any]:
     return line
 
 
+def shares_by_path(rows: Sequence[Row]) -> dict[Path, float]:
+    """The share of device time of each path of frames. Without numbers of lines, which an edit above them moves."""
+    whole = sum(row["seconds"] for row in rows if not row["depth"])
+    found: defaultdict[Path, float] = defaultdict(float)
+    path: Path = ()
+    for row in rows:
+        path = (*path[: row["depth"]], (row["name"], last_name(row["file"])))
+        found[path] += row["seconds"] / whole if whole > 0 else 0.0
+    return dict(found)
+
+
+def shares_by_function(rows: Sequence[Row]) -> dict[str, float]:
+    """The share of device time of each function itself, from wherever it is called, such as `attention model.py`."""
+    found: defaultdict[str, float] = defaultdict(float)
+    for line in dearest(rows):
+        if line["file"] and line["share"]:
+            found[f"{name_of({**line, 'file': ''})} {last_name(line['file'])}".strip()] += line["share"]
+    return dict(found)
+
+
 def _callers(row: Row) -> str:
     shown = [name_of(caller) for caller in row["callers"][:MAX_CALLERS]]
     near = " ← ".join([*shown, "…"] if len(row["callers"]) > MAX_CALLERS else shown)
@@ -149,6 +176,15 @@ def sections(device_time: Row, name: str) -> Iterator[Element | None]:
         yield folded("By named scope", flame_graph(scopes, "named scope"), listed, name=f"{name}-scopes")
 
 
+def changes(before: Row, after: Row) -> Iterator[Element | None]:
+    """The flame graph of a run beside that of one before; nothing where one of them had no profiler window."""
+    old, rows = before.get("by_line"), after.get("by_line")
+    if old and rows:
+        yield tag("h4", "device time by line in B, and how its share has changed")
+        yield flame_graph(rows, "line", shares_by_path(old))
+        yield legend((LARGER, SMALLER, ALIKE))
+
+
 def _table(rows: Sequence[Row], caption: str) -> Element | None:
     found = dearest(rows)
     left = len(found) - MAX_LINES
@@ -156,32 +192,49 @@ def _table(rows: Sequence[Row], caption: str) -> Element | None:
     return table((_WITH_CALLERS, *_FIGURES), found[:MAX_LINES], caption=caption, more=more)
 
 
-def flame_graph(rows: Sequence[Row], what: str) -> Element | None:
-    """Each frame as a bar below its caller's, as wide as its share of the time; None where there is no time."""
+def flame_graph(rows: Sequence[Row], what: str, before: Mapping[Path, float] | None = None) -> Element | None:
+    """Each frame as a bar below its caller's, as wide as its share of the time; None where there is no time.
+
+    In the colour of what bounds it or, where the shares `before` by path are given, of how its own share has changed.
+    """
     outermost = [row for row in rows if not row["depth"]]
     whole = sum(row["seconds"] for row in outermost)
     if whole <= 0:
         return None
+    shares = shares_by_path(rows)
     drawn, starts, deepest = [], [0.0], 0
+    path: Path = ()
     for row in rows:
         depth, width = row["depth"], row["seconds"] / whole
+        path = (*path[:depth], (row["name"], last_name(row["file"])))
         start = starts[depth]
         starts[depth:] = [start + width, start]
         if width >= _MIN_WIDTH:
-            drawn.append(_bar(row, start, width))
+            colour, about = row["bottleneck"], _figures_of(row, width)
+            if before is not None:
+                colour, about = _changed(shares[path], before.get(path, 0.0))
+            drawn.append(_bar(row, colour, about, start, width))
             deepest = max(deepest, depth)
     named = ", ".join(f"{name_of(row)} {rough_percent(row['seconds'] / whole)}" for row in outermost)
     return chart((deepest + 1) * _HEIGHT, f"Device time by {what}: {named}", *drawn, kind="bar")
 
 
-def _bar(row: Row, start: float, width: float) -> Element:
+def _changed(share: float, before: float) -> tuple[str, str]:
+    """How a frame's share of the device's time has changed, as the name of its colour and in words."""
+    kind = ALIKE if abs(share - before) < SAME else LARGER if share > before else SMALLER
+    return kind, f"{rough_percent(share)} of the device's time, {rough_percent(before)} before"
+
+
+def _figures_of(row: Row, share: float) -> str:
     lines = (
-        name_of(row),
-        f"{rough_percent(width)} of the device's time, {duration(row['seconds'])}",
+        f"{rough_percent(share)} of the device's time, {duration(row['seconds'])}",
         f"{or_absent(row['flops'], amount)} FLOP, {or_absent(row['bytes'], byte_size)}",
         f"efficiency {or_absent(row['efficiency'], percent)}, limited by {row['bottleneck']}",
     )
+    return "\n".join(lines)
+
+
+def _bar(row: Row, colour: str, about: str, start: float, width: float) -> Element:
     text = name_of(row) if width >= _ROOM_FOR_A_NAME else None
-    at = row["depth"] * _HEIGHT
-    about, place = "\n".join(lines), (start, width)
-    return part(text, row["bottleneck"], about, place, _HEIGHT, class_="mark part", y=at)
+    at, place = row["depth"] * _HEIGHT, (start, width)
+    return part(text, colour, f"{name_of(row)}\n{about}", place, _HEIGHT, class_="mark part", y=at)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from jaxobs.report import flame_graph
 from jaxobs.report.comparison import COMPARED, INTERVALS, NOTHING, TITLE, Comparison
-from jaxobs.report.markup import Element, markup, pairs, quiet, style, table, tag, with_code
+from jaxobs.report.markup import Element, markup, pairs, quiet, style, table, tag, whole_page, with_code
 from jaxobs.report.page import (
     compilations,
     how_it_goes,
@@ -58,12 +59,26 @@ def roofline_html(measured: Roofline, roofs: Sequence[Roof]) -> str:
 
 
 def comparison_html(comparison: Comparison) -> str:
-    """A comparison: for each loop how its step time changed, and the table of what differs."""
-    said = (tag("p", *with_code(time.sentence()), class_="sentence") for time in comparison.step_times)
+    """A comparison as a notebook shows it."""
+    return shown(*_compared(comparison))
+
+
+def comparison_page(comparison: Comparison) -> str:
+    """A comparison as an HTML document that needs nothing else."""
+    title = f"{comparison.before.name} and {comparison.after.name} · jaxobs"
+    return whole_page(title, tag("main", tag("section", *_compared(comparison), class_="card")))
+
+
+def _compared(comparison: Comparison) -> Iterator[Element | None]:
+    """For each loop how its step time changed, the table of what differs, and where the device's time went instead."""
+    yield quiet(comparison.which())
+    yield from (tag("p", *with_code(time.sentence()), class_="sentence") for time in comparison.step_times)
     rows = table(COMPARED, comparison.rows(), caption=TITLE)
-    found = tag("div", tag("h4", TITLE), rows) if rows is not None else quiet(NOTHING)
-    lacking = quiet(*(f"Not compared: {line}." for line in comparison.not_compared))
-    return shown(quiet(comparison.which()), *said, found, lacking, quiet(INTERVALS))
+    yield tag("div", tag("h4", TITLE), rows) if rows is not None else quiet(NOTHING)
+    one, other = (record.part("snapshot", "device_time") for record in (comparison.before, comparison.after))
+    yield from flame_graph.changes(one, other)
+    yield quiet(*(f"Not compared: {line}." for line in comparison.not_compared))
+    yield quiet(INTERVALS)
 
 
 def shown(*elements: Element | None) -> str:

@@ -13,6 +13,7 @@ from jaxobs.cli import main
 from jaxobs.report.record import encoded
 from jaxobs.report.runs import RECORD, folder_of
 from tests.report.made_up import content, windows
+from tests.sample_document import device_time
 
 
 def written(path: Path, **changes: object) -> str:
@@ -38,6 +39,16 @@ def test_a_slower_run_fails_where_less_is_allowed(
     capsys.readouterr()
     assert main(["compare", *pair, "--fail-if-slower", "5%", "--loop", "train", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["step_times"][0]["verdict"] == "slower"
+
+
+def test_the_page_has_the_sentence_the_differences_and_a_flame_graph_of_both(tmp_path: Path) -> None:
+    one = written(tmp_path / "a.json", device_time=device_time())
+    other = written(tmp_path / "b.json", device_time=device_time("softmax"))
+    assert main(["compare", one, other, "--html", str(tmp_path / "both.html")]) == 0
+    shown = (tmp_path / "both.html").read_text()
+    for words in ("as fast in B as in A", "share of softmax model.py", "is-larger", "softmax model.py:118"):
+        assert words in shown.replace("\u00a0", " ")
+    assert main(["compare", one, other, "--html", str(tmp_path / "nowhere" / "both.html")]) == 2
 
 
 def test_what_is_within_the_noise_does_not_fail(tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ def content(**changes: Any) -> Content:
             "functions": again("train_step", changes.pop("recompiles", 0)),
             "devices": [{"kind": changes.pop("kind", "NVIDIA H100"), "memory": {"peak_bytes": 1e9}}],
             "operations": [],
+            "device_time": changes.pop("device_time", None),
             "executables": [executable(**changes)],
         },
     }  # fmt: skip

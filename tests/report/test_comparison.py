@@ -13,6 +13,7 @@ from jaxobs.report.comparison import NOT_SPEED, NOTHING, Cause, StepTime, compar
 from jaxobs.report.noise import Change
 from jaxobs.report.record import Record
 from tests.report.made_up import content, record, windows
+from tests.sample_document import device_time
 
 CHANGES: dict[Cause, dict[str, Any]] = {
     Cause.MODEL: {"flops": 2e9, "output": 9e6},
@@ -91,6 +92,16 @@ def test_two_runs_that_differ_by_their_noise_alone_are_as_fast(seed: int) -> Non
 def test_a_larger_model_at_a_larger_batch_is_both() -> None:
     comparison = compare(record(), record(examples=512, flops=6e9, output=9e6))
     assert {found.cause for found in comparison.differences} == {Cause.BATCH, Cause.MODEL}
+
+
+def test_functions_whose_share_of_device_time_has_changed_are_named() -> None:
+    attention, other = (record(device_time=device_time(name)) for name in ("attention", "softmax"))
+    told = compare(attention, other).differences
+    assert sorted((found.cause, found.what, found.before, found.after, found.change) for found in told) == [
+        ("device time", "share of attention model.py", "75 %", "0 %", "-75 points"),
+        ("device time", "share of softmax model.py", "0 %", "75 %", "+75 points"),
+    ]
+    assert compare(attention, record()).differences == ()
 
 
 def with_examples(stretches: dict[str, list[float | None]], each: float) -> dict[str, list[float | None]]:

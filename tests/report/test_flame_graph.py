@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from jaxobs.report.flame_graph import dearest, flame_graph, in_words, leaves, name_of
+from jaxobs.report.flame_graph import dearest, flame_graph, in_words, leaves, name_of, shares_by_path
 from jaxobs.report.markup import markup
 from jaxobs.report.page import page
 from jaxobs.report.pprof import profile
@@ -24,6 +24,21 @@ def test_each_frame_lies_below_its_caller_as_wide_as_its_share():
     bars = Read(markup(chart)).all("svg", class_="part")
     drawn = [tuple(float(str(bar[name]).rstrip("%")) for name in ("x", "width", "y")) for bar in bars]
     assert drawn == [(0, 75, 0), (0, 75, 20), (0, 50, 40), (50, 25, 40), (75, 25, 0), (75, 25, 20)]
+
+
+def test_beside_an_earlier_run_a_frame_has_the_colour_of_how_its_share_has_changed():
+    moved = [row | {"line": row["line"] + 1, "file": row["file"].replace("ada", "bob")} for row in ROWS]
+    same = flame_graph(ROWS, "line", shares_by_path(moved))
+    assert same is not None
+    assert {rect["class"] for rect in Read(markup(same)).all("rect")} == {"is-alike"}
+    seconds = {"(backward)": 1.0, "copy.1": 2.0, "(no source line)": 2.0, "attention": 2.0}
+    before = [row | {"seconds": seconds.get(row["name"], row["seconds"])} for row in ROWS]
+    before[0] |= {"seconds": 2.0}
+    changed = flame_graph(ROWS, "line", shares_by_path(before))
+    assert changed is not None
+    kinds = [str(rect["class"]) for rect in Read(markup(changed)).all("rect")]
+    assert kinds == ["is-larger", "is-larger", "is-larger", "is-alike", "is-smaller", "is-smaller"]
+    assert "75 % of the device's time, 50 % before" in markup(changed).replace("\u00a0", " ")
 
 
 def test_without_device_time_nothing_is_drawn():
