@@ -6,6 +6,7 @@ import gc
 import logging
 import random
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.metadata import EntryPoint
@@ -29,6 +30,14 @@ from jaxobs.probe.watch.watchable import is_jitted
 from jaxobs_plugins.probes.compile.causes import FEWEST, History, Weakly
 from jaxobs_plugins.probes.profiler.user_sessions import Watcher, watch_sessions
 from tests.probe.signals_at_any_moment import AlarmError, each_moment
+
+
+@pytest.fixture(autouse=True, scope="module")
+def tracer() -> Iterator[None]:
+    """Whoever traces this thread, to measure which lines are reached, does so again after these tests."""
+    before = sys.gettrace()
+    yield
+    sys.settrace(before)
 
 
 @pytest.fixture(autouse=True)
