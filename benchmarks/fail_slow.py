@@ -1,33 +1,29 @@
 """Whether a loop that becomes slower for good is found, dated and explained, and how often one that does not is accused.
 
-    .venv/bin/python -m benchmarks.fail_slow [--hours 1000] [--seconds 60] [--noise FILE] [--print]
+    .venv/bin/python -m benchmarks.fail_slow [--hours 1000] [--seconds 60]
 
 Records what a step of short trainings takes here, second by second: one that computes, one that mostly waits for its
 input, one that mostly waits, as for an accelerator, with some work of its host. Runs are made up of pieces of these,
 drawn at random, with a drift after the start, bursts, checkpoints, evaluations that are marked and some that are not.
 Those with a slowdown go as events through all that the agent derives, steady ones as stretches through what tests
-them, as fast as it takes them. Writes docs/results/fail_slow.md, unless it is to --print. Exit status 1 where there
-are more false alarms than one in a thousand hours, or a slowdown of five times the noise or more is not found, dated
-or explained.
+them, as fast as it takes them. Exit status 1 where there are more false alarms than one in a thousand hours, or a
+slowdown of five times the noise or more is not found, dated or explained.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
-import os
 import random
 import statistics
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import version
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from benchmarks.beside import without_settings
+from benchmarks.truths import Figure, Table, options_of
 from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.loops.loop import Loop
@@ -44,7 +40,6 @@ from jaxobs.model.events import (
 )
 from jaxobs.model.metrics import Catalogue
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "results" / "fail_slow.md"
 PROGRAM: Final = """
 import sys, time, jax, jax.numpy as jnp
 what, seconds = sys.argv[1], float(sys.argv[2])
@@ -242,39 +237,34 @@ def false_alarms(noises: Mapping[str, Sequence[float]], hours: float) -> Iterato
         yield kind, lived / 3600, told
 
 
-class Found(NamedTuple):
-    """What was found of an injected slowdown: seconds after it, and by how many it was dated wrong."""
-
-    kind: str
-    slow: Slow
-    after: float | None
-    dated: float = 0.0
-    ratio: float = 0.0
-    activity: str | None = None
-
-    @property
-    def is_right(self) -> tuple[bool, bool, bool]:
-        """Whether it was found in time, dated and explained."""
-        if self.after is None:
-            return False, False, False
-        return self.after <= LATEST, abs(self.dated) <= NEAR, self.activity == ACTIVITIES[self.slow.part]
-
-
-def injected(noises: Mapping[str, Sequence[float]], count: int) -> Iterator[Found]:
+def injected(noises: Mapping[str, Sequence[float]], count: int) -> Iterator[tuple[str, list[Figure]]]:
     """Slowdowns of each size and part in turn, somewhere between the fifth and the thirtieth minute."""
     for case in range(count):
         kind = list(noises)[case % len(noises)]
         at = random.Random(case).uniform(300, 1800)
         slow = Slow(at, FACTORS[case // 3 % 3], list(PARTS)[(case + case // 9) % 3])
         run = Run(noises[kind], case, slow, waits=case % 2 == 0)
-        found: Found | None = None
+        found: Slowdown | None = None
         while run.now < slow.at + 600 and found is None:
             run.go_on()
-            for each in run.look(update=True):
-                if each.ended is None and run.now > slow.at:
-                    began = each.began / NANOSECONDS
-                    found = Found(kind, slow, run.now - slow.at, began - slow.at, each.ratio, each.activity)
-        yield found or Found(kind, slow, None)
+            news = [each for each in run.look(update=True) if each.ended is None and run.now > slow.at]
+            found = news[0] if news else None
+        name = f"{slow.part} slower by {slow.factor - 1:.0%}, noise of {kind}"
+        is_large = slow.factor - 1 >= LARGE * noise_of(noises[kind])
+        yield name, figures(slow, found, run.now - slow.at, is_large=is_large)
+
+
+def figures(slow: Slow, found: Slowdown | None, after: float, *, is_large: bool) -> list[Figure]:
+    """What was found of a slowdown that was injected; held to its truth where that is large beside the noise."""
+    if found is None:
+        return [Figure("found", "no" if is_large else None, "yes", note="not within 600 s")]
+    activity = ACTIVITIES[slow.part] if is_large else None
+    dated = found.began / NANOSECONDS - slow.at
+    return [
+        Figure("found after", after, between=(0.0, LATEST) if is_large else None, unit="s"),
+        Figure("dated off by", dated, between=(-NEAR, NEAR) if is_large else None, unit="s"),
+        Figure("thread was seen in", found.activity, activity, note=f"told as {found.ratio - 1:+.0%}"),
+    ]
 
 
 def noise_of(seconds: Sequence[float]) -> float:
@@ -283,102 +273,24 @@ def noise_of(seconds: Sequence[float]) -> float:
     return statistics.stdev(blocks)
 
 
-HEAD: Final = """# A job that becomes slower
-
-Whether [a lasting slowdown](../questions/slow.md#when-did-it-become-slower) is found, and how often one is told of
-that is none. `python -m benchmarks.fail_slow` writes this page: noise recorded on {processors} processors of a CPU
-with JAX {jax}.
-
-**{told} false alarms in {hours:,.0f} hours of steady runs**, where one in a thousand hours is allowed. Runs of
-{run_hours:.0f} h: pieces of the recorded seconds in random order, a drift of up to 10 % after the start, slow bursts
-of 2 to 30 s every quarter of an hour, and every ten minutes a pause of 20 s.
-
-| noise of | seconds recorded | deviation of 10 s medians | hours | false alarms |
-|---|---|---|---|---|
-"""
-FOUND: Final = """
-**Of {all} injected slowdowns {count} are at least {multiple:.0f} times the noise: {found} of these were found within
-{latest:.0f} s, {dated} dated to {near:.0f} s, and of {explained} the part that grew was named.** One that
-is small beside the noise is found late, or not at all.
-
-| noise of | what grew | by | found after | dated off by | told as | thread was seen in |
-|---|---|---|---|---|---|---|
-"""
-
-
-def page(
-    noises: Mapping[str, Sequence[float]],
-    alarms: Sequence[tuple[str, float, int]],
-    found: Sequence[Found],
-) -> str:
-    """The results, as the page shows them."""
-    hours, told = sum(row[1] for row in alarms), sum(row[2] for row in alarms)
-    large = [each for each in found if is_large(each, noises)]
-    rights = [sum(each.is_right[part] for each in large) for part in range(3)]
-    rows = [
-        f"| {kind} | {len(noises[kind])} | {noise_of(noises[kind]):.1%} | {lived:.0f} | {count} |\n"
-        for kind, lived, count in alarms
-    ]
-    cases = [
-        f"| {each.kind} | {each.slow.part} | {each.slow.factor - 1:.0%} | {_told(each)} |\n"
-        for each in sorted(found, key=lambda each: (each.kind, each.slow.factor, each.slow.part))
-    ]
-    head = HEAD.format(
-        processors=os.cpu_count(), jax=version("jax"), told=told, hours=hours, run_hours=RUN_HOURS
-    )
-    then = FOUND.format(
-        all=len(found),
-        multiple=LARGE,
-        count=len(large),
-        latest=LATEST,
-        near=NEAR,
-        found=rights[0],
-        dated=rights[1],
-        explained=rights[2],
-    )
-    return "".join((head, *rows, then, *cases))
-
-
-def is_large(each: Found, noises: Mapping[str, Sequence[float]]) -> bool:
-    """Whether a slowdown is large beside the noise."""
-    return each.slow.factor - 1 >= LARGE * noise_of(noises[each.kind])
-
-
-def _told(each: Found) -> str:
-    if each.after is None:
-        return "not within 600 s | – | – | –"
-    return f"{each.after:.0f} s | {each.dated:+.0f} s | {each.ratio - 1:+.0%} | {each.activity}"
-
-
 def main() -> int:
     """Record, replay, judge."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options_of(__doc__, only=False)
     parser.add_argument("--hours", type=float, default=1000.0)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument(
-        "--noise", type=Path, help="a file of what was recorded before; it is written where there is none"
-    )
-    parser.add_argument("--print", action="store_true")
+    parser.add_argument("--seconds", type=float, default=60.0, help="that are recorded of each kind of noise")
     options = parser.parse_args()
-    if options.noise is not None and options.noise.exists():
-        noises = json.loads(options.noise.read_text(encoding="utf-8"))
-    else:
-        noises = {kind: recorded(kind, options.seconds) for kind in KINDS}
-    if options.noise is not None:
-        options.noise.write_text(json.dumps(noises), encoding="utf-8")
-    if any(len(noise) < 2 * BLOCK for noise in noises.values()):
-        parser.error(f"the noise of {2 * BLOCK} s at least is needed: give more --seconds")
-    found = list(injected(noises, 20))
+    table = Table()
+    noises = {kind: recorded(kind, options.seconds) for kind in KINDS}
+    for kind, noise in noises.items():
+        said = f"{len(noise)} seconds recorded"
+        table.add(f"noise of {kind}", [Figure("deviation of 10 s medians", noise_of(noise), note=said)])
+    for name, found in injected(noises, 20):
+        table.add(name, found)
     alarms = list(false_alarms(noises, options.hours))
-    text = page(noises, alarms, found)
-    print(text)
-    if not options.print:
-        PAGE.write_text(text, encoding="utf-8")
-    large = [each.is_right for each in found if is_large(each, noises)]
-    allowed = max(1.0, sum(row[1] for row in alarms) / 1000)
-    return int(sum(row[2] for row in alarms) > allowed or not all(map(all, large)))
+    hours, told = sum(lived for _, lived, _ in alarms), sum(count for _, _, count in alarms)
+    said = ", ".join(f"{count} in {lived:.0f} h of {kind}" for kind, lived, count in alarms)
+    table.add("steady runs", [Figure("false alarms", told, between=(0, max(1.0, hours / 1000)), note=said)])
+    return table.status()
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ from typing import Literal, NamedTuple, TypeVar
 
 from benchmarks.observed import How, Run, run
 from jaxobs.report.sentence import CLEAR
-from jaxobs.report.text_table import TextTable, to_text
 
 Verdict = Literal["right", "absent", "shown", "WRONG"]
 Value = float | str | bool | None
@@ -79,6 +78,11 @@ class Figure:
         elif self.relative:
             truth += f" ± {100 * self.relative:g} %"
         return self.name, truth, shown, self.verdict, self.note
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """As the pages of docs/results show them."""
+    return "".join(f"| {' | '.join(row)} |\n" for row in (columns, ["---"] * len(columns), *rows))
 
 
 def text_of(value: Value, unit: str = "") -> str:
@@ -153,10 +157,7 @@ class Table:
 
     def status(self) -> int:
         """Print the table; 1 where something is wrong, or too much is absent."""
-        table = TextTable(COLUMNS, left=COLUMNS)
-        for program, figure, _ in self._rows:
-            table.add(program, *figure.cells)
-        print(to_text([table], width=180))
+        print(markdown_table(COLUMNS, ((program, *figure.cells) for program, figure, _ in self._rows)))
         verdicts = [figure.verdict for _, figure, _ in self._rows]
         print(", ".join(f"{verdicts.count(one)} {one}" for one in ("right", "absent", "shown", "WRONG")))
         needed = [figure.verdict for _, figure, must_be_shown in self._rows if must_be_shown]
@@ -182,13 +183,14 @@ def figures_of(case: Case, timeout: float) -> list[Figure]:
     return [figure(ended) for figure in case.figures]
 
 
-def options_of(description: str | None) -> argparse.ArgumentParser:
-    """The options that all commands of this kind have."""
+def options_of(description: str | None, *, only: bool = True) -> argparse.ArgumentParser:
+    """The options that all commands of this kind have; `only`: those that have cases to choose from."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", help="names, separated by commas")
-    parser.add_argument("--strict", action="store_true", help="fail where something is absent, too")
+    if only:
+        parser.add_argument("--only", help="names, separated by commas")
+        parser.add_argument("--strict", action="store_true", help="fail where something is absent, too")
     return parser
 
 
