@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from typing import Any
 
-from benchmarks.costs.sections import Cell, Demand, Section, Table, middle
+from benchmarks.costs.sections import Section, middle, table
 from benchmarks.paired import seconds_of
 from jaxobs.jax_compat.arrays import list_arrays
 from jaxobs.model.events import LiveArraysCounted
@@ -46,7 +46,7 @@ def one_census() -> tuple[LiveArraysCounted, float]:
 
 def measure() -> Section:
     """A row for each number of arrays."""
-    rows: list[list[Cell]] = []
+    rows = []
     every_right = lock_is_short = True
     for number in NUMBERS:
         arrays = make(number)  # first of all, which lets go of those of the row before
@@ -64,8 +64,5 @@ def measure() -> Section:
         every_right &= right
         lock_is_short &= event.lock_seconds <= LIMIT
     columns = ("arrays", "listing them", "counted", "lock held", "a census", "right")
-    demands = [
-        Demand("what is told is the truth", every_right),
-        Demand("the lock is held for 2 ms at most", lock_is_short),
-    ]
-    return Section("A census of live arrays", [Table("", _TEXT, columns, rows)], demands)
+    demands = {"what is told is the truth": every_right, "the lock is held for 2 ms at most": lock_is_short}
+    return Section("A census of live arrays", [table("", _TEXT, columns, rows)], demands)

@@ -11,8 +11,8 @@ from typing import Any
 
 import prometheus_client
 
-from benchmarks.costs.sections import Cell, Section, Table, middle, ratio
-from benchmarks.paired import take_turns
+from benchmarks.costs.sections import Section, middle, ratio, table
+from benchmarks.paired import paired_ratio, take_turns
 from jaxobs.model.addresses import Address
 from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric
 from jaxobs.model.snapshot import SnapshotData
@@ -86,7 +86,7 @@ def example_registry(series: int) -> prometheus_client.CollectorRegistry:
 
 def measure() -> Section:
     """Each size, plain and compressed."""
-    rows: list[list[Cell]] = []
+    rows, controls = [], []
     for series in SERIES:
         with scraping(example_families(series), example_registry(series)) as scrapes:
             for encoding in ("identity", "gzip"):
@@ -94,12 +94,19 @@ def measure() -> Section:
                 scrapes["kept"](encoding)  # so that it is kept
                 found = take_turns({name: partial(one, encoding) for name, one in scrapes.items()}, ROUNDS)
                 ours, its, kept = found["ours"], found["theirs"], found["kept"]
-                cells = (middle(ours), middle(its), ratio(ours, its), ratio(found["again"], ours))
-                rows.append([how, f"{series}", *cells, middle(kept), ratio(kept, its)])
+                cells = (middle(ours), middle(its), ratio(ours, its), middle(kept), ratio(kept, its))
+                rows.append([how, f"{series}", *cells])
+                controls.append(paired_ratio(found["again"], ours))
     columns = (
-        "format", "series", "jaxobs", "prometheus_client", "jaxobs / it", "control", "jaxobs, again", "again / it",
-    )  # fmt: skip
-    return Section("A scrape", [Table("", _TEXT, columns, rows)])
+        "format",
+        "series",
+        "jaxobs",
+        "prometheus_client",
+        "jaxobs / it",
+        "jaxobs, again",
+        "again / it",
+    )
+    return Section("A scrape", [table("", _TEXT, columns, rows, controls)])
 
 
 Scrapes = dict[str, Callable[[str], float]]

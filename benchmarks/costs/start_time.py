@@ -10,8 +10,8 @@ from functools import partial
 
 from benchmarks.costs.peers import EVERY, TOOLS, missing
 from benchmarks.costs.processes import Asked, answer
-from benchmarks.costs.sections import Cell, Section, Table, middle, ratio
-from benchmarks.paired import take_turns
+from benchmarks.costs.sections import Section, middle, ratio, table
+from benchmarks.paired import paired_ratio, take_turns
 
 ROUNDS = 7
 PAGE_PATIENCE = 30.0
@@ -61,19 +61,19 @@ def measure() -> Section:
     def of(name: str, part: str) -> list[float]:
         return [times[part] for times in found[name]]
 
-    rows: list[list[Cell]] = [
+    rows = [
         [
             title, middle(of(name, "import")), middle(of(name, "start")),
             "—" if name == "jaxobs" else ratio(of("jaxobs", "both"), of(name, "both")),
         ]
         for name, title in titles.items()
     ]  # fmt: skip
-    page: list[Cell] = [middle(of("jaxobs", "page")), ratio(of("jaxobs again", "page"), of("jaxobs", "page"))]
+    control = paired_ratio(of("jaxobs again", "page"), of("jaxobs", "page"))
     tables = [
-        Table("Import and start", _TEXT, ("tool", "import", "start", "jaxobs / it, both together"), rows),
-        Table("The first page", _PAGE, ("first page", "control: jaxobs / jaxobs"), [page]),
+        table("Import and start", _TEXT, ("tool", "import", "start", "jaxobs / it, both together"), rows),
+        table("The first page", _PAGE, ("first page",), [[middle(of("jaxobs", "page"))]], [control]),
     ]
-    return Section("Start", tables, (), missing(TOOLS))
+    return Section("Start", tables, {}, missing(TOOLS))
 
 
 if __name__ == "__main__":

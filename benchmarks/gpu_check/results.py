@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from benchmarks.costs.sections import markdown_table
 from benchmarks.gpu_check.runner import Outcome
+from benchmarks.truths import markdown_table
 
 
 def page(title: str, facts: Mapping[str, str], outcomes: Sequence[Outcome]) -> str:
@@ -44,7 +44,7 @@ def _section(outcome: Outcome) -> list[str]:
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    return [*markdown_table(columns, ([_cell(cell) for cell in row] for row in rows)), ""]
+    return [markdown_table(columns, ([_cell(cell) for cell in row] for row in rows))]
 
 
 def _cell(text: str) -> str:
