@@ -129,7 +129,7 @@ def main() -> int:
     parser = options_of(__doc__)
     parser.add_argument("--seconds", type=float, default=30.0)
     options = parser.parse_args()
-    table = Table(options.strict)
+    table = Table()
     for pair in chosen(options.only, ((pair.name, pair) for pair in PAIRS)):
         with tempfile.TemporaryDirectory() as place:
             before = record_of(Path(place, "a"), options.seconds, pair.both)

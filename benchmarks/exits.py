@@ -106,7 +106,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--parallel", type=int, default=os.cpu_count())
     given = parser.parse_args()
-    table = Table(given.strict)
+    table = Table()
     with ThreadPoolExecutor(given.parallel) as pool:
         for name in chosen(given.only, ((name, name) for name in VARIANTS)):
             statuses = Counter(pool.map(status_of, [name] * given.runs))

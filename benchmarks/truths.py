@@ -9,11 +9,12 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar, get_args
 
 from benchmarks.observed import How, Run, run
 from jaxobs.report.sentence import CLEAR
@@ -82,7 +83,8 @@ class Figure:
 
 def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """As the pages of docs/results show them."""
-    return "".join(f"| {' | '.join(row)} |\n" for row in (columns, ["---"] * len(columns), *rows))
+    shown = ([" ".join(cell.replace("|", "\\|").split()) for cell in row] for row in rows)
+    return "".join(f"| {' | '.join(row)} |\n" for row in (columns, ["---"] * len(columns), *shown))
 
 
 def text_of(value: Value, unit: str = "") -> str:
@@ -146,7 +148,6 @@ ENOUGH = 39 / 40
 class Table:
     """Rows of figures, printed as they come and once more together at the end."""
 
-    strict: bool = False
     _rows: list[tuple[str, Figure, bool]] = field(default_factory=list)
 
     def add(self, program: str, figures: Iterable[Figure], *, must_be_shown: bool = False) -> None:
@@ -155,14 +156,23 @@ class Table:
             self._rows.append((program, figure, must_be_shown))
             print(" | ".join((program, *figure.cells)), file=sys.stderr, flush=True)
 
+    @property
+    def verdicts(self) -> Counter[Verdict]:
+        """How many are right, absent, shown and WRONG."""
+        return Counter(figure.verdict for _, figure, _ in self._rows)
+
+    def text(self, verdict: Verdict | None = None) -> str:
+        """The table as Markdown, of all or of those that are so, and how many of all are right, absent, …."""
+        kept = [(program, one) for program, one, _ in self._rows if verdict in {None, one.verdict}]
+        rows = markdown_table(COLUMNS, ((program, *one.cells) for program, one in kept))
+        counts = self.verdicts
+        return f"{rows}\n{', '.join(f'{counts[one]} {one}' for one in get_args(Verdict))}"
+
     def status(self) -> int:
         """Print the table; 1 where something is wrong, or too much is absent."""
-        print(markdown_table(COLUMNS, ((program, *figure.cells) for program, figure, _ in self._rows)))
-        verdicts = [figure.verdict for _, figure, _ in self._rows]
-        print(", ".join(f"{verdicts.count(one)} {one}" for one in ("right", "absent", "shown", "WRONG")))
+        print(self.text())
         needed = [figure.verdict for _, figure, must_be_shown in self._rows if must_be_shown]
-        too_few = needed.count("right") < ENOUGH * len(needed)
-        return int("WRONG" in verdicts or too_few or (self.strict and "absent" in verdicts))
+        return int("WRONG" in self.verdicts or needed.count("right") < ENOUGH * len(needed))
 
 
 def figures_of(case: Case, timeout: float) -> list[Figure]:
@@ -190,7 +200,6 @@ def options_of(description: str | None, *, only: bool = True) -> argparse.Argume
     )
     if only:
         parser.add_argument("--only", help="names, separated by commas")
-        parser.add_argument("--strict", action="store_true", help="fail where something is absent, too")
     return parser
 
 
@@ -216,10 +225,10 @@ def know_peaks(python: Path | str = sys.executable) -> None:
     subprocess.run([python, "-c", measure], check=True)
 
 
-def judge(cases: Sequence[Case], *, runs: int = 1, timeout: float = 240.0, strict: bool = False) -> int:
+def judge(cases: Sequence[Case], *, runs: int = 1, timeout: float = 240.0) -> int:
     """Run each case so many times and print what was found; the exit status."""
     know_peaks()
-    table = Table(strict)
+    table = Table()
     for case in cases:
         for _ in range(runs):
             table.add(case.name, figures_of(case, timeout), must_be_shown=case.must_be_shown)
