@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime
 import os
 import platform
-from importlib import metadata
 
 import psutil
 
+from benchmarks.costs.peers import installed
 from jaxobs.hardware.calibration import processor_model
 
 OURS = ("jaxobs", "jax", "jaxlib")
@@ -25,14 +25,6 @@ def described(distributions: tuple[str, ...]) -> dict[str, str]:
         "versions": f"Python {platform.python_version()}, {', '.join(versions)}",
         "load average": f"{os.getloadavg()[0]:.1f}",
     }
-
-
-def installed(distribution: str) -> str | None:
-    """Its version."""
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _system() -> str:
