@@ -18,6 +18,7 @@ from benchmarks.observed import How, Run
 from benchmarks.truths import Case, Figure, Shown, chosen, judge, label, options_of
 
 PROGRAMS = Path(__file__).with_name("programs")
+LOOPS = PROGRAMS.parents[1] / "labels" / "loops.py"
 
 
 def step_time(run: Run) -> Figure:
@@ -185,7 +186,10 @@ CASES = (
     case("short steps", "step_times", "short_steps 60", *QUANTILES[:2]),
     case("long steps", "step_times", "long_steps", step_time, run_time, operations, label(), how="observed"),
     case("steps that compile", "step_times", "compiling", one_pace, step_time_with_compiles),
-    case("compute, host ahead", "queues", "ahead", label(), step_time, how="observed"),
+    Case(
+        "compute, host ahead", LOOPS, (label(), step_time), "observed",
+        ("compute", "12", "--every", "20", "--unobserved"),
+    ),
     case("data that runs out", "queues", "runs_out 2 50 1020", label(), step_time, rate, how="observed"),
     case("long steps, data runs out", "queues", "runs_out 100 8 28", label(), step_time, run_time, how="observed"),
     case("small between large", "runs", f"in_turn 1 {' '.join(WIDTHS)}", *IN_TURN),
