@@ -98,13 +98,14 @@ def _bare_span() -> Begun:
     return Begun(steps)
 
 
-def _processed(exporter: Any, **options: Any) -> Begun:
+def _exported_span() -> Begun:
     """Each step is a span with attributes. The provider ends itself with the process."""
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
     provider = TracerProvider()
-    provider.add_span_processor(BatchSpanProcessor(exporter, **options))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     span = provider.get_tracer("benchmark").start_as_current_span
 
     def steps(count: int, work: Work) -> None:
@@ -113,24 +114,6 @@ def _processed(exporter: Any, **options: Any) -> Begun:
                 work()
 
     return Begun(steps)
-
-
-def _exported_span() -> Begun:
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-
-    return _processed(OTLPSpanExporter())
-
-
-def _processed_span() -> Begun:
-    from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
-
-    class Dropping(SpanExporter):
-        """As cheap as an exporter can be."""
-
-        def export(self, spans: Any) -> SpanExportResult:  # noqa: ARG002
-            return SpanExportResult.SUCCESS
-
-    return _processed(Dropping(), max_queue_size=100_000)
 
 
 def _served_histogram() -> Begun:
@@ -234,10 +217,6 @@ MARKS = {
     "bare_span": Peer(
         "OpenTelemetry, bare span", "opentelemetry-sdk", "opentelemetry.sdk.trace",
         "`start_as_current_span`: no attributes, no processor, so it goes nowhere", _bare_span,
-    ),
-    "processed_span": Peer(
-        "OpenTelemetry, span", "opentelemetry-sdk", "opentelemetry.sdk.trace",
-        "loop, step and examples as attributes, into a `BatchSpanProcessor` whose exporter drops it", _processed_span,
     ),
     "kept_histogram": Peer(
         "prometheus_client, child kept", "prometheus-client", "prometheus_client",

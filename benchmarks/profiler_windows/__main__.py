@@ -18,15 +18,13 @@ at most 0.5 %. Exit status 1 where the interval's upper end is above that.
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import statistics
-import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
 
+from benchmarks.observed import run
 from benchmarks.profiler_windows.excess import difference, studied
 from benchmarks.profiler_windows.loops import LOOPS
 from benchmarks.truths import Figure, Table, chosen, options_of
@@ -35,15 +33,8 @@ ALLOWED = 0.005
 """Of wall time: the budget that the windows are given. By default it is 0.2 %: too few windows to study."""
 
 EVERY = 10.0
-
-
-def run(name: str, seconds: float, every: float) -> dict[str, Any]:
-    """What a run of a loop tells, in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.profiler_windows.loops", name, str(seconds), str(every)]
-    environment = {**os.environ, "JAXOBS_PROFILE_BUDGET_RATIO": str(ALLOWED)}
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
+BUDGET = {"JAXOBS_PROFILE_BUDGET_RATIO": str(ALLOWED)}
+PROGRAM = Path(__file__).with_name("loops.py")
 
 
 def study(name: str, seconds: float) -> Iterator[Figure]:
@@ -54,7 +45,12 @@ def study(name: str, seconds: float) -> Iterator[Figure]:
     placebo: list[float] = []
     made: list[list[float]] = []
     for pace, every in ((f"budget {ALLOWED:.1%}", 0.0), (f"every {EVERY:.0f} s", EVERY)):
-        told = run(name, seconds, every)
+        ended = run(
+            PROGRAM, name, str(seconds), str(every), how="plain", environment=BUDGET, timeout=2 * seconds + 60
+        )
+        if ended.status:
+            sys.exit(f"{name}, {pace}: {ended.stderr[-2_000:]}")
+        told = ended.truth
         lost, without, spans = studied(told)
         if not lost or not without:
             sys.exit(f"{name}, {pace}: no window, or no place beside one, to study: give more --seconds")

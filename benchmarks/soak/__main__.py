@@ -34,9 +34,6 @@ ENTRY_POINTS = {
 }
 
 SAMPLE_SECONDS = 5.0
-LINE_SECONDS = 60.0
-"""Between two lines of figures."""
-
 CALM_SECONDS = 75.0
 """At the end nothing fails for so long that all that waits is delivered: a plugin that was set aside is tried again after
 60 s, an endpoint after 30 s."""
@@ -74,19 +71,15 @@ def wait_for(file: Path, job: subprocess.Popen[bytes]) -> str:
     return file.read_text()
 
 
-def watch(held: dict[str, Held], seconds: float, disturbances: Disturbances) -> None:
-    """Sample all processes for so long, with a line now and then."""
-    began, line = time.monotonic(), 0.0
+def watch(held: dict[str, Held], seconds: float) -> None:
+    """Sample all processes for so long."""
+    began = time.monotonic()
     while (elapsed := time.monotonic() - began) < seconds:
         for name, process in held.items():
             try:
                 process.sample()
             except (psutil.NoSuchProcess, LookupError):
                 sys.exit(f"FAILED: {name} has ended after {elapsed / 60:.1f} minutes")
-        if elapsed >= line:
-            line += LINE_SECONDS
-            figures = "; ".join(f"{name} {process}" for name, process in held.items())
-            print(f"{elapsed / 60:5.1f} min: {figures}; {disturbances.answered} scrapes", flush=True)
         time.sleep(SAMPLE_SECONDS)
 
 
@@ -110,7 +103,7 @@ def main() -> int:
             held = {name: Held(process) for name, process in processes.items()}
             disturbances = Disturbances(options.seed, endpoint, address, agent)
             disturbances.start()
-            watch(held, options.minutes * 60, disturbances)
+            watch(held, options.minutes * 60)
             disturbances.calm()
             (folder / "calm").touch()
             time.sleep(CALM_SECONDS)

@@ -9,6 +9,7 @@ import random
 import socket
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
@@ -89,8 +90,12 @@ def _handler(endpoint: Endpoint) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
+def _plain(body: bytes, encoding: str | None) -> bytes:
+    return gzip.decompress(body) if encoding == "gzip" else body
+
+
 def _span_ids(body: bytes, encoding: str | None) -> set[bytes]:
-    message = ExportTraceServiceRequest.FromString(gzip.decompress(body) if encoding == "gzip" else body)
+    message = ExportTraceServiceRequest.FromString(_plain(body, encoding))
     return {
         span.trace_id + span.span_id
         for resource in message.resource_spans
@@ -118,8 +123,7 @@ class Disturbances:
         self.suspensions = self.answered = 0
         self.failures: list[str] = []
         """Of scrapes, of which so many were answered."""
-        self._where = urlsplit(address)
-        self._endpoint, self._agent = endpoint, agent
+        self._endpoint, self._address, self._agent = endpoint, address, agent
         self._chance = random.Random(f"{seed} disturbances")
         self._modes = drawn(random.Random(f"{seed} modes"), MODES)
         self._clients = drawn(random.Random(f"{seed} clients"), CLIENTS)
@@ -173,30 +177,27 @@ class Disturbances:
         return self._chance.uniform(0.2, 4.0)
 
     def _scrape(self, kind: str) -> None:
-        connection = http.client.HTTPConnection(self._where.hostname or "", self._where.port, PATIENCE)
         headers = {"Accept": OPENMETRICS, "Accept-Encoding": "gzip"} if kind == "openmetrics" else {}
         try:
-            connection.request("GET", self._where.path, headers=headers)
-            response = connection.getresponse()
-            body = response.read()
-            if response.getheader("Content-Encoding") == "gzip":
-                body = gzip.decompress(body)
+            with urllib.request.urlopen(
+                urllib.request.Request(self._address, headers=headers), timeout=PATIENCE
+            ) as page:
+                body, encoding = page.read(), page.headers["Content-Encoding"]
             families = openmetrics_families if kind == "openmetrics" else text_families
-            if response.status != 200 or not list(families(body.decode())):
-                self.failures.append(f"{kind}: status {response.status}, {len(body)} bytes")
+            if not list(families(_plain(body, encoding).decode())):
+                self.failures.append(f"{kind}: no family in {len(body)} bytes")
             self.answered += 1
         except (OSError, ValueError, http.client.HTTPException) as error:
             if not self._suspended.is_set():
                 self.failures.append(f"{kind}: {type(error).__name__}: {error}")
-        finally:
-            connection.close()
 
     def _disturb(self, kind: str) -> None:
         """Held open, as by a client that hangs; at most a handful at a time."""
         while len(self._held) > 6:
             self._held.pop(0).close()
         with contextlib.suppress(OSError):
-            client = socket.create_connection((self._where.hostname, self._where.port), 5.0)
+            where = urlsplit(self._address)
+            client = socket.create_connection((where.hostname, where.port), 5.0)
             if kind == "gone":
                 client.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 client.close()

@@ -38,10 +38,6 @@ class Held:
         process = self._process
         self.samples.append((anonymous_bytes(process.pid), process.num_fds(), process.num_threads()))
 
-    def __str__(self) -> str:
-        own_bytes, descriptors, threads = self.samples[-1]
-        return f"{own_bytes / MEBIBYTE:.1f} MiB, {descriptors} descriptors, {threads} threads"
-
 
 def anonymous_bytes(pid: int) -> int:
     """Resident memory that the process allocated itself.
