@@ -87,17 +87,6 @@ class Blocks(NamedTuple):
     steps: int
     read_every: int
 
-    @classmethod
-    def of(cls, step: Any, batch: Any, milliseconds: float) -> Blocks:
-        """As many steps as fill a block."""
-        read_every = LOSS_READ_EVERY if milliseconds < LONG_STEP_MILLISECONDS else 1
-        return cls(
-            step,
-            batch,
-            read_every * max(1, round(BLOCK_SECONDS * 1e3 / milliseconds / read_every)),
-            read_every,
-        )
-
     def plain(self, weights: Any) -> Any:
         """A block with nothing of jaxobs."""
         for done in range(1, self.steps + 1):
@@ -123,6 +112,13 @@ class Blocks(NamedTuple):
             return weights
 
         return block
+
+
+def blocks_of(step: Any, batch: Any, milliseconds: float) -> Blocks:
+    """As many steps as fill a block."""
+    read_every = LOSS_READ_EVERY if milliseconds < LONG_STEP_MILLISECONDS else 1
+    reads = max(1, round(BLOCK_SECONDS * 1e3 / milliseconds / read_every))
+    return Blocks(step, batch, read_every * reads, read_every)
 
 
 class Alternated(NamedTuple):
@@ -162,7 +158,7 @@ def alternate(observed: Block, plain: Block, weights: Any, seconds: float) -> tu
 def in_a_process(milliseconds: float, how: str, seconds: float) -> None:
     """The first minute and so many seconds after it, with `jaxobs` or `plain` for a control."""
     step, weights, batch = train_step(*TARGETS[milliseconds])
-    blocks = Blocks.of(step, batch, milliseconds)
+    blocks = blocks_of(step, batch, milliseconds)
     observed = blocks.observed() if how == "jaxobs" else blocks.plain
     for length in (FIRST_MINUTE_SECONDS, seconds):
         weights, found = alternate(observed, blocks.plain, weights, length)
