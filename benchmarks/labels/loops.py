@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from benchmarks.untrue.programs.truth import Clock, tell, work_in_python
@@ -246,27 +246,32 @@ def numbers(name: str, seconds: float, steps: int | None = None) -> Iterator[int
         yield number
 
 
-def marked(name: str, seconds: float, steps: int | None, every: int, *, watched: bool) -> None:
-    """A loop that is marked, and waits every `every` so many steps for the device."""
+def train(name: str, turn: Turn, numbers: Iterable[int], every: int, obs: Any = None) -> None:
+    """The loop, which waits for the device each `every` so many steps; with an observer its checkpoints are marked."""
     import numpy
 
+    for number in numbers:
+        made = turn(number)
+        if name == "host":
+            work_in_python(4 * PAUSE)
+        if number % every == 0:
+            saves = obs is not None and name in {"checkpoint", "copying"}
+            with obs.phase("checkpoint") if saves else contextlib.nullcontext():
+                if name == "copying":
+                    numpy.array(made)
+                made.block_until_ready()
+                time.sleep(4 * PAUSE * every if name == "checkpoint" else 0)
+
+
+def marked(name: str, seconds: float, steps: int | None, every: int, *, watched: bool) -> None:
+    """A loop that is marked."""
     import jaxobs
 
     with jaxobs.instrument() as obs:
         turn = TURNS.get(name, waiting)(obs.watch if watched else lambda function: function)
         turn(0).block_until_ready()  # its compile is not the loop's
         started = time.perf_counter()
-        for number in obs.steps(numbers(name, seconds, steps)):
-            made = turn(number)
-            if name == "host":
-                work_in_python(4 * PAUSE)
-            if number % every == 0:
-                saves = name in {"checkpoint", "copying"}
-                with obs.phase("checkpoint") if saves else contextlib.nullcontext():
-                    if name == "copying":
-                        numpy.array(made)
-                    made.block_until_ready()
-                    time.sleep(4 * PAUSE * every if name == "checkpoint" else 0)
+        train(name, turn, obs.steps(numbers(name, seconds, steps)), every, obs)
         time.sleep(1.5)  # the last steps are told about once a second
         patience = 0.0 if name == "compile" or steps is not None else started + 2 * seconds
         while time.perf_counter() < patience and not asked(obs)["profile"]:
@@ -281,14 +286,8 @@ def unobserved(name: str, seconds: float, every: int) -> dict[str, Any]:
     turn = TURNS.get(name, waiting)(lambda function: function)
     began = time.perf_counter()
     turn(0).block_until_ready()
-    first = time.perf_counter() - began
-    clock = Clock()
-    for number in clock.over(numbers(name, seconds)):
-        made = turn(number)
-        if name == "host":
-            work_in_python(4 * PAUSE)
-        if number % every == 0:
-            made.block_until_ready()
+    first, clock = time.perf_counter() - began, Clock()
+    train(name, turn, clock.over(numbers(name, seconds)), every)
     compiled = first / (time.perf_counter() - began)
     return {"step_seconds": clock.step_seconds, "also": ["compile"] if compiled > COMPILED else []}
 
