@@ -68,14 +68,12 @@ def turns_beside(name: str) -> Times:
     }
     if jaxobs.record is not None and peer.record is not None:
         loops |= {"record": jaxobs.record, "record again": jaxobs.record, "peer's record": peer.record}
-    counts = {
-        kind: _calls_of_a_turn(run, MARKS[name].max_calls)
-        for kind, run in loops.items()
-        if kind.startswith("peer")
-    }
     time.sleep(2.0)  # the agent's start
     gc.collect()
-    turns = {kind: _turn(run, counts.get(kind, JAXOBS.max_calls)) for kind, run in loops.items()}
+    turns = {
+        kind: _turn(run, MARKS[name].max_calls if kind.startswith("peer") else JAXOBS.max_calls)
+        for kind, run in loops.items()
+    }
     take_turns(turns, 1)  # what the first call of each makes is made
     found = take_turns(turns, ROUNDS)
     peer.end()
@@ -84,7 +82,10 @@ def turns_beside(name: str) -> Times:
     return found
 
 
-def _turn(run: Callable[[int], None], count: int) -> Callable[[], float]:
+def _turn(run: Callable[[int], None], max_calls: int) -> Callable[[], float]:
+    """As many calls as fill a turn: one may take nanoseconds or milliseconds."""
+    count = min(max_calls, max(MIN_CALLS, round(TURN_SECONDS / _seconds(run, 10 * MIN_CALLS))))
+
     def turn() -> float:
         time.sleep(PAUSE_SECONDS)
         run(count // 10 + 1)  # after the pause its code and data are no longer in the processor's caches
@@ -97,12 +98,6 @@ def _seconds(run: Callable[[int], None], count: int) -> float:
     began = time.perf_counter()
     run(count)
     return (time.perf_counter() - began) / count
-
-
-def _calls_of_a_turn(run: Callable[[int], None], max_calls: int) -> int:
-    """For a peer, whose call may take microseconds or milliseconds."""
-    each = _seconds(run, 10 * MIN_CALLS)
-    return min(max_calls, max(MIN_CALLS, round(TURN_SECONDS / each)))
 
 
 def measure() -> Section:

@@ -38,11 +38,11 @@ MEBIBYTE = 2**20
 class Reading(NamedTuple):
     """A metric of jaxobs and the field of nvidia-smi that is the same, in jaxobs's unit after `scale`.
 
-    `name` is that behind `jaxobs_nvidia_`; `label` is `name=value`, or empty.
+    `name` is that behind `jaxobs_nvidia_`.
     """
 
     name: str
-    label: str
+    labels: dict[str, str]
     field: str
     scale: float
     unit: str
@@ -54,30 +54,25 @@ class Reading(NamedTuple):
         """Its whole name."""
         return f"jaxobs_nvidia_{self.name}"
 
-    @property
-    def labels(self) -> dict[str, str]:
-        """By which it is found."""
-        return dict([self.label.split("=")]) if self.label else {}
-
 
 READINGS = (
     # nvidia-smi prints what NVML tells it (nvidia-smi manual, "DESCRIPTION"): tolerances are for the moments between the
     # two, and for what it rounds to MiB. Power is a mean over a second since Ampere (NVML, nvmlDeviceGetPowerUsage); the
     # clock is that of a moment, and at the limit of power it moves all the time.
-    Reading("power_watts", "", "power.draw", 1.0, "W", relative=0.05),
-    Reading("power_limit_watts", "", "enforced.power.limit", 1.0, "W", relative=0.001),
-    Reading("clock_hertz", "clock=sm", "clocks.sm", 1e6, "Hz", relative=0.1),
-    Reading("clock_hertz", "clock=memory", "clocks.mem", 1e6, "Hz", relative=0.001),
-    Reading("clock_limit_hertz", "clock=sm", "clocks.max.sm", 1e6, "Hz", relative=0.001),
-    Reading("clock_limit_hertz", "clock=memory", "clocks.max.mem", 1e6, "Hz", relative=0.001),
-    Reading("utilization_ratio", "", "utilization.gpu", 0.01, "", absolute=0.05),
-    Reading("memory_utilization_ratio", "", "utilization.memory", 0.01, "", absolute=0.1),
-    Reading("memory_used_bytes", "", "memory.used", MEBIBYTE, "B", absolute=2.0 * MEBIBYTE),
-    Reading("memory_reserved_bytes", "", "memory.reserved", MEBIBYTE, "B", absolute=2.0 * MEBIBYTE),
-    Reading("memory_total_bytes", "", "memory.total", MEBIBYTE, "B", absolute=2.0 * MEBIBYTE),
-    Reading("temperature_celsius", "sensor=gpu", "temperature.gpu", 1.0, "°C", absolute=3.0),
-    Reading("temperature_celsius", "sensor=memory", "temperature.memory", 1.0, "°C", absolute=3.0),
-    Reading("ecc_errors_total", "kind=corrected", "ecc.errors.corrected.volatile.total", 0.0, ""),
+    Reading("power_watts", {}, "power.draw", 1.0, "W", relative=0.05),
+    Reading("power_limit_watts", {}, "enforced.power.limit", 1.0, "W", relative=0.001),
+    Reading("clock_hertz", {"clock": "sm"}, "clocks.sm", 1e6, "Hz", relative=0.1),
+    Reading("clock_hertz", {"clock": "memory"}, "clocks.mem", 1e6, "Hz", relative=0.001),
+    Reading("clock_limit_hertz", {"clock": "sm"}, "clocks.max.sm", 1e6, "Hz", relative=0.001),
+    Reading("clock_limit_hertz", {"clock": "memory"}, "clocks.max.mem", 1e6, "Hz", relative=0.001),
+    Reading("utilization_ratio", {}, "utilization.gpu", 0.01, "", absolute=0.05),
+    Reading("memory_utilization_ratio", {}, "utilization.memory", 0.01, "", absolute=0.1),
+    Reading("memory_used_bytes", {}, "memory.used", MEBIBYTE, "B", absolute=2.0 * MEBIBYTE),
+    Reading("memory_reserved_bytes", {}, "memory.reserved", MEBIBYTE, "B", absolute=2.0 * MEBIBYTE),
+    Reading("memory_total_bytes", {}, "memory.total", MEBIBYTE, "B", absolute=2.0 * MEBIBYTE),
+    Reading("temperature_celsius", {"sensor": "gpu"}, "temperature.gpu", 1.0, "°C", absolute=3.0),
+    Reading("temperature_celsius", {"sensor": "memory"}, "temperature.memory", 1.0, "°C", absolute=3.0),
+    Reading("ecc_errors_total", {"kind": "corrected"}, "ecc.errors.corrected.volatile.total", 0.0, ""),
 )
 """Fields by `nvidia-smi --help-query-gpu`. Errors are counted from the run's start here, so that 0 is the truth."""
 
