@@ -24,21 +24,12 @@ from typing import Final, NamedTuple
 
 from benchmarks.beside import without_settings
 from benchmarks.truths import Figure, Table, options_of
-from jaxobs.derive.catalogue import CORE_METRICS
-from jaxobs.derive.fold import Fold
 from jaxobs.derive.loops.loop import Loop
 from jaxobs.derive.loops.slowdowns import Slowdown, State
 from jaxobs.derive.loops.stretches import Kind, Stretch
-from jaxobs.model.clock import NANOSECONDS, ClockAnchor
-from jaxobs.model.events import (
-    LoopEntered,
-    MainThreadSampled,
-    StepCompleted,
-    StepEnded,
-    StepRows,
-    TurnsAsked,
-)
-from jaxobs.model.metrics import Catalogue
+from jaxobs.model.clock import NANOSECONDS
+from jaxobs.model.events import LoopEntered, MainThreadSampled, StepCompleted, StepRows
+from tests.derive.made_up import at, new_fold, step, waits
 
 PROGRAM: Final = """
 import sys, time, jax, jax.numpy as jnp
@@ -115,14 +106,14 @@ class Run:
         self._slow = slow
         self._waits = waits
         """Whether the host waits for the device in each step; else it is ahead, and completions are seen."""
-        self.fold = Fold(Catalogue(CORE_METRICS), ClockAnchor(0, 0), 0, {}, {}, 2_000)
+        self.fold = new_fold()
         self.now = 0.0
         self._step = 0
         self._drift = self._random.uniform(-0.1, 0.1)
         self._burst_until, self._burst = 0.0, 1.0
         self._next_pause = 600.0
         self._relative = self._pieces()
-        self.fold.apply(LoopEntered("train", 0))
+        self.fold.apply(LoopEntered("train", at(0.0)))
 
     def _pieces(self) -> Iterator[float]:
         """The recorded seconds in pieces that keep their order, each from anywhere in the record."""
@@ -134,10 +125,8 @@ class Run:
     def _seconds_of_a_step(self) -> float:
         drift = 1 + self._drift * math.exp(-self.now / 120)
         if self._random.random() < 10 * STEP / 900:
-            self._burst_until, self._burst = (
-                self.now + self._random.uniform(2, 30),
-                self._random.uniform(1.2, 3.0),
-            )
+            self._burst_until = self.now + self._random.uniform(2, 30)
+            self._burst = self._random.uniform(1.2, 3.0)
         burst = self._burst if self.now < self._burst_until else 1.0
         return STEP * next(self._relative) * drift * burst
 
@@ -150,29 +139,21 @@ class Run:
         rows: StepRows = []
         for _ in range(10):
             begin_of_step, self.now = self.now, self.now + sum(grown.values())
-            start, end, wait = self._at(begin_of_step), self._at(self.now), self._at(grown["input"])
+            start, end, wait = at(begin_of_step), at(self.now), round(grown["input"] * NANOSECONDS)
             rows += ["train", self._step, start, end, 0, wait, 0, None, None, 1, 7]
             self._step += 1
         self.fold.apply_steps(rows)
         if self.now > self._next_pause:
             self._pause(self._next_kind())
-        if self._waits:
-            self.fold.apply(TurnsAsked("train", 5, 5, self._at(self.now)))
-        else:
-            self.fold.apply(StepCompleted("train", self._step - 1, self._at(self.now), 0))
+        completed = StepCompleted("train", self._step - 1, at(self.now), 0)
+        self.fold.apply(waits(self.now) if self._waits else completed)
         self._sample(begin, grown)
 
     def _pause(self, kind: str) -> None:
         """A step of twenty seconds: a checkpoint, a marked evaluation within it, or one that nobody marked."""
-        start, length = self.now, 20.0
-        self.now += length
-        nested, checkpoint = (self._at(length) if kind == word else 0 for word in ("nested", "checkpoint"))
-        self.fold.apply(
-            StepEnded(
-                "train", self._step, self._at(start), self._at(self.now), 0, 0, 0, nested, checkpoint, None, None, False,
-                1, (7,), None,
-            )
-        )  # fmt: skip
+        start, nested, checkpoint = self.now, 20.0 * (kind == "nested"), 20.0 * (kind == "checkpoint")
+        self.now += 20.0
+        self.fold.apply(step(self._step, start, self.now, nested=nested, checkpoint=checkpoint, runs=(7,)))
         self._step += 1
 
     def _sample(self, begin: float, grown: Mapping[str, float]) -> None:
@@ -184,27 +165,25 @@ class Run:
             ("train", f"train.py:{len(word)} {word}", "", ACTIVITIES[word], count * apart, count)
             for word, count in met.items()
         )
-        self.fold.apply(MainThreadSampled(self._at(begin), self._at(self.now), rows, 1))
+        self.fold.apply(MainThreadSampled(at(begin), at(self.now), rows, 1))
 
     def pass_by(self) -> None:
         """Ten steps as what the loop makes of them, for a thousand hours of events would take as many minutes."""
         took = self._seconds_of_a_step()
         self.now += 10 * took
-        stretches = [Stretch(Kind.SEEN, self._at(self.now), 10 * took, 10, runs=Counter({7: 10}))]
+        stretches = [Stretch(Kind.SEEN, at(self.now), 10 * took, 10, runs=Counter({7: 10}))]
         if self.now > self._next_pause:
             kind = self._next_kind()
             self.now += 20.0
             if kind != "nested":  # phases lie in no stretch
                 checkpoint = 20.0 if kind == "checkpoint" else 0.0
-                stretches.append(
-                    Stretch(Kind.SEEN, self._at(self.now), 20.0 + took, 1, checkpoint=checkpoint)
-                )
+                stretches.append(Stretch(Kind.SEEN, at(self.now), 20.0 + took, 1, checkpoint=checkpoint))
         self._loop.pace.add(stretches, {})
 
     def look(self, *, update: bool) -> list[Slowdown]:
         """What the agent would find by now: of a snapshot this is the part that concerns it."""
         if update:
-            self._loop.update(self._at(self.now))
+            self._loop.update(at(self.now))
         self.fold.slowdowns.look([self._loop], State(), (), self.fold.executables)
         return self.fold.slowdowns.take_news()
 
@@ -216,10 +195,6 @@ class Run:
         """Of the pauses each third is a checkpoint, a marked evaluation, or one that nobody marked."""
         self._next_pause += 600.0
         return ("checkpoint", "nested", "")[round(self._next_pause / 600) % 3]
-
-    @staticmethod
-    def _at(seconds: float) -> int:
-        return round(seconds * NANOSECONDS)
 
 
 def false_alarms(noises: Mapping[str, Sequence[float]], hours: float) -> Iterator[tuple[str, float, int]]:
@@ -259,7 +234,7 @@ def figures(slow: Slow, found: Slowdown | None, after: float, *, is_large: bool)
     if found is None:
         return [Figure("found", "no" if is_large else None, "yes", note="not within 600 s")]
     activity = ACTIVITIES[slow.part] if is_large else None
-    dated = found.began / NANOSECONDS - slow.at
+    dated = (found.began - at(slow.at)) / NANOSECONDS
     return [
         Figure("found after", after, between=(0.0, LATEST) if is_large else None, unit="s"),
         Figure("dated off by", dated, between=(-NEAR, NEAR) if is_large else None, unit="s"),
