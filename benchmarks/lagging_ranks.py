@@ -11,6 +11,7 @@ in twenty that are named was not slow.
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import statistics
@@ -18,50 +19,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from benchmarks.beside import free_port, without_settings
 from benchmarks.truths import Figure, Table, options_of
 from jaxobs.cli.top.servers import Access, target_of
 from jaxobs.cli.top.watch import Watch
 from jaxobs.report.ranks import rank_rows
+from tests.top.ranks import INPUT_SECONDS, Job, started
 
-PROGRAM: Final = """
-import os, sys, time, pathlib, jax, jax.numpy as jnp, numpy as np, jaxobs
-rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-jax.config.update("jax_cpu_collectives_implementation", "gloo")
-jax.distributed.initialize(os.environ["COORDINATOR"], count, rank)
-fault = pathlib.Path(sys.argv[1], f"fault-{rank}")
-sharding = jax.sharding.NamedSharding(
-    jax.sharding.Mesh(np.array(jax.devices()), ("data",)), jax.sharding.PartitionSpec("data"))
-rows = np.ones((32, 128), np.float32)
-
-def wait_if(how):
-    told, _, seconds = fault.read_text().partition(" ") if fault.exists() else ("", "", "0")
-    end = time.perf_counter() + float(seconds or 0)
-    if told == how == "loader": time.sleep(float(seconds))
-    while told == how == "host" and time.perf_counter() < end: pass
-
-def batches():
-    while True:
-        time.sleep(0.03)
-        wait_if("loader")
-        yield jax.make_array_from_process_local_data(sharding, rows)
-
-with jaxobs.instrument() as obs:
-    step = obs.watch(jax.jit(lambda w, x: w - 1e-3 * jax.grad(lambda w: jnp.mean(jnp.tanh(x @ w) ** 2))(w)))
-    w = jnp.eye(128)
-    while (address := obs.address) is None: time.sleep(0.1)
-    print(address, flush=True)
-    for batch in obs.steps(batches()):
-        wait_if("host")
-        w = step(w, batch).block_until_ready()
-"""
 SIZES: Final = (0.1, 0.3, 1.0)
-WAYS: Final = ("loader", "host", "quota")
+WAYS: Final = ("input", "host", "quota")
 SLOW_SECONDS, SLOW_SECONDS_OF_SMALL = 40.0, 120.0
 """For how long a rank is slowed; by a tenth for longer, within which it is to be named."""
 
@@ -75,43 +44,11 @@ IN_TIME: Final = 30.0
 QUOTA_PERIOD: Final = 0.1
 
 
-@contextmanager
-def training(folder: Path, ranks: int) -> Iterator[tuple[list[subprocess.Popen[str]], Watch]]:
-    """The processes, and what watches them."""
-    environment = without_settings() | {
-        "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "WORLD_SIZE": str(ranks),
-        "COORDINATOR": f"127.0.0.1:{free_port()}", "OTEL_EXPORTER_PROMETHEUS_PORT": "0", "JAXOBS_RUN": "ranks",
-    }  # fmt: skip
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, folder],
-            env=environment | {"RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        for rank in range(ranks)
-    ]
-    try:
-        addresses = [process.stdout.readline().strip() for process in processes if process.stdout]
-        targets = [target_of(address) for address in addresses]
-        watch = Watch(lambda: targets, Access())
-        try:
-            yield processes, watch
-        finally:
-            watch.close()
-    finally:
-        for process in processes:
-            process.send_signal(signal.SIGCONT)
-            process.kill()
-            process.wait()
-
-
 class Ranks:
     """The ranks of a training, of which one is slowed at a time."""
 
-    def __init__(self, folder: Path, processes: Sequence[subprocess.Popen[str]], watch: Watch) -> None:
-        self._folder, self._processes, self._watch = folder, processes, watch
+    def __init__(self, job: Job, watch: Watch) -> None:
+        self._folder, self._processes, self._watch = job.folder, job.processes, watch
         self.named = self.accused = 0
         """How many times the rank that was slow was named, and how many others were."""
 
@@ -123,9 +60,8 @@ class Ranks:
 
     def slow(self, way: str, size: float, rank: int, usual: float) -> Figure:
         """Slow a rank for a while, leave it in peace for another, and say after how long it was named."""
-        file = self._folder / f"fault-{rank}"
-        if way != "quota":
-            file.write_text(f"{way} {size * usual}")
+        file = self._folder / f"{way}-{rank}"
+        file.write_text(f"{size * usual + (INPUT_SECONDS if way == 'input' else 0.0)}")
         began, found, through = time.monotonic(), None, None
         others: set[int] = set()
         lasting = SLOW_SECONDS_OF_SMALL if size < SIZES[1] else SLOW_SECONDS
@@ -135,7 +71,7 @@ class Ranks:
                     others.add(one)
                 elif found is None:
                     found, through = after, why
-        file.unlink(missing_ok=True)
+        file.unlink()
         ended, in_vain = time.monotonic(), set[int]()
         while (after := time.monotonic() - ended) < CALM_SECONDS:
             lagging = self._lagging(self._processes[rank], 0.0)
@@ -170,17 +106,22 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, default=4)
     options = parser.parse_args()
     chance, table = random.Random(0), Table()
-    with tempfile.TemporaryDirectory(prefix="ranks-") as name:
-        folder = Path(name)
-        with training(folder, options.ranks) as (processes, watch):
-            ranks = Ranks(folder, processes, watch)
-            time.sleep(CALM_SECONDS)
-            usual = ranks.step_seconds()
-            table.add("nobody is slow", [Figure("step", usual, unit="s")])
-            for number in range(options.faults):
-                way, size = WAYS[number % len(WAYS)], SIZES[number // len(WAYS) % len(SIZES)]
-                found = ranks.slow(way, size, chance.randrange(options.ranks), usual)
-                table.add(f"slower by {size:.0%} in its {way}", [found])
+    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+    with tempfile.TemporaryDirectory(prefix="ranks-") as name, ExitStack() as at_the_end:
+        Path(name, "waits").touch()
+        job = started(Path(name), options.ranks, 86_400)
+        at_the_end.callback(job.end)
+        targets = [target_of(address) for address in job.addresses]
+        watch = Watch(lambda: targets, Access())
+        at_the_end.callback(watch.close)
+        ranks = Ranks(job, watch)
+        time.sleep(CALM_SECONDS)
+        usual = ranks.step_seconds()
+        table.add("nobody is slow", [Figure("step", usual, unit="s")])
+        for number in range(options.faults):
+            way, size = WAYS[number % len(WAYS)], SIZES[number // len(WAYS) % len(SIZES)]
+            found = ranks.slow(way, size, chance.randrange(options.ranks), usual)
+            table.add(f"slower by {size:.0%} in its {way}", [found])
     most, said = 0.05 * (ranks.named + ranks.accused), f"{ranks.named} that were slow were named"
     table.add("all", [Figure("named that were not slow", ranks.accused, between=(0, most), note=said)])
     return table.status()
