@@ -74,14 +74,8 @@ def measure() -> Section:
                 rows.append([how, f"{series}", *cells])
                 controls.append(paired_ratio(found["again"], ours))
     columns = (
-        "format",
-        "series",
-        "jaxobs",
-        "prometheus_client",
-        "jaxobs / it",
-        "jaxobs, again",
-        "again / it",
-    )
+        "format", "series", "jaxobs", "prometheus_client", "jaxobs / it", "jaxobs, again", "again / it",
+    )  # fmt: skip
     return Section("A scrape", [table("", _TEXT, columns, rows, controls)])
 
 
