@@ -165,9 +165,7 @@ def asked(server: PrometheusServer, run_id: str, now: float, seconds: float) -> 
 def measured(prometheus: PrometheusServer, recorded: Recorded, ranks: int) -> Iterator[Figure]:
     """What a Prometheus takes that has scraped for some minutes."""
     process = psutil.Process(prometheus.pid)
-    began, used = time.monotonic(), sum(process.cpu_times()[:2])
-    time.sleep(4 * SCRAPE_SECONDS)
-    cores = (sum(process.cpu_times()[:2]) - used) / (time.monotonic() - began)
+    cores = process.cpu_percent(4 * SCRAPE_SECONDS) / 100
     own = dict(_own_metrics(prometheus))
     rules = "prometheus_rule_group_last_duration_seconds"
     yield Figure("series of a rank", recorded.series)

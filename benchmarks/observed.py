@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -114,11 +113,10 @@ def run(
     *arguments: str,
     how: How,
     timeout: float = 240.0,
-    terminate_after: float | None = None,
     python: Path | str = sys.executable,
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Run:
-    """Run it to its end in a folder of its own. `terminate_after`: seconds until it is sent SIGTERM.
+    """Run it to its end in a folder of its own.
 
     Raises subprocess.TimeoutExpired where it does not end, and has then killed it.
     """
@@ -139,24 +137,17 @@ def run(
             stderr=subprocess.PIPE,
             text=True,
         ) as process:
-            stdout, stderr = _ended(process, timeout, terminate_after)
+            try:
+                stdout, stderr = process.communicate(timeout=timeout)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
         seconds = time.perf_counter() - began
-        until = time.monotonic() + (5.0 if terminate_after else 0.0)
+        until = time.monotonic() + (5.0 if process.returncode < 0 else 0.0)
         while time.monotonic() < until and not [*folder.glob(SUMMARIES)]:
             time.sleep(0.1)  # the agent of a job that was killed writes after it
         summaries = [path.read_text() for path in folder.glob(SUMMARIES)]
         return Run(process.returncode, stdout, stderr, seconds, _read(documents), summaries)
-
-
-def _ended(process: subprocess.Popen[str], timeout: float, terminate_after: float | None) -> tuple[str, str]:
-    try:
-        return process.communicate(timeout=terminate_after or timeout)
-    except subprocess.TimeoutExpired:
-        if terminate_after is None:
-            process.kill()
-            raise
-        process.send_signal(signal.SIGTERM)
-        return process.communicate(timeout=timeout)
 
 
 def _environment(folder: Path, how: How) -> dict[str, str]:

@@ -136,7 +136,6 @@ class Case(NamedTuple):
     figures: Iterable[Shown]
     how: How = "plain"
     arguments: tuple[str, ...] = ()
-    terminate_after: float | None = None
     environment: Mapping[str, str] = MappingProxyType({})
     must_be_shown: bool = False
 
@@ -179,12 +178,7 @@ def figures_of(case: Case, timeout: float) -> list[Figure]:
     """Run a case, and hold what is shown of it against what it says."""
     try:
         ended = run(
-            case.program,
-            *case.arguments,
-            how=case.how,
-            timeout=timeout,
-            terminate_after=case.terminate_after,
-            environment=case.environment,
+            case.program, *case.arguments, how=case.how, timeout=timeout, environment=case.environment
         )
     except subprocess.TimeoutExpired as hung:
         return [Figure("its end", f"none within {hung.timeout:.0f} s", "status 0")]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import time
 
-from benchmarks.costs.processes import Asked, family, own_and_beside, processor_seconds
+import psutil
+
+from benchmarks.costs.processes import Asked, family, own_and_beside
 from benchmarks.costs.sections import Section, average, table
 from benchmarks.paired import mean
 
@@ -32,17 +34,15 @@ def measure() -> Section:
             job.hear()
         time.sleep(SETTLE_SECONDS)
         families = {key: family(job.process.pid) for key, job in jobs.items()}
-        own: dict[tuple[int, str], list[float]] = {key: [] for key in jobs}
-        beside: dict[tuple[int, str], list[float]] = {key: [] for key in jobs}
+        readings: dict[tuple[int, str], list[tuple[float, float]]] = {key: [] for key in jobs}
+        for one in families.values():
+            own_and_beside(one, psutil.Process.cpu_percent)  # from now on
         for _ in range(WINDOWS):
-            began = time.monotonic()
-            before = {key: own_and_beside(one, processor_seconds) for key, one in families.items()}
             time.sleep(WINDOW_SECONDS)
             for key, one in families.items():
-                after = own_and_beside(one, processor_seconds)
-                percent = 100 / (time.monotonic() - began)
-                own[key].append(percent * (after[0] - before[key][0]))
-                beside[key].append(percent * (after[1] - before[key][1]))
+                readings[key].append(own_and_beside(one, psutil.Process.cpu_percent))
+    own = {key: [reading[0] for reading in found] for key, found in readings.items()}
+    beside = {key: [reading[1] for reading in found] for key, found in readings.items()}
 
     def more(rate: int, how: str) -> list[float]:
         return [one - other for one, other in zip(own[rate, how], own[rate, "plain"], strict=True)]
