@@ -237,17 +237,14 @@ MARKS = {
 
 TOOLS = {
     "opentelemetry": Peer(
-        "OpenTelemetry, spans over OTLP",
-        "opentelemetry-exporter-otlp-proto-http",
-        "opentelemetry.sdk.trace",
-        "",
+        "OpenTelemetry, spans over OTLP", "opentelemetry-exporter-otlp-proto-http", "opentelemetry.sdk.trace", "",
         _exported_span,
     ),
     "prometheus": Peer(
-        "prometheus_client, served", "prometheus-client", "prometheus_client", "", _served_histogram
+        "prometheus_client, served", "prometheus-client", "prometheus_client", "", _served_histogram,
     ),
     **{name: MARKS[name] for name in ("tensorboard", "mlflow", "wandb")},
-}
+}  # fmt: skip
 """As a whole job uses them."""
 
 EVERY = {"plain": PLAIN, "jaxobs": JAXOBS} | MARKS | TOOLS

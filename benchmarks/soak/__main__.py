@@ -22,7 +22,7 @@ import psutil
 from benchmarks.beside import install
 from benchmarks.costs.processes import agents_of
 from benchmarks.soak.disturbances import Disturbances, Endpoint
-from benchmarks.soak.verdict import Held, figures_of_counts, figures_of_growth
+from benchmarks.soak.verdict import Held, figures_of_counts, figures_of_growth, held_by
 from benchmarks.truths import Figure, Table, options_of
 from tests.jobs import environment
 from tests.waiting import wait_for
@@ -59,16 +59,17 @@ def _written(file: Path) -> str:
     return file.read_text() if file.exists() else ""
 
 
-def watch(held: dict[str, Held], seconds: float) -> None:
+def watch(processes: dict[str, psutil.Process], seconds: float) -> dict[str, list[Held]]:
     """Sample all processes for so long."""
-    began = time.monotonic()
+    began, held = time.monotonic(), {name: list[Held]() for name in processes}
     while (elapsed := time.monotonic() - began) < seconds:
-        for name, process in held.items():
+        for name, process in processes.items():
             try:
-                process.sample()
+                held[name].append(held_by(process))
             except (psutil.NoSuchProcess, LookupError):
                 sys.exit(f"FAILED: {name} has ended after {elapsed / 60:.1f} minutes")
         time.sleep(SAMPLE_SECONDS)
+    return held
 
 
 def main() -> int:
@@ -88,10 +89,9 @@ def main() -> int:
             address = wait_for(lambda: _written(folder / "address"), "the address of the job")
             (agent,) = agents_of(job.pid)
             processes = {"job": psutil.Process(job.pid), "plain": psutil.Process(plain.pid), "agent": agent}
-            held = {name: Held(process) for name, process in processes.items()}
             disturbances = Disturbances(options.seed, endpoint, address, agent)
             disturbances.start()
-            watch(held, options.minutes * 60)
+            held = watch(processes, options.minutes * 60)
             disturbances.calm()
             (folder / "calm").touch()
             time.sleep(CALM_SECONDS)
