@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks.costs.processes import Asked, answer
-from benchmarks.costs.sections import Section, middle, percent, table
+from benchmarks.costs.sections import Section, cell, middle, table
 from benchmarks.paired import median, paired_ratio
 
 ALLOWED = 0.03
@@ -52,7 +52,7 @@ def _rows(compiles: dict[str, list[Compile]]) -> list[list[str]]:
     found = []
     for name, pairs in compiles.items():
         took, spent = zip(*pairs, strict=True)
-        found.append([name, middle(took), middle(spent), percent(spent, took)])
+        found.append([name, middle(took), middle(spent), cell(paired_ratio(spent, took).times(100), "%")])
     return found
 
 

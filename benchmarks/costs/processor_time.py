@@ -8,7 +8,7 @@ import time
 import psutil
 
 from benchmarks.costs.processes import Asked, family, own_and_beside
-from benchmarks.costs.sections import Section, average, table
+from benchmarks.costs.sections import Section, cell, table
 from benchmarks.paired import mean
 
 RATES = (1, 10, 100, 1000)
@@ -47,16 +47,10 @@ def measure() -> Section:
     def more(rate: int, how: str) -> list[float]:
         return [one - other for one, other in zip(own[rate, how], own[rate, "plain"], strict=True)]
 
-    rows = [
-        [
-            f"{rate}",
-            *(
-                average(one, "%")
-                for one in (own[rate, "plain"], more(rate, "jaxobs"), beside[rate, "jaxobs"])
-            ),
-        ]
-        for rate in RATES
-    ]
+    rows = []
+    for rate in RATES:
+        figures = (own[rate, "plain"], more(rate, "jaxobs"), beside[rate, "jaxobs"])
+        rows.append([f"{rate}", *(cell(mean(one), "%") for one in figures)])
     columns = ("steps a second", "the job without", "more with jaxobs", "the agent")
     controls = [mean(more(rate, "plain again")) for rate in RATES]
     return Section("Processor time", [table("", _TEXT, columns, rows, controls, "%")])

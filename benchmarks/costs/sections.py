@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from benchmarks.paired import Interval, mean, median, paired_difference, paired_ratio
+from benchmarks.paired import Interval, median, paired_difference, paired_ratio
 from benchmarks.truths import markdown_table
 
 Values = Sequence[float]
@@ -25,19 +25,9 @@ def middle(values: Values, unit: str = "s") -> str:
     return cell(median(values), unit)
 
 
-def average(values: Values, unit: str) -> str:
-    """The mean: for what is rare and counts all the same."""
-    return cell(mean(values), unit)
-
-
 def ratio(of: Values, to: Values) -> str:
     """The median of the rounds' ratios."""
     return cell(paired_ratio(of, to))
-
-
-def percent(of: Values, to: Values) -> str:
-    """Likewise, in per cent."""
-    return cell(paired_ratio(of, to).times(100), "%")
 
 
 def more(of: Values, less: Values, unit: str = "s") -> str:
