@@ -22,6 +22,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from benchmarks.beside import without_settings
 from benchmarks.truths import Figure, Table, options_of
 from jaxobs.derive.loops.loop import Loop
@@ -71,20 +73,11 @@ NEVER: Final = math.inf
 
 def recorded(what: str, seconds: float) -> list[float]:
     """What a step takes in each second of a run, relative to the median of all of them."""
-    found = subprocess.run(
-        [sys.executable, "-c", PROGRAM, what, str(seconds)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=without_settings(),
-    )
-    by_second: list[float] = []
-    together: list[float] = []
-    for turn in json.loads(found.stdout):
-        together.append(turn)
-        if sum(together) >= 1.0:
-            by_second.append(statistics.fmean(together))
-            together = []
+    command = [sys.executable, "-c", PROGRAM, what, str(seconds)]
+    found = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=without_settings())
+    took = np.array(json.loads(found.stdout))
+    second = np.cumsum(took).astype(int)
+    by_second = [float(took[second == each].mean()) for each in range(second[-1])]
     middle = statistics.median(by_second)
     return [each / middle for each in by_second]
 

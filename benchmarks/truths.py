@@ -161,7 +161,7 @@ class Table:
         return Counter(figure.verdict for _, figure, _ in self._rows)
 
     def text(self, verdict: Verdict | None = None) -> str:
-        """The table as Markdown, of all or of those that are so, and how many of all are right, absent, …."""
+        """The table as Markdown, of all or of those that are so; then how many of all have each verdict."""
         kept = [(program, one) for program, one, _ in self._rows if verdict in {None, one.verdict}]
         rows = markdown_table(COLUMNS, ((program, *one.cells) for program, one in kept))
         counts = self.verdicts
