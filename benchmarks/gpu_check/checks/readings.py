@@ -96,30 +96,6 @@ def value_of(page: list[Sample], name: str, **labels: str) -> float | None:
     return next(found, None)
 
 
-class Sampler(threading.Thread):
-    """nvidia-smi and the page of metrics, about once a second, side by side."""
-
-    def __init__(self, address: str) -> None:
-        super().__init__(daemon=True)
-        self._address = address
-        self._stopped = threading.Event()
-        self.smi: list[tuple[float, dict[str, str]]] = []
-        self.pages: list[tuple[float, list[Sample]]] = []
-
-    def run(self) -> None:
-        # Those that this version knows: with one that it does not it refuses them all.
-        fields = tuple(nvidia_smi(tuple(reading.field for reading in READINGS)))
-        while not self._stopped.is_set():
-            self.smi.append((time.monotonic(), nvidia_smi(fields) if fields else {}))
-            self.pages.append((time.monotonic(), series_of(page_at(self._address))))
-            self._stopped.wait(0.5)
-
-    def stop(self) -> None:
-        """End after the sample under way."""
-        self._stopped.set()
-        self.join(30.0)
-
-
 def compare(told: Findings, smi: list[dict[str, str]], pages: list[list[Sample]]) -> None:
     """Say each reading: medians of what nvidia-smi and the pages of metrics had while the load was steady.
 
@@ -173,21 +149,33 @@ def readings(told: Findings) -> None:
 
 
 def _under_load(told: Findings, obs: Any, work: Callable[[], Any]) -> None:
-    sampler = Sampler(obs.address)
-    sampler.start()
-    began = time.monotonic()
-    while time.monotonic() - began < SECONDS:
-        for _ in range(20):
+    """nvidia-smi and the page of metrics, about once a second, side by side, while a thread keeps the device busy."""
+    stopped = threading.Event()
+
+    def load() -> None:
+        while not stopped.is_set():
             work()
-    sampler.stop()
-    told.keep_json("nvidia_smi.json", sampler.smi)
-    told.keep_json("pages.json", sampler.pages)
-    if not any(row for _, row in sampler.smi):
+
+    thread = threading.Thread(target=load, daemon=True)
+    thread.start()
+    began = time.monotonic()
+    smi: list[tuple[float, dict[str, str]]] = []
+    pages: list[tuple[float, list[Sample]]] = []
+    # Those that this version knows: with one that it does not it refuses them all.
+    fields = tuple(nvidia_smi(tuple(reading.field for reading in READINGS)))
+    while time.monotonic() - began < SECONDS:
+        smi.append((time.monotonic() - began, nvidia_smi(fields) if fields else {}))
+        pages.append((time.monotonic() - began, series_of(page_at(obs.address))))
+        time.sleep(0.5)
+    stopped.set()
+    thread.join()
+    told.keep_json("nvidia_smi.json", smi)
+    told.keep_json("pages.json", pages)
+    if not any(row for _, row in smi):
         told.unmeasured("NVML beside nvidia-smi", "nvidia-smi is not here, or answers nothing")
         return
-    smi = [row for at, row in sampler.smi if at - began > SETTLING]
-    pages = [page for at, page in sampler.pages if at - began > SETTLING + 5.0]
-    compare(told, smi, pages)
+    settled = [row for at, row in smi if at > SETTLING]
+    compare(told, settled, [page for at, page in pages if at > SETTLING + 5.0])
 
 
 def _allocator(told: Findings, obs: Any, held: Any) -> None:
