@@ -110,26 +110,18 @@ def recorded_training(folder: Path) -> Recorded:
     return Recorded(text, time.monotonic() - began)
 
 
-def configuration(folder: Path, port: int, ranks: int) -> str:
+def configuration(port: int, ranks: int) -> str:
     """Scrapes them all, as `deploy/prometheus/prometheus.yml` does, with our rules."""
-    groups = [
-        {
-            "targets": [f"127.0.0.1:{port}"],
-            "labels": {
-                "__metrics_path__": f"/metrics/{rank}",
-                "instance": f"node{rank // RANKS_OF_A_HOST}:{9464 + rank % RANKS_OF_A_HOST}",
-                "jaxobs_run": RUN,
-                "jaxobs_rank": str(rank),
-            },
+    groups = []
+    for rank in range(ranks):
+        labels = {
+            "__metrics_path__": f"/metrics/{rank}",
+            "instance": f"node{rank // RANKS_OF_A_HOST}:{9464 + rank % RANKS_OF_A_HOST}",
+            "jaxobs_run": RUN,
+            "jaxobs_rank": str(rank),
         }
-        for rank in range(ranks)
-    ]
-    (folder / "ranks.json").write_text(json.dumps(groups))
-    job = {
-        "job_name": "jax-ranks",
-        "honor_labels": True,
-        "file_sd_configs": [{"files": [str(folder / "ranks.json")]}],
-    }
+        groups.append({"targets": [f"127.0.0.1:{port}"], "labels": labels})
+    job = {"job_name": "jax-ranks", "honor_labels": True, "static_configs": groups}
     intervals = {"scrape_interval": EVERY, "evaluation_interval": EVERY}
     rules = [str(path) for path in RULES]
     return json.dumps({"global": intervals, "scrape_configs": [job], "rule_files": rules})
@@ -137,12 +129,8 @@ def configuration(folder: Path, port: int, ranks: int) -> str:
 
 def queries(run_id: str, seconds: float) -> Iterator[tuple[str, str, bool]]:
     """Title, PromQL and whether it asks for one moment, of each query of the dashboard, with all ranks chosen."""
-    values = {
-        "__interval": EVERY,
-        "__rate_interval": f"{4 * SCRAPE_SECONDS}s",
-        "__range": f"{seconds:.0f}s",
-        "run": run_id,
-    }
+    rate, span = f"{4 * SCRAPE_SECONDS}s", f"{seconds:.0f}s"
+    values = {"__interval": EVERY, "__rate_interval": rate, "__range": span, "run": run_id}
     for panel in json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]:
         for target in panel.get("targets", ()):
             if text := target.get("expr"):
@@ -152,13 +140,12 @@ def queries(run_id: str, seconds: float) -> Iterator[tuple[str, str, bool]]:
 
 def asked(server: PrometheusServer, run_id: str, now: float, seconds: float) -> Iterator[Figure]:
     """How long each query of the dashboard takes, over five minutes that end `now`."""
+    moment = {"time": f"{now}"}
+    minutes = {"start": f"{now - 300}", "end": f"{now}", "step": f"{SCRAPE_SECONDS}"}
     for title, text, is_instant in queries(run_id, seconds):
+        path, given = ("query", moment) if is_instant else ("query_range", minutes)
         begin = time.perf_counter()
-        if is_instant:
-            answer = server.get("query", query=text, time=f"{now}")
-        else:
-            given = {"start": f"{now - 300}", "end": f"{now}", "step": f"{SCRAPE_SECONDS}"}
-            answer = server.get("query_range", query=text, **given)
+        answer = server.get(path, query=text, **given)
         yield Figure(title, time.perf_counter() - begin, unit="s", note=f"{len(answer['result'])} series")
 
 
@@ -215,7 +202,7 @@ def main() -> int:
         recorded = recorded_training(folder)
         ranks = serve(recorded)
         servers.callback(ranks.shutdown)
-        given = configuration(folder, ranks.server_address[1], options.ranks)
+        given = configuration(ranks.server_address[1], options.ranks)
         prometheus = PrometheusServer(Path(binary), folder / "prometheus", given, "--web.enable-admin-api")
         servers.callback(prometheus.close)
         wait_for(lambda: len(prometheus.query("up == 1")) == options.ranks, "all ranks in Prometheus")

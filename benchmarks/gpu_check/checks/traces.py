@@ -125,9 +125,8 @@ def judge(told: Findings, path: Path) -> None:
 
 
 def _compared(told: Findings, name: str, found: float | None, truth: float) -> None:
-    reason, source = "jaxobs has no operation of that name", "jax.profiler.ProfileData"
-    if told.on_gpu:
-        told.figure(name, found, truth, relative=TOLERANCE, unit="s", source=source, reason=reason)
-    else:
-        between = (1 - TOLERANCE) * truth, LATER_ON_A_CPU * truth
-        told.figure(name, found, truth, between=between, unit="s", source=source, reason=reason)
+    between = None if told.on_gpu else ((1 - TOLERANCE) * truth, LATER_ON_A_CPU * truth)
+    told.figure(
+        name, found, truth, relative=TOLERANCE, between=between, unit="s", source="jax.profiler.ProfileData",
+        reason="jaxobs has no operation of that name",
+    )  # fmt: skip
