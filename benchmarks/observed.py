@@ -85,12 +85,6 @@ class Run:
         found = re.search(r"(?ms)^jaxobs: .*\Z", self.stderr)
         return found.group() if found else ""
 
-    @property
-    def own_stderr(self) -> str:
-        """What the script itself wrote there: neither the summary nor our own log, which INFO shows."""
-        lines = self.stderr.removesuffix(self.summary).splitlines(keepends=True)
-        return "".join(line for line in lines if " jaxobs: " not in line)
-
 
 NO_BOUND = 1e300
 """Stands for +Inf, which JSON has not."""
