@@ -78,10 +78,10 @@ def epochs(width: str, steps: str, count: str) -> dict[str, Any]:
         return weights
 
     weights = epoch(jnp.ones((int(width), int(width))))  # compiles
-    began = time.perf_counter()
-    for _ in range(int(count)):
+    clock = Clock()
+    for _ in clock.over(range(int(count))):
         weights = epoch(weights)
-    seconds = (time.perf_counter() - began) / (int(steps) * int(count))
+    seconds = clock.step_seconds / int(steps)
     return {"step_seconds": seconds, "matrix_flops": products * 2.0 * int(width) ** 3}
 
 
