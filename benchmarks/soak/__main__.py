@@ -55,10 +55,6 @@ def start_job(folder: Path, seed: str, how: str, endpoint: str) -> subprocess.Po
     return subprocess.Popen(command, env=settings)
 
 
-def _written(file: Path) -> str:
-    return file.read_text() if file.exists() else ""
-
-
 def watch(processes: dict[str, psutil.Process], seconds: float) -> dict[str, list[Held]]:
     """Sample all processes for so long."""
     began, held = time.monotonic(), {name: list[Held]() for name in processes}
@@ -86,11 +82,10 @@ def main() -> int:
         job, plain = (start_job(folder, options.seed, how, endpoint.url) for how in ("observed", "plain"))
         agent = None
         try:
-            address = wait_for(lambda: _written(folder / "address"), "the address of the job")
+            address = wait_for((folder / "address").read_text, "the address of the job")
             (agent,) = agents_of(job.pid)
             processes = {"job": psutil.Process(job.pid), "plain": psutil.Process(plain.pid), "agent": agent}
             disturbances = Disturbances(options.seed, endpoint, address, agent)
-            disturbances.start()
             held = watch(processes, options.minutes * 60)
             disturbances.calm()
             (folder / "calm").touch()
