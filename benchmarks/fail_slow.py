@@ -68,8 +68,6 @@ eleven deviations, is not reached in so few blocks."""
 BLOCK: Final = 10
 """Seconds of which the noise is that of their medians."""
 
-NEVER: Final = math.inf
-
 
 def recorded(what: str, seconds: float) -> list[float]:
     """What a step takes in each second of a run, relative to the median of all of them."""
@@ -85,7 +83,7 @@ def recorded(what: str, seconds: float) -> list[float]:
 class Slow(NamedTuple):
     """From `at` seconds on a step takes `factor` times as long, by a part that grows."""
 
-    at: float = NEVER
+    at: float = math.inf
     factor: float = 1.0
     part: str = "device"
 

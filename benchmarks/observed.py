@@ -160,8 +160,6 @@ def _environment(folder: Path, how: How) -> dict[str, str]:
 
 def _read(folder: Path) -> list[list[Document]]:
     """Snapshots by process; one that is cut, because its process was killed, is left out."""
-    found = []
-    for path in folder.iterdir():
-        lines = path.read_text().split("\n")
-        found.append([json.loads(line) for line in lines[:-1] if line])
-    return sorted((run for run in found if run), key=len, reverse=True)
+    texts = (path.read_text().split("\n")[:-1] for path in folder.iterdir())
+    runs = ([json.loads(line) for line in lines if line] for lines in texts)
+    return sorted(filter(None, runs), key=len, reverse=True)

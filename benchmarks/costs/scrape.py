@@ -79,11 +79,8 @@ def measure() -> Section:
     return Section("A scrape", [table("", _TEXT, columns, rows, controls)])
 
 
-Scrapes = dict[str, Callable[[str], float]]
-
-
 @contextlib.contextmanager
-def scraping(families: tuple[Family, ...], registry: Any) -> Iterator[Scrapes]:
+def scraping(families: tuple[Family, ...], registry: Any) -> Iterator[dict[str, Callable[[str], float]]]:
     """Both servers, and the seconds of a GET from each."""
     pages, snapshot = Pages(RESOURCE), SnapshotData(0, {}, families)
     pages.show(snapshot)

@@ -69,7 +69,7 @@ Watch = Callable[[Any], Any]
 """What wraps the functions of a loop: `obs.watch`, or nothing."""
 
 
-def small_step(watch: Watch) -> Callable[[Any], Any]:
+def small_step(watch: Watch) -> Any:
     """A fraction of a millisecond of products, and some milliseconds to compile."""
     import jax
     import jax.numpy as jnp
@@ -83,8 +83,7 @@ def small_step(watch: Watch) -> Callable[[Any], Any]:
             batch = jnp.tanh(batch @ weights)
         return jnp.mean(batch)
 
-    whole: Callable[[Any], Any] = step
-    return whole
+    return step
 
 
 Turn = Callable[[int], Any]
