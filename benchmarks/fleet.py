@@ -157,9 +157,8 @@ def measured(prometheus: PrometheusServer, recorded: Recorded, ranks: int) -> It
     rules = "prometheus_rule_group_last_duration_seconds"
     yield Figure("series of a rank", recorded.series)
     yield Figure("bytes of its page", len(recorded.page(0)))
-    yield Figure(
-        "a scrape of it, median", prometheus.value("quantile(0.5, scrape_duration_seconds)"), unit="s"
-    )
+    scrape = prometheus.value("quantile(0.5, scrape_duration_seconds)")
+    yield Figure("a scrape of it, median", scrape, unit="s")
     yield Figure("series in Prometheus, with those of the rules", own["prometheus_tsdb_head_series"])
     yield Figure("samples a second", recorded.series * ranks / SCRAPE_SECONDS)
     yield Figure("bytes of a sample on disk", _bytes_of_a_sample(prometheus))

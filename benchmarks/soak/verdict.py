@@ -76,9 +76,8 @@ def figures_of_growth(held: Mapping[str, Sequence[Held]], minutes: float) -> Ite
     memory = {name: memory_growth(own_bytes) for name, (own_bytes, _, _) in columns.items()}
     yield Figure("the plain job", memory["plain"], unit="MiB")
     yield Figure("the observed job", memory["job"], unit="MiB")
-    yield Figure(
-        "the observed job above the plain", memory["job"] - memory["plain"], between=judged, unit="MiB"
-    )
+    above = memory["job"] - memory["plain"]
+    yield Figure("the observed job above the plain", above, between=judged, unit="MiB")
     yield Figure("the agent", memory["agent"], between=judged, unit="MiB", note=note)
     for name in ("job", "agent"):
         _, descriptors, threads = columns[name]

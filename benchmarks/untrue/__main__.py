@@ -40,9 +40,8 @@ def highest_rate(run: Run) -> Figure:
 
 def run_time(run: Run, tolerance: float = 0.10) -> Figure:
     """Seconds of a run of the function that is the whole step."""
-    return Figure(
-        "run", run.executable.get("seconds_per_run"), run.truth["step_seconds"], tolerance, unit="s"
-    )
+    seconds = run.executable.get("seconds_per_run")
+    return Figure("run", seconds, run.truth["step_seconds"], tolerance, unit="s")
 
 
 def peak_of(run: Run) -> float | None:
@@ -76,9 +75,8 @@ def flops(run: Run, tolerance: float = 0.01, *, measured: bool = False) -> Figur
     """Matrix FLOPs of a run; `measured`: only those that windows measured, else they are a lower bound that says so."""
     cost = run.executable.get("cost") or {}
     known = not measured or any("profiler windows" in why for why in cost.get("inexact_reasons", ()))
-    return Figure(
-        "matrix FLOPs", cost.get("matrix_flops") if known else None, run.truth["matrix_flops"], tolerance
-    )
+    found = cost.get("matrix_flops") if known else None
+    return Figure("matrix FLOPs", found, run.truth["matrix_flops"], tolerance)
 
 
 def quantile(name: str) -> Shown:

@@ -105,9 +105,8 @@ def compare(told: Findings, smi: list[dict[str, str]], pages: list[list[Sample]]
         mine = [value_of(page, reading.metric, **reading.labels) for page in pages]
         known = [value for value in mine if value is not None]
         found = statistics.median(known) if known else None
-        theirs = [
-            number * reading.scale for row in smi if (number := amount(row.get(reading.field))) is not None
-        ]
+        numbers = (amount(row.get(reading.field)) for row in smi)
+        theirs = [number * reading.scale for number in numbers if number is not None]
         name = " ".join([reading.metric, *reading.labels.values()])
         if not theirs:
             told.figure(name, found, unit=reading.unit, reason="neither jaxobs nor nvidia-smi tells it")

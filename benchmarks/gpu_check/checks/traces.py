@@ -59,9 +59,8 @@ def _read(data: Any, found: dict[tuple[str, str], float]) -> None:
 def _events(events: Iterable[Any], plane: str) -> list[Event]:
     found = []
     for event in events:
-        stats = {
-            name: value for name, value in event.stats if name in ("hlo_op", "hlo_module", "device_ordinal")
-        }
+        wanted = ("hlo_op", "hlo_module", "device_ordinal")
+        stats = {name: value for name, value in event.stats if name in wanted}
         # The host's launches of a GPU's kernels have an hlo_op too, and no device_ordinal.
         if "hlo_op" in stats and (plane.startswith("/device:") or "device_ordinal" in stats):
             operation = (str(stats.get("hlo_module", "")), str(stats["hlo_op"]))
