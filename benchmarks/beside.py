@@ -24,8 +24,7 @@ def without_settings(*others: str) -> dict[str, str]:
 
 def free_port() -> int:
     """A port that nobody has now."""
-    (port,) = free_ports(1)
-    return port
+    return free_ports(1)[0]
 
 
 def free_ports(count: int) -> list[int]:

@@ -1,50 +1,38 @@
 """Whether a loop that becomes slower for good is found, dated and explained, and how often one that does not is accused.
 
-    .venv/bin/python -m benchmarks.fail_slow [--hours 1000] [--seconds 60] [--noise FILE] [--print]
+    .venv/bin/python -m benchmarks.fail_slow [--hours 1000] [--seconds 60]
 
 Records what a step of short trainings takes here, second by second: one that computes, one that mostly waits for its
 input, one that mostly waits, as for an accelerator, with some work of its host. Runs are made up of pieces of these,
 drawn at random, with a drift after the start, bursts, checkpoints, evaluations that are marked and some that are not.
 Those with a slowdown go as events through all that the agent derives, steady ones as stretches through what tests
-them, as fast as it takes them. Writes docs/results/fail_slow.md, unless it is to --print. Exit status 1 where there
-are more false alarms than one in a thousand hours, or a slowdown of five times the noise or more is not found, dated
-or explained.
+them, as fast as it takes them. Exit status 1 where there are more false alarms than one in a thousand hours, or a
+slowdown of five times the noise or more is not found, dated or explained.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
-import os
 import random
 import statistics
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import version
-from pathlib import Path
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from benchmarks.beside import without_settings
-from jaxobs.derive.catalogue import CORE_METRICS
-from jaxobs.derive.fold import Fold
+from benchmarks.truths import Figure, Table, options_of
 from jaxobs.derive.loops.loop import Loop
 from jaxobs.derive.loops.slowdowns import Slowdown, State
 from jaxobs.derive.loops.stretches import Kind, Stretch
-from jaxobs.model.clock import NANOSECONDS, ClockAnchor
-from jaxobs.model.events import (
-    LoopEntered,
-    MainThreadSampled,
-    StepCompleted,
-    StepEnded,
-    StepRows,
-    TurnsAsked,
-)
-from jaxobs.model.metrics import Catalogue
+from jaxobs.model.clock import NANOSECONDS
+from jaxobs.model.events import LoopEntered, MainThreadSampled, StepCompleted, StepRows
+from tests.derive.made_up import at, new_fold, step, waits
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "results" / "fail_slow.md"
 PROGRAM: Final = """
 import sys, time, jax, jax.numpy as jnp
 what, seconds = sys.argv[1], float(sys.argv[2])
@@ -80,25 +68,14 @@ eleven deviations, is not reached in so few blocks."""
 BLOCK: Final = 10
 """Seconds of which the noise is that of their medians."""
 
-NEVER: Final = math.inf
-
 
 def recorded(what: str, seconds: float) -> list[float]:
     """What a step takes in each second of a run, relative to the median of all of them."""
-    found = subprocess.run(
-        [sys.executable, "-c", PROGRAM, what, str(seconds)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=without_settings(),
-    )
-    by_second: list[float] = []
-    together: list[float] = []
-    for turn in json.loads(found.stdout):
-        together.append(turn)
-        if sum(together) >= 1.0:
-            by_second.append(statistics.fmean(together))
-            together = []
+    command = [sys.executable, "-c", PROGRAM, what, str(seconds)]
+    found = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=without_settings())
+    took = np.array(json.loads(found.stdout))
+    second = np.cumsum(took).astype(int)
+    by_second = [float(took[second == each].mean()) for each in range(second[-1])]
     middle = statistics.median(by_second)
     return [each / middle for each in by_second]
 
@@ -106,7 +83,7 @@ def recorded(what: str, seconds: float) -> list[float]:
 class Slow(NamedTuple):
     """From `at` seconds on a step takes `factor` times as long, by a part that grows."""
 
-    at: float = NEVER
+    at: float = math.inf
     factor: float = 1.0
     part: str = "device"
 
@@ -120,14 +97,14 @@ class Run:
         self._slow = slow
         self._waits = waits
         """Whether the host waits for the device in each step; else it is ahead, and completions are seen."""
-        self.fold = Fold(Catalogue(CORE_METRICS), ClockAnchor(0, 0), 0, {}, {}, 2_000)
+        self.fold = new_fold()
         self.now = 0.0
         self._step = 0
         self._drift = self._random.uniform(-0.1, 0.1)
         self._burst_until, self._burst = 0.0, 1.0
         self._next_pause = 600.0
         self._relative = self._pieces()
-        self.fold.apply(LoopEntered("train", 0))
+        self.fold.apply(LoopEntered("train", at(0.0)))
 
     def _pieces(self) -> Iterator[float]:
         """The recorded seconds in pieces that keep their order, each from anywhere in the record."""
@@ -139,10 +116,8 @@ class Run:
     def _seconds_of_a_step(self) -> float:
         drift = 1 + self._drift * math.exp(-self.now / 120)
         if self._random.random() < 10 * STEP / 900:
-            self._burst_until, self._burst = (
-                self.now + self._random.uniform(2, 30),
-                self._random.uniform(1.2, 3.0),
-            )
+            self._burst_until = self.now + self._random.uniform(2, 30)
+            self._burst = self._random.uniform(1.2, 3.0)
         burst = self._burst if self.now < self._burst_until else 1.0
         return STEP * next(self._relative) * drift * burst
 
@@ -155,29 +130,21 @@ class Run:
         rows: StepRows = []
         for _ in range(10):
             begin_of_step, self.now = self.now, self.now + sum(grown.values())
-            start, end, wait = self._at(begin_of_step), self._at(self.now), self._at(grown["input"])
+            start, end, wait = at(begin_of_step), at(self.now), round(grown["input"] * NANOSECONDS)
             rows += ["train", self._step, start, end, 0, wait, 0, None, None, 1, 7]
             self._step += 1
         self.fold.apply_steps(rows)
         if self.now > self._next_pause:
             self._pause(self._next_kind())
-        if self._waits:
-            self.fold.apply(TurnsAsked("train", 5, 5, self._at(self.now)))
-        else:
-            self.fold.apply(StepCompleted("train", self._step - 1, self._at(self.now), 0))
+        completed = StepCompleted("train", self._step - 1, at(self.now), 0)
+        self.fold.apply(waits(self.now) if self._waits else completed)
         self._sample(begin, grown)
 
     def _pause(self, kind: str) -> None:
         """A step of twenty seconds: a checkpoint, a marked evaluation within it, or one that nobody marked."""
-        start, length = self.now, 20.0
-        self.now += length
-        nested, checkpoint = (self._at(length) if kind == word else 0 for word in ("nested", "checkpoint"))
-        self.fold.apply(
-            StepEnded(
-                "train", self._step, self._at(start), self._at(self.now), 0, 0, 0, nested, checkpoint, None, None, False,
-                1, (7,), None,
-            )
-        )  # fmt: skip
+        start, nested, checkpoint = self.now, 20.0 * (kind == "nested"), 20.0 * (kind == "checkpoint")
+        self.now += 20.0
+        self.fold.apply(step(self._step, start, self.now, nested=nested, checkpoint=checkpoint, runs=(7,)))
         self._step += 1
 
     def _sample(self, begin: float, grown: Mapping[str, float]) -> None:
@@ -189,27 +156,25 @@ class Run:
             ("train", f"train.py:{len(word)} {word}", "", ACTIVITIES[word], count * apart, count)
             for word, count in met.items()
         )
-        self.fold.apply(MainThreadSampled(self._at(begin), self._at(self.now), rows, 1))
+        self.fold.apply(MainThreadSampled(at(begin), at(self.now), rows, 1))
 
     def pass_by(self) -> None:
         """Ten steps as what the loop makes of them, for a thousand hours of events would take as many minutes."""
         took = self._seconds_of_a_step()
         self.now += 10 * took
-        stretches = [Stretch(Kind.SEEN, self._at(self.now), 10 * took, 10, runs=Counter({7: 10}))]
+        stretches = [Stretch(Kind.SEEN, at(self.now), 10 * took, 10, runs=Counter({7: 10}))]
         if self.now > self._next_pause:
             kind = self._next_kind()
             self.now += 20.0
             if kind != "nested":  # phases lie in no stretch
                 checkpoint = 20.0 if kind == "checkpoint" else 0.0
-                stretches.append(
-                    Stretch(Kind.SEEN, self._at(self.now), 20.0 + took, 1, checkpoint=checkpoint)
-                )
+                stretches.append(Stretch(Kind.SEEN, at(self.now), 20.0 + took, 1, checkpoint=checkpoint))
         self._loop.pace.add(stretches, {})
 
     def look(self, *, update: bool) -> list[Slowdown]:
         """What the agent would find by now: of a snapshot this is the part that concerns it."""
         if update:
-            self._loop.update(self._at(self.now))
+            self._loop.update(at(self.now))
         self.fold.slowdowns.look([self._loop], State(), (), self.fold.executables)
         return self.fold.slowdowns.take_news()
 
@@ -221,10 +186,6 @@ class Run:
         """Of the pauses each third is a checkpoint, a marked evaluation, or one that nobody marked."""
         self._next_pause += 600.0
         return ("checkpoint", "nested", "")[round(self._next_pause / 600) % 3]
-
-    @staticmethod
-    def _at(seconds: float) -> int:
-        return round(seconds * NANOSECONDS)
 
 
 def false_alarms(noises: Mapping[str, Sequence[float]], hours: float) -> Iterator[tuple[str, float, int]]:
@@ -242,39 +203,34 @@ def false_alarms(noises: Mapping[str, Sequence[float]], hours: float) -> Iterato
         yield kind, lived / 3600, told
 
 
-class Found(NamedTuple):
-    """What was found of an injected slowdown: seconds after it, and by how many it was dated wrong."""
-
-    kind: str
-    slow: Slow
-    after: float | None
-    dated: float = 0.0
-    ratio: float = 0.0
-    activity: str | None = None
-
-    @property
-    def is_right(self) -> tuple[bool, bool, bool]:
-        """Whether it was found in time, dated and explained."""
-        if self.after is None:
-            return False, False, False
-        return self.after <= LATEST, abs(self.dated) <= NEAR, self.activity == ACTIVITIES[self.slow.part]
-
-
-def injected(noises: Mapping[str, Sequence[float]], count: int) -> Iterator[Found]:
+def injected(noises: Mapping[str, Sequence[float]], count: int) -> Iterator[tuple[str, list[Figure]]]:
     """Slowdowns of each size and part in turn, somewhere between the fifth and the thirtieth minute."""
     for case in range(count):
         kind = list(noises)[case % len(noises)]
         at = random.Random(case).uniform(300, 1800)
         slow = Slow(at, FACTORS[case // 3 % 3], list(PARTS)[(case + case // 9) % 3])
         run = Run(noises[kind], case, slow, waits=case % 2 == 0)
-        found: Found | None = None
+        found: Slowdown | None = None
         while run.now < slow.at + 600 and found is None:
             run.go_on()
-            for each in run.look(update=True):
-                if each.ended is None and run.now > slow.at:
-                    began = each.began / NANOSECONDS
-                    found = Found(kind, slow, run.now - slow.at, began - slow.at, each.ratio, each.activity)
-        yield found or Found(kind, slow, None)
+            news = [each for each in run.look(update=True) if each.ended is None and run.now > slow.at]
+            found = news[0] if news else None
+        name = f"{slow.part} slower by {slow.factor - 1:.0%}, noise of {kind}"
+        is_large = slow.factor - 1 >= LARGE * noise_of(noises[kind])
+        yield name, figures(slow, found, run.now - slow.at, is_large=is_large)
+
+
+def figures(slow: Slow, found: Slowdown | None, after: float, *, is_large: bool) -> list[Figure]:
+    """What was found of a slowdown that was injected; held to its truth where that is large beside the noise."""
+    if found is None:
+        return [Figure("found", "no" if is_large else None, "yes", note="not within 600 s")]
+    activity = ACTIVITIES[slow.part] if is_large else None
+    dated = (found.began - at(slow.at)) / NANOSECONDS
+    return [
+        Figure("found after", after, between=(0.0, LATEST) if is_large else None, unit="s"),
+        Figure("dated off by", dated, between=(-NEAR, NEAR) if is_large else None, unit="s"),
+        Figure("thread was seen in", found.activity, activity, note=f"told as {found.ratio - 1:+.0%}"),
+    ]
 
 
 def noise_of(seconds: Sequence[float]) -> float:
@@ -283,102 +239,24 @@ def noise_of(seconds: Sequence[float]) -> float:
     return statistics.stdev(blocks)
 
 
-HEAD: Final = """# A job that becomes slower
-
-Whether [a lasting slowdown](../questions/slow.md#when-did-it-become-slower) is found, and how often one is told of
-that is none. `python -m benchmarks.fail_slow` writes this page: noise recorded on {processors} processors of a CPU
-with JAX {jax}.
-
-**{told} false alarms in {hours:,.0f} hours of steady runs**, where one in a thousand hours is allowed. Runs of
-{run_hours:.0f} h: pieces of the recorded seconds in random order, a drift of up to 10 % after the start, slow bursts
-of 2 to 30 s every quarter of an hour, and every ten minutes a pause of 20 s.
-
-| noise of | seconds recorded | deviation of 10 s medians | hours | false alarms |
-|---|---|---|---|---|
-"""
-FOUND: Final = """
-**Of {all} injected slowdowns {count} are at least {multiple:.0f} times the noise: {found} of these were found within
-{latest:.0f} s, {dated} dated to {near:.0f} s, and of {explained} the part that grew was named.** One that
-is small beside the noise is found late, or not at all.
-
-| noise of | what grew | by | found after | dated off by | told as | thread was seen in |
-|---|---|---|---|---|---|---|
-"""
-
-
-def page(
-    noises: Mapping[str, Sequence[float]],
-    alarms: Sequence[tuple[str, float, int]],
-    found: Sequence[Found],
-) -> str:
-    """The results, as the page shows them."""
-    hours, told = sum(row[1] for row in alarms), sum(row[2] for row in alarms)
-    large = [each for each in found if is_large(each, noises)]
-    rights = [sum(each.is_right[part] for each in large) for part in range(3)]
-    rows = [
-        f"| {kind} | {len(noises[kind])} | {noise_of(noises[kind]):.1%} | {lived:.0f} | {count} |\n"
-        for kind, lived, count in alarms
-    ]
-    cases = [
-        f"| {each.kind} | {each.slow.part} | {each.slow.factor - 1:.0%} | {_told(each)} |\n"
-        for each in sorted(found, key=lambda each: (each.kind, each.slow.factor, each.slow.part))
-    ]
-    head = HEAD.format(
-        processors=os.cpu_count(), jax=version("jax"), told=told, hours=hours, run_hours=RUN_HOURS
-    )
-    then = FOUND.format(
-        all=len(found),
-        multiple=LARGE,
-        count=len(large),
-        latest=LATEST,
-        near=NEAR,
-        found=rights[0],
-        dated=rights[1],
-        explained=rights[2],
-    )
-    return "".join((head, *rows, then, *cases))
-
-
-def is_large(each: Found, noises: Mapping[str, Sequence[float]]) -> bool:
-    """Whether a slowdown is large beside the noise."""
-    return each.slow.factor - 1 >= LARGE * noise_of(noises[each.kind])
-
-
-def _told(each: Found) -> str:
-    if each.after is None:
-        return "not within 600 s | – | – | –"
-    return f"{each.after:.0f} s | {each.dated:+.0f} s | {each.ratio - 1:+.0%} | {each.activity}"
-
-
 def main() -> int:
     """Record, replay, judge."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options_of(__doc__, only=False)
     parser.add_argument("--hours", type=float, default=1000.0)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument(
-        "--noise", type=Path, help="a file of what was recorded before; it is written where there is none"
-    )
-    parser.add_argument("--print", action="store_true")
+    parser.add_argument("--seconds", type=float, default=60.0, help="that are recorded of each kind of noise")
     options = parser.parse_args()
-    if options.noise is not None and options.noise.exists():
-        noises = json.loads(options.noise.read_text(encoding="utf-8"))
-    else:
-        noises = {kind: recorded(kind, options.seconds) for kind in KINDS}
-    if options.noise is not None:
-        options.noise.write_text(json.dumps(noises), encoding="utf-8")
-    if any(len(noise) < 2 * BLOCK for noise in noises.values()):
-        parser.error(f"the noise of {2 * BLOCK} s at least is needed: give more --seconds")
-    found = list(injected(noises, 20))
+    table = Table()
+    noises = {kind: recorded(kind, options.seconds) for kind in KINDS}
+    for kind, noise in noises.items():
+        said = f"{len(noise)} seconds recorded"
+        table.add(f"noise of {kind}", [Figure("deviation of 10 s medians", noise_of(noise), note=said)])
+    for name, found in injected(noises, 20):
+        table.add(name, found)
     alarms = list(false_alarms(noises, options.hours))
-    text = page(noises, alarms, found)
-    print(text)
-    if not options.print:
-        PAGE.write_text(text, encoding="utf-8")
-    large = [each.is_right for each in found if is_large(each, noises)]
-    allowed = max(1.0, sum(row[1] for row in alarms) / 1000)
-    return int(sum(row[2] for row in alarms) > allowed or not all(map(all, large)))
+    hours, told = sum(lived for _, lived, _ in alarms), sum(count for _, _, count in alarms)
+    said = ", ".join(f"{count} in {lived:.0f} h of {kind}" for kind, lived, count in alarms)
+    table.add("steady runs", [Figure("false alarms", told, between=(0, max(1.0, hours / 1000)), note=said)])
+    return table.status()
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ def main() -> int:
         "host lines", Path(__file__), (*figures, sampler_of), arguments=("--program", "--seconds", str(given.seconds)),
         environment=dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1"),
     )  # fmt: skip
-    return judge([case], timeout=given.seconds + 120.0, strict=given.strict)
+    return judge([case], timeout=given.seconds + 120.0)
 
 
 if __name__ == "__main__":

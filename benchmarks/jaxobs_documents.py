@@ -34,17 +34,13 @@ class DocumentExporter(Exporter):
                 file.write(json.dumps(document) + "\n")
 
 
-def _histograms(families: Any) -> dict[str, dict[str, list[list[float]]]]:
-    return {
-        family.metric.name: {
-            ",".join(labels): [
-                [bound, count]
-                for bound, count in zip(
-                    (*family.metric.buckets, 1e300), itertools.accumulate(value.counts), strict=True
-                )
-            ]
-            for labels, value in family.series.items()
-        }
-        for family in families
-        if family.metric.kind == "histogram"
-    }
+def _histograms(families: Any) -> dict[str, dict[str, list[tuple[float, float]]]]:
+    found = {}
+    for family in families:
+        if family.metric.kind == "histogram":
+            bounds = (*family.metric.buckets, 1e300)
+            found[family.metric.name] = {
+                ",".join(labels): list(zip(bounds, itertools.accumulate(value.counts), strict=True))
+                for labels, value in family.series.items()
+            }
+    return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -86,12 +85,6 @@ class Run:
         found = re.search(r"(?ms)^jaxobs: .*\Z", self.stderr)
         return found.group() if found else ""
 
-    @property
-    def own_stderr(self) -> str:
-        """What the script itself wrote there: neither the summary nor our own log, which INFO shows."""
-        lines = self.stderr.removesuffix(self.summary).splitlines(keepends=True)
-        return "".join(line for line in lines if " jaxobs: " not in line)
-
 
 NO_BOUND = 1e300
 """Stands for +Inf, which JSON has not."""
@@ -114,11 +107,10 @@ def run(
     *arguments: str,
     how: How,
     timeout: float = 240.0,
-    terminate_after: float | None = None,
     python: Path | str = sys.executable,
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Run:
-    """Run it to its end in a folder of its own. `terminate_after`: seconds until it is sent SIGTERM.
+    """Run it to its end in a folder of its own.
 
     Raises subprocess.TimeoutExpired where it does not end, and has then killed it.
     """
@@ -139,24 +131,17 @@ def run(
             stderr=subprocess.PIPE,
             text=True,
         ) as process:
-            stdout, stderr = _ended(process, timeout, terminate_after)
+            try:
+                stdout, stderr = process.communicate(timeout=timeout)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
         seconds = time.perf_counter() - began
-        until = time.monotonic() + (5.0 if terminate_after else 0.0)
+        until = time.monotonic() + (5.0 if process.returncode < 0 else 0.0)
         while time.monotonic() < until and not [*folder.glob(SUMMARIES)]:
             time.sleep(0.1)  # the agent of a job that was killed writes after it
         summaries = [path.read_text() for path in folder.glob(SUMMARIES)]
         return Run(process.returncode, stdout, stderr, seconds, _read(documents), summaries)
-
-
-def _ended(process: subprocess.Popen[str], timeout: float, terminate_after: float | None) -> tuple[str, str]:
-    try:
-        return process.communicate(timeout=terminate_after or timeout)
-    except subprocess.TimeoutExpired:
-        if terminate_after is None:
-            process.kill()
-            raise
-        process.send_signal(signal.SIGTERM)
-        return process.communicate(timeout=timeout)
 
 
 def _environment(folder: Path, how: How) -> dict[str, str]:
@@ -175,8 +160,6 @@ def _environment(folder: Path, how: How) -> dict[str, str]:
 
 def _read(folder: Path) -> list[list[Document]]:
     """Snapshots by process; one that is cut, because its process was killed, is left out."""
-    found = []
-    for path in folder.iterdir():
-        lines = path.read_text().split("\n")
-        found.append([json.loads(line) for line in lines[:-1] if line])
-    return sorted((run for run in found if run), key=len, reverse=True)
+    texts = (path.read_text().split("\n")[:-1] for path in folder.iterdir())
+    runs = ([json.loads(line) for line in lines if line] for lines in texts)
+    return sorted(filter(None, runs), key=len, reverse=True)

@@ -9,15 +9,15 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar, get_args
 
 from benchmarks.observed import How, Run, run
 from jaxobs.report.sentence import CLEAR
-from jaxobs.report.text_table import TextTable, to_text
 
 Verdict = Literal["right", "absent", "shown", "WRONG"]
 Value = float | str | bool | None
@@ -81,6 +81,12 @@ class Figure:
         return self.name, truth, shown, self.verdict, self.note
 
 
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """As the pages of docs/results show them."""
+    shown = ([" ".join(cell.replace("|", "\\|").split()) for cell in row] for row in rows)
+    return "".join(f"| {' | '.join(row)} |\n" for row in (columns, ["---"] * len(columns), *shown))
+
+
 def text_of(value: Value, unit: str = "") -> str:
     """A number with five digits, or the text as it is."""
     if value is None:
@@ -130,7 +136,6 @@ class Case(NamedTuple):
     figures: Iterable[Shown]
     how: How = "plain"
     arguments: tuple[str, ...] = ()
-    terminate_after: float | None = None
     environment: Mapping[str, str] = MappingProxyType({})
     must_be_shown: bool = False
 
@@ -142,7 +147,6 @@ ENOUGH = 39 / 40
 class Table:
     """Rows of figures, printed as they come and once more together at the end."""
 
-    strict: bool = False
     _rows: list[tuple[str, Figure, bool]] = field(default_factory=list)
 
     def add(self, program: str, figures: Iterable[Figure], *, must_be_shown: bool = False) -> None:
@@ -151,29 +155,30 @@ class Table:
             self._rows.append((program, figure, must_be_shown))
             print(" | ".join((program, *figure.cells)), file=sys.stderr, flush=True)
 
+    @property
+    def verdicts(self) -> Counter[Verdict]:
+        """How many are right, absent, shown and WRONG."""
+        return Counter(figure.verdict for _, figure, _ in self._rows)
+
+    def text(self, verdict: Verdict | None = None) -> str:
+        """The table as Markdown, of all or of those that are so; then how many of all have each verdict."""
+        kept = [(program, one) for program, one, _ in self._rows if verdict in {None, one.verdict}]
+        rows = markdown_table(COLUMNS, ((program, *one.cells) for program, one in kept))
+        counts = self.verdicts
+        return f"{rows}\n{', '.join(f'{counts[one]} {one}' for one in get_args(Verdict))}"
+
     def status(self) -> int:
         """Print the table; 1 where something is wrong, or too much is absent."""
-        table = TextTable(COLUMNS, left=COLUMNS)
-        for program, figure, _ in self._rows:
-            table.add(program, *figure.cells)
-        print(to_text([table], width=180))
-        verdicts = [figure.verdict for _, figure, _ in self._rows]
-        print(", ".join(f"{verdicts.count(one)} {one}" for one in ("right", "absent", "shown", "WRONG")))
+        print(self.text())
         needed = [figure.verdict for _, figure, must_be_shown in self._rows if must_be_shown]
-        too_few = needed.count("right") < ENOUGH * len(needed)
-        return int("WRONG" in verdicts or too_few or (self.strict and "absent" in verdicts))
+        return int("WRONG" in self.verdicts or needed.count("right") < ENOUGH * len(needed))
 
 
 def figures_of(case: Case, timeout: float) -> list[Figure]:
     """Run a case, and hold what is shown of it against what it says."""
     try:
         ended = run(
-            case.program,
-            *case.arguments,
-            how=case.how,
-            timeout=timeout,
-            terminate_after=case.terminate_after,
-            environment=case.environment,
+            case.program, *case.arguments, how=case.how, timeout=timeout, environment=case.environment
         )
     except subprocess.TimeoutExpired as hung:
         return [Figure("its end", f"none within {hung.timeout:.0f} s", "status 0")]
@@ -182,13 +187,13 @@ def figures_of(case: Case, timeout: float) -> list[Figure]:
     return [figure(ended) for figure in case.figures]
 
 
-def options_of(description: str | None) -> argparse.ArgumentParser:
-    """The options that all commands of this kind have."""
+def options_of(description: str | None, *, only: bool = True) -> argparse.ArgumentParser:
+    """The options that all commands of this kind have; `only`: those that have cases to choose from."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", help="names, separated by commas")
-    parser.add_argument("--strict", action="store_true", help="fail where something is absent, too")
+    if only:
+        parser.add_argument("--only", help="names, separated by commas")
     return parser
 
 
@@ -214,10 +219,10 @@ def know_peaks(python: Path | str = sys.executable) -> None:
     subprocess.run([python, "-c", measure], check=True)
 
 
-def judge(cases: Sequence[Case], *, runs: int = 1, timeout: float = 240.0, strict: bool = False) -> int:
+def judge(cases: Sequence[Case], *, runs: int = 1, timeout: float = 240.0) -> int:
     """Run each case so many times and print what was found; the exit status."""
     know_peaks()
-    table = Table(strict)
+    table = Table()
     for case in cases:
         for _ in range(runs):
             table.add(case.name, figures_of(case, timeout), must_be_shown=case.must_be_shown)

@@ -25,16 +25,6 @@ def _einsum(
     )
 
 
-def _low_precision(dtype: Any) -> Program:
-    square = ones(N, N, dtype=dtype)
-    return Program(
-        f"product of {jnp.dtype(dtype).name}",
-        lambda a, b: lax.dot(a, b, preferred_element_type=jnp.float32),
-        (square, square),
-        matrix_flops=PRODUCT,
-    )
-
-
 PROGRAMS = (
     Program("product", jnp.matmul, (ones(N, N), ones(N, N)), PRODUCT, 0, 3 * N * N * 4),
     Program("rectangular product", jnp.matmul, (ones(64, 512), ones(512, 96)), 2 * 64 * 512 * 96, 0,
@@ -58,10 +48,9 @@ PROGRAMS = (
             (ones(64, 32), ones(32, 16), ones(64, 16)), 2 * 64 * 32 * 16 + 2 * 64 * 16, 0),
     Program("complex product", jnp.matmul, (ones(N, N, dtype=jnp.complex64),) * 2, 4 * PRODUCT, 0, 3 * N * N * 8,
             formula="8 m n k"),
-    _low_precision(jnp.bfloat16),
-    _low_precision(jnp.float16),
-    _low_precision(jnp.float8_e4m3fn),
-    _low_precision(jnp.float8_e5m2),
+    *(Program(f"product of {dtype}", lambda a, b: lax.dot(a, b, preferred_element_type=jnp.float32),
+              (ones(N, N, dtype=dtype),) * 2, PRODUCT)
+      for dtype in ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")),
     Program("int4 weights, bfloat16 activations", lambda x, w: x @ w.astype(jnp.bfloat16),
             (ones(64, N, dtype=jnp.bfloat16), ones(N, N, dtype=jnp.int4)), 2 * 64 * N * N),
     Program("int8 product: no FLOPs", lax.dot, (ones(N, N, dtype=jnp.int8),) * 2, 0, 0),

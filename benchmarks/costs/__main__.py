@@ -7,46 +7,39 @@ installed beside jaxobs are left out, and the page says so. Exit status 1 where 
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import sys
-import time
 from pathlib import Path
 
 from benchmarks.costs.machine import described
 from benchmarks.costs.peers import DISTRIBUTIONS
-from benchmarks.costs.sections import Section, keep, kept, page, section_text
-from benchmarks.truths import chosen
+from benchmarks.costs.sections import Section, put_into
+from benchmarks.truths import chosen, options_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "results" / "benchmarks.md"
 FIGURES = (
     "training_loop", "step_cost", "processor_time", "memory_and_exit", "start_time", "compile_cost", "scrape",
 )  # fmt: skip
 """Modules of benchmarks/costs/ whose `measure()` makes a section, in the order of the page."""
-PRINTED = ("agent_cost", "decoding", "exit_seconds", "live_array_census", "live_view")
+PRINTED = ("agent_cost", "decoding")
 """Others, that are on no page."""
 
 
 def main() -> int:
-    """Measure, keep, write."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.costs", description=__doc__)
-    parser.add_argument("--only", default=",".join(FIGURES), metavar="NAMES")
+    """Measure and write."""
+    parser = options_of(__doc__)
     parser.add_argument("--print", action="store_true")
     options = parser.parse_args()
     known = (*FIGURES, *(PRINTED if options.print else ()))
     held = True
-    for name in chosen(options.only, ((name, name) for name in known)):
-        began, measured_with = time.monotonic(), described(DISTRIBUTIONS)
+    for name in chosen(options.only or ",".join(FIGURES), ((name, name) for name in known)):
+        facts = described(DISTRIBUTIONS)
         section: Section = importlib.import_module(f"benchmarks.costs.{name}").measure()
-        section.measured.update(measured_with)
-        print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-        held = held and all(demand.held for demand in section.demands)
-        if options.print:
-            print(f"## {section.title}\n\n{section_text(section)}", flush=True)
-        else:
-            keep(name, section)
-    if not options.print:
-        PAGE.write_text(page([found for name in FIGURES if (found := kept(name))]), encoding="utf-8")
+        held = held and all(section.demands.values())
+        text = section.text(facts)
+        print(text, flush=True)
+        if not options.print:
+            PAGE.write_text(put_into(PAGE.read_text(encoding="utf-8"), text), encoding="utf-8")
     return int(not held)
 
 

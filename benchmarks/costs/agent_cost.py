@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 
-from benchmarks.costs.sections import Cell, Section, Table
+from benchmarks.costs.sections import Section, table
 from jaxobs.config import Settings
 from jaxobs.model.clock import now
 from jaxobs.model.events import (
@@ -88,9 +88,9 @@ def one_function_for_each_shape() -> Iterator[Event]:
 def measure() -> Section:
     """Many steps, many series, many executables."""
     cpu, *others = fed([], STEPS, 1)
-    rows: list[list[Cell]] = [[f"{STEPS} steps", f"{1e6 * cpu / STEPS:.1f} µs a step", *others]]
+    rows = [[f"{STEPS} steps", f"{1e6 * cpu / STEPS:.1f} µs a step", *others]]
     cpu, *others = fed(list(compiles_of_functions()), FRAME, ROUNDS, series_limit=3 * FUNCTIONS * 30)
     rows.append([f"{2 * FUNCTIONS} series", f"{1e3 * cpu:.0f} ms", *others])
     cpu, *others = fed(list(one_function_for_each_shape()), 20, ROUNDS)
     rows.append([f"{EXECUTABLES} executables", f"{1e3 * cpu:.0f} ms", *others])
-    return Section("The agent", [Table("", _FED, ("with", "CPU", "snapshot", "resident"), rows)])
+    return Section("The agent", [table("", _FED, ("with", "CPU", "snapshot", "resident"), rows)])

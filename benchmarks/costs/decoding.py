@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from benchmarks.costs.sections import Cell, Measured, Section, Table, middle
-from benchmarks.paired import median, seconds_of
+from benchmarks.costs.sections import Section, middle, table
+from benchmarks.paired import seconds_of
 
 LAYERS = (4, 64)
 ROUNDS = 5
@@ -39,12 +39,12 @@ def measure() -> Section:
     from jaxobs.cost_model import module_cost
     from jaxobs.proto.messages import ModuleMessage
 
-    rows: list[list[Cell]] = []
+    rows = []
     for layers in LAYERS:
         serialized = compiled_module(layers)
         count = sum(len(part.instructions) for part in ModuleMessage.FromString(serialized).computations)
         times = [seconds_of(partial(module_cost, serialized)) for _ in range(ROUNDS)]
-        rate = Measured(median([count / seconds for seconds in times]), "/s")
-        rows.append([f"{layers}", f"{count}", Measured(median([len(serialized)]), "B"), middle(times), rate])
+        rate = middle([count / seconds for seconds in times], "/s")
+        rows.append([f"{layers}", f"{count}", f"{len(serialized)} B", middle(times), rate])
     columns = ("layers", "instructions", "module", "read in", "instructions a second")
-    return Section("Decoding a module", [Table("", f"{ROUNDS} times each.", columns, rows)])
+    return Section("Decoding a module", [table("", f"{ROUNDS} times each.", columns, rows)])

@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime
 import os
 import platform
-from importlib import metadata
 
 import psutil
 
+from benchmarks.costs.peers import installed
 from jaxobs.hardware.calibration import processor_model
 
 OURS = ("jaxobs", "jax", "jaxlib")
@@ -21,22 +21,7 @@ def described(distributions: tuple[str, ...]) -> dict[str, str]:
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": f"{processor_model()}, {os.cpu_count()} cores, {psutil.virtual_memory().total / 2**30:.0f} GiB",
-        "system": f"{_system()}, Linux {platform.release()}",
+        "system": platform.platform(),
         "versions": f"Python {platform.python_version()}, {', '.join(versions)}",
         "load average": f"{os.getloadavg()[0]:.1f}",
     }
-
-
-def installed(distribution: str) -> str | None:
-    """Its version."""
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _system() -> str:
-    try:
-        return platform.freedesktop_os_release()["PRETTY_NAME"]
-    except OSError:
-        return platform.system()

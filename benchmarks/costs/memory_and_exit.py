@@ -1,20 +1,21 @@
-"""Memory that a tool adds to a job, and how long the job takes to end: `make benchmark NAME=memory_and_exit`."""
+"""Memory that a tool adds to a job, and how much later the job ends with it: `make benchmark NAME=memory_and_exit`."""
 
 from __future__ import annotations
 
 import contextlib
-import random
 import socket
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from benchmarks.beside import free_port
 from benchmarks.costs.peers import TOOLS, missing
 from benchmarks.costs.processes import Asked, family, own_and_beside
-from benchmarks.costs.sections import Cell, Measured, Section, Table, middle, more
+from benchmarks.costs.sections import Section, middle, more, table
+from benchmarks.paired import take_turns
 
-ROUNDS = 5
+ROUNDS = 10
 TRAIN_SECONDS, PACE = 5.0, 20.0
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
@@ -22,10 +23,9 @@ _MEMORY = f"""A job that has trained a small model for {TRAIN_SECONDS:.0f} s at 
 same job without a tool; {ROUNDS} rounds. *Beside* is what the tool runs in processes of its own. Pages shared with other
 processes count too."""
 
-_EXIT = f"""From the last line of the script until its process is gone, the tool's closing call included; {ROUNDS}
-rounds. An endpoint (`{ENDPOINT}`) that *refuses* does not listen; a *silent* one accepts and never answers."""
-
-COLUMNS = ("tool", "resident, more in the job", "resident, beside")
+_EXIT = f"""From the last line of the script until its process is gone, and its output's end, the tool's closing call
+included; {ROUNDS} rounds, in turns. An endpoint (`{ENDPOINT}`) that *refuses* does not listen; a *silent* one accepts and
+never answers."""
 
 
 @contextlib.contextmanager
@@ -37,11 +37,12 @@ def endpoints() -> Iterator[dict[str, dict[str, str]]]:
 
 
 class Job(NamedTuple):
-    """A job with a tool; with an endpoint that is silent or refuses, if with any."""
+    """A job with a tool; with an endpoint that is silent or refuses, if with any; under `jaxobs run` if launched."""
 
     title: str
     tool: str
     endpoint: str = ""
+    launched: bool = False
 
 
 def jobs() -> list[Job]:
@@ -50,6 +51,7 @@ def jobs() -> list[Job]:
         Job("nothing", "plain"),
         Job("nothing, again (control)", "plain"),
         Job("jaxobs", "jaxobs"),
+        Job("`jaxobs run`", "plain", launched=True),
         Job("jaxobs, OTLP endpoint refuses", "jaxobs", "refuses"),
         Job("jaxobs, OTLP endpoint silent", "jaxobs", "silent"),
     ]
@@ -61,62 +63,40 @@ def jobs() -> list[Job]:
     return found
 
 
-Figures = Mapping[str, float]
-
-
-def memory_of(pid: int) -> Figures:
-    """Bytes in memory, those shared with other processes too."""
-    resident, beside = own_and_beside(family(pid), lambda process: process.memory_info().rss)
-    return {"resident": resident, "resident beside": beside}
-
-
-def one_round(every: list[Job], chance: random.Random) -> dict[Job, Figures]:
-    """All jobs at once; they end one after another. Bytes of each, and the seconds of its end."""
-    found: dict[Job, Figures] = {}
-    with contextlib.ExitStack() as opened:
-        settings = opened.enter_context(endpoints())
-        words = (str(TRAIN_SECONDS), str(PACE))
-        asked = {
-            job: opened.enter_context(
-                Asked("benchmarks.costs.job", job.tool, *words, **settings[job.endpoint])
-            )
-            for job in every
-        }
-        for process in asked.values():
-            while process.hear() != "ready":
-                pass
-        memory = {job: memory_of(process.process.pid) for job, process in asked.items()}
-        for job in chance.sample(every, len(every)):
-            last_line = asked[job].ask()
-            asked[job].process.wait()
-            found[job] = {**memory[job], "exit": time.monotonic() - last_line}
-    return found
+def run(job: Job, settings: Mapping[str, str]) -> tuple[float, float, float]:
+    """Bytes in memory of a job and of what is beside it, those shared with other processes too; seconds of its end."""
+    command = ["benchmarks.costs.job", job.tool, str(TRAIN_SECONDS), str(PACE)]
+    if job.launched:
+        command = ["jaxobs", "run", "--", "-m", *command]
+    with Asked(*command, **settings) as asked:
+        while asked.hear() != "ready":
+            pass
+        own, beside = own_and_beside(family(asked.process.pid), lambda process: process.memory_info().rss)
+        last_line = asked.ask()
+        assert asked.process.stdout is not None
+        asked.process.stdout.read()
+        if status := asked.process.wait():
+            raise SystemExit(f"{' '.join(command)} ended with status {status}")
+        return own, beside, time.monotonic() - last_line
 
 
 def measure() -> Section:
     """The rounds, and a table of each kind."""
-    every, chance = jobs(), random.Random(0)
-    plain = every[0]
-    rounds = [one_round(every, chance) for _ in range(ROUNDS)]
-
-    def of(job: Job, part: str) -> list[float]:
-        return [found[job][part] for found in rounds]
-
-    def beside(job: Job, part: str) -> Cell:
-        return middle(of(job, part), "B") if any(of(job, part)) else "—"
-
-    def extra(job: Job, part: str, unit: str) -> Measured:
-        return more(of(job, part), of(plain, part), unit)
-
-    memory: list[list[Cell]] = [
-        [job.title, extra(job, "resident", "B"), beside(job, "resident beside")] for job in every[1:]
+    with endpoints() as settings:
+        found = take_turns({job: partial(run, job, settings[job.endpoint]) for job in jobs()}, ROUNDS)
+    columns = {job: tuple(zip(*figures, strict=True)) for job, figures in found.items()}
+    (plain, (plain_bytes, _, plain_exit)), *others = columns.items()
+    memory = [
+        [job.title, more(own, plain_bytes, "B"), middle(beside, "B") if any(beside) else "—"]
+        for job, (own, beside, _) in others
     ]
-    exits: list[list[Cell]] = [
-        [job.title, middle(of(job, "exit")), "—" if job is plain else extra(job, "exit", "s")]
-        for job in every
-    ]
+    exits = [[plain.title, middle(plain_exit), "—", "—"]]
+    for job, (_, _, ended) in others:
+        longest = max(one - other for one, other in zip(ended, plain_exit, strict=True))
+        exits.append([job.title, middle(ended), more(ended, plain_exit), f"{longest:.2f} s"])
+    of_exit = ("tool", "until the process is gone", "more than without a tool", "at most")
     tables = [
-        Table("Memory", _MEMORY, COLUMNS, memory),
-        Table("Exit", _EXIT, ("tool", "until the process is gone", "more than without a tool"), exits),
+        table("Memory", _MEMORY, ("tool", "resident, more in the job", "resident, beside"), memory),
+        table("Exit", _EXIT, of_exit, exits),
     ]
-    return Section("Memory and exit", tables, (), missing(TOOLS))
+    return Section("Memory and exit", tables, {}, missing(TOOLS))

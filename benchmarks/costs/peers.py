@@ -5,15 +5,25 @@ Everything is kept on this machine: the peers that have a server are used withou
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import metadata
 from typing import Any, NamedTuple
 
-from benchmarks.costs.machine import installed
+from benchmarks.costs.processes import answer
+
+PAGE_PATIENCE = 30.0
 
 Work = Callable[[], Any]
+
+
+def _nothing() -> None: ...
 
 
 class Begun(NamedTuple):
@@ -21,9 +31,9 @@ class Begun(NamedTuple):
 
     steps: Callable[[int, Work], None]
     """Run the work so many times, and keep each time."""
-    record: Callable[[int], None] | None
+    record: Callable[[int], None] | None = None
     """Keep so many values of the user's; None where that is not what the tool is for."""
-    end: Callable[[], None]
+    end: Callable[[], object] = _nothing
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,11 @@ class Peer:
         return None if installed(self.distribution) else f"{self.title}: {self.distribution} is not installed"
 
 
-def _nothing() -> None: ...
+def installed(distribution: str) -> str | None:
+    """Its version."""
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return metadata.version(distribution)
+    return None
 
 
 def _plain() -> Begun:
@@ -51,7 +65,7 @@ def _plain() -> Begun:
         for _ in range(count):
             work()
 
-    return Begun(steps, None, _nothing)
+    return Begun(steps)
 
 
 def _jaxobs() -> Begun:
@@ -68,59 +82,38 @@ def _jaxobs() -> Begun:
         for number in range(count):
             observer.record(loss=0.5 * number)
 
-    return Begun(steps, record, _nothing)  # it ends by itself with the process
+    return Begun(steps, record)  # it ends by itself with the process
 
 
-def _spans(provider: Any, end: Callable[[], None], *, attributes: bool = False) -> Begun:
-    """Each step is a span, with its number where it has attributes."""
-    span = provider.get_tracer("benchmark").start_as_current_span
+def _bare_span() -> Begun:
+    from opentelemetry.sdk.trace import TracerProvider
 
-    def bare(count: int, work: Work) -> None:
+    span = TracerProvider().get_tracer("benchmark").start_as_current_span
+
+    def steps(count: int, work: Work) -> None:
         for _ in range(count):
             with span("step"):
                 work()
+
+    return Begun(steps)
+
+
+def _exported_span() -> Begun:
+    """Each step is a span with attributes. The provider ends itself with the process."""
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    span = provider.get_tracer("benchmark").start_as_current_span
 
     def steps(count: int, work: Work) -> None:
         for number in range(count):
             with span("step", attributes={"loop": "train", "step": number, "examples": 256}):
                 work()
 
-    return Begun(steps if attributes else bare, None, end)
-
-
-def _bare_span() -> Begun:
-    from opentelemetry.sdk.trace import TracerProvider
-
-    return _spans(TracerProvider(), _nothing)
-
-
-def _provider(exporter: Any, **options: Any) -> Any:
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
-    provider = TracerProvider()
-    provider.add_span_processor(BatchSpanProcessor(exporter, **options))
-    return provider
-
-
-def _exported_span() -> Begun:
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-
-    # The provider ends itself with the process.
-    return _spans(_provider(OTLPSpanExporter()), _nothing, attributes=True)
-
-
-def _processed_span() -> Begun:
-    from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
-
-    class Dropping(SpanExporter):
-        """As cheap as an exporter can be."""
-
-        def export(self, spans: Any) -> SpanExportResult:  # noqa: ARG002
-            return SpanExportResult.SUCCESS
-
-    provider = _provider(Dropping(), max_queue_size=100_000)
-    return _spans(provider, provider.shutdown, attributes=True)
+    return Begun(steps)
 
 
 def _served_histogram() -> Begun:
@@ -142,7 +135,7 @@ def _kept_histogram() -> Begun:
             work()
             observe(clock() - began)
 
-    return Begun(steps, None, _nothing)
+    return Begun(steps)
 
 
 def _same_facts() -> Begun:
@@ -171,7 +164,7 @@ def _same_facts() -> Begun:
             examples(256)
             began = ended
 
-    return Begun(steps, None, _nothing)
+    return Begun(steps)
 
 
 def _tensorboard() -> Begun:
@@ -212,7 +205,7 @@ def _writing(write: Callable[[str, float, int], object], end: Callable[[], objec
         for number in range(count):
             write("loss", 0.5 * number, number)
 
-    return Begun(steps, record, lambda: (end(), None)[1])
+    return Begun(steps, record, end)
 
 
 PLAIN = Peer("nothing", "jax", "jax", "", _plain)
@@ -224,10 +217,6 @@ MARKS = {
     "bare_span": Peer(
         "OpenTelemetry, bare span", "opentelemetry-sdk", "opentelemetry.sdk.trace",
         "`start_as_current_span`: no attributes, no processor, so it goes nowhere", _bare_span,
-    ),
-    "processed_span": Peer(
-        "OpenTelemetry, span", "opentelemetry-sdk", "opentelemetry.sdk.trace",
-        "loop, step and examples as attributes, into a `BatchSpanProcessor` whose exporter drops it", _processed_span,
     ),
     "kept_histogram": Peer(
         "prometheus_client, child kept", "prometheus-client", "prometheus_client",
@@ -248,17 +237,14 @@ MARKS = {
 
 TOOLS = {
     "opentelemetry": Peer(
-        "OpenTelemetry, spans over OTLP",
-        "opentelemetry-exporter-otlp-proto-http",
-        "opentelemetry.sdk.trace",
-        "",
+        "OpenTelemetry, spans over OTLP", "opentelemetry-exporter-otlp-proto-http", "opentelemetry.sdk.trace", "",
         _exported_span,
     ),
     "prometheus": Peer(
-        "prometheus_client, served", "prometheus-client", "prometheus_client", "", _served_histogram
+        "prometheus_client, served", "prometheus-client", "prometheus_client", "", _served_histogram,
     ),
     **{name: MARKS[name] for name in ("tensorboard", "mlflow", "wandb")},
-}
+}  # fmt: skip
 """As a whole job uses them."""
 
 EVERY = {"plain": PLAIN, "jaxobs": JAXOBS} | MARKS | TOOLS
@@ -268,3 +254,32 @@ DISTRIBUTIONS = tuple(dict.fromkeys(peer.distribution for peer in EVERY.values()
 def missing(peers: Mapping[str, Peer]) -> list[str]:
     """Why those are missing that are."""
     return [reason for peer in peers.values() if (reason := peer.missing())]
+
+
+def in_a_fresh_process(name: str) -> dict[str, float]:
+    """Seconds of each part. Runs in a process of its own, which has imported nothing of jaxobs before."""
+    import jax  # noqa: F401  # every job has it
+
+    peer, began = EVERY[name], time.perf_counter()
+    importlib.import_module(peer.module)
+    imported = time.perf_counter()
+    peer.begin()
+    started = time.perf_counter()
+    page = _first_page() - imported if name == "jaxobs" else 0.0
+    return {"import": imported - began, "start": started - imported, "both": started - began, "page": page}
+
+
+def _first_page() -> float:
+    import jaxobs
+
+    deadline = time.monotonic() + PAGE_PATIENCE
+    while (address := jaxobs.instrument().address) is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert address is not None
+    with urllib.request.urlopen(address, timeout=PAGE_PATIENCE) as page:
+        page.read()
+    return time.perf_counter()
+
+
+if __name__ == "__main__":
+    answer(in_a_fresh_process(sys.argv[1]))

@@ -66,12 +66,6 @@ def answer(value: Any) -> None:
     print(json.dumps(value), flush=True)
 
 
-def processor_seconds(process: psutil.Process) -> float:
-    """In user mode and in the kernel, of all threads."""
-    times = process.cpu_times()
-    return float(times.user + times.system)
-
-
 def agents_of(pid: int) -> list[psutil.Process]:
     """The agent is no child of the job, and names the job in its command."""
     found = []

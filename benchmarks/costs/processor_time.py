@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import time
 
-from benchmarks.costs.processes import Asked, family, own_and_beside, processor_seconds
-from benchmarks.costs.sections import Cell, Section, Table, average
+import psutil
+
+from benchmarks.costs.processes import Asked, family, own_and_beside
+from benchmarks.costs.sections import Section, cell, table
+from benchmarks.paired import mean
 
 RATES = (1, 10, 100, 1000)
 SETTLE_SECONDS = 15.0
@@ -31,27 +34,23 @@ def measure() -> Section:
             job.hear()
         time.sleep(SETTLE_SECONDS)
         families = {key: family(job.process.pid) for key, job in jobs.items()}
-        own: dict[tuple[int, str], list[float]] = {key: [] for key in jobs}
-        beside: dict[tuple[int, str], list[float]] = {key: [] for key in jobs}
+        readings: dict[tuple[int, str], list[tuple[float, float]]] = {key: [] for key in jobs}
+        for one in families.values():
+            own_and_beside(one, psutil.Process.cpu_percent)  # from now on
         for _ in range(WINDOWS):
-            began = time.monotonic()
-            before = {key: own_and_beside(one, processor_seconds) for key, one in families.items()}
             time.sleep(WINDOW_SECONDS)
             for key, one in families.items():
-                after = own_and_beside(one, processor_seconds)
-                percent = 100 / (time.monotonic() - began)
-                own[key].append(percent * (after[0] - before[key][0]))
-                beside[key].append(percent * (after[1] - before[key][1]))
+                readings[key].append(own_and_beside(one, psutil.Process.cpu_percent))
+    own = {key: [reading[0] for reading in found] for key, found in readings.items()}
+    beside = {key: [reading[1] for reading in found] for key, found in readings.items()}
 
     def more(rate: int, how: str) -> list[float]:
         return [one - other for one, other in zip(own[rate, how], own[rate, "plain"], strict=True)]
 
-    rows: list[list[Cell]] = [
-        [
-            str(rate), average(own[rate, "plain"], "%"), average(more(rate, "jaxobs"), "%"),
-            average(more(rate, "plain again"), "%"), average(beside[rate, "jaxobs"], "%"),
-        ]
-        for rate in RATES
-    ]  # fmt: skip
-    columns = ("steps a second", "the job without", "more with jaxobs", "control", "the agent")
-    return Section("Processor time", [Table("", _TEXT, columns, rows)])
+    rows = []
+    for rate in RATES:
+        figures = (own[rate, "plain"], more(rate, "jaxobs"), beside[rate, "jaxobs"])
+        rows.append([f"{rate}", *(cell(mean(one), "%") for one in figures)])
+    columns = ("steps a second", "the job without", "more with jaxobs", "the agent")
+    controls = [mean(more(rate, "plain again")) for rate in RATES]
+    return Section("Processor time", [table("", _TEXT, columns, rows, controls, "%")])

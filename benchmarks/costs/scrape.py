@@ -11,10 +11,10 @@ from typing import Any
 
 import prometheus_client
 
-from benchmarks.costs.sections import Cell, Section, Table, middle, ratio
-from benchmarks.paired import take_turns
+from benchmarks.costs.sections import Section, middle, ratio, table
+from benchmarks.paired import paired_ratio, take_turns
 from jaxobs.model.addresses import Address
-from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric
+from jaxobs.model.metrics import Family, Metric
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs_plugins.prometheus.access import AllowedHosts
 from jaxobs_plugins.prometheus.address import listen
@@ -24,41 +24,24 @@ from jaxobs_plugins.prometheus.server import HttpServer
 SERIES = (1_000, 10_000)
 ROUNDS = 21
 RESOURCE = {"service.name": "benchmark", "host.name": "localhost", "process.pid": "1"}
-STEP_BUCKETS = tuple(1e-4 * 1.6**index for index in range(33))  # 100 µs to 5 min
 HOSTS = AllowedHosts((), from_network=False)
 
-_TEXT = f"""A whole GET of the same series from jaxobs and from prometheus_client, {ROUNDS} rounds: a tenth of them
-histograms with exemplars, the rest counters and gauges with two labels. *Again* is the same snapshot once more, which
-jaxobs keeps as rendered. jaxobs renders in the agent; prometheus_client in the job, under its interpreter lock."""
+_TEXT = f"""A whole GET of the same series from jaxobs and from prometheus_client, {ROUNDS} rounds: counters and gauges
+with two labels. *Again* is the same snapshot once more, which jaxobs keeps as rendered. jaxobs renders in the agent;
+prometheus_client in the job, under its interpreter lock."""
 
 
-def histograms(series: int) -> int:
-    """So many that their buckets, counts and sums are about a tenth of the series."""
-    return series // 360
-
-
-def labels_of_rest(series: int) -> list[tuple[str, str]]:
-    """For each counter, and each gauge."""
-    rest = series - histograms(series) * (len(STEP_BUCKETS) + 3)
-    return [(f"train_step_{index}", f"{index:012x}") for index in range(rest // 2)]
+def labels_of(series: int) -> list[tuple[str, str]]:
+    """For each counter, and each gauge: as those of executables."""
+    return [(f"train_step_{index}", f"{index:012x}") for index in range(series // 2)]
 
 
 def example_families(series: int) -> tuple[Family, ...]:
-    """A snapshot: histograms, and as many counters as gauges, with labels as those of executables."""
-    exemplar = Exemplar("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", 0.02, 1.7e9)
-    buckets = len(STEP_BUCKETS) + 1
-    metric = Metric(
-        "jaxobs_step_seconds", "histogram", "Spacing of completions.", ("loop",), "seconds", STEP_BUCKETS
-    )
-    values: dict[tuple[str, ...], HistogramValue] = {
-        (f"loop{i}",): HistogramValue((1,) * buckets, 1.5 * i, (exemplar,) * buckets)
-        for i in range(histograms(series))
-    }
-    names, labels = ("function", "executable"), labels_of_rest(series)
+    """A snapshot: as many counters as gauges."""
+    names, labels = ("function", "executable"), labels_of(series)
     seconds = Metric("jaxobs_executable_seconds_total", "counter", "Device time.", names, "seconds")
     flops = Metric("jaxobs_executable_flops", "gauge", "FLOPs of one run.", names, "flops")
     return (
-        Family(metric, values),
         Family(seconds, {key: 0.123456789 * index for index, key in enumerate(labels)}),
         Family(flops, {key: 1e9 + index for index, key in enumerate(labels)}),
     )
@@ -68,17 +51,10 @@ def example_registry(series: int) -> prometheus_client.CollectorRegistry:
     """The same as metrics of prometheus_client."""
     prometheus_client.disable_created_metrics()
     registry = prometheus_client.CollectorRegistry()
-    steps = prometheus_client.Histogram(
-        "jaxobs_step_seconds", "Spacing of completions.", ["loop"], buckets=STEP_BUCKETS, registry=registry
-    )
-    exemplar = {"trace_id": "0af7651916cd43dd8448eb211c80319c", "span_id": "b7ad6b7169203331"}
-    for i in range(histograms(series)):
-        for bound in (*STEP_BUCKETS, 1e9):
-            steps.labels(f"loop{i}").observe(bound, exemplar)
     names = ["function", "executable"]
     seconds = prometheus_client.Counter("jaxobs_executable_seconds", "Device time.", names, registry=registry)
     flops = prometheus_client.Gauge("jaxobs_executable_flops", "FLOPs of one run.", names, registry=registry)
-    for index, key in enumerate(labels_of_rest(series)):
+    for index, key in enumerate(labels_of(series)):
         seconds.labels(*key).inc(0.123456789 * index)
         flops.labels(*key).set(1e9 + index)
     return registry
@@ -86,7 +62,7 @@ def example_registry(series: int) -> prometheus_client.CollectorRegistry:
 
 def measure() -> Section:
     """Each size, plain and compressed."""
-    rows: list[list[Cell]] = []
+    rows, controls = [], []
     for series in SERIES:
         with scraping(example_families(series), example_registry(series)) as scrapes:
             for encoding in ("identity", "gzip"):
@@ -94,19 +70,17 @@ def measure() -> Section:
                 scrapes["kept"](encoding)  # so that it is kept
                 found = take_turns({name: partial(one, encoding) for name, one in scrapes.items()}, ROUNDS)
                 ours, its, kept = found["ours"], found["theirs"], found["kept"]
-                cells = (middle(ours), middle(its), ratio(ours, its), ratio(found["again"], ours))
-                rows.append([how, f"{series}", *cells, middle(kept), ratio(kept, its)])
+                cells = (middle(ours), middle(its), ratio(ours, its), middle(kept), ratio(kept, its))
+                rows.append([how, f"{series}", *cells])
+                controls.append(paired_ratio(found["again"], ours))
     columns = (
-        "format", "series", "jaxobs", "prometheus_client", "jaxobs / it", "control", "jaxobs, again", "again / it",
+        "format", "series", "jaxobs", "prometheus_client", "jaxobs / it", "jaxobs, again", "again / it",
     )  # fmt: skip
-    return Section("A scrape", [Table("", _TEXT, columns, rows)])
-
-
-Scrapes = dict[str, Callable[[str], float]]
+    return Section("A scrape", [table("", _TEXT, columns, rows, controls)])
 
 
 @contextlib.contextmanager
-def scraping(families: tuple[Family, ...], registry: Any) -> Iterator[Scrapes]:
+def scraping(families: tuple[Family, ...], registry: Any) -> Iterator[dict[str, Callable[[str], float]]]:
     """Both servers, and the seconds of a GET from each."""
     pages, snapshot = Pages(RESOURCE), SnapshotData(0, {}, families)
     pages.show(snapshot)

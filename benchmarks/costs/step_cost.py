@@ -12,9 +12,9 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
-from benchmarks.costs.peers import JAXOBS, MARKS, PLAIN, Peer, missing
+from benchmarks.costs.peers import JAXOBS, MARKS, PLAIN, missing
 from benchmarks.costs.processes import Asked, answer
-from benchmarks.costs.sections import Cell, Demand, Section, Table, middle, ratio
+from benchmarks.costs.sections import Section, middle, ratio, table
 from benchmarks.paired import paired_ratio, take_turns
 
 ROUNDS = 121
@@ -28,9 +28,10 @@ ALLOWED = 0.1
 Times = Mapping[str, list[float]]
 STEP_COLUMNS = (
     "beside", "what it does", "it", "marked", "marked / it", "marked and watched", "both / it",
-    "control: marked / marked",
 )  # fmt: skip
-VALUE_COLUMNS = ("beside", "what it does", "it", "jaxobs", "jaxobs / it", "control: jaxobs / jaxobs")
+VALUE_COLUMNS = ("beside", "what it does", "it", "jaxobs", "jaxobs / it")
+CLOCK = "two clock readings and "
+"""What is no part of keeping a value."""
 
 _STEPS = f"""What keeping the time of one step costs the training thread, without work on other threads and in other
 processes. *Marked* is a turn of `obs.steps(range(…), examples=256)`; *watched* adds the call of a watched function. The
@@ -67,14 +68,12 @@ def turns_beside(name: str) -> Times:
     }
     if jaxobs.record is not None and peer.record is not None:
         loops |= {"record": jaxobs.record, "record again": jaxobs.record, "peer's record": peer.record}
-    counts = {
-        kind: _calls_of_a_turn(run, MARKS[name].max_calls)
-        for kind, run in loops.items()
-        if kind.startswith("peer")
-    }
     time.sleep(2.0)  # the agent's start
     gc.collect()
-    turns = {kind: _turn(run, counts.get(kind, JAXOBS.max_calls)) for kind, run in loops.items()}
+    turns = {
+        kind: _turn(run, MARKS[name].max_calls if kind.startswith("peer") else JAXOBS.max_calls)
+        for kind, run in loops.items()
+    }
     take_turns(turns, 1)  # what the first call of each makes is made
     found = take_turns(turns, ROUNDS)
     peer.end()
@@ -83,7 +82,10 @@ def turns_beside(name: str) -> Times:
     return found
 
 
-def _turn(run: Callable[[int], None], count: int) -> Callable[[], float]:
+def _turn(run: Callable[[int], None], max_calls: int) -> Callable[[], float]:
+    """As many calls as fill a turn: one may take nanoseconds or milliseconds."""
+    count = min(max_calls, max(MIN_CALLS, round(TURN_SECONDS / _seconds(run, 10 * MIN_CALLS))))
+
     def turn() -> float:
         time.sleep(PAUSE_SECONDS)
         run(count // 10 + 1)  # after the pause its code and data are no longer in the processor's caches
@@ -98,26 +100,6 @@ def _seconds(run: Callable[[int], None], count: int) -> float:
     return (time.perf_counter() - began) / count
 
 
-def _calls_of_a_turn(run: Callable[[int], None], max_calls: int) -> int:
-    """For a peer, whose call may take microseconds or milliseconds."""
-    each = _seconds(run, 10 * MIN_CALLS)
-    return min(max_calls, max(MIN_CALLS, round(TURN_SECONDS / each)))
-
-
-def step_row(peer: Peer, times: Times) -> list[Cell]:
-    """One peer beside a marked step, and beside one whose call is watched too."""
-    its, marked, watched = (times[name] for name in ("peer", "marked", "watched"))
-    ours = [cell for one in (marked, watched) for cell in (middle(one), ratio(one, its))]
-    return [peer.title, peer.does, middle(its), *ours, ratio(times["marked again"], marked)]
-
-
-def value_row(peer: Peer, times: Times) -> list[Cell]:
-    """One peer beside `obs.record`."""
-    its, ours, again = (times[name] for name in ("peer's record", "record", "record again"))
-    does = peer.does.removeprefix("two clock readings and ")
-    return [peer.title, does, middle(its), middle(ours), ratio(ours, its), ratio(again, ours)]
-
-
 def measure() -> Section:
     """Step marks, and values, beside every peer that is installed."""
     found: dict[str, Times] = {}
@@ -125,26 +107,43 @@ def measure() -> Section:
         if not peer.missing():
             with Asked(__name__, name) as process:
                 found[name] = process.hear()
-    steps = [step_row(MARKS[name], times) for name, times in found.items()]
-    values = [value_row(MARKS[name], times) for name, times in found.items() if "record" in times]
+    steps = [
+        [MARKS[name].title, MARKS[name].does, *beside(times, "peer", "marked", "watched")]
+        for name, times in found.items()
+    ]
+    recorded = {name: times for name, times in found.items() if "record" in times}
+    values = [
+        [
+            MARKS[name].title,
+            MARKS[name].does.removeprefix("two clock readings and "),
+            *beside(times, "peer's record", "record"),
+        ]
+        for name, times in recorded.items()
+    ]
+    marked = [paired_ratio(times["marked again"], times["marked"]) for times in found.values()]
+    again = [paired_ratio(times["record again"], times["record"]) for times in recorded.values()]
     tables = [
-        Table("One step", _STEPS, STEP_COLUMNS, steps),
-        Table("One value of the user's own", _VALUES, VALUE_COLUMNS, values),
+        table("One step", _STEPS, STEP_COLUMNS, steps, marked),
+        table("One value of the user's own", _VALUES, VALUE_COLUMNS, values, again),
     ]
     return Section("Step marking", tables, demands(found), missing(MARKS))
 
 
-def demands(found: Mapping[str, Times]) -> list[Demand]:
+def beside(times: Times, peer: str, *ours: str) -> list[str]:
+    """The peer's, and each of ours with its ratio to it."""
+    its = times[peer]
+    return [middle(its), *(cell for one in ours for cell in (middle(times[one]), ratio(times[one], its)))]
+
+
+def demands(found: Mapping[str, Times]) -> dict[str, bool]:
     """What the table must show; it goes by the medians."""
-    made = []
-    if "bare_span" in found:
-        both = paired_ratio(found["bare_span"]["watched"], found["bare_span"]["peer"])
-        text = f"marking and watching a step costs at most a tenth of a bare OpenTelemetry span: {both}"
-        made.append(Demand(text, both.middle <= ALLOWED))
     ratios = {name: paired_ratio(times["marked"], times["peer"]) for name, times in found.items()}
-    dearer = [f"{MARKS[name].title} ({one})" for name, one in ratios.items() if one.middle >= 1]
-    text = "marking a step is cheaper than with every peer beside it"
-    return [*made, Demand(f"{text}: not than {', '.join(dearer)}" if dearer else text, not dearer)]
+    made = {
+        f"marking is cheaper than {MARKS[name].title}: {one}": one.middle < 1 for name, one in ratios.items()
+    }
+    both = paired_ratio(found["bare_span"]["watched"], found["bare_span"]["peer"])
+    text = f"marking and watching a step costs at most a tenth of a bare OpenTelemetry span: {both}"
+    return {text: both.middle <= ALLOWED, **made}
 
 
 if __name__ == "__main__":

@@ -1,8 +1,6 @@
 """Step time with jaxobs over step time without, in loops of 0.1 to 100 ms a step: `make benchmark NAME=training_loop`.
 
-That takes 44 minutes; single loops, with the seconds after their first minute:
-
-    python -m benchmarks.costs.training_loop --milliseconds 1 --cores one-free --seconds 180
+That takes 44 minutes.
 
 One process makes steps that are observed for a tenth of a second, plain for two, observed for one, and so on, so that
 its memory lies in the same places in both. The agent is suspended in plain blocks, so that all it does falls into the
@@ -11,7 +9,6 @@ observed ones. The threads of jaxobs in the job cannot be suspended: what they t
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import os
 import signal
@@ -22,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.costs.processes import Asked, agents_of, answer
-from benchmarks.costs.sections import Cell, Demand, Measured, Section, Table, section_text
+from benchmarks.costs.sections import Section, cell, table
 from benchmarks.paired import mean, median
 
 CORES = {"every": 150.0, "one-free": 60.0}
@@ -54,7 +51,7 @@ work too, such as profiler windows. *First minute* is from `instrument()` on, *a
 core or {CORES["one-free"]:g} s with one less (`one-free`). *Threads*: the share of a core that the threads of jaxobs in
 the job take while nothing is marked, which no ratio holds."""
 
-COLUMNS = ("cores", "when", "step", "with jaxobs", "control", "mean", "control", "threads")
+COLUMNS = ("cores", "when", "step", "with jaxobs", "mean", "threads")
 
 
 def train_step(width: int, layers: int) -> tuple[Any, Any, Any]:
@@ -90,17 +87,6 @@ class Blocks(NamedTuple):
     steps: int
     read_every: int
 
-    @classmethod
-    def of(cls, step: Any, batch: Any, milliseconds: float) -> Blocks:
-        """As many steps as fill a block."""
-        read_every = LOSS_READ_EVERY if milliseconds < LONG_STEP_MILLISECONDS else 1
-        return cls(
-            step,
-            batch,
-            read_every * max(1, round(BLOCK_SECONDS * 1e3 / milliseconds / read_every)),
-            read_every,
-        )
-
     def plain(self, weights: Any) -> Any:
         """A block with nothing of jaxobs."""
         for done in range(1, self.steps + 1):
@@ -126,6 +112,13 @@ class Blocks(NamedTuple):
             return weights
 
         return block
+
+
+def blocks_of(step: Any, batch: Any, milliseconds: float) -> Blocks:
+    """As many steps as fill a block."""
+    read_every = LOSS_READ_EVERY if milliseconds < LONG_STEP_MILLISECONDS else 1
+    reads = max(1, round(BLOCK_SECONDS * 1e3 / milliseconds / read_every))
+    return Blocks(step, batch, read_every * reads, read_every)
 
 
 class Alternated(NamedTuple):
@@ -165,15 +158,15 @@ def alternate(observed: Block, plain: Block, weights: Any, seconds: float) -> tu
 def in_a_process(milliseconds: float, how: str, seconds: float) -> None:
     """The first minute and so many seconds after it, with `jaxobs` or `plain` for a control."""
     step, weights, batch = train_step(*TARGETS[milliseconds])
-    blocks = Blocks.of(step, batch, milliseconds)
+    blocks = blocks_of(step, batch, milliseconds)
     observed = blocks.observed() if how == "jaxobs" else blocks.plain
     for length in (FIRST_MINUTE_SECONDS, seconds):
         weights, found = alternate(observed, blocks.plain, weights, length)
         answer([found.ratios, found.plain_seconds / blocks.steps, found.threads])
 
 
-def loop(milliseconds: float, cores: str, seconds: float) -> tuple[list[list[Cell]], Demand]:
-    """A row for each phase of a loop, beside its control, and whether it shows what it must."""
+def measured(milliseconds: float, cores: str) -> dict[str, list[Alternated]]:
+    """What was found of a loop in its first minute and after it, `jaxobs` and `plain`, for a control."""
     environment = {"JAXOBS_INTERVAL": str(INTERVAL_SECONDS)}
     if cores == "one-free":
         count = max(1, (os.cpu_count() or 1) - 1)
@@ -181,51 +174,28 @@ def loop(milliseconds: float, cores: str, seconds: float) -> tuple[list[list[Cel
         environment |= {"NPROC": str(count), "XLA_FLAGS": single}
     found: dict[str, list[Alternated]] = {}
     for how in ("plain", "jaxobs"):
-        with Asked(__name__, "--child", how, str(milliseconds), str(seconds), **environment) as process:
+        with Asked(__name__, how, str(milliseconds), str(CORES[cores]), **environment) as process:
             found[how] = [Alternated(*process.hear()) for _ in range(2)]
-    rows: list[list[Cell]] = []
-    for when, control, ours in zip(
-        ("first minute", "after it"), found["plain"], found["jaxobs"], strict=True
-    ):
-        medians = [Measured(median(one.ratios)) for one in (ours, control)]
-        means = [Measured(mean(one.ratios)) for one in (ours, control)]
-        threads = f"{ours.threads:.2%}"
-        rows.append([cores, when, f"{1e3 * ours.plain_seconds:.3g} ms", *medians, *means, threads])
-    after = median(found["jaxobs"][1].ratios)
-    if milliseconds <= SHORT:
-        text = f"{milliseconds:g} ms, {cores}: at most {MAX_RATIO_OF_SHORT}"
-        return rows, Demand(text, after.middle <= MAX_RATIO_OF_SHORT)
-    text = f"{milliseconds:g} ms, {cores}: the interval lies below {MAX_RATIO[cores]}"
-    return rows, Demand(text, after.high < MAX_RATIO[cores])
+    return found
 
 
 def measure() -> Section:
     """All loops, with every core and with one less."""
-    return measured(list(TARGETS), CORES)
-
-
-def measured(targets: list[float], cores: dict[str, float]) -> Section:
-    """These loops, with so many seconds after the first minute."""
-    loops = [loop(one, name, seconds) for name, seconds in cores.items() for one in targets]
-    rows = [row for found, _ in loops for row in found]
-    return Section("A training loop", [Table("", _TEXT, COLUMNS, rows)], [demand for _, demand in loops])
-
-
-def main() -> None:
-    """Print the loops that are asked for."""
-    if sys.argv[1:2] == ["--child"]:
-        in_a_process(float(sys.argv[3]), sys.argv[2], float(sys.argv[4]))
-        return
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.costs.training_loop", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    parser.add_argument("--milliseconds", type=float, nargs="+", default=list(TARGETS), choices=list(TARGETS))
-    parser.add_argument("--cores", nargs="+", default=list(CORES), choices=list(CORES))
-    parser.add_argument("--seconds", type=float, default=120.0, help="after the first minute")
-    given = parser.parse_args()
-    print(section_text(measured(given.milliseconds, dict.fromkeys(given.cores, given.seconds))))
+    rows, controls, demands = [], [], {}
+    for cores, milliseconds in itertools.product(CORES, TARGETS):
+        found = measured(milliseconds, cores)
+        for when, ours in zip(("first minute", "after it"), found["jaxobs"], strict=True):
+            step = f"{1e3 * ours.plain_seconds:.3g} ms"
+            figures = (cell(median(ours.ratios)), cell(mean(ours.ratios)))
+            rows.append([cores, when, step, *figures, f"{ours.threads:.2%}"])
+        controls += [of(control.ratios) for control in found["plain"] for of in (median, mean)]
+        after, name = median(found["jaxobs"][1].ratios), f"{milliseconds:g} ms, {cores}"
+        if milliseconds <= SHORT:
+            demands[f"{name}: at most {MAX_RATIO_OF_SHORT}"] = after.middle <= MAX_RATIO_OF_SHORT
+        else:
+            demands[f"{name}: the interval lies below {MAX_RATIO[cores]}"] = after.high < MAX_RATIO[cores]
+    return Section("A training loop", [table("", _TEXT, COLUMNS, rows, controls)], demands)
 
 
 if __name__ == "__main__":
-    main()
+    in_a_process(float(sys.argv[2]), sys.argv[1], float(sys.argv[3]))

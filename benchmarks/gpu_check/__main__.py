@@ -11,33 +11,27 @@ missing. Exit status 1 where a figure is wrong or a check failed.
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.gpu_check.machine import ROOT, find_machine
-from benchmarks.gpu_check.results import page
-from benchmarks.gpu_check.runner import CHECKS, Outcome, run_all
-from benchmarks.truths import chosen
+from benchmarks.gpu_check.runner import CHECKS, run_all
+from benchmarks.truths import Table, chosen, markdown_table, options_of
 
 
 def main() -> int:
     """Run the checks; the exit status."""
     began = time.monotonic()
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.gpu_check",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = options_of(__doc__)
     parser.add_argument(
         "--minutes", type=float, default=8.0, help="for all checks together (default: %(default)s)"
     )
     parser.add_argument(
         "--output", type=Path, default=ROOT / "docs" / "results", help="default: docs/results"
     )
-    parser.add_argument("--only", help="these checks alone, separated by commas")
     options = parser.parse_args()
     checks = chosen(options.only, ((check.name, check) for check in CHECKS))
     try:
@@ -48,23 +42,25 @@ def main() -> int:
     name = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d-%H%M%S}-{machine.slug}"
     evidence, path = options.output / name, options.output / f"{name}.md"
     evidence.mkdir(parents=True)
-    title = f"{machine.device_kind}, {machine.facts['date']}"
-    outcomes: list[Outcome] = []
-    for outcome in run_all(checks, machine, options.minutes, evidence, began):
-        outcomes.append(outcome)
+    title, table = f"{machine.device_kind}, {machine.facts['date']}", Table()
+    for check, figures in run_all(checks, machine, options.minutes, evidence, began):
+        table.add(check.name, figures)
         facts = machine.facts | {"took": f"{time.monotonic() - began:.0f} s"}
-        path.write_text(page(title, facts, outcomes), encoding="utf-8")
-        print(_line(outcome), flush=True)
-    print(f"results: {path}", flush=True)
-    return 1 if any(outcome.failed or outcome.count("WRONG") for outcome in outcomes) else 0
+        path.write_text(page(title, facts, table), encoding="utf-8")
+    print(f"results: {path}")
+    return table.status()
 
 
-def _line(outcome: Outcome) -> str:
-    counts = ", ".join(
-        f"{outcome.count(verdict)} {verdict}" for verdict in ("right", "WRONG", "shown", "absent")
-    )
-    said = f"{outcome.check.name:32}{outcome.seconds:5.0f} s  {counts}"
-    return said + (f"  WRONG: {'; '.join(outcome.wrong)}" if outcome.wrong else "") + f"  {outcome.reason}"
+def page(title: str, facts: Mapping[str, str], table: Table) -> str:
+    """The page as Markdown: every figure beside its truth, what is wrong first, and why what is missing is missing."""
+    parts = [
+        f"# Seen on {title}",
+        "Written by `make gpu-check`. What each check does is written in `benchmarks/gpu_check/checks/`.",
+        markdown_table(("what", ""), facts.items()).strip(),
+    ]
+    if "WRONG" in table.verdicts:
+        parts += ["## Wrong", table.text("WRONG")]
+    return "\n\n".join((*parts, "## All", table.text())) + "\n"
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -21,16 +21,17 @@ FIGURES = "figures.jsonl"
 NONE: Mapping[str, str] = MappingProxyType({})
 
 
+@dataclass(frozen=True)
 class Findings:
-    """What a check writes, line by line: a check that is stopped at its deadline loses nothing that it had said."""
+    """What a check writes, line by line: a check that is stopped at its deadline loses nothing that it had said.
 
-    def __init__(self, check: str, folder: Path, platform: str, device_kind: str) -> None:
-        """`folder` is the check's own; `platform` and `device_kind` are JAX's."""
-        self.name = check
-        self.folder = folder
-        self.platform = platform
-        self.device_kind = device_kind
-        self._file = folder / FIGURES
+    `folder` is the check's own; `platform` and `device_kind` are JAX's.
+    """
+
+    name: str
+    folder: Path
+    platform: str
+    device_kind: str
 
     @property
     def on_gpu(self) -> bool:
@@ -49,7 +50,9 @@ class Findings:
     ) -> None:
         """Say a figure, with its tolerance and unit; with `found` None and its reason, that there is none."""
         note = source if found is not None else reason or "no reason was given"
-        self._write({"figure": asdict(Figure(name, _plain(found), _plain(truth), note=note, **given))})
+        figure = Figure(name, _plain(found), _plain(truth), note=note, **given)
+        with (self.folder / FIGURES).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(figure)) + "\n")
 
     def of(self, name: str, document: Mapping[str, Any], key: str, truth: Value = None, **given: Any) -> None:
         """Say a figure of a document, where its reason stands beside it if there is none."""
@@ -61,7 +64,7 @@ class Findings:
 
     def note(self, text: str) -> None:
         """Say a sentence for the results page."""
-        self._write({"note": text})
+        self.figure("note", text)
 
     def evidence(self, name: str) -> Path:
         """Where to write a file that is kept beside the results page."""
@@ -84,23 +87,15 @@ class Findings:
         self.evidence(f"{name}.txt").write_text(written, encoding="utf-8")
         return done
 
-    def _write(self, line: dict[str, Any]) -> None:
-        with self._file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
 
-
-def said_in(folder: Path) -> tuple[list[Figure], list[str]]:
-    """Figures and notes that a check wrote; a line that is cut, because it was stopped, is left out."""
-    figures, notes = [], []
+def said_in(folder: Path) -> list[Figure]:
+    """Figures that a check wrote; a line that is cut, because it was stopped, is left out."""
+    figures = []
     path = folder / FIGURES
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         with contextlib.suppress(ValueError):
-            told = json.loads(line)
-            if "figure" in told:
-                figures.append(Figure(**told["figure"]))
-            else:
-                notes.append(told["note"])
-    return figures, notes
+            figures.append(Figure(**json.loads(line)))
+    return figures
 
 
 def jaxobs(*words: str, **variables: str) -> str:

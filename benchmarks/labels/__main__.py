@@ -95,7 +95,7 @@ def main() -> int:
     given = parser.parse_args()
     cases = chosen(given.only, cases_of(given.seconds_of_a_run, loaded=given.loaded))
     with busy(2 if given.loaded else 0):
-        return judge(cases, runs=given.runs, strict=given.strict)
+        return judge(cases, runs=given.runs)
 
 
 if __name__ == "__main__":

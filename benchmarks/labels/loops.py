@@ -9,10 +9,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from benchmarks.untrue.programs.truth import tell, work_in_python
+from benchmarks.untrue.programs.truth import Clock, tell, work_in_python
 
 PAUSE = 0.005
 """Seconds of an injected wait."""
@@ -69,7 +69,7 @@ Watch = Callable[[Any], Any]
 """What wraps the functions of a loop: `obs.watch`, or nothing."""
 
 
-def small_step(watch: Watch) -> Callable[[Any], Any]:
+def small_step(watch: Watch) -> Any:
     """A fraction of a millisecond of products, and some milliseconds to compile."""
     import jax
     import jax.numpy as jnp
@@ -83,8 +83,7 @@ def small_step(watch: Watch) -> Callable[[Any], Any]:
             batch = jnp.tanh(batch @ weights)
         return jnp.mean(batch)
 
-    whole: Callable[[Any], Any] = step
-    return whole
+    return step
 
 
 Turn = Callable[[int], Any]
@@ -246,49 +245,50 @@ def numbers(name: str, seconds: float, steps: int | None = None) -> Iterator[int
         yield number
 
 
-def marked(name: str, seconds: float, steps: int | None, every: int, *, watched: bool) -> None:
-    """A loop that is marked, and waits every `every` so many steps for the device."""
+def train(name: str, turn: Turn, numbers: Iterable[int], every: int, obs: Any = None) -> None:
+    """The loop, which waits for the device each `every` so many steps; with an observer its checkpoints are marked."""
     import numpy
 
+    for number in numbers:
+        made = turn(number)
+        if name == "host":
+            work_in_python(4 * PAUSE)
+        if number % every == 0:
+            saves = obs is not None and name in {"checkpoint", "copying"}
+            with obs.phase("checkpoint") if saves else contextlib.nullcontext():
+                if name == "copying":
+                    numpy.array(made)
+                made.block_until_ready()
+                time.sleep(4 * PAUSE * every if name == "checkpoint" else 0)
+
+
+def marked(name: str, seconds: float, steps: int | None, every: int, *, watched: bool) -> None:
+    """A loop that is marked."""
     import jaxobs
 
     with jaxobs.instrument() as obs:
         turn = TURNS.get(name, waiting)(obs.watch if watched else lambda function: function)
         turn(0).block_until_ready()  # its compile is not the loop's
         started = time.perf_counter()
-        for number in obs.steps(numbers(name, seconds, steps)):
-            made = turn(number)
-            if name == "host":
-                work_in_python(4 * PAUSE)
-            if number % every == 0:
-                saves = name in {"checkpoint", "copying"}
-                with obs.phase("checkpoint") if saves else contextlib.nullcontext():
-                    if name == "copying":
-                        numpy.array(made)
-                    made.block_until_ready()
-                    time.sleep(4 * PAUSE * every if name == "checkpoint" else 0)
+        train(name, turn, obs.steps(numbers(name, seconds, steps)), every, obs)
         time.sleep(1.5)  # the last steps are told about once a second
         patience = 0.0 if name == "compile" or steps is not None else started + 2 * seconds
         while time.perf_counter() < patience and not asked(obs)["profile"]:
             time.sleep(0.2)  # the last window is being read
 
 
-def unobserved(name: str, seconds: float, every: int) -> float:
+def unobserved(name: str, seconds: float, every: int) -> dict[str, Any]:
     """The same loops for `jaxobs run`: nothing of jaxobs is called. What the host does is on a processor, not asleep.
 
-    Returns the share that the first turn took, which compiles: in a loop that was found it is part of the loop.
+    A first turn, which compiles, is part of a loop that was found: where it takes most of it, `compile` is right as well.
     """
     turn = TURNS.get(name, waiting)(lambda function: function)
     began = time.perf_counter()
     turn(0).block_until_ready()
-    first = time.perf_counter() - began
-    for number in numbers(name, seconds):
-        made = turn(number)
-        if name == "host":
-            work_in_python(4 * PAUSE)
-        if number % every == 0:
-            made.block_until_ready()
-    return first / (time.perf_counter() - began)
+    first, clock = time.perf_counter() - began, Clock()
+    train(name, turn, clock.over(numbers(name, seconds)), every)
+    compiled = first / (time.perf_counter() - began)
+    return {"step_seconds": clock.step_seconds, "also": ["compile"] if compiled > COMPILED else []}
 
 
 def main() -> None:
@@ -305,8 +305,7 @@ def main() -> None:
     given = parser.parse_args()
     truth: dict[str, Any] = {"label": LABELS.get(given.loop, given.loop)}
     if given.unobserved:
-        compiled = unobserved(given.loop, given.seconds, given.every)
-        truth |= {"compiled": compiled, "also": ["compile"] if compiled > COMPILED else []}
+        truth |= unobserved(given.loop, given.seconds, given.every)
     else:
         marked(given.loop, given.seconds, given.steps, given.every, watched=given.watched)
     tell(truth)

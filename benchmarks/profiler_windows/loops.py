@@ -1,18 +1,19 @@
 """The loops over which profiler windows are studied, and a run of one of them. It tells steps and windows as JSON.
 
-python -m benchmarks.profiler_windows.loops matmul 110 0
+python loops.py matmul 110 0
 """
 
 # ruff: noqa: SLF001  # it looks inside the probe, which tells nobody when its windows are made
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
+
+from benchmarks.untrue.programs.truth import tell
 
 LOOPS = ("matmul", "operations", "input", "dense")
 SIZES = {"operations": (1000,), "dense": (4,)}
@@ -126,4 +127,4 @@ def train(name: str, seconds: float, every: float) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(train(sys.argv[1], float(sys.argv[2]), float(sys.argv[3]))))
+    tell(train(sys.argv[1], float(sys.argv[2]), float(sys.argv[3])))

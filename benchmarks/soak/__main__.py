@@ -8,7 +8,6 @@ where memory, descriptors or threads grew, where an event or a span is in no cou
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import random
@@ -23,8 +22,10 @@ import psutil
 from benchmarks.beside import install
 from benchmarks.costs.processes import agents_of
 from benchmarks.soak.disturbances import Disturbances, Endpoint
-from benchmarks.soak.verdict import Held, figures_of_counts, figures_of_growth
-from benchmarks.truths import Figure, Table
+from benchmarks.soak.verdict import Held, figures_of_counts, figures_of_growth, held_by
+from benchmarks.truths import Figure, Table, options_of
+from tests.jobs import environment
+from tests.waiting import wait_for
 
 PLUGIN = Path(__file__).with_name("jaxobs_soak.py")
 ENTRY_POINTS = {
@@ -34,9 +35,6 @@ ENTRY_POINTS = {
 }
 
 SAMPLE_SECONDS = 5.0
-LINE_SECONDS = 60.0
-"""Between two lines of figures."""
-
 CALM_SECONDS = 75.0
 """At the end nothing fails for so long that all that waits is delivered: a plugin that was set aside is tried again after
 60 s, an endpoint after 30 s."""
@@ -48,51 +46,31 @@ holds the first few thousand."""
 
 def start_job(folder: Path, seed: str, how: str, endpoint: str) -> subprocess.Popen[bytes]:
     """A job that is trained in the background."""
-    settings = {
-        "JAX_PLATFORMS": "cpu",
-        "JAXOBS_RING_CAPACITY": RING_CAPACITY,
-        "OTEL_EXPORTER_PROMETHEUS_PORT": "0",
-        "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
-        "OTEL_METRIC_EXPORT_INTERVAL": "5000",
-        "OTEL_BSP_SCHEDULE_DELAY": "2000",
-        "PYTHONPATH": os.pathsep.join(
-            [str(folder / "plugin"), *filter(None, [os.environ.get("PYTHONPATH")])]
-        ),
-        "SOAK_FOLDER": str(folder),
-        "SOAK_SEED": seed,
-    }
+    settings = environment(
+        JAXOBS_RING_CAPACITY=RING_CAPACITY, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint, OTEL_METRIC_EXPORT_INTERVAL="5000",
+        OTEL_BSP_SCHEDULE_DELAY="2000", SOAK_FOLDER=str(folder), SOAK_SEED=seed,
+    )  # fmt: skip
+    settings["PYTHONPATH"] = f"{folder / 'plugin'}{os.pathsep}{settings['PYTHONPATH']}"
     command = [sys.executable, "-m", "benchmarks.soak.job", str(folder), seed, how]
-    return subprocess.Popen(command, env={**os.environ, **settings})
+    return subprocess.Popen(command, env=settings)
 
 
-def wait_for(file: Path, job: subprocess.Popen[bytes]) -> str:
-    """What is in a file that the job writes."""
-    while not file.exists() or not file.read_text():
-        if job.poll() is not None:
-            raise RuntimeError(f"the job ended with status {job.returncode}")
-        time.sleep(0.1)
-    return file.read_text()
-
-
-def watch(held: dict[str, Held], seconds: float, disturbances: Disturbances) -> None:
-    """Sample all processes for so long, with a line now and then."""
-    began, line = time.monotonic(), 0.0
+def watch(processes: dict[str, psutil.Process], seconds: float) -> dict[str, list[Held]]:
+    """Sample all processes for so long."""
+    began, held = time.monotonic(), {name: list[Held]() for name in processes}
     while (elapsed := time.monotonic() - began) < seconds:
-        for name, process in held.items():
+        for name, process in processes.items():
             try:
-                process.sample()
+                held[name].append(held_by(process))
             except (psutil.NoSuchProcess, LookupError):
                 sys.exit(f"FAILED: {name} has ended after {elapsed / 60:.1f} minutes")
-        if elapsed >= line:
-            line += LINE_SECONDS
-            figures = "; ".join(f"{name} {process}" for name, process in held.items())
-            print(f"{elapsed / 60:5.1f} min: {figures}; {disturbances.answered} scrapes", flush=True)
         time.sleep(SAMPLE_SECONDS)
+    return held
 
 
 def main() -> int:
     """Soak, and the verdict."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
+    parser = options_of(__doc__, only=False)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--seed", default=str(random.SystemRandom().randrange(10**6)))
     options = parser.parse_args()
@@ -104,13 +82,11 @@ def main() -> int:
         job, plain = (start_job(folder, options.seed, how, endpoint.url) for how in ("observed", "plain"))
         agent = None
         try:
-            address = wait_for(folder / "address", job)
+            address = wait_for((folder / "address").read_text, "the address of the job")
             (agent,) = agents_of(job.pid)
             processes = {"job": psutil.Process(job.pid), "plain": psutil.Process(plain.pid), "agent": agent}
-            held = {name: Held(process) for name, process in processes.items()}
             disturbances = Disturbances(options.seed, endpoint, address, agent)
-            disturbances.start()
-            watch(held, options.minutes * 60, disturbances)
+            held = watch(processes, options.minutes * 60)
             disturbances.calm()
             (folder / "calm").touch()
             time.sleep(CALM_SECONDS)

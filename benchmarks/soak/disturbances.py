@@ -7,16 +7,18 @@ import gzip
 import http.client
 import random
 import socket
+import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
 import psutil
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families as text_families
+
+from tests.otel.job import Receiver
 
 
 def drawn(chance: random.Random, words: Sequence[str]) -> Iterator[str]:
@@ -36,67 +38,41 @@ SILENT_SECONDS = 15.0
 
 
 class Endpoint:
-    """`mode` is one of MODES. `spans` are those for which it answered that it has them."""
+    """An OTLP endpoint whose `mode` is one of MODES."""
 
     def __init__(self) -> None:
         self.mode = "accepts"
-        self.spans: set[bytes] = set()
-        self._server: ThreadingHTTPServer | None = None
-        self._address = ("127.0.0.1", 0)
-        self._open()
-        self.url = f"http://127.0.0.1:{self._address[1]}"
+        self._receivers = [self._opened(0)]
+        self.url = self._receivers[0].endpoint
+
+    @property
+    def spans(self) -> set[bytes]:
+        """Those for which it answered that it has them."""
+        return {span.trace_id + span.span_id for receiver in self._receivers for span in receiver.spans()}
 
     def turn(self, mode: str) -> None:
         """Answer so from now on."""
-        self.mode = mode
-        if mode == "closed" and self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
-            self._server = None
-        elif mode != "closed" and self._server is None:
-            self._open()
+        before, self.mode = self.mode, mode
+        server = self._receivers[-1].server
+        if mode == "closed" != before:
+            server.shutdown()
+            server.server_close()
+        elif before == "closed" != mode:
+            self._receivers.append(self._opened(server.server_port))
 
-    def _open(self) -> None:
-        self._server = ThreadingHTTPServer(self._address, _handler(self))
-        self._server.daemon_threads = True
-        self._address = ("127.0.0.1", self._server.server_port)
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+    def _opened(self, port: int) -> Receiver:
+        receiver = Receiver(port=port)
+        receiver.answer = self._answer
+        return receiver
 
-
-def _handler(endpoint: Endpoint) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            mode = endpoint.mode
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            if mode in {"silent", "closed"}:  # a server that goes ends the connections that it has
-                time.sleep(SILENT_SECONDS if mode == "silent" else 0.0)
-                self.close_connection = True
-                return
-            if mode == "slow":
-                time.sleep(random.uniform(0.5, 3.0))
-            status = STATUS.get(mode, 200)
-            if status == 200 and self.path == "/v1/traces":
-                endpoint.spans.update(_span_ids(body, self.headers["Content-Encoding"]))
-            self.send_response(status)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    return Handler
-
-
-def _span_ids(body: bytes, encoding: str | None) -> set[bytes]:
-    message = ExportTraceServiceRequest.FromString(gzip.decompress(body) if encoding == "gzip" else body)
-    return {
-        span.trace_id + span.span_id
-        for resource in message.resource_spans
-        for scope in resource.scope_spans
-        for span in scope.spans
-    }
+    def _answer(self, *_: object) -> tuple[int, dict[str, str], bytes]:
+        mode = self.mode
+        if mode in {"silent", "closed"}:  # a server that goes ends the connections that it has
+            time.sleep(SILENT_SECONDS if mode == "silent" else 0.0)
+            sys.exit()  # of the request's thread, without an answer
+        if mode == "slow":
+            time.sleep(random.uniform(0.5, 3.0))
+        return STATUS.get(mode, 200), {}, b""
 
 
 CLIENTS = ("text", "text", "openmetrics", "openmetrics", "idle", "half", "rubbish", "gone")
@@ -118,8 +94,7 @@ class Disturbances:
         self.suspensions = self.answered = 0
         self.failures: list[str] = []
         """Of scrapes, of which so many were answered."""
-        self._where = urlsplit(address)
-        self._endpoint, self._agent = endpoint, agent
+        self._endpoint, self._address, self._agent = endpoint, address, agent
         self._chance = random.Random(f"{seed} disturbances")
         self._modes = drawn(random.Random(f"{seed} modes"), MODES)
         self._clients = drawn(random.Random(f"{seed} clients"), CLIENTS)
@@ -129,8 +104,6 @@ class Disturbances:
             threading.Thread(target=self._repeat, args=(turn,), daemon=True)
             for turn in (self._turn_endpoint, self._suspend_agent, self._ask)
         ]
-
-    def start(self) -> None:
         for thread in self._threads:
             thread.start()
 
@@ -173,30 +146,28 @@ class Disturbances:
         return self._chance.uniform(0.2, 4.0)
 
     def _scrape(self, kind: str) -> None:
-        connection = http.client.HTTPConnection(self._where.hostname or "", self._where.port, PATIENCE)
         headers = {"Accept": OPENMETRICS, "Accept-Encoding": "gzip"} if kind == "openmetrics" else {}
         try:
-            connection.request("GET", self._where.path, headers=headers)
-            response = connection.getresponse()
-            body = response.read()
-            if response.getheader("Content-Encoding") == "gzip":
-                body = gzip.decompress(body)
+            with urllib.request.urlopen(
+                urllib.request.Request(self._address, headers=headers), timeout=PATIENCE
+            ) as page:
+                body, encoding = page.read(), page.headers["Content-Encoding"]
             families = openmetrics_families if kind == "openmetrics" else text_families
-            if response.status != 200 or not list(families(body.decode())):
-                self.failures.append(f"{kind}: status {response.status}, {len(body)} bytes")
+            text = (gzip.decompress(body) if encoding == "gzip" else body).decode()
+            if not list(families(text)):
+                self.failures.append(f"{kind}: no family in {len(body)} bytes")
             self.answered += 1
         except (OSError, ValueError, http.client.HTTPException) as error:
             if not self._suspended.is_set():
                 self.failures.append(f"{kind}: {type(error).__name__}: {error}")
-        finally:
-            connection.close()
 
     def _disturb(self, kind: str) -> None:
         """Held open, as by a client that hangs; at most a handful at a time."""
         while len(self._held) > 6:
             self._held.pop(0).close()
         with contextlib.suppress(OSError):
-            client = socket.create_connection((self._where.hostname, self._where.port), 5.0)
+            where = urlsplit(self._address)
+            client = socket.create_connection((where.hostname, where.port), 5.0)
             if kind == "gone":
                 client.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 client.close()

@@ -50,17 +50,11 @@ def batches(end: Path, chance: random.Random) -> Iterator[Any]:
 def main() -> None:
     """Train until told to end."""
     folder, seed, how = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-    import jax
     import jax.numpy as jnp
 
-    def loss(weights: Any, batch: Any) -> Any:
-        return jnp.mean((jnp.tanh(batch @ weights) - batch) ** 2)
+    from tests.layered_job import train_step_of
 
-    def step(weights: Any, batch: Any) -> Any:
-        value, slope = jax.value_and_grad(loss)(weights, batch)
-        return weights - 0.001 * slope, value
-
-    function: Any = jax.jit(step, donate_argnums=0)
+    function: Any = train_step_of(0.001)
     steps: Any = batches(folder / "end", random.Random(seed))
     obs: Any = None
     if how == "observed":
@@ -71,7 +65,7 @@ def main() -> None:
         while obs.address is None:
             time.sleep(0.05)  # the agent starts
         (folder / "address").write_text(obs.address)
-    weights = jnp.eye(WIDTH)
+    weights = [jnp.eye(WIDTH)]
     for done, batch in enumerate(steps):
         weights, value = function(weights, batch)
         if obs is not None:

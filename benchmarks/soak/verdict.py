@@ -26,21 +26,13 @@ after 30), which must be over before the second quarter."""
 MEBIBYTE = 2**20
 
 
-class Held:
-    """What one process held, sample by sample: bytes that it allocated, descriptors, threads."""
+Held = tuple[int, int, int]
+"""What a process holds: bytes that it allocated, descriptors, threads."""
 
-    def __init__(self, process: psutil.Process) -> None:
-        self._process = process
-        self.samples: list[tuple[int, int, int]] = []
 
-    def sample(self) -> None:
-        """Take one of each."""
-        process = self._process
-        self.samples.append((anonymous_bytes(process.pid), process.num_fds(), process.num_threads()))
-
-    def __str__(self) -> str:
-        own_bytes, descriptors, threads = self.samples[-1]
-        return f"{own_bytes / MEBIBYTE:.1f} MiB, {descriptors} descriptors, {threads} threads"
+def held_by(process: psutil.Process) -> Held:
+    """What it holds now."""
+    return anonymous_bytes(process.pid), process.num_fds(), process.num_threads()
 
 
 def anonymous_bytes(pid: int) -> int:
@@ -76,17 +68,16 @@ def _quarters(samples: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
     return samples[quarter : 2 * quarter], samples[-quarter:]
 
 
-def figures_of_growth(held: Mapping[str, Held], minutes: float) -> Iterator[Figure]:
+def figures_of_growth(held: Mapping[str, Sequence[Held]], minutes: float) -> Iterator[Figure]:
     """By how much each grew. Memory is only shown of the jobs by themselves, and in a short run."""
     judged = (-math.inf, MAX_MIB) if minutes >= MIN_MINUTES else None
     note = "" if judged else f"judged in runs of {MIN_MINUTES:g} minutes and more"
-    columns = {name: list(zip(*process.samples, strict=True)) for name, process in held.items()}
+    columns = {name: list(zip(*samples, strict=True)) for name, samples in held.items()}
     memory = {name: memory_growth(own_bytes) for name, (own_bytes, _, _) in columns.items()}
     yield Figure("the plain job", memory["plain"], unit="MiB")
     yield Figure("the observed job", memory["job"], unit="MiB")
-    yield Figure(
-        "the observed job above the plain", memory["job"] - memory["plain"], between=judged, unit="MiB"
-    )
+    above = memory["job"] - memory["plain"]
+    yield Figure("the observed job above the plain", above, between=judged, unit="MiB")
     yield Figure("the agent", memory["agent"], between=judged, unit="MiB", note=note)
     for name in ("job", "agent"):
         _, descriptors, threads = columns[name]

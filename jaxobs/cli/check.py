@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from jaxobs.cli.console import Parser, ProcessFailedError, result_of
-from jaxobs.cli.plugins import describe, find_plugins
 from jaxobs.cli.terminal import look_of
 from jaxobs.config import (
     SETTINGS,
@@ -26,9 +25,17 @@ from jaxobs.config import (
 from jaxobs.hardware.calibration import NoHomeError, cache_directory, load_calibration, this_host
 from jaxobs.hardware.known_peaks import known_peaks
 from jaxobs.plugin.base import Collector, Plugin
-from jaxobs.plugin.discovery import Found, installed_versions
+from jaxobs.plugin.discovery import (
+    COLLECTORS,
+    CUSTOM_CALLS,
+    EXPORTERS,
+    PROBES,
+    Found,
+    discover,
+    installed_versions,
+)
 from jaxobs.plugin.files import why_not_writable
-from jaxobs.plugin.settings import unknown_variables
+from jaxobs.plugin.settings import unknown_variables, variables
 from jaxobs.report.text_table import TextTable, to_text
 from jaxobs.vocabulary.text import masked
 from jaxobs.vocabulary.units import ABSENT
@@ -235,3 +242,23 @@ def peak_notes(peaks: Mapping[str, Any]) -> list[str]:
         for precision, runs in peaks["float32_products"].items()
     ]
     return [*notes, f"  {peaks['reason']}"] if peaks["reason"] else notes
+
+
+def find_plugins() -> list[Found]:
+    """The plugins of all groups, each loaded separately and none started."""
+    return [found for group in (PROBES, COLLECTORS, EXPORTERS, CUSTOM_CALLS) for found in discover(group)]
+
+
+def describe(found: Found) -> dict[str, Any]:
+    """One plugin as plain data: group, name, value, distribution, state, metrics, settings, error."""
+    plugin = found.plugin if isinstance(found.plugin, Plugin) else None
+    return {
+        "group": found.group,
+        "name": found.name,
+        "value": found.value,
+        "distribution": found.distribution,
+        "state": "failed" if found.error else "loaded",
+        "metrics": sorted(metric.name for metric in plugin.metrics) if plugin else [],
+        "settings": variables(found.name, plugin.settings) if plugin else {},
+        "error": found.error or None,
+    }

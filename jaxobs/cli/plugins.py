@@ -6,11 +6,9 @@ import json
 import sys
 from typing import Any
 
+from jaxobs.cli.check import describe, find_plugins
 from jaxobs.cli.console import Parser
 from jaxobs.cli.terminal import look_of
-from jaxobs.plugin.base import Plugin
-from jaxobs.plugin.discovery import COLLECTORS, CUSTOM_CALLS, EXPORTERS, PROBES, Found, discover
-from jaxobs.plugin.settings import variables
 from jaxobs.report.text_table import TextTable, to_text
 
 SUMMARY = "list the installed plugins, their metrics, and why one cannot be loaded"
@@ -27,26 +25,6 @@ def run(arguments: list[str]) -> int:
     else:
         print(plugins_text(plugins))
     return 1 if not plugins or any(plugin["error"] for plugin in plugins) else 0
-
-
-def find_plugins() -> list[Found]:
-    """The plugins of all groups, each loaded separately and none started."""
-    return [found for group in (PROBES, COLLECTORS, EXPORTERS, CUSTOM_CALLS) for found in discover(group)]
-
-
-def describe(found: Found) -> dict[str, Any]:
-    """One plugin as plain data: group, name, value, distribution, state, metrics, settings, error."""
-    plugin = found.plugin if isinstance(found.plugin, Plugin) else None
-    return {
-        "group": found.group,
-        "name": found.name,
-        "value": found.value,
-        "distribution": found.distribution,
-        "state": "failed" if found.error else "loaded",
-        "metrics": sorted(metric.name for metric in plugin.metrics) if plugin else [],
-        "settings": variables(found.name, plugin.settings) if plugin else {},
-        "error": found.error or None,
-    }
 
 
 def plugins_text(plugins: list[dict[str, Any]]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.exits import VARIANTS, status_of
+from tests.faults.endings import VARIANTS, status_of
 
 RUNS = 30
 """Of all variants together: half of the runs of `record` and `shutdown` ended by SIGSEGV before all was let go of."""

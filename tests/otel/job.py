@@ -44,7 +44,7 @@ class Request:
 class Receiver:
     """Answers each request with what `answer(path, message)` says: status, headers, body."""
 
-    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None, port: int = 0) -> None:
         self.requests: list[Request] = []
         self.answer: Any = lambda path, message: (200, {}, b"")
         receiver = self
@@ -68,7 +68,7 @@ class Receiver:
             def log_message(self, *args: object) -> None:
                 pass
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self.server.daemon_threads = True
         scheme = "http"
         if tls is not None:

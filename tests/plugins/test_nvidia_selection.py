@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jaxobs_plugins.collectors.nvidia.collector import jax_devices, visible
 from jaxobs_plugins.collectors.nvidia.library import Board, Instance
-from jaxobs_plugins.collectors.nvidia.selection import jax_devices, visible
 
 
 def board(uuid: str, *instances: str, name: str = "H100", partitioned: bool | None = None) -> Board:

@@ -4,8 +4,7 @@
 
 Each program runs three times: as it is, under `jaxobs run`, and with its loop and its step marked. Shown of a loop are
 its name with steps counted and the program's own count, steps/s beside the program's own, MFU beside the one by hand or
-the marked run's, and the bottleneck beside the marked run's. Exit status 1 where something is WRONG; with --strict also
-where something is absent.
+the marked run's, and the bottleneck beside the marked run's. Exit status 1 where something is WRONG.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ def main() -> int:
     programs = chosen(options.only, ((program.name, program) for program in every))
     for python in sorted({program.python for program in programs}):
         know_peaks(python)
-    table = Table(options.strict)
+    table = Table()
     for program in programs:
         table.add(program.name, examine(program, marked=not options.unmarked, keep=options.keep))
     return table.status()

@@ -1,4 +1,7 @@
-"""One rank of a small training, whose input takes as long as one file says and has as many rows as another one says."""
+"""One rank of a small training, of which files say how long its input and its host take, and how many rows there are.
+
+Where there is a file `waits`, the host waits for the device in each step.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ import jaxobs
 
 sys.path.append(str(Path(__file__).parents[2]))
 from tests.layered_job import train_step_of
+from tests.top.ranks import INPUT_SECONDS
 
 WIDTH, LAYERS = 128, 2
 
@@ -26,7 +30,7 @@ def main(folder: Path, seconds: float) -> None:
         jax.distributed.initialize(os.environ["COORDINATOR"], count, rank)
     mesh = jax.sharding.Mesh(np.array(jax.devices()), ("data",))
     split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
-    drawn = np.random.default_rng(rank)
+    drawn, waits = np.random.default_rng(rank), (folder / "waits").exists()
     until = time.monotonic() + seconds
 
     def written(name: str, otherwise: float) -> float:
@@ -37,7 +41,7 @@ def main(folder: Path, seconds: float) -> None:
 
     def batches():
         while count > 1 or time.monotonic() < until:  # ranks that stop at different steps would wait for ever
-            time.sleep(written(f"input-{rank}", 0.02))
+            time.sleep(written(f"input-{rank}", INPUT_SECONDS))
             rows = drawn.normal(size=(int(written("rows", 32)), WIDTH)).astype(np.float32)
             yield jax.make_array_from_process_local_data(split, rows)
 
@@ -48,8 +52,13 @@ def main(folder: Path, seconds: float) -> None:
             time.sleep(0.1)
         print(address, flush=True)
         for batch in observer.steps(batches(), examples=32):
+            busy_until = time.perf_counter() + written(f"host-{rank}", 0.0)
+            while time.perf_counter() < busy_until:
+                pass
             weights, loss = step(weights, batch)
             observer.record(loss=loss)
+            if waits:
+                loss.block_until_ready()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,9 @@ from pathlib import Path
 from benchmarks.beside import free_port
 from tests.jobs import environment
 
+INPUT_SECONDS = 0.02
+"""What a rank waits for its input, unless a file says otherwise."""
+
 PEAKS = {"JAXOBS_PEAK_FLOPS": '{"float32": 2.5e11}', "JAXOBS_PEAK_BYTES_PER_SECOND": "1.8e10"}
 
 

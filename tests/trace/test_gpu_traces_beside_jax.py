@@ -45,7 +45,7 @@ def test_both_readers_agree_on_kernels_copies_and_command_buffers(tmp_path: Path
 
     traces.judge(Findings("training", tmp_path, "gpu", "NVIDIA H200"), path)
 
-    figures = {figure.name: figure for figure in said_in(tmp_path)[0]}
+    figures = {figure.name: figure for figure in said_in(tmp_path)}
     unmodelled = figures.pop("unmodelled share of the trace")
     assert unmodelled.verdict == "WRONG"  # these modules have names and no instructions
     assert figures["operation fusion of jit_step"].found == pytest.approx(22e-6)

@@ -49,6 +49,5 @@ def _row(told: Findings, peaks: dict[str, Any]) -> None:
     cores = getattr(jax.local_devices()[0], "core_count", None)
     told.figure("multiprocessors", chip.cores, cores, absolute=0, reason="not in its row")
     clock = amount(smi.get("clocks.max.sm"))
-    told.figure(
-        "boost clock", chip.clock, clock and clock * 1e6, relative=0.02, unit="Hz", reason="not in its row"
-    )
+    hertz = clock and clock * 1e6
+    told.figure("boost clock", chip.clock, hertz, relative=0.02, unit="Hz", reason="not in its row")

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.gpu_check.findings import Findings
 from benchmarks.gpu_check.machine import ROOT
-from benchmarks.observed import Run
 from benchmarks.truths import know_peaks, label
 
 LOOPS = ROOT / "benchmarks" / "labels" / "loops.py"
@@ -45,33 +44,29 @@ def labels(told: Findings) -> None:
 
 
 def run_loops(told: Findings, names: Sequence[str], variables: dict[str, str], at_once: int = 1) -> None:
-    """Run so many at once and say what they were called."""
+    """Run so many at once."""
     with ThreadPoolExecutor(at_once) as pool:
-        for name, answer in pool.map(lambda name: (name, _run(told, name, variables)), names):
-            if isinstance(answer, str):
-                told.unmeasured(f"loop {name}", answer)
-                continue
-            found = label(*ALSO.get(name, ()))(answer)
-            told.keep_json(f"{name}.json", answer.loop)
-            told.figure(
-                f"loop {name}", found.found or "none clear", found.truth,
-                source=f"construction; {found.note}",
-            )  # fmt: skip
+        list(pool.map(lambda name: run_loop(told, name, variables), names))
 
 
-def _run(told: Findings, name: str, variables: dict[str, str]) -> Run | str:
-    """What became of it, or why nothing did."""
+def run_loop(told: Findings, name: str, variables: dict[str, str]) -> None:
+    """Run it, and say what it was called, or why it was not."""
     seconds = SECONDS if told.on_gpu else SECONDS_OF_A_CPU
     # Several share the device: none may take most of its memory.
     variables = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **variables}
     try:
         done = told.run(name, LOOPS, name, str(seconds), timeout=MAX_SECONDS, variables=variables)
     except subprocess.TimeoutExpired:
-        return f"it did not end within {MAX_SECONDS:.0f} s"
+        told.unmeasured(f"loop {name}", f"it did not end within {MAX_SECONDS:.0f} s")
+        return
     if done.status:
-        said = done.stderr.strip().splitlines()
-        return f"it ended with status {done.status}: {said[-1][:300] if said else ''}"
-    return done
+        said = " ".join(done.stderr.strip().splitlines()[-1:])[:300]
+        told.unmeasured(f"loop {name}", f"it ended with status {done.status}: {said}")
+        return
+    found = label(*ALSO.get(name, ()))(done)
+    told.keep_json(f"{name}.json", done.loop)
+    shown = found.found or "none clear"
+    told.figure(f"loop {name}", shown, found.truth, source=f"construction; {found.note}")
 
 
 def labels_without_command_buffers(told: Findings) -> None:

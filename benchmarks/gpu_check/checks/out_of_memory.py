@@ -39,21 +39,18 @@ def _amounts(told: Findings, folder: Path, truth: dict[str, Any]) -> None:
 
     error = (folder / "error.txt").read_text(encoding="utf-8")
     told.note("The error: " + " ".join(error.split())[:300])
-    told.figure(
-        "bytes asked for, as read from the message", requested_and_limit(error)[0], truth["asked"], relative=0.01,
-        unit="B", reason="the message has no amount that jaxobs can read",
-    )  # fmt: skip
     arrays = _part(folder, "live_arrays.json") or {}
-    told.figure(
-        "bytes of live arrays", arrays.get("bytes"), truth["held"], relative=0.01,
-        unit="B", reason="the report has no live arrays; its summary says why",
-    )  # fmt: skip
     devices = _part(folder, "memory_statistics.json") or [{}]
     in_use = (devices[0].get("statistics") or {}).get("bytes_in_use")
-    told.figure(
-        "bytes in use by the allocator", in_use, truth["held"], relative=0.05,
-        unit="B", reason="this backend has no statistics of memory",
-    )  # fmt: skip
+    asked, no_amount = requested_and_limit(error)[0], "the message has no amount that jaxobs can read"
+    no_arrays = "the report has no live arrays; its summary says why"
+    no_statistics = "this backend has no statistics of memory"
+    for name, found, key, near, reason in (
+        ("bytes asked for, as read from the message", asked, "asked", 0.01, no_amount),
+        ("bytes of live arrays", arrays.get("bytes"), "held", 0.01, no_arrays),
+        ("bytes in use by the allocator", in_use, "held", 0.05, no_statistics),
+    ):
+        told.figure(name, found, truth[key], relative=near, unit="B", reason=reason)
 
 
 def _part(folder: Path, name: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from benchmarks.costs.training_loop import INTERVAL_SECONDS, TARGETS, Blocks, alternate, train_step
+from benchmarks.costs.training_loop import INTERVAL_SECONDS, TARGETS, alternate, blocks_of, train_step
 from benchmarks.gpu_check.findings import Findings
 from benchmarks.paired import Interval, median
 
@@ -25,7 +25,7 @@ ALLOWED_OF_A_CPU = 1.25
 def paired(told: Findings) -> None:
     """First plain beside plain, as the control; then observed beside plain, from the job's first second on."""
     step, weights, batch = train_step(*(GPU if told.on_gpu else TARGETS[MILLISECONDS]))
-    blocks = Blocks.of(step, batch, MILLISECONDS)
+    blocks = blocks_of(step, batch, MILLISECONDS)
     control_seconds, seconds = (CONTROL_SECONDS, SECONDS) if told.on_gpu else SECONDS_OF_A_CPU
     weights = blocks.plain(weights)  # compiled
     weights, control = alternate(blocks.plain, blocks.plain, weights, control_seconds)

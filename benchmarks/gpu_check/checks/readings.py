@@ -38,11 +38,11 @@ MEBIBYTE = 2**20
 class Reading(NamedTuple):
     """A metric of jaxobs and the field of nvidia-smi that is the same, in jaxobs's unit after `scale`.
 
-    `name` is that behind `jaxobs_nvidia_`; `label` is `name=value`, or empty.
+    `name` is that behind `jaxobs_nvidia_`.
     """
 
     name: str
-    label: str
+    labels: dict[str, str]
     field: str
     scale: float
     unit: str
@@ -54,30 +54,25 @@ class Reading(NamedTuple):
         """Its whole name."""
         return f"jaxobs_nvidia_{self.name}"
 
-    @property
-    def labels(self) -> dict[str, str]:
-        """By which it is found."""
-        return dict([self.label.split("=")]) if self.label else {}
-
 
 READINGS = (
     # nvidia-smi prints what NVML tells it (nvidia-smi manual, "DESCRIPTION"): tolerances are for the moments between the
     # two, and for what it rounds to MiB. Power is a mean over a second since Ampere (NVML, nvmlDeviceGetPowerUsage); the
     # clock is that of a moment, and at the limit of power it moves all the time.
-    Reading("power_watts", "", "power.draw", 1.0, "W", relative=0.05),
-    Reading("power_limit_watts", "", "enforced.power.limit", 1.0, "W", relative=0.001),
-    Reading("clock_hertz", "clock=sm", "clocks.sm", 1e6, "Hz", relative=0.1),
-    Reading("clock_hertz", "clock=memory", "clocks.mem", 1e6, "Hz", relative=0.001),
-    Reading("clock_limit_hertz", "clock=sm", "clocks.max.sm", 1e6, "Hz", relative=0.001),
-    Reading("clock_limit_hertz", "clock=memory", "clocks.max.mem", 1e6, "Hz", relative=0.001),
-    Reading("utilization_ratio", "", "utilization.gpu", 0.01, "", absolute=0.05),
-    Reading("memory_utilization_ratio", "", "utilization.memory", 0.01, "", absolute=0.1),
-    Reading("memory_used_bytes", "", "memory.used", MEBIBYTE, "B", absolute=2.0 * MEBIBYTE),
-    Reading("memory_reserved_bytes", "", "memory.reserved", MEBIBYTE, "B", absolute=2.0 * MEBIBYTE),
-    Reading("memory_total_bytes", "", "memory.total", MEBIBYTE, "B", absolute=2.0 * MEBIBYTE),
-    Reading("temperature_celsius", "sensor=gpu", "temperature.gpu", 1.0, "°C", absolute=3.0),
-    Reading("temperature_celsius", "sensor=memory", "temperature.memory", 1.0, "°C", absolute=3.0),
-    Reading("ecc_errors_total", "kind=corrected", "ecc.errors.corrected.volatile.total", 0.0, ""),
+    Reading("power_watts", {}, "power.draw", 1.0, "W", relative=0.05),
+    Reading("power_limit_watts", {}, "enforced.power.limit", 1.0, "W", relative=0.001),
+    Reading("clock_hertz", {"clock": "sm"}, "clocks.sm", 1e6, "Hz", relative=0.1),
+    Reading("clock_hertz", {"clock": "memory"}, "clocks.mem", 1e6, "Hz", relative=0.001),
+    Reading("clock_limit_hertz", {"clock": "sm"}, "clocks.max.sm", 1e6, "Hz", relative=0.001),
+    Reading("clock_limit_hertz", {"clock": "memory"}, "clocks.max.mem", 1e6, "Hz", relative=0.001),
+    Reading("utilization_ratio", {}, "utilization.gpu", 0.01, "", absolute=0.05),
+    Reading("memory_utilization_ratio", {}, "utilization.memory", 0.01, "", absolute=0.1),
+    Reading("memory_used_bytes", {}, "memory.used", MEBIBYTE, "B", absolute=2.0 * MEBIBYTE),
+    Reading("memory_reserved_bytes", {}, "memory.reserved", MEBIBYTE, "B", absolute=2.0 * MEBIBYTE),
+    Reading("memory_total_bytes", {}, "memory.total", MEBIBYTE, "B", absolute=2.0 * MEBIBYTE),
+    Reading("temperature_celsius", {"sensor": "gpu"}, "temperature.gpu", 1.0, "°C", absolute=3.0),
+    Reading("temperature_celsius", {"sensor": "memory"}, "temperature.memory", 1.0, "°C", absolute=3.0),
+    Reading("ecc_errors_total", {"kind": "corrected"}, "ecc.errors.corrected.volatile.total", 0.0, ""),
 )
 """Fields by `nvidia-smi --help-query-gpu`. Errors are counted from the run's start here, so that 0 is the truth."""
 
@@ -101,30 +96,6 @@ def value_of(page: list[Sample], name: str, **labels: str) -> float | None:
     return next(found, None)
 
 
-class Sampler(threading.Thread):
-    """nvidia-smi and the page of metrics, about once a second, side by side."""
-
-    def __init__(self, address: str) -> None:
-        super().__init__(daemon=True)
-        self._address = address
-        self._stopped = threading.Event()
-        self.smi: list[tuple[float, dict[str, str]]] = []
-        self.pages: list[tuple[float, list[Sample]]] = []
-
-    def run(self) -> None:
-        # Those that this version knows: with one that it does not it refuses them all.
-        fields = tuple(nvidia_smi(tuple(reading.field for reading in READINGS)))
-        while not self._stopped.is_set():
-            self.smi.append((time.monotonic(), nvidia_smi(fields) if fields else {}))
-            self.pages.append((time.monotonic(), series_of(page_at(self._address))))
-            self._stopped.wait(0.5)
-
-    def stop(self) -> None:
-        """End after the sample under way."""
-        self._stopped.set()
-        self.join(30.0)
-
-
 def compare(told: Findings, smi: list[dict[str, str]], pages: list[list[Sample]]) -> None:
     """Say each reading: medians of what nvidia-smi and the pages of metrics had while the load was steady.
 
@@ -134,9 +105,8 @@ def compare(told: Findings, smi: list[dict[str, str]], pages: list[list[Sample]]
         mine = [value_of(page, reading.metric, **reading.labels) for page in pages]
         known = [value for value in mine if value is not None]
         found = statistics.median(known) if known else None
-        theirs = [
-            number * reading.scale for row in smi if (number := amount(row.get(reading.field))) is not None
-        ]
+        numbers = (amount(row.get(reading.field)) for row in smi)
+        theirs = [number * reading.scale for number in numbers if number is not None]
         name = " ".join([reading.metric, *reading.labels.values()])
         if not theirs:
             told.figure(name, found, unit=reading.unit, reason="neither jaxobs nor nvidia-smi tells it")
@@ -178,21 +148,33 @@ def readings(told: Findings) -> None:
 
 
 def _under_load(told: Findings, obs: Any, work: Callable[[], Any]) -> None:
-    sampler = Sampler(obs.address)
-    sampler.start()
-    began = time.monotonic()
-    while time.monotonic() - began < SECONDS:
-        for _ in range(20):
+    """nvidia-smi and the page of metrics, about once a second, side by side, while a thread keeps the device busy."""
+    stopped = threading.Event()
+
+    def load() -> None:
+        while not stopped.is_set():
             work()
-    sampler.stop()
-    told.keep_json("nvidia_smi.json", sampler.smi)
-    told.keep_json("pages.json", sampler.pages)
-    if not any(row for _, row in sampler.smi):
+
+    thread = threading.Thread(target=load, daemon=True)
+    thread.start()
+    began = time.monotonic()
+    smi: list[tuple[float, dict[str, str]]] = []
+    pages: list[tuple[float, list[Sample]]] = []
+    # Those that this version knows: with one that it does not it refuses them all.
+    fields = tuple(nvidia_smi(tuple(reading.field for reading in READINGS)))
+    while time.monotonic() - began < SECONDS:
+        smi.append((time.monotonic() - began, nvidia_smi(fields) if fields else {}))
+        pages.append((time.monotonic() - began, series_of(page_at(obs.address))))
+        time.sleep(0.5)
+    stopped.set()
+    thread.join()
+    told.keep_json("nvidia_smi.json", smi)
+    told.keep_json("pages.json", pages)
+    if not any(row for _, row in smi):
         told.unmeasured("NVML beside nvidia-smi", "nvidia-smi is not here, or answers nothing")
         return
-    smi = [row for at, row in sampler.smi if at - began > SETTLING]
-    pages = [page for at, page in sampler.pages if at - began > SETTLING + 5.0]
-    compare(told, smi, pages)
+    settled = [row for at, row in smi if at > SETTLING]
+    compare(told, settled, [page for at, page in pages if at > SETTLING + 5.0])
 
 
 def _allocator(told: Findings, obs: Any, held: Any) -> None:

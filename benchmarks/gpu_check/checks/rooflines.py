@@ -26,19 +26,10 @@ TOLERANCE_OF_A_CPU = 1.0
 is new memory, whose first touch takes as long again as a copy. Only what is grossly wrong is seen."""
 
 
-class Sizes(NamedTuple):
-    """Rows of the matrices, elements of the copy, rows and columns of the softmax."""
-
-    side: int
-    elements: int
-    rows: int
-    columns: int
-
-
-GPU = Sizes(8192, 2**28, 32768, 8192)
-"""A copy of 1 GiB and a softmax of as much, many times the largest cache (H200: 60 MB of L2)."""
-SMALL = Sizes(256, 2**18, 256, 256)
-
+GPU = 8192, 2**28, 32768, 8192
+SMALL = 256, 2**18, 256, 256
+"""Rows of the matrices, elements of the copy, rows and columns of the softmax. On a GPU a copy of 1 GiB and a softmax of
+as much, many times the largest cache (H200: 60 MB of L2)."""
 
 GPU_ATTENTION = (4, 4096, 16, 128)
 SMALL_ATTENTION = (1, 64, 2, 16)
@@ -151,16 +142,15 @@ def seconds_of_one_run(function: Callable[..., Any], arguments: tuple[Any, ...])
 
 def products(told: Findings) -> None:
     """Each program in turn; one that cannot run here costs the others nothing."""
-    sizes = GPU if told.on_gpu else SMALL
-    for program in _programs(told, sizes):
+    for program in _programs(told):
         judge(told, program)
 
 
-def _programs(told: Findings, sizes: Sizes) -> list[Program]:
+def _programs(told: Findings) -> list[Program]:
     import jax
     import jax.numpy as jnp
 
-    side = sizes.side
+    side, elements, rows, columns = GPU if told.on_gpu else SMALL
     flops = 2.0 * side**3
     highest = jax.lax.Precision.HIGHEST
     found = [
@@ -177,11 +167,11 @@ def _programs(told: Findings, sizes: Sizes) -> list[Program]:
             "float32 product, highest precision", lambda x, y: jnp.matmul(x, y, precision=highest),
             _random("float32", side, side, count=2), flops, executed="float32",
         ),
-        Program("copy", jnp.copy, _random("float32", sizes.elements), 0.0, bytes=8.0 * sizes.elements, label="memory"),
+        Program("copy", jnp.copy, _random("float32", elements), 0.0, bytes=8.0 * elements, label="memory"),
         # One pass where XLA fuses it, else up to three; more would be wrong.
         Program(
-            "softmax", lambda x: jax.nn.softmax(x, axis=-1), _random("float32", sizes.rows, sizes.columns), 0.0,
-            bytes_between=(8.0 * sizes.rows * sizes.columns, 24.0 * sizes.rows * sizes.columns),
+            "softmax", lambda x: jax.nn.softmax(x, axis=-1), _random("float32", rows, columns), 0.0,
+            bytes_between=(8.0 * rows * columns, 24.0 * rows * columns),
         ),
     ]  # fmt: skip
     if told.on_gpu:

@@ -59,9 +59,8 @@ def _read(data: Any, found: dict[tuple[str, str], float]) -> None:
 def _events(events: Iterable[Any], plane: str) -> list[Event]:
     found = []
     for event in events:
-        stats = {
-            name: value for name, value in event.stats if name in ("hlo_op", "hlo_module", "device_ordinal")
-        }
+        wanted = ("hlo_op", "hlo_module", "device_ordinal")
+        stats = {name: value for name, value in event.stats if name in wanted}
         # The host's launches of a GPU's kernels have an hlo_op too, and no device_ordinal.
         if "hlo_op" in stats and (plane.startswith("/device:") or "device_ordinal" in stats):
             operation = (str(stats.get("hlo_module", "")), str(stats["hlo_op"]))
@@ -125,9 +124,8 @@ def judge(told: Findings, path: Path) -> None:
 
 
 def _compared(told: Findings, name: str, found: float | None, truth: float) -> None:
-    reason, source = "jaxobs has no operation of that name", "jax.profiler.ProfileData"
-    if told.on_gpu:
-        told.figure(name, found, truth, relative=TOLERANCE, unit="s", source=source, reason=reason)
-    else:
-        between = (1 - TOLERANCE) * truth, LATER_ON_A_CPU * truth
-        told.figure(name, found, truth, between=between, unit="s", source=source, reason=reason)
+    between = None if told.on_gpu else ((1 - TOLERANCE) * truth, LATER_ON_A_CPU * truth)
+    told.figure(
+        name, found, truth, relative=TOLERANCE, between=between, unit="s", source="jax.profiler.ProfileData",
+        reason="jaxobs has no operation of that name",
+    )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from benchmarks.untrue.programs.truth import main, observer, until, work_in_python
+from benchmarks.untrue.programs.truth import Clock, main, observer, until, work_in_python
 
 PAUSE = 0.02
 
@@ -34,13 +34,13 @@ def _host(pause: Any, helper_at: int | None = None) -> dict[str, Any]:
     obs = observer()
     step, tiny = obs.watch(train_step), jax.jit(lambda x: x.sum() * 2)
     weights = step(jnp.eye(64) * 0.01).block_until_ready()
-    number, began = 0, time.perf_counter()
-    for number in obs.steps(until(9.0)):
+    clock = Clock()
+    for number in clock.over(obs.steps(until(9.0))):
         weights = step(weights)
         pause(PAUSE)
         if number == helper_at:
             float(tiny(weights))
-    return {"label": "host", "step_seconds": (time.perf_counter() - began) / (number + 1)}
+    return {"label": "host", "step_seconds": clock.step_seconds}
 
 
 def threads() -> dict[str, Any]:
@@ -60,11 +60,10 @@ def _wait_for(worker: threading.Thread) -> None:
 
 def _train(found: list[float]) -> None:
     weights = train_step(jnp.eye(64) * 0.01).block_until_ready()
-    steps, began = 0, time.perf_counter()
-    while time.perf_counter() - began < 14.0:
+    clock = Clock()
+    for _ in clock.over(until(14.0)):
         weights = train_step(weights + fetch()).block_until_ready()
-        steps += 1
-    found.append((time.perf_counter() - began) / steps)
+    found.append(clock.step_seconds)
 
 
 def fetch() -> float:

@@ -9,32 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from benchmarks.untrue.programs.truth import main, observer, until
-
-
-def ahead() -> dict[str, Any]:
-    """Only multiplies matrices; the host runs 20 steps ahead, then reads the loss. Nothing is watched or marked."""
-    every = 20
-
-    @jax.jit
-    def train_step(x: Any) -> Any:
-        for _ in range(3):
-            x = x @ x * 1e-3
-        return x, x[0, 0]
-
-    x, loss = train_step(jax.random.normal(jax.random.key(0), (768, 768)))
-    float(loss)
-    waited, steps, began = 0.0, 0, time.perf_counter()
-    while time.perf_counter() - began < 12.0 or steps % every:
-        x, loss = train_step(x)
-        steps += 1
-        if steps % every == 0:
-            begun = time.perf_counter()
-            float(loss)
-            waited += time.perf_counter() - begun
-    seconds = time.perf_counter() - began
-    # The device works throughout: the host's part of each 20 steps is a millisecond or two.
-    return {"label": "compute", "step_seconds": seconds / steps, "waited": waited / seconds}
+from benchmarks.untrue.programs.truth import Clock, main, observer, until
 
 
 def runs_out(products: str, every: str, steps: str) -> dict[str, Any]:
@@ -73,14 +48,13 @@ def donated_outputs(how: str = "") -> dict[str, Any]:
     train_step = obs.watch(jax.jit(renewed, donate_argnums=0))
     state = {"weights": jax.random.normal(jax.random.key(0), (width, width)), "steps": jnp.zeros((), int)}
     state = jax.block_until_ready(train_step(state))
-    steps, began = 0, time.perf_counter()
-    for steps in obs.steps(until(6.0)):
+    clock = Clock()
+    for number in clock.over(obs.steps(until(6.0))):
         state = train_step(state)
-        if how == "waits" and steps % 10 == 0:
+        if how == "waits" and number % 10 == 0:
             state["steps"].block_until_ready()
     jax.block_until_ready(state)
-    seconds = (time.perf_counter() - began) / (steps + 1)
-    return {"step_seconds": seconds, "matrix_flops": products * 2.0 * width**3}
+    return {"step_seconds": clock.step_seconds, "matrix_flops": products * 2.0 * width**3}
 
 
 def epochs(width: str, steps: str, count: str) -> dict[str, Any]:
@@ -104,10 +78,10 @@ def epochs(width: str, steps: str, count: str) -> dict[str, Any]:
         return weights
 
     weights = epoch(jnp.ones((int(width), int(width))))  # compiles
-    began = time.perf_counter()
-    for _ in range(int(count)):
+    clock = Clock()
+    for _ in clock.over(range(int(count))):
         weights = epoch(weights)
-    seconds = (time.perf_counter() - began) / (int(steps) * int(count))
+    seconds = clock.step_seconds / int(steps)
     return {"step_seconds": seconds, "matrix_flops": products * 2.0 * int(width) ** 3}
 
 
@@ -148,4 +122,4 @@ def evaluation() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(ahead, runs_out, donated_outputs, epochs, evaluation)
+    main(runs_out, donated_outputs, epochs, evaluation)

@@ -9,21 +9,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from benchmarks.untrue.programs.truth import main, observer, until
+from benchmarks.untrue.programs.truth import Clock, main, observer, until
 
 
 def large_output() -> dict[str, Any]:
     """The only output of a watched step is 16 MiB that are not donated; the host waits each fifth step."""
-    width, steps = 2048, 60
-    obs = observer()
+    width, obs, clock = 2048, observer(), Clock()
     train_step = obs.watch(jax.jit(lambda weights: jnp.tanh(weights @ weights * 1e-4)))
     weights = train_step(jax.random.normal(jax.random.key(0), (width, width))).block_until_ready()
-    began = time.perf_counter()
-    for number in obs.steps(range(steps)):
+    for number in clock.over(obs.steps(range(60))):
         weights = train_step(weights)
         if number % 5 == 4:
             weights.block_until_ready()
-    return {"step_seconds": (time.perf_counter() - began) / steps, "matrix_flops": 2.0 * width**3}
+    return {"step_seconds": clock.step_seconds, "matrix_flops": 2.0 * width**3}
 
 
 def one_call() -> dict[str, Any]:
@@ -53,7 +51,7 @@ def long_operations() -> dict[str, Any]:
 
     A profiler window that saw only the small one once took it for a run of the whole function.
     """
-    width, products = 1400, 6
+    width, products, clock = 1400, 6, Clock()
 
     @jax.jit
     def train_step(x: Any) -> Any:
@@ -65,18 +63,16 @@ def long_operations() -> dict[str, Any]:
 
     x, total = train_step(jax.random.normal(jax.random.key(0), (width, width)))
     total.block_until_ready()
-    steps, began = 0, time.perf_counter()
-    while time.perf_counter() - began < 16.0:
+    for _ in clock.over(until(16.0)):
         x, total = train_step(x)
         float(total)
-        steps += 1
-    seconds = (time.perf_counter() - began) / steps
-    return {"step_seconds": seconds, "matrix_flops": products * 2.0 * width**3}
+    return {"step_seconds": clock.step_seconds, "matrix_flops": products * 2.0 * width**3}
 
 
 def branches() -> dict[str, Any]:
     """`lax.cond` with branches that differ by ten times: each fourth step takes the long one. Nothing is watched."""
     width, long, short, every = 512, 60, 6, 4
+    clock = Clock()
 
     def products(x: Any, count: int) -> Any:
         return jax.lax.fori_loop(0, count, lambda _, y: y @ x * 1e-3, x)
@@ -88,13 +84,11 @@ def branches() -> dict[str, Any]:
 
     x, loss = train_step(jax.random.normal(jax.random.key(0), (width, width)), 0)
     loss.block_until_ready()
-    number, began = 0, time.perf_counter()
-    for number in until(16.0):
+    for number in clock.over(until(16.0)):
         x, loss = train_step(x, number)
         loss.block_until_ready()
-    seconds = (time.perf_counter() - began) / (number + 1)
     mean = (long + (every - 1) * short) / every
-    return {"step_seconds": seconds, "matrix_flops": mean * 2.0 * width**3}
+    return {"step_seconds": clock.step_seconds, "matrix_flops": mean * 2.0 * width**3}
 
 
 def scan_outside_jit() -> dict[str, Any]:
@@ -131,14 +125,14 @@ def in_turn(every: str, *widths: str) -> dict[str, Any]:
         function.clear_cache()  # its executable is seen when it is compiled
         watched.append((obs.watch(function), x))
         jax.block_until_ready(watched[-1][0](x, jnp.zeros(())))
-    made_last, number, began = jnp.zeros(()), 0, time.perf_counter()
-    for number in obs.steps(until(14.0)):
+    made_last, clock = jnp.zeros(()), Clock()
+    for number in clock.over(obs.steps(until(14.0))):
         for function, x in watched:
             _, made_last = function(x, made_last)
         if (number + 1) % int(every) == 0:
             made_last.block_until_ready()
     made_last.block_until_ready()
-    seconds = (time.perf_counter() - began) / (number + 1)
+    seconds = clock.step_seconds
     time.sleep(2)  # what was timed last is told about once a second
     after = _in_turn(made)
     runs = {name: (before[name] + after[name]) / 2 for name in made}

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.untrue.programs.truth import main, observer, until, work_in_python
+from benchmarks.untrue.programs.truth import Clock, main, observer, until, work_in_python
 
 
 def quantiles(times: list[float]) -> dict[str, Any]:
@@ -54,14 +54,10 @@ def short_steps(microseconds: str) -> dict[str, Any]:
     train_step = obs.watch(jax.jit(lambda x: x * 1.01))
     x = train_step(jnp.zeros(8)).block_until_ready()
     times: list[float] = []
-    last = time.perf_counter()
-    for number in obs.steps(until(8.0)):
-        x = train_step(x)
-        x.block_until_ready()
-        work_in_python(last + pause * (1 + (number % 4 == 3)) - time.perf_counter())
-        now = time.perf_counter()
-        times.append(now - last)
-        last = now
+    for number in spaced(obs.steps(until(8.0)), times):
+        began = time.perf_counter()
+        x = train_step(x).block_until_ready()
+        work_in_python(began + pause * (1 + (number % 4 == 3)) - time.perf_counter())
     return quantiles(times)
 
 
@@ -84,12 +80,11 @@ def long_steps() -> dict[str, Any]:
             x = jnp.sin(x @ x)
         return x
 
-    x = train_step(x).block_until_ready()
-    steps, began = 10, time.perf_counter()
-    for _ in range(steps):
+    x, clock = train_step(x).block_until_ready(), Clock()
+    for _ in clock.over(range(10)):
         x = train_step(x).block_until_ready()
-    seconds = (time.perf_counter() - began) / steps
-    return {"label": "compute", "step_seconds": seconds, "matrix_flops": products * 2.0 * width**3}
+    flops = products * 2.0 * width**3
+    return {"label": "compute", "step_seconds": clock.step_seconds, "matrix_flops": flops}
 
 
 def compiling() -> dict[str, Any]:

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 SUMMARY = "watch a running job, or all its ranks on a host, in the terminal"
 
 REFRESH_SECONDS: Final = 2.0
-"""Seconds between refreshes; snapshots come once a second. At this rate the view of four ranks takes 1.7 % of a core
-(benchmarks/costs/live_view.py)."""
+"""Seconds between refreshes; snapshots come once a second."""
 
 MIN_REFRESH: Final = 0.5
 

@@ -1,26 +1,13 @@
-"""How jobs end that end with steps in flight: each variant many times, beside what its exit status must be.
-
-    make benchmark NAME=exits
-    .venv/bin/python -m benchmarks.exits [--runs 50] [--only record,watch] [--parallel 2]
-
-Prints for each variant how often each exit status came. A negative status is a signal: -11 is what a job dies of whose
-arrays are still held by somebody when the interpreter has ended. Exit status 1 where one is not that without jaxobs.
-"""
+"""How jobs end that end with steps in flight: scripts, and the exit status that each has without jaxobs."""
 
 from __future__ import annotations
 
-import os
-import sys
 import tempfile
-from collections import Counter
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.observed import run
-from benchmarks.truths import Figure, Table, chosen, options_of
 
 BEGIN = """
 import atexit, sys, threading, time
@@ -92,29 +79,12 @@ VARIANTS: Mapping[str, Variant] = {
 
 
 def status_of(name: str) -> int:
-    """The exit status of one run of a variant; negative where a signal ended it."""
+    """The exit status of one run of a variant; negative where a signal ended it.
+
+    -11 is what a job dies of whose arrays are still held by somebody when the interpreter has ended.
+    """
     variant = VARIANTS[name]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "script.py")
         file.write_text(BEGIN.replace("EARLY", variant.early) + variant.script)
         return run(file, how="observed" if variant.launched else "plain").status
-
-
-def main() -> int:
-    """Run what the command line asks for; the exit status."""
-    parser = options_of(__doc__)
-    parser.add_argument("--runs", type=int, default=50)
-    parser.add_argument("--parallel", type=int, default=os.cpu_count())
-    given = parser.parse_args()
-    table = Table(given.strict)
-    with ThreadPoolExecutor(given.parallel) as pool:
-        for name in chosen(given.only, ((name, name) for name in VARIANTS)):
-            statuses = Counter(pool.map(status_of, [name] * given.runs))
-            told = ", ".join(f"{status} ({count})" for status, count in statuses.most_common())
-            truth = f"{VARIANTS[name].status} ({given.runs})"
-            table.add(name, [Figure("statuses", told, truth, note=f"JAX {version('jax')}")])
-    return table.status()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
