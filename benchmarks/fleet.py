@@ -1,39 +1,45 @@
 """What a Prometheus takes that scrapes a whole fleet, and how long the fleet's dashboard and rules take in it.
 
-    python -m benchmarks.fleet [--ranks 256] [--minutes 6]
+    python -m benchmarks.fleet [--ranks 256] [--minutes 6] [--victoria-metrics FOLDER] [--print]
 
 A real training is recorded: its page of metrics. One server then answers for so many ranks of it, eight a host, with the
 page of each: its counters go on at the pace of the recorded ones, its labels name its rank. A real Prometheus scrapes
 them every 15 seconds, with the rules and alerts of deploy/prometheus; at the end it is asked every query of the fleet's
-dashboard. Nothing is judged.
+dashboard. With a folder that has `victoria-metrics` and `vmalert` in it (`go install
+github.com/VictoriaMetrics/VictoriaMetrics/app/{victoria-metrics,vmalert}@v1.130.0`) these do the same beside it, and
+every answer is held against Prometheus's. Writes docs/results/fleet.md, unless it is to --print. Exit status 1 where
+one has another number of series.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
 import re
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import psutil
 
-from benchmarks.beside import free_port
-from benchmarks.truths import Figure, Table, options_of
+from benchmarks.beside import free_port, free_ports
 from tests.grafana.scraped import Job
-from tests.prometheus_server import PrometheusServer
+from tests.prometheus_server import PrometheusServer, PromQlServer
 from tests.waiting import wait_for
 
 ROOT: Final = Path(__file__).parents[1]
+PAGE: Final = ROOT / "docs" / "results" / "fleet.md"
 DASHBOARD: Final = ROOT / "grafana" / "dashboards" / "jaxobs-fleet.json"
 RULES: Final = tuple(ROOT / "deploy" / "prometheus" / name for name in ("rules.yml", "alerts.yml"))
 
@@ -43,31 +49,52 @@ SCRAPE_SECONDS: Final = 15
 EVERY: Final = f"{SCRAPE_SECONDS}s"
 OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
-COUNTED: Final = re.compile(r"(?m)^(\w+(?:_total|_count|_sum|_bucket)(?:\{.*\})? )(\S+)")
-"""A sample of a counter or a histogram, whose value grows."""
+COUNTED: Final = re.compile(r"^(\w+(?:_total|_count|_sum|_bucket))(\{.*\})? (\S+)")
+"""A sample of a counter or a histogram, whose value grows; exemplars behind it are left out."""
 
-NOW: Final = re.compile(r"(?m)^(jaxobs_\w*last_step_timestamp_seconds(?:\{.*\})? )\S+")
+NOW: Final = re.compile(r"^(jaxobs_\w*last_step_timestamp_seconds)(\{.*\})? ")
 """A moment that moves on while the training does."""
+
+
+class Sample(NamedTuple):
+    """A line of the page: what stands before its value, and the value where it grows."""
+
+    words: str
+    grows: float | None
+    is_now: bool = False
 
 
 class Recorded:
     """A page of metrics, as any of the ranks would show it later."""
 
     def __init__(self, text: str, seconds: float) -> None:
-        self._seconds, self._began = seconds, time.monotonic()
-        self._text = re.sub(r"(?m) # \{.*$", "", text)  # without exemplars
-        self.series = sum(not line.startswith("#") for line in text.splitlines())
+        self._seconds = seconds
+        self._samples = [self._sample(line) for line in text.splitlines()]
+        self._began = time.monotonic()
+        self.series = sum(not each.words.startswith("#") for each in self._samples)
+
+    @staticmethod
+    def _sample(line: str) -> Sample:
+        if counted := COUNTED.match(line):
+            return Sample(f"{counted[1]}{counted[2] or ''}", float(counted[3]))
+        if now := NOW.match(line):
+            return Sample(f"{now[1]}{now[2] or ''}", None, is_now=True)
+        return Sample(line.partition(" # {")[0], None)
 
     def page(self, rank: int) -> bytes:
         """Of this rank, now."""
-        factor = 1 + (time.monotonic() - self._began) / self._seconds
+        grown = 1 + (time.monotonic() - self._began) / self._seconds
+        at = f"{time.time():.3f}"
+        lines = (
+            f"{words} {at}" if is_now else words if grows is None else f"{words} {_number(grows * grown)}"
+            for words, grows, is_now in self._samples
+        )
+        return "\n".join(lines).replace('rank="0"', f'rank="{rank}"').encode() + b"\n"
 
-        def grown(line: re.Match[str]) -> str:
-            value = factor * float(line[2])
-            return line[1] + (str(int(value)) if value >= 1 else f"{value:.6g}")  # counts stay whole
 
-        text = NOW.sub(rf"\g<1>{time.time():.3f}", COUNTED.sub(grown, self._text))
-        return text.replace('rank="0"', f'rank="{rank}"').encode()
+def _number(value: float) -> str:
+    """Counts stay whole."""
+    return str(int(value)) if value >= 1 else f"{value:.6g}"
 
 
 def serve(recorded: Recorded) -> ThreadingHTTPServer:
@@ -110,27 +137,73 @@ def recorded_training(folder: Path) -> Recorded:
     return Recorded(text, time.monotonic() - began)
 
 
-def configuration(port: int, ranks: int) -> str:
-    """Scrapes them all, as `deploy/prometheus/prometheus.yml` does, with our rules."""
-    groups = []
-    for rank in range(ranks):
-        labels = {
-            "__metrics_path__": f"/metrics/{rank}",
-            "instance": f"node{rank // RANKS_OF_A_HOST}:{9464 + rank % RANKS_OF_A_HOST}",
-            "jaxobs_run": RUN,
-            "jaxobs_rank": str(rank),
+def scrape_config(folder: Path, port: int, ranks: int) -> dict[str, Any]:
+    """Scrapes them all, as `deploy/prometheus/prometheus.yml` does."""
+    groups = [
+        {
+            "targets": [f"127.0.0.1:{port}"],
+            "labels": {
+                "__metrics_path__": f"/metrics/{rank}",
+                "instance": f"node{rank // RANKS_OF_A_HOST}:{9464 + rank % RANKS_OF_A_HOST}",
+                "jaxobs_run": RUN,
+                "jaxobs_rank": str(rank),
+            },
         }
-        groups.append({"targets": [f"127.0.0.1:{port}"], "labels": labels})
-    job = {"job_name": "jax-ranks", "honor_labels": True, "static_configs": groups}
-    intervals = {"scrape_interval": EVERY, "evaluation_interval": EVERY}
-    rules = [str(path) for path in RULES]
-    return json.dumps({"global": intervals, "scrape_configs": [job], "rule_files": rules})
+        for rank in range(ranks)
+    ]
+    (folder / "ranks.json").write_text(json.dumps(groups))
+    job = {
+        "job_name": "jax-ranks",
+        "honor_labels": True,
+        "file_sd_configs": [{"files": [str(folder / "ranks.json")]}],
+    }
+    return {"global": {"scrape_interval": EVERY}, "scrape_configs": [job]}
+
+
+def start(binary: str, folder: Path, configuration: Mapping[str, Any]) -> PrometheusServer:
+    """A Prometheus with our rules."""
+    whole = {
+        **configuration,
+        "global": configuration["global"] | {"evaluation_interval": EVERY},
+        "rule_files": [str(path) for path in RULES],
+    }
+    return PrometheusServer(Path(binary), folder / "prometheus", json.dumps(whole), "--web.enable-admin-api")
+
+
+class VictoriaMetrics(PromQlServer):
+    """VictoriaMetrics, with our rules in its `vmalert`."""
+
+    def __init__(self, binaries: Path, folder: Path, configuration: Mapping[str, Any]) -> None:
+        port, port_of_rules = free_ports(2)
+        folder.mkdir()
+        (folder / "scrape.yml").write_text(json.dumps(configuration))
+        super().__init__(
+            folder, port, binaries / "victoria-metrics", f"-promscrape.config={folder / 'scrape.yml'}",
+            f"-storageDataPath={folder / 'data'}", f"-httpListenAddr=127.0.0.1:{port}",
+        )  # fmt: skip
+        self._rules = subprocess.Popen(
+            [
+                binaries / "vmalert", *(f"-rule={path}" for path in RULES), f"-evaluationInterval={EVERY}",
+                *(f"-{what}.url={self.address}" for what in ("datasource", "remoteWrite", "remoteRead")),
+                "-notifier.blackhole", f"-httpListenAddr=127.0.0.1:{port_of_rules}",
+            ],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        self._rules.terminate()
+        self._rules.wait(30)
+        super().close()
 
 
 def queries(run_id: str, seconds: float) -> Iterator[tuple[str, str, bool]]:
     """Title, PromQL and whether it asks for one moment, of each query of the dashboard, with all ranks chosen."""
-    rate, span = f"{4 * SCRAPE_SECONDS}s", f"{seconds:.0f}s"
-    values = {"__interval": EVERY, "__rate_interval": rate, "__range": span, "run": run_id}
+    values = {
+        "__interval": EVERY,
+        "__rate_interval": f"{4 * SCRAPE_SECONDS}s",
+        "__range": f"{seconds:.0f}s",
+        "run": run_id,
+    }
     for panel in json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]:
         for target in panel.get("targets", ()):
             if text := target.get("expr"):
@@ -138,34 +211,50 @@ def queries(run_id: str, seconds: float) -> Iterator[tuple[str, str, bool]]:
                 yield panel["title"], put_in, bool(target.get("instant"))
 
 
-def asked(server: PrometheusServer, run_id: str, now: float, seconds: float) -> Iterator[Figure]:
-    """How long each query of the dashboard takes, over five minutes that end `now`."""
-    moment = {"time": f"{now}"}
-    minutes = {"start": f"{now - 300}", "end": f"{now}", "step": f"{SCRAPE_SECONDS}"}
+class Asked(NamedTuple):
+    """A panel's query: how long it took, and how many series it gave."""
+
+    title: str
+    seconds: float
+    series: int
+
+
+def ask(server: PromQlServer, run_id: str, now: float, seconds: float) -> list[Asked]:
+    """Each query of the dashboard, over five minutes that end `now`."""
+    asked = []
     for title, text, is_instant in queries(run_id, seconds):
-        path, given = ("query", moment) if is_instant else ("query_range", minutes)
         begin = time.perf_counter()
-        answer = server.get(path, query=text, **given)
-        yield Figure(title, time.perf_counter() - begin, unit="s", note=f"{len(answer['result'])} series")
+        if is_instant:
+            answer = server.get("query", query=text, time=f"{now}")
+        else:
+            given = {"start": f"{now - 300}", "end": f"{now}", "step": f"{SCRAPE_SECONDS}"}
+            answer = server.get("query_range", query=text, **given)
+        asked.append(Asked(title, time.perf_counter() - begin, len(answer["result"])))
+    return asked
 
 
-def measured(prometheus: PrometheusServer, recorded: Recorded, ranks: int) -> Iterator[Figure]:
+def measure(prometheus: PrometheusServer, recorded: Recorded, ranks: int) -> dict[str, str]:
     """What a Prometheus takes that has scraped for some minutes."""
     process = psutil.Process(prometheus.pid)
-    cores = process.cpu_percent(4 * SCRAPE_SECONDS) / 100
+    began, used = time.monotonic(), sum(process.cpu_times()[:2])
+    time.sleep(4 * SCRAPE_SECONDS)
+    cores = (sum(process.cpu_times()[:2]) - used) / (time.monotonic() - began)
     own = dict(_own_metrics(prometheus))
+    samples = recorded.series * ranks / SCRAPE_SECONDS
+    page = recorded.page(0)
     rules = "prometheus_rule_group_last_duration_seconds"
-    yield Figure("series of a rank", recorded.series)
-    yield Figure("bytes of its page", len(recorded.page(0)))
-    scrape = prometheus.value("quantile(0.5, scrape_duration_seconds)")
-    yield Figure("a scrape of it, median", scrape, unit="s")
-    yield Figure("series in Prometheus, with those of the rules", own["prometheus_tsdb_head_series"])
-    yield Figure("samples a second", recorded.series * ranks / SCRAPE_SECONDS)
-    yield Figure("bytes of a sample on disk", _bytes_of_a_sample(prometheus))
-    yield Figure("memory of Prometheus", process.memory_info().rss / 2**20, unit="MiB")
-    yield Figure("processor time of Prometheus", cores, unit="cores")
-    seconds = sum(value for name, value in own.items() if name.startswith(rules))
-    yield Figure("all rules and alerts, once", seconds, unit="s")
+    return {
+        "ranks": f"{ranks}",
+        "series of a rank": f"{recorded.series}",
+        "bytes of its page": f"{len(page):,}",
+        "a scrape of it, median": f"{prometheus.value('quantile(0.5, scrape_duration_seconds)'):.3f} s",
+        "series in Prometheus, with those of the rules": f"{own['prometheus_tsdb_head_series']:,.0f}",
+        "samples a second": f"{samples:,.0f}",
+        "bytes of a sample on disk": f"{_bytes_of_a_sample(prometheus):.2f}",
+        "memory of Prometheus": f"{process.memory_info().rss / 2**20:,.0f} MiB",
+        "processor time of Prometheus": f"{cores:.2f} cores",
+        "all rules and alerts, once": f"{sum(value for name, value in own.items() if name.startswith(rules)):.3f} s",
+    }
 
 
 def _own_metrics(prometheus: PrometheusServer) -> Iterator[tuple[str, float]]:
@@ -187,32 +276,91 @@ def _bytes_of_a_sample(prometheus: PrometheusServer) -> float:
     return float(chunks / samples)
 
 
+SLOW: Final = 0.05
+"""Queries that take more seconds are named on the page."""
+HEAD: Final = """# A fleet in one Prometheus
+
+`python -m benchmarks.fleet` writes this page: the page of a real training, served for {ranks} ranks, and scraped every
+{seconds} s by a real Prometheus with our rules and alerts, on {processors} processors that both share.
+[What follows for a larger one](../scale.md).
+
+| what | measured |
+|---|---|
+"""
+
+THEN: Final = """
+Of {count} queries of the fleet's dashboard with all ranks chosen, over five minutes, the median takes {middle:.3f} s.
+These take more than {slow} s:
+
+| panel | seconds | series |
+|---|---|---|
+"""
+ALIKE: Final = (
+    """VictoriaMetrics, which scraped the same ranks, with the same rules in its `vmalert`, gave as many."""
+)
+
+
 def main() -> int:
     """Record, serve, scrape, ask."""
-    parser = options_of(__doc__, only=False)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--ranks", type=int, default=256)
     parser.add_argument("--minutes", type=float, default=6.0)
+    parser.add_argument("--victoria-metrics", type=Path, metavar="FOLDER", help="of its binaries")
+    parser.add_argument("--print", action="store_true")
     options = parser.parse_args()
-    binary, table = shutil.which("prometheus"), Table()
+    binary = shutil.which("prometheus")
     if binary is None:
-        parser.error("there is no prometheus on PATH")
+        print("there is no prometheus on PATH", file=sys.stderr)
+        return 2
     with tempfile.TemporaryDirectory(prefix="fleet-") as name, ExitStack() as servers:
         folder = Path(name)
         recorded = recorded_training(folder)
         ranks = serve(recorded)
         servers.callback(ranks.shutdown)
-        given = configuration(ranks.server_address[1], options.ranks)
-        prometheus = PrometheusServer(Path(binary), folder / "prometheus", given, "--web.enable-admin-api")
+        configuration = scrape_config(folder, ranks.server_address[1], options.ranks)
+        prometheus = start(binary, folder, configuration)
         servers.callback(prometheus.close)
         wait_for(lambda: len(prometheus.query("up == 1")) == options.ranks, "all ranks in Prometheus")
         began = time.time()
         time.sleep(60 * options.minutes)
-        table.add(f"{options.ranks} ranks", measured(prometheus, recorded, options.ranks))
+        figures = measure(prometheus, recorded, options.ranks)
+        other = None
+        if options.victoria_metrics is not None:  # not before: both would share the processors
+            other = VictoriaMetrics(options.victoria_metrics, folder / "victoria", configuration)
+            servers.callback(other.close)
+            time.sleep(60 * options.minutes)
         (info,) = prometheus.query("max by (run_id) (jaxobs_run_info)")
-        times = [*asked(prometheus, info["metric"]["run_id"], time.time(), time.time() - began)]
-        middle = statistics.median(float(each.found or 0.0) for each in times)
-        table.add("queries", [*times, Figure(f"median of all {len(times)}", middle, unit="s")])
-    return table.status()
+        given = info["metric"]["run_id"], time.time(), time.time() - began
+        asked = ask(prometheus, *given)
+        differ = [] if other is None else different(asked, ask(other, *given))
+    text = page(options.ranks, figures, asked, None if other is None else differ)
+    print(text)
+    if not options.print:
+        PAGE.write_text(text, encoding="utf-8")
+    return int(bool(differ))
+
+
+def different(asked: Sequence[Asked], other: Sequence[Asked]) -> list[str]:
+    """The queries to which another engine gave another number of series."""
+    pairs = zip(asked, other, strict=True)
+    return [f"{one.title} ({one.series}, {two.series})" for one, two in pairs if one.series != two.series]
+
+
+def page(ranks: int, figures: Mapping[str, str], asked: Sequence[Asked], differ: list[str] | None) -> str:
+    """The results, as the page shows them. `differ`: what another engine answered otherwise; None: there was none."""
+    rows = "".join(f"| {what} | {value} |\n" for what, value in figures.items())
+    times = "".join(
+        f"| {each.title} | {each.seconds:.3f} | {each.series} |\n" for each in asked if each.seconds > SLOW
+    )
+    middle = statistics.median(each.seconds for each in asked)
+    beside = (
+        "" if differ is None else f"VictoriaMetrics gave others: {', '.join(differ)}." if differ else ALIKE
+    )
+    head = HEAD.format(ranks=ranks, seconds=SCRAPE_SECONDS, processors=os.cpu_count())
+    then = THEN.format(count=len(asked), middle=middle, slow=SLOW)
+    return f"{head}{rows}{then}{times}" + (f"\n{beside}\n" if beside else "")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,120 @@
+"""Eight shapes of a run, each twice: what is printed at its end, what is left, and what is said of it afterwards.
+
+    .venv/bin/python -m benchmarks.run_shapes [SHAPE …]
+
+Prints one row a shape, to be read by a person, as nothing is judged. Of `show` it has the first line, of `compare` the
+second.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.beside import without_settings
+
+ROOT = Path(__file__).parents[1]
+ID = re.compile(r"\d{8}T\d{6}Z-\w+")
+HEAD = "| shape | printed | left | runs | show | compare |\n|---|---|---|---|---|---|"
+BEGIN = """
+import time, jax, jax.numpy as jnp
+step, evaluate = jax.jit(lambda x: jnp.tanh(x @ x)), jax.jit(lambda x: jnp.sum(x * x))
+x = jnp.full((384, 384), 0.01)
+def train(turns, seconds=6.0):
+    global x; begin = time.monotonic()
+    for turn in turns:
+        x = step(x).block_until_ready()
+        if turn % 200 == 0: print("training", flush=True); yield turn
+        if time.monotonic() - begin > seconds: break
+forever = iter(range(10**9))
+"""
+
+
+class Shape(NamedTuple):
+    """A script after BEGIN, whether it runs under `jaxobs run`, how many processes it is, and the signal that ends it."""
+
+    script: str = "for _ in train(forever): pass"
+    launched: bool = True
+    processes: int = 1
+    ended_by: int | None = None
+
+
+ONE_CALL = "jax.jit(lambda x: jax.lax.fori_loop(0, 4000, lambda _, x: step(x), x))(x).block_until_ready()"
+EVALUATES = "for _ in train(forever):\n    for _ in range(20): float(evaluate(x))"
+MARKED = "import jaxobs; obs = jaxobs.instrument(); step = obs.watch(step)\nfor _ in train(obs.steps(forever)): pass"
+LONG = "for _ in train(forever, 600): pass"
+SHAPES = {
+    "marked loop": Shape(MARKED, launched=False),
+    "`jaxobs run`": Shape(),
+    "evaluation inside": Shape(EVALUATES),
+    "one long call": Shape(ONE_CALL),
+    "4 processes of one host": Shape(processes=4),
+    "an exception": Shape("for _ in train(forever): pass\nraise ValueError('no more data')"),
+    "Ctrl-C": Shape(LONG, ended_by=signal.SIGINT),
+    "kill -9": Shape(LONG, ended_by=signal.SIGKILL),
+}
+
+
+def start(folder: Path, *command: str, **own: str) -> subprocess.Popen[str]:
+    """Start a command of this Python in the folder, with the state directory that is there."""
+    own |= {
+        "XDG_STATE_HOME": str(folder / "state"),
+        "TMPDIR": str(folder),
+        "OTEL_EXPORTER_PROMETHEUS_PORT": "0",
+    }
+    own |= {"PYTHONPATH": f"{ROOT}:{ROOT / 'plugins'}", "JAX_PLATFORMS": "cpu"}
+    words, pipe = [sys.executable, *command], subprocess.PIPE
+    return subprocess.Popen(
+        words, cwd=folder, env=without_settings() | own, text=True, stdout=pipe, stderr=pipe
+    )
+
+
+def run(shape: Shape, folder: Path) -> str:
+    """Run its processes in the folder to their end, and their agents to theirs; what jaxobs printed, without tables."""
+    command = ("-m", "jaxobs", "run", "--", "train.py") if shape.launched else ("train.py",)
+    count, ranks = str(shape.processes), map(str, range(shape.processes))
+    several = [{"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count} for rank in ranks]
+    jobs = [start(folder, *command, **own) for own in (several if shape.processes > 1 else [{}])]
+    if shape.ended_by is not None and jobs[0].stdout is not None:
+        jobs[0].stdout.readline()
+        time.sleep(4.0)
+        jobs[0].send_signal(shape.ended_by)
+    errors = [job.communicate(timeout=240)[1] for job in jobs]
+    until = time.monotonic() + 60.0  # an agent ends after its job
+    while time.monotonic() < until and any(
+        'e":"running"' in one.read_text() for one in folder.rglob("record.json")
+    ):
+        time.sleep(0.2)
+    own = [re.search(r"(?ms)^jaxobs: .*?(?=\n\n|\Z)", text) for text in errors]
+    return "; ".join(found[0] for found in own if found) or "nothing"
+
+
+def row(shape: Shape) -> str:
+    """The cells of a shape in the table."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        (folder / "train.py").write_text(BEGIN + shape.script)
+        cells = [[run(shape, folder) for _ in range(2)][1]]
+        files = (str(path.relative_to(folder)) for path in sorted(folder.rglob("*")) if path.is_file())
+        left = Counter(ID.sub("START-ID", file) for file in files if file != "train.py")
+        cells.append(
+            ", ".join(f"{file.removeprefix('state/jaxobs/runs/')} ({count})" for file, count in left.items())
+        )
+        told = [start(folder, "-m", "jaxobs", word).communicate() for word in ("runs", "show", "compare")]
+    runs, show, compare = (out or error for out, error in told)
+    last = runs.partition("\n")[2].partition("\nlast~1")[0]
+    cells += [last, show.partition("\n")[0], [line for line in compare.split("\n") if line][1]]
+    return " | ".join(" ".join(ID.sub("START-ID", cell.replace("|", "\\|")).split()) for cell in cells)
+
+
+if __name__ == "__main__":
+    print(HEAD)
+    for name in sys.argv[1:] or SHAPES:
+        print(f"| {name} | {row(SHAPES[name])} |", flush=True)

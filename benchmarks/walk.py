@@ -1,0 +1,101 @@
+"""How much code one event and one snapshot go through: functions of jaxobs that run, and the files they are in.
+
+The stream is made up: a loop with one executable, whose steps the device is seen to complete. Beside each stands the aim,
+which no commit has reached yet: nothing fails above it.
+
+    python -m benchmarks.walk [--list]      # --list: name the functions, file by file
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+from types import CodeType, FrameType
+
+import jaxobs
+from jaxobs.derive.fold import Fold
+from jaxobs.model.events import StepCompleted, StepEnded
+from tests.derive.made_up import PEAKS, at, backend, created, module, new_fold, step
+
+STEPS = 40
+STEP_SECONDS = 0.1
+SOURCES = str(Path(jaxobs.__file__).parent)
+AIMS = {
+    "one StepEnded": "at most 20 in at most 8",
+    "one StepCompleted": "none",
+    "a snapshot of one loop": "any number in at most 25",
+}
+
+
+@contextmanager
+def followed(ran: set[CodeType]) -> Iterator[None]:
+    """Collect the functions of jaxobs that run meanwhile; what stands inside a function is part of it."""
+
+    def called(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(SOURCES) and not code.co_name.startswith("<"):
+            ran.add(code)
+
+    sys.setprofile(called)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+def trained(steps: int) -> Fold:
+    """A fold that has seen a loop of so many steps."""
+    fold = new_fold()
+    fold.bind_peaks("example", PEAKS)
+    fold.apply(backend())
+    fold.apply(created(1, "train_step"))
+    fold.analysed(1, module())
+    for number in range(steps):
+        for event in one_step(number):
+            fold.apply(event)
+    fold.snapshot(at(steps * STEP_SECONDS))
+    return fold
+
+
+def one_step(number: int) -> tuple[StepEnded, StepCompleted]:
+    """A step, and that the device has completed it."""
+    began, ended = number * STEP_SECONDS, (number + 1) * STEP_SECONDS
+    return step(number, began, ended, runs=(1,)), StepCompleted("train", number, at(ended), 0)
+
+
+def walks() -> Iterator[tuple[str, set[CodeType]]]:
+    """What runs for each of them."""
+    fold = trained(STEPS)
+    event, completed = one_step(STEPS)
+    now = at((STEPS + 1) * STEP_SECONDS)
+    parts: tuple[Callable[[], object], ...] = (
+        lambda: fold.apply(event), lambda: fold.apply(completed), lambda: fold.snapshot(now).document,
+    )  # fmt: skip
+    for name, part in zip(AIMS, parts, strict=True):
+        ran: set[CodeType] = set()
+        with followed(ran):
+            part()
+        yield name, ran
+
+
+def main() -> None:
+    """Print the numbers, and with `--list` the names."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--list", action="store_true", help="name the functions too, file by file")
+    listed = parser.parse_args().list
+    for name, ran in walks():
+        functions = sorted((code.co_filename.removeprefix(SOURCES), code.co_qualname) for code in ran)
+        files = {
+            file: [function for _, function in each] for file, each in groupby(functions, lambda one: one[0])
+        }
+        print(f"{name}: {len(ran)} functions in {len(files)} files (aim: {AIMS[name]})")
+        for file, names in files.items() if listed else ():
+            print(f"  jaxobs{file}: {', '.join(names)}")
+
+
+if __name__ == "__main__":
+    main()
