@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from jaxobs.derive.catalogue import COMPILE_BUCKETS
 from jaxobs.derive.refusal import require
-from jaxobs.derive.series import Histogram, Largest, Selection
+from jaxobs.derive.series import Heaviest, Histogram
 from jaxobs.model import events
 from jaxobs.model.clock import seconds
 from jaxobs.model.contents import CACHED_FROM, LONG_COMPILE, Contents
@@ -133,8 +133,8 @@ class Compiles:
     """Counts and seconds of compiles by function and phase; `series_limit` functions have series of their own."""
 
     def __init__(self, series_limit: int) -> None:
-        self._selection: Selection[str] = Selection(series_limit)
-        self._largest: Largest[str] = Largest(MAX_LISTED)
+        self._with_series: Heaviest[str] = Heaviest(series_limit)
+        self._largest: Heaviest[str] = Heaviest(MAX_LISTED, 1.0)
         self._count: Counter[str] = Counter()
         self._seconds: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._weights: dict[str, tuple[float, ...]] = {}
@@ -192,10 +192,10 @@ class Compiles:
         for name in changed:
             self._weights[name] = (sum(self._seconds[name].values()), float(self._count[name]))
         views = {name: self._function(name) for name in changed}
-        with_series = self._selection.choose(self._weights, changed)
+        with_series = frozenset(self._with_series.choose(self._weights, changed))
         self._listed = {
             name: views.get(name) or self._listed.get(name) or self._function(name)
-            for name in self._largest.update(self._weights, changed)
+            for name in self._largest.choose(self._weights, changed)
         }
         left_out = len(self._weights) - len(self._listed)
         listed = sum(self._weights[name][0] for name in self._listed)

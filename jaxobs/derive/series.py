@@ -8,18 +8,11 @@ import math
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from jaxobs.derive import catalogue as core
 from jaxobs.derive.refusal import Refusals
-from jaxobs.model.metrics import (
-    Catalogue,
-    Exemplar,
-    Family,
-    HistogramValue,
-    Metric,
-)
+from jaxobs.model.metrics import Catalogue, Exemplar, Family, HistogramValue, Metric
 from jaxobs.vocabulary.text import OTHER, clean_label
 
 Labels = tuple[str, ...]
@@ -29,16 +22,14 @@ _DERIVED = frozenset(metric.name for metric in core.CORE_METRICS)
 PLUGIN_SHARE = 0.25
 """Share of the limit that each plugin has on top: NVML's has some 60 series for each of eight devices."""
 
-NONE: Mapping[Labels, float] = MappingProxyType({})
-
 MAX_VALUE = sys.float_info.max
 """Where a sum would become infinite it stays at this: a counter neither falls nor becomes infinite."""
 
 Key = TypeVar("Key", bound=Hashable)
 
 HYSTERESIS = 2.0
-"""How many times the weight of the least of the chosen a newcomer needs to displace it. The choice is sticky, since a
-series that comes and goes makes `rate()` wrong."""
+"""How many times the weight of the least of the chosen a newcomer needs to displace it from among the series: one that
+comes and goes makes `rate()` wrong."""
 
 
 class Histogram:
@@ -88,7 +79,7 @@ class Series:
 
     The core may have `limit` series, and each plugin a share of it on top, so that none takes the place of another.
     Beyond that, counters go to a series whose labels are all `__other__`, gauges and histograms are dropped; both are
-    counted in `jaxobs_series_limited_total`. What deserves a series is decided before that (`Selection`).
+    counted in `jaxobs_series_limited_total`. What deserves a series is decided before that (`Heaviest`).
     """
 
     def __init__(self, catalogue: Catalogue, limit: int) -> None:
@@ -96,21 +87,19 @@ class Series:
         self.refusals = Refusals()
         self._limit = limit
         self._counts: Counter[str] = Counter()  # series by owner: a plugin, or "" for the core
-        self._plain: dict[str, dict[Labels, float]] = {}
+        self._plain: defaultdict[str, dict[Labels, float]] = defaultdict(dict)
         self._histograms: defaultdict[str, dict[Labels, Histogram]] = defaultdict(dict)
         self._limited: dict[str, int] = {}
         self._totals: dict[tuple[str, Labels], float] = {}
         self._families: dict[str, Family] = {}
-        """Families of the last snapshot that are still valid: a change in a series removes its family."""
+        """Families of the last snapshot."""
 
     def add(self, metric: Metric, labels: Labels, value: float) -> None:
         """Add to a counter. A negative value is refused, as a counter never falls."""
         if not (math.isfinite(value) and value >= 0):
             self.refusals.refuse(f"{metric.name}: {value:g} is no finite number from 0 on")
             return
-        if not value and labels in self._plain.get(metric.name, ()):
-            return
-        series = self._changing(metric)
+        series = self._plain[metric.name]
         labels = self._admitted(metric, labels, series) or (OTHER,) * len(metric.labels)
         series[labels] = min(series.get(labels, 0.0) + value, MAX_VALUE)
 
@@ -133,33 +122,27 @@ class Series:
 
     def set(self, metric: Metric, labels: Labels, value: float | None) -> None:
         """Set a gauge; None, or a value that is no finite number, removes the series."""
-        known = self._plain.get(metric.name, NONE)
+        series = self._plain[metric.name]
         if value is None or not math.isfinite(value):
-            if (gone := clean(labels)) in known:
-                del self._changing(metric)[gone]
+            if series.pop(clean(labels), None) is not None:
                 self._counts[self.catalogue.owner(metric.name)] -= 1
-        elif known.get(labels) != value:
-            series = self._changing(metric)
-            admitted = self._admitted(metric, labels, series)
-            if admitted is not None:
-                series[admitted] = float(value)
+        elif (admitted := self._admitted(metric, labels, series)) is not None:
+            series[admitted] = float(value)
 
     def replace(self, metric: Metric, values: Iterable[tuple[Labels, float | None]]) -> None:
         """Set all series of a gauge at once; those not given are removed."""
-        known = self._plain.get(metric.name, NONE)
+        known = self._plain[metric.name]
         given = {labels: value for labels, value in values if value is not None and math.isfinite(value)}
         if given == known:
             return
         self._counts[self.catalogue.owner(metric.name)] -= len(known)
-        self._changing(metric).clear()
+        known.clear()
         for labels, value in given.items():
             self.set(metric, labels, value)
 
     def show(self, metric: Metric, labels: Labels, histogram: Histogram) -> None:
         """Show what this histogram has observed, from now on; beyond the limit on series it is dropped."""
         known = self._histograms[metric.name]
-        if known.get(labels) is histogram:
-            return
         admitted = self._admitted(metric, labels, known)
         if admitted is not None:
             known[admitted] = histogram
@@ -192,31 +175,25 @@ class Series:
 
     def gauges(self, name: str) -> Mapping[Labels, float]:
         """The present series of a counter or gauge."""
-        return self._plain.get(name, {})
+        return self._plain[name]
 
     def families(self) -> tuple[Family, ...]:
         """All metrics that have series, in the order of names, as they are now: later changes do not affect them."""
-        if self._limited:
-            limited = self._changing(core.SERIES_LIMITED)
-            limited.update({(name,): float(count) for name, count in self._limited.items()})
+        for name, count in self._limited.items():
+            self._plain[core.SERIES_LIMITED.name][name,] = float(count)
         return tuple(family for metric in self.catalogue if (family := self._family(metric)).series)
 
     def _family(self, metric: Metric) -> Family:
+        """The metric's family: that of the last snapshot where nothing in it has changed."""
+        shown: Mapping[Labels, float | HistogramValue] = (
+            {labels: each.value() for labels, each in self._histograms[metric.name].items()}
+            if metric.kind == "histogram"
+            else self._plain[metric.name]
+        )
         family = self._families.get(metric.name)
-        if metric.kind == "histogram":
-            values = {labels: each.value() for labels, each in self._histograms[metric.name].items()}
-            if family is None or family.series != values:
-                family = Family(metric, values)
-        elif family is None:
-            family = Family(metric, self._plain.get(metric.name, NONE))
-        self._families[metric.name] = family
+        if family is None or family.series != shown:
+            family = self._families[metric.name] = Family(metric, dict(shown))
         return family
-
-    def _changing(self, metric: Metric) -> dict[Labels, float]:
-        """The series of a counter or gauge, to be changed: a copy where a snapshot holds the old ones."""
-        if self._families.pop(metric.name, None) is not None:
-            self._plain[metric.name] = dict(self._plain.get(metric.name, NONE))
-        return self._plain.setdefault(metric.name, {})
 
     def _admitted(
         self, metric: Metric, labels: Labels, series: Mapping[Labels, float] | Mapping[Labels, Histogram]
@@ -241,60 +218,31 @@ def clean(labels: Labels) -> Labels:
     return tuple(clean_label(label) for label in labels)
 
 
-class Selection(Generic[Key]):
-    """A sticky choice of at most `limit` keys by weight (device seconds, else FLOPs), not by who came first."""
+class Heaviest(Generic[Key]):
+    """The `limit` heaviest keys by weight (seconds, else what stands in for them), not those that came first.
 
-    def __init__(self, limit: int) -> None:
+    Weights are compared left to right. A key displaces one of the chosen where it weighs more than `hysteresis` times as
+    much.
+    """
+
+    def __init__(self, limit: int, hysteresis: float = HYSTERESIS) -> None:
         self._limit = limit
-        self._chosen: set[Key] = set()
+        self._hysteresis = hysteresis
+        self._chosen: dict[Key, None] = {}
 
     def choose(
         self, weights: Mapping[Key, tuple[float, ...]], changed: Iterable[Key] | None = None
-    ) -> frozenset[Key]:
-        """Choose among `weights`, which are compared left to right: device seconds first, then what stands in for them.
+    ) -> list[Key]:
+        """The chosen keys, of equal ones the old first.
 
         `changed`: the keys whose weight differs from the last call, if no key has gone since. Only they can come in, so
         the cost grows with their number; a key whose weight has fallen keeps its place until another rises.
         """
-        if changed is None:
-            self._chosen &= weights.keys()
-            changed = weights
-        # A newcomer never displaces a heavier key, so no more than `limit` of them come in.
-        newcomers = [key for key in changed if key not in self._chosen]
-        waiting = heapq.nlargest(self._limit, newcomers, key=weights.__getitem__)
-        while waiting and len(self._chosen) < self._limit:
-            self._chosen.add(waiting.pop(0))
-        for newcomer in waiting:
-            least = min(self._chosen, key=lambda key: weights[key])
-            if not _outweighs(weights[newcomer], weights[least]):
-                break
-            self._chosen.remove(least)
-            self._chosen.add(newcomer)
-        return frozenset(self._chosen)
+        old = {key: None for key in self._chosen if key in weights}
 
+        def weight(key: Key) -> tuple[float, ...]:
+            return tuple(self._hysteresis * part for part in weights[key]) if key in old else weights[key]
 
-class Largest(Generic[Key]):
-    """The `limit` heaviest keys, in order.
-
-    A key outside them is compared only when its weight changes, not when that of one of them falls.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._keys: list[Key] = []
-
-    def update(self, weights: Mapping[Key, tuple[float, ...]], changed: Iterable[Key]) -> list[Key]:
-        """The heaviest keys, of equal ones the old first. `changed`: keys whose weight differs from the last call."""
-        candidates = dict.fromkeys(self._keys)
-        candidates.update(dict.fromkeys(changed))
-        self._keys = heapq.nlargest(self._limit, candidates, key=weights.__getitem__)
-        return self._keys
-
-
-def _outweighs(newcomer: tuple[float, ...], chosen: tuple[float, ...]) -> bool:
-    for mine, theirs in zip(newcomer, chosen, strict=True):
-        if mine > HYSTERESIS * theirs:
-            return True
-        if theirs > 0:
-            return False
-    return False
+        candidates = {**old, **dict.fromkeys(weights if changed is None else changed)}
+        self._chosen = dict.fromkeys(heapq.nlargest(self._limit, candidates, key=weight))
+        return list(self._chosen)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from jaxobs.derive.executables.executable import Executable, verdict_of_operations
 from jaxobs.derive.executables.registry import LET_GO, Executables
-from jaxobs.derive.series import Largest, Selection
+from jaxobs.derive.series import Heaviest
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost
 from jaxobs.model.figure import Figure, figure
@@ -163,8 +163,8 @@ class ExecutableTable:
 
     def __init__(self, executables: Executables, limit: int) -> None:
         self._executables = executables
-        self._selection: Selection[int] = Selection(limit)
-        self._longest: Largest[int] = Largest(LISTED)
+        self._with_series: Heaviest[int] = Heaviest(limit)
+        self._longest: Heaviest[int] = Heaviest(LISTED, 1.0)
         self._weights: dict[int, tuple[float, ...]] = {}
         self.views: dict[int, ExecutableView] = {}
         """Views by number, of executables that are listed or have series of their own."""
@@ -181,13 +181,12 @@ class ExecutableTable:
             self.views.pop(executable.number, None)
             self._weights[executable.number] = _weight(executable)
         named = [executable.number for executable in changed if executable.fingerprint]
-        shown = self._selection.choose(self._weights, named)
+        self.shown = sorted(self._with_series.choose(self._weights, named))
         numbers = [executable.number for executable in changed]
-        self.listed = list(self._longest.update(self._weights, numbers))
+        self.listed = self._longest.choose(self._weights, numbers)
         largest = self._executables.largest[:1]
         if largest and largest[0].number not in self.listed:
             self.listed[-1] = largest[0].number
-        self.shown = sorted(shown)
         self.views = {
             number: self.views.get(number) or self._view(number)
             for number in dict.fromkeys([*self.listed, *self.shown])

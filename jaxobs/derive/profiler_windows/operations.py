@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any
 
 from jaxobs.derive.profiler_windows.loop_profile import RECORDED
-from jaxobs.derive.series import Selection
+from jaxobs.derive.series import Heaviest
 from jaxobs.model.cost import Cost
 from jaxobs.model.figure import Figure, figure, plain
 from jaxobs.roofline_model.call_tree import OTHER as OTHER_CALLS
@@ -66,8 +66,8 @@ class Operations:
     """The operations of all windows so far. `limit` operations, and as many functions, have series of their own."""
 
     def __init__(self, limit: int) -> None:
-        self._selection: Selection[tuple[str, str, str]] = Selection(limit)
-        self._functions: Selection[str] = Selection(limit)
+        self._with_series: Heaviest[tuple[str, str, str]] = Heaviest(limit)
+        self._functions: Heaviest[str] = Heaviest(limit)
         self._seen: dict[Key, Seen] = {}
         self._numbers = count()
         self._busy: Counter[str] = Counter()
@@ -128,7 +128,7 @@ class Operations:
         for seen in self._seen.values():
             labels = (seen.function, seen.operation.name, seen.operation.category)
             groups.setdefault(labels, []).append(seen)
-        shown = self._selection.choose(
+        shown = self._with_series.choose(
             {labels: (sum(seen.work.seconds for seen in members),) for labels, members in groups.items()}
         )
         self._counts, self.about = [], []
