@@ -224,42 +224,13 @@ class Compiles:
         )
 
 
-@dataclass(slots=True)
-class Reason:
-    """One reason for recompiles of a function, with the latest example of it."""
-
-    cause: str
-    attributes: dict[str, Any]
-    count: int = 0
-    seconds: float = 0.0
-    grows: bool = True
-
-    def view(self) -> RecompilationView:
-        """The reason as it is shown; `old` and `new` are those of its latest recompile."""
-        known = self.attributes
-        why_not = known.get(events.MISS_REASON) or NO_ARGUMENT.get(
-            self.cause, "too many reasons to keep each"
-        )
-        return RecompilationView(
-            self.cause,
-            figure(known.get(events.MISS_ARGUMENT), why_not),
-            figure(known.get(events.MISS_OLD), why_not),
-            figure(known.get(events.MISS_NEW), why_not),
-            known.get(events.MISS_DIFFERENCES, 0),
-            figure(call_site(known), "no frame of the program's own was seen, or it was called from several"),
-            self.count,
-            self.seconds,
-            self.grows,
-        )
-
-
 class Recompilations:
     """Seconds by cause, and a ranked table of reasons for each function."""
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(CAUSES, 0.0)
         """By cause."""
-        self._reasons: defaultdict[str, dict[tuple[Any, ...], Reason]] = defaultdict(dict)
+        self._reasons: defaultdict[str, dict[tuple[Any, ...], RecompilationView]] = defaultdict(dict)
         self._inner: defaultdict[int, deque[Span]] = defaultdict(lambda: deque(maxlen=MAX_SPANS))
         self._last: dict[str, int] = {}
         """When each function was compiled last."""
@@ -271,25 +242,28 @@ class Recompilations:
         self._last[event.function] = event.time
         if event.recompilation is None:
             return
-        lost = seconds(own)
-        self.seconds[event.recompilation] = self.seconds.get(event.recompilation, 0.0) + lost
-        attributes = dict(event.attributes)
-        key: tuple[Any, ...] = (
-            event.recompilation,
-            attributes.get(events.MISS_ARGUMENT),
-            call_site(attributes),
-        )
+        lost, cause = seconds(own), event.recompilation
+        self.seconds[cause] = self.seconds.get(cause, 0.0) + lost
+        known: dict[str, Any] = dict(event.attributes)
         reasons = self._reasons[event.function]
+        key: tuple[Any, ...] = cause, known.get(events.MISS_ARGUMENT), call_site(known)
         if key not in reasons and len(reasons) >= MAX_ROWS:
-            key, attributes = (event.recompilation,), {}
-        reason = reasons.setdefault(key, Reason(event.recompilation, attributes))
-        reason.attributes = attributes
-        reason.count += 1
-        reason.seconds += lost
-        is_larger = event.recompilation == "shape" and _is_larger(
-            attributes.get(events.MISS_OLD), attributes.get(events.MISS_NEW)
+            key, known = (cause,), {}
+        before = reasons.get(key)
+        old, new = known.get(events.MISS_OLD), known.get(events.MISS_NEW)
+        grows = cause == "shape" and _is_larger(old, new) and used >= LONG_USE * own
+        why_not = known.get(events.MISS_REASON) or NO_ARGUMENT.get(cause, "too many reasons to keep each")
+        reasons[key] = RecompilationView(
+            cause,
+            figure(known.get(events.MISS_ARGUMENT), why_not),
+            figure(old, why_not),
+            figure(new, why_not),
+            known.get(events.MISS_DIFFERENCES, 0),
+            figure(call_site(known), "no frame of the program's own was seen, or it was called from several"),
+            1 + (before.count if before else 0),
+            lost + (before.seconds if before else 0.0),
+            grows and (before is None or before.grows),
         )
-        reason.grows = reason.grows and is_larger and used >= LONG_USE * own
 
     def _own_time(self, event: Compilation) -> int:
         """Nanoseconds of its phases, less those of executables made within them, which were reported earlier."""
@@ -310,7 +284,7 @@ class Recompilations:
     def views(self, function: str) -> list[RecompilationView]:
         """The reasons for a function's recompiles, the most expensive first."""
         reasons = self._reasons.get(function, {}).values()
-        return [reason.view() for reason in sorted(reasons, key=lambda each: (-each.seconds, -each.count))]
+        return sorted(reasons, key=lambda each: (-each.seconds, -each.count))
 
 
 def _is_larger(old: object, new: object) -> bool:
