@@ -178,8 +178,7 @@ class Writer:
         for loop, spent in windows.seconds.items():
             series.total(catalogue.PROFILED_SECONDS, (loop,), spent)
             series.total(catalogue.PROFILED_STEPS, (loop,), windows.steps[loop])
-        for number, labels, spent, cost in windows.operations.counts():
-            key = (str(number),)
+        for key, labels, spent, cost in windows.operations.counts():
             series.total(catalogue.OPERATION_SECONDS, labels, spent, key)
             if cost is not None:
                 series.total(catalogue.OPERATION_FLOPS, labels, cost.flops, key)

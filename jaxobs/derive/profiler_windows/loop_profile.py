@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jaxobs.derive.profiler_windows.parts import LoopPart
+from jaxobs.derive.profiler_windows.parts import CALLS, INPUT, LoopPart
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.figure import figure
 from jaxobs.roofline_model.bounds import sum_of_both
@@ -30,9 +30,6 @@ RECORDED = 0.5
 """Least share of a window's time in which operations were recorded for those of a run that is longer than the window to
 stand for it. The profiler does not record one that goes on at the window's beginning or end, so the device seems idle
 where these are long."""
-
-INPUT = "\0input"
-CALLS = "\0calls"
 
 
 @dataclass(slots=True)
@@ -213,54 +210,49 @@ class LoopProfiles:
 
 def loop_profile(
     name: str, part: LoopPart, profiled: Profiled, functions: Mapping[str, str], end: int
-) -> LoopProfile | None:
-    """What one window shows of a loop; None where no device ran anything in it, or only parts (`only_parts_of`).
+) -> LoopProfile | str:
+    """What one window shows of a loop, or why it shows nothing.
 
     `functions` gives the function of each executable's fingerprint; `end` is the end of the window.
     """
     devices = [device for device in profiled.devices if name in device.trace.stretches]
-    most = max((device.trace.stretches[name].busy_seconds for device in devices), default=0.0)
-    devices = [
-        device for device in devices if device.trace.stretches[name].busy_seconds >= IDLE_DEVICE * most
-    ]
     if not devices:
-        return None
-    if only_parts_of(name, profiled) is not None:
-        return None
-    labels = {key: operation.label for key, operation in profiled.operations.items()}
-    length = seconds(sum(stop - start for start, stop in part.spans))
-    found = LoopProfile(end, 1, part.steps, length, part.active_seconds, part.input_seconds)
+        return "the windows so far recorded no operation of a device in its steps"
+    if cut := _only_parts_of(name, devices, profiled.only_parts()):
+        return f"the last window was shorter than a run of `{cut.removeprefix('jit_')}`"
+    least = IDLE_DEVICE * max(device.trace.stretches[name].busy_seconds for device in devices)
+    devices = [device for device in devices if device.trace.stretches[name].busy_seconds >= least]
+    length, waited = (
+        seconds(sum(stop - start for start, stop in each)) for each in (part.spans, part.inputs)
+    )
+    found = LoopProfile(end, 1, part.steps, length, part.active_seconds, waited)
     for device in devices:
-        _add_device(found, name, device, profiled, labels, functions, 1 / len(devices))
+        _add_device(found, name, device, profiled, functions, 1 / len(devices))
     if not part.whole:
         found.uneven = bool(part.whole_steps)
         edges = sum(device.trace.stretches[name].edge_seconds for device in devices) / len(devices)
         found.leave_out(min(edges, 0.9 * length))
-    whole_steps = part.steps if part.whole else part.whole_steps
-    if whole_steps:
-        found.whole_steps = whole_steps
+    found.whole_steps = part.steps if part.whole else part.whole_steps
+    if found.whole_steps:
         _add_calls(found, profiled.calls.get(name if part.whole else name + CALLS, {}), functions)
     return found
 
 
-def only_parts_of(name: str, profiled: Profiled) -> str | None:
+def _only_parts_of(
+    name: str, devices: Iterable[ProfiledDevice], only_parts: Container[tuple[str, str]]
+) -> str | None:
     """A module of which the trace holds only parts of runs in the loop's steps; None where there is none.
 
     Such a trace is useless where an operation that is longer than the window was not recorded, so that the device seems
     idle; where it was seen to be busy for most of the time, parts of a run tell as much as whole ones.
     """
-    for device in profiled.devices:
-        if name not in device.trace.stretches:
-            continue
+    for device in devices:
         stretch = device.trace.stretches[name]
         if stretch.busy_seconds >= RECORDED * stretch.seconds:
             continue
-        inside: Counter[tuple[str, str]] = Counter()
-        for key, charged in zip(device.keys, stretch.charged_seconds, strict=True):
-            inside[key[:2]] += charged  # type: ignore[assignment]  # Counter adds floats as well
-        for place in profiled.only_parts():
-            if inside[place] > 0:
-                return place[0]
+        for (module, identity, _), charged in zip(device.keys, stretch.charged_seconds, strict=True):
+            if charged > 0 and (module, identity) in only_parts:
+                return module
     return None
 
 
@@ -288,7 +280,6 @@ def _add_device(
     name: str,
     device: ProfiledDevice,
     profiled: Profiled,
-    labels: Mapping[tuple[str, str, str], str],
     functions: Mapping[str, str],
     share: float,
 ) -> None:
@@ -303,11 +294,12 @@ def _add_device(
     inside: Counter[int | None] = Counter()
     fingerprints: dict[int | None, str] = {}
     for time, key, charged in zip(device.trace.operations, device.keys, stretch.charged_seconds, strict=True):
-        fingerprint = profiled.operations[key].fingerprint or ""
+        operation = profiled.operations[key]
+        fingerprint = operation.fingerprint or ""
         fingerprints[time.program_id] = fingerprint
         function = functions.get(fingerprint) or (time.module or "").removeprefix("jit_")
         part = found.parts.setdefault(fingerprint, Part(function if fingerprint else ""))
-        part.seconds[labels[key]] += share * charged  # type: ignore[assignment]  # Counter adds floats as well
+        part.seconds[operation.label] += share * charged  # type: ignore[assignment]  # Counter adds floats as well
         inside[time.program_id] += charged  # type: ignore[assignment]
         if time.charged_seconds > 0:
             found.operations += share * time.count * charged / time.charged_seconds

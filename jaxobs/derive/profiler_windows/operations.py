@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import count
 from typing import Any
 
 from jaxobs.derive.profiler_windows.loop_profile import RECORDED
@@ -49,6 +48,11 @@ Key = tuple[str, str, str]
 """Function, fingerprint of the executable, operation."""
 
 
+Count = tuple[Key, tuple[str, str, str], float, Cost | None]
+"""An operation, the labels of the series that it belongs to now, all its device seconds in windows, and all its work;
+None where that is not modelled."""
+
+
 @dataclass(slots=True)
 class Seen:
     """One operation in all windows so far."""
@@ -58,8 +62,10 @@ class Seen:
     work: Work = field(default_factory=Work)
     count: int = 0
     executions: int = 0
-    number: int = 0
-    """Distinguishes it from any other, also from one of the same name that was forgotten."""
+
+    @property
+    def key(self) -> Key:
+        return self.function, self.operation.fingerprint or "", self.operation.name
 
 
 class Operations:
@@ -69,7 +75,6 @@ class Operations:
         self._with_series: Heaviest[tuple[str, str, str]] = Heaviest(limit)
         self._functions: Heaviest[str] = Heaviest(limit)
         self._seen: dict[Key, Seen] = {}
-        self._numbers = count()
         self._busy: Counter[str] = Counter()
         self._unmodelled: Counter[str] = Counter()
         self.operations: Figure[list[Row]] = Figure(None, NO_WINDOW)
@@ -77,7 +82,7 @@ class Operations:
         """Function, operation, scope and source line of the operations with series of their own."""
         self.unmodelled_ratios: dict[str, float] = {}
         """By function, the share of its device time in operations whose work is not known."""
-        self._counts: list[tuple[int, tuple[str, str, str], float, Cost | None]] = []
+        self._counts: list[Count] = []
         self.scopes: Figure[list[Row]] = Figure(None, NO_WINDOW)
         """Operations and scopes are listed with the most time first."""
         self.device_time: DeviceTime = lambda: Figure(None, NO_WINDOW)
@@ -98,7 +103,7 @@ class Operations:
             fingerprint = operation.fingerprint or ""
             function = functions.get(fingerprint) or (operation.module or "").removeprefix("jit_")
             key = (function, fingerprint, operation.name)
-            seen = self._seen.setdefault(key, Seen(function, operation, number=next(self._numbers)))
+            seen = self._seen.setdefault(key, Seen(function, operation))
             seen.work.merge(operation.work)
             seen.count += operation.count
             seen.executions += operation.executions
@@ -113,21 +118,16 @@ class Operations:
                 self._forgotten.setdefault(seen.work.label(seen.operation.kind), Work()).merge(seen.work)
         self._draw()
 
-    def counts(self) -> list[tuple[int, tuple[str, str, str], float, Cost | None]]:
-        """Take what was counted since the last call, of each operation.
-
-        Its number, the labels of the series that it belongs to now, all its device seconds in windows, and all its
-        work, None where that is not modelled.
-        """
+    def counts(self) -> list[Count]:
+        """Take what was counted since the last call, of each operation."""
         counts, self._counts = self._counts, []
         return counts
 
     def _count(self) -> None:
         """Count. An operation of a function is one series for all executables of the function."""
-        groups: dict[tuple[str, str, str], list[Seen]] = {}
+        groups: defaultdict[tuple[str, str, str], list[Seen]] = defaultdict(list)
         for seen in self._seen.values():
-            labels = (seen.function, seen.operation.name, seen.operation.category)
-            groups.setdefault(labels, []).append(seen)
+            groups[seen.function, seen.operation.name, seen.operation.category].append(seen)
         shown = self._with_series.choose(
             {labels: (sum(seen.work.seconds for seen in members),) for labels, members in groups.items()}
         )
@@ -136,7 +136,7 @@ class Operations:
             name = labels if labels in shown else (OTHER, OTHER, OTHER)
             for seen in members:
                 cost = seen.work.cost if seen.work.bounds else None  # work that is not modelled is not 0
-                self._counts.append((seen.number, name, seen.work.seconds, cost))
+                self._counts.append((seen.key, name, seen.work.seconds, cost))
             if labels in shown:
                 newest = members[-1].operation
                 self.about.append((labels[0], labels[1], newest.scope, newest.source))
