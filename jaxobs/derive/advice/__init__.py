@@ -8,9 +8,9 @@ fires, what it gives back and why so: docs/reference/advice.md is written from i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from jaxobs.derive.advice.facts import Facts, Finding, facts_of, facts_of_trace
+from jaxobs.derive.advice.facts import Facts, Finding, JobFacts, facts_of, facts_of_trace
 from jaxobs.derive.advice.of_compiles import MIN_SAVED, persistent_cache, recompilation
 from jaxobs.derive.advice.of_loops import (
     exposed_communication,
@@ -30,14 +30,18 @@ from jaxobs.derive.snapshot import SnapshotView
 from jaxobs.model.figure import figure
 from jaxobs.roofline_model.traced import Profiled
 
-Condition = Callable[[Facts], Iterator[Finding]]
+Known = TypeVar("Known", bound=Facts)
 
-CONDITIONS: Final[tuple[Condition, ...]] = (
+CONDITIONS: Final[tuple[Callable[[JobFacts], Iterator[Finding]], ...]] = (
     memory_exhaustion, recompilation, persistent_cache, input_wait, slow_loader, host_work, exposed_communication,
     small_operations, small_batch, slow_element_type, throttled_device, donation,
 )  # fmt: skip
 
-IN_A_TRACE: Final[tuple[Condition, ...]] = (exposed_communication, small_operations, slow_element_type)
+IN_A_TRACE: Final[tuple[Callable[[Facts], Iterator[Finding]], ...]] = (
+    exposed_communication,
+    small_operations,
+    slow_element_type,
+)
 """Conditions that a profiler trace alone can tell."""
 
 MAX_PIECES: Final = 5
@@ -64,7 +68,7 @@ def advise_on_trace(profiled: Profiled, steps: int) -> list[dict[str, Any]]:
     return _ranked(facts_of_trace(profiled, steps), IN_A_TRACE)
 
 
-def _ranked(facts: Facts, conditions: Iterable[Condition]) -> list[dict[str, Any]]:
+def _ranked(facts: Known, conditions: Iterable[Callable[[Known], Iterator[Finding]]]) -> list[dict[str, Any]]:
     found = [
         (condition.__name__, finding)
         for condition in conditions

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from jaxobs.derive.advice.facts import SMALL_OPERATION, Facts, Finding, LoopFacts
+from jaxobs.derive.advice.facts import SMALL_OPERATION, Facts, Finding, JobFacts, LoopFacts, ObservedLoop
+from jaxobs.derive.loops.view import LoopView
+from jaxobs.model.snapshot import main_thread_lines
+from jaxobs.vocabulary.activities import INPUT, MARKED_INPUT
 from jaxobs.vocabulary.units import duration, rough_percent
+from jaxobs.vocabulary.words import IDLE
 
 MAX_UNTIMED = 0.05
 """Largest share of time in which the device's work may be unknown, not counting executables that were timed: the error
 of sampled device times."""
 
+QUEUE = re.compile(r"(^|\.)get\b")
+"""The call below a line that waits for a queue, such as `queue.get in grain`: another thread or process fills it."""
 
-def input_wait(facts: Facts) -> Iterator[Finding]:
+
+def input_wait(facts: JobFacts) -> Iterator[Finding]:
     """A loop waits for its input, and nothing loads ahead.
 
     When: the device's work is known (the loop's functions are watched, or a profiler window saw them), or done by the
@@ -22,17 +31,17 @@ def input_wait(facts: Facts) -> Iterator[Finding]:
     fills a queue runs beside the loop already.
     """
     for loop, waiting in _waiting(facts):
-        if not loop.loads_ahead:
+        if not _loads_ahead(loop.view):
             yield Finding(
                 loop.subject,
-                f"{loop.title} waits for its input {_amount(loop, waiting)}{_at(loop.input_lines)}",
+                f"{loop.title} waits for its input {_amount(loop, waiting)}{_at(loop, of_input=True)}",
                 "load and transfer the next batches on a background thread while this one is computed",
                 loop.confidence,
                 loop.part * min(waiting, 1 - waiting),
             )
 
 
-def slow_loader(facts: Facts) -> Iterator[Finding]:
+def slow_loader(facts: JobFacts) -> Iterator[Finding]:
     """The loader takes longer than the rest of the step, so it limits the loop even where it loads ahead.
 
     When: the loop waits for its input for more than half of its time, or at all where the input comes out of a queue;
@@ -42,9 +51,10 @@ def slow_loader(facts: Facts) -> Iterator[Finding]:
     gives back no more than the rest of the step takes; `input_wait` says how much that is.
     """
     for loop, waiting in _waiting(facts):
-        if waiting <= 1 - waiting and not loop.loads_ahead:
+        loads_ahead = _loads_ahead(loop.view)
+        if waiting <= 1 - waiting and not loads_ahead:
             continue
-        ahead = "runs beside it already, but does not keep up: the loop waits" if loop.loads_ahead else ""
+        ahead = "runs beside it already, but does not keep up: the loop waits" if loads_ahead else ""
         yield Finding(
             loop.subject,
             f"the loader of {loop.title} {ahead or 'takes longer than the rest of the step, which waits'} for it "
@@ -57,16 +67,35 @@ def slow_loader(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _waiting(facts: Facts) -> Iterator[tuple[LoopFacts, float]]:
+def _waiting(facts: JobFacts) -> Iterator[tuple[ObservedLoop, float]]:
     """Loops that wait for input with the device known to be idle, each with the share of its time that it waits."""
+    unknown = (each for each in facts.view.executables if each.bottleneck.label == "unknown")
+    timed = sum(each.seconds.value or 0.0 for each in unknown)
     for loop in facts.loops:
-        waiting = loop.shares.get("input")
-        is_timed = loop.untimed * loop.part - facts.timed_unknown <= MAX_UNTIMED
-        if waiting and (is_timed or loop.idle_in_waits):
+        waiting, untimed = loop.shares.get("input"), loop.shares.get("unknown", 0.0)
+        if (idle := loop.view.device_idle.value) is not None:
+            untimed -= max(0.0, idle - sum(loop.shares.get(word, 0.0) for word in IDLE))
+        wall = loop.view.wall_seconds / loop.part
+        if waiting and (untimed * loop.part - timed / wall <= MAX_UNTIMED or loop.view.idle_in_waits):
             yield loop, waiting
 
 
-def host_work(facts: Facts) -> Iterator[Finding]:
+def _rows(loop: LoopView, *, of_input: bool) -> list[Mapping[str, Any]]:
+    """The lines at which the main thread was at its input, or elsewhere."""
+    return [
+        row for row in loop.host_lines.value or () if (row["activity"] in {INPUT, MARKED_INPUT}) == of_input
+    ]
+
+
+def _loads_ahead(loop: LoopView) -> bool:
+    """Whether the main thread, when it waits for input, mostly waits for a queue, which another one fills."""
+    rows = _rows(loop, of_input=True)
+    waiting: float = sum(row["share"] for row in rows)
+    queued: float = sum(row["share"] for row in rows if QUEUE.search(row["waits_in"]))
+    return queued > 0.5 * waiting
+
+
+def host_work(facts: JobFacts) -> Iterator[Finding]:
     """The device is idle while the host works.
 
     When: at least 10 % of a loop's time is `host`: the device idle, and the main thread not waiting for it; where
@@ -75,12 +104,13 @@ def host_work(facts: Facts) -> Iterator[Finding]:
     Why so: `host` is what is left over, so it bears the errors of device times, 5 %; twice that is no error alone.
     """
     for loop in facts.loops:
-        busy = loop.shares.get("host")
-        if busy is None or busy < 0.1 or (loop.host_is_ahead and busy < max(loop.shares.values())):
+        busy, profile = loop.shares.get("host", 0.0), loop.view.profile.value
+        is_ahead = profile is not None and profile.host_is_ahead
+        if busy < 0.1 or (is_ahead and busy < max(loop.shares.values())):
             continue
         yield Finding(
             loop.subject,
-            f"in {loop.title} the device is idle while the host is busy {_amount(loop, busy)}{_at(loop.host_lines)}",
+            f"in {loop.title} the device is idle while the host is busy {_amount(loop, busy)}{_at(loop, of_input=False)}",
             "let the host run ahead: read losses and metrics some steps later, not each step (`float(loss)` and "
             "`print(loss)` wait for the device), and move Python work into the jitted function"
             if facts.is_training
@@ -109,7 +139,7 @@ def exposed_communication(facts: Facts) -> Iterator[Finding]:
     )
     for loop in facts.loops:
         exposed = loop.shares.get("communication")
-        if exposed and loop.window is not None:
+        if exposed and loop.launches is not None:
             yield Finding(
                 loop.subject,
                 f"in {loop.title} the devices wait for collectives {_amount(loop, exposed)}",
@@ -128,15 +158,14 @@ def small_operations(facts: Facts) -> Iterator[Finding]:
     Why so: launching takes 2 to 10 µs; `latency` is time in operations that take more than ten times what their work
     must, so that nine tenths are not spent on it, and time between the operations of a run.
     """
-    often = facts.small_operations_a_second
     for loop in facts.loops:
-        lost, window = loop.shares.get("latency"), loop.window
-        if not lost or window is None or window.latency <= 0 or often * window.busy < 20:
+        lost = loop.shares.get("latency")
+        if not lost or loop.launches is None or loop.launches < 20:
             continue
         yield Finding(
             loop.subject,
             f"{loop.title} spends {_amount(loop, lost)} launching small operations and waiting for them: "
-            f"{often * window.busy:,.0f} a step or more take {duration(SMALL_OPERATION)} or less",
+            f"{loop.launches:,.0f} a step or more take {duration(SMALL_OPERATION)} or less",
             "put more work into one operation: batch small arrays together, `jax.vmap` or `jax.lax.scan` over layers "
             "and parameters instead of Python loops, jit the whole step and not its parts",
             loop.confidence,
@@ -153,6 +182,7 @@ def _of_a_step(loop: LoopFacts, share: float, words: str) -> str:
     return f" ({duration(share * loop.step_seconds)} {words})" if loop.step_seconds else ""
 
 
-def _at(lines: Sequence[str]) -> str:
+def _at(loop: ObservedLoop, *, of_input: bool) -> str:
     """The two lines that the main thread is at most of the time meanwhile."""
+    lines = list(main_thread_lines({"host_lines": _rows(loop.view, of_input=of_input)}))
     return f": {', '.join(lines[:2])}" if lines else ""

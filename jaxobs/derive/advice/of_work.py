@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jaxobs.derive.advice.facts import MIN_CONFIDENCE, Facts, Finding
+from jaxobs.derive.advice.facts import MIN_CONFIDENCE, Facts, Finding, JobFacts
 from jaxobs.derive.devices import DeviceView
 from jaxobs.derive.memory import ProcessMemory
 from jaxobs.vocabulary.units import byte_size, duration, rough_percent
@@ -96,7 +96,7 @@ def slow_element_type(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def throttled_device(facts: Facts) -> Iterator[Finding]:
+def throttled_device(facts: JobFacts) -> Iterator[Finding]:
     """Something holds the clocks of a busy device down.
 
     When: on average over the last half minute to less than 0.9 of the highest, and a loop's time is bound by compute
@@ -104,12 +104,12 @@ def throttled_device(facts: Facts) -> Iterator[Finding]:
     Gives back: the part of that time that the clock at 0.9 of its highest would not take.
     Why so: peaks are reached a little below the highest clock: an H100 SXM's at 0.92 of it.
     """
-    found = [finding for device in facts.devices if (finding := _throttled(facts, device))]
+    found = [finding for device in facts.view.devices.value or () if (finding := _throttled(facts, device))]
     if found:
         yield max(found, key=lambda finding: finding.saves_ratio or 0.0)
 
 
-def _throttled(facts: Facts, device: DeviceView) -> Finding | None:
+def _throttled(facts: JobFacts, device: DeviceView) -> Finding | None:
     clocks = device.clocks.value
     if clocks is None:
         return None
@@ -118,7 +118,7 @@ def _throttled(facts: Facts, device: DeviceView) -> Finding | None:
         ("compute", "clock", clocks.compute_taken_ratio.value, clocks.clock_ratio.value),
         ("memory", "memory clock", clocks.memory_taken_ratio.value, clocks.memory_clock_ratio.value),
     ):
-        share = sum(loop.share(word) or 0.0 for loop in facts.loops)
+        share = sum(loop.share(word) for loop in facts.loops)
         if taken and share:
             gained += share * taken
             at = f" ({clock} now at {now:.2f} of its highest)" if now else ""
@@ -137,7 +137,7 @@ def _throttled(facts: Facts, device: DeviceView) -> Finding | None:
     )
 
 
-def memory_exhaustion(facts: Facts) -> Iterator[Finding]:
+def memory_exhaustion(facts: JobFacts) -> Iterator[Finding]:
     """Memory in use grows steadily and will reach its limit.
 
     When: memory of a device, or of the process, has grown steadily for at least three minutes and is full within a day
@@ -147,13 +147,15 @@ def memory_exhaustion(facts: Facts) -> Iterator[Finding]:
     """
     places: list[tuple[dict[str, str], str, ProcessMemory | None]] = [
         ({"device": str(device.device)}, f"device {device.device}", device.memory.value)
-        for device in facts.devices
+        for device in facts.view.devices.value or ()
     ]
-    for subject, what, memory in (*places, ({}, "the training process", facts.process_memory)):
+    process, live = facts.view.process, facts.view.process.live_arrays.value
+    made_at = [row["line"] for row in (live.lines.value if live else None) or () if row.get("line")]
+    lines = ", ".join(made_at[:2])
+    for subject, what, memory in (*places, ({}, "the training process", process.memory.value)):
         left = memory.forecast_seconds.value if memory else None
         growth = memory.growth_bytes_per_second.value if memory else None
         if left is not None and left <= 86_400 and growth:
-            lines = ", ".join(facts.array_lines[:2])
             yield Finding(
                 subject,
                 f"the memory of {what} grows by {byte_size(growth * 60)} a minute and is full in {duration(left)}"
@@ -164,7 +166,7 @@ def memory_exhaustion(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def donation(facts: Facts) -> Iterator[Finding]:
+def donation(facts: JobFacts) -> Iterator[Finding]:
     """Arguments and outputs of the same shapes are held side by side.
 
     When: an executable that ran at least twice has outputs that could take over arguments of the same shape and type,
@@ -172,12 +174,15 @@ def donation(facts: Facts) -> Iterator[Finding]:
     Gives back: bytes, not seconds.
     Why so: less is lost in the allocator's own rounding.
     """
-    least = 64 * 2**20 if facts.memory_limit is None else max(1.0, 0.01 * facts.memory_limit)
-    for executable in facts.executables:
+    devices = facts.view.devices.value
+    memory, peaks = (devices[0].memory.value, devices[0].peaks.value) if devices else (None, None)
+    limit = (memory and memory.limit_bytes.value) or (peaks and peaks.peaks.memory_capacity)
+    least = max(1.0, 0.01 * limit) if limit else 64 * 2**20
+    for executable in facts.view.executables:
         function, saved = executable.function, executable.donatable_bytes.value
         if (executable.runs.value or 0) < 2 or saved is None or saved < least:
             continue
-        share = f" ({rough_percent(saved / facts.memory_limit)} of its memory)" if facts.memory_limit else ""
+        share = f" ({rough_percent(saved / limit)} of its memory)" if limit else ""
         yield Finding(
             {"function": function, "executable": executable.executable.value or ""},
             f"`{function}` holds arguments and outputs of the same shapes side by side: donating them would give back up "
