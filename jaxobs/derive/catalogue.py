@@ -30,13 +30,9 @@ PHASE_SECONDS = _metric(
     "jaxobs_phase_seconds_total{phase}",
     "Time in phases that ended, of all threads together, without loops and other phases in them.",
 )
-HANG_SECONDS = _metric(
-    "jaxobs_hang_seconds{loop}",
-    "For how long the loop has stood still; else 0.",
-)
+HANG_SECONDS = _metric("jaxobs_hang_seconds{loop}", "For how long the loop has stood still; else 0.")
 HANG_INFO = _metric(
-    "jaxobs_hang_info{loop,activity,line}",
-    "What the thread of a loop that stands still does, and where.",
+    "jaxobs_hang_info{loop,activity,line}", "What the thread of a loop that stands still does, and where."
 )
 HANGS = _metric("jaxobs_hangs_total{loop}", "How often the loop stood still.")
 SLOWDOWN_RATIO = _metric(
@@ -55,8 +51,7 @@ SLOWDOWN_INFO = _metric(
 SLOWDOWNS = _metric("jaxobs_slowdowns_total{loop}", "How often the loop became slower for good.")
 GOODPUT = _metric("jaxobs_goodput_ratio", "Productive share of the process's age.")
 ADVICE_INFO = _metric(
-    "jaxobs_advice_info{condition,loop,function}",
-    "Advice given now; docs/reference/advice.md explains it.",
+    "jaxobs_advice_info{condition,loop,function}", "Advice given now; docs/reference/advice.md explains it."
 )
 ADVICE_SAVES = _metric(
     "jaxobs_advice_saves_ratio{condition,loop,function}",
@@ -93,8 +88,7 @@ SERIES_LIMITED = _metric(
     "jaxobs_series_limited_total{metric}", "Updates that found no series of their own, by metric."
 )
 CONTRADICTIONS = _metric(
-    "jaxobs_contradictions_total{figure}",
-    "Figures that were withheld because another contradicts them.",
+    "jaxobs_contradictions_total{figure}", "Figures that were withheld because another contradicts them."
 )
 
 # Loops: steps, where their wall time went, and how well the device was used.
@@ -141,7 +135,7 @@ COMPONENT_SECONDS = _metric(
 )
 HOST_LINE_SECONDS = _metric(
     "jaxobs_host_line_sampled_seconds_total{loop,line,waits_in,activity}",
-    ("Where the main thread was, by samples of its Python stack; `loop` is empty outside steps."),
+    "Where the main thread was, by samples of its Python stack; `loop` is empty outside steps.",
 )
 EXAMPLES = _metric("jaxobs_examples_total{loop}", "Examples of ended steps, this process's share.")
 TOKENS = _metric("jaxobs_tokens_total{loop}", "Tokens of ended steps, this process's share.")
@@ -208,7 +202,7 @@ CACHE_ENABLED = _metric(
 )
 CACHE_SECONDS_SAVED = _metric(
     "jaxobs_persistent_cache_saved_seconds_total",
-    ("Compile time saved by the persistent cache, less the time to read it, as JAX reports it."),
+    "Compile time saved by the persistent cache, less the time to read it, as JAX reports it.",
 )
 
 # Executables: what each must do, and how near it comes to the roof.
@@ -256,7 +250,7 @@ PROFILED_STEPS = _metric(
 )
 OPERATION_SECONDS = _metric(
     "jaxobs_operation_sampled_seconds_total{function,operation,category}",
-    ("Device time of the largest operations, summed over profiler windows and this process's devices."),
+    "Device time of the largest operations, summed over profiler windows and this process's devices.",
 )
 OPERATION_FLOPS = _metric(
     "jaxobs_operation_sampled_flops_total{function,operation,category}",
@@ -276,12 +270,10 @@ UNMODELLED = _metric(
 
 # Devices: utilisation, clocks, peaks and the roof.
 DEVICE_UTILIZATION = _metric(
-    "jaxobs_device_utilization_ratio{device}",
-    "Share of time in which the device was busy.",
+    "jaxobs_device_utilization_ratio{device}", "Share of time in which the device was busy."
 )
 DEVICE_CLOCK = _metric(
-    "jaxobs_device_clock_ratio{device}",
-    "Clock of the computing units over their highest.",
+    "jaxobs_device_clock_ratio{device}", "Clock of the computing units over their highest."
 )
 DEVICE_THROTTLED = _metric(
     "jaxobs_device_throttled_info{device,reason}", "1 for each reason that holds the clocks down now."
@@ -307,13 +299,11 @@ DEVICE_MEMORY: Final = {
         "Memory of the device that JAX's allocator has given out.",
     ),
     "peak_bytes": _metric(
-        "jaxobs_device_memory_peak_bytes{device}",
-        "The most memory of the device that was in use at a time.",
+        "jaxobs_device_memory_peak_bytes{device}", "The most memory of the device that was in use at a time."
     ),
     "limit_bytes": _metric("jaxobs_device_memory_limit_bytes{device}", "What JAX's allocator may give out."),
     "largest_free_block_bytes": _metric(
-        "jaxobs_device_memory_largest_free_bytes{device}",
-        "The largest free block.",
+        "jaxobs_device_memory_largest_free_bytes{device}", "The largest free block."
     ),
     "fragmented_bytes": _metric(
         "jaxobs_device_memory_fragmented_bytes{device}", "Free memory outside the largest free block."
@@ -337,13 +327,9 @@ PROCESS_MEMORY: Final = {
     ),
 }
 """By figure of the view."""
-LIVE_ARRAYS = _metric(
-    "jaxobs_live_arrays{shape,dtype,sharding}",
-    "Arrays alive on this process's devices.",
-)
+LIVE_ARRAYS = _metric("jaxobs_live_arrays{shape,dtype,sharding}", "Arrays alive on this process's devices.")
 LIVE_ARRAYS_BYTES = _metric(
-    "jaxobs_live_arrays_bytes{shape,dtype,sharding}",
-    "Bytes of the arrays alive on this process's devices.",
+    "jaxobs_live_arrays_bytes{shape,dtype,sharding}", "Bytes of the arrays alive on this process's devices."
 )
 LIVE_ARRAYS_LINE_BYTES = _metric(
     "jaxobs_live_arrays_line_bytes{line}", "Bytes of live arrays by the line of the program that made them."
