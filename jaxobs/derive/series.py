@@ -8,6 +8,7 @@ import math
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Generic, TypeVar
 
 from jaxobs.derive import catalogue as core
@@ -40,38 +41,29 @@ class Histogram:
         self._counts = [0] * (len(buckets) + 1)
         self._exemplars: list[Exemplar | None] = [None] * len(self._counts)
         self._sum = 0.0
-        self._value: HistogramValue | None = None
 
     def observe(self, value: float, count: int = 1) -> None:
         """Add `count` observations of a value."""
-        self._value = None
         self._counts[bisect.bisect_left(self._buckets, value)] += count
         self._sum = min(self._sum + value * count, MAX_VALUE)
 
     def observe_all(self, values: Sequence[float]) -> None:
-        """Observe each of the values, a bucket at a time: a thousand may come in a second, in a few buckets."""
+        """Observe each of the values, a bucket at a time: a thousand may come in a second."""
         ordered = sorted(values)
-        begin = 0
-        while begin < len(ordered):
-            bucket = bisect.bisect_left(self._buckets, ordered[begin])
-            is_last = bucket == len(self._buckets)
-            end = len(ordered) if is_last else bisect.bisect_right(ordered, self._buckets[bucket], begin)
-            mean = math.fsum(ordered[begin:end]) / (end - begin)
-            self.observe(min(max(mean, ordered[begin]), ordered[end - 1]), end - begin)
-            begin = end
+        within = [bisect.bisect_right(ordered, bound) for bound in self._buckets]
+        for bucket, (before, until) in enumerate(pairwise([0, *within, len(ordered)])):
+            self._counts[bucket] += until - before
+        self._sum = min(self._sum + math.fsum(ordered), MAX_VALUE)
 
     def exemplify(self, exemplar: Exemplar) -> None:
         """Attach the trace of an observed value to its bucket; a bucket without observations gets none."""
         bucket = bisect.bisect_left(self._buckets, exemplar.value)
         if self._counts[bucket] > 0:
-            self._value = None
             self._exemplars[bucket] = exemplar
 
     def value(self) -> HistogramValue:
-        """What was observed so far; the same object until more is observed."""
-        if self._value is None:
-            self._value = HistogramValue(tuple(self._counts), self._sum, tuple(self._exemplars))
-        return self._value
+        """What was observed so far."""
+        return HistogramValue(tuple(self._counts), self._sum, tuple(self._exemplars))
 
 
 class Series:
@@ -147,8 +139,8 @@ class Series:
         if admitted is not None:
             known[admitted] = histogram
 
-    def observe(self, metric: Metric, labels: Labels, value: float, count: int = 1) -> None:
-        """Add `count` observations of a value to a histogram."""
+    def observe(self, metric: Metric, labels: Labels, value: float) -> None:
+        """Add an observation to a histogram."""
         if not (math.isfinite(value) and value >= 0):
             self.refusals.refuse(f"{metric.name}: {value:g} is no finite number from 0 on")
             return
@@ -156,7 +148,7 @@ class Series:
         if labels not in known:
             self.show(metric, labels, Histogram(metric.buckets))
         if labels in known:
-            known[labels].observe(value, count)
+            known[labels].observe(value)
 
     def measured(self, name: str, labels: Labels, value: float) -> None:
         """Take a plugin's value: add, set or observe it, by the kind that its metric was declared with.
