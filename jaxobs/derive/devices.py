@@ -7,7 +7,7 @@ the same factor; for memory-bound work the memory's clock counts.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -148,36 +148,26 @@ class Devices:
         self._readings = readings
         self.backend: BackendFound | None = None
         self.peaks: dict[str, Peaks] = {}
-        self._dtypes: set[str] = set()
-        self._roofs: dict[tuple[str, str], Mapping[str, Any]] = {}
-        """The two lines of each roof, by kind of device and element type."""
-        self.ceilings: dict[tuple[str, str, str], float] = {}
-        """The roofs as points, by kind of device, element type and intensity."""
+        self.dtypes: set[str] = set()
+        """Element types whose roofs are drawn."""
         self._taken: defaultdict[int, deque[tuple[int, Taken]]] = defaultdict(deque)
         """What throttled clocks took from each device in the last WINDOW."""
 
     def found(self, event: BackendFound) -> None:
         self.backend = event
 
-    def bind_peaks(self, kind: str, peaks: Peaks) -> None:
-        self.peaks[kind] = peaks
-        self.draw_roofs(())
-
-    def draw_roofs(self, dtypes: Iterable[str]) -> None:
-        """Draw the roofs for these element types and those seen before; each is drawn once, as it does not change."""
-        self._dtypes |= set(dtypes)
+    def ceilings(self) -> Iterator[tuple[tuple[str, str, str], float]]:
+        """The roofs as points, each with its kind of device, element type and intensity."""
         for kind, peaks in self.peaks.items():
-            for dtype in sorted(self._dtypes):
-                if (kind, dtype) not in self._roofs and (drawn := roof(peaks, dtype)) is not None:
-                    self._roofs[kind, dtype] = drawn._asdict()
-                    for intensity, rate in ceiling(peaks, dtype):
-                        self.ceilings[kind, dtype, f"{intensity:.6g}"] = rate
+            for dtype in self.dtypes:
+                for intensity, rate in ceiling(peaks, dtype):
+                    yield (kind, dtype, f"{intensity:.6g}"), rate
 
     def views(self, now: int, memory: Memory) -> Figure[list[DeviceView]]:
         """Views of the devices at `now`."""
         if self.backend is None:
             return Figure(None, NO_BACKEND)
-        platform, roofs = self.backend.platform, [(*key, self._roofs[key]) for key in sorted(self._roofs)]
+        platform = self.backend.platform
         return Figure(
             [
                 DeviceView(
@@ -186,7 +176,7 @@ class Devices:
                     identity,
                     platform,
                     self._peaks_of(kind),
-                    [lines for of, _, lines in roofs if of == kind],
+                    self._roofs_of(kind),
                     memory.device(ordinal),
                     self._clocks(ordinal, now),
                 )
@@ -217,6 +207,11 @@ class Devices:
     def _peaks_of(self, kind: str) -> Figure[PeaksView]:
         peaks = self.peaks.get(kind)
         return Figure(PeaksView(peaks), peaks.reason) if peaks else Figure(None, "not looked up yet")
+
+    def _roofs_of(self, kind: str) -> list[Mapping[str, Any]]:
+        peaks = self.peaks.get(kind)
+        drawn = (roof(peaks, dtype) for dtype in sorted(self.dtypes)) if peaks else ()
+        return [lines._asdict() for lines in drawn if lines is not None]
 
 
 def read_device(readings: Iterable[DeviceReading], gauges: GaugesOf, device: str) -> Reading | None:

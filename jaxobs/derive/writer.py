@@ -92,7 +92,7 @@ class Writer:
         yield catalogue.CACHE_ENABLED, (), view.compilation.persistent_cache.enabled.value
         for device in view.devices.value or ():
             yield from _device_gauges(device)
-        for labels, rate in self._rooms.devices.ceilings.items():
+        for labels, rate in self._rooms.devices.ceilings():
             yield catalogue.CEILING, labels, rate
         yield from self._operation_gauges()
         yield from self._process_gauges(view)

@@ -99,6 +99,7 @@ class Executables:
         executable = Executable(event.executable, event.function, dict(event.memory), max(1, event.devices))
         if event.proto is None:
             self._not_analysed(executable, event.proto_reason)
+        executable.runs = self._unseen_runs.pop(event.executable, 0)
         self._by_number[event.executable] = executable
         self.largest.append(executable)
         self.largest = sorted(self.largest, key=lambda each: -memory_need(each.memory))[:PEAKS_SHOWN]
@@ -166,16 +167,15 @@ class Executables:
     def release(self, runs: Mapping[int, int]) -> None:
         """Take calls by run off the count again: it is known by now where they belong, and they are counted there."""
         for run, calls in runs.items():
-            earlier = min(calls, self._unseen_runs[run])  # than the executable was reported
-            self._unseen_runs[run] -= earlier
             if (executable := self._by_number.get(run)) is not None:
-                executable.runs -= calls - earlier
+                executable.runs -= calls
+            else:
+                self._unseen_runs[run] -= calls
 
     def ran_outside(self, runs: Mapping[int, int]) -> None:
-        """Count calls by run, which were counted as if they were a loop's, as calls outside loops."""
-        self.release(runs)
+        """Note that calls by run, which were counted as if they were a loop's, lay outside loops."""
         for run, calls in runs.items():
-            self.ran(run, calls)
+            self.ran_untimed(run, calls)
 
     def ran(self, run: int, calls: int = 1) -> None:
         """Add calls outside loops: each takes as long as its executable's runs do."""
