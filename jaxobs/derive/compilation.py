@@ -124,8 +124,6 @@ class CompilationView:
     """Every function that was compiled since the view before this one, listed or not."""
     with_series: frozenset[str]
     """Functions with series of their own."""
-    in_progress: Mapping[str, float]
-    """Seconds for which each function has been compiling, of those that have, or may get, series of their own."""
     persistent_cache: PersistentCacheView
 
 
@@ -186,7 +184,7 @@ class Compiles:
         if phase in self.phases:
             self.phases[phase].exemplify(exemplar)
 
-    def view(self, in_progress: Mapping[str, float]) -> CompilationView:
+    def view(self) -> CompilationView:
         """The view of now. Its cost grows with the functions that changed since the last one, not with all of them."""
         changed, self._changed = sorted(self._changed), set()
         for name in changed:
@@ -205,11 +203,6 @@ class Compiles:
             max(0.0, self._seconds_in_all - listed) if left_out else 0.0,
             views,
             with_series,
-            {
-                name: age
-                for name, age in in_progress.items()
-                if name in with_series or name not in self._weights
-            },
             self.cache.view,
         )
 

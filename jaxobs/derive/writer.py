@@ -87,7 +87,7 @@ class Writer:
     def _gauges(self, view: SnapshotView, advice: Advice) -> Iterator[Gauge]:
         for executable in _newest_of_each_content(view.executables_with_series):
             yield from _executable_gauges(executable)
-        for name, age in view.compilation.in_progress.items():
+        for name, age in view.process.compiling.items():
             yield catalogue.COMPILING, (name,), age
         yield catalogue.CACHE_ENABLED, (), view.compilation.persistent_cache.enabled.value
         for device in view.devices.value or ():

@@ -12,7 +12,6 @@ from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.figure import figure
 from jaxobs.roofline_model.bounds import sum_of_both
 from jaxobs.roofline_model.traced import Profiled, ProfiledDevice
-from jaxobs.vocabulary.text import EAGER
 
 OLDEST = 600 * NANOSECONDS
 """How long a window's result is used. A job that changes what it does changes its executables or its pace as well."""
@@ -175,37 +174,25 @@ class LoopProfiles:
     """The windows of one loop that still hold."""
 
     def __init__(self) -> None:
-        self._windows: deque[LoopProfile] = deque()
-        self._recompiled: dict[str, int] = {}
-
-    def add(self, window: LoopProfile) -> None:
-        self._windows.append(window)
-
-    def compiled(self, functions: Iterable[str], time: int) -> None:
-        """Note that executables of these functions were made inside the loop."""
-        self._recompiled |= dict.fromkeys((name for name in functions if name != EAGER), time)
+        self.windows: deque[LoopProfile] = deque()
+        self.recompiled: dict[str, int] = {}
+        """When executables of a function were last made inside the loop."""
 
     def at(self, time: int) -> LoopProfile | None:
         """The sum of the windows that are valid at `time`: not too old, and with the newest one's main executables."""
-        while self._windows and self._windows[0].time < time - OLDEST:
-            self._windows.popleft()
-        if not self._windows:
+        while self.windows and self.windows[0].time < time - OLDEST:
+            self.windows.popleft()
+        if not self.windows:
             return None
-        newest = self._windows[-1]
-        whole = LoopProfile()
-        for window in self._windows:
-            if window is newest or not window.main() or not newest.main() or window.main() & newest.main():
+        newest, whole = self.windows[-1].main(), LoopProfile()
+        for window in self.windows:
+            if not newest or not (main := window.main()) or main & newest:
                 whole.add(window)
-        return None if self._is_of_old_executables(whole) else whole
-
-    def _is_of_old_executables(self, whole: LoopProfile) -> bool:
-        """Whether a main function was recompiled since, unless it ran with several executables in the windows."""
         known = Counter(part.function for part in whole.parts.values())
-        return any(
-            known[whole.parts[name].function] == 1
-            and self._recompiled.get(whole.parts[name].function, 0) > whole.time
-            for name in whole.main()
-        )
+        # A function that ran with several executables in the windows may have been compiled again for another of them.
+        functions = (whole.parts[name].function for name in whole.main())
+        is_of_old = any(known[each] == 1 and self.recompiled.get(each, 0) > whole.time for each in functions)
+        return None if is_of_old else whole
 
 
 def loop_profile(

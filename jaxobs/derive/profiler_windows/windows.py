@@ -18,6 +18,7 @@ from jaxobs.model.events import LoopEnded, PhaseEnded, ProfileWindow
 from jaxobs.model.figure import Figure, figure
 from jaxobs.model.profile import OUTCOMES
 from jaxobs.roofline_model.traced import Profiled
+from jaxobs.vocabulary.text import EAGER
 
 PATIENCE = 300 * NANOSECONDS
 """How long a window waits for the steps in it to end, which may take minutes: only then its time can be attributed."""
@@ -83,7 +84,7 @@ class Profiles:
 
     def compiled(self, loop: str, functions: Iterable[str], time: int) -> None:
         """Note that executables of these functions were made in a step of the loop."""
-        self._of_loops[loop].compiled(functions, time)
+        self._of_loops[loop].recompiled |= dict.fromkeys(set(functions) - {EAGER}, time)
 
     def ended(self, event: ProfileWindow) -> None:
         """Take a window that is over. Its trace, if it has one, is read when its steps are known."""
@@ -122,7 +123,7 @@ class Profiles:
             if isinstance(profile, str):
                 self._why[name] = profile
                 continue
-            self._of_loops[name].add(profile)
+            self._of_loops[name].windows.append(profile)
             self.seconds[name] += profile.seconds
             self.steps[name] += profile.steps
 
