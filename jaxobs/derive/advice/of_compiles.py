@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from jaxobs.derive.advice.facts import Finding, JobFacts
+from jaxobs.derive.advice.facts import Facts, Finding
 from jaxobs.derive.compilation import FunctionView, RecompilationView
 from jaxobs.vocabulary.units import count, duration, rough_percent, times
 
@@ -53,7 +53,7 @@ def _remedy(row: RecompilationView) -> str:
     return REMEDIES[row.cause].format(it=f"`{argument}`" if argument else "what changes")
 
 
-def recompilation(facts: JobFacts) -> Iterator[Finding]:
+def recompilation(facts: Facts) -> Iterator[Finding]:
     """A function is compiled again and again.
 
     When: at least two recompilations of a function by the same known cause, or one that took 1 s or more. Shapes that
@@ -126,7 +126,7 @@ def _by_cause(compiled: FunctionView) -> list[RecompilationView]:
     return sorted(enough, key=lambda group: -group.seconds)
 
 
-def persistent_cache(facts: JobFacts) -> Iterator[Finding]:
+def persistent_cache(facts: Facts) -> Iterator[Finding]:
     """JAX's persistent compilation cache is off.
 
     When: it is known to be off, and compiling took more than 10 s in programs that took 1 s or more each.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from jaxobs.derive.advice.facts import SMALL_OPERATION, Facts, Finding, JobFacts, LoopFacts, ObservedLoop
+from jaxobs.derive.advice.facts import Facts, Finding, LoopFacts
 from jaxobs.derive.loops.view import LoopView
+from jaxobs.derive.profiler_windows.operations import Row
 from jaxobs.model.snapshot import main_thread_lines
 from jaxobs.vocabulary.activities import INPUT, MARKED_INPUT
 from jaxobs.vocabulary.units import duration, rough_percent
@@ -17,11 +18,14 @@ MAX_UNTIMED = 0.05
 """Largest share of time in which the device's work may be unknown, not counting executables that were timed: the error
 of sampled device times."""
 
+SMALL_OPERATION = 50e-6
+"""Seconds up to which an operation is small: five times the 2 to 10 µs that launching a kernel takes at most."""
+
 QUEUE = re.compile(r"(^|\.)get\b")
 """The call below a line that waits for a queue, such as `queue.get in grain`: another thread or process fills it."""
 
 
-def input_wait(facts: JobFacts) -> Iterator[Finding]:
+def input_wait(facts: Facts) -> Iterator[Finding]:
     """A loop waits for its input, and nothing loads ahead.
 
     When: the device's work is known (the loop's functions are watched, or a profiler window saw them), or done by the
@@ -34,14 +38,14 @@ def input_wait(facts: JobFacts) -> Iterator[Finding]:
         if not _loads_ahead(loop.view):
             yield Finding(
                 loop.subject,
-                f"{loop.title} waits for its input {_amount(loop, waiting)}{_at(loop, of_input=True)}",
+                f"the loop `{loop.name}` waits for its input {_amount(loop, waiting)}{_at(loop, of_input=True)}",
                 "load and transfer the next batches on a background thread while this one is computed",
                 loop.confidence,
                 loop.part * min(waiting, 1 - waiting),
             )
 
 
-def slow_loader(facts: JobFacts) -> Iterator[Finding]:
+def slow_loader(facts: Facts) -> Iterator[Finding]:
     """The loader takes longer than the rest of the step, so it limits the loop even where it loads ahead.
 
     When: the loop waits for its input for more than half of its time, or at all where the input comes out of a queue;
@@ -57,8 +61,8 @@ def slow_loader(facts: JobFacts) -> Iterator[Finding]:
         ahead = "runs beside it already, but does not keep up: the loop waits" if loads_ahead else ""
         yield Finding(
             loop.subject,
-            f"the loader of {loop.title} {ahead or 'takes longer than the rest of the step, which waits'} for it "
-            f"{_amount(loop, waiting)}",
+            f"the loader of the loop `{loop.name}` "
+            f"{ahead or 'takes longer than the rest of the step, which waits'} for it {_amount(loop, waiting)}",
             "make the loader faster: more workers or processes, cheaper decoding and augmentation, batches that are "
             "prepared once and kept; at the speed of the rest of the step"
             f"{_of_a_step(loop, 1 - waiting, 'a batch')} and ahead of it, it costs nothing",
@@ -67,7 +71,7 @@ def slow_loader(facts: JobFacts) -> Iterator[Finding]:
         )
 
 
-def _waiting(facts: JobFacts) -> Iterator[tuple[ObservedLoop, float]]:
+def _waiting(facts: Facts) -> Iterator[tuple[LoopFacts, float]]:
     """Loops that wait for input with the device known to be idle, each with the share of its time that it waits."""
     unknown = (each for each in facts.view.executables if each.bottleneck.label == "unknown")
     timed = sum(each.seconds.value or 0.0 for each in unknown)
@@ -95,7 +99,7 @@ def _loads_ahead(loop: LoopView) -> bool:
     return queued > 0.5 * waiting
 
 
-def host_work(facts: JobFacts) -> Iterator[Finding]:
+def host_work(facts: Facts) -> Iterator[Finding]:
     """The device is idle while the host works.
 
     When: at least 10 % of a loop's time is `host`: the device idle, and the main thread not waiting for it; where
@@ -110,7 +114,8 @@ def host_work(facts: JobFacts) -> Iterator[Finding]:
             continue
         yield Finding(
             loop.subject,
-            f"in {loop.title} the device is idle while the host is busy {_amount(loop, busy)}{_at(loop, of_input=False)}",
+            f"in the loop `{loop.name}` the device is idle while the host is busy {_amount(loop, busy)}"
+            f"{_at(loop, of_input=False)}",
             "let the host run ahead: read losses and metrics some steps later, not each step (`float(loss)` and "
             "`print(loss)` wait for the device), and move Python work into the jitted function"
             if facts.is_training
@@ -138,11 +143,11 @@ def exposed_communication(facts: Facts) -> Iterator[Finding]:
         else "a smaller element type, or fewer devices to each operation"
     )
     for loop in facts.loops:
-        exposed = loop.shares.get("communication")
-        if exposed and loop.launches is not None:
+        exposed, profile = loop.shares.get("communication"), loop.view.profile.value
+        if exposed and profile is not None and profile.steps:
             yield Finding(
                 loop.subject,
-                f"in {loop.title} the devices wait for collectives {_amount(loop, exposed)}",
+                f"in the loop `{loop.name}` the devices wait for collectives {_amount(loop, exposed)}",
                 f"{late if facts.ranks > 1 else ''}let them overlap with computing (on GPUs "
                 f"XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true), or send less: {less}",
                 loop.confidence,
@@ -158,19 +163,40 @@ def small_operations(facts: Facts) -> Iterator[Finding]:
     Why so: launching takes 2 to 10 µs; `latency` is time in operations that take more than ten times what their work
     must, so that nine tenths are not spent on it, and time between the operations of a run.
     """
+    often = _small_operations_a_second(facts.view.operations.value or ())
     for loop in facts.loops:
-        lost = loop.shares.get("latency")
-        if not lost or loop.launches is None or loop.launches < 20:
+        lost, profile = loop.shares.get("latency"), loop.view.profile.value
+        if not lost or profile is None or not profile.steps or not profile.labels().get("latency"):
+            continue
+        launches = often * profile.busy_seconds / profile.steps
+        if launches < 20:
             continue
         yield Finding(
             loop.subject,
-            f"{loop.title} spends {_amount(loop, lost)} launching small operations and waiting for them: "
-            f"{loop.launches:,.0f} a step or more take {duration(SMALL_OPERATION)} or less",
+            f"the loop `{loop.name}` spends {_amount(loop, lost)} launching small operations and waiting for them: "
+            f"{launches:,.0f} a step or more take {duration(SMALL_OPERATION)} or less",
             "put more work into one operation: batch small arrays together, `jax.vmap` or `jax.lax.scan` over layers "
             "and parameters instead of Python loops, jit the whole step and not its parts",
             loop.confidence,
             loop.part * lost * 0.9,
         )
+
+
+def _small_operations_a_second(operations: Iterable[Row]) -> float:
+    """Executions of small operations in a second of busy time, over all loops and windows; 0 if not known.
+
+    It is a lower bound, as a snapshot leaves out the smallest operations.
+    """
+    busy = small = 0.0
+    for row in operations:
+        count, seconds = row["executions"], row["seconds"]
+        if not count or not seconds:
+            continue
+        busy = max(busy, seconds / row["share"] if row["share"] else 0.0)
+        # The own time of loops and conditionals is the time between the operations in them.
+        if row["kind"] != "control" and seconds / count <= SMALL_OPERATION:
+            small += count
+    return small / busy if busy else 0.0
 
 
 def _amount(loop: LoopFacts, share: float) -> str:
@@ -179,10 +205,13 @@ def _amount(loop: LoopFacts, share: float) -> str:
 
 
 def _of_a_step(loop: LoopFacts, share: float, words: str) -> str:
-    return f" ({duration(share * loop.step_seconds)} {words})" if loop.step_seconds else ""
+    if loop.shares.get("compile") or loop.shares.get("checkpoint"):
+        return ""
+    seconds = loop.view.step_seconds.value
+    return f" ({duration(share * seconds)} {words})" if seconds else ""
 
 
-def _at(loop: ObservedLoop, *, of_input: bool) -> str:
+def _at(loop: LoopFacts, *, of_input: bool) -> str:
     """The two lines that the main thread is at most of the time meanwhile."""
     lines = list(main_thread_lines({"host_lines": _rows(loop.view, of_input=of_input)}))
     return f": {', '.join(lines[:2])}" if lines else ""

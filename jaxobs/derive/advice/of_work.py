@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from jaxobs.derive.advice.facts import MIN_CONFIDENCE, Facts, Finding, JobFacts
+from jaxobs.derive.advice.facts import Facts, Finding
 from jaxobs.derive.devices import DeviceView
 from jaxobs.derive.memory import ProcessMemory
 from jaxobs.vocabulary.units import byte_size, duration, rough_percent
 
 SPEED = {"compute": "FLOP/s", "memory": "memory bandwidth"}
-
-
-@dataclass(slots=True)
-class _Products:
-    """Compute-bound matrix products of one function.
-
-    `single` (in float32 or TensorFloat-32) and `all` are FLOPs per second of wall time. `share` is the least share of
-    wall time that the products in `single` take.
-    """
-
-    single: float = 0.0
-    all: float = 0.0
-    share: float = 0.0
-    confidence: float = 1.0
 
 
 def small_batch(facts: Facts) -> Iterator[Finding]:
@@ -40,23 +25,23 @@ def small_batch(facts: Facts) -> Iterator[Finding]:
     for work in facts.work:
         cost, executed = work.cost, work.cost.executed_matrix_flops_by_type
         peak = facts.matrix_peaks.get(max(executed, key=executed.__getitem__, default=""))
-        if work.label != "memory" or work.confidence < MIN_CONFIDENCE or not (cost.bytes and cost.flops):
+        if not (work.is_bound_by("memory") and cost.bytes and cost.flops):
             continue
-        state = 2 * work.memory.get("alias", 0.0) / cost.bytes
+        state = 2 * (work.view.memory.value or {}).get("alias", 0.0) / cost.bytes
         if not (peak and facts.memory_peak) or cost.matrix_flops < 0.5 * cost.flops or not 0.25 <= state <= 1:
             continue
         ridge, intensity = peak / facts.memory_peak, cost.flops / cost.bytes
         if intensity < ridge:
             yield Finding(
                 work.subject,
-                f"`{work.subject['function']}` does {intensity:.3g} FLOP for each byte of device memory, the device "
+                f"`{work.view.function}` does {intensity:.3g} FLOP for each byte of device memory, the device "
                 f"could do {ridge:.3g}: the batch is too small, {rough_percent(state)} of the bytes are state that does "
                 "not grow with it",
                 "take a larger batch where memory and the training recipe allow it, or update the state once for "
                 "several micro-batches"
                 if facts.is_training
                 else "take a larger batch where memory and latency allow it",
-                work.confidence,
+                work.view.bottleneck.confidence,
                 work.share * state / 2,
             )
 
@@ -64,7 +49,7 @@ def small_batch(facts: Facts) -> Iterator[Finding]:
 def slow_element_type(facts: Facts) -> Iterator[Finding]:
     """A function multiplies in float32, on a device that is faster in bfloat16.
 
-    When: an executable, or an operation of a trace, is bound by compute and has products that run in float32, and the
+    When: an executable is bound by compute and has products that run in float32, and the
     device's bfloat16 peak is at least 1.25 times the faster of its float32 and TensorFloat-32 peaks.
     Gives back: the least time those products can take, less what they would take in bfloat16.
     Why so: products asked for in float32 may run as TensorFloat-32 already; casts take what a smaller factor gives back.
@@ -73,30 +58,21 @@ def slow_element_type(facts: Facts) -> Iterator[Finding]:
     single, half = max(full or 0.0, tensor), facts.matrix_peaks.get("bfloat16", 0.0)
     if full is None or half < 1.25 * single:
         return
-    of_function: dict[str, _Products] = {}
     for work in facts.work:
         executed = work.cost.executed_matrix_flops_by_type
         amount = executed.get("float32", 0.0) + executed.get("tensorfloat32", 0.0)
-        if work.label == "compute" and amount and work.confidence >= MIN_CONFIDENCE:
-            products = of_function.setdefault(work.subject["function"], _Products())
-            products.confidence = min(products.confidence, work.confidence)
-            products.single += amount * work.share / work.seconds
-            products.all += sum(executed.values()) * work.share / work.seconds
-            products.share += work.share * min(1.0, amount / single / work.seconds)
-    for function, products in of_function.items():
-        if products.all:
+        if amount and work.is_bound_by("compute"):
             yield Finding(
-                {"function": function},
-                f"`{function}` multiplies in float32 ({rough_percent(products.single / products.all)} of the matrix "
-                f"FLOPs that are bound by compute); the device's matrix unit is {half / single:.2g} times as fast in "
-                "bfloat16",
+                work.subject,
+                f"`{work.view.function}` multiplies in float32 ({rough_percent(amount / sum(executed.values()))} of its "
+                f"matrix FLOPs); the device's matrix unit is {half / single:.2g} times as fast in bfloat16",
                 "compute products in bfloat16 and keep the parameters in float32",
-                products.confidence,
-                min(1.0, products.share) * (1 - single / half),
+                work.view.bottleneck.confidence,
+                work.share * min(1.0, amount / single / work.seconds) * (1 - single / half),
             )
 
 
-def throttled_device(facts: JobFacts) -> Iterator[Finding]:
+def throttled_device(facts: Facts) -> Iterator[Finding]:
     """Something holds the clocks of a busy device down.
 
     When: on average over the last half minute to less than 0.9 of the highest, and a loop's time is bound by compute
@@ -109,7 +85,7 @@ def throttled_device(facts: JobFacts) -> Iterator[Finding]:
         yield max(found, key=lambda finding: finding.saves_ratio or 0.0)
 
 
-def _throttled(facts: JobFacts, device: DeviceView) -> Finding | None:
+def _throttled(facts: Facts, device: DeviceView) -> Finding | None:
     clocks = device.clocks.value
     if clocks is None:
         return None
@@ -137,7 +113,7 @@ def _throttled(facts: JobFacts, device: DeviceView) -> Finding | None:
     )
 
 
-def memory_exhaustion(facts: JobFacts) -> Iterator[Finding]:
+def memory_exhaustion(facts: Facts) -> Iterator[Finding]:
     """Memory in use grows steadily and will reach its limit.
 
     When: memory of a device, or of the process, has grown steadily for at least three minutes and is full within a day
@@ -166,7 +142,7 @@ def memory_exhaustion(facts: JobFacts) -> Iterator[Finding]:
             )
 
 
-def donation(facts: JobFacts) -> Iterator[Finding]:
+def donation(facts: Facts) -> Iterator[Finding]:
     """Arguments and outputs of the same shapes are held side by side.
 
     When: an executable that ran at least twice has outputs that could take over arguments of the same shape and type,
