@@ -11,14 +11,14 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Generic, TypeVar
 
-from jaxobs.derive import catalogue as core
+from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.refusal import Refusals
 from jaxobs.model.metrics import Catalogue, Exemplar, Family, HistogramValue, Metric
 from jaxobs.vocabulary.text import OTHER, clean_label
 
 Labels = tuple[str, ...]
 
-_DERIVED = frozenset(metric.name for metric in core.CORE_METRICS)
+_DERIVED = frozenset(metric.name for metric in CORE_METRICS)
 
 PLUGIN_SHARE = 0.25
 """Share of the limit that each plugin has on top: NVML's has some 60 series for each of eight devices."""
@@ -86,16 +86,16 @@ class Series:
         self._families: dict[str, Family] = {}
         """Families of the last snapshot."""
 
-    def add(self, metric: Metric, labels: Labels, value: float) -> None:
+    def add(self, name: str, labels: Labels, value: float) -> None:
         """Add to a counter. A negative value is refused, as a counter never falls."""
         if not (math.isfinite(value) and value >= 0):
-            self.refusals.refuse(f"{metric.name}: {value:g} is no finite number from 0 on")
+            self.refusals.refuse(f"{name}: {value:g} is no finite number from 0 on")
             return
-        series = self._plain[metric.name]
-        labels = self._admitted(metric, labels, series) or (OTHER,) * len(metric.labels)
+        series = self._plain[name]
+        labels = self._admitted(name, labels, series) or (OTHER,) * len(self.catalogue[name].labels)
         series[labels] = min(series.get(labels, 0.0) + value, MAX_VALUE)
 
-    def total(self, metric: Metric, labels: Labels, value: float | None, of: Labels | None = None) -> None:
+    def total(self, name: str, labels: Labels, value: float | None, of: Labels | None = None) -> None:
         """Raise a counter to a total that is kept elsewhere; None, or a total lower than before, adds nothing.
 
         `of` identifies what is counted, where its labels may change: the rise goes to the labels it has now, so that no
@@ -104,49 +104,49 @@ class Series:
         if value is None:
             return
         if not math.isfinite(value):
-            self.refusals.refuse(f"{metric.name}: {value:g} is no finite number")
+            self.refusals.refuse(f"{name}: {value:g} is no finite number")
             return
         # Compared with the last total given, not with the series, which beyond the limit is shared with others.
-        key = (metric.name, labels if of is None else of)
+        key = (name, labels if of is None else of)
         before = self._totals.get(key, 0.0)
-        self.add(metric, labels, max(0.0, value - before))
+        self.add(name, labels, max(0.0, value - before))
         self._totals[key] = max(before, value)
 
-    def set(self, metric: Metric, labels: Labels, value: float | None) -> None:
+    def set(self, name: str, labels: Labels, value: float | None) -> None:
         """Set a gauge; None, or a value that is no finite number, removes the series."""
-        series = self._plain[metric.name]
+        series = self._plain[name]
         if value is None or not math.isfinite(value):
             if series.pop(clean(labels), None) is not None:
-                self._counts[self.catalogue.owner(metric.name)] -= 1
-        elif (admitted := self._admitted(metric, labels, series)) is not None:
+                self._counts[self.catalogue.owner(name)] -= 1
+        elif (admitted := self._admitted(name, labels, series)) is not None:
             series[admitted] = float(value)
 
-    def replace(self, metric: Metric, values: Iterable[tuple[Labels, float | None]]) -> None:
+    def replace(self, name: str, values: Iterable[tuple[Labels, float | None]]) -> None:
         """Set all series of a gauge at once; those not given are removed."""
-        known = self._plain[metric.name]
+        known = self._plain[name]
         given = {labels: value for labels, value in values if value is not None and math.isfinite(value)}
         if given == known:
             return
-        self._counts[self.catalogue.owner(metric.name)] -= len(known)
+        self._counts[self.catalogue.owner(name)] -= len(known)
         known.clear()
         for labels, value in given.items():
-            self.set(metric, labels, value)
+            self.set(name, labels, value)
 
-    def show(self, metric: Metric, labels: Labels, histogram: Histogram) -> None:
+    def show(self, name: str, labels: Labels, histogram: Histogram) -> None:
         """Show what this histogram has observed, from now on; beyond the limit on series it is dropped."""
-        known = self._histograms[metric.name]
-        admitted = self._admitted(metric, labels, known)
+        known = self._histograms[name]
+        admitted = self._admitted(name, labels, known)
         if admitted is not None:
             known[admitted] = histogram
 
-    def observe(self, metric: Metric, labels: Labels, value: float) -> None:
+    def observe(self, name: str, labels: Labels, value: float) -> None:
         """Add an observation to a histogram."""
         if not (math.isfinite(value) and value >= 0):
-            self.refusals.refuse(f"{metric.name}: {value:g} is no finite number from 0 on")
+            self.refusals.refuse(f"{name}: {value:g} is no finite number from 0 on")
             return
-        known, labels = self._histograms[metric.name], clean(labels)
+        known, labels = self._histograms[name], clean(labels)
         if labels not in known:
-            self.show(metric, labels, Histogram(metric.buckets))
+            self.show(name, labels, Histogram(self.catalogue[name].buckets))
         if labels in known:
             known[labels].observe(value)
 
@@ -159,11 +159,11 @@ class Series:
         if metric is None or len(labels) != len(metric.labels) or name in _DERIVED:
             self.refusals.refuse(f"{name}: no plugin has declared it with {len(labels)} labels")
         elif metric.kind == "counter":
-            self.add(metric, labels, value)
+            self.add(name, labels, value)
         elif metric.kind == "gauge":
-            self.set(metric, labels, value)
+            self.set(name, labels, value)
         else:
-            self.observe(metric, labels, value)
+            self.observe(name, labels, value)
 
     def gauges(self, name: str) -> Mapping[Labels, float]:
         """The present series of a counter or gauge."""
@@ -172,7 +172,7 @@ class Series:
     def families(self) -> tuple[Family, ...]:
         """All metrics that have series, in the order of names, as they are now: later changes do not affect them."""
         for name, count in self._limited.items():
-            self._plain[core.SERIES_LIMITED.name][name,] = float(count)
+            self._plain["jaxobs_series_limited_total"][name,] = float(count)
         return tuple(family for metric in self.catalogue if (family := self._family(metric)).series)
 
     def _family(self, metric: Metric) -> Family:
@@ -188,18 +188,18 @@ class Series:
         return family
 
     def _admitted(
-        self, metric: Metric, labels: Labels, series: Mapping[Labels, float] | Mapping[Labels, Histogram]
+        self, name: str, labels: Labels, series: Mapping[Labels, float] | Mapping[Labels, Histogram]
     ) -> Labels | None:
         if labels in series:
             return labels  # labels of a series are clean, and so are labels equal to them
         labels = clean(labels)
         if labels in series:
             return labels
-        weight = len(metric.buckets) + 3 if metric.kind == "histogram" else 1
-        owner = self.catalogue.owner(metric.name)
+        buckets, owner = self.catalogue[name].buckets, self.catalogue.owner(name)
+        weight = len(buckets) + 3 if buckets else 1
         limit = self._limit if not owner else int(PLUGIN_SHARE * self._limit)
         if self._counts[owner] + weight > limit:
-            self._limited[metric.name] = self._limited.get(metric.name, 0) + 1
+            self._limited[name] = self._limited.get(name, 0) + 1
             return None
         self._counts[owner] += weight
         return labels
