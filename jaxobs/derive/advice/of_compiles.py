@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from jaxobs.derive.advice.facts import Facts, Finding
 from jaxobs.derive.compilation import FunctionView, RecompilationView
-from jaxobs.vocabulary.units import count, duration, rough_percent, times
+from jaxobs.vocabulary.units import duration, rough_percent, times
 
 MIN_SAVED = 0.03
 """Least share of the wall time that a piece of advice must give back: nearly two minutes of an hour. A loop's shares
@@ -16,7 +16,7 @@ rest on sampled device times, which are known to within 5 %: where a device is b
 alone is three hundredths of the wall time."""
 
 MAX_NAMED = 3
-"""Functions, and causes of one function's recompilations, in a sentence: nobody would read more."""
+"""Causes of one function's recompilations in a sentence: nobody would read more."""
 
 MAX_LETTERS = 100
 """Characters of an old or new value in a sentence: enough for shapes and shardings; the snapshot has all of them."""
@@ -63,41 +63,18 @@ def recompilation(facts: Facts) -> Iterator[Finding]:
     Why so: a small single one says nothing about the next hour; a large one is spent at each start; the cause `other`
     is no known cause.
     """
-    if not (age := facts.view.process.seconds):
-        return
-    minor: dict[str, list[RecompilationView]] = {}
+    age = facts.view.process.seconds
     for function, compiled in facts.view.compilation.functions.items():
         groups = _by_cause(compiled)
-        if groups and _seconds(groups) < MIN_SAVED * age:
-            minor[function] = groups
-        elif groups:
-            sentence = f"`{function}` was compiled again {_whole(groups)}{_why(groups)}"
-            yield _finding({"function": function}, sentence, groups, _seconds(groups) / age)
-    if len(minor) > 1:
-        ranked = sorted(minor.items(), key=lambda pair: -_seconds(pair[1]))
-        lost = sum(_seconds(groups) for _, groups in ranked)
-        named = [f"`{function}` {_whole(groups)}{_why(groups)}" for function, groups in ranked[:MAX_NAMED]]
-        named += [f"{count(len(ranked) - MAX_NAMED)} more"] if len(ranked) > MAX_NAMED else []
-        sentence = (
-            f"{count(len(ranked))} functions were compiled again, {duration(lost)} in all: {'; '.join(named)}"
+        if not (groups and age):
+            continue
+        count, spent = sum(group.count for group in groups), sum(group.seconds for group in groups)
+        yield Finding(
+            {"function": function},
+            f"`{function}` was compiled again {times(count)}, {duration(spent)}{' in all' * (count > 1)}{_why(groups)}",
+            "; ".join(dict.fromkeys(_remedy(group) for group in groups[:MAX_NAMED])),
+            saves_ratio=min(1.0, spent / age),
         )
-        yield _finding({}, sentence, [groups[0] for _, groups in ranked], lost / age)
-
-
-def _finding(
-    subject: dict[str, str], sentence: str, groups: list[RecompilationView], share: float
-) -> Finding:
-    remedies = dict.fromkeys(_remedy(group) for group in groups[:MAX_NAMED])
-    return Finding(subject, sentence, "; ".join(remedies), saves_ratio=min(1.0, share))
-
-
-def _seconds(groups: list[RecompilationView]) -> float:
-    return sum(group.seconds for group in groups)
-
-
-def _whole(groups: list[RecompilationView]) -> str:
-    together = " in all" if len(groups) > 1 or groups[0].count > 1 else ""
-    return f"{times(sum(group.count for group in groups))}, {duration(_seconds(groups))}{together}"
 
 
 def _why(groups: list[RecompilationView]) -> str:
