@@ -300,17 +300,9 @@ class Executables:
         timed = executable.seconds_per_run
         if timed is not None or not executable.memory:
             return timed
-        for number in reversed(self._of_function[executable.function][-KIN:]):
-            other = self._by_number[number]
-            if (
-                other is not executable
-                and other.memory == executable.memory
-                and other.cost == executable.cost
-            ):
-                timed = other.seconds_per_run
-                if timed is not None:
-                    return timed
-        return None
+        kin = (self._by_number[number] for number in reversed(self._of_function[executable.function][-KIN:]))
+        alike = (each for each in kin if each.memory == executable.memory and each.cost == executable.cost)
+        return next((per_run for each in alike if (per_run := each.seconds_per_run) is not None), None)
 
     def seconds_of(self, run: int) -> float | None:
         """Device seconds of one run, by number; None where none was timed."""

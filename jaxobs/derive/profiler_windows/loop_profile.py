@@ -88,12 +88,7 @@ class LoopProfile:
             labels.get("unmodelled", 0.0) / busy if busy > 0 else None, "the device did nothing"
         )
         return {
-            "windows": self.windows,
-            "seconds": self.seconds,
-            "steps": self.steps,
-            "busy_seconds": self.busy_seconds,
-            "gap_seconds": self.gap_seconds,
-            "communication_seconds": self.communication_seconds,
+            **{name: getattr(self, name) for name in _SHOWN},
             "seconds_by_bottleneck": labels,
             **unmodelled.under("unmodelled_ratio"),
             "host_is_ahead": self.host_is_ahead,
@@ -168,6 +163,9 @@ _SUMMED = (
     "windows", "steps", "seconds", "active_seconds", "input_seconds", "busy_seconds", "gap_seconds",
     "input_busy_seconds", "communication_seconds", "operations", "whole_steps",
 )  # fmt: skip
+
+
+_SHOWN = ("windows", "seconds", "steps", "busy_seconds", "gap_seconds", "communication_seconds")
 
 
 class LoopProfiles:
