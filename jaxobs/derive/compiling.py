@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from itertools import pairwise
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Final
 
 from jaxobs.model.clock import NANOSECONDS, seconds
@@ -25,9 +25,7 @@ class CompileTimes:
 
     def __init__(self) -> None:
         self._intervals: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-        self._compiled: defaultdict[int, deque[Compilation]] = defaultdict(
-            lambda: deque(maxlen=MAX_INTERVALS)
-        )
+        self._compiled: defaultdict[int, list[Compilation]] = defaultdict(list)
         self._in_progress: dict[int, CompilePhaseStarted] = {}
         self._phases: deque[PhaseEnded] = deque(maxlen=MAX_INTERVALS)
         """Phases, such as evaluations, inside steps that have not ended yet."""
@@ -66,6 +64,7 @@ class CompileTimes:
         """
         if event.function != EAGER:
             self._compiled[event.thread].append(event)
+            del self._compiled[event.thread][:-MAX_INTERVALS]
         phases = sorted((begin, stop) for _, begin, stop in event.phases)
         intervals = self._intervals[event.thread]
         for (_, before), (after, _) in pairwise([*phases, (event.time, event.time)]):
@@ -77,10 +76,10 @@ class CompileTimes:
 
     def compiled_within(self, thread: int, start: int, end: int) -> set[str]:
         """Take the functions that the thread compiled in [start, end]. The innermost step asks first and gets them."""
-        compiled = self._compiled.pop(thread, deque())
-        within = {each.function for each in compiled if start <= each.time <= end}
-        if later := deque((each for each in compiled if not start <= each.time <= end), MAX_INTERVALS):
-            self._compiled[thread] = later
+        compiled, time = self._compiled[thread], attrgetter("time")
+        begin, stop = bisect_left(compiled, start, key=time), bisect_right(compiled, end, key=time)
+        within = {each.function for each in compiled[begin:stop]}
+        del compiled[begin:stop]
         return within
 
     def phase_in_step_ended(self, event: PhaseEnded) -> None:

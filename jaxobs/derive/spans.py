@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
+from itertools import takewhile
 
 from jaxobs.derive.compilation import Compiles
 from jaxobs.derive.loops.loop import Loop
@@ -147,14 +148,13 @@ class FinishedSpans:
 
     def _compiled_within(self, thread: int, start: int, end: int) -> list[Compilation]:
         """Take the compiles that lay in a thread's step [start, end]. The innermost step asks first."""
+        late = takewhile(lambda each: ended(each) >= start, reversed(self._unattributed))
         inside = [
-            each
-            for each in self._unattributed
-            if each.thread == thread and start <= began(each) and ended(each) <= end
+            each for each in late if each.thread == thread and start <= began(each) and ended(each) <= end
         ]
         if inside:
             self._unattributed = deque(each for each in self._unattributed if each not in inside)
-        return inside
+        return inside[::-1]
 
     def _finish_step(self, loop: Loop, step: int, span: Span) -> None:
         self._finished.append(span)
