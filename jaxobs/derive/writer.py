@@ -1,13 +1,12 @@
 """The one place that writes: the series of `/metrics` and the document of a snapshot.
 
 A room keeps what it has counted, and shows figures of it as a view; it knows no metric. What is shown of one subject as
-series is one or two functions here: `_count_…` for counters and histograms, `_…_gauges`. A room joins so:
+series is a function here, which yields the name, labels and value of each. A room joins so:
 
 1. Its view has the figures of the document (a field of `SnapshotView`). What is shown as series alone is read from the
    room: a total, or a `Histogram` that it fills with `observe`.
-2. Here each gauge is yielded with its labels, and all series of a gauge are replaced at once, so that a series whose
-   figure is gone goes as well; a counter is written by `total`, with the whole amount, and never by its increase; a
-   histogram by `show`.
+2. Here all series of a gauge are replaced at once, so that a series whose figure is gone goes as well; a counter is
+   yielded with its whole amount, and never with its increase.
 3. Where functions or executables share a limit on series, the room names those that have series of their own, and the
    total of any other goes to `__other__` with its own key as `of`: the rise goes to the labels that the key has now, no
    series falls, and `rate()` stays true when the choice changes. Only what changed needs to be written.
@@ -15,18 +14,18 @@ series is one or two functions here: `_count_…` for counters and histograms, `
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from jaxobs.derive.catalogue import CORE_METRICS
-from jaxobs.derive.compilation import CompilationView
 from jaxobs.derive.devices import DeviceView
 from jaxobs.derive.executables.view import ExecutableView
 from jaxobs.derive.loops.host_lines import HostLines
+from jaxobs.derive.loops.view import LoopView
 from jaxobs.derive.memory import LiveArrays
 from jaxobs.derive.process import RUN_LABELS, SourceState, is_up, source_view
-from jaxobs.derive.series import Labels
+from jaxobs.derive.series import Histogram, Labels
 from jaxobs.derive.snapshot import Rooms, SnapshotView
 from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.figure import Rows, plain
@@ -58,8 +57,9 @@ MEMORY_OF_THE_PROCESS = {
 }
 """Metrics by figure of the view."""
 
-Gauge = tuple[str, Labels, float | None]
-"""One series of a gauge; None where its value is not known."""
+Sample = tuple[str, Labels, float | Histogram | None] | tuple[str, Labels, float, Labels]
+"""What is shown as one series: metric, labels and value, None where it is not known; of a counter whose labels may
+change also what identifies it."""
 
 Advice = list[dict[str, Any]]
 
@@ -76,176 +76,145 @@ class Writer:
 
     def write(self, view: SnapshotView, advice: Advice) -> None:
         """Bring all series up to date with a snapshot and the advice that was derived from it."""
-        self._replace(
-            GAUGES_OF_LOOPS, self._loop_gauges(view)
-        )  # where series are limited these go before all others
-        self._count_loops(view)
-        self._count_host_lines("", self._rooms.loops.outside)
-        self._count_executables()
-        self._count_windows()
-        self._count_compiles(view.compilation)
-        self._count_process(view)
-        self._count_sources(view.sources)
-        self._replace(OTHER_GAUGES, self._gauges(view, advice))
+        self._write(GAUGES_OF_LOOPS, self._loops(view))  # where series are limited these go before all others
+        for function in map(clean_label, self._rooms.executables.unseen):
+            for metric in ("jaxobs_executable_runs_total", "jaxobs_executable_seconds_total"):
+                for labels in [known for known in self._series.gauges(metric) if known[0] == function]:
+                    self._series.set(metric, labels, None)
+        self._write(OTHER_GAUGES, self._others(view, advice))
 
-    def _replace(self, names: Iterable[str], gauges: Iterable[Gauge]) -> None:
-        values: defaultdict[str, dict[Labels, float | None]] = defaultdict(dict)
-        for name, labels, value in gauges:
-            values[name][labels] = value
-        for name in names:
-            self._series.replace(name, values[name].items())
+    def _write(self, gauges: Iterable[str], samples: Iterable[Sample]) -> None:
+        found: dict[str, dict[Labels, float | None]] = {name: {} for name in gauges}
+        for name, labels, value, *of in samples:
+            if isinstance(value, Histogram):
+                self._series.show(name, labels, value)
+            elif name in found:
+                found[name][labels] = value
+            else:
+                self._series.total(name, labels, value, *of)
+        for name, values in found.items():
+            self._series.replace(name, values.items())
 
-    def _gauges(self, view: SnapshotView, advice: Advice) -> Iterator[Gauge]:
+    def _others(self, view: SnapshotView, advice: Advice) -> Iterator[Sample]:
+        yield from self._host_lines("", self._rooms.loops.outside)
+        yield from self._runs()
         for executable in _newest_of_each_content(view.executables_with_series):
-            yield from _executable_gauges(executable)
-        for name, age in view.process.compiling.items():
-            yield "jaxobs_compiling_seconds", (name,), age
-        yield "jaxobs_persistent_cache_enabled", (), view.compilation.persistent_cache.enabled.value
+            yield from _executable(executable)
+        yield from self._windows()
+        yield from self._compiles(view)
         for device in view.devices.value or ():
-            yield from _device_gauges(device)
+            yield from _device(device)
         for labels, rate in self._rooms.devices.ceilings():
             yield "jaxobs_roofline_ceiling_flops_per_second", labels, rate
-        yield from self._operation_gauges()
-        yield from self._process_gauges(view)
-        yield from _live_array_gauges(view.process.live_arrays.value)
+        yield from self._process(view)
+        yield from self._sources(view.sources)
+        yield from _live_arrays(view.process.live_arrays.value)
         for piece in advice:
             place = tuple(str(piece.get(key) or "") for key in ("condition", "loop", "function"))
             yield "jaxobs_advice_info", place, 1.0
             yield "jaxobs_advice_saves_ratio", place, piece.get("saves_ratio")
             yield "jaxobs_advice_saves_bytes", place, piece.get("saves_bytes")
 
-    def _count_loops(self, view: SnapshotView) -> None:
-        series = self._series
+    def _loops(self, view: SnapshotView) -> Iterator[Sample]:
+        hangs, slowdowns = self._rooms.hangs, self._rooms.slowdowns
+        standing = {row["loop"]: row for row in view.hangs if not row["over"]}
+        slow = {row["loop"]: row for row in view.slowdowns if not row["over"]}
+        for metric, rows in (("jaxobs_hang_info", standing), ("jaxobs_slowdown_info", slow)):
+            for name, row in rows.items():
+                yield metric, (name, row["activity"] or "", row["line"] or ""), 1.0
         for name, shown in view.loops.items():
-            labels, loop = (name,), self._rooms.loops.by_name[name]
-            series.total("jaxobs_steps_total", labels, shown.steps)
-            series.total("jaxobs_steps_failed_total", labels, shown.failed_steps)
-            series.total("jaxobs_hangs_total", labels, self._rooms.hangs.count.get(name, 0))
-            series.total("jaxobs_slowdowns_total", labels, self._rooms.slowdowns.count[name])
-            series.total("jaxobs_examples_total", labels, shown.examples.value)
-            series.total("jaxobs_tokens_total", labels, shown.tokens.value)
-            if shown.wall_seconds:
-                for word, spent in (shown.components.value or {}).items():
-                    series.total("jaxobs_step_component_seconds_total", (name, word), spent)
-            for metric, times in (
-                ("jaxobs_step_seconds", loop.step_times),
-                ("jaxobs_step_host_seconds", loop.host_times),
-            ):
-                if times.value().count:
-                    series.show(metric, labels, times)
-            for (dtype, kind), flops in loop.work.flops.items():
-                series.total("jaxobs_flops_total", (name, dtype, kind), flops)
-            series.total("jaxobs_bytes_total", labels, loop.work.bytes)
-            for bound, spent in loop.work.bound_seconds.items():
-                series.total("jaxobs_bound_seconds_total", (name, bound), spent)
-            for key, number in loop.not_finite.items():
-                series.total("jaxobs_recorded_not_finite_total", (name, key), number)
-            self._count_host_lines(name, loop.host)
+            labels = (name,)
+            yield "jaxobs_hangs_total", labels, hangs.count.get(name, 0)
+            yield "jaxobs_hang_seconds", labels, standing[name]["seconds"] if name in standing else 0.0
+            yield "jaxobs_slowdowns_total", labels, slowdowns.count[name]
+            yield "jaxobs_slowdown_ratio", labels, slowdowns.ratio(name)
+            yield "jaxobs_slowdown_timestamp_seconds", labels, self._wall_time(slowdowns.began(name))
+            yield from self._loop(name, shown)
+            yield from self._host_lines(name, self._rooms.loops.by_name[name].host)
 
-    def _loop_gauges(self, view: SnapshotView) -> Iterator[Gauge]:
-        standing = {row["loop"]: row["seconds"] for row in view.hangs if not row["over"]}
-        for row in view.hangs:
-            if not row["over"]:
-                yield "jaxobs_hang_info", (row["loop"], row["activity"] or "", row["line"] or ""), 1.0
-        slow = self._rooms.slowdowns
-        for row in view.slowdowns:
-            if not row["over"]:
-                yield "jaxobs_slowdown_info", (row["loop"], row["activity"] or "", row["line"] or ""), 1.0
-        for name, loop in view.loops.items():
-            labels, verdict = (name,), loop.bottleneck
-            yield "jaxobs_slowdown_ratio", labels, slow.ratio(name)
-            yield "jaxobs_slowdown_timestamp_seconds", labels, self._wall_time(slow.began(name))
-            yield "jaxobs_hang_seconds", labels, standing.get(name, 0.0)
-            yield (
-                "jaxobs_last_step_timestamp_seconds",
-                labels,
-                self._wall_time(self._rooms.loops.by_name[name].last_end),
-            )
-            yield "jaxobs_mfu_ratio", labels, loop.mfu.value
-            yield "jaxobs_hfu_ratio", labels, loop.hfu.value
-            yield "jaxobs_bottleneck_confidence_ratio", labels, verdict.confidence
-            yield "jaxobs_bottleneck_info", (name, verdict.label, verdict.runner_up or ""), 1.0
-            for word, share in verdict.shares.items():
-                yield "jaxobs_bottleneck_ratio", (name, word), share
-            for key, figure in loop.recorded.items():
-                yield "jaxobs_recorded", (name, key), figure.value
+    def _loop(self, name: str, shown: LoopView) -> Iterator[Sample]:
+        labels, loop, verdict = (name,), self._rooms.loops.by_name[name], shown.bottleneck
+        yield "jaxobs_steps_total", labels, shown.steps
+        yield "jaxobs_steps_failed_total", labels, shown.failed_steps
+        yield "jaxobs_examples_total", labels, shown.examples.value
+        yield "jaxobs_tokens_total", labels, shown.tokens.value
+        yield "jaxobs_last_step_timestamp_seconds", labels, self._wall_time(loop.last_end)
+        if shown.wall_seconds:
+            for word, spent in (shown.components.value or {}).items():
+                yield "jaxobs_step_component_seconds_total", (name, word), spent
+        if loop.step_times.value().count:
+            yield "jaxobs_step_seconds", labels, loop.step_times
+        if loop.host_times.value().count:
+            yield "jaxobs_step_host_seconds", labels, loop.host_times
+        for (dtype, kind), flops in loop.work.flops.items():
+            yield "jaxobs_flops_total", (name, dtype, kind), flops
+        yield "jaxobs_bytes_total", labels, loop.work.bytes
+        for bound, spent in loop.work.bound_seconds.items():
+            yield "jaxobs_bound_seconds_total", (name, bound), spent
+        yield "jaxobs_mfu_ratio", labels, shown.mfu.value
+        yield "jaxobs_hfu_ratio", labels, shown.hfu.value
+        yield "jaxobs_bottleneck_confidence_ratio", labels, verdict.confidence
+        yield "jaxobs_bottleneck_info", (name, verdict.label, verdict.runner_up or ""), 1.0
+        for word, share in verdict.shares.items():
+            yield "jaxobs_bottleneck_ratio", (name, word), share
+        for key, figure in shown.recorded.items():
+            yield "jaxobs_recorded", (name, key), figure.value
+        for key, number in loop.not_finite.items():
+            yield "jaxobs_recorded_not_finite_total", (name, key), number
 
-    def _count_host_lines(self, loop: str, lines: HostLines) -> None:
+    def _host_lines(self, loop: str, lines: HostLines) -> Iterator[Sample]:
         for line, labels, spent in lines.counts():
-            self._series.total(
-                "jaxobs_host_line_sampled_seconds_total", (loop, *labels), spent, (loop, *line)
-            )
+            yield "jaxobs_host_line_sampled_seconds_total", (loop, *labels), spent, (loop, *line)
 
-    def _count_executables(self) -> None:
-        series = self._series
-        for function in map(clean_label, self._rooms.executables.unseen):
-            for metric in ("jaxobs_executable_runs_total", "jaxobs_executable_seconds_total"):
-                for labels in [known for known in series.gauges(metric) if known[0] == function]:
-                    series.set(metric, labels, None)
+    def _runs(self) -> Iterator[Sample]:
         for executable, labels in self._rooms.executable_table.counted():
             key = (str(executable.number),)
-            series.total("jaxobs_executable_runs_total", labels, executable.runs, key)
+            yield "jaxobs_executable_runs_total", labels, executable.runs, key
             if executable.seconds:
-                series.total("jaxobs_executable_seconds_total", labels, executable.seconds, key)
+                yield "jaxobs_executable_seconds_total", labels, executable.seconds, key
 
-    def _count_windows(self) -> None:
-        series, windows = self._series, self._rooms.profiles
+    def _windows(self) -> Iterator[Sample]:
+        windows = self._rooms.profiles
         for outcome, count in windows.outcomes.items():
-            series.total("jaxobs_profile_windows_total", (outcome,), count)
+            yield "jaxobs_profile_windows_total", (outcome,), count
         for loop, spent in windows.seconds.items():
-            series.total("jaxobs_profiled_seconds_total", (loop,), spent)
-            series.total("jaxobs_profiled_steps_total", (loop,), windows.steps[loop])
+            yield "jaxobs_profiled_seconds_total", (loop,), spent
+            yield "jaxobs_profiled_steps_total", (loop,), windows.steps[loop]
         for key, labels, spent, cost in windows.operations.counts():
-            series.total("jaxobs_operation_sampled_seconds_total", labels, spent, key)
+            yield "jaxobs_operation_sampled_seconds_total", labels, spent, key
             if cost is not None:
-                series.total("jaxobs_operation_sampled_flops_total", labels, cost.flops, key)
-                series.total("jaxobs_operation_sampled_bytes_total", labels, cost.bytes, key)
-
-    def _operation_gauges(self) -> Iterator[Gauge]:
-        operations = self._rooms.profiles.operations
-        for labels in operations.about:
-            yield "jaxobs_operation_info", labels, 1.0
-        for function, share in operations.unmodelled_ratios.items():
+                yield "jaxobs_operation_sampled_flops_total", labels, cost.flops, key
+                yield "jaxobs_operation_sampled_bytes_total", labels, cost.bytes, key
+        for about in windows.operations.about:
+            yield "jaxobs_operation_info", about, 1.0
+        for function, share in windows.operations.unmodelled_ratios.items():
             yield "jaxobs_unmodelled_ratio", (function,), share
 
-    def _count_compiles(self, view: CompilationView) -> None:
-        series, compiles = self._series, self._rooms.compiles
-        for name, function in view.changed.items():
-            label = name if name in view.with_series else OTHER
-            series.total("jaxobs_compilations_total", (label,), function.compilations, (name,))
+    def _compiles(self, view: SnapshotView) -> Iterator[Sample]:
+        compiles, compilation = self._rooms.compiles, view.compilation
+        for name, function in compilation.changed.items():
+            label = name if name in compilation.with_series else OTHER
+            yield "jaxobs_compilations_total", (label,), function.compilations, (name,)
             for phase, amount in function.seconds.items():
                 if amount:
-                    series.total(
-                        "jaxobs_compile_function_seconds_total", (label, phase), amount, (name, phase)
-                    )
+                    key = (name, phase)
+                    yield "jaxobs_compile_function_seconds_total", (label, phase), amount, key
             causes = Counter[str]()
             for reason in function.recompilations:
                 causes[reason.cause] += reason.count
             for cause, count in causes.items():
-                series.total("jaxobs_recompilations_total", (label, cause), count, (name, cause))
+                yield "jaxobs_recompilations_total", (label, cause), count, (name, cause)
         for phase, histogram in compiles.phases.items():
-            series.show("jaxobs_compile_seconds", (phase,), histogram)
+            yield "jaxobs_compile_seconds", (phase,), histogram
+        for name, age in view.process.compiling.items():
+            yield "jaxobs_compiling_seconds", (name,), age
         for cause, amount in compiles.recompilations.seconds.items():
-            series.total("jaxobs_recompilation_seconds_total", (cause,), amount)
-        series.total("jaxobs_persistent_cache_saved_seconds_total", (), compiles.cache.seconds_gained)
+            yield "jaxobs_recompilation_seconds_total", (cause,), amount
+        yield "jaxobs_persistent_cache_enabled", (), compilation.persistent_cache.enabled.value
+        yield "jaxobs_persistent_cache_saved_seconds_total", (), compiles.cache.seconds_gained
 
-    def _count_process(self, view: SnapshotView) -> None:
-        series, agent = self._series, view.agent
-        for category, spent in view.process.run_seconds.items():
-            series.total("jaxobs_run_seconds_total", (category,), spent)
-        for phase, spent in view.process.phase_seconds.items():
-            series.total("jaxobs_phase_seconds_total", (phase,), spent)
-        for outcome in ("accepted", "dropped", "refused"):
-            series.total("jaxobs_events_total", (outcome,), agent[f"events_{outcome}"])
-        series.total("jaxobs_events_emitted_total", (), agent["events_emitted"])
-        series.total("jaxobs_listener_restored_total", (), agent["listeners_restored"])
-        for where in ("probe", "agent"):
-            series.total("jaxobs_agent_cpu_seconds_total", (where,), agent["cpu_seconds"][where])
-        for figure, count in self._rooms.validation.contradictions().items():
-            series.total("jaxobs_contradictions_total", (figure,), count)
-
-    def _process_gauges(self, view: SnapshotView) -> Iterator[Gauge]:
-        facts, identity, process = view.facts, view.identity, view.process
+    def _process(self, view: SnapshotView) -> Iterator[Sample]:
+        facts, identity, process, agent = view.facts, view.identity, view.process, view.agent
         versions = (
             facts.get("jaxobs"), identity["jax"], identity["jaxlib"], identity["platform"], facts.get("agent"),
             process.address.value,
@@ -253,30 +222,34 @@ class Writer:
         yield "jaxobs_build_info", tuple(str(part or "") for part in versions), 1.0
         yield "jaxobs_run_info", tuple(self._rooms.resource.get(name, "") for name in RUN_LABELS), 1.0
         yield "jaxobs_goodput_ratio", (), process.goodput.value
-        yield (
-            "jaxobs_job_last_heard_timestamp_seconds",
-            (),
-            self._wall_time(self._rooms.observation.last_heard),
-        )
-        yield "jaxobs_agent_resident_bytes", (), view.agent["resident_bytes"]
+        for category, spent in process.run_seconds.items():
+            yield "jaxobs_run_seconds_total", (category,), spent
+        for phase, spent in process.phase_seconds.items():
+            yield "jaxobs_phase_seconds_total", (phase,), spent
         if process.memory.value is not None:
             for key, metric in MEMORY_OF_THE_PROCESS.items():
                 yield metric, (), getattr(process.memory.value, key).value
-        for name, (report, _) in view.sources.items():
-            yield "jaxobs_source_up", (name,), is_up(report)
-            yield (
-                "jaxobs_source_last_success_timestamp_seconds",
-                (name,),
-                self._wall_time(report.last_success),
-            )
+        last_heard = self._wall_time(self._rooms.observation.last_heard)
+        yield "jaxobs_job_last_heard_timestamp_seconds", (), last_heard
+        yield "jaxobs_agent_resident_bytes", (), agent["resident_bytes"]
+        for outcome in ("accepted", "dropped", "refused"):
+            yield "jaxobs_events_total", (outcome,), agent[f"events_{outcome}"]
+        yield "jaxobs_events_emitted_total", (), agent["events_emitted"]
+        yield "jaxobs_listener_restored_total", (), agent["listeners_restored"]
+        for where in ("probe", "agent"):
+            yield "jaxobs_agent_cpu_seconds_total", (where,), agent["cpu_seconds"][where]
+        for figure, count in self._rooms.validation.contradictions().items():
+            yield "jaxobs_contradictions_total", (figure,), count
 
-    def _count_sources(self, sources: Mapping[str, SourceState]) -> None:
+    def _sources(self, sources: Mapping[str, SourceState]) -> Iterator[Sample]:
         for name, (report, lost) in sources.items():
-            self._series.total("jaxobs_source_seconds_total", (name,), report.seconds)
+            yield "jaxobs_source_up", (name,), is_up(report)
+            last_success = self._wall_time(report.last_success)
+            yield "jaxobs_source_last_success_timestamp_seconds", (name,), last_success
+            yield "jaxobs_source_seconds_total", (name,), report.seconds
             if report.kind == "exporter":
-                self._series.total("jaxobs_exporter_failures_total", (report.source,), report.failures)
-                if lost is not None:
-                    self._series.total("jaxobs_exporter_dropped_total", (report.source,), lost[0])
+                yield "jaxobs_exporter_failures_total", (report.source,), report.failures
+                yield "jaxobs_exporter_dropped_total", (report.source,), lost[0] if lost else None
 
     def _wall_time(self, monotonic: int | None) -> float | None:
         """Unix seconds of an instant in monotonic nanoseconds."""
@@ -319,7 +292,7 @@ def _newest_of_each_content(views: Iterable[ExecutableView]) -> Iterable[Executa
     return chosen.values()
 
 
-def _executable_gauges(view: ExecutableView) -> Iterator[Gauge]:
+def _executable(view: ExecutableView) -> Iterator[Sample]:
     labels = view.labels
     if (cost := view.cost.value) is not None:
         yield "jaxobs_executable_flops", labels, cost.flops
@@ -335,7 +308,7 @@ def _executable_gauges(view: ExecutableView) -> Iterator[Gauge]:
         yield "jaxobs_executable_memory_bytes", (*labels, kind), float(amount)
 
 
-def _device_gauges(device: DeviceView) -> Iterator[Gauge]:
+def _device(device: DeviceView) -> Iterator[Sample]:
     ordinal = str(device.device)
     yield "jaxobs_device_info", (ordinal, device.kind, device.uuid), 1.0
     if (known := device.peaks.value) is not None:
@@ -355,7 +328,7 @@ def _device_gauges(device: DeviceView) -> Iterator[Gauge]:
             yield metric, (ordinal,), getattr(memory, key).value
 
 
-def _live_array_gauges(live: LiveArrays | None) -> Iterator[Gauge]:
+def _live_arrays(live: LiveArrays | None) -> Iterator[Sample]:
     """Counts and bytes by shape, type and sharding, and bytes by line: the largest of each, and the rest in one."""
     if live is None:
         return
