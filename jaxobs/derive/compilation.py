@@ -308,16 +308,14 @@ class PersistentCache:
 
     def compiled(self, event: Compilation) -> None:
         """Count one executable: a hit, a miss, or compiled with the cache off."""
-        known, off = self.view, event.persistent_cache == "off"
-        spent = seconds(
-            sum(max(0, end - start) for phase, start, end in event.phases if off and phase == "backend")
-        )
+        known, outcome = self.view, event.persistent_cache
+        off = outcome == "off"
+        spent = seconds(sum(max(0, end - start) for phase, start, end in event.phases if phase == "backend"))
         saved = dict(event.attributes).get(CACHE_SECONDS_SAVED)
         if not (isinstance(saved, (int, float)) and math.isfinite(saved)):
             saved = 0.0
         self.seconds_gained += max(0.0, saved)
-        hits = known.hits + (event.persistent_cache == "hit")
-        misses = known.misses + (event.persistent_cache == "miss")
+        hits, misses = known.hits + (outcome == "hit"), known.misses + (outcome == "miss")
         without = known.compilations_without + off
         compilations = hits + misses + without
         mixed = f"of the latest compile: {without:,} of {compilations:,} could not use the cache"
@@ -327,6 +325,6 @@ class PersistentCache:
             misses,
             without,
             known.seconds_saved + saved,
-            known.seconds_without + spent,
-            known.seconds_not_kept + (spent if spent >= CACHED_FROM else 0.0),
+            known.seconds_without + off * spent,
+            known.seconds_not_kept + (spent if off and spent >= CACHED_FROM else 0.0),
         )

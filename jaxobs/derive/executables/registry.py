@@ -263,10 +263,8 @@ class Executables:
 
     def function_of(self, run: int) -> str:
         """The function that a watched call ran, by the number of its executable or its own; empty if it is unknown."""
-        executable, watched = self._by_number.get(run), self._watched.get(run)
-        return (
-            executable.function if executable is not None else watched.function if watched is not None else ""
-        )
+        known = self._by_number.get(run) or self._watched.get(run)
+        return known.function if known is not None else ""
 
     def runs_of(self, run: int) -> int:
         """How many runs are counted of the executable of a run."""

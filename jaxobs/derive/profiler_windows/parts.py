@@ -115,7 +115,8 @@ def parts_of(start: int, end: int, loops: Mapping[str, LoopSpans]) -> dict[str, 
         for step in steps:
             inside: list[Span] = []
             if step.nested:
-                inside = [(other.start, other.end) for other in others if _lies_in(other, step)]
+                inside = [(each.start, each.end) for each in others if each.thread == step.thread]
+                inside = [each for each in inside if step.start <= each[0] and each[1] <= step.end]
                 inside += loops[name].phases
             own = _without((max(step.start, start), min(step.end, end)), inside)
             length = sum(stop - begin for begin, stop in own)
@@ -131,10 +132,6 @@ def parts_of(start: int, end: int, loops: Mapping[str, LoopSpans]) -> dict[str, 
             spans, waits, whole_spans = (tuple(joined(each)) for each in (pieces, inputs, whole_pieces))
             found[name] = LoopPart(spans, waits, count, active, alike, float(len(whole)), whole_spans)
     return found
-
-
-def _lies_in(inner: StepSpan, outer: StepSpan) -> bool:
-    return inner.thread == outer.thread and inner.start >= outer.start and inner.end <= outer.end
 
 
 def _without(span: Span, holes: Iterable[Span]) -> list[Span]:
