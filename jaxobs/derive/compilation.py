@@ -24,7 +24,6 @@ from jaxobs.model.cost import NOT_ANALYSED
 from jaxobs.model.events import CACHE_SECONDS_SAVED, Compilation, CompilePhaseEnded, ExecutableCreated
 from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure, plain
 from jaxobs.model.intervals import Span, joined
-from jaxobs.model.metrics import Exemplar
 from jaxobs.vocabulary.text import EAGER
 from jaxobs.vocabulary.words import CAUSES, PHASES
 
@@ -178,11 +177,6 @@ class Compiles:
             found: Figure[Mapping[str, Any]] = figure(plain(contents), reason)
             self._long[function] = replace(known, contents=found)
             self._changed.add(function)
-
-    def exemplify(self, phase: str, exemplar: Exemplar) -> None:
-        """Attach the trace of a compile to the duration of one of its phases."""
-        if phase in self.phases:
-            self.phases[phase].exemplify(exemplar)
 
     def view(self) -> CompilationView:
         """The view of now. Its cost grows with the functions that changed since the last one, not with all of them."""

@@ -153,9 +153,6 @@ class Devices:
         self._taken: defaultdict[int, deque[tuple[int, Taken]]] = defaultdict(deque)
         """What throttled clocks took from each device in the last WINDOW."""
 
-    def found(self, event: BackendFound) -> None:
-        self.backend = event
-
     def ceilings(self) -> Iterator[tuple[tuple[str, str, str], float]]:
         """The roofs as points, each with its kind of device, element type and intensity."""
         for kind, peaks in self.peaks.items():

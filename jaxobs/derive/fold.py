@@ -269,7 +269,7 @@ class Fold(Rooms):
         return self.compile_times.anywhere_within(event.time - took, event.time) > DISTURBED * took
 
     def _backend_found(self, event: events.BackendFound) -> None:
-        self.devices.found(event)
+        self.devices.backend = event
         self.executables.local_devices = max(1, len(event.devices))
 
     def _phase_ended(self, event: events.PhaseEnded) -> None:

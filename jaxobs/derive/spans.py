@@ -165,8 +165,8 @@ class FinishedSpans:
         spans = self._of_compilation(event, step)
         self._finished += spans
         for phase, start, end in event.phases:
-            if phase == "backend":
-                self._compilations.exemplify(phase, self._exemplar(spans[0], end - start))
+            if phase == "backend" and phase in self._compilations.phases:
+                self._compilations.phases[phase].exemplify(self._exemplar(spans[0], end - start))
 
     def _exemplar(self, span: Span, duration: int) -> Exemplar:
         wall = self._clock.wall_time(span.end) / NANOSECONDS

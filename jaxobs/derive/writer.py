@@ -98,7 +98,11 @@ class Writer:
     def _others(self, view: SnapshotView, advice: Advice) -> Iterator[Sample]:
         yield from self._host_lines("", self._rooms.loops.outside)
         yield from self._runs()
-        for executable in _newest_of_each_content(view.executables_with_series):
+        # Of executables with the same labels, as where a function is made anew, the newest one whose runs were timed.
+        timed_last = sorted(
+            view.executables_with_series, key=lambda each: each.seconds_per_run.value is not None
+        )
+        for executable in {each.labels: each for each in timed_last}.values():
             yield from _executable(executable)
         yield from self._windows()
         yield from self._compiles(view)
@@ -278,18 +282,6 @@ class Writer:
             "agent": view.agent,
             "advice": advice,
         }
-
-
-def _newest_of_each_content(views: Iterable[ExecutableView]) -> Iterable[ExecutableView]:
-    """Choose the newest one whose runs were timed of executables with the same labels, as where a function is made anew.
-
-    So one that has not run yet hides nothing.
-    """
-    chosen: dict[Labels, ExecutableView] = {}
-    for view in views:
-        if view.labels not in chosen or view.seconds_per_run.value is not None:
-            chosen[view.labels] = view
-    return chosen.values()
 
 
 def _executable(view: ExecutableView) -> Iterator[Sample]:
