@@ -93,7 +93,6 @@ class Facts:
     matrix_peaks: Mapping[str, float]
     """FLOP/s of the matrix unit by element type, as far as they are known."""
     memory_peak: float | None
-    ranks: int
     is_training: bool
     """Whether a backward pass was compiled: what is advised on gradients makes sense then alone."""
 
@@ -112,7 +111,6 @@ def facts_of(view: SnapshotView) -> Facts:
         list(_work(view, loops, wall)),
         {dtype: peak.value for dtype, peak in peaks.matrix.items()} if peaks else {},
         peaks.memory.value if peaks and peaks.memory else None,
-        view.identity.get("process_count") or 1,
         any(each.executable.value in view.with_gradients for each in view.executables),
     )
 

@@ -133,8 +133,9 @@ def exposed_communication(facts: Facts) -> Iterator[Finding]:
     Gives back: the shorter of the wait and the rest of the step, which would overlap.
     Why so: there is no threshold of its own, because exposed time is measured.
     """
+    ranks = facts.view.identity.get("process_count") or 1
     late = (
-        f"see first whether another of the {facts.ranks} ranks is late: who waits in collectives waits for the last one "
+        f"see first whether another of the {ranks} ranks is late: who waits in collectives waits for the last one "
         "to come, and that is the rank with the least `communication` (docs/questions/rank.md); if all wait alike, "
     )
     less = (
@@ -148,7 +149,7 @@ def exposed_communication(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 loop.subject,
                 f"in the loop `{loop.name}` the devices wait for collectives {_amount(loop, exposed)}",
-                f"{late if facts.ranks > 1 else ''}let them overlap with computing (on GPUs "
+                f"{late if ranks > 1 else ''}let them overlap with computing (on GPUs "
                 f"XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true), or send less: {less}",
                 loop.confidence,
                 loop.part * min(exposed, 1 - exposed),

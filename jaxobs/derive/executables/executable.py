@@ -136,13 +136,6 @@ class Executable:
         return statistics.median(self.at_most) if self.at_most else math.inf
 
     @property
-    def is_traced(self) -> bool:
-        """Whether its time is that of traced runs, which take longer than others."""
-        return (
-            self.windows.seconds_per_run is not None and self.seconds_per_run == self.windows.seconds_per_run
-        )
-
-    @property
     def doubt(self) -> float:
         """Share by which the time of a run may be off: the standard error of the median of clean runs, relative to it.
 

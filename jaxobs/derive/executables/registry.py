@@ -280,9 +280,6 @@ class Executables:
         unseen = next((self._watched[run] for run in runs if run in self._watched), None)
         return f"{unseen.function}: {unseen.reason}" if unseen is not None else None
 
-    def __len__(self) -> int:
-        return len(self._by_number)
-
     def __getitem__(self, number: int) -> Executable:
         return self._by_number[number]
 

@@ -80,7 +80,8 @@ def executable_view(
     runs, spent, source = _counted(executable, per_run, why_no_runs)
     not_timed = TOO_DIFFERENT if executable.differs else TOO_SHORT if executable.at_most else NOT_TIMED
     unmeasured = None if per_run is not None else why_no_runs or not_timed
-    traced = TRACED if executable.is_traced else OF_KIN if executable.seconds_per_run != per_run else None
+    is_traced = per_run is not None and per_run == executable.windows.seconds_per_run
+    traced = TRACED if is_traced else OF_KIN if executable.seconds_per_run != per_run else None
     unbound = bound_reason(executable, peaks)
     achieved = _rate(cost, per_run)
     no_flops = "it computes no floating-point number" if cost is not None and not cost.flops > 0 else None
@@ -201,7 +202,7 @@ class ExecutableTable:
 
     def left_out(self) -> Figure[int]:
         """How many executables are in no list."""
-        count = max(0, len(self._executables) - LISTED)
+        count = max(0, len(self._weights) - LISTED)
         reason = f"the {LISTED} with the most device time, else FLOPs, are listed" if count else None
         return Figure(count, reason)
 
