@@ -11,7 +11,7 @@ from pathlib import Path
 
 from written_file import cell, write_or_compare
 
-from jaxobs.derive.advice import CONDITIONS, IN_A_TRACE, MAX_PIECES
+from jaxobs.derive.advice import CONDITIONS, MAX_PIECES
 from jaxobs.derive.advice.of_compiles import MIN_SAVED, REMEDIES
 from jaxobs.vocabulary.units import rough_percent
 
@@ -19,7 +19,7 @@ PAGE = Path(__file__).parents[1] / "reference" / "advice.md"
 INTRODUCTION = f"""\
 # Advice
 
-`print(obs.snapshot())`, the summary at the end of a run and `jaxobs analyze` show at most {MAX_PIECES} pieces of advice.
+`print(obs.snapshot())` and the summary at the end of a run show at most {MAX_PIECES} pieces of advice.
 `make docs` writes this page from `jaxobs/derive/advice/`, which also says why each is so.
 
 | key in the snapshot's `advice` | what |
@@ -48,8 +48,6 @@ def page() -> str:
         for part in ("When", "Gives back"):
             said = said.replace(f"\n{part}:", f"\n- **{part}:**")
         lines += [f"## `{condition.__name__}`", "", said, ""]
-    offline = ", ".join(f"`{condition.__name__}`" for condition in IN_A_TRACE)
-    lines += [f"`jaxobs analyze` gives {offline}; the others need the running job.", ""]
     lines += ["## Recompilations", "", "| cause | remedy |", "|---|---|"]
     lines += [f"| `{cause}` | {cell(text.format(it='the argument'))} |" for cause, text in REMEDIES.items()]
     return INTRODUCTION + "\n".join(lines) + "\n"

@@ -235,8 +235,6 @@ def report_text(document: Mapping[str, Any], *, top: int, width: int, bold: bool
     notes = [f"efficiency above 100 %, {_some(names)}: {reason}" for reason, names in faster.items()]
     if notes := notes_of(document) + notes:
         parts += ["", *notes]
-    if document["advice"]:
-        parts += ["", *(f"→ {piece['sentence']} {piece['remedy']}" for piece in document["advice"])]
     return to_text(parts, width=width, bold=bold)
 
 

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from jaxobs.cost_model import Rule, cost_or_reason
-from jaxobs.derive.advice import advise_on_trace
 from jaxobs.hardware.known_peaks import known_peaks
 from jaxobs.hardware.peaks import Peak, Peaks
 from jaxobs.model.cost import ModuleCost
@@ -55,7 +54,6 @@ def build_report(
         "device_time": {name: _tree(profiled, path) for name, path in PATHS.items()},
         "matched": list(_matched(modules, operations, profiled.devices)),
     }
-    document["advice"] = advise_on_trace(profiled, max((len(host.steps) for host in trace.hosts), default=0))
     document = printable_document(document)  # names are those of the traced program
     kinds = {device.peaks.device_kind: device.peaks for device in profiled.devices}
     roofs = (roof(kinds[kind], dtype) for kind, names in profiled.dtypes.items() for dtype in sorted(names))

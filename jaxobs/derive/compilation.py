@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from jaxobs.derive.catalogue import COMPILE_BUCKETS
 from jaxobs.derive.refusal import require
-from jaxobs.derive.series import Histogram, Largest, Selection
+from jaxobs.derive.series import Heaviest, Histogram
 from jaxobs.model import events
 from jaxobs.model.clock import seconds
 from jaxobs.model.contents import CACHED_FROM, LONG_COMPILE, Contents
@@ -24,7 +24,6 @@ from jaxobs.model.cost import NOT_ANALYSED
 from jaxobs.model.events import CACHE_SECONDS_SAVED, Compilation, CompilePhaseEnded, ExecutableCreated
 from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure, plain
 from jaxobs.model.intervals import Span, joined
-from jaxobs.model.metrics import Exemplar
 from jaxobs.vocabulary.text import EAGER
 from jaxobs.vocabulary.words import CAUSES, PHASES
 
@@ -124,8 +123,6 @@ class CompilationView:
     """Every function that was compiled since the view before this one, listed or not."""
     with_series: frozenset[str]
     """Functions with series of their own."""
-    in_progress: Mapping[str, float]
-    """Seconds for which each function has been compiling, of those that have, or may get, series of their own."""
     persistent_cache: PersistentCacheView
 
 
@@ -133,8 +130,8 @@ class Compiles:
     """Counts and seconds of compiles by function and phase; `series_limit` functions have series of their own."""
 
     def __init__(self, series_limit: int) -> None:
-        self._selection: Selection[str] = Selection(series_limit)
-        self._largest: Largest[str] = Largest(MAX_LISTED)
+        self._with_series: Heaviest[str] = Heaviest(series_limit)
+        self._largest: Heaviest[str] = Heaviest(MAX_LISTED, 1.0)
         self._count: Counter[str] = Counter()
         self._seconds: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._weights: dict[str, tuple[float, ...]] = {}
@@ -181,21 +178,16 @@ class Compiles:
             self._long[function] = replace(known, contents=found)
             self._changed.add(function)
 
-    def exemplify(self, phase: str, exemplar: Exemplar) -> None:
-        """Attach the trace of a compile to the duration of one of its phases."""
-        if phase in self.phases:
-            self.phases[phase].exemplify(exemplar)
-
-    def view(self, in_progress: Mapping[str, float]) -> CompilationView:
+    def view(self) -> CompilationView:
         """The view of now. Its cost grows with the functions that changed since the last one, not with all of them."""
         changed, self._changed = sorted(self._changed), set()
         for name in changed:
             self._weights[name] = (sum(self._seconds[name].values()), float(self._count[name]))
         views = {name: self._function(name) for name in changed}
-        with_series = self._selection.choose(self._weights, changed)
+        with_series = frozenset(self._with_series.choose(self._weights, changed))
         self._listed = {
             name: views.get(name) or self._listed.get(name) or self._function(name)
-            for name in self._largest.update(self._weights, changed)
+            for name in self._largest.choose(self._weights, changed)
         }
         left_out = len(self._weights) - len(self._listed)
         listed = sum(self._weights[name][0] for name in self._listed)
@@ -205,11 +197,6 @@ class Compiles:
             max(0.0, self._seconds_in_all - listed) if left_out else 0.0,
             views,
             with_series,
-            {
-                name: age
-                for name, age in in_progress.items()
-                if name in with_series or name not in self._weights
-            },
             self.cache.view,
         )
 
@@ -224,42 +211,13 @@ class Compiles:
         )
 
 
-@dataclass(slots=True)
-class Reason:
-    """One reason for recompiles of a function, with the latest example of it."""
-
-    cause: str
-    attributes: dict[str, Any]
-    count: int = 0
-    seconds: float = 0.0
-    grows: bool = True
-
-    def view(self) -> RecompilationView:
-        """The reason as it is shown; `old` and `new` are those of its latest recompile."""
-        known = self.attributes
-        why_not = known.get(events.MISS_REASON) or NO_ARGUMENT.get(
-            self.cause, "too many reasons to keep each"
-        )
-        return RecompilationView(
-            self.cause,
-            figure(known.get(events.MISS_ARGUMENT), why_not),
-            figure(known.get(events.MISS_OLD), why_not),
-            figure(known.get(events.MISS_NEW), why_not),
-            known.get(events.MISS_DIFFERENCES, 0),
-            figure(call_site(known), "no frame of the program's own was seen, or it was called from several"),
-            self.count,
-            self.seconds,
-            self.grows,
-        )
-
-
 class Recompilations:
     """Seconds by cause, and a ranked table of reasons for each function."""
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(CAUSES, 0.0)
         """By cause."""
-        self._reasons: defaultdict[str, dict[tuple[Any, ...], Reason]] = defaultdict(dict)
+        self._reasons: defaultdict[str, dict[tuple[Any, ...], RecompilationView]] = defaultdict(dict)
         self._inner: defaultdict[int, deque[Span]] = defaultdict(lambda: deque(maxlen=MAX_SPANS))
         self._last: dict[str, int] = {}
         """When each function was compiled last."""
@@ -271,25 +229,28 @@ class Recompilations:
         self._last[event.function] = event.time
         if event.recompilation is None:
             return
-        lost = seconds(own)
-        self.seconds[event.recompilation] = self.seconds.get(event.recompilation, 0.0) + lost
-        attributes = dict(event.attributes)
-        key: tuple[Any, ...] = (
-            event.recompilation,
-            attributes.get(events.MISS_ARGUMENT),
-            call_site(attributes),
-        )
+        lost, cause = seconds(own), event.recompilation
+        self.seconds[cause] = self.seconds.get(cause, 0.0) + lost
+        known: dict[str, Any] = dict(event.attributes)
         reasons = self._reasons[event.function]
+        key: tuple[Any, ...] = cause, known.get(events.MISS_ARGUMENT), call_site(known)
         if key not in reasons and len(reasons) >= MAX_ROWS:
-            key, attributes = (event.recompilation,), {}
-        reason = reasons.setdefault(key, Reason(event.recompilation, attributes))
-        reason.attributes = attributes
-        reason.count += 1
-        reason.seconds += lost
-        is_larger = event.recompilation == "shape" and _is_larger(
-            attributes.get(events.MISS_OLD), attributes.get(events.MISS_NEW)
+            key, known = (cause,), {}
+        before = reasons.get(key)
+        old, new = known.get(events.MISS_OLD), known.get(events.MISS_NEW)
+        grows = cause == "shape" and _is_larger(old, new) and used >= LONG_USE * own
+        why_not = known.get(events.MISS_REASON) or NO_ARGUMENT.get(cause, "too many reasons to keep each")
+        reasons[key] = RecompilationView(
+            cause,
+            figure(known.get(events.MISS_ARGUMENT), why_not),
+            figure(old, why_not),
+            figure(new, why_not),
+            known.get(events.MISS_DIFFERENCES, 0),
+            figure(call_site(known), "no frame of the program's own was seen, or it was called from several"),
+            1 + (before.count if before else 0),
+            lost + (before.seconds if before else 0.0),
+            grows and (before is None or before.grows),
         )
-        reason.grows = reason.grows and is_larger and used >= LONG_USE * own
 
     def _own_time(self, event: Compilation) -> int:
         """Nanoseconds of its phases, less those of executables made within them, which were reported earlier."""
@@ -310,7 +271,7 @@ class Recompilations:
     def views(self, function: str) -> list[RecompilationView]:
         """The reasons for a function's recompiles, the most expensive first."""
         reasons = self._reasons.get(function, {}).values()
-        return [reason.view() for reason in sorted(reasons, key=lambda each: (-each.seconds, -each.count))]
+        return sorted(reasons, key=lambda each: (-each.seconds, -each.count))
 
 
 def _is_larger(old: object, new: object) -> bool:
@@ -341,16 +302,14 @@ class PersistentCache:
 
     def compiled(self, event: Compilation) -> None:
         """Count one executable: a hit, a miss, or compiled with the cache off."""
-        known, off = self.view, event.persistent_cache == "off"
-        spent = seconds(
-            sum(max(0, end - start) for phase, start, end in event.phases if off and phase == "backend")
-        )
+        known, outcome = self.view, event.persistent_cache
+        off = outcome == "off"
+        spent = seconds(sum(max(0, end - start) for phase, start, end in event.phases if phase == "backend"))
         saved = dict(event.attributes).get(CACHE_SECONDS_SAVED)
         if not (isinstance(saved, (int, float)) and math.isfinite(saved)):
             saved = 0.0
         self.seconds_gained += max(0.0, saved)
-        hits = known.hits + (event.persistent_cache == "hit")
-        misses = known.misses + (event.persistent_cache == "miss")
+        hits, misses = known.hits + (outcome == "hit"), known.misses + (outcome == "miss")
         without = known.compilations_without + off
         compilations = hits + misses + without
         mixed = f"of the latest compile: {without:,} of {compilations:,} could not use the cache"
@@ -360,6 +319,6 @@ class PersistentCache:
             misses,
             without,
             known.seconds_saved + saved,
-            known.seconds_without + spent,
-            known.seconds_not_kept + (spent if spent >= CACHED_FROM else 0.0),
+            known.seconds_without + off * spent,
+            known.seconds_not_kept + (spent if off and spent >= CACHED_FROM else 0.0),
         )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from itertools import pairwise
+from operator import attrgetter, itemgetter
 from typing import Final
 
 from jaxobs.model.clock import NANOSECONDS, seconds
@@ -23,9 +25,7 @@ class CompileTimes:
 
     def __init__(self) -> None:
         self._intervals: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-        self._compiled: defaultdict[int, deque[Compilation]] = defaultdict(
-            lambda: deque(maxlen=MAX_INTERVALS)
-        )
+        self._compiled: defaultdict[int, list[Compilation]] = defaultdict(list)
         self._in_progress: dict[int, CompilePhaseStarted] = {}
         self._phases: deque[PhaseEnded] = deque(maxlen=MAX_INTERVALS)
         """Phases, such as evaluations, inside steps that have not ended yet."""
@@ -64,37 +64,22 @@ class CompileTimes:
         """
         if event.function != EAGER:
             self._compiled[event.thread].append(event)
+            del self._compiled[event.thread][:-MAX_INTERVALS]
         phases = sorted((begin, stop) for _, begin, stop in event.phases)
         intervals = self._intervals[event.thread]
         for (_, before), (after, _) in pairwise([*phases, (event.time, event.time)]):
-            if not 0 < after - before <= MAX_GAP:
+            at = bisect_left(intervals, before, key=itemgetter(1))
+            if not 0 < after - before <= MAX_GAP or at == len(intervals) or intervals[at][1] != before:
                 continue
-            at = len(intervals) - 1
-            while at >= 0 and intervals[at][1] > before:
-                at -= 1
-            if at < 0 or intervals[at][1] != before:
-                continue
-            following = intervals[at + 1] if at + 1 < len(intervals) else None
-            if following is not None and following[0] == after:
-                intervals[at : at + 2] = [(intervals[at][0], following[1])]
-            elif following is None:
-                intervals[at] = (intervals[at][0], after)
+            if at + 1 == len(intervals) or intervals[at + 1][0] == after:
+                intervals.insert(at + 1, (before, after))
 
     def compiled_within(self, thread: int, start: int, end: int) -> set[str]:
         """Take the functions that the thread compiled in [start, end]. The innermost step asks first and gets them."""
-        compiled = self._compiled.get(thread)
-        if not compiled:
-            return set()
-        within, later = set(), []
-        while compiled and compiled[-1].time >= start:  # a thread's compiles end one after the other
-            last = compiled.pop()
-            if last.time <= end:
-                within.add(last.function)
-            else:
-                later.append(last)
-        compiled.extend(reversed(later))
-        if not compiled:
-            del self._compiled[thread]
+        compiled, time = self._compiled[thread], attrgetter("time")
+        begin, stop = bisect_left(compiled, start, key=time), bisect_right(compiled, end, key=time)
+        within = {each.function for each in compiled[begin:stop]}
+        del compiled[begin:stop]
         return within
 
     def phase_in_step_ended(self, event: PhaseEnded) -> None:

@@ -6,10 +6,10 @@ the same factor; for memory-bound work the memory's clock counts.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from jaxobs.derive.loops.stretches import WINDOW
 from jaxobs.derive.memory import DeviceMemory, Memory
@@ -39,32 +39,16 @@ GaugesOf = Callable[[str], Mapping[tuple[str, ...], float]]
 """Gives the series of a gauge by its name: a value for each combination of label values."""
 
 
-class Taken(NamedTuple):
-    """Shares of the compute speed and of the memory speed that are lost to throttled clocks; None: not known."""
-
-    compute: float | None = None
-    memory: float | None = None
+Taken = tuple[float | None, float | None]
+"""Shares of the compute speed and of the memory speed that are lost to throttled clocks; None: not known."""
 
 
-class RecentlyTaken:
-    """What throttled clocks took from one device, averaged over the last WINDOW."""
-
-    def __init__(self) -> None:
-        self._readings: deque[tuple[int, Taken]] = deque()
-
-    def add(self, time: int, taken: Taken) -> None:
-        self._readings.append((time, taken))
-        while self._readings[0][0] < time - WINDOW:
-            self._readings.popleft()
-
-    def average(self) -> Taken:
-        """The mean of the readings; None for both where they span less than MIN_WATCHED."""
-        if not self._readings or self._readings[-1][0] - self._readings[0][0] < MIN_WATCHED:
-            return Taken()
-        return Taken(
-            _mean(taken.compute for _, taken in self._readings),
-            _mean(taken.memory for _, taken in self._readings),
-        )
+def average(readings: Sequence[tuple[int, Taken]]) -> Taken:
+    """The mean of what was taken, by time in nanoseconds; None for both where they span less than MIN_WATCHED."""
+    if not readings or readings[-1][0] - readings[0][0] < MIN_WATCHED:
+        return None, None
+    compute, memory = zip(*(taken for _, taken in readings), strict=True)
+    return _mean(compute), _mean(memory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +85,11 @@ class Reading:
         speed = None if self.slowdown is None else 1 - self.slowdown
         compute = speed if self.clock_ratio is None else self.clock_ratio
         memory = speed if self.memory_clock_ratio is None else self.memory_clock_ratio
-        return Taken(*(None if ratio is None else self._short_by(ratio) for ratio in (compute, memory)))
+        return self._short_by(compute), self._short_by(memory)
 
-    def _short_by(self, ratio: float) -> float:
+    def _short_by(self, ratio: float | None) -> float | None:
+        if ratio is None:
+            return None
         return max(0.0, 1 - ratio / LOW_CLOCK) if self.is_held_down else 0.0
 
 
@@ -162,41 +148,30 @@ class Devices:
         self._readings = readings
         self.backend: BackendFound | None = None
         self.peaks: dict[str, Peaks] = {}
-        self._dtypes: set[str] = set()
-        self._roofs: dict[tuple[str, str], Mapping[str, Any]] = {}
-        """The two lines of each roof, by kind of device and element type."""
-        self.ceilings: dict[tuple[str, str, str], float] = {}
-        """The roofs as points, by kind of device, element type and intensity."""
-        self._taken: dict[int, RecentlyTaken] = {}
+        self.dtypes: set[str] = set()
+        """Element types whose roofs are drawn."""
+        self._taken: defaultdict[int, deque[tuple[int, Taken]]] = defaultdict(deque)
+        """What throttled clocks took from each device in the last WINDOW."""
 
-    def found(self, event: BackendFound) -> None:
-        self.backend = event
-
-    def bind_peaks(self, kind: str, peaks: Peaks) -> None:
-        self.peaks[kind] = peaks
-        self.draw_roofs(())
-
-    def draw_roofs(self, dtypes: Iterable[str]) -> None:
-        """Draw the roofs for these element types and those seen before; each is drawn once, as it does not change."""
-        self._dtypes |= set(dtypes)
+    def ceilings(self) -> Iterator[tuple[tuple[str, str, str], float]]:
+        """The roofs as points, each with its kind of device, element type and intensity."""
         for kind, peaks in self.peaks.items():
-            for dtype in sorted(self._dtypes):
-                if (kind, dtype) not in self._roofs and (drawn := roof(peaks, dtype)) is not None:
-                    self._roofs[kind, dtype] = drawn._asdict()
-                    for intensity, rate in ceiling(peaks, dtype):
-                        self.ceilings[kind, dtype, f"{intensity:.6g}"] = rate
+            for dtype in self.dtypes:
+                for intensity, rate in ceiling(peaks, dtype):
+                    yield (kind, dtype, f"{intensity:.6g}"), rate
 
     def views(self, now: int, memory: Memory) -> Figure[list[DeviceView]]:
         """Views of the devices at `now`."""
         if self.backend is None:
             return Figure(None, NO_BACKEND)
+        platform = self.backend.platform
         return Figure(
             [
                 DeviceView(
                     ordinal,
                     kind,
                     identity,
-                    self.backend.platform,
+                    platform,
                     self._peaks_of(kind),
                     self._roofs_of(kind),
                     memory.device(ordinal),
@@ -208,18 +183,20 @@ class Devices:
 
     def _clocks(self, ordinal: int, now: int) -> Figure[ClocksView]:
         reading = read_device(self._readings, self._gauges, str(ordinal))
-        recent = self._taken.setdefault(ordinal, RecentlyTaken())
-        recent.add(now, (reading or Reading()).taken)
+        taken, recent = (reading or Reading()).taken, self._taken[ordinal]
+        recent.append((now, taken))
+        while recent[0][0] < now - WINDOW:
+            recent.popleft()
         if reading is None:
             return Figure(None, NO_READING)
-        taken, lately = reading.taken, recent.average()
+        compute, memory = average(recent)
         return Figure(
             ClocksView(
                 figure(reading.utilization, NOT_TOLD),
                 figure(reading.clock_ratio, NOT_TOLD),
                 figure(reading.memory_clock_ratio, NOT_TOLD),
-                figure(lately.compute, NOT_TOLD if taken.compute is None else NOT_WATCHED),
-                figure(lately.memory, NOT_TOLD if taken.memory is None else NOT_WATCHED),
+                figure(compute, NOT_TOLD if taken[0] is None else NOT_WATCHED),
+                figure(memory, NOT_TOLD if taken[1] is None else NOT_WATCHED),
                 figure(reading.reasons, NOT_TOLD),
             )
         )
@@ -229,7 +206,9 @@ class Devices:
         return Figure(PeaksView(peaks), peaks.reason) if peaks else Figure(None, "not looked up yet")
 
     def _roofs_of(self, kind: str) -> list[Mapping[str, Any]]:
-        return [self._roofs[key] for key in sorted(self._roofs) if key[0] == kind]
+        peaks = self.peaks.get(kind)
+        drawn = (roof(peaks, dtype) for dtype in sorted(self.dtypes)) if peaks else ()
+        return [lines._asdict() for lines in drawn if lines is not None]
 
 
 def read_device(readings: Iterable[DeviceReading], gauges: GaugesOf, device: str) -> Reading | None:

@@ -136,7 +136,7 @@ class Fold(Rooms):
 
     def bind_peaks(self, kind: str, peaks: Peaks) -> None:
         """Take the peaks of a device kind; those of the first device's kind are the peaks for all executables."""
-        self.devices.bind_peaks(kind, peaks)
+        self.devices.peaks[kind] = peaks
         backend = self.devices.backend
         if backend and backend.devices and backend.devices[0][1] == kind:
             self.executables.bind_peaks(peaks)
@@ -146,7 +146,7 @@ class Fold(Rooms):
         contents = None if module is None else module.contents
         self.compiles.analysed(self.executables.function_of(number), number, contents, reason)
         if module is not None:
-            self.devices.draw_roofs(module.cost.matrix_flops_by_type)
+            self.devices.dtypes |= module.cost.matrix_flops_by_type.keys()
             if any(BACKWARD in operation.operation_name for operation in module.operations):
                 self.with_gradients |= {module.fingerprint}
 
@@ -269,7 +269,7 @@ class Fold(Rooms):
         return self.compile_times.anywhere_within(event.time - took, event.time) > DISTURBED * took
 
     def _backend_found(self, event: events.BackendFound) -> None:
-        self.devices.found(event)
+        self.devices.backend = event
         self.executables.local_devices = max(1, len(event.devices))
 
     def _phase_ended(self, event: events.PhaseEnded) -> None:

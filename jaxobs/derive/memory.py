@@ -55,6 +55,9 @@ class LiveArrays:
     lock_seconds: float
 
 
+Amounts = tuple[Figure[int], Figure[int], Figure[int], Figure[float], Figure[float]]
+
+
 class Memory:
     """The last samples of memory, the last count of live arrays, and the forecasts."""
 
@@ -95,24 +98,20 @@ class Memory:
         if event is None or event.in_use is None:
             return Figure(None, event.reason or NOT_TOLD if event else NOT_SAMPLED)
         largest, fragmented, reason = fragmentation(event)
-        return Figure(
-            DeviceMemory(
-                Figure(event.in_use),
-                figure(event.peak, NOT_TOLD),
-                figure(event.limit, NOT_TOLD),
-                *self._forecasts[device],
-                figure(largest, reason),
-                figure(fragmented, reason),
-            )
-        )
+        amounts = self._amounts(event, NOT_TOLD)
+        return Figure(DeviceMemory(*amounts, figure(largest, reason), figure(fragmented, reason)))
 
     @property
     def process(self) -> Figure[ProcessMemory]:
         event = self._last.get(PROCESS_MEMORY)
         if event is None or event.in_use is None:
             return Figure(None, (event.reason if event else "") or NOT_SAMPLED)
-        peak, limit = figure(event.peak, SYSTEM_SILENT), figure(event.limit, SYSTEM_SILENT)
-        return Figure(ProcessMemory(Figure(event.in_use), peak, limit, *self._forecasts[PROCESS_MEMORY]))
+        return Figure(ProcessMemory(*self._amounts(event, SYSTEM_SILENT)))
+
+    def _amounts(self, event: MemorySampled, silent: str) -> Amounts:
+        """The figures of `ProcessMemory`; `silent`: why a peak or a limit is not known."""
+        known = (Figure(event.in_use), figure(event.peak, silent), figure(event.limit, silent))
+        return *known, *self._forecasts[event.device]
 
     def live_arrays(self, now: int) -> Figure[LiveArrays]:
         """The live arrays as they were counted last."""

@@ -8,28 +8,20 @@ import math
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from itertools import pairwise
 from typing import Generic, TypeVar
 
-from jaxobs.derive import catalogue as core
+from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.refusal import Refusals
-from jaxobs.model.metrics import (
-    Catalogue,
-    Exemplar,
-    Family,
-    HistogramValue,
-    Metric,
-)
+from jaxobs.model.metrics import Catalogue, Exemplar, Family, HistogramValue, Metric
 from jaxobs.vocabulary.text import OTHER, clean_label
 
 Labels = tuple[str, ...]
 
-_DERIVED = frozenset(metric.name for metric in core.CORE_METRICS)
+_DERIVED = frozenset(metric.name for metric in CORE_METRICS)
 
 PLUGIN_SHARE = 0.25
 """Share of the limit that each plugin has on top: NVML's has some 60 series for each of eight devices."""
-
-NONE: Mapping[Labels, float] = MappingProxyType({})
 
 MAX_VALUE = sys.float_info.max
 """Where a sum would become infinite it stays at this: a counter neither falls nor becomes infinite."""
@@ -37,8 +29,8 @@ MAX_VALUE = sys.float_info.max
 Key = TypeVar("Key", bound=Hashable)
 
 HYSTERESIS = 2.0
-"""How many times the weight of the least of the chosen a newcomer needs to displace it. The choice is sticky, since a
-series that comes and goes makes `rate()` wrong."""
+"""How many times the weight of the least of the chosen a newcomer needs to displace it from among the series: one that
+comes and goes makes `rate()` wrong."""
 
 
 class Histogram:
@@ -49,38 +41,29 @@ class Histogram:
         self._counts = [0] * (len(buckets) + 1)
         self._exemplars: list[Exemplar | None] = [None] * len(self._counts)
         self._sum = 0.0
-        self._value: HistogramValue | None = None
 
     def observe(self, value: float, count: int = 1) -> None:
         """Add `count` observations of a value."""
-        self._value = None
         self._counts[bisect.bisect_left(self._buckets, value)] += count
         self._sum = min(self._sum + value * count, MAX_VALUE)
 
     def observe_all(self, values: Sequence[float]) -> None:
-        """Observe each of the values, a bucket at a time: a thousand may come in a second, in a few buckets."""
+        """Observe each of the values, a bucket at a time: a thousand may come in a second."""
         ordered = sorted(values)
-        begin = 0
-        while begin < len(ordered):
-            bucket = bisect.bisect_left(self._buckets, ordered[begin])
-            is_last = bucket == len(self._buckets)
-            end = len(ordered) if is_last else bisect.bisect_right(ordered, self._buckets[bucket], begin)
-            mean = math.fsum(ordered[begin:end]) / (end - begin)
-            self.observe(min(max(mean, ordered[begin]), ordered[end - 1]), end - begin)
-            begin = end
+        within = [bisect.bisect_right(ordered, bound) for bound in self._buckets]
+        for bucket, (before, until) in enumerate(pairwise([0, *within, len(ordered)])):
+            self._counts[bucket] += until - before
+        self._sum = min(self._sum + math.fsum(ordered), MAX_VALUE)
 
     def exemplify(self, exemplar: Exemplar) -> None:
         """Attach the trace of an observed value to its bucket; a bucket without observations gets none."""
         bucket = bisect.bisect_left(self._buckets, exemplar.value)
         if self._counts[bucket] > 0:
-            self._value = None
             self._exemplars[bucket] = exemplar
 
     def value(self) -> HistogramValue:
-        """What was observed so far; the same object until more is observed."""
-        if self._value is None:
-            self._value = HistogramValue(tuple(self._counts), self._sum, tuple(self._exemplars))
-        return self._value
+        """What was observed so far."""
+        return HistogramValue(tuple(self._counts), self._sum, tuple(self._exemplars))
 
 
 class Series:
@@ -88,7 +71,7 @@ class Series:
 
     The core may have `limit` series, and each plugin a share of it on top, so that none takes the place of another.
     Beyond that, counters go to a series whose labels are all `__other__`, gauges and histograms are dropped; both are
-    counted in `jaxobs_series_limited_total`. What deserves a series is decided before that (`Selection`).
+    counted in `jaxobs_series_limited_total`. What deserves a series is decided before that (`Heaviest`).
     """
 
     def __init__(self, catalogue: Catalogue, limit: int) -> None:
@@ -96,25 +79,23 @@ class Series:
         self.refusals = Refusals()
         self._limit = limit
         self._counts: Counter[str] = Counter()  # series by owner: a plugin, or "" for the core
-        self._plain: dict[str, dict[Labels, float]] = {}
+        self._plain: defaultdict[str, dict[Labels, float]] = defaultdict(dict)
         self._histograms: defaultdict[str, dict[Labels, Histogram]] = defaultdict(dict)
         self._limited: dict[str, int] = {}
         self._totals: dict[tuple[str, Labels], float] = {}
         self._families: dict[str, Family] = {}
-        """Families of the last snapshot that are still valid: a change in a series removes its family."""
+        """Families of the last snapshot."""
 
-    def add(self, metric: Metric, labels: Labels, value: float) -> None:
+    def add(self, name: str, labels: Labels, value: float) -> None:
         """Add to a counter. A negative value is refused, as a counter never falls."""
         if not (math.isfinite(value) and value >= 0):
-            self.refusals.refuse(f"{metric.name}: {value:g} is no finite number from 0 on")
+            self.refusals.refuse(f"{name}: {value:g} is no finite number from 0 on")
             return
-        if not value and labels in self._plain.get(metric.name, ()):
-            return
-        series = self._changing(metric)
-        labels = self._admitted(metric, labels, series) or (OTHER,) * len(metric.labels)
+        series = self._plain[name]
+        labels = self._admitted(name, labels, series) or (OTHER,) * len(self.catalogue[name].labels)
         series[labels] = min(series.get(labels, 0.0) + value, MAX_VALUE)
 
-    def total(self, metric: Metric, labels: Labels, value: float | None, of: Labels | None = None) -> None:
+    def total(self, name: str, labels: Labels, value: float | None, of: Labels | None = None) -> None:
         """Raise a counter to a total that is kept elsewhere; None, or a total lower than before, adds nothing.
 
         `of` identifies what is counted, where its labels may change: the rise goes to the labels it has now, so that no
@@ -123,57 +104,51 @@ class Series:
         if value is None:
             return
         if not math.isfinite(value):
-            self.refusals.refuse(f"{metric.name}: {value:g} is no finite number")
+            self.refusals.refuse(f"{name}: {value:g} is no finite number")
             return
         # Compared with the last total given, not with the series, which beyond the limit is shared with others.
-        key = (metric.name, labels if of is None else of)
+        key = (name, labels if of is None else of)
         before = self._totals.get(key, 0.0)
-        self.add(metric, labels, max(0.0, value - before))
+        self.add(name, labels, max(0.0, value - before))
         self._totals[key] = max(before, value)
 
-    def set(self, metric: Metric, labels: Labels, value: float | None) -> None:
+    def set(self, name: str, labels: Labels, value: float | None) -> None:
         """Set a gauge; None, or a value that is no finite number, removes the series."""
-        known = self._plain.get(metric.name, NONE)
+        series = self._plain[name]
         if value is None or not math.isfinite(value):
-            if (gone := clean(labels)) in known:
-                del self._changing(metric)[gone]
-                self._counts[self.catalogue.owner(metric.name)] -= 1
-        elif known.get(labels) != value:
-            series = self._changing(metric)
-            admitted = self._admitted(metric, labels, series)
-            if admitted is not None:
-                series[admitted] = float(value)
+            if series.pop(clean(labels), None) is not None:
+                self._counts[self.catalogue.owner(name)] -= 1
+        elif (admitted := self._admitted(name, labels, series)) is not None:
+            series[admitted] = float(value)
 
-    def replace(self, metric: Metric, values: Iterable[tuple[Labels, float | None]]) -> None:
+    def replace(self, name: str, values: Iterable[tuple[Labels, float | None]]) -> None:
         """Set all series of a gauge at once; those not given are removed."""
-        known = self._plain.get(metric.name, NONE)
+        known = self._plain[name]
         given = {labels: value for labels, value in values if value is not None and math.isfinite(value)}
         if given == known:
             return
-        self._counts[self.catalogue.owner(metric.name)] -= len(known)
-        self._changing(metric).clear()
+        self._counts[self.catalogue.owner(name)] -= len(known)
+        known.clear()
         for labels, value in given.items():
-            self.set(metric, labels, value)
+            self.set(name, labels, value)
 
-    def show(self, metric: Metric, labels: Labels, histogram: Histogram) -> None:
+    def show(self, name: str, labels: Labels, histogram: Histogram) -> None:
         """Show what this histogram has observed, from now on; beyond the limit on series it is dropped."""
-        known = self._histograms[metric.name]
-        if known.get(labels) is histogram:
-            return
-        admitted = self._admitted(metric, labels, known)
+        known = self._histograms[name]
+        admitted = self._admitted(name, labels, known)
         if admitted is not None:
             known[admitted] = histogram
 
-    def observe(self, metric: Metric, labels: Labels, value: float, count: int = 1) -> None:
-        """Add `count` observations of a value to a histogram."""
+    def observe(self, name: str, labels: Labels, value: float) -> None:
+        """Add an observation to a histogram."""
         if not (math.isfinite(value) and value >= 0):
-            self.refusals.refuse(f"{metric.name}: {value:g} is no finite number from 0 on")
+            self.refusals.refuse(f"{name}: {value:g} is no finite number from 0 on")
             return
-        known, labels = self._histograms[metric.name], clean(labels)
+        known, labels = self._histograms[name], clean(labels)
         if labels not in known:
-            self.show(metric, labels, Histogram(metric.buckets))
+            self.show(name, labels, Histogram(self.catalogue[name].buckets))
         if labels in known:
-            known[labels].observe(value, count)
+            known[labels].observe(value)
 
     def measured(self, name: str, labels: Labels, value: float) -> None:
         """Take a plugin's value: add, set or observe it, by the kind that its metric was declared with.
@@ -184,53 +159,47 @@ class Series:
         if metric is None or len(labels) != len(metric.labels) or name in _DERIVED:
             self.refusals.refuse(f"{name}: no plugin has declared it with {len(labels)} labels")
         elif metric.kind == "counter":
-            self.add(metric, labels, value)
+            self.add(name, labels, value)
         elif metric.kind == "gauge":
-            self.set(metric, labels, value)
+            self.set(name, labels, value)
         else:
-            self.observe(metric, labels, value)
+            self.observe(name, labels, value)
 
     def gauges(self, name: str) -> Mapping[Labels, float]:
         """The present series of a counter or gauge."""
-        return self._plain.get(name, {})
+        return self._plain[name]
 
     def families(self) -> tuple[Family, ...]:
         """All metrics that have series, in the order of names, as they are now: later changes do not affect them."""
-        if self._limited:
-            limited = self._changing(core.SERIES_LIMITED)
-            limited.update({(name,): float(count) for name, count in self._limited.items()})
+        for name, count in self._limited.items():
+            self._plain["jaxobs_series_limited_total"][name,] = float(count)
         return tuple(family for metric in self.catalogue if (family := self._family(metric)).series)
 
     def _family(self, metric: Metric) -> Family:
+        """The metric's family: that of the last snapshot where nothing in it has changed."""
+        shown: Mapping[Labels, float | HistogramValue] = (
+            {labels: each.value() for labels, each in self._histograms[metric.name].items()}
+            if metric.kind == "histogram"
+            else self._plain[metric.name]
+        )
         family = self._families.get(metric.name)
-        if metric.kind == "histogram":
-            values = {labels: each.value() for labels, each in self._histograms[metric.name].items()}
-            if family is None or family.series != values:
-                family = Family(metric, values)
-        elif family is None:
-            family = Family(metric, self._plain.get(metric.name, NONE))
-        self._families[metric.name] = family
+        if family is None or family.series != shown:
+            family = self._families[metric.name] = Family(metric, dict(shown))
         return family
 
-    def _changing(self, metric: Metric) -> dict[Labels, float]:
-        """The series of a counter or gauge, to be changed: a copy where a snapshot holds the old ones."""
-        if self._families.pop(metric.name, None) is not None:
-            self._plain[metric.name] = dict(self._plain.get(metric.name, NONE))
-        return self._plain.setdefault(metric.name, {})
-
     def _admitted(
-        self, metric: Metric, labels: Labels, series: Mapping[Labels, float] | Mapping[Labels, Histogram]
+        self, name: str, labels: Labels, series: Mapping[Labels, float] | Mapping[Labels, Histogram]
     ) -> Labels | None:
         if labels in series:
             return labels  # labels of a series are clean, and so are labels equal to them
         labels = clean(labels)
         if labels in series:
             return labels
-        weight = len(metric.buckets) + 3 if metric.kind == "histogram" else 1
-        owner = self.catalogue.owner(metric.name)
+        buckets, owner = self.catalogue[name].buckets, self.catalogue.owner(name)
+        weight = len(buckets) + 3 if buckets else 1
         limit = self._limit if not owner else int(PLUGIN_SHARE * self._limit)
         if self._counts[owner] + weight > limit:
-            self._limited[metric.name] = self._limited.get(metric.name, 0) + 1
+            self._limited[name] = self._limited.get(name, 0) + 1
             return None
         self._counts[owner] += weight
         return labels
@@ -241,60 +210,31 @@ def clean(labels: Labels) -> Labels:
     return tuple(clean_label(label) for label in labels)
 
 
-class Selection(Generic[Key]):
-    """A sticky choice of at most `limit` keys by weight (device seconds, else FLOPs), not by who came first."""
+class Heaviest(Generic[Key]):
+    """The `limit` heaviest keys by weight (seconds, else what stands in for them), not those that came first.
 
-    def __init__(self, limit: int) -> None:
+    Weights are compared left to right. A key displaces one of the chosen where it weighs more than `hysteresis` times as
+    much.
+    """
+
+    def __init__(self, limit: int, hysteresis: float = HYSTERESIS) -> None:
         self._limit = limit
-        self._chosen: set[Key] = set()
+        self._hysteresis = hysteresis
+        self._chosen: dict[Key, None] = {}
 
     def choose(
         self, weights: Mapping[Key, tuple[float, ...]], changed: Iterable[Key] | None = None
-    ) -> frozenset[Key]:
-        """Choose among `weights`, which are compared left to right: device seconds first, then what stands in for them.
+    ) -> list[Key]:
+        """The chosen keys, of equal ones the old first.
 
         `changed`: the keys whose weight differs from the last call, if no key has gone since. Only they can come in, so
         the cost grows with their number; a key whose weight has fallen keeps its place until another rises.
         """
-        if changed is None:
-            self._chosen &= weights.keys()
-            changed = weights
-        # A newcomer never displaces a heavier key, so no more than `limit` of them come in.
-        newcomers = [key for key in changed if key not in self._chosen]
-        waiting = heapq.nlargest(self._limit, newcomers, key=weights.__getitem__)
-        while waiting and len(self._chosen) < self._limit:
-            self._chosen.add(waiting.pop(0))
-        for newcomer in waiting:
-            least = min(self._chosen, key=lambda key: weights[key])
-            if not _outweighs(weights[newcomer], weights[least]):
-                break
-            self._chosen.remove(least)
-            self._chosen.add(newcomer)
-        return frozenset(self._chosen)
+        old = {key: None for key in self._chosen if key in weights}
 
+        def weight(key: Key) -> tuple[float, ...]:
+            return tuple(self._hysteresis * part for part in weights[key]) if key in old else weights[key]
 
-class Largest(Generic[Key]):
-    """The `limit` heaviest keys, in order.
-
-    A key outside them is compared only when its weight changes, not when that of one of them falls.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._keys: list[Key] = []
-
-    def update(self, weights: Mapping[Key, tuple[float, ...]], changed: Iterable[Key]) -> list[Key]:
-        """The heaviest keys, of equal ones the old first. `changed`: keys whose weight differs from the last call."""
-        candidates = dict.fromkeys(self._keys)
-        candidates.update(dict.fromkeys(changed))
-        self._keys = heapq.nlargest(self._limit, candidates, key=weights.__getitem__)
-        return self._keys
-
-
-def _outweighs(newcomer: tuple[float, ...], chosen: tuple[float, ...]) -> bool:
-    for mine, theirs in zip(newcomer, chosen, strict=True):
-        if mine > HYSTERESIS * theirs:
-            return True
-        if theirs > 0:
-            return False
-    return False
+        candidates = {**old, **dict.fromkeys(weights if changed is None else changed)}
+        self._chosen = dict.fromkeys(heapq.nlargest(self._limit, candidates, key=weight))
+        return list(self._chosen)

@@ -128,7 +128,7 @@ def snapshot_view(rooms: Rooms, now: int) -> SnapshotView:
     loops = _loops(rooms, now)
     executables = _executables(rooms, seconds(now - rooms.began))
     table = rooms.executable_table
-    compilation = rooms.compiles.view(rooms.compile_times.in_progress(now))
+    compilation = rooms.compiles.view()
     _update_run_time(rooms, now)
     devices = rooms.devices.views(now, rooms.memory)
     process = _process(rooms, compilation, now)
@@ -228,7 +228,7 @@ def _process(rooms: Rooms, compilation: CompilationView, now: int) -> ProcessVie
         phase_seconds=dict(rooms.run_time.phase_seconds),
         goodput=rooms.run_time.goodput(),
         running=rooms.under_way.view(now, rooms.executables.function_of),
-        compiling=dict(compilation.in_progress),
+        compiling=rooms.compile_times.in_progress(now),
         phases=rooms.run_time.phases(now),
         persistent_cache=compilation.persistent_cache,
         address=figure(rooms.observation.address or None, "no exporter serves metrics"),

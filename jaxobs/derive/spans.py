@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
+from itertools import takewhile
 
 from jaxobs.derive.compilation import Compiles
 from jaxobs.derive.loops.loop import Loop
@@ -59,7 +60,7 @@ class FinishedSpans:
         self._compilations = compilations
         self._clock = clock
         self._instance = instance
-        self._job = job
+        self._job = instance if job is None else job
         self._finished: list[Span] = []
         self._unattributed: deque[Compilation] = deque()
         """Compiles whose spans wait for that of the step they delayed, in the order in which they ended."""
@@ -107,11 +108,10 @@ class FinishedSpans:
         is_due = self._is_due(event.phase, "phase", event.end, SLOW_EVERY)
         if not is_due and event.end - event.start < LONG_PHASE:
             return
-        attributes: Attributes = (("jax.phase", event.phase),)
-        if event.inside is not None:
-            attributes += (("jax.loop", event.inside),)
+        inside: Attributes = () if event.inside is None else (("jax.loop", event.inside),)
         trace = self._identity(128, "phase", event.phase, event.start)
         own = self._identity(64, "user's phase", event.phase, event.start)
+        attributes: Attributes = (("jax.phase", event.phase), *inside)
         self._finished.append(Span("jax.phase", trace, own, None, event.start, event.end, attributes))
 
     def compiled(self, event: Compilation) -> None:
@@ -121,20 +121,17 @@ class FinishedSpans:
     def window_ended(self, event: ProfileWindow) -> None:
         """Finish a window's span. Windows requested in one minute share a trace: all ranks are asked at once."""
         minute = self._clock.wall_time(event.start) // (60 * NANOSECONDS)
-        if self._job is not None and event.kind == "requested":
+        trace = self._identity(128, "profile", event.start)
+        if event.kind == "requested":
             trace = _hash(128, self._job, "profile", minute)
-        else:
-            trace = self._identity(128, "profile", event.start)
+        own = self._identity(64, "profile", event.kind, event.start)
         attributes: Attributes = (
             ("jax.profile.kind", event.kind),
             ("jax.profile.outcome", event.outcome),
             ("jax.profile.cost_seconds", event.cost / NANOSECONDS),
+            *((("file.path", event.path),) if event.path else ()),
+            *((("jax.profile.reason", event.reason),) if event.reason else ()),
         )
-        if event.path:
-            attributes += (("file.path", event.path),)
-        if event.reason:
-            attributes += (("jax.profile.reason", event.reason),)
-        own = self._identity(64, "profile", event.kind, event.start)
         self._finished.append(Span("jax.profile", trace, own, None, event.start, event.end, attributes))
 
     def settle(self, now: int, patience: int = PATIENCE) -> None:
@@ -145,19 +142,16 @@ class FinishedSpans:
     def run_ended(self, began: int, now: int, attributes: Attributes) -> None:
         """Finish the span of the whole run, when it is over; the ranks of a job put theirs into one trace."""
         self.settle(now, patience=-1)
-        job = self._job
-        trace = self._identity(128, "run", began) if job is None else _hash(128, job, "run")
         own = self._identity(64, "run", began)
+        trace = _hash(128, self._job, "run")
         self._finished.append(Span("jax.run", trace, own, None, began, now, attributes))
 
     def _compiled_within(self, thread: int, start: int, end: int) -> list[Compilation]:
         """Take the compiles that lay in a thread's step [start, end]. The innermost step asks first."""
-        inside = []
-        for each in reversed(self._unattributed):
-            if ended(each) < start:
-                break
-            if each.thread == thread and start <= began(each) and ended(each) <= end:
-                inside.append(each)
+        late = takewhile(lambda each: ended(each) >= start, reversed(self._unattributed))
+        inside = [
+            each for each in late if each.thread == thread and start <= began(each) and ended(each) <= end
+        ]
         if inside:
             self._unattributed = deque(each for each in self._unattributed if each not in inside)
         return inside[::-1]
@@ -171,10 +165,8 @@ class FinishedSpans:
         spans = self._of_compilation(event, step)
         self._finished += spans
         for phase, start, end in event.phases:
-            if phase == "backend":
-                exemplar = self._exemplar(spans[0], end - start)
-                self._compilations.exemplify(phase, exemplar)
-                break
+            if phase == "backend" and phase in self._compilations.phases:
+                self._compilations.phases[phase].exemplify(self._exemplar(spans[0], end - start))
 
     def _exemplar(self, span: Span, duration: int) -> Exemplar:
         wall = self._clock.wall_time(span.end) / NANOSECONDS
@@ -190,21 +182,20 @@ class FinishedSpans:
             event = event._replace(parent=context_of(step))
         trace = self._trace(event.parent, "compile", event.executable, start)
         own = self._identity(64, "compile", event.executable, start)
+        cause = event.recompilation
         attributes: Attributes = (
             ("jax.function", event.function),
             ("jax.persistent_cache", event.persistent_cache),
+            *((("jax.recompilation.cause", cause),) if cause is not None else ()),
+            *event.attributes,
         )
-        if event.recompilation is not None:
-            attributes += (("jax.recompilation.cause", event.recompilation),)
-        spans = [Span("jax.compile", trace, own, event.parent, start, end, attributes + event.attributes)]
+        spans = [Span("jax.compile", trace, own, event.parent, start, end, attributes)]
         if event.function != EAGER:  # hundreds of them, a millisecond each
             parent = context_of(spans[0])
             for phase, begin, stop in event.phases:
                 child = self._identity(64, "phase", phase, event.executable, begin)
                 name = PHASE_NAMES.get(phase, phase)
-                spans.append(
-                    Span(name, trace, child, parent, begin, stop, (("jax.function", event.function),))
-                )
+                spans.append(Span(name, trace, child, parent, begin, stop, attributes[:1]))
         return spans
 
     def _worth_showing(self, steps: Steps, of: Loop, *, compiled: bool) -> tuple[int, str] | None:
@@ -223,10 +214,9 @@ class FinishedSpans:
         return None
 
     def _step(self, event: StepEnded, completed: StepCompleted | None, why: str) -> Span:
-        if event.parent is None and self._job is not None:
-            trace = _hash(128, self._job, event.loop, event.step)
-        else:
-            trace = self._trace(event.parent, "step", event.loop, event.step)
+        trace = (
+            event.parent.trace_id if event.parent else _hash(128, self._job, "step", event.loop, event.step)
+        )
         attributes: Attributes = (
             ("jax.loop", event.loop),
             ("jax.step", event.step),

@@ -1,13 +1,12 @@
 """The one place that writes: the series of `/metrics` and the document of a snapshot.
 
 A room keeps what it has counted, and shows figures of it as a view; it knows no metric. What is shown of one subject as
-series is one or two functions here: `_count_…` for counters and histograms, `_…_gauges`. A room joins so:
+series is a function here, which yields the name, labels and value of each. A room joins so:
 
 1. Its view has the figures of the document (a field of `SnapshotView`). What is shown as series alone is read from the
    room: a total, or a `Histogram` that it fills with `observe`.
-2. Here each gauge is yielded with its labels, and all series of a gauge are replaced at once, so that a series whose
-   figure is gone goes as well; a counter is written by `total`, with the whole amount, and never by its increase; a
-   histogram by `show`.
+2. Here all series of a gauge are replaced at once, so that a series whose figure is gone goes as well; a counter is
+   yielded with its whole amount, and never with its increase.
 3. Where functions or executables share a limit on series, the room names those that have series of their own, and the
    total of any other goes to `__other__` with its own key as `of`: the rise goes to the labels that the key has now, no
    series falls, and `rate()` stays true when the choice changes. Only what changed needs to be written.
@@ -15,22 +14,21 @@ series is one or two functions here: `_count_…` for counters and histograms, `
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from jaxobs.derive import catalogue
-from jaxobs.derive.compilation import CompilationView
+from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.devices import DeviceView
 from jaxobs.derive.executables.view import ExecutableView
 from jaxobs.derive.loops.host_lines import HostLines
+from jaxobs.derive.loops.view import LoopView
 from jaxobs.derive.memory import LiveArrays
 from jaxobs.derive.process import RUN_LABELS, SourceState, is_up, source_view
-from jaxobs.derive.series import Labels
+from jaxobs.derive.series import Histogram, Labels
 from jaxobs.derive.snapshot import Rooms, SnapshotView
 from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.figure import Rows, plain
-from jaxobs.model.metrics import Metric
 from jaxobs.vocabulary.text import OTHER, clean_label
 from jaxobs.vocabulary.words import PHASES
 
@@ -40,15 +38,28 @@ MAX_LINES = 10
 
 UNKNOWN_LINE = "(unknown)"
 
-GAUGES_OF_LOOPS = tuple(
-    metric for metric in catalogue.CORE_METRICS if metric.kind == "gauge" and metric.labels[:1] == ("loop",)
-)
-GAUGES = tuple(
-    metric for metric in catalogue.CORE_METRICS if metric.kind == "gauge" and metric not in GAUGES_OF_LOOPS
-)
+GAUGES = [metric for metric in CORE_METRICS if metric.kind == "gauge"]
+GAUGES_OF_LOOPS = tuple(metric.name for metric in GAUGES if metric.labels[:1] == ("loop",))
+OTHER_GAUGES = tuple(metric.name for metric in GAUGES if metric.labels[:1] != ("loop",))
 
-Gauge = tuple[Metric, Labels, float | None]
-"""One series of a gauge; None where its value is not known."""
+MEMORY_OF_DEVICES = {
+    "in_use_bytes": "jaxobs_device_memory_in_use_bytes",
+    "peak_bytes": "jaxobs_device_memory_peak_bytes",
+    "limit_bytes": "jaxobs_device_memory_limit_bytes",
+    "largest_free_block_bytes": "jaxobs_device_memory_largest_free_bytes",
+    "fragmented_bytes": "jaxobs_device_memory_fragmented_bytes",
+    "forecast_seconds": "jaxobs_device_memory_exhaustion_seconds",
+}
+MEMORY_OF_THE_PROCESS = {
+    "peak_bytes": "jaxobs_process_memory_peak_bytes",
+    "limit_bytes": "jaxobs_process_memory_limit_bytes",
+    "forecast_seconds": "jaxobs_process_memory_exhaustion_seconds",
+}
+"""Metrics by figure of the view."""
+
+Sample = tuple[str, Labels, float | Histogram | None] | tuple[str, Labels, float, Labels]
+"""What is shown as one series: metric, labels and value, None where it is not known; of a counter whose labels may
+change also what identifies it."""
 
 Advice = list[dict[str, Any]]
 
@@ -61,196 +72,188 @@ class Writer:
         self._series = rooms.series
         self._functions, self._executables = Rows(), Rows()
         for phase in PHASES:  # closed sets of labels start at 0
-            self._series.total(catalogue.COMPILE_FUNCTION_SECONDS, (OTHER, phase), 0.0)
+            self._series.total("jaxobs_compile_function_seconds_total", (OTHER, phase), 0.0)
 
     def write(self, view: SnapshotView, advice: Advice) -> None:
         """Bring all series up to date with a snapshot and the advice that was derived from it."""
-        self._replace(
-            GAUGES_OF_LOOPS, self._loop_gauges(view)
-        )  # where series are limited these go before all others
-        self._count_loops(view)
-        self._count_host_lines("", self._rooms.loops.outside)
-        self._count_executables()
-        self._count_windows()
-        self._count_compiles(view.compilation)
-        self._count_process(view)
-        self._count_sources(view.sources)
-        self._replace(GAUGES, self._gauges(view, advice))
-
-    def _replace(self, metrics: Iterable[Metric], gauges: Iterable[Gauge]) -> None:
-        values: defaultdict[str, dict[Labels, float | None]] = defaultdict(dict)
-        for metric, labels, value in gauges:
-            values[metric.name][labels] = value
-        for metric in metrics:
-            self._series.replace(metric, values[metric.name].items())
-
-    def _gauges(self, view: SnapshotView, advice: Advice) -> Iterator[Gauge]:
-        for executable in _newest_of_each_content(view.executables_with_series):
-            yield from _executable_gauges(executable)
-        for name, age in view.compilation.in_progress.items():
-            yield catalogue.COMPILING, (name,), age
-        yield catalogue.CACHE_ENABLED, (), view.compilation.persistent_cache.enabled.value
-        for device in view.devices.value or ():
-            yield from _device_gauges(device)
-        for labels, rate in self._rooms.devices.ceilings.items():
-            yield catalogue.CEILING, labels, rate
-        yield from self._operation_gauges()
-        yield from self._process_gauges(view)
-        yield from _live_array_gauges(view.process.live_arrays.value)
-        for piece in advice:
-            place = tuple(str(piece.get(key) or "") for key in catalogue.ADVICE_INFO.labels)
-            yield catalogue.ADVICE_INFO, place, 1.0
-            yield catalogue.ADVICE_SAVES, place, piece.get("saves_ratio")
-            yield catalogue.ADVICE_SAVES_BYTES, place, piece.get("saves_bytes")
-
-    def _count_loops(self, view: SnapshotView) -> None:
-        series = self._series
-        for name, shown in view.loops.items():
-            labels, loop = (name,), self._rooms.loops.by_name[name]
-            series.total(catalogue.STEPS, labels, shown.steps)
-            series.total(catalogue.STEPS_FAILED, labels, shown.failed_steps)
-            series.total(catalogue.HANGS, labels, self._rooms.hangs.count.get(name, 0))
-            series.total(catalogue.SLOWDOWNS, labels, self._rooms.slowdowns.count[name])
-            series.total(catalogue.EXAMPLES, labels, shown.examples.value)
-            series.total(catalogue.TOKENS, labels, shown.tokens.value)
-            if shown.wall_seconds:
-                for word, spent in (shown.components.value or {}).items():
-                    series.total(catalogue.COMPONENT_SECONDS, (name, word), spent)
-            for metric, times in (
-                (catalogue.STEP_SECONDS, loop.step_times),
-                (catalogue.STEP_HOST_SECONDS, loop.host_times),
-            ):
-                if times.value().count:
-                    series.show(metric, labels, times)
-            for (dtype, kind), flops in loop.work.flops.items():
-                series.total(catalogue.FLOPS, (name, dtype, kind), flops)
-            series.total(catalogue.BYTES, labels, loop.work.bytes)
-            for bound, spent in loop.work.bound_seconds.items():
-                series.total(catalogue.BOUND_SECONDS, (name, bound), spent)
-            for key, number in loop.not_finite.items():
-                series.total(catalogue.NOT_FINITE, (name, key), number)
-            self._count_host_lines(name, loop.host)
-
-    def _loop_gauges(self, view: SnapshotView) -> Iterator[Gauge]:
-        standing = {row["loop"]: row["seconds"] for row in view.hangs if not row["over"]}
-        for row in view.hangs:
-            if not row["over"]:
-                yield catalogue.HANG_INFO, (row["loop"], row["activity"] or "", row["line"] or ""), 1.0
-        slow = self._rooms.slowdowns
-        for row in view.slowdowns:
-            if not row["over"]:
-                yield catalogue.SLOWDOWN_INFO, (row["loop"], row["activity"] or "", row["line"] or ""), 1.0
-        for name, loop in view.loops.items():
-            labels, verdict = (name,), loop.bottleneck
-            yield catalogue.SLOWDOWN_RATIO, labels, slow.ratio(name)
-            yield catalogue.SLOWDOWN_BEGAN, labels, self._wall_time(slow.began(name))
-            yield catalogue.HANG_SECONDS, labels, standing.get(name, 0.0)
-            yield catalogue.LAST_STEP, labels, self._wall_time(self._rooms.loops.by_name[name].last_end)
-            yield catalogue.MFU, labels, loop.mfu.value
-            yield catalogue.HFU, labels, loop.hfu.value
-            yield catalogue.BOTTLENECK_CONFIDENCE, labels, verdict.confidence
-            yield catalogue.BOTTLENECK_INFO, (name, verdict.label, verdict.runner_up or ""), 1.0
-            for word, share in verdict.shares.items():
-                yield catalogue.BOTTLENECK, (name, word), share
-            for key, figure in loop.recorded.items():
-                yield catalogue.RECORDED, (name, key), figure.value
-
-    def _count_host_lines(self, loop: str, lines: HostLines) -> None:
-        for line, labels, spent in lines.counts():
-            self._series.total(catalogue.HOST_LINE_SECONDS, (loop, *labels), spent, (loop, *line))
-
-    def _count_executables(self) -> None:
-        series = self._series
+        self._write(GAUGES_OF_LOOPS, self._loops(view))  # where series are limited these go before all others
         for function in map(clean_label, self._rooms.executables.unseen):
-            for metric in (catalogue.EXECUTABLE_RUNS, catalogue.EXECUTABLE_SECONDS):
-                for labels in [known for known in series.gauges(metric.name) if known[0] == function]:
-                    series.set(metric, labels, None)
+            for metric in ("jaxobs_executable_runs_total", "jaxobs_executable_seconds_total"):
+                for labels in [known for known in self._series.gauges(metric) if known[0] == function]:
+                    self._series.set(metric, labels, None)
+        self._write(OTHER_GAUGES, self._others(view, advice))
+
+    def _write(self, gauges: Iterable[str], samples: Iterable[Sample]) -> None:
+        found: dict[str, dict[Labels, float | None]] = {name: {} for name in gauges}
+        for name, labels, value, *of in samples:
+            if isinstance(value, Histogram):
+                self._series.show(name, labels, value)
+            elif name in found:
+                found[name][labels] = value
+            else:
+                self._series.total(name, labels, value, *of)
+        for name, values in found.items():
+            self._series.replace(name, values.items())
+
+    def _others(self, view: SnapshotView, advice: Advice) -> Iterator[Sample]:
+        yield from self._host_lines("", self._rooms.loops.outside)
+        yield from self._runs()
+        # Of executables with the same labels, as where a function is made anew, the newest one whose runs were timed.
+        timed_last = sorted(
+            view.executables_with_series, key=lambda each: each.seconds_per_run.value is not None
+        )
+        for executable in {each.labels: each for each in timed_last}.values():
+            yield from _executable(executable)
+        yield from self._windows()
+        yield from self._compiles(view)
+        for device in view.devices.value or ():
+            yield from _device(device)
+        for labels, rate in self._rooms.devices.ceilings():
+            yield "jaxobs_roofline_ceiling_flops_per_second", labels, rate
+        yield from self._process(view)
+        yield from self._sources(view.sources)
+        yield from _live_arrays(view.process.live_arrays.value)
+        for piece in advice:
+            place = tuple(str(piece.get(key) or "") for key in ("condition", "loop", "function"))
+            yield "jaxobs_advice_info", place, 1.0
+            yield "jaxobs_advice_saves_ratio", place, piece.get("saves_ratio")
+            yield "jaxobs_advice_saves_bytes", place, piece.get("saves_bytes")
+
+    def _loops(self, view: SnapshotView) -> Iterator[Sample]:
+        hangs, slowdowns = self._rooms.hangs, self._rooms.slowdowns
+        standing = {row["loop"]: row for row in view.hangs if not row["over"]}
+        slow = {row["loop"]: row for row in view.slowdowns if not row["over"]}
+        for metric, rows in (("jaxobs_hang_info", standing), ("jaxobs_slowdown_info", slow)):
+            for name, row in rows.items():
+                yield metric, (name, row["activity"] or "", row["line"] or ""), 1.0
+        for name, shown in view.loops.items():
+            labels = (name,)
+            yield "jaxobs_hangs_total", labels, hangs.count.get(name, 0)
+            yield "jaxobs_hang_seconds", labels, standing[name]["seconds"] if name in standing else 0.0
+            yield "jaxobs_slowdowns_total", labels, slowdowns.count[name]
+            yield "jaxobs_slowdown_ratio", labels, slowdowns.ratio(name)
+            yield "jaxobs_slowdown_timestamp_seconds", labels, self._wall_time(slowdowns.began(name))
+            yield from self._loop(name, shown)
+            yield from self._host_lines(name, self._rooms.loops.by_name[name].host)
+
+    def _loop(self, name: str, shown: LoopView) -> Iterator[Sample]:
+        labels, loop, verdict = (name,), self._rooms.loops.by_name[name], shown.bottleneck
+        yield "jaxobs_steps_total", labels, shown.steps
+        yield "jaxobs_steps_failed_total", labels, shown.failed_steps
+        yield "jaxobs_examples_total", labels, shown.examples.value
+        yield "jaxobs_tokens_total", labels, shown.tokens.value
+        yield "jaxobs_last_step_timestamp_seconds", labels, self._wall_time(loop.last_end)
+        if shown.wall_seconds:
+            for word, spent in (shown.components.value or {}).items():
+                yield "jaxobs_step_component_seconds_total", (name, word), spent
+        if loop.step_times.value().count:
+            yield "jaxobs_step_seconds", labels, loop.step_times
+        if loop.host_times.value().count:
+            yield "jaxobs_step_host_seconds", labels, loop.host_times
+        for (dtype, kind), flops in loop.work.flops.items():
+            yield "jaxobs_flops_total", (name, dtype, kind), flops
+        yield "jaxobs_bytes_total", labels, loop.work.bytes
+        for bound, spent in loop.work.bound_seconds.items():
+            yield "jaxobs_bound_seconds_total", (name, bound), spent
+        yield "jaxobs_mfu_ratio", labels, shown.mfu.value
+        yield "jaxobs_hfu_ratio", labels, shown.hfu.value
+        yield "jaxobs_bottleneck_confidence_ratio", labels, verdict.confidence
+        yield "jaxobs_bottleneck_info", (name, verdict.label, verdict.runner_up or ""), 1.0
+        for word, share in verdict.shares.items():
+            yield "jaxobs_bottleneck_ratio", (name, word), share
+        for key, figure in shown.recorded.items():
+            yield "jaxobs_recorded", (name, key), figure.value
+        for key, number in loop.not_finite.items():
+            yield "jaxobs_recorded_not_finite_total", (name, key), number
+
+    def _host_lines(self, loop: str, lines: HostLines) -> Iterator[Sample]:
+        for line, labels, spent in lines.counts():
+            yield "jaxobs_host_line_sampled_seconds_total", (loop, *labels), spent, (loop, *line)
+
+    def _runs(self) -> Iterator[Sample]:
         for executable, labels in self._rooms.executable_table.counted():
             key = (str(executable.number),)
-            series.total(catalogue.EXECUTABLE_RUNS, labels, executable.runs, key)
+            yield "jaxobs_executable_runs_total", labels, executable.runs, key
             if executable.seconds:
-                series.total(catalogue.EXECUTABLE_SECONDS, labels, executable.seconds, key)
+                yield "jaxobs_executable_seconds_total", labels, executable.seconds, key
 
-    def _count_windows(self) -> None:
-        series, windows = self._series, self._rooms.profiles
+    def _windows(self) -> Iterator[Sample]:
+        windows = self._rooms.profiles
         for outcome, count in windows.outcomes.items():
-            series.total(catalogue.PROFILE_WINDOWS, (outcome,), count)
+            yield "jaxobs_profile_windows_total", (outcome,), count
         for loop, spent in windows.seconds.items():
-            series.total(catalogue.PROFILED_SECONDS, (loop,), spent)
-            series.total(catalogue.PROFILED_STEPS, (loop,), windows.steps[loop])
-        for number, labels, spent, cost in windows.operations.counts():
-            key = (str(number),)
-            series.total(catalogue.OPERATION_SECONDS, labels, spent, key)
+            yield "jaxobs_profiled_seconds_total", (loop,), spent
+            yield "jaxobs_profiled_steps_total", (loop,), windows.steps[loop]
+        for key, labels, spent, cost in windows.operations.counts():
+            yield "jaxobs_operation_sampled_seconds_total", labels, spent, key
             if cost is not None:
-                series.total(catalogue.OPERATION_FLOPS, labels, cost.flops, key)
-                series.total(catalogue.OPERATION_BYTES, labels, cost.bytes, key)
+                yield "jaxobs_operation_sampled_flops_total", labels, cost.flops, key
+                yield "jaxobs_operation_sampled_bytes_total", labels, cost.bytes, key
+        for about in windows.operations.about:
+            yield "jaxobs_operation_info", about, 1.0
+        for function, share in windows.operations.unmodelled_ratios.items():
+            yield "jaxobs_unmodelled_ratio", (function,), share
 
-    def _operation_gauges(self) -> Iterator[Gauge]:
-        operations = self._rooms.profiles.operations
-        for labels in operations.about:
-            yield catalogue.OPERATION_INFO, labels, 1.0
-        for function, share in operations.unmodelled_ratios.items():
-            yield catalogue.UNMODELLED, (function,), share
-
-    def _count_compiles(self, view: CompilationView) -> None:
-        series, compiles = self._series, self._rooms.compiles
-        for name, function in view.changed.items():
-            label = name if name in view.with_series else OTHER
-            series.total(catalogue.COMPILATIONS, (label,), function.compilations, (name,))
+    def _compiles(self, view: SnapshotView) -> Iterator[Sample]:
+        compiles, compilation = self._rooms.compiles, view.compilation
+        for name, function in compilation.changed.items():
+            label = name if name in compilation.with_series else OTHER
+            yield "jaxobs_compilations_total", (label,), function.compilations, (name,)
             for phase, amount in function.seconds.items():
                 if amount:
-                    series.total(catalogue.COMPILE_FUNCTION_SECONDS, (label, phase), amount, (name, phase))
+                    key = (name, phase)
+                    yield "jaxobs_compile_function_seconds_total", (label, phase), amount, key
             causes = Counter[str]()
             for reason in function.recompilations:
                 causes[reason.cause] += reason.count
             for cause, count in causes.items():
-                series.total(catalogue.RECOMPILATIONS, (label, cause), count, (name, cause))
+                yield "jaxobs_recompilations_total", (label, cause), count, (name, cause)
         for phase, histogram in compiles.phases.items():
-            series.show(catalogue.COMPILE_SECONDS, (phase,), histogram)
+            yield "jaxobs_compile_seconds", (phase,), histogram
+        for name, age in view.process.compiling.items():
+            yield "jaxobs_compiling_seconds", (name,), age
         for cause, amount in compiles.recompilations.seconds.items():
-            series.total(catalogue.RECOMPILATION_SECONDS, (cause,), amount)
-        series.total(catalogue.CACHE_SECONDS_SAVED, (), compiles.cache.seconds_gained)
+            yield "jaxobs_recompilation_seconds_total", (cause,), amount
+        yield "jaxobs_persistent_cache_enabled", (), compilation.persistent_cache.enabled.value
+        yield "jaxobs_persistent_cache_saved_seconds_total", (), compiles.cache.seconds_gained
 
-    def _count_process(self, view: SnapshotView) -> None:
-        series, agent = self._series, view.agent
-        for category, spent in view.process.run_seconds.items():
-            series.total(catalogue.RUN_SECONDS, (category,), spent)
-        for phase, spent in view.process.phase_seconds.items():
-            series.total(catalogue.PHASE_SECONDS, (phase,), spent)
-        for outcome in ("accepted", "dropped", "refused"):
-            series.total(catalogue.EVENTS, (outcome,), agent[f"events_{outcome}"])
-        series.total(catalogue.EVENTS_EMITTED, (), agent["events_emitted"])
-        series.total(catalogue.LISTENERS_RESTORED, (), agent["listeners_restored"])
-        for where in ("probe", "agent"):
-            series.total(catalogue.AGENT_CPU, (where,), agent["cpu_seconds"][where])
-        for figure, count in self._rooms.validation.contradictions().items():
-            series.total(catalogue.CONTRADICTIONS, (figure,), count)
-
-    def _process_gauges(self, view: SnapshotView) -> Iterator[Gauge]:
-        facts, identity, process = view.facts, view.identity, view.process
+    def _process(self, view: SnapshotView) -> Iterator[Sample]:
+        facts, identity, process, agent = view.facts, view.identity, view.process, view.agent
         versions = (
             facts.get("jaxobs"), identity["jax"], identity["jaxlib"], identity["platform"], facts.get("agent"),
             process.address.value,
         )  # fmt: skip
-        yield catalogue.BUILD_INFO, tuple(str(part or "") for part in versions), 1.0
-        yield catalogue.RUN_INFO, tuple(self._rooms.resource.get(name, "") for name in RUN_LABELS), 1.0
-        yield catalogue.GOODPUT, (), process.goodput.value
-        yield catalogue.LAST_HEARD, (), self._wall_time(self._rooms.observation.last_heard)
-        yield catalogue.AGENT_RESIDENT, (), view.agent["resident_bytes"]
+        yield "jaxobs_build_info", tuple(str(part or "") for part in versions), 1.0
+        yield "jaxobs_run_info", tuple(self._rooms.resource.get(name, "") for name in RUN_LABELS), 1.0
+        yield "jaxobs_goodput_ratio", (), process.goodput.value
+        for category, spent in process.run_seconds.items():
+            yield "jaxobs_run_seconds_total", (category,), spent
+        for phase, spent in process.phase_seconds.items():
+            yield "jaxobs_phase_seconds_total", (phase,), spent
         if process.memory.value is not None:
-            for key, metric in catalogue.PROCESS_MEMORY.items():
+            for key, metric in MEMORY_OF_THE_PROCESS.items():
                 yield metric, (), getattr(process.memory.value, key).value
-        for name, (report, _) in view.sources.items():
-            yield catalogue.SOURCE_UP, (name,), is_up(report)
-            yield catalogue.SOURCE_LAST_SUCCESS, (name,), self._wall_time(report.last_success)
+        last_heard = self._wall_time(self._rooms.observation.last_heard)
+        yield "jaxobs_job_last_heard_timestamp_seconds", (), last_heard
+        yield "jaxobs_agent_resident_bytes", (), agent["resident_bytes"]
+        for outcome in ("accepted", "dropped", "refused"):
+            yield "jaxobs_events_total", (outcome,), agent[f"events_{outcome}"]
+        yield "jaxobs_events_emitted_total", (), agent["events_emitted"]
+        yield "jaxobs_listener_restored_total", (), agent["listeners_restored"]
+        for where in ("probe", "agent"):
+            yield "jaxobs_agent_cpu_seconds_total", (where,), agent["cpu_seconds"][where]
+        for figure, count in self._rooms.validation.contradictions().items():
+            yield "jaxobs_contradictions_total", (figure,), count
 
-    def _count_sources(self, sources: Mapping[str, SourceState]) -> None:
+    def _sources(self, sources: Mapping[str, SourceState]) -> Iterator[Sample]:
         for name, (report, lost) in sources.items():
-            self._series.total(catalogue.SOURCE_SECONDS, (name,), report.seconds)
+            yield "jaxobs_source_up", (name,), is_up(report)
+            last_success = self._wall_time(report.last_success)
+            yield "jaxobs_source_last_success_timestamp_seconds", (name,), last_success
+            yield "jaxobs_source_seconds_total", (name,), report.seconds
             if report.kind == "exporter":
-                self._series.total(catalogue.EXPORTER_FAILURES, (report.source,), report.failures)
-                if lost is not None:
-                    self._series.total(catalogue.EXPORTER_DROPPED, (report.source,), lost[0])
+                yield "jaxobs_exporter_failures_total", (report.source,), report.failures
+                yield "jaxobs_exporter_dropped_total", (report.source,), lost[0] if lost else None
 
     def _wall_time(self, monotonic: int | None) -> float | None:
         """Unix seconds of an instant in monotonic nanoseconds."""
@@ -270,10 +273,8 @@ class Writer:
             "functions_left_out_seconds": view.compilation.left_out_seconds,
             "executables": self._executables.written(view.executables),
             **view.executables_left_out.under("executables_left_out"),
-            "operations": view.operations.value,
-            "operations_reason": view.operations.reason,
-            "scopes": view.scopes.value,
-            "scopes_reason": view.scopes.reason,
+            **view.operations.under("operations"),
+            **view.scopes.under("scopes"),
             **view.device_time().under("device_time"),
             **view.memory_peaks.under("memory_peaks"),
             **view.devices.under("devices"),
@@ -283,68 +284,56 @@ class Writer:
         }
 
 
-def _newest_of_each_content(views: Iterable[ExecutableView]) -> Iterable[ExecutableView]:
-    """Choose the newest one whose runs were timed of executables with the same labels, as where a function is made anew.
-
-    So one that has not run yet hides nothing.
-    """
-    chosen: dict[Labels, ExecutableView] = {}
-    for view in views:
-        if view.labels not in chosen or view.seconds_per_run.value is not None:
-            chosen[view.labels] = view
-    return chosen.values()
-
-
-def _executable_gauges(view: ExecutableView) -> Iterator[Gauge]:
+def _executable(view: ExecutableView) -> Iterator[Sample]:
     labels = view.labels
     if (cost := view.cost.value) is not None:
-        yield catalogue.EXECUTABLE_FLOPS, labels, cost.flops
-        yield catalogue.EXECUTABLE_BYTES, labels, cost.bytes
-        yield catalogue.EXECUTABLE_INTENSITY, labels, cost.intensity
-    yield catalogue.EXECUTABLE_ACHIEVED, labels, view.achieved_flops_per_second.value
-    yield catalogue.EXECUTABLE_ATTAINABLE, labels, view.attainable_flops_per_second.value
-    yield catalogue.EXECUTABLE_EFFICIENCY, labels, view.efficiency.value
+        yield "jaxobs_executable_flops", labels, cost.flops
+        yield "jaxobs_executable_bytes", labels, cost.bytes
+        yield "jaxobs_executable_intensity_flops_per_byte", labels, cost.intensity
+    yield "jaxobs_executable_achieved_flops_per_second", labels, view.achieved_flops_per_second.value
+    yield "jaxobs_executable_attainable_flops_per_second", labels, view.attainable_flops_per_second.value
+    yield "jaxobs_executable_efficiency_ratio", labels, view.efficiency.value
     if view.seconds_per_run.value is not None:
         limits = view.bottleneck.label, view.bottleneck.runner_up or ""
-        yield catalogue.EXECUTABLE_BOTTLENECK, labels + limits, 1.0
+        yield "jaxobs_executable_bottleneck_info", labels + limits, 1.0
     for kind, amount in (view.memory.value or {}).items():
-        yield catalogue.EXECUTABLE_MEMORY, (*labels, kind), float(amount)
+        yield "jaxobs_executable_memory_bytes", (*labels, kind), float(amount)
 
 
-def _device_gauges(device: DeviceView) -> Iterator[Gauge]:
+def _device(device: DeviceView) -> Iterator[Sample]:
     ordinal = str(device.device)
-    yield catalogue.DEVICE_INFO, (ordinal, device.kind, device.uuid), 1.0
+    yield "jaxobs_device_info", (ordinal, device.kind, device.uuid), 1.0
     if (known := device.peaks.value) is not None:
         for dtype, peak in known.peaks.matrix.items():
-            yield catalogue.PEAK_FLOPS, (ordinal, dtype), peak.value
-            yield catalogue.PEAK_INFO, (ordinal, dtype, peak.provenance), 1.0
+            yield "jaxobs_device_peak_flops_per_second", (ordinal, dtype), peak.value
+            yield "jaxobs_device_peak_info", (ordinal, dtype, peak.provenance), 1.0
         if (peak_of_memory := known.peaks.memory) is not None:
-            yield catalogue.PEAK_BYTES, (ordinal,), peak_of_memory.value
-            yield catalogue.PEAK_INFO, (ordinal, "memory", peak_of_memory.provenance), 1.0
+            yield "jaxobs_device_peak_bytes_per_second", (ordinal,), peak_of_memory.value
+            yield "jaxobs_device_peak_info", (ordinal, "memory", peak_of_memory.provenance), 1.0
     if (clocks := device.clocks.value) is not None:
-        yield catalogue.DEVICE_UTILIZATION, (ordinal,), clocks.utilization_ratio.value
-        yield catalogue.DEVICE_CLOCK, (ordinal,), clocks.clock_ratio.value
+        yield "jaxobs_device_utilization_ratio", (ordinal,), clocks.utilization_ratio.value
+        yield "jaxobs_device_clock_ratio", (ordinal,), clocks.clock_ratio.value
         for reason in clocks.throttle_reasons.value or ():
-            yield catalogue.DEVICE_THROTTLED, (ordinal, reason), 1.0
+            yield "jaxobs_device_throttled_info", (ordinal, reason), 1.0
     if (memory := device.memory.value) is not None:
-        for key, metric in catalogue.DEVICE_MEMORY.items():
+        for key, metric in MEMORY_OF_DEVICES.items():
             yield metric, (ordinal,), getattr(memory, key).value
 
 
-def _live_array_gauges(live: LiveArrays | None) -> Iterator[Gauge]:
+def _live_arrays(live: LiveArrays | None) -> Iterator[Sample]:
     """Counts and bytes by shape, type and sharding, and bytes by line: the largest of each, and the rest in one."""
     if live is None:
         return
     groups, lines = live.groups[:MAX_GROUPS], (live.lines.value or ())[:MAX_LINES]
     for group in groups:
         labels = (group["shape"], group["dtype"], group["sharding"])
-        yield catalogue.LIVE_ARRAYS, labels, group["count"]
-        yield catalogue.LIVE_ARRAYS_BYTES, labels, group["bytes"]
+        yield "jaxobs_live_arrays", labels, group["count"]
+        yield "jaxobs_live_arrays_bytes", labels, group["bytes"]
     for line in lines:
-        yield catalogue.LIVE_ARRAYS_LINE_BYTES, (line["line"] or UNKNOWN_LINE,), line["bytes"]
+        yield "jaxobs_live_arrays_line_bytes", (line["line"] or UNKNOWN_LINE,), line["bytes"]
     others = (OTHER, OTHER, OTHER)
-    yield catalogue.LIVE_ARRAYS, others, max(0, live.count - sum(group["count"] for group in groups))
-    yield catalogue.LIVE_ARRAYS_BYTES, others, max(0, live.bytes - sum(group["bytes"] for group in groups))
+    yield "jaxobs_live_arrays", others, max(0, live.count - sum(group["count"] for group in groups))
+    yield "jaxobs_live_arrays_bytes", others, max(0, live.bytes - sum(group["bytes"] for group in groups))
     if lines:
         rest = max(0, live.bytes - sum(line["bytes"] for line in lines))
-        yield catalogue.LIVE_ARRAYS_LINE_BYTES, (OTHER,), rest
+        yield "jaxobs_live_arrays_line_bytes", (OTHER,), rest

@@ -159,6 +159,9 @@ class Catalogue:
     def get(self, name: str) -> Metric | None:
         return self._metrics.get(name)
 
+    def __getitem__(self, name: str) -> Metric:
+        return self._metrics[name]
+
     def owner(self, name: str) -> str:
         """The plugin that declared a metric first; empty where the core did, or nobody."""
         return self._owners.get(name, "")

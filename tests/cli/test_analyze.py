@@ -105,7 +105,7 @@ def row_of(name, **figures):
 def test_the_table_says_why_an_operation_was_faster_than_its_bound():
     cached = {"efficiency": 1.7, "efficiency_reason": "data stayed in cache", "bound": "cache_resident"}
     document = {
-        "hosts": [], "devices": [], "modules": [], "advice": [], "unmodelled_share": 0.0, "busy_seconds": 3.0,
+        "hosts": [], "devices": [], "modules": [], "unmodelled_share": 0.0, "busy_seconds": 3.0,
         "matched": [], "device_time": {"by_line": []},
         "operations": [row_of(f"copy.{number}", **cached) for number in range(5)] + [row_of("dot")],
     }  # fmt: skip

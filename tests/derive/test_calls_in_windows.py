@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jaxobs.derive.profiler_windows.loop_profile import loop_profile
+from jaxobs.derive.profiler_windows.loop_profile import LoopProfile, loop_profile
 from jaxobs.derive.profiler_windows.parts import LoopPart
 from jaxobs.roofline_model.traced import Profiled, join
 from tests.derive.made_up import PEAKS, at
@@ -12,12 +12,12 @@ from tests.derive.traced import COMPUTE, cost_of, device, operation, trace_of
 
 
 def test_calls_of_a_function_with_two_executables_in_one_window_are_given_to_neither() -> None:
-    part = LoopPart((), (), 10.0, 1.0, 0.0, whole=True)
+    part = LoopPart((), (), 10.0, 1.0, whole=True)
     twice = loop_profile("train", part, two_executables(), {"abc": "f", "def": "f"}, at(3))
-    assert twice is not None
+    assert isinstance(twice, LoopProfile)
     assert [found.calls for found in twice.parts.values()] == [None, None]
     apart = loop_profile("train", part, two_executables(), {"abc": "f", "def": "g"}, at(3))
-    assert apart is not None
+    assert isinstance(apart, LoopProfile)
     assert {key: found.calls for key, found in apart.parts.items()} == {
         "abc": 10,
         "def": 0,
@@ -30,14 +30,14 @@ def test_calls_of_a_function_with_two_executables_in_one_window_are_given_to_nei
 
 def test_calls_of_a_function_are_given_to_neither_of_two_executables_that_did_not_run() -> None:
     """As after a recompile, where the host is ahead of the device: which of the two it called is not known."""
-    part = LoopPart((), (), 10.0, 1.0, 0.0, whole=True)
+    part = LoopPart((), (), 10.0, 1.0, whole=True)
     functions = {"abc": "g", "def": "g", "old": "f", "new": "f"}
     both = loop_profile("train", part, two_executables(), functions, at(3))
-    assert both is not None
+    assert isinstance(both, LoopProfile)
     assert (both.parts["old"].calls, both.parts["new"].calls) == (None, None)
     del functions["old"]
     alone = loop_profile("train", part, two_executables(), functions, at(3))
-    assert alone is not None
+    assert isinstance(alone, LoopProfile)
     assert alone.parts["new"].calls == 10
 
 

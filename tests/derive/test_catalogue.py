@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+
 import pytest
 
+from jaxobs.derive import series, writer
 from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.model.metrics import Catalogue, Metric
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, discover
@@ -110,3 +114,9 @@ def test_every_metric_says_what_it_is(catalogue: Catalogue) -> None:
         assert metric.unit or metric.name.endswith(("_info", "_total", "_up", "_enabled", "_recorded")), (
             metric.name
         )
+
+
+def test_what_is_written_is_what_is_declared() -> None:
+    """Series are written by name: a misspelt one would be missing without a word."""
+    source = "".join(inspect.getsource(module) for module in (writer, series))
+    assert set(re.findall(r'"(jaxobs_\w+)"', source)) == {metric.name for metric in CORE_METRICS}

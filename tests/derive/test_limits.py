@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxobs.derive.loops.loops import MAX_LOOPS
-from jaxobs.derive.series import Largest, Selection
+from jaxobs.derive.series import Heaviest
 from jaxobs.model.events import (
     UNMARKED,
     Compilation,
@@ -130,12 +130,12 @@ weights = st.dictionaries(st.integers(0, 30), st.tuples(st.floats(0, 100), st.fl
 def test_the_choice_is_sticky_full_and_never_too_large(
     turns: list[dict[int, tuple[float, ...]]], limit: int
 ) -> None:
-    selection: Selection[int] = Selection(limit)
+    selection: Heaviest[int] = Heaviest(limit)
     for turn in turns:
-        chosen = selection.choose(turn)
+        chosen = set(selection.choose(turn))
         assert len(chosen) == min(limit, len(turn))
         assert chosen <= turn.keys()
-        assert selection.choose(turn) == chosen  # the same weights change nothing
+        assert set(selection.choose(turn)) == chosen  # the same weights change nothing
         for key in turn.keys() - chosen:  # nobody outside weighs much more than the least inside
             assert turn[key][0] <= 2.0 * min(turn[kept][0] for kept in chosen)
 
@@ -190,16 +190,16 @@ rises = st.lists(st.lists(st.tuples(st.integers(0, 40), st.floats(0, 100)), max_
 def test_looking_at_what_changed_alone_chooses_and_lists_as_looking_at_all(
     turns: list[list[tuple[int, float]]], limit: int
 ) -> None:
-    whole: Selection[int] = Selection(limit)
-    quick: Selection[int] = Selection(limit)
-    largest: Largest[int] = Largest(limit)
+    whole: Heaviest[int] = Heaviest(limit)
+    quick: Heaviest[int] = Heaviest(limit)
+    largest: Heaviest[int] = Heaviest(limit, 1.0)
     weights: dict[int, tuple[float, ...]] = {}
     for turn in turns:
         for key, more in turn:
             weights[key] = (weights.get(key, (0.0,))[0] + more,)
         touched = {key for key, _ in turn}
         changed = [key for key in weights if key in touched]  # in one order: of equals the first is chosen
-        listed = largest.update(weights, changed)
+        listed = largest.choose(weights, changed)
         assert [weights[key] for key in listed] == sorted(weights.values(), reverse=True)[:limit]
         everyone, some = whole.choose(weights), quick.choose(weights, changed)
         assert sorted(weights[key] for key in everyone) == sorted(weights[key] for key in some)

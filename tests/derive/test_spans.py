@@ -158,7 +158,9 @@ def test_a_step_that_is_slow_and_sampled_has_one_span() -> None:
 
 def test_ranks_of_a_job_put_a_step_into_one_trace_and_strangers_do_not() -> None:
     def trace(instance: str, job: str | None) -> tuple[int, int]:
-        fold = Fold(Catalogue(), CLOCK, BEGAN, {"service.instance.id": instance}, {}, 100, job=job)
+        fold = Fold(
+            Catalogue(CORE_METRICS), CLOCK, BEGAN, {"service.instance.id": instance}, {}, 100, job=job
+        )
         (span,) = spans([step(7, 1, 2), StepCompleted("train", 7, at(2), 0)], fold)
         return span.trace_id, span.span_id
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.derive.catalogue import CORE_METRICS
-from jaxobs.derive.devices import LOW_CLOCK, Reading, RecentlyTaken, Taken, read_device
+from jaxobs.derive.devices import LOW_CLOCK, Reading, Taken, average, read_device
 from jaxobs.derive.fold import Fold
 from jaxobs.model.events import ExecutableRan, FunctionWatched, Measured
 from jaxobs.model.metrics import Catalogue, DeviceReading, Metric
@@ -143,26 +143,24 @@ def test_what_low_clocks_take_is_an_average_and_advice_where_it_goes_on() -> Non
 
 
 def test_a_device_that_only_tells_its_slowdown_loses_that_of_both() -> None:
-    taken = Reading(slowdown=0.55).taken
-    assert taken.compute == taken.memory == pytest.approx(0.5)
-    assert Reading(slowdown=0.0).taken == Taken(0.0, 0.0)
-    assert Reading(0.2, slowdown=0.55).taken == Taken(0.0, 0.0)  # not busy
-    assert Reading(0.9, 1e9, 2e9).taken == Taken(0.0, None)  # nothing holds it down
+    assert Reading(slowdown=0.55).taken == pytest.approx((0.5, 0.5))
+    assert Reading(slowdown=0.0).taken == (0.0, 0.0)
+    assert Reading(0.2, slowdown=0.55).taken == (0.0, 0.0)  # not busy
+    assert Reading(0.9, 1e9, 2e9).taken == (0.0, None)  # nothing holds it down
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.none() | st.floats(0, 1)), min_size=1, max_size=30))
 def test_what_is_taken_lately_lies_within_what_was_taken(readings: list[tuple[int, float | None]]) -> None:
-    lately, now, told = RecentlyTaken(), at(0), []
+    now, told = at(0), list[tuple[int, Taken]]()
     for ahead, taken in readings:
         now += ahead * SECOND
-        told.append((now, taken))
-        lately.add(now, Taken(taken, None))
-    known = [taken for time, taken in told if taken is not None and time >= now - 30 * SECOND]
-    average = lately.average()
-    assert average.memory is None
-    if average.compute is not None:
-        assert min(known) - 1e-9 <= average.compute <= max(known) + 1e-9
-    assert now - at(0) >= 15 * SECOND or average.compute is None
+        told.append((now, (taken, None)))
+    known = [taken for _, (taken, _) in told if taken is not None]
+    compute, memory = average(told)
+    assert memory is None
+    if compute is not None:
+        assert min(known) - 1e-9 <= compute <= max(known) + 1e-9
+    assert now - at(0) >= 15 * SECOND or compute is None
 
 
 def test_what_is_over_is_gone_from_the_metrics() -> None:

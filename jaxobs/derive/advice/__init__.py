@@ -7,10 +7,10 @@ fires, what it gives back and why so: docs/reference/advice.md is written from i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from jaxobs.derive.advice.facts import Facts, Finding, facts_of, facts_of_trace
+from jaxobs.derive.advice.facts import Facts, Finding, facts_of
 from jaxobs.derive.advice.of_compiles import MIN_SAVED, persistent_cache, recompilation
 from jaxobs.derive.advice.of_loops import (
     exposed_communication,
@@ -28,7 +28,6 @@ from jaxobs.derive.advice.of_work import (
 )
 from jaxobs.derive.snapshot import SnapshotView
 from jaxobs.model.figure import figure
-from jaxobs.roofline_model.traced import Profiled
 
 Condition = Callable[[Facts], Iterator[Finding]]
 
@@ -36,9 +35,6 @@ CONDITIONS: Final[tuple[Condition, ...]] = (
     memory_exhaustion, recompilation, persistent_cache, input_wait, slow_loader, host_work, exposed_communication,
     small_operations, small_batch, slow_element_type, throttled_device, donation,
 )  # fmt: skip
-
-IN_A_TRACE: Final[tuple[Condition, ...]] = (exposed_communication, small_operations, slow_element_type)
-"""Conditions that a profiler trace alone can tell."""
 
 MAX_PIECES: Final = 5
 """Pieces of advice given at a time: nobody would read more."""
@@ -56,18 +52,10 @@ def advise(view: SnapshotView) -> list[dict[str, Any]]:
     the wall time) and `seconds_per_hour`. If it saves no time these two are None, and it has `saves_bytes` or
     `seconds_left`.
     """
-    return _ranked(facts_of(view), CONDITIONS)
-
-
-def advise_on_trace(profiled: Profiled, steps: int) -> list[dict[str, Any]]:
-    """The advice that a recorded trace alone can give; `steps`: how many steps the program marked in it."""
-    return _ranked(facts_of_trace(profiled, steps), IN_A_TRACE)
-
-
-def _ranked(facts: Facts, conditions: Iterable[Condition]) -> list[dict[str, Any]]:
+    facts = facts_of(view)
     found = [
         (condition.__name__, finding)
-        for condition in conditions
+        for condition in CONDITIONS
         for finding in condition(facts)
         # What saves no time was filtered by its condition.
         if finding.saves_ratio is None or finding.saves_ratio >= MIN_SAVED

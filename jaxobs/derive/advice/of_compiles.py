@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 
 from jaxobs.derive.advice.facts import Facts, Finding
 from jaxobs.derive.compilation import FunctionView, RecompilationView
-from jaxobs.vocabulary.units import count, duration, rough_percent, times
+from jaxobs.vocabulary.units import duration, rough_percent, times
 
 MIN_SAVED = 0.03
 """Least share of the wall time that a piece of advice must give back: nearly two minutes of an hour. A loop's shares
@@ -16,7 +16,7 @@ rest on sampled device times, which are known to within 5 %: where a device is b
 alone is three hundredths of the wall time."""
 
 MAX_NAMED = 3
-"""Functions, and causes of one function's recompilations, in a sentence: nobody would read more."""
+"""Causes of one function's recompilations in a sentence: nobody would read more."""
 
 MAX_LETTERS = 100
 """Characters of an old or new value in a sentence: enough for shapes and shardings; the snapshot has all of them."""
@@ -37,30 +37,20 @@ NAMES = {"static_argument": "value", "pytree": "structure", "dtype": "element ty
 """What of an argument changed, by cause, if that is not the cause's own word."""
 
 
-@dataclass(slots=True)
-class _Recompiled:
-    """Recompilations of one function by one cause and argument, those of `example`."""
+def _because(row: RecompilationView) -> str:
+    argument, old, new = row.argument.value, row.old.value, row.new.value
+    change = f" ({old[:MAX_LETTERS]} → {new[:MAX_LETTERS]})" if old and new else ""
+    if row.cause == "redefined":
+        return "because it was defined anew"
+    if row.cause == "context":
+        return f"because the context it is traced under changed{change}"
+    what, whose = NAMES.get(row.cause, row.cause), f"`{argument}`" if argument else "an argument"
+    return f"because the {what} of {whose} changed{change}"
 
-    example: RecompilationView
-    count: float = 0.0
-    seconds: float = 0.0
 
-    @property
-    def because(self) -> str:
-        row = self.example
-        argument, old, new = row.argument.value, row.old.value, row.new.value
-        change = f" ({old[:MAX_LETTERS]} → {new[:MAX_LETTERS]})" if old and new else ""
-        if row.cause == "redefined":
-            return "because it was defined anew"
-        if row.cause == "context":
-            return f"because the context it is traced under changed{change}"
-        what, whose = NAMES.get(row.cause, row.cause), f"`{argument}`" if argument else "an argument"
-        return f"because the {what} of {whose} changed{change}"
-
-    @property
-    def remedy(self) -> str:
-        argument = self.example.argument.value
-        return REMEDIES[self.example.cause].format(it=f"`{argument}`" if argument else "what changes")
+def _remedy(row: RecompilationView) -> str:
+    argument = row.argument.value
+    return REMEDIES[row.cause].format(it=f"`{argument}`" if argument else "what changes")
 
 
 def recompilation(facts: Facts) -> Iterator[Finding]:
@@ -73,66 +63,43 @@ def recompilation(facts: Facts) -> Iterator[Finding]:
     Why so: a small single one says nothing about the next hour; a large one is spent at each start; the cause `other`
     is no known cause.
     """
-    if facts.age is None:
-        return
-    minor: dict[str, list[_Recompiled]] = {}
-    for function, compiled in facts.functions.items():
+    age = facts.view.process.seconds
+    for function, compiled in facts.view.compilation.functions.items():
         groups = _by_cause(compiled)
-        if groups and _seconds(groups) < MIN_SAVED * facts.age:
-            minor[function] = groups
-        elif groups:
-            sentence = f"`{function}` was compiled again {_whole(groups)}{_why(groups)}"
-            yield _finding({"function": function}, sentence, groups, _seconds(groups) / facts.age)
-    if len(minor) > 1:
-        ranked = sorted(minor.items(), key=lambda pair: -_seconds(pair[1]))
-        lost = sum(_seconds(groups) for _, groups in ranked)
-        named = [f"`{function}` {_whole(groups)}{_why(groups)}" for function, groups in ranked[:MAX_NAMED]]
-        named += [f"{count(len(ranked) - MAX_NAMED)} more"] if len(ranked) > MAX_NAMED else []
-        sentence = (
-            f"{count(len(ranked))} functions were compiled again, {duration(lost)} in all: {'; '.join(named)}"
+        if not (groups and age):
+            continue
+        count, spent = sum(group.count for group in groups), sum(group.seconds for group in groups)
+        yield Finding(
+            {"function": function},
+            f"`{function}` was compiled again {times(count)}, {duration(spent)}{' in all' * (count > 1)}{_why(groups)}",
+            "; ".join(dict.fromkeys(_remedy(group) for group in groups[:MAX_NAMED])),
+            saves_ratio=min(1.0, spent / age),
         )
-        yield _finding({}, sentence, [groups[0] for _, groups in ranked], lost / facts.age)
 
 
-def _finding(subject: dict[str, str], sentence: str, groups: list[_Recompiled], share: float) -> Finding:
-    remedies = dict.fromkeys(group.remedy for group in groups[:MAX_NAMED])
-    return Finding(subject, sentence, "; ".join(remedies), saves_ratio=min(1.0, share))
-
-
-def _seconds(groups: list[_Recompiled]) -> float:
-    return sum(group.seconds for group in groups)
-
-
-def _whole(groups: list[_Recompiled]) -> str:
-    together = " in all" if len(groups) > 1 or groups[0].count > 1 else ""
-    return f"{times(sum(group.count for group in groups))}, {duration(_seconds(groups))}{together}"
-
-
-def _why(groups: list[_Recompiled]) -> str:
+def _why(groups: list[RecompilationView]) -> str:
     if len(groups) == 1:
-        return f", {groups[0].because}"
+        return f", {_because(groups[0])}"
     causes = [
-        f"{times(group.count)} ({duration(group.seconds)}) {group.because}" for group in groups[:MAX_NAMED]
+        f"{times(group.count)} ({duration(group.seconds)}) {_because(group)}" for group in groups[:MAX_NAMED]
     ]
     if len(groups) > MAX_NAMED:
         causes.append(f"the rest for {len(groups) - MAX_NAMED} more such reasons")
     return f": {', '.join(causes)}"
 
 
-def _by_cause(compiled: FunctionView) -> list[_Recompiled]:
+def _by_cause(compiled: FunctionView) -> list[RecompilationView]:
     """A function's recompilations by known cause and argument, if frequent or long enough; the longest in all first."""
-    groups: dict[tuple[str, str], _Recompiled] = {}
-    of_cause: defaultdict[str, float] = defaultdict(float)
+    groups: dict[tuple[str, str], RecompilationView] = {}
+    of_cause: Counter[str] = Counter()
     for row in compiled.recompilations:
         if row.cause not in REMEDIES or not row.count or not row.seconds or row.grows:
             continue
-        group = groups.setdefault((row.cause, row.argument.value or ""), _Recompiled(row))
-        group.count += row.count
-        group.seconds += row.seconds
+        key = row.cause, row.argument.value or ""
+        known = groups.get(key, replace(row, count=0, seconds=0.0))
+        groups[key] = replace(known, count=known.count + row.count, seconds=known.seconds + row.seconds)
         of_cause[row.cause] += row.count
-    enough = [
-        group for group in groups.values() if of_cause[group.example.cause] >= 2 or group.seconds >= 1.0
-    ]
+    enough = [group for group in groups.values() if of_cause[group.cause] >= 2 or group.seconds >= 1.0]
     return sorted(enough, key=lambda group: -group.seconds)
 
 
@@ -144,12 +111,12 @@ def persistent_cache(facts: Facts) -> Iterator[Finding]:
     Why so: JAX caches programs that took a second to compile, by default; for less than ten seconds a cache is not
     worth its keep.
     """
-    cache = facts.persistent_cache
-    if cache is None or cache.enabled.value is not False or facts.age is None:
+    cache, age = facts.view.compilation.persistent_cache, facts.view.process.seconds
+    if cache.enabled.value is not False or not age:
         return
     spent, kept = cache.seconds_without, cache.seconds_not_kept
     if kept > 10.0:
-        share = min(1.0, kept / facts.age)
+        share = min(1.0, kept / age)
         yield Finding(
             {},
             f"JAX's persistent compilation cache is off: the compiler took {duration(spent)} of this start, of which "

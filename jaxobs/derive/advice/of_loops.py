@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from jaxobs.derive.advice.facts import SMALL_OPERATION, Facts, Finding, LoopFacts
+from jaxobs.derive.advice.facts import Facts, Finding, LoopFacts
+from jaxobs.derive.loops.view import LoopView
+from jaxobs.derive.profiler_windows.operations import Row
+from jaxobs.model.snapshot import main_thread_lines
+from jaxobs.vocabulary.activities import INPUT, MARKED_INPUT
 from jaxobs.vocabulary.units import duration, rough_percent
+from jaxobs.vocabulary.words import IDLE
 
 MAX_UNTIMED = 0.05
 """Largest share of time in which the device's work may be unknown, not counting executables that were timed: the error
 of sampled device times."""
+
+SMALL_OPERATION = 50e-6
+"""Seconds up to which an operation is small: five times the 2 to 10 µs that launching a kernel takes at most."""
+
+QUEUE = re.compile(r"(^|\.)get\b")
+"""The call below a line that waits for a queue, such as `queue.get in grain`: another thread or process fills it."""
 
 
 def input_wait(facts: Facts) -> Iterator[Finding]:
@@ -22,10 +35,10 @@ def input_wait(facts: Facts) -> Iterator[Finding]:
     fills a queue runs beside the loop already.
     """
     for loop, waiting in _waiting(facts):
-        if not loop.loads_ahead:
+        if not _loads_ahead(loop.view):
             yield Finding(
                 loop.subject,
-                f"{loop.title} waits for its input {_amount(loop, waiting)}{_at(loop.input_lines)}",
+                f"the loop `{loop.name}` waits for its input {_amount(loop, waiting)}{_at(loop, of_input=True)}",
                 "load and transfer the next batches on a background thread while this one is computed",
                 loop.confidence,
                 loop.part * min(waiting, 1 - waiting),
@@ -42,13 +55,14 @@ def slow_loader(facts: Facts) -> Iterator[Finding]:
     gives back no more than the rest of the step takes; `input_wait` says how much that is.
     """
     for loop, waiting in _waiting(facts):
-        if waiting <= 1 - waiting and not loop.loads_ahead:
+        loads_ahead = _loads_ahead(loop.view)
+        if waiting <= 1 - waiting and not loads_ahead:
             continue
-        ahead = "runs beside it already, but does not keep up: the loop waits" if loop.loads_ahead else ""
+        ahead = "runs beside it already, but does not keep up: the loop waits" if loads_ahead else ""
         yield Finding(
             loop.subject,
-            f"the loader of {loop.title} {ahead or 'takes longer than the rest of the step, which waits'} for it "
-            f"{_amount(loop, waiting)}",
+            f"the loader of the loop `{loop.name}` "
+            f"{ahead or 'takes longer than the rest of the step, which waits'} for it {_amount(loop, waiting)}",
             "make the loader faster: more workers or processes, cheaper decoding and augmentation, batches that are "
             "prepared once and kept; at the speed of the rest of the step"
             f"{_of_a_step(loop, 1 - waiting, 'a batch')} and ahead of it, it costs nothing",
@@ -59,11 +73,30 @@ def slow_loader(facts: Facts) -> Iterator[Finding]:
 
 def _waiting(facts: Facts) -> Iterator[tuple[LoopFacts, float]]:
     """Loops that wait for input with the device known to be idle, each with the share of its time that it waits."""
+    unknown = (each for each in facts.view.executables if each.bottleneck.label == "unknown")
+    timed = sum(each.seconds.value or 0.0 for each in unknown)
     for loop in facts.loops:
-        waiting = loop.shares.get("input")
-        is_timed = loop.untimed * loop.part - facts.timed_unknown <= MAX_UNTIMED
-        if waiting and (is_timed or loop.idle_in_waits):
+        waiting, untimed = loop.shares.get("input"), loop.shares.get("unknown", 0.0)
+        if (idle := loop.view.device_idle.value) is not None:
+            untimed -= max(0.0, idle - sum(loop.shares.get(word, 0.0) for word in IDLE))
+        wall = loop.view.wall_seconds / loop.part
+        if waiting and (untimed * loop.part - timed / wall <= MAX_UNTIMED or loop.view.idle_in_waits):
             yield loop, waiting
+
+
+def _rows(loop: LoopView, *, of_input: bool) -> list[Mapping[str, Any]]:
+    """The lines at which the main thread was at its input, or elsewhere."""
+    return [
+        row for row in loop.host_lines.value or () if (row["activity"] in {INPUT, MARKED_INPUT}) == of_input
+    ]
+
+
+def _loads_ahead(loop: LoopView) -> bool:
+    """Whether the main thread, when it waits for input, mostly waits for a queue, which another one fills."""
+    rows = _rows(loop, of_input=True)
+    waiting: float = sum(row["share"] for row in rows)
+    queued: float = sum(row["share"] for row in rows if QUEUE.search(row["waits_in"]))
+    return queued > 0.5 * waiting
 
 
 def host_work(facts: Facts) -> Iterator[Finding]:
@@ -75,12 +108,14 @@ def host_work(facts: Facts) -> Iterator[Finding]:
     Why so: `host` is what is left over, so it bears the errors of device times, 5 %; twice that is no error alone.
     """
     for loop in facts.loops:
-        busy = loop.shares.get("host")
-        if busy is None or busy < 0.1 or (loop.host_is_ahead and busy < max(loop.shares.values())):
+        busy, profile = loop.shares.get("host", 0.0), loop.view.profile.value
+        is_ahead = profile is not None and profile.host_is_ahead
+        if busy < 0.1 or (is_ahead and busy < max(loop.shares.values())):
             continue
         yield Finding(
             loop.subject,
-            f"in {loop.title} the device is idle while the host is busy {_amount(loop, busy)}{_at(loop.host_lines)}",
+            f"in the loop `{loop.name}` the device is idle while the host is busy {_amount(loop, busy)}"
+            f"{_at(loop, of_input=False)}",
             "let the host run ahead: read losses and metrics some steps later, not each step (`float(loss)` and "
             "`print(loss)` wait for the device), and move Python work into the jitted function"
             if facts.is_training
@@ -98,8 +133,9 @@ def exposed_communication(facts: Facts) -> Iterator[Finding]:
     Gives back: the shorter of the wait and the rest of the step, which would overlap.
     Why so: there is no threshold of its own, because exposed time is measured.
     """
+    ranks = facts.view.identity.get("process_count") or 1
     late = (
-        f"see first whether another of the {facts.ranks} ranks is late: who waits in collectives waits for the last one "
+        f"see first whether another of the {ranks} ranks is late: who waits in collectives waits for the last one "
         "to come, and that is the rank with the least `communication` (docs/questions/rank.md); if all wait alike, "
     )
     less = (
@@ -108,12 +144,12 @@ def exposed_communication(facts: Facts) -> Iterator[Finding]:
         else "a smaller element type, or fewer devices to each operation"
     )
     for loop in facts.loops:
-        exposed = loop.shares.get("communication")
-        if exposed and loop.window is not None:
+        exposed, profile = loop.shares.get("communication"), loop.view.profile.value
+        if exposed and profile is not None and profile.steps:
             yield Finding(
                 loop.subject,
-                f"in {loop.title} the devices wait for collectives {_amount(loop, exposed)}",
-                f"{late if facts.ranks > 1 else ''}let them overlap with computing (on GPUs "
+                f"in the loop `{loop.name}` the devices wait for collectives {_amount(loop, exposed)}",
+                f"{late if ranks > 1 else ''}let them overlap with computing (on GPUs "
                 f"XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true), or send less: {less}",
                 loop.confidence,
                 loop.part * min(exposed, 1 - exposed),
@@ -128,20 +164,40 @@ def small_operations(facts: Facts) -> Iterator[Finding]:
     Why so: launching takes 2 to 10 µs; `latency` is time in operations that take more than ten times what their work
     must, so that nine tenths are not spent on it, and time between the operations of a run.
     """
-    often = facts.small_operations_a_second
+    often = _small_operations_a_second(facts.view.operations.value or ())
     for loop in facts.loops:
-        lost, window = loop.shares.get("latency"), loop.window
-        if not lost or window is None or window.latency <= 0 or often * window.busy < 20:
+        lost, profile = loop.shares.get("latency"), loop.view.profile.value
+        if not lost or profile is None or not profile.steps or not profile.labels().get("latency"):
+            continue
+        launches = often * profile.busy_seconds / profile.steps
+        if launches < 20:
             continue
         yield Finding(
             loop.subject,
-            f"{loop.title} spends {_amount(loop, lost)} launching small operations and waiting for them: "
-            f"{often * window.busy:,.0f} a step or more take {duration(SMALL_OPERATION)} or less",
+            f"the loop `{loop.name}` spends {_amount(loop, lost)} launching small operations and waiting for them: "
+            f"{launches:,.0f} a step or more take {duration(SMALL_OPERATION)} or less",
             "put more work into one operation: batch small arrays together, `jax.vmap` or `jax.lax.scan` over layers "
             "and parameters instead of Python loops, jit the whole step and not its parts",
             loop.confidence,
             loop.part * lost * 0.9,
         )
+
+
+def _small_operations_a_second(operations: Iterable[Row]) -> float:
+    """Executions of small operations in a second of busy time, over all loops and windows; 0 if not known.
+
+    It is a lower bound, as a snapshot leaves out the smallest operations.
+    """
+    busy = small = 0.0
+    for row in operations:
+        count, seconds = row["executions"], row["seconds"]
+        if not count or not seconds:
+            continue
+        busy = max(busy, seconds / row["share"] if row["share"] else 0.0)
+        # The own time of loops and conditionals is the time between the operations in them.
+        if row["kind"] != "control" and seconds / count <= SMALL_OPERATION:
+            small += count
+    return small / busy if busy else 0.0
 
 
 def _amount(loop: LoopFacts, share: float) -> str:
@@ -150,9 +206,13 @@ def _amount(loop: LoopFacts, share: float) -> str:
 
 
 def _of_a_step(loop: LoopFacts, share: float, words: str) -> str:
-    return f" ({duration(share * loop.step_seconds)} {words})" if loop.step_seconds else ""
+    if loop.shares.get("compile") or loop.shares.get("checkpoint"):
+        return ""
+    seconds = loop.view.step_seconds.value
+    return f" ({duration(share * seconds)} {words})" if seconds else ""
 
 
-def _at(lines: Sequence[str]) -> str:
+def _at(loop: LoopFacts, *, of_input: bool) -> str:
     """The two lines that the main thread is at most of the time meanwhile."""
+    lines = list(main_thread_lines({"host_lines": _rows(loop.view, of_input=of_input)}))
     return f": {', '.join(lines[:2])}" if lines else ""

@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from jaxobs.derive.advice.facts import MIN_CONFIDENCE, Facts, Finding
-from jaxobs.derive.devices import DeviceView
+from jaxobs.derive.advice.facts import Facts, Finding
 from jaxobs.derive.memory import ProcessMemory
 from jaxobs.vocabulary.units import byte_size, duration, rough_percent
 
 SPEED = {"compute": "FLOP/s", "memory": "memory bandwidth"}
-
-
-@dataclass(slots=True)
-class _Products:
-    """Compute-bound matrix products of one function.
-
-    `single` (in float32 or TensorFloat-32) and `all` are FLOPs per second of wall time. `share` is the least share of
-    wall time that the products in `single` take.
-    """
-
-    single: float = 0.0
-    all: float = 0.0
-    share: float = 0.0
-    confidence: float = 1.0
 
 
 def small_batch(facts: Facts) -> Iterator[Finding]:
@@ -40,23 +24,23 @@ def small_batch(facts: Facts) -> Iterator[Finding]:
     for work in facts.work:
         cost, executed = work.cost, work.cost.executed_matrix_flops_by_type
         peak = facts.matrix_peaks.get(max(executed, key=executed.__getitem__, default=""))
-        if work.label != "memory" or work.confidence < MIN_CONFIDENCE or not (cost.bytes and cost.flops):
+        if not (work.is_bound_by("memory") and cost.bytes and cost.flops):
             continue
-        state = 2 * work.memory.get("alias", 0.0) / cost.bytes
+        state = 2 * (work.view.memory.value or {}).get("alias", 0.0) / cost.bytes
         if not (peak and facts.memory_peak) or cost.matrix_flops < 0.5 * cost.flops or not 0.25 <= state <= 1:
             continue
         ridge, intensity = peak / facts.memory_peak, cost.flops / cost.bytes
         if intensity < ridge:
             yield Finding(
                 work.subject,
-                f"`{work.subject['function']}` does {intensity:.3g} FLOP for each byte of device memory, the device "
+                f"`{work.view.function}` does {intensity:.3g} FLOP for each byte of device memory, the device "
                 f"could do {ridge:.3g}: the batch is too small, {rough_percent(state)} of the bytes are state that does "
                 "not grow with it",
                 "take a larger batch where memory and the training recipe allow it, or update the state once for "
                 "several micro-batches"
                 if facts.is_training
                 else "take a larger batch where memory and latency allow it",
-                work.confidence,
+                work.view.bottleneck.confidence,
                 work.share * state / 2,
             )
 
@@ -64,7 +48,7 @@ def small_batch(facts: Facts) -> Iterator[Finding]:
 def slow_element_type(facts: Facts) -> Iterator[Finding]:
     """A function multiplies in float32, on a device that is faster in bfloat16.
 
-    When: an executable, or an operation of a trace, is bound by compute and has products that run in float32, and the
+    When: an executable is bound by compute and has products that run in float32, and the
     device's bfloat16 peak is at least 1.25 times the faster of its float32 and TensorFloat-32 peaks.
     Gives back: the least time those products can take, less what they would take in bfloat16.
     Why so: products asked for in float32 may run as TensorFloat-32 already; casts take what a smaller factor gives back.
@@ -73,26 +57,17 @@ def slow_element_type(facts: Facts) -> Iterator[Finding]:
     single, half = max(full or 0.0, tensor), facts.matrix_peaks.get("bfloat16", 0.0)
     if full is None or half < 1.25 * single:
         return
-    of_function: dict[str, _Products] = {}
     for work in facts.work:
         executed = work.cost.executed_matrix_flops_by_type
         amount = executed.get("float32", 0.0) + executed.get("tensorfloat32", 0.0)
-        if work.label == "compute" and amount and work.confidence >= MIN_CONFIDENCE:
-            products = of_function.setdefault(work.subject["function"], _Products())
-            products.confidence = min(products.confidence, work.confidence)
-            products.single += amount * work.share / work.seconds
-            products.all += sum(executed.values()) * work.share / work.seconds
-            products.share += work.share * min(1.0, amount / single / work.seconds)
-    for function, products in of_function.items():
-        if products.all:
+        if amount and work.is_bound_by("compute"):
             yield Finding(
-                {"function": function},
-                f"`{function}` multiplies in float32 ({rough_percent(products.single / products.all)} of the matrix "
-                f"FLOPs that are bound by compute); the device's matrix unit is {half / single:.2g} times as fast in "
-                "bfloat16",
+                work.subject,
+                f"`{work.view.function}` multiplies in float32 ({rough_percent(amount / sum(executed.values()))} of its "
+                f"matrix FLOPs); the device's matrix unit is {half / single:.2g} times as fast in bfloat16",
                 "compute products in bfloat16 and keep the parameters in float32",
-                products.confidence,
-                min(1.0, products.share) * (1 - single / half),
+                work.view.bottleneck.confidence,
+                work.share * min(1.0, amount / single / work.seconds) * (1 - single / half),
             )
 
 
@@ -104,37 +79,31 @@ def throttled_device(facts: Facts) -> Iterator[Finding]:
     Gives back: the part of that time that the clock at 0.9 of its highest would not take.
     Why so: peaks are reached a little below the highest clock: an H100 SXM's at 0.92 of it.
     """
-    found = [finding for device in facts.devices if (finding := _throttled(facts, device))]
-    if found:
-        yield max(found, key=lambda finding: finding.saves_ratio or 0.0)
-
-
-def _throttled(facts: Facts, device: DeviceView) -> Finding | None:
-    clocks = device.clocks.value
-    if clocks is None:
-        return None
-    gained, lost = 0.0, []
-    for word, clock, taken, now in (
-        ("compute", "clock", clocks.compute_taken_ratio.value, clocks.clock_ratio.value),
-        ("memory", "memory clock", clocks.memory_taken_ratio.value, clocks.memory_clock_ratio.value),
-    ):
-        share = sum(loop.share(word) or 0.0 for loop in facts.loops)
-        if taken and share:
-            gained += share * taken
-            at = f" ({clock} now at {now:.2f} of its highest)" if now else ""
-            lost.append(f"{rough_percent(taken)} of its {SPEED[word]}{at}")
-    if not gained:
-        return None
-    reasons = clocks.throttle_reasons.value
-    held = f": held down by {', '.join(reasons)}" if reasons else ""
-    return Finding(
-        {"device": str(device.device)},
-        f"low clocks took device {device.device} {' and '.join(lost)} in the last half minute{held}",
-        "where it is heat, look at its cooling and at what runs beside it; where it is power, raise its power limit if "
-        "that is set below what the board allows; where it is a clock that somebody set, reset it",
-        min(loop.confidence for loop in facts.loops),
-        min(1.0, gained),
-    )
+    for device in facts.view.devices.value or ():
+        if (clocks := device.clocks.value) is None:
+            continue
+        gained, lost = 0.0, []
+        for word, clock, taken, now in (
+            ("compute", "clock", clocks.compute_taken_ratio.value, clocks.clock_ratio.value),
+            ("memory", "memory clock", clocks.memory_taken_ratio.value, clocks.memory_clock_ratio.value),
+        ):
+            share = sum(loop.share(word) for loop in facts.loops)
+            if taken and share:
+                gained += share * taken
+                at = f" ({clock} now at {now:.2f} of its highest)" if now else ""
+                lost.append(f"{rough_percent(taken)} of its {SPEED[word]}{at}")
+        if not gained:
+            continue
+        reasons = clocks.throttle_reasons.value
+        held = f": held down by {', '.join(reasons)}" if reasons else ""
+        yield Finding(
+            {"device": str(device.device)},
+            f"low clocks took device {device.device} {' and '.join(lost)} in the last half minute{held}",
+            "where it is heat, look at its cooling and at what runs beside it; where it is power, raise its power limit "
+            "if that is set below what the board allows; where it is a clock that somebody set, reset it",
+            min(loop.confidence for loop in facts.loops),
+            min(1.0, gained),
+        )
 
 
 def memory_exhaustion(facts: Facts) -> Iterator[Finding]:
@@ -147,13 +116,15 @@ def memory_exhaustion(facts: Facts) -> Iterator[Finding]:
     """
     places: list[tuple[dict[str, str], str, ProcessMemory | None]] = [
         ({"device": str(device.device)}, f"device {device.device}", device.memory.value)
-        for device in facts.devices
+        for device in facts.view.devices.value or ()
     ]
-    for subject, what, memory in (*places, ({}, "the training process", facts.process_memory)):
+    process, live = facts.view.process, facts.view.process.live_arrays.value
+    made_at = [row["line"] for row in (live.lines.value if live else None) or () if row.get("line")]
+    lines = ", ".join(made_at[:2])
+    for subject, what, memory in (*places, ({}, "the training process", process.memory.value)):
         left = memory.forecast_seconds.value if memory else None
         growth = memory.growth_bytes_per_second.value if memory else None
         if left is not None and left <= 86_400 and growth:
-            lines = ", ".join(facts.array_lines[:2])
             yield Finding(
                 subject,
                 f"the memory of {what} grows by {byte_size(growth * 60)} a minute and is full in {duration(left)}"
@@ -172,12 +143,15 @@ def donation(facts: Facts) -> Iterator[Finding]:
     Gives back: bytes, not seconds.
     Why so: less is lost in the allocator's own rounding.
     """
-    least = 64 * 2**20 if facts.memory_limit is None else max(1.0, 0.01 * facts.memory_limit)
-    for executable in facts.executables:
+    devices = facts.view.devices.value
+    memory, peaks = (devices[0].memory.value, devices[0].peaks.value) if devices else (None, None)
+    limit = (memory and memory.limit_bytes.value) or (peaks and peaks.peaks.memory_capacity)
+    least = max(1.0, 0.01 * limit) if limit else 64 * 2**20
+    for executable in facts.view.executables:
         function, saved = executable.function, executable.donatable_bytes.value
         if (executable.runs.value or 0) < 2 or saved is None or saved < least:
             continue
-        share = f" ({rough_percent(saved / facts.memory_limit)} of its memory)" if facts.memory_limit else ""
+        share = f" ({rough_percent(saved / limit)} of its memory)" if limit else ""
         yield Finding(
             {"function": function, "executable": executable.executable.value or ""},
             f"`{function}` holds arguments and outputs of the same shapes side by side: donating them would give back up "

@@ -136,13 +136,6 @@ class Executable:
         return statistics.median(self.at_most) if self.at_most else math.inf
 
     @property
-    def is_traced(self) -> bool:
-        """Whether its time is that of traced runs, which take longer than others."""
-        return (
-            self.windows.seconds_per_run is not None and self.seconds_per_run == self.windows.seconds_per_run
-        )
-
-    @property
     def doubt(self) -> float:
         """Share by which the time of a run may be off: the standard error of the median of clean runs, relative to it.
 
@@ -176,18 +169,12 @@ class Executable:
         return self.may_differ and bool(self.samples) and max(self.samples) > UNEVEN * min(self.samples)
 
     @property
-    def lower_bound_reason(self) -> str | None:
-        """Why its cost, and so its bound time, is a lower bound; None where it is exact."""
-        return None if self.work is None else lower_bound_reason(self.work)
-
-    @property
     def is_modelled(self) -> bool:
         """Whether its bound time covers all work that could dominate its run time."""
-        if self.bound is None or self.work is None or self.lower_bound_reason is not None:
+        if self.bound is None or self.work is None or lower_bound_reason(self.work) is not None:
             return False
-        if self.work.collective_bytes:
-            return False  # how much of its time goes to collectives cannot be seen from outside
-        return self.bound.knows_large_parts
+        # How much of its time goes to collectives cannot be seen from outside.
+        return not self.work.collective_bytes and self.bound.knows_large_parts
 
     @property
     def working_set(self) -> float | None:
@@ -203,8 +190,10 @@ def _varies(cost: Cost) -> bool:
     return not cost.exact and bool(cost.inexact_reasons or not cost.unmodelled)
 
 
-def lower_bound_reason(cost: Cost) -> str | None:
+def lower_bound_reason(cost: Cost | None) -> str | None:
     """Why a cost, and a bound time from it, is a lower bound; None where it is exact, or has measured repetitions."""
+    if cost is None:
+        return None
     reasons = tuple(reason for reason in cost.inexact_reasons if reason != MEASURED)
     if not reasons and (cost.exact or MEASURED in cost.inexact_reasons) and not cost.unmodelled:
         return None

@@ -99,6 +99,7 @@ class Executables:
         executable = Executable(event.executable, event.function, dict(event.memory), max(1, event.devices))
         if event.proto is None:
             self._not_analysed(executable, event.proto_reason)
+        executable.runs = self._unseen_runs.pop(event.executable, 0)
         self._by_number[event.executable] = executable
         self.largest.append(executable)
         self.largest = sorted(self.largest, key=lambda each: -memory_need(each.memory))[:PEAKS_SHOWN]
@@ -166,16 +167,15 @@ class Executables:
     def release(self, runs: Mapping[int, int]) -> None:
         """Take calls by run off the count again: it is known by now where they belong, and they are counted there."""
         for run, calls in runs.items():
-            earlier = min(calls, self._unseen_runs[run])  # than the executable was reported
-            self._unseen_runs[run] -= earlier
             if (executable := self._by_number.get(run)) is not None:
-                executable.runs -= calls - earlier
+                executable.runs -= calls
+            else:
+                self._unseen_runs[run] -= calls
 
     def ran_outside(self, runs: Mapping[int, int]) -> None:
-        """Count calls by run, which were counted as if they were a loop's, as calls outside loops."""
-        self.release(runs)
+        """Note that calls by run, which were counted as if they were a loop's, lay outside loops."""
         for run, calls in runs.items():
-            self.ran(run, calls)
+            self.ran_untimed(run, calls)
 
     def ran(self, run: int, calls: int = 1) -> None:
         """Add calls outside loops: each takes as long as its executable's runs do."""
@@ -263,10 +263,8 @@ class Executables:
 
     def function_of(self, run: int) -> str:
         """The function that a watched call ran, by the number of its executable or its own; empty if it is unknown."""
-        executable, watched = self._by_number.get(run), self._watched.get(run)
-        return (
-            executable.function if executable is not None else watched.function if watched is not None else ""
-        )
+        known = self._by_number.get(run) or self._watched.get(run)
+        return known.function if known is not None else ""
 
     def runs_of(self, run: int) -> int:
         """How many runs are counted of the executable of a run."""
@@ -281,9 +279,6 @@ class Executables:
         """The watched function of a run whose executable is not visible, and why; None where all are visible."""
         unseen = next((self._watched[run] for run in runs if run in self._watched), None)
         return f"{unseen.function}: {unseen.reason}" if unseen is not None else None
-
-    def __len__(self) -> int:
-        return len(self._by_number)
 
     def __getitem__(self, number: int) -> Executable:
         return self._by_number[number]
@@ -300,17 +295,9 @@ class Executables:
         timed = executable.seconds_per_run
         if timed is not None or not executable.memory:
             return timed
-        for number in reversed(self._of_function[executable.function][-KIN:]):
-            other = self._by_number[number]
-            if (
-                other is not executable
-                and other.memory == executable.memory
-                and other.cost == executable.cost
-            ):
-                timed = other.seconds_per_run
-                if timed is not None:
-                    return timed
-        return None
+        kin = (self._by_number[number] for number in reversed(self._of_function[executable.function][-KIN:]))
+        alike = (each for each in kin if each.memory == executable.memory and each.cost == executable.cost)
+        return next((per_run for each in alike if (per_run := each.seconds_per_run) is not None), None)
 
     def seconds_of(self, run: int) -> float | None:
         """Device seconds of one run, by number; None where none was timed."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from jaxobs.derive.executables.executable import Executable, verdict_of_operations
+from jaxobs.derive.executables.executable import Executable, lower_bound_reason, verdict_of_operations
 from jaxobs.derive.executables.registry import LET_GO, Executables
-from jaxobs.derive.series import Largest, Selection
+from jaxobs.derive.series import Heaviest
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost
 from jaxobs.model.figure import Figure, figure
@@ -80,12 +80,13 @@ def executable_view(
     runs, spent, source = _counted(executable, per_run, why_no_runs)
     not_timed = TOO_DIFFERENT if executable.differs else TOO_SHORT if executable.at_most else NOT_TIMED
     unmeasured = None if per_run is not None else why_no_runs or not_timed
-    traced = TRACED if executable.is_traced else OF_KIN if executable.seconds_per_run != per_run else None
+    is_traced = per_run is not None and per_run == executable.windows.seconds_per_run
+    traced = TRACED if is_traced else OF_KIN if executable.seconds_per_run != per_run else None
     unbound = bound_reason(executable, peaks)
     achieved = _rate(cost, per_run)
     no_flops = "it computes no floating-point number" if cost is not None and not cost.flops > 0 else None
     if no_flops and cost is not None and cost.unmodelled:
-        no_flops = executable.lower_bound_reason
+        no_flops = lower_bound_reason(executable.work)
     why_near = unmeasured or (near.reason if near else None) or unbound
     return ExecutableView(
         executable.function,
@@ -102,7 +103,7 @@ def executable_view(
             achieved, traced if achieved is not None else unmeasured or no_flops or executable.cost_reason
         ),
         Figure(_rate(cost, bound.seconds if bound else None), no_flops or unbound),
-        Figure(near.value if near else None, why_near or executable.lower_bound_reason or traced),
+        Figure(near.value if near else None, why_near or lower_bound_reason(executable.work) or traced),
         _verdict(executable, per_run, peaks),
         Figure(executable.memory, None if executable.memory else "the backend gave no memory analysis"),
         figure(
@@ -135,7 +136,7 @@ def bound_reason(executable: Executable, peaks: Peaks | None) -> str | None:
         return LET_GO
     if executable.bound.seconds is None:
         return peaks.reason or executable.bound.reason
-    return executable.bound.reason or executable.lower_bound_reason
+    return executable.bound.reason or lower_bound_reason(executable.work)
 
 
 def _counted(
@@ -163,8 +164,8 @@ class ExecutableTable:
 
     def __init__(self, executables: Executables, limit: int) -> None:
         self._executables = executables
-        self._selection: Selection[int] = Selection(limit)
-        self._longest: Largest[int] = Largest(LISTED)
+        self._with_series: Heaviest[int] = Heaviest(limit)
+        self._longest: Heaviest[int] = Heaviest(LISTED, 1.0)
         self._weights: dict[int, tuple[float, ...]] = {}
         self.views: dict[int, ExecutableView] = {}
         """Views by number, of executables that are listed or have series of their own."""
@@ -181,13 +182,12 @@ class ExecutableTable:
             self.views.pop(executable.number, None)
             self._weights[executable.number] = _weight(executable)
         named = [executable.number for executable in changed if executable.fingerprint]
-        shown = self._selection.choose(self._weights, named)
+        self.shown = sorted(self._with_series.choose(self._weights, named))
         numbers = [executable.number for executable in changed]
-        self.listed = list(self._longest.update(self._weights, numbers))
+        self.listed = self._longest.choose(self._weights, numbers)
         largest = self._executables.largest[:1]
         if largest and largest[0].number not in self.listed:
             self.listed[-1] = largest[0].number
-        self.shown = sorted(shown)
         self.views = {
             number: self.views.get(number) or self._view(number)
             for number in dict.fromkeys([*self.listed, *self.shown])
@@ -202,7 +202,7 @@ class ExecutableTable:
 
     def left_out(self) -> Figure[int]:
         """How many executables are in no list."""
-        count = max(0, len(self._executables) - LISTED)
+        count = max(0, len(self._weights) - LISTED)
         reason = f"the {LISTED} with the most device time, else FLOPs, are listed" if count else None
         return Figure(count, reason)
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jaxobs.derive.profiler_windows.parts import LoopPart
+from jaxobs.derive.profiler_windows.parts import CALLS, INPUT, LoopPart
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.figure import figure
 from jaxobs.roofline_model.bounds import sum_of_both
 from jaxobs.roofline_model.traced import Profiled, ProfiledDevice
-from jaxobs.vocabulary.text import EAGER
 
 OLDEST = 600 * NANOSECONDS
 """How long a window's result is used. A job that changes what it does changes its executables or its pace as well."""
@@ -30,9 +29,6 @@ RECORDED = 0.5
 """Least share of a window's time in which operations were recorded for those of a run that is longer than the window to
 stand for it. The profiler does not record one that goes on at the window's beginning or end, so the device seems idle
 where these are long."""
-
-INPUT = "\0input"
-CALLS = "\0calls"
 
 
 @dataclass(slots=True)
@@ -92,12 +88,7 @@ class LoopProfile:
             labels.get("unmodelled", 0.0) / busy if busy > 0 else None, "the device did nothing"
         )
         return {
-            "windows": self.windows,
-            "seconds": self.seconds,
-            "steps": self.steps,
-            "busy_seconds": self.busy_seconds,
-            "gap_seconds": self.gap_seconds,
-            "communication_seconds": self.communication_seconds,
+            **{name: getattr(self, name) for name in _SHOWN},
             "seconds_by_bottleneck": labels,
             **unmodelled.under("unmodelled_ratio"),
             "host_is_ahead": self.host_is_ahead,
@@ -174,93 +165,79 @@ _SUMMED = (
 )  # fmt: skip
 
 
+_SHOWN = ("windows", "seconds", "steps", "busy_seconds", "gap_seconds", "communication_seconds")
+
+
 class LoopProfiles:
     """The windows of one loop that still hold."""
 
     def __init__(self) -> None:
-        self._windows: deque[LoopProfile] = deque()
-        self._recompiled: dict[str, int] = {}
-
-    def add(self, window: LoopProfile) -> None:
-        self._windows.append(window)
-
-    def compiled(self, functions: Iterable[str], time: int) -> None:
-        """Note that executables of these functions were made inside the loop."""
-        self._recompiled |= dict.fromkeys((name for name in functions if name != EAGER), time)
+        self.windows: deque[LoopProfile] = deque()
+        self.recompiled: dict[str, int] = {}
+        """When executables of a function were last made inside the loop."""
 
     def at(self, time: int) -> LoopProfile | None:
         """The sum of the windows that are valid at `time`: not too old, and with the newest one's main executables."""
-        while self._windows and self._windows[0].time < time - OLDEST:
-            self._windows.popleft()
-        if not self._windows:
+        while self.windows and self.windows[0].time < time - OLDEST:
+            self.windows.popleft()
+        if not self.windows:
             return None
-        newest = self._windows[-1]
-        whole = LoopProfile()
-        for window in self._windows:
-            if window is newest or not window.main() or not newest.main() or window.main() & newest.main():
+        newest, whole = self.windows[-1].main(), LoopProfile()
+        for window in self.windows:
+            if not newest or not (main := window.main()) or main & newest:
                 whole.add(window)
-        return None if self._is_of_old_executables(whole) else whole
-
-    def _is_of_old_executables(self, whole: LoopProfile) -> bool:
-        """Whether a main function was recompiled since, unless it ran with several executables in the windows."""
         known = Counter(part.function for part in whole.parts.values())
-        return any(
-            known[whole.parts[name].function] == 1
-            and self._recompiled.get(whole.parts[name].function, 0) > whole.time
-            for name in whole.main()
-        )
+        # A function that ran with several executables in the windows may have been compiled again for another of them.
+        functions = (whole.parts[name].function for name in whole.main())
+        is_of_old = any(known[each] == 1 and self.recompiled.get(each, 0) > whole.time for each in functions)
+        return None if is_of_old else whole
 
 
 def loop_profile(
     name: str, part: LoopPart, profiled: Profiled, functions: Mapping[str, str], end: int
-) -> LoopProfile | None:
-    """What one window shows of a loop; None where no device ran anything in it, or only parts (`only_parts_of`).
+) -> LoopProfile | str:
+    """What one window shows of a loop, or why it shows nothing.
 
     `functions` gives the function of each executable's fingerprint; `end` is the end of the window.
     """
     devices = [device for device in profiled.devices if name in device.trace.stretches]
-    most = max((device.trace.stretches[name].busy_seconds for device in devices), default=0.0)
-    devices = [
-        device for device in devices if device.trace.stretches[name].busy_seconds >= IDLE_DEVICE * most
-    ]
     if not devices:
-        return None
-    if only_parts_of(name, profiled) is not None:
-        return None
-    labels = {key: operation.label for key, operation in profiled.operations.items()}
-    length = seconds(sum(stop - start for start, stop in part.spans))
-    found = LoopProfile(end, 1, part.steps, length, part.active_seconds, part.input_seconds)
+        return "the windows so far recorded no operation of a device in its steps"
+    if cut := _only_parts_of(name, devices, profiled.only_parts()):
+        return f"the last window was shorter than a run of `{cut.removeprefix('jit_')}`"
+    least = IDLE_DEVICE * max(device.trace.stretches[name].busy_seconds for device in devices)
+    devices = [device for device in devices if device.trace.stretches[name].busy_seconds >= least]
+    length, waited = (
+        seconds(sum(stop - start for start, stop in each)) for each in (part.spans, part.inputs)
+    )
+    found = LoopProfile(end, 1, part.steps, length, part.active_seconds, waited)
     for device in devices:
-        _add_device(found, name, device, profiled, labels, functions, 1 / len(devices))
+        _add_device(found, name, device, profiled, functions, 1 / len(devices))
     if not part.whole:
         found.uneven = bool(part.whole_steps)
         edges = sum(device.trace.stretches[name].edge_seconds for device in devices) / len(devices)
         found.leave_out(min(edges, 0.9 * length))
-    whole_steps = part.steps if part.whole else part.whole_steps
-    if whole_steps:
-        found.whole_steps = whole_steps
+    found.whole_steps = part.steps if part.whole else part.whole_steps
+    if found.whole_steps:
         _add_calls(found, profiled.calls.get(name if part.whole else name + CALLS, {}), functions)
     return found
 
 
-def only_parts_of(name: str, profiled: Profiled) -> str | None:
+def _only_parts_of(
+    name: str, devices: Iterable[ProfiledDevice], only_parts: Container[tuple[str, str]]
+) -> str | None:
     """A module of which the trace holds only parts of runs in the loop's steps; None where there is none.
 
     Such a trace is useless where an operation that is longer than the window was not recorded, so that the device seems
     idle; where it was seen to be busy for most of the time, parts of a run tell as much as whole ones.
     """
-    for device in profiled.devices:
-        if name not in device.trace.stretches:
-            continue
+    for device in devices:
         stretch = device.trace.stretches[name]
         if stretch.busy_seconds >= RECORDED * stretch.seconds:
             continue
-        inside: Counter[tuple[str, str]] = Counter()
-        for key, charged in zip(device.keys, stretch.charged_seconds, strict=True):
-            inside[key[:2]] += charged  # type: ignore[assignment]  # Counter adds floats as well
-        for place in profiled.only_parts():
-            if inside[place] > 0:
-                return place[0]
+        for (module, identity, _), charged in zip(device.keys, stretch.charged_seconds, strict=True):
+            if charged > 0 and (module, identity) in only_parts:
+                return module
     return None
 
 
@@ -288,7 +265,6 @@ def _add_device(
     name: str,
     device: ProfiledDevice,
     profiled: Profiled,
-    labels: Mapping[tuple[str, str, str], str],
     functions: Mapping[str, str],
     share: float,
 ) -> None:
@@ -303,11 +279,12 @@ def _add_device(
     inside: Counter[int | None] = Counter()
     fingerprints: dict[int | None, str] = {}
     for time, key, charged in zip(device.trace.operations, device.keys, stretch.charged_seconds, strict=True):
-        fingerprint = profiled.operations[key].fingerprint or ""
+        operation = profiled.operations[key]
+        fingerprint = operation.fingerprint or ""
         fingerprints[time.program_id] = fingerprint
         function = functions.get(fingerprint) or (time.module or "").removeprefix("jit_")
         part = found.parts.setdefault(fingerprint, Part(function if fingerprint else ""))
-        part.seconds[labels[key]] += share * charged  # type: ignore[assignment]  # Counter adds floats as well
+        part.seconds[operation.label] += share * charged  # type: ignore[assignment]  # Counter adds floats as well
         inside[time.program_id] += charged  # type: ignore[assignment]
         if time.charged_seconds > 0:
             found.operations += share * time.count * charged / time.charged_seconds

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import cache
-from itertools import count
 from typing import Any
 
 from jaxobs.derive.profiler_windows.loop_profile import RECORDED
-from jaxobs.derive.series import Selection
+from jaxobs.derive.series import Heaviest
 from jaxobs.model.cost import Cost
 from jaxobs.model.figure import Figure, figure, plain
 from jaxobs.roofline_model.call_tree import OTHER as OTHER_CALLS
@@ -49,27 +48,18 @@ Key = tuple[str, str, str]
 """Function, fingerprint of the executable, operation."""
 
 
-@dataclass(slots=True)
-class Seen:
-    """One operation in all windows so far."""
-
-    function: str
-    operation: Operation
-    work: Work = field(default_factory=Work)
-    count: int = 0
-    executions: int = 0
-    number: int = 0
-    """Distinguishes it from any other, also from one of the same name that was forgotten."""
+Count = tuple[Key, tuple[str, str, str], float, Cost | None]
+"""An operation, the labels of the series that it belongs to now, all its device seconds in windows, and all its work;
+None where that is not modelled."""
 
 
 class Operations:
     """The operations of all windows so far. `limit` operations, and as many functions, have series of their own."""
 
     def __init__(self, limit: int) -> None:
-        self._selection: Selection[tuple[str, str, str]] = Selection(limit)
-        self._functions: Selection[str] = Selection(limit)
-        self._seen: dict[Key, Seen] = {}
-        self._numbers = count()
+        self._with_series: Heaviest[tuple[str, str, str]] = Heaviest(limit)
+        self._functions: Heaviest[str] = Heaviest(limit)
+        self._seen: dict[Key, Operation] = {}
         self._busy: Counter[str] = Counter()
         self._unmodelled: Counter[str] = Counter()
         self.operations: Figure[list[Row]] = Figure(None, NO_WINDOW)
@@ -77,7 +67,7 @@ class Operations:
         """Function, operation, scope and source line of the operations with series of their own."""
         self.unmodelled_ratios: dict[str, float] = {}
         """By function, the share of its device time in operations whose work is not known."""
-        self._counts: list[tuple[int, tuple[str, str, str], float, Cost | None]] = []
+        self._counts: list[Count] = []
         self.scopes: Figure[list[Row]] = Figure(None, NO_WINDOW)
         """Operations and scopes are listed with the most time first."""
         self.device_time: DeviceTime = lambda: Figure(None, NO_WINDOW)
@@ -98,7 +88,7 @@ class Operations:
             fingerprint = operation.fingerprint or ""
             function = functions.get(fingerprint) or (operation.module or "").removeprefix("jit_")
             key = (function, fingerprint, operation.name)
-            seen = self._seen.setdefault(key, Seen(function, operation, number=next(self._numbers)))
+            seen = self._seen.setdefault(key, replace(operation, work=Work(), count=0, executions=0))
             seen.work.merge(operation.work)
             seen.count += operation.count
             seen.executions += operation.executions
@@ -110,35 +100,31 @@ class Operations:
             ranked = sorted(self._seen, key=lambda key: -self._seen[key].work.seconds)
             for key in ranked[KEPT // 2 :]:
                 seen = self._seen.pop(key)
-                self._forgotten.setdefault(seen.work.label(seen.operation.kind), Work()).merge(seen.work)
+                self._forgotten.setdefault(seen.label, Work()).merge(seen.work)
         self._draw()
 
-    def counts(self) -> list[tuple[int, tuple[str, str, str], float, Cost | None]]:
-        """Take what was counted since the last call, of each operation.
-
-        Its number, the labels of the series that it belongs to now, all its device seconds in windows, and all its
-        work, None where that is not modelled.
-        """
+    def counts(self) -> list[Count]:
+        """Take what was counted since the last call, of each operation."""
         counts, self._counts = self._counts, []
         return counts
 
     def _count(self) -> None:
         """Count. An operation of a function is one series for all executables of the function."""
-        groups: dict[tuple[str, str, str], list[Seen]] = {}
-        for seen in self._seen.values():
-            labels = (seen.function, seen.operation.name, seen.operation.category)
-            groups.setdefault(labels, []).append(seen)
-        shown = self._selection.choose(
-            {labels: (sum(seen.work.seconds for seen in members),) for labels, members in groups.items()}
+        groups: defaultdict[tuple[str, str, str], list[Key]] = defaultdict(list)
+        for key, seen in self._seen.items():
+            groups[key[0], seen.name, seen.category].append(key)
+        shown = self._with_series.choose(
+            {labels: (sum(self._seen[key].work.seconds for key in keys),) for labels, keys in groups.items()}
         )
         self._counts, self.about = [], []
-        for labels, members in groups.items():
+        for labels, keys in groups.items():
             name = labels if labels in shown else (OTHER, OTHER, OTHER)
-            for seen in members:
-                cost = seen.work.cost if seen.work.bounds else None  # work that is not modelled is not 0
-                self._counts.append((seen.number, name, seen.work.seconds, cost))
+            for key in keys:
+                work = self._seen[key].work
+                # Work that is not modelled is not 0.
+                self._counts.append((key, name, work.seconds, work.cost if work.bounds else None))
             if labels in shown:
-                newest = members[-1].operation
+                newest = self._seen[keys[-1]]
                 self.about.append((labels[0], labels[1], newest.scope, newest.source))
         functions = self._functions.choose({name: (busy,) for name, busy in self._busy.items() if name})
         self.unmodelled_ratios = {
@@ -147,20 +133,20 @@ class Operations:
 
     def _draw(self) -> None:
         """Build the rows of the snapshot, which change only with a new window."""
-        everything = sorted(self._seen.values(), key=lambda seen: -seen.work.seconds)
-        works = [seen.work for seen in everything] + list(self._forgotten.values())
+        everything = sorted(self._seen.items(), key=lambda pair: -pair[1].work.seconds)
+        works = [seen.work for _, seen in everything] + list(self._forgotten.values())
         busy = sum(work.seconds for work in works)
-        self.operations = Figure([_operation(seen, busy) for seen in everything[:SHOWN]])
+        self.operations = Figure([_operation(key[0], seen, busy) for key, seen in everything[:SHOWN]])
         scopes: dict[str, Work] = {}
-        for seen in everything:
-            if seen.operation.scope:
-                scopes.setdefault(seen.operation.scope, Work()).merge(seen.work)
+        for _, seen in everything:
+            if seen.scope:
+                scopes.setdefault(seen.scope, Work()).merge(seen.work)
         ranked = sorted(scopes.items(), key=lambda pair: -pair[1].seconds)[:SHOWN]
         self.scopes = Figure([{"scope": scope, **_figures(work, busy)} for scope, work in ranked])
-        kept = [(seen.operation, copy(seen.work)) for seen in everything]
+        kept = [replace(seen, work=copy(seen.work)) for _, seen in everything]
         forgotten = [Part((OTHER_CALLS,), label, copy(work)) for label, work in self._forgotten.items()]
         self.device_time = cache(lambda: Figure({
-            name: _tree([Part(path(one), work.label(one.kind), work) for one, work in kept] + forgotten, busy)
+            name: _tree([Part(path(one), one.label, one.work) for one in kept] + forgotten, busy)
             for name, path in PATHS.items()
         }))  # fmt: skip
 
@@ -169,19 +155,16 @@ def _tree(parts: Iterable[Part], busy: float) -> list[Row]:
     return [node.row(_figures(node.work, busy, OF_A_FRAME)) for node in call_tree(parts)]
 
 
-def _operation(seen: Seen, busy: float) -> Row:
-    operation = seen.operation
+def _operation(function: str, seen: Operation, busy: float) -> Row:
     return {
-        **figure(seen.function or None, "the trace does not tell its module").under("function"),
-        **figure(operation.fingerprint or None, "the trace does not tell its executable").under("executable"),
-        "operation": operation.name,
-        "category": operation.category,
-        "kind": operation.kind,
-        "scope": operation.scope,
-        "source": operation.source,
-        "count": seen.count,
-        "executions": seen.executions,
-        "bottleneck": seen.work.label(operation.kind),
+        **figure(function or None, "the trace does not tell its module").under("function"),
+        **figure(seen.fingerprint or None, "the trace does not tell its executable").under("executable"),
+        "operation": seen.name,
+        **{
+            name: getattr(seen, name)
+            for name in ("category", "kind", "scope", "source", "count", "executions")
+        },
+        "bottleneck": seen.label,
         **_figures(seen.work, busy),
     }
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from jaxobs.derive.steps import StepLog, Steps
+from jaxobs.derive.steps import StepLog
 from jaxobs.model.clock import seconds
 from jaxobs.model.intervals import Span, joined
 
@@ -15,6 +15,10 @@ LONGER = 2
 """How many times as long as the longest whole step a step at a window's edge may take for the whole ones to represent
 it. A longer one is of another kind: it may be the one that waits for the device, while the whole ones only
 dispatched."""
+
+INPUT = "\0input"
+CALLS = "\0calls"
+"""Behind a loop's name these stand for its waits for input, and for the steps in which its calls are counted."""
 
 PHASES_REMEMBERED = 20_000
 """Phases in the steps of a loop that are kept, as a window that holds them may arrive later: as many as steps."""
@@ -36,14 +40,6 @@ class StepSpan(NamedTuple):
     nested: bool
     thread: int
 
-    @classmethod
-    def all_of(cls, steps: Steps) -> Iterator[StepSpan]:
-        """The span of each step."""
-        apart, nested, thread = steps.compiling + steps.checkpoint, steps.nested > 0, steps.thread
-        columns = zip(steps.starts, steps.ends, steps.gaps, steps.waits, steps.turns, strict=True)
-        for start, end, gap, wait, turn in columns:
-            yield cls(start - gap, start, start + wait, end, turn, min(turn, apart), nested, thread)
-
 
 @dataclass(frozen=True, slots=True)
 class LoopPart:
@@ -56,13 +52,17 @@ class LoopPart:
     """Number of steps; one that lies half in the window counts as half a step."""
     active_seconds: float
     """Wall time of the steps without compiles and checkpoints."""
-    input_seconds: float
     whole: bool
     """Whether all these steps lie wholly in the window."""
     whole_steps: float = 0.0
     """How many steps lie wholly in the window; where others do not, calls are counted in these alone."""
     whole_spans: tuple[Span, ...] = ()
     """The spans of the steps that lie wholly in the window."""
+
+    @property
+    def stretches(self) -> dict[str, tuple[Span, ...]]:
+        """The spans by what stands behind the loop's name for them in a trace: nothing, INPUT or CALLS."""
+        return {"": self.spans, INPUT: self.inputs, CALLS: () if self.whole else self.whole_spans}
 
 
 class LoopSpans:
@@ -77,14 +77,20 @@ class LoopSpans:
         self.last_end = 0
         """When its newest step ended."""
 
-    def steps_ended(self, time: int) -> None:
-        self.over, self.last_end = False, time
-
     def within(self, start: int, end: int) -> list[StepSpan]:
         """The steps that lie wholly or partly in [start, end]."""
-        near = (steps for steps in self._log if steps.begin < end and steps.end > start)
-        spans = (span for steps in near for span in StepSpan.all_of(steps))
-        return [span for span in spans if span.start < end and span.end > start]
+        found = []
+        for steps in self._log:
+            if steps.begin >= end or steps.end <= start:
+                continue
+            apart, nested = steps.compiling + steps.checkpoint, steps.nested > 0
+            columns = zip(steps.starts, steps.ends, steps.gaps, steps.waits, steps.turns, strict=True)
+            found += [
+                StepSpan(begin - gap, begin, begin + wait, stop, turn, min(turn, apart), nested, steps.thread)
+                for begin, stop, gap, wait, turn in columns
+                if begin - gap < end and stop > start
+            ]
+        return found
 
 
 def parts_of(start: int, end: int, loops: Mapping[str, LoopSpans]) -> dict[str, LoopPart]:
@@ -109,7 +115,8 @@ def parts_of(start: int, end: int, loops: Mapping[str, LoopSpans]) -> dict[str, 
         for step in steps:
             inside: list[Span] = []
             if step.nested:
-                inside = [(other.start, other.end) for other in others if _lies_in(other, step)]
+                inside = [(each.start, each.end) for each in others if each.thread == step.thread]
+                inside = [each for each in inside if step.start <= each[0] and each[1] <= step.end]
                 inside += loops[name].phases
             own = _without((max(step.start, start), min(step.end, end)), inside)
             length = sum(stop - begin for begin, stop in own)
@@ -122,16 +129,9 @@ def parts_of(start: int, end: int, loops: Mapping[str, LoopSpans]) -> dict[str, 
             if wait[1] > wait[0]:
                 inputs.append(wait)
         if pieces and count > 0:
-            waited = seconds(sum(stop - begin for begin, stop in inputs))
-            found[name] = LoopPart(
-                tuple(joined(pieces)), tuple(joined(inputs)), count, active, waited, alike,
-                float(len(whole)), tuple(joined(whole_pieces)),
-            )  # fmt: skip
+            spans, waits, whole_spans = (tuple(joined(each)) for each in (pieces, inputs, whole_pieces))
+            found[name] = LoopPart(spans, waits, count, active, alike, float(len(whole)), whole_spans)
     return found
-
-
-def _lies_in(inner: StepSpan, outer: StepSpan) -> bool:
-    return inner.thread == outer.thread and inner.start >= outer.start and inner.end <= outer.end
 
 
 def _without(span: Span, holes: Iterable[Span]) -> list[Span]:

@@ -7,14 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from jaxobs.derive.executables.registry import Executables
-from jaxobs.derive.profiler_windows.loop_profile import (
-    CALLS,
-    INPUT,
-    LoopProfile,
-    LoopProfiles,
-    loop_profile,
-    only_parts_of,
-)
+from jaxobs.derive.profiler_windows.loop_profile import LoopProfile, LoopProfiles, loop_profile
 from jaxobs.derive.profiler_windows.operations import Operations
 from jaxobs.derive.profiler_windows.parts import LoopPart, LoopSpans, parts_of
 from jaxobs.derive.refusal import require
@@ -25,6 +18,7 @@ from jaxobs.model.events import LoopEnded, PhaseEnded, ProfileWindow
 from jaxobs.model.figure import Figure, figure
 from jaxobs.model.profile import OUTCOMES
 from jaxobs.roofline_model.traced import Profiled
+from jaxobs.vocabulary.text import EAGER
 
 PATIENCE = 300 * NANOSECONDS
 """How long a window waits for the steps in it to end, which may take minutes: only then its time can be attributed."""
@@ -46,21 +40,13 @@ class WindowToRead:
 
     @property
     def stretches(self) -> dict[str, list[tuple[float, float]]]:
-        """Stretches of the window in seconds since its start, by the name under which the trace is summed over them.
-
-        A loop's name stands for its steps; with INPUT for its waits for input, with CALLS for its whole steps.
-        """
+        """Stretches of the window in seconds since its start, by the name under which the trace is summed over them."""
         start = self.event.start
-        spans = {name: part.spans for name, part in self.parts.items()}
-        spans |= {name + INPUT: part.inputs for name, part in self.parts.items() if part.inputs}
-        spans |= {
-            name + CALLS: part.whole_spans
-            for name, part in self.parts.items()
-            if not part.whole and part.whole_spans
-        }
         return {
-            name: [(seconds(begin - start), seconds(end - start)) for begin, end in pieces]
-            for name, pieces in spans.items()
+            name + suffix: [(seconds(begin - start), seconds(end - start)) for begin, end in spans]
+            for name, part in self.parts.items()
+            for suffix, spans in part.stretches.items()
+            if spans
         }
 
     def without_trace(self) -> WindowToRead:
@@ -85,9 +71,8 @@ class Profiles:
 
     def steps_ended(self, steps: Steps, log: StepLog) -> None:
         """Note that these steps, which are in their loop's log, have ended."""
-        if steps.loop not in self._spans:
-            self._spans[steps.loop] = LoopSpans(log)
-        self._spans[steps.loop].steps_ended(steps.end)
+        spans = self._spans.setdefault(steps.loop, LoopSpans(log))
+        spans.over, spans.last_end = False, steps.end
 
     def loop_ended(self, event: LoopEnded) -> None:
         if event.loop in self._spans:
@@ -99,7 +84,7 @@ class Profiles:
 
     def compiled(self, loop: str, functions: Iterable[str], time: int) -> None:
         """Note that executables of these functions were made in a step of the loop."""
-        self._of_loops[loop].compiled(functions, time)
+        self._of_loops[loop].recompiled |= dict.fromkeys(set(functions) - {EAGER}, time)
 
     def ended(self, event: ProfileWindow) -> None:
         """Take a window that is over. Its trace, if it has one, is read when its steps are known."""
@@ -135,15 +120,10 @@ class Profiles:
         self.operations.add(profiled, functions, lasted)
         for name, part in window.parts.items():
             profile = loop_profile(name, part, profiled, functions, window.event.end)
-            if profile is None:
-                cut = only_parts_of(name, profiled)
-                self._why[name] = (
-                    "the windows so far recorded no operation of a device in its steps"
-                    if cut is None
-                    else f"the last window was shorter than a run of `{cut.removeprefix('jit_')}`"
-                )
+            if isinstance(profile, str):
+                self._why[name] = profile
                 continue
-            self._of_loops[name].add(profile)
+            self._of_loops[name].windows.append(profile)
             self.seconds[name] += profile.seconds
             self.steps[name] += profile.steps
 

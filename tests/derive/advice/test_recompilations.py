@@ -69,25 +69,6 @@ def test_of_many_causes_those_of_the_most_seconds_are_named() -> None:
     assert piece["saves_ratio"] == pytest.approx(0.06)
 
 
-def test_functions_that_lost_little_each_are_one_piece() -> None:
-    document = after(40.0, documents.recompiling(count=1, seconds=1.1, cause="weak_type"))
-    (row,) = document["functions"]["train_step"]["recompilations"]
-    for number in range(5):
-        other = row | {"cause": "pytree", "argument": "state", "seconds": 1.0 + number / 100}
-        document["functions"][f"solve{number}"] = {"recompilations": [other]}
-    piece = only(document)
-    assert piece["saves_ratio"] == pytest.approx((1.1 + 5.10) / 40)
-    assert "function" not in piece
-    assert piece["sentence"].startswith(
-        "6 functions were compiled again, 6.2 s in all: `train_step` once, 1.1 s, because the weak type of "
-        "`batch['tokens']` changed"
-    )
-    assert "`solve4` once, 1.04 s, because the structure of `state` changed" in piece["sentence"]
-    assert piece["sentence"].endswith("; 3 more.")
-    assert "`jnp.asarray(x, dtype)`" in piece["remedy"]
-    assert "same structure" in piece["remedy"]
-
-
 def test_one_cause_by_several_arguments_counts_together() -> None:
     document = after(10.0, documents.recompiling(count=1, seconds=0.2, cause="weak_type"))
     rows = document["functions"]["train_step"]["recompilations"]
