@@ -15,8 +15,8 @@ from benchmarks.truths import chosen
 from benchmarks.untrue.__main__ import highest_rate
 
 COMMANDS = (
-    "accuracy.__main__", "comparisons", "compiles_explained", "costs.__main__", "gpu_check.__main__", "host_lines", "labels.__main__",
-    "profiler_windows.__main__", "untrue.__main__",
+    "accuracy.__main__", "comparisons", "compiles_explained", "costs.__main__", "gpu_check.__main__",
+    "host_lines", "labels.__main__", "profiler_windows.__main__", "untrue.__main__",
 )  # fmt: skip
 
 
