@@ -249,6 +249,11 @@ class StepLog:
         while self._count > self._limit and len(self._entries) > 1:
             self._count -= len(self._entries.popleft())
 
+    @property
+    def newest(self) -> Steps | None:
+        """The newest entry; None before the first."""
+        return self._entries[-1] if self._entries else None
+
     def of(self, step: int) -> Steps | None:
         """The entry with the newest step of that number, if it is remembered."""
         for steps in reversed(self._entries):

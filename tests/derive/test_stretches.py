@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from jaxobs.derive.loops.stretches import Kind, Stretch, Stretches
 from jaxobs.derive.steps import Steps
-from jaxobs.model.events import StepCompleted, TurnsAsked
-from tests.derive.made_up import MILLISECOND, at, step
+from jaxobs.model.events import Event, StepCompleted, TurnsAsked
+from tests.derive.made_up import MILLISECOND, applied, at, new_fold, step
 
 
 def dispatched(count: int, start: float, turn: float, first: int = 0) -> list[Steps]:
@@ -125,9 +125,10 @@ def test_what_the_device_was_behind_is_no_time_of_later_steps() -> None:
 
 
 def test_after_another_loops_steps_the_first_stretch_is_in_doubt() -> None:
-    stretches = Stretches(lambda ended: None)
-    stretches.entered_behind_others()
-    for steps in dispatched(20, 0.0, 0.001):
+    before, stretches = Stretches(lambda ended: None), Stretches(lambda ended: None)
+    before.steps_ended(*dispatched(1, 0.0, 0.001))
+    before.followed_by(stretches, dispatched(1, 0.001, 0.001)[0])
+    for steps in dispatched(20, 0.001, 0.001):
         stretches.steps_ended(steps)
     for number in (9, 19):
         stretches.completed(done(number, 0.1 * number))
@@ -159,3 +160,32 @@ def test_no_step_is_lost_and_no_second_counted_twice(
     assert sum(each.steps for each in found) == len(seen)
     assert sum(each.runs[1] for each in found) == len(seen)
     assert sum(each.wall for each in found) <= now - 1.0 + 1e-6
+
+
+epochs = st.lists(
+    st.tuples(st.integers(1, 40), st.integers(1, 8), st.floats(0.001, 0.05), st.integers(1, 12)),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(epochs, st.booleans())
+def test_the_queue_of_one_loop_is_no_time_of_another_that_waits_behind_it(
+    passes: list[tuple[int, int, float, int]], evaluation_waits: bool
+) -> None:
+    """A training whose host runs ahead, and evaluations between: the device does all in order, and ends are seen."""
+    fold, now, free, seen = new_fold(), 1.0, 1.0, list[tuple[float, Event]]()
+    numbers = {"train": 0, "eval": 0}
+    for trained, evaluated, each, polled in passes:
+        for loop, count, waits in (("train", trained, False), ("eval", evaluated, evaluation_waits)):
+            for last in reversed(range(count)):
+                begin, free = now, max(free, now) + each
+                now = max(now + 0.0001, free if waits or (loop == "eval" and not last) else 0.0)
+                number = numbers[loop]
+                numbers[loop] += 1
+                seen.append((now, step(number, begin, now, runs=(1,), loop=loop)))
+                if number % polled == 0 or not last:
+                    seen.append((free, StepCompleted(loop, number, at(free), MILLISECOND)))
+    ordered = [event for _, event in sorted(seen, key=lambda one: one[0])]
+    loops = applied(fold, ordered).snapshot(at(now + 1.0)).to_dict()["loops"]
+    assert sum(loop["wall_seconds"] for loop in loops.values()) <= (now - 1.0) * 1.02 + 0.002

@@ -40,8 +40,8 @@ class Loops:
     def of(self, steps: Steps) -> Loop:
         """The loop of steps that ended. Where those before them on their thread are another loop's, it is told."""
         loop, before = self.named(steps.loop), self._newest.get(steps.thread)
-        if before is not None and before is not loop and before.stretches.may_be_behind:
-            loop.stretches.entered_behind_others()
+        if before is not None and before is not loop:
+            before.stretches.followed_by(loop.stretches, steps)
         self._newest[steps.thread], loop.thread = loop, steps.thread
         return loop
 

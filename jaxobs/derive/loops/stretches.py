@@ -145,6 +145,19 @@ def _amount(steps: Steps, column: int) -> float:
         return 0.0
 
 
+@dataclass(slots=True)
+class Entry:
+    """A loop's first step after those of another loop on its thread, which the device does before it."""
+
+    step: int
+    behind: int
+    """The last of the other loop's steps that was dispatched before it."""
+    until: int = 0
+    """When the device was done with the newest of these, as far as is known: until then it worked for the other loop."""
+    is_over: bool = False
+    """Whether it was done with all of them."""
+
+
 def summed(stretches: Iterable[Stretch]) -> Stretch:
     """The sum of stretches."""
     whole = Stretch()
@@ -174,7 +187,10 @@ class Stretches:
         """Whether it is not known that the device was done at the mark."""
         self._tail = 0
         """Nanoseconds after the newest step in which the loop waited for an item that never came."""
-        self._behind_others = False
+        self._entries: dict[int, Entry] = {}
+        """Steps behind those of other loops, by their number, that are in no stretch yet."""
+        self._followers: list[Entry] = []
+        """Steps of other loops that the device does after open ones of this."""
         self._waiting: deque[StepCompleted] = deque(maxlen=COMPLETIONS_WAITING)
         self._in_turn: deque[bool] = deque(maxlen=IN_TURN)
         self._asked: deque[TurnsAsked] = deque(maxlen=ASKED)
@@ -204,11 +220,6 @@ class Stretches:
         if not self._open:
             return None
         return self._open[0].begin if self._mark is None else max(self._mark, self._open[0].begin)
-
-    @property
-    def may_be_behind(self) -> bool:
-        """Whether the device may still work on the loop's steps: its newest ones were not seen to be done."""
-        return bool(self._open) or self._in_doubt
 
     def steps_ended(self, steps: Steps) -> list[StepCompleted]:
         """The host has ended steps; returns their completions that came earlier."""
@@ -254,9 +265,15 @@ class Stretches:
         if self.watched and self.host_waits:
             self._close_by_turns(Kind.TURNS)
 
-    def entered_behind_others(self) -> None:
-        """The loop's next steps follow those of another loop, on which the device may still work."""
-        self._behind_others = not self._open
+    def followed_by(self, others: Stretches, steps: Steps) -> None:
+        """Another loop's next steps are these, done after what the device still has of this loop, unless around it."""
+        newest = self.log.newest
+        if newest is not None and newest.end <= steps.begin:
+            entry = Entry(
+                steps.first, newest.last, self._mark or 0, is_over=not (self._open or self._in_doubt)
+            )
+            others._entries[steps.first] = entry
+            self._followers.append(entry)
 
     def take(self, now: int, *, wait: bool, final: bool) -> list[Stretch]:
         """Take the stretches that ended since the last call.
@@ -376,8 +393,11 @@ class Stretches:
             doubt += min(each.nested, IN_FLIGHT * per_step) if each is not last else 0.0
             ended.breaks += bool(away or each.nested)
             before = each.end
+            others, is_doubtful = self._of_others(each, start, end)
+            elsewhere += others
+            doubt += is_doubtful * (end - start)
         wall = end - start - elsewhere
-        if self._behind_others or wall <= 0 or doubt > MAX_DOUBT * wall:
+        if wall <= 0 or doubt > MAX_DOUBT * wall:
             ended.kind = Kind.DOUBTFUL
             wall = max(0.0, wall)
         ended.wall = seconds(round(wall))
@@ -390,20 +410,48 @@ class Stretches:
             ended.ahead = self._mark_seen and end > last.end and own > (1 - MAX_DOUBT) * ended.wall
             if not ended.breaks and len(alike) == 1:
                 ended.spacing = alike.pop() or ()
-        self._behind_others = self._in_doubt = False
+        self._in_doubt = False
         self._mark, self._mark_seen = end, end > last.end
+        self._done(last.last, end)
         self._end(ended)
+
+    def _done(self, step: int, end: int) -> None:
+        """The device was done with this loop's steps up to that one at `end`: tell those that come after them."""
+        for entry in self._followers:
+            if step <= entry.behind:
+                entry.until, entry.is_over = end, step == entry.behind
+        self._followers = [entry for entry in self._followers if step < entry.behind]
+
+    def _of_others(self, steps: Steps, start: int, end: int) -> tuple[int, bool]:
+        """Nanoseconds, of those from `start` to `end`, in which the device did not work for these steps but for another
+        loop's, as far as is known; and whether it may have done so for longer."""
+        entry = self._entries.pop(steps.first, None)
+        if entry is None:
+            return 0, False
+        begin = max(start, steps.begin)
+        return max(0, min(entry.until, end) - begin), not entry.is_over
 
     def _close_by_turns(self, kind: Kind) -> None:
         """End a stretch at the host's end of each of the open steps."""
         for steps in self._open:
             mark = steps.begin if self._mark is None else self._mark
             told_before = max(0, min(mark, steps.end) - steps.begin)
-            wall = seconds(max(0, sum(steps.turns) - told_before))
-            ended = Stretch(kind, steps.end, wall, within=Counter(steps.nanoseconds_with()))
+            entry = self._entries.get(steps.first)
+            others, is_doubtful = self._of_others(steps, mark, steps.end)
+            if entry is not None and (is_doubtful or entry.until > steps.end):
+                self._entries[steps.last + 1] = (
+                    entry  # the host goes on, and waits for the others in a later turn
+                )
+            wall = seconds(max(0, sum(steps.turns) - told_before - others))
+            ended = Stretch(
+                Kind.DOUBTFUL if is_doubtful else kind,
+                steps.end,
+                wall,
+                within=Counter(steps.nanoseconds_with()),
+            )
             ended.add_turns(steps)
             ended.breaks = int(bool(steps.nested) or steps.begin > mark)
-            if kind is Kind.TURNS and not ended.compiled:
+            if kind is Kind.TURNS and not ended.compiled and not (others or is_doubtful):
                 ended.turns = each_in_seconds(steps.turns)
                 ended.spacing = steps.each_ran or ()
             self._mark, self._mark_seen = max(mark, steps.end), False
