@@ -1,4 +1,4 @@
-"""Makes windows of our own when they are due or asked for, and reports them with their cost, on the worker's thread."""
+"""Makes windows of our own when they are due or asked for, and reports them with their cost."""
 
 from __future__ import annotations
 
