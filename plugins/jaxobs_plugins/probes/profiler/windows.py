@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -293,11 +294,9 @@ def write_trace(directory: str, rank: int, xspace: bytes, wall_time: float) -> s
         folder = Path(directory) / TRACES / time.strftime(run, moment)
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"rank_{rank:05d}.xplane.pb"
-        try:
-            write_whole(path, xspace, replace=False)  # XProf may look at any time
-        except FileExistsError:
-            continue
-        return str(path)
+        if not os.path.lexists(path):
+            write_whole(path, xspace)  # XProf may look at any time
+            return str(path)
     raise FileExistsError(f"{path} is there already")
 
 
