@@ -57,9 +57,7 @@ class ProfilerProbe(Probe):
         self._pace = Pace()
         self._threads: list[Thread] = []
         self._one_at_a_time = threading.Lock()
-        self._windows = Windows(
-            job, module, module.ProfilerSession, self._session_lock, self._pace, self._annotate
-        )
+        self._windows = Windows(job, module, self._session_lock, self._pace, self._annotate)
         self._maximum_bytes = int(job.settings["profile_maximum_bytes"])
         self.reason = why_not_scheduled(job.settings, installed_jaxlib())
         self._job = job

@@ -71,22 +71,21 @@ class ProfilerFaultError(RuntimeError):
 class Windows:
     """Makes scheduled and requested windows and keeps the schedule up to date with them.
 
-    `session_type` is jaxlib's own class, so that windows of ours are not taken for the user's. `annotate` is called
-    with an object when a window of ours begins, and with None when it has ended.
+    It is made while `module` has jaxlib's own class of sessions, so that windows of ours are not taken for the user's.
+    `annotate` is called with an object when a window of ours begins, and with None when it has ended.
     """
 
     def __init__(
         self,
         job: Job,
         module: Any,
-        session_type: Any,
         session_lock: SessionLock,
         pace: Pace,
         annotate: Callable[[object | None], None],
     ) -> None:
         self._job = job
         self._module = module
-        self._session_type = session_type
+        self._session_type = module.ProfilerSession
         self._session_lock = session_lock
         self._pace = pace
         self._annotate = annotate
