@@ -32,9 +32,7 @@ def test_a_function_that_was_never_compiled_has_no_cause() -> None:
 
 def call_of(function: Any) -> JitCall:
     """A call of the function without arguments."""
-    return JitCall(
-        **dict.fromkeys(JitCall._fields, ()) | {"function": function, "positional": 0, "names": None}
-    )
+    return JitCall(function, (), None, 0, (), [], (), (), [], (), None)
 
 
 def test_a_function_object_is_known_again_by_its_identity_alone() -> None:
