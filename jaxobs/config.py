@@ -130,7 +130,7 @@ class Settings:
         'matrix peak FLOP/s of one device by element type, as JSON {"bfloat16": 1e14}',
         check=_element_types,
     )
-    peak_bytes_per_second: float | None = setting(None, "memory bandwidth of one device", above=0)
+    peak_bytes_per_second: float | None = setting(None, "memory bandwidth of one device", minimum=1)
     tensorfloat32: bool | None = setting(
         None,
         "whether float32 products run as TensorFloat-32: true all, false none (default: as each product's precision and "
@@ -236,6 +236,8 @@ ELEMENT_TYPES: Final = (
     "uint8", "uint4",
 )  # fmt: skip
 """The element types that can have a peak: those of the data sheets, then JAX's types that stand for one of them."""
+
+
 _SHORT: Final = re.compile(r"(?P<prefix>bf|tf|fp|f|i)(?P<bits>\d+)")
 _LONG: Final = {"bf": "bfloat", "tf": "tensorfloat", "fp": "float", "f": "float", "i": "int"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
@@ -116,12 +116,10 @@ class Every:
 
     flag: bool = False
     whole: int = setting(3, "how many", minimum=1, maximum=2_000)
-    number: float = setting(0.5, "how much", above=0)
+    number: float = setting(0.5, "how much", minimum=0)
     word: str = ""
     place: Path = Path("/")
-    one_of: Literal["red", "blue"] = "red"
     peaks: dict[str, float] = setting({}, "peaks")
-    steps: tuple[int, ...] = ()
     perhaps: float | None = None
     api_token: int = setting(0, "a secret")
 
@@ -130,8 +128,8 @@ class Every:
     ("name", "text", "value"),
     [
         ("flag", " Yes", True), ("flag", "0", False), ("whole", "2_000", 2000), ("number", "1e-3", 0.001),
-        ("word", "a b", "a b"), ("place", "~/x", Path("~/x")), ("one_of", "blue", "blue"),
-        ("peaks", '{"a": 1}', {"a": 1.0}), ("steps", "[1, 2]", (1, 2)), ("perhaps", "2", 2.0),
+        ("word", "a b", "a b"), ("place", "~/x", Path("~/x")),
+        ("peaks", '{"a": 1}', {"a": 1.0}), ("perhaps", "2", 2.0),
     ],
 )  # fmt: skip
 def test_each_type_is_read_from_text_and_taken_as_python_has_it(name: str, text: str, value: Any) -> None:
@@ -155,10 +153,10 @@ def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     ("name", "text", "allowed"),
     [
         ("flag", "maybe", "must be true or false"), ("whole", "3.5", "must be a whole number from 1 to 2000 (how many)"),
-        ("whole", "9" * 5_000, "must be a whole number from 1"), ("number", "nan", "must be a number above 0 (how much)"),
-        ("number", "0", "must be a number above 0"), ("one_of", "green", "must be 'red' or 'blue'"),
+        ("whole", "9" * 5_000, "must be a whole number from 1"),
+        ("number", "nan", "must be a number of at least 0 (how"), ("number", "-1", "must be a number of at least 0"),
         ("peaks", "{", "must be a JSON object of numbers"), ("peaks", '{"a": true}', "must be a JSON object of numbers"),
-        ("peaks", "[" * 100_000, "must be a JSON object"), ("steps", '{"a": 1}', "must be a JSON array of whole numbers"),
+        ("peaks", "[" * 100_000, "must be a JSON object"), ("peaks", "[1]", "must be a JSON object"),
         ("perhaps", " ", "must be a number"),
     ],
 )  # fmt: skip

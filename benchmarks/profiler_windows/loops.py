@@ -108,7 +108,7 @@ def train(name: str, seconds: float, every: float) -> dict[str, Any]:
             def make() -> None:
                 time.sleep(6.0)  # as a loop is steady
                 while time.monotonic() + QUIET < until:
-                    probe._worker.give(timed)
+                    probe._give(timed)
                     time.sleep(every)
 
             threading.Thread(target=make, daemon=True).start()

@@ -110,11 +110,6 @@ class _Walk:
         cost = self.bounds.least[self.module.entry].freeze()
         if not (isfinite(cost.flops) and isfinite(cost.bytes) and isfinite(cost.transcendentals)):
             raise HloDecodeError(f"module {self.module.name!r} has implausible sizes: its cost is not finite")
-        dearest = self.bounds.most[self.module.entry]
-        most = None if dearest is None else dearest.freeze()
-        # What is inexact for other reasons than the branches taken may be exceeded.
-        if most is not None and most.exact and cost.figures() != most.figures():
-            cost = replace(cost, at_most=most)
         donatable = donatable_bytes(self.module)
         return ModuleCost(
             fingerprint(self.module),

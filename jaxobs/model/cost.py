@@ -63,8 +63,6 @@ class Cost:
     asked for: `default` or `high`. GPUs and TPUs multiply these in faster types: ``Peaks.float32_products``."""
     rematerialized_float32_flops_by_precision: Mapping[str, float] = field(default_factory=dict)
     """The part of these that repeats earlier work."""
-    at_most: Cost | None = None
-    """An upper bound where these figures are a lower one and the other is known: a conditional's dearest branch."""
     widened_flops_by_precision: Mapping[str, float] = field(default_factory=dict)
     """Matrix FLOPs asked for in a narrower type (bfloat16) whose compiled product runs in float32, by the precision that
     it leaves to the device."""
@@ -110,7 +108,7 @@ class Cost:
         sent = {kind: size for kind, size in self.collective_bytes.items() if size}
         parts += [f"{byte_size(size)} sent by {kind}" for kind, size in sent.items()]
         reasons = self.why_inexact()
-        return least + ", ".join(parts) + self._most() + (f"; {'; '.join(reasons)}" if reasons else "")
+        return least + ", ".join(parts) + (f"; {'; '.join(reasons)}" if reasons else "")
 
     def why_inexact(self) -> list[str]:
         """Why the figures are a lower bound; empty if they are exact."""
@@ -145,22 +143,6 @@ class Cost:
         head = "<thead><tr><th>work</th><th>a run</th></tr></thead>"
         return f"<p>{escape(str(self))}</p><table>{head}<tbody>{''.join(cells)}</tbody></table>"
 
-    def _most(self) -> str:
-        """In words, how far the upper bound lies above these figures."""
-        if self.at_most is None:
-            return ""
-        pairs = (
-            (self.flops, self.at_most.flops, amount(self.at_most.flops, "FLOP")),
-            (self.bytes, self.at_most.bytes, byte_size(self.at_most.bytes)),
-            (
-                self.transcendentals,
-                self.at_most.transcendentals,
-                f"{amount(self.at_most.transcendentals)} transcendentals",
-            ),
-        )
-        above = [text for least, most, text in pairs if most > least]
-        return f" (at most {', '.join(above)})" if above else ""
-
     def __add__(self, other: Cost) -> Cost:
         """The cost of doing one after the other."""
         return Cost(
@@ -170,7 +152,6 @@ class Cost:
             exact=self.exact and other.exact,
             inexact_reasons=tuple(dict.fromkeys(self.inexact_reasons + other.inexact_reasons)),
             unmodelled=tuple(dict.fromkeys(self.unmodelled + other.unmodelled)),
-            at_most=self._most_with(other),
         )
 
     def scaled(self, times: float) -> Cost:
@@ -180,28 +161,21 @@ class Cost:
             **self._each(lambda _, mine: {key: value * times for key, value in mine.items()}),
             transcendentals=self.transcendentals * times,
             bytes=self.bytes * times,
-            at_most=None if self.at_most is None else self.at_most.scaled(times),
         )
 
     def _each(self, change: Callable[[str, Mapping[str, float]], dict[str, float]]) -> dict[str, Any]:
         """The fields of AMOUNTS_BY_NAME, each changed by `change`."""
         return {name: change(name, getattr(self, name)) for name in AMOUNTS_BY_NAME}
 
-    def _most_with(self, other: Cost) -> Cost | None:
-        if self.at_most is None and other.at_most is None:
-            return None
-        mine, theirs = (cost if cost.exact else cost.at_most for cost in (self, other))
-        return None if mine is None or theirs is None else mine + theirs
-
     def to_dict(self) -> dict[str, object]:
-        """Fields and derived figures, ready for JSON; ``intensity`` is None where it is undefined.
-
-        ``at_most`` has the figures of the upper bound, and is there where these are a lower one and it is known.
-        """
-        most = {} if self.at_most is None else {"at_most": self.at_most.figures()}
+        """Fields and derived figures, ready for JSON; ``intensity`` is None where it is undefined."""
         return {
-            **most,
-            **self.figures(),
+            "flops": self.flops,
+            "matrix_flops": self.matrix_flops,
+            "vector_flops": self.vector_flops,
+            "transcendentals": self.transcendentals,
+            "bytes": self.bytes,
+            "collective_bytes": dict(self.collective_bytes),
             "matrix_flops_by_type": dict(self.matrix_flops_by_type),
             "executed_matrix_flops_by_type": dict(self.executed_matrix_flops_by_type),
             "vector_flops_by_type": dict(self.vector_flops_by_type),
@@ -213,17 +187,6 @@ class Cost:
             "exact": self.exact,
             "inexact_reasons": list(self.inexact_reasons),
             "unmodelled": list(self.unmodelled),
-        }
-
-    def figures(self) -> dict[str, object]:
-        """The amounts alone."""
-        return {
-            "flops": self.flops,
-            "matrix_flops": self.matrix_flops,
-            "vector_flops": self.vector_flops,
-            "transcendentals": self.transcendentals,
-            "bytes": self.bytes,
-            "collective_bytes": dict(self.collective_bytes),
         }
 
 

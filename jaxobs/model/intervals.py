@@ -23,18 +23,10 @@ class Intervals:
     """A union of [start, end) in nanoseconds, taken from its beginning."""
 
     def __init__(self) -> None:
-        self._parts: list[tuple[int, int]] = []
+        self._parts: list[Span] = []
 
     def add(self, start: int, end: int) -> None:
-        """Add a part. They come about in the order of their ends, so the search from the back is short."""
-        at = len(self._parts)
-        while at > 0 and self._parts[at - 1][0] > end:
-            at -= 1
-        first = at
-        while first > 0 and self._parts[first - 1][1] >= start:
-            first -= 1
-            start, end = min(start, self._parts[first][0]), max(end, self._parts[first][1])
-        self._parts[first:at] = [(start, end)]
+        self._parts = joined([*self._parts, (start, end)])
 
     def take(self, until: int) -> int:
         """Remove the time before `until`, and return its length in nanoseconds."""

@@ -15,22 +15,12 @@ from jaxobs.plugin.discovery import CUSTOM_CALLS, discover
 def load_rules(log: Callable[[str], None]) -> Mapping[str, Rule]:
     """All rules by their targets. Third parties' take precedence over built-in ones, so that anyone can fix one.
 
-    Of several for one target the first by the name of the entry point counts. Conflicts
-    and failures to load are logged.
+    Of several for one target the first by the name of the entry point counts. Failures to load are logged.
     """
     rules: dict[str, Rule] = {}
-    owners: dict[str, str] = {}
     for found in discover(CUSTOM_CALLS):
         if found.error:
             log(f"custom calls {found.name} of {found.distribution} could not be loaded: {found.error}")
-            continue
-        for target, rule in found.plugin.items():
-            if target in owners:
-                log(
-                    f"custom calls {found.name} of {found.distribution}: there is a rule for {target} already, "
-                    f"of {owners[target]}"
-                )
-                continue
-            owners[target] = found.distribution
-            rules[target] = rule
+        else:
+            rules = {**found.plugin, **rules}
     return {**BUILT_IN_RULES, **rules}

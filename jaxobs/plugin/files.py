@@ -74,13 +74,13 @@ class GrowingFile:
             os.close(file)
 
 
-def write_whole(path: Path, data: bytes, mode: int = 0o644, *, replace: bool = True) -> None:
+def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
     """Replace whatever is at `path` by `data`: a reader sees the old file or the new one, never a part.
 
     The data is first written to a draft beside it, a new file with an unpredictable name. In a directory that others
     can write to, a planted link is therefore never written through; one at `path` itself is replaced. Links above the
     last component are followed. `mode` is subject to the umask. The data is on the disk before the name is. Raises
-    OSError, and leaves no draft then; FileExistsError where something is at `path` and `replace` is false.
+    OSError, and leaves no draft then.
     """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.draft")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
@@ -89,27 +89,11 @@ def write_whole(path: Path, data: bytes, mode: int = 0o644, *, replace: bool = T
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        if replace:
-            draft.replace(path)
-        else:
-            _link(draft, path)
-            draft.unlink(missing_ok=True)
+        draft.replace(path)
     except BaseException:
         with suppress(OSError):
             draft.unlink()
         raise
-
-
-def _link(draft: Path, path: Path) -> None:
-    """Give the draft the name `path`. Raises FileExistsError where something has it."""
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        raise
-    except OSError:  # mounts of object stores know no second name for a file
-        if os.path.lexists(path):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
-        draft.rename(path)
 
 
 def open_regular(path: Path) -> BinaryIO:

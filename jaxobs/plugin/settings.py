@@ -8,7 +8,7 @@ Settings are a frozen dataclass whose fields have a type and a default; `setting
         limit: int = setting(3, "most directories that are looked at", minimum=1)
 
 The field `limit` of the plugin `example` is read from `JAXOBS_EXAMPLE_LIMIT`. A type is bool, int, float, str, Path, a
-Literal of words, `dict[str, …]` or `tuple[…, ...]` of one of them (as JSON), or one of all these or None.
+`dict[str, …]` of one of them (as JSON), or one of all these or None.
 
 The training process reads settings before the script imports anything, so this needs no library.
 """
@@ -23,7 +23,7 @@ import re
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from jaxobs.vocabulary import InputError
 from jaxobs.vocabulary.text import MASK, masked
@@ -54,7 +54,6 @@ class Setting:
     description: str = ""
     minimum: float | None = None
     maximum: float | None = None
-    above: float | None = None
     check: Callable[[Any], Any] | None = None
 
     @property
@@ -63,7 +62,6 @@ class Setting:
         bounds = [
             ("from", self.minimum) if self.maximum is not None else ("of at least", self.minimum),
             ("to", self.maximum) if self.minimum is not None else ("of at most", self.maximum),
-            ("above", self.above),
         ]
         return " ".join(
             [_kind(self.type), *(f"{word} {bound}" for word, bound in bounds if bound is not None)]
@@ -73,17 +71,15 @@ class Setting:
         """The value as its type, from text or as Python has it. Raises ValueError saying what is allowed."""
         try:
             found = _parsed(self.type, value)
-        except (TypeError, ValueError, LookupError, OverflowError, RecursionError):
+        except (AttributeError, TypeError, ValueError, LookupError, OverflowError, RecursionError):
             raise ValueError(f"must be {self.allowed}") from None
         if isinstance(found, int | float) and not self._is_within_bounds(found):
             raise ValueError(f"must be {self.allowed}")
         return found if self.check is None or found is None else self.check(found)
 
     def _is_within_bounds(self, number: float) -> bool:
-        return (
-            (self.minimum is None or number >= self.minimum)
-            and (self.maximum is None or number <= self.maximum)
-            and (self.above is None or number > self.above)
+        return (self.minimum is None or number >= self.minimum) and (
+            self.maximum is None or number <= self.maximum
         )
 
 
@@ -93,16 +89,13 @@ def setting(
     *,
     minimum: float | None = None,
     maximum: float | None = None,
-    above: float | None = None,
     check: Callable[[Any], Any] | None = None,
 ) -> Value:
-    """A field of settings with its description and bounds; `above` is a bound that is not itself allowed.
+    """A field of settings with its description and bounds.
 
     `check` is given a value of the right type within these bounds. It returns the value to keep, or raises ValueError.
     """
-    declared = {
-        "description": description, "minimum": minimum, "maximum": maximum, "above": above, "check": check,
-    }  # fmt: skip
+    declared = {"description": description, "minimum": minimum, "maximum": maximum, "check": check}
     if isinstance(default, dict):  # a default that can be changed is made anew for each instance
         return cast("Value", dataclasses.field(default_factory=default.copy, metadata=declared))
     return dataclasses.field(default=default, metadata=declared)
@@ -256,15 +249,11 @@ def _kind(kind: Any, plural: bool = False) -> str:
         return names[kind][plural]
     if origin in {Union, types.UnionType} and len(parts) == 2 and parts[1] is type(None):
         return _kind(parts[0], plural)
-    if origin is Literal:
-        return " or ".join(map(repr, parts))
     if origin is dict and parts[0] is str:
         return f"a JSON object of {_kind(parts[1], plural=True)}"
-    if origin is tuple and parts[1:] == (...,):
-        return f"a JSON array of {_kind(parts[0], plural=True)}"
     raise TypeError(
-        f"{kind} is no type of a setting: it may be bool, int, float, str, Path, Literal, dict[str, …] or "
-        "tuple[…, ...] of these, or one of them or None"
+        f"{kind} is no type of a setting: it may be bool, int, float, str, Path, dict[str, …] of these, or one of "
+        "them or None"
     )
 
 
@@ -274,10 +263,9 @@ def _parsed(kind: Any, value: Any) -> Any:
     found: Any = None
     if origin in {Union, types.UnionType}:
         return None if value is None else _parsed(parts[0], value)
-    if origin is Literal:
-        found = parts[parts.index(value)]
-    elif origin in {dict, tuple}:
-        found = _container(origin, parts, json.loads(value) if isinstance(value, str) else value)
+    if origin is dict:
+        items = (json.loads(value) if isinstance(value, str) else value).items()
+        found = {_parsed(str, name): _parsed(parts[1], one) for name, one in items}
     elif kind in {int, float} and not isinstance(value, bool):
         number = kind(value)
         if math.isfinite(number) and (isinstance(value, str) or number == value):
@@ -289,9 +277,3 @@ def _parsed(kind: Any, value: Any) -> Any:
     if found is None:
         raise TypeError
     return found
-
-
-def _container(origin: Any, parts: tuple[Any, ...], found: Any) -> Any:
-    if origin is dict and isinstance(found, Mapping):
-        return {_parsed(str, name): _parsed(parts[1], one) for name, one in found.items()}
-    return tuple(_parsed(parts[0], one) for one in found) if isinstance(found, list | tuple) else None

@@ -5,7 +5,9 @@ What its methods answer is compared with what they should: each fault comes in w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from jaxobs.derive.catalogue import CORE_METRICS
@@ -20,6 +22,7 @@ from jaxobs.plugin.protocol import Batch, Remark
 from jaxobs.testing.stand_ins import FakeAgent, FakeJob
 
 Item = TypeVar("Item")
+Given = TypeVar("Given", FakeJob, FakeAgent)
 
 
 STOP_SECONDS = 5.0
@@ -73,31 +76,56 @@ def declared(who: str, events: Iterable[Any], metrics: Iterable[Metric]) -> None
         )
 
 
+@contextmanager
+def lived(
+    group: str, plugin: Any, make: Callable[[], Given], advice: str, *timeout: float
+) -> Iterator[Given]:
+    """A plugin conforms, is checked, started, used in the block and stopped, twice and also without a start."""
+    name, call = type(plugin).__name__, "stop(timeout)" if timeout else "stop()"
+    _conforms(group, plugin)
+    raised(f"{name}.{call} before start()", "there is nothing to undo yet", plugin.stop, *timeout)
+    given = make()
+    _remarks(plugin, given.settings)
+    what = "job" if group == PROBES else "agent"
+    raised(f"{name}.start({what})", advice, plugin.start, given)
+    yield given
+    for turn in ("", " a second time"):
+        started = monotonic()
+        raised(f"{name}.{call}{turn}", "stop() must be safe twice", plugin.stop, *timeout)
+        elapsed = monotonic() - started
+        assert not timeout or elapsed < STOP_SECONDS + 1, (
+            f"{name}.stop({STOP_SECONDS}){turn} took {elapsed:.1f} s: it must give up after `timeout` seconds"
+        )
+    reason: Any = plugin.reason
+    assert isinstance(reason, str), (
+        f"{name}.reason is {shown(reason)}, and must be text: empty where there is nothing to say"
+    )
+
+
 def check_probe(probe: Probe, use: Callable[[], None] = lambda: None) -> FakeJob:
     """A probe starts, hooks in, lives through `use` and a sample, and stops, twice and also without a start."""
     name = type(probe).__name__
-    _conforms(PROBES, probe)
-    raised(f"{name}.stop() before start()", "a probe that was never started has nothing to undo", probe.stop)
-    _remarks(probe, {})
-    job = FakeJob()
-    raised(f"{name}.start(job)", "say by `job.switch_off(reason)` why it cannot work", probe.start, job)
-    use()
-    raised(f"{name}.sample()", "what may fail is caught there, and said in `reason`", probe.sample)
-    for turn in ("", " a second time"):
-        raised(f"{name}.stop(){turn}", "stop() must be safe twice", probe.stop)
+    with lived(PROBES, probe, FakeJob, "say by `job.switch_off(reason)` why it cannot work") as job:
+        use()
+        raised(f"{name}.sample()", "what may fail is caught there, and said in `reason`", probe.sample)
     assert not job.failures, (
         f"{name}: a hook wrapped by job.guard raised: {'; '.join(job.failures)}. "
         "It was caught, as in a job; a hook handles what it expects"
     )
     declared(f"{name}, by job.emit(),", job.events, probe.metrics)
-    _reason(probe)
     return job
 
 
 def check_collector(collector: Collector, pid: int | None = None) -> list[Measured]:
     """A collector answers within its interval with values of the metrics it declared. Returns them."""
     name = type(collector).__name__
-    _conforms(COLLECTORS, collector)
+    advice = "where the hardware is not there, return and say so in `reason`"
+    with lived(COLLECTORS, collector, lambda: FakeAgent(metrics=collector.metrics, pid=pid), advice):
+        started = monotonic()
+        values = answered(
+            f"{name}.collect()", collector.collect, "an iterable of jaxobs.model.events.Measured", Measured
+        )
+        elapsed = monotonic() - started
     for reading in collector.device_readings:
         assert isinstance(reading, DeviceReading), (
             f"{name}.device_readings has {shown(reading)}, and each must be a jaxobs.model.metrics.DeviceReading"
@@ -105,54 +133,25 @@ def check_collector(collector: Collector, pid: int | None = None) -> list[Measur
         assert reading.metric in collector.metrics, (
             f"{name}.device_readings: {reading.metric.name} is read, and not declared: add it to {name}.metrics"
         )
-    raised(f"{name}.stop() before start()", "there is nothing to close yet", collector.stop)
-    _remarks(collector, {})
-    agent = FakeAgent(metrics=collector.metrics, pid=pid)
-    raised(
-        f"{name}.start(agent)",
-        "where the hardware is not there, return and say so in `reason`",
-        collector.start,
-        agent,
-    )
-    started = monotonic()
-    values = answered(
-        f"{name}.collect()", collector.collect, "an iterable of jaxobs.model.events.Measured", Measured
-    )
-    elapsed = monotonic() - started
-    for turn in ("", " a second time"):
-        raised(f"{name}.stop(){turn}", "stop() must be safe twice", collector.stop)
     assert elapsed < collector.interval, (
         f"{name}.collect() took {elapsed:.2f} s, longer than its interval {collector.interval} s: "
         "raise the interval, or ask for less in one turn"
     )
     declared(f"{name}.collect()", values, collector.metrics)
     answered(f"{name}.devices_present()", collector.devices_present, "a sequence of names", str)
-    _reason(collector)
     return values
 
 
 def check_exporter(exporter: Exporter, settings: Mapping[str, Any] | None = None) -> FakeAgent:
     """An exporter takes an empty batch, and stops in time, twice and also without a start."""
-    name = type(exporter).__name__
-    _conforms(EXPORTERS, exporter)
-    raised(
-        f"{name}.stop(timeout) before start()", "there is nothing to close yet", exporter.stop, STOP_SECONDS
-    )
-    _remarks(exporter, settings or {})
-    agent = FakeAgent(settings, exporter.metrics)
-    raised(f"{name}.start(agent)", "with these settings it must start", exporter.start, agent)
-    batch = Batch(SnapshotData(now(), {}), (), ())
-    raised(f"{name}.export(batch)", "a batch may have neither events nor spans", exporter.export, batch)
-    delivery: Any = exporter.delivery()
-    assert isinstance(delivery, Delivery), (
-        f"{name}.delivery() returned {shown(delivery)}, and must return a jaxobs.plugin.base.Delivery"
-    )
-    for turn in ("", " a second time"):
-        started = monotonic()
-        raised(f"{name}.stop(timeout){turn}", "stop() must be safe twice", exporter.stop, STOP_SECONDS)
-        elapsed = monotonic() - started
-        assert elapsed < STOP_SECONDS + 1, (
-            f"{name}.stop({STOP_SECONDS}){turn} took {elapsed:.1f} s: it must give up after `timeout` seconds"
+    name, advice = type(exporter).__name__, "with these settings it must start"
+    make = partial(FakeAgent, settings, exporter.metrics)
+    with lived(EXPORTERS, exporter, make, advice, STOP_SECONDS) as agent:
+        batch = Batch(SnapshotData(now(), {}), (), ())
+        raised(f"{name}.export(batch)", "a batch may have neither events nor spans", exporter.export, batch)
+        delivery: Any = exporter.delivery()
+        assert isinstance(delivery, Delivery), (
+            f"{name}.delivery() returned {shown(delivery)}, and must return a jaxobs.plugin.base.Delivery"
         )
     declared(f"{name}, by agent.emit(),", agent.events, exporter.metrics)
     return agent
@@ -180,10 +179,3 @@ def _remarks(plugin: Plugin, settings: Mapping[str, Any]) -> None:
         assert remark.text.isprintable(), (
             f"{name}.check(settings): the remark {remark.text!r} is not one line of text: leave out line ends"
         )
-
-
-def _reason(plugin: Plugin) -> None:
-    reason: Any = plugin.reason
-    assert isinstance(reason, str), (
-        f"{type(plugin).__name__}.reason is {shown(reason)}, and must be text: empty where there is nothing to say"
-    )

@@ -41,17 +41,6 @@ def test_counted_flops_have_the_type_whose_peak_counts() -> None:
     assert series["train", "float32", "model"] == 10 * 20e12
 
 
-def test_the_upper_bound_is_in_the_entry_and_absent_where_there_is_none() -> None:
-    dearest = Cost({"float32": 9e13}, bytes=2e6)
-    snapshot = on_an_h200(exact=False, inexact_reasons=("a conditional",), at_most=dearest).snapshot(at(12))
-    (made,) = snapshot.document["executables"]
-    assert made["cost"]["at_most"]["flops"] == 9e13
-    assert made["cost"]["at_most"]["bytes"] == 2e6
-    assert unexplained(snapshot.to_dict()) == []
-    (exact,) = on_an_h200().snapshot(at(12)).document["executables"]
-    assert "at_most" not in exact["cost"]
-
-
 def text_of(cost: Cost, kind: str, platform: str) -> str:
     peaks = peaks_for(kind, platform)
     used = model_flops_utilization(cost, 1.0, peaks)

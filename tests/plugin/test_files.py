@@ -133,20 +133,3 @@ def test_a_file_is_read_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("file")
     with open_regular(tmp_path / "link") as file:
         assert file.read() == b"content"
-
-
-@pytest.mark.parametrize("links", [True, False])
-def test_a_file_that_is_not_to_be_replaced_is_written_once_also_without_hard_links(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
-) -> None:
-    def refused(*_: object) -> None:
-        raise PermissionError(errno.EPERM, "no hard links here")
-
-    if not links:
-        monkeypatch.setattr(os, "link", refused)
-    path = tmp_path / "trace.pb"
-    write_whole(path, b"first", replace=False)
-    with pytest.raises(FileExistsError):
-        write_whole(path, b"second", replace=False)
-    assert path.read_bytes() == b"first"
-    assert list(tmp_path.iterdir()) == [path]

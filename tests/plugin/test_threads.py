@@ -41,7 +41,7 @@ def test_processor_time_is_told_while_a_thread_lives_and_after_its_end() -> None
 def test_what_the_profilers_own_thread_takes_is_reported(observed: Any) -> None:
     before, done, over = observed.side.sender._report().cpu_seconds, Flag(), Flag()
     over.set()
-    worker = observed.source("profiler").plugin._worker
-    worker.give(lambda: compute(done, over))
-    wait_for(lambda: worker.idle, "the task to be done", 60)
+    plugin = observed.source("profiler").plugin
+    plugin._give(lambda: compute(done, over))
+    wait_for(plugin.is_idle, "the task to be done", 60)
     assert observed.side.sender._report().cpu_seconds - before >= SPENT

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from typing import Any
 
+from jaxobs.jax_compat.compiling import JitCall
 from jaxobs_plugins.probes.compile import causes as history
-from jaxobs_plugins.probes.compile.causes import History, Traced, Weakly
+from jaxobs_plugins.probes.compile.causes import History, Traced
 from jaxobs_plugins.probes.compile.miss_cause import Leaf, Signature, Value
+from jaxobs_plugins.probes.compile.signature import signature_of
 
 
 def signature(number: int, arrays: int = 1, function: int = 1) -> Signature:
@@ -27,6 +30,11 @@ def test_a_function_that_was_never_compiled_has_no_cause() -> None:
     assert kept.compiled(Traced(("g",), signature(2))) is None
 
 
+def call_of(function: Any) -> JitCall:
+    """A call of the function without arguments."""
+    return JitCall(function, (), None, 0, (), [], (), (), [], (), None)
+
+
 def test_a_function_object_is_known_again_by_its_identity_alone() -> None:
     class Callable:
         __hash__ = None  # type: ignore[assignment]  # as Python has it for what cannot be hashed
@@ -34,26 +42,14 @@ def test_a_function_object_is_known_again_by_its_identity_alone() -> None:
         def __eq__(self, other: object) -> bool:
             raise AssertionError("compared")
 
-    kept = History()
     one, other = Callable(), Callable()
-    first = kept.number_of(one)
-    assert kept.number_of(other) != first
-    assert kept.number_of(one) == first
+    first = signature_of(call_of(one))
+    assert signature_of(call_of(other)).function != first.function
+    assert signature_of(call_of(one)).function == first.function
     del one
     gc.collect()
-    assert kept.number_of(Callable()) != first
-
-
-def test_of_objects_that_are_gone_few_entries_are_left() -> None:
-    kept: Weakly[int] = Weakly()
-    living = [lambda: None for _ in range(100)]
-    for number, thing in enumerate(living):
-        kept.keep(thing, number)
-    for number in range(3_000):
-        kept.keep(lambda: None, number)
-    assert [kept.get(thing) for thing in living] == list(range(100))
-    assert len(kept._entries) <= 200
-    assert kept.get(lambda: None) is None
+    later = [Callable() for _ in range(100)]
+    assert first.function not in [signature_of(call_of(each)).function for each in later]
 
 
 def test_an_object_is_compared_with_what_it_was_compiled_for_itself() -> None:

@@ -8,7 +8,6 @@ import random
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
 from importlib.metadata import EntryPoint
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -27,7 +26,6 @@ from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.steps.marks import PhaseMark, StepMark
 from jaxobs.probe.steps.values import amount, as_name, plain_amount
 from jaxobs.probe.watch.watchable import is_jitted
-from jaxobs_plugins.probes.compile.causes import FEWEST, History, Weakly
 from jaxobs_plugins.probes.profiler.user_sessions import Watcher, watch_sessions
 from tests.probe.signals_at_any_moment import AlarmError, each_moment
 
@@ -161,19 +159,6 @@ def test_in_a_storm_of_signals_every_one_is_heard_and_later_steps_are_as_ever(
     assert len(steps) == 20
     assert [step.runs for step in steps] == [step.runs for step in steps[:2]] * 10
     assert not any(step.failed for step in steps)
-
-
-def test_where_the_last_reference_to_a_compiled_function_is_dropped(handler: list[int]) -> None:
-    history, traces = History(), Weakly[int]()
-
-    def run() -> None:
-        for number in range(FEWEST):
-            function = partial(print)  # the one before is let go of
-            history.number_of(function)
-            traces.keep(function, number)
-
-    struck = sum(1 for _ in each_moment(lambda: run))
-    assert struck == len(handler) > FEWEST
 
 
 def test_where_a_profiler_session_begins_and_is_dropped(handler: list[int]) -> None:

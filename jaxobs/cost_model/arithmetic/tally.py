@@ -78,17 +78,6 @@ class Tally:
         tally.unmodelled = dict.fromkeys(cost.unmodelled)
         return tally
 
-    def raise_to(self, other: Tally) -> None:
-        """Make every figure at least that of ``other``."""
-        for name, theirs in other.amounts.items():
-            mine = self.amounts.setdefault(name, {})
-            for key, value in theirs.items():
-                mine[key] = max(mine.get(key, 0.0), value)
-        self.transcendentals = max(self.transcendentals, other.transcendentals)
-        self.bytes = max(self.bytes, other.bytes)
-        self.reasons.update(other.reasons)
-        self.unmodelled.update(other.unmodelled)
-
     def same_figures(self, other: Tally) -> bool:
         return self.freeze() == other.freeze()
 

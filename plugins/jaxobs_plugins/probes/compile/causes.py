@@ -9,13 +9,12 @@ object's method, is therefore the same function, redefined.
 
 from __future__ import annotations
 
-import itertools
 import threading
 import weakref
 from collections import OrderedDict
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from jaxobs.jax_compat.compiling import Lowering, call_being_traced, lowering, plain_parameters
 from jaxobs.jax_compat.pmap import mapped_call
@@ -24,7 +23,7 @@ from jaxobs.model.events import Attributes
 from jaxobs.plugin.frames import CallSite, call_site
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.vocabulary.text import cut_name
-from jaxobs_plugins.probes.compile.miss_cause import UNEXPLAINED, Explanation, Signature, explain
+from jaxobs_plugins.probes.compile.miss_cause import UNEXPLAINED, Explanation, Signature, Value, explain
 from jaxobs_plugins.probes.compile.signature import (
     context_now,
     leaves_of,
@@ -47,47 +46,12 @@ ARRAYS_KEPT = 50_000
 takes 300 bytes where no other of its signature has its shape and type, so 15 MB at most."""
 
 
-FEWEST = 16
-"""Dead entries are removed when a table has twice as many entries as were alive last time, and at least this many: each
-may hold a large signature."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Traced:
     """The key of a traced function, and the signature it was traced for."""
 
     key: tuple[Any, ...]
     signature: Signature
-
-
-Kept = TypeVar("Kept")
-
-
-class Weakly(Generic[Kept]):
-    """What is kept of objects, by their identity alone and without keeping them alive. Any thread may call its methods.
-
-    The references have no callbacks: what a user's signal handler raises in one would be lost.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()  # a finalizer that compiles may run within
-        self._entries: dict[int, tuple[weakref.ref[Any], Kept]] = {}
-        self._prune_at = FEWEST
-
-    def get(self, thing: Any) -> Kept | None:
-        """What is kept of an object. Its address alone would not do, which another has once it is gone."""
-        reference, kept = self._entries.get(id(thing), (None, None))
-        return kept if reference is not None and reference() is thing else None
-
-    def keep(self, thing: Any, kept: Kept) -> None:
-        """Raises TypeError if the object allows no weak reference."""
-        with self._lock:
-            self._entries[id(thing)] = weakref.ref(thing), kept
-            if len(self._entries) >= self._prune_at:
-                for address, (reference, _) in list(self._entries.items()):
-                    if reference() is None:
-                        self._entries.pop(address, None)
-                self._prune_at = max(FEWEST, 2 * len(self._entries))
 
 
 class History:
@@ -97,17 +61,6 @@ class History:
         self._lock = threading.RLock()  # a finalizer that compiles may run within
         self._functions: OrderedDict[tuple[Any, ...], list[Signature]] = OrderedDict()
         self._arrays = 0
-        self._numbers: Weakly[int] = Weakly()
-        self._count = itertools.count(1)
-
-    def number_of(self, function: Any) -> int:
-        """The number of a function object, by its identity alone. Raises TypeError if it allows no weak reference."""
-        with self._lock:
-            number = self._numbers.get(function)
-            if number is None:
-                number = next(self._count)
-                self._numbers.keep(function, number)
-            return number
 
     def compiled(self, traced: Traced) -> Explanation | None:
         """Remember a compile. Returns why it was needed, or None where it is the function's first."""
@@ -145,6 +98,7 @@ NO_DIFFERENCE = (
 )
 TOO_MANY = "nothing that is compared differs, and it takes more arrays than are compared"
 
+Key = TypeVar("Key")
 Noted = TypeVar("Noted")
 
 
@@ -176,8 +130,9 @@ class Causes:
 
     def __init__(self) -> None:
         self._history = History()
-        self._traces: Weakly[Traced] = Weakly()
-        """By JAX's jaxprs: for other shardings or devices it lowers one again without tracing again."""
+        self._traces: dict[int, tuple[weakref.ref[Any], Traced]] = {}
+        """By the address of JAX's jaxpr: for other shardings or devices it lowers one again without tracing again."""
+        self._lock = threading.RLock()  # a finalizer that compiles may run within
         self._thread = UnderWay()
         self._compiled: set[str] = set()
 
@@ -196,12 +151,13 @@ class Causes:
             if call is not None and parameters is not None:
                 # JAX makes a new function object for each such program, so its name and line serve as the key instead.
                 statics = tuple((name, value_of(value)) for name, value in parameters.items())
-                signature = signature_of(call, 0)._replace(statics=statics)
+                signature = signature_of(call)
+                signature = signature._replace(function=Value(signature.function.text), statics=statics)
                 _keep(thread.traced, function, Traced((CONTROL_FLOW, function), signature))
             elif call is not None:
                 # pmap and jit make different programs of the same function.
                 key = (function, *function_key(call.function), "pmap" if mapped else "jit")
-                signature = signature_of(call, self._history.number_of(call.function))
+                signature = signature_of(call)
                 _keep(thread.traced, function, Traced(key, signature))
 
     def lowering_began(self, function: str, frame: FrameType) -> None:
@@ -228,9 +184,12 @@ class Causes:
         if not program.transformation:
             if traced is not None and leaves_of(program.avals) != traced.signature.leaves:
                 traced = None  # a trace for something else, of a function of the same name
-            known = traced or self._traces.get(program.jaxpr)
+            known = traced or self._traced_before(program.jaxpr)
             if known is not None:
-                self._traces.keep(program.jaxpr, known)
+                with self._lock:
+                    _keep(
+                        self._traces, id(program.jaxpr), (weakref.ref(program.jaxpr), known), FUNCTIONS_KEPT
+                    )
         if known is None:
             # What grad or vmap makes of a function is another program: its first compile is no recompile of the
             # function. Each pass of a gradient is another one still, recognised by its numbers of arrays and results.
@@ -240,6 +199,11 @@ class Causes:
         signature = known.signature
         shardings = shardings_of(program.shardings, len(signature.leaves)) if signature.complete else ()
         return Traced(known.key, signature._replace(shardings=shardings, context=context_now()))
+
+    def _traced_before(self, jaxpr: Any) -> Traced | None:
+        """What a jaxpr was traced for. Its address alone would not do, which another has once it is gone."""
+        reference, traced = self._traces.get(id(jaxpr), (None, None))
+        return traced if reference is not None and reference() is jaxpr else None
 
     def explained(self, function: str) -> Explained:
         """Say why the compile of `function` that has just ended was needed."""
@@ -284,8 +248,9 @@ def _why_unknown(noted: Traced | None) -> str:
     return NO_DIFFERENCE
 
 
-def _keep(noted: dict[str, Noted], function: str, what: Noted) -> None:
-    noted.pop(function, None)
-    noted[function] = what
-    while len(noted) > UNDER_WAY:
+def _keep(noted: dict[Key, Noted], key: Key, what: Noted, most: int = UNDER_WAY) -> None:
+    """Note it as the newest of at most so many."""
+    noted.pop(key, None)
+    noted[key] = what
+    while len(noted) > most:
         del noted[next(iter(noted))]

@@ -40,7 +40,8 @@ class Leaf(NamedTuple):
 class Signature(NamedTuple):
     """The parts of JAX's cache key that a function was compiled for.
 
-    `function` identifies the function object; where it is a `partial`, the arguments that it binds are among the
+    `function` identifies the function object, by the address of its one weak reference without a callback, which
+    `reference` keeps from being another's; where it is a `partial`, the arguments that it binds are among the
     `statics`. `bindings` say how each argument was passed, `structure` holds (path, container) for each container among
     the arguments, `names` and `leaves` the arrays in them. `shardings` is in the order of `leaves`, and empty where it
     was not seen. `complete` is False where arrays or containers were left out.
@@ -57,6 +58,7 @@ class Signature(NamedTuple):
     shardings: tuple[str, ...]
     complete: bool = True
     partial: bool = False
+    reference: object = None
 
 
 class Difference(NamedTuple):

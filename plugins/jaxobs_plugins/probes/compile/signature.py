@@ -7,6 +7,7 @@ container or array (`make benchmark NAME=compile_cost`), a tenth of what JAX spe
 from __future__ import annotations
 
 import hashlib
+import weakref
 from typing import Any
 
 from jaxobs.jax_compat.compiling import JitCall
@@ -22,11 +23,12 @@ NODES_KEPT = 20_000
 """Most containers and arrays that are compared in a signature. The largest train states have some thousand leaves."""
 
 
-def signature_of(call: JitCall, number: int) -> Signature:
+def signature_of(call: JitCall) -> Signature:
     """The signature of a call that is about to be traced; its shardings are known only when it is lowered.
 
-    `number` is that of the function object (`History.number_of`).
+    Raises TypeError if its function allows no weak reference.
     """
+    function = weakref.ref(call.function)
     walk = Walk()
     statics = iter(call.static_args)
     static_positions = {number for number in call.static_argnums if number < call.positional}
@@ -55,7 +57,7 @@ def signature_of(call: JitCall, number: int) -> Signature:
         call.names if call.names is not None and len(call.names) == len(call.avals) else tuple(walk.leaves)
     )
     return Signature(
-        Value(function_text(call.function), number),
+        Value(function_text(call.function), id(function)),
         tuple((name, value_of(value)) for name, value in call.options),
         context_now(),
         tuple(bindings),
@@ -66,6 +68,7 @@ def signature_of(call: JitCall, number: int) -> Signature:
         (),
         len(leaves) == len(call.avals) and not walk.cut,
         bool(bound),
+        function,
     )
 
 

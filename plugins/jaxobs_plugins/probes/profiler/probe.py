@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
@@ -30,65 +29,12 @@ USER_PATIENCE = 10.0
 """Seconds that a session of the user's waits for ours to end; discarding a trace of 60 000 events took 36 ms."""
 
 JOIN_SECONDS = 30.0
-"""Seconds to wait for the thread at the end, longer than any `stop()`: one left in the
+"""Seconds to wait for a thread at the end, longer than any `stop()`: one left in the
 profiler would abort the process."""
 
 
-class Worker:
-    """Runs tasks in turn. `failed` is called with what a task raised; the tasks after it still run."""
-
-    def __init__(self, failed: Callable[[Exception], None]) -> None:
-        self._failed = failed
-        # `with` takes the lock itself and not the condition, whose `__enter__` is Python code: a signal handler that
-        # raises within it would leave the lock taken.
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
-        self._tasks: deque[Callable[[], None]] = deque()
-        self._thread: Thread | None = None
-        self._stopped = False
-
-    def give(self, task: Callable[[], None]) -> None:
-        """Queue a task. Raises RuntimeError where no thread can be started."""
-        with self._lock:
-            if self._stopped:
-                return
-            if self._thread is None:
-                self._thread = Thread("profiler", self._run)
-            self._tasks.append(task)
-            self._changed.notify_all()
-
-    @property
-    def idle(self) -> bool:
-        return not self._tasks
-
-    def stop(self, patience: float) -> None:
-        """Drop the tasks that wait, and wait `patience` seconds for the one under way."""
-        with self._lock:
-            self._stopped = True
-            self._tasks.clear()
-            self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join(patience)
-
-    def _run(self) -> None:
-        while True:
-            with self._lock:
-                self._changed.wait_for(lambda: self._stopped or self._tasks)
-                if self._stopped:
-                    return
-                task = self._tasks[0]
-            try:
-                task()
-            except Exception as error:  # noqa: BLE001  # an error of the profiler must not end on the job's console
-                self._failed(error)
-            del task
-            with self._lock:
-                if self._tasks:
-                    self._tasks.popleft()
-
-
 class ProfilerProbe(Probe):
-    """The probe `profiler`. `start` makes no session and no thread; the worker's first task starts its thread."""
+    """The probe `profiler`. `start` makes no session and no thread; each window has a thread of its own."""
 
     def __init__(self) -> None:
         self._job: Job | None = None
@@ -109,10 +55,9 @@ class ProfilerProbe(Probe):
         self._requests: set[Future[ProfileResult]] = set()
         self._session_lock = SessionLock()
         self._pace = Pace()
-        self._worker = Worker(self._fault)
-        self._windows = Windows(
-            job, module, module.ProfilerSession, self._session_lock, self._pace, self._annotate
-        )
+        self._threads: list[Thread] = []
+        self._one_at_a_time = threading.Lock()
+        self._windows = Windows(job, module, self._session_lock, self._pace, self._annotate)
         self._maximum_bytes = int(job.settings["profile_maximum_bytes"])
         self.reason = why_not_scheduled(job.settings, installed_jaxlib())
         self._job = job
@@ -121,7 +66,7 @@ class ProfilerProbe(Probe):
         job.annotate_steps(None)
 
     def sample(self) -> None:
-        """Sample the pace, and hand the worker a window where one is due; called once a second."""
+        """Sample the pace, and make a window where one is due; called once a second."""
         job = self._job
         if job is None:
             return
@@ -131,8 +76,8 @@ class ProfilerProbe(Probe):
         progress = job.progress()
         self._pace.look(progress, monotonic())
         due = monotonic() >= self._windows.due(progress)
-        if due and self._pace.is_steady() and self._worker.idle:
-            self._worker.give(self._windows.scheduled)
+        if due and self._pace.is_steady() and self.is_idle():
+            self._give(self._windows.scheduled)
 
     def profile(self, seconds: float, keep: bool | str) -> Future[ProfileResult]:
         """Make a window as soon as none is under way; the future is resolved with its result."""
@@ -145,13 +90,14 @@ class ProfilerProbe(Probe):
             self._sessions.end_dropped()
             self._requests.add(request)
             request.add_done_callback(self._requests.discard)
-            self._worker.give(partial(self._windows.requested, request, seconds, keep))
+            self._give(partial(self._windows.requested, request, seconds, keep))
         return request
 
     def stop(self) -> None:
         if self._job is not None:
             self._end("the observer has ended")
-            self._worker.stop(JOIN_SECONDS)
+            for thread in self._threads:
+                thread.join(JOIN_SECONDS)
 
     def coming(self, key: int) -> None:
         """Note that the user's thread is about to make a session, and wait until ours has ended."""
@@ -169,7 +115,24 @@ class ProfilerProbe(Probe):
 
     def traced(self, trace: UserTrace) -> None:
         if (job := self._job) is not None:
-            self._worker.give(lambda: job.emit(window_of(trace, self._maximum_bytes)))
+            self._give(lambda: job.emit(window_of(trace, self._maximum_bytes)))
+
+    def is_idle(self) -> bool:
+        """Whether all that was asked for is done."""
+        return all(thread.join(0.0) for thread in self._threads)
+
+    def _give(self, task: Callable[[], None]) -> None:
+        """Begin a task on a thread of its own. Raises RuntimeError where none can be started."""
+        self._threads = [thread for thread in self._threads if not thread.join(0.0)]
+        self._threads.append(Thread("profiler", self._run, task))
+
+    def _run(self, task: Callable[[], None]) -> None:
+        with self._one_at_a_time:
+            if self._job is not None:
+                try:
+                    task()
+                except Exception as error:  # noqa: BLE001  # an error of the profiler must not end on the job's console
+                    self._fault(error)
 
     def _annotate(self, ours: object | None) -> None:
         """Have steps annotated while there is any session, the user's or ours (None: ours has ended)."""
@@ -177,13 +140,12 @@ class ProfilerProbe(Probe):
             self._job.annotate_steps(self if self._users else ours)
 
     def _fault(self, error: Exception) -> None:
-        """End everything after a fault of the profiler, which is not risked twice. Runs on the worker's thread."""
+        """End everything after a fault of the profiler, which is not risked twice."""
         job = self._job
         if job is None:
             return
         reason = described(error)[:300]
         self._end(reason)
-        self._worker.stop(0.0)
         job.switch_off(reason)
 
     def _end(self, reason: str) -> None:

@@ -1,8 +1,9 @@
-"""Makes windows of our own when they are due or asked for, and reports them with their cost, on the worker's thread."""
+"""Makes windows of our own when they are due or asked for, and reports them with their cost."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -70,22 +71,21 @@ class ProfilerFaultError(RuntimeError):
 class Windows:
     """Makes scheduled and requested windows and keeps the schedule up to date with them.
 
-    `session_type` is jaxlib's own class, so that windows of ours are not taken for the user's. `annotate` is called
-    with an object when a window of ours begins, and with None when it has ended.
+    It is made while `module` has jaxlib's own class of sessions, so that windows of ours are not taken for the user's.
+    `annotate` is called with an object when a window of ours begins, and with None when it has ended.
     """
 
     def __init__(
         self,
         job: Job,
         module: Any,
-        session_type: Any,
         session_lock: SessionLock,
         pace: Pace,
         annotate: Callable[[object | None], None],
     ) -> None:
         self._job = job
         self._module = module
-        self._session_type = session_type
+        self._session_type = module.ProfilerSession
         self._session_lock = session_lock
         self._pace = pace
         self._annotate = annotate
@@ -293,11 +293,9 @@ def write_trace(directory: str, rank: int, xspace: bytes, wall_time: float) -> s
         folder = Path(directory) / TRACES / time.strftime(run, moment)
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"rank_{rank:05d}.xplane.pb"
-        try:
-            write_whole(path, xspace, replace=False)  # XProf may look at any time
-        except FileExistsError:
-            continue
-        return str(path)
+        if not os.path.lexists(path):
+            write_whole(path, xspace)  # XProf may look at any time
+            return str(path)
     raise FileExistsError(f"{path} is there already")
 
 
