@@ -423,8 +423,10 @@ class Stretches:
         self._followers = [entry for entry in self._followers if step < entry.behind]
 
     def _of_others(self, steps: Steps, start: int, end: int) -> tuple[int, bool]:
-        """Nanoseconds, of those from `start` to `end`, in which the device did not work for these steps but for another
-        loop's, as far as is known; and whether it may have done so for longer."""
+        """How long the device worked for another loop between the two, and whether it may have done so for longer.
+
+        In nanoseconds, as far as is known.
+        """
         entry = self._entries.pop(steps.first, None)
         if entry is None:
             return 0, False
