@@ -76,7 +76,7 @@ def test_a_limit_of_on_chip_memory_has_a_report_of_its_own_without_arrays() -> N
     assert found is not None
     ask = Ask(lambda seconds: {}, lambda: pytest.fail("no executable has a part in it"))
     files = gather(found, "train_step", "rank0", {}, ask, monotonic() + 5)
-    assert set(files) == {"summary.txt", "error.txt", "settings.json"}
+    assert set(files) == {"summary.txt", "error.txt", "report.json"}
     summary = files["summary.txt"].decode()
     assert "a kernel needs more VMEM than it may have" in summary
     for row in ("asked for  36.2 MiB", "limit      32 MiB", "kernel     _fwd.1", "function   train_step"):
@@ -120,9 +120,9 @@ def test_nothing_is_guessed_where_several_could_be_meant_or_none() -> None:
 def test_the_summary_shows_what_there_is_and_needs_none_of_it() -> None:
     head = {
         "when": "2030-01-01", "pid": 7, "name": "rank0", "type": "JaxRuntimeError", "message": "RESOURCE_EXHAUSTED",
-        "requested_bytes": 3 * 2**30, "blame": "step", "missing": {}, "files": {},
+        "requested_bytes": 3 * 2**30, "blame": "step", "missing": {},
     }  # fmt: skip
-    bare = summary_text(head)
+    bare = summary_text(head, {})
     assert "asked for  3 GiB" in bare
     full = summary_text(
         head
@@ -143,7 +143,8 @@ def test_the_summary_shows_what_there_is_and_needs_none_of_it() -> None:
                     }
                 ],
             },
-        }
+        },
+        {"summary.txt": "this text"},
     )
     assert "device 0 (cuda): in use 1 GiB" in full
     assert "hash of step" in full

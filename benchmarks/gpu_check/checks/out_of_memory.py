@@ -43,20 +43,16 @@ def _amounts(told: Findings, folder: Path, truth: dict[str, Any]) -> None:
         "bytes asked for, as read from the message", requested_and_limit(error)[0], truth["asked"], relative=0.01,
         unit="B", reason="the message has no amount that jaxobs can read",
     )  # fmt: skip
-    arrays = _part(folder, "live_arrays.json") or {}
+    file = folder / "report.json"
+    report = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    arrays = report.get("live_arrays") or {}
     told.figure(
         "bytes of live arrays", arrays.get("bytes"), truth["held"], relative=0.01,
         unit="B", reason="the report has no live arrays; its summary says why",
     )  # fmt: skip
-    devices = _part(folder, "memory_statistics.json") or [{}]
+    devices = report.get("memory_statistics") or [{}]
     in_use = (devices[0].get("statistics") or {}).get("bytes_in_use")
     told.figure(
         "bytes in use by the allocator", in_use, truth["held"], relative=0.05,
         unit="B", reason="this backend has no statistics of memory",
     )  # fmt: skip
-
-
-def _part(folder: Path, name: str) -> Any:
-    """A file of the report; None if it is not there."""
-    file = folder / name
-    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None

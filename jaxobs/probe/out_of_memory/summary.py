@@ -26,10 +26,10 @@ _REMEDIES = {
 """By XLA's documentation of errors (E1001), and what a Triton kernel's shared memory grows with."""
 
 
-def summary_text(report: Mapping[str, Any]) -> str:
-    """The summary's text. `report` is what `evidence` gathers; any part may be missing."""
-    sections = (_head, _memory, _executables, _peak, _arrays, _files)
-    return "\n\n".join(text for section in sections if (text := section(report))) + "\n"
+def summary_text(report: Mapping[str, Any], files: Mapping[str, str]) -> str:
+    """The summary's text. `report` is what `evidence` gathers; any part may be missing. `files`: what is in each."""
+    sections = [section(report) for section in (_head, _memory, _executables, _peak, _arrays)]
+    return "\n\n".join(filter(None, (*sections, _files(files, report["missing"])))) + "\n"
 
 
 def _head(report: Mapping[str, Any]) -> str:
@@ -120,8 +120,7 @@ def _text(table: TextTable) -> str:
     return "\n".join(table.lines(PLAIN_WIDTH)) if table.rows else ""
 
 
-def _files(report: Mapping[str, Any]) -> str:
-    named = report.get("files") or {}
-    missing = [f"  {name:<24}not there: {reason}" for name, reason in (report.get("missing") or {}).items()]
-    lines = [f"  {name:<24}{what}" for name, what in named.items()] + missing
-    return "in this directory\n" + "\n".join(lines) if lines else ""
+def _files(files: Mapping[str, str], missing: Mapping[str, str]) -> str:
+    lines = [f"  {name:<20}{what}" for name, what in files.items()]
+    lines += [f"  {name:<20}not there: {reason}" for name, reason in missing.items()]
+    return "in this directory\n" + "\n".join(lines)
