@@ -334,7 +334,7 @@ class ProbeSide:
     def _gather(self) -> list[Event]:
         """Gather what is read once a wake-up instead of emitted when it happens. On the sender's thread."""
         events: list[Event] = []
-        events += self.watching.calls_outside_steps()
+        events += self.loops.unmarked.others_called()
         events += self.loops.turns_asked()
         if self.host_lines is not None:
             events += self.host_lines.take()

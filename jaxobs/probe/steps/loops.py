@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from jaxobs.flow.ring import Ring
 from jaxobs.model.clock import NANOSECONDS, now
-from jaxobs.model.events import UNMARKED, LoopDeclared, StepEnded, TurnsAsked
+from jaxobs.model.events import UNMARKED, FunctionCalled, LoopDeclared, StepEnded, TurnsAsked
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.plugin.span_context import current_span_context
 
@@ -132,7 +132,7 @@ class UnmarkedCalls(AskedTurns):
     turn, which ends with the next.
     """
 
-    __slots__ = ("_advance", "_extend", "_main", "count", "off", "output", "thread")
+    __slots__ = ("_advance", "_extend", "_main", "_told", "count", "off", "others", "output", "thread")
 
     def __init__(self, ring: Ring) -> None:
         super().__init__(UNMARKED)
@@ -142,6 +142,17 @@ class UnmarkedCalls(AskedTurns):
         self.off = False
         self.output: Any = None
         """That of the newest call, until it is asked."""
+        self.others: dict[int, int] = {}
+        """Calls outside steps that are only counted, by what they ran."""
+        self._told: dict[int, int] = {}
+
+    def others_called(self) -> Iterator[FunctionCalled]:
+        """The others since the last call of this: an event for each call would be a flood. On the sender's thread."""
+        for run, total in list(self.others.items()):
+            new = total - self._told.get(run, 0)
+            if new:
+                self._told[run] = total
+                yield FunctionCalled(run, new, now())
 
     def note(self, run: int, started: int, ended: int) -> int:
         """Emit the call as a row of the ring. Returns its number, from 1 on; 0 where the caller shall only count it."""

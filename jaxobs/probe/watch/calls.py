@@ -139,8 +139,8 @@ class Calls:
     """One watched function's calls. `number` (negative) stands for it where it is not visible which executable ran."""
 
     __slots__ = (
-        "__weakref__", "_earlier", "_emit", "_failed", "_known", "_name", "_table", "complete", "completions",
-        "current", "executables", "function", "leaf", "new", "number", "outside", "read", "run",
+        "_earlier", "_emit", "_failed", "_known", "_name", "_table", "complete", "completions",
+        "current", "executables", "function", "leaf", "new", "number", "read", "run",
         "unmarked",
     )  # fmt: skip
 
@@ -162,7 +162,6 @@ class Calls:
         self.read: Read | None = None
         self.run = number  # what a call runs while there is only one executable
         self.new = True
-        self.outside: dict[int, int] = {}
         self._emit = loops.emit
         self._failed = loops.failed
         self._name = name_of(function)
@@ -241,11 +240,10 @@ class Calls:
 
     def called_outside(self, result: Any, run: int, started: int, ended: int, compiled: int | None) -> None:
         """Note a call outside any step."""
-        turn, number = self.unmarked, 0
-        if self.current.phase is None:
-            number = turn.note(run, started, ended)
+        turn = self.unmarked
+        number = turn.note(run, started, ended) if self.current.phase is None else 0
         if number == 0:
-            self.outside[run] = self.outside.get(run, 0) + 1
+            turn.others[run] = turn.others.get(run, 0) + 1
         asks = number > 0 and turn.asks(number, started)
         if asks or compiled is not None:
             output = Output(turn, number, run, started, ended, compiled)
