@@ -78,12 +78,11 @@ def watch_compiled_ahead(
         if _is_of_jax(sys._getframe(1)):  # noqa: SLF001  # who calls
             return compiled
         with Suppressed(Exception):  # a program that cannot be watched runs all the same
-            created = executables.newest_since(count)
-            if created is not None:
+            if created := executables.since(count):
                 found = watch(compiled)
                 calls = calls_of(found)
                 if calls is not None:
-                    calls.compiled_ahead(created)
+                    calls.compiled_ahead(created[-1])
                 return found
         return compiled
 

@@ -64,24 +64,10 @@ class Executables:
             self._created.append(Created(executable, function, threading.get_ident(), now()))
             self.count = len(self._created)
 
-    def since(self, count: int, function: str) -> list[int]:
-        """Executables made for that function by the current thread after `count` was read."""
+    def since(self, count: int) -> list[Created]:
+        """The executables that the current thread made after `count` was read."""
         thread = threading.get_ident()
-        return [
-            created.executable
-            for created in self._created[count:]
-            if created.function == function and created.thread == thread
-        ]
-
-    def newest_since(self, count: int) -> Created | None:
-        """The last executable that the current thread made after `count` was read."""
-        thread = threading.get_ident()
-        return next((made for made in reversed(self._created[count:]) if made.thread == thread), None)
-
-    def compiled_since(self, count: int) -> int | None:
-        """When the current thread's last compile after `count` was read was over; None if there was none."""
-        newest = self.newest_since(count)
-        return None if newest is None else newest.time
+        return [made for made in self._created[count:] if made.thread == thread]
 
     def compiled_by(self, function: Any, executables: list[int]) -> None:
         """Note that a call of this jitted function was seen to compile these executables."""
@@ -179,15 +165,14 @@ class Calls:
     def learned(self) -> Learned:
         """What a later observer need not learn anew."""
         run = 0 if self.run == self.number else self.run
-        return Learned(list(self._known), dict(self._table), self.read, run, self.complete)
+        return Learned(self._known, self._table, self.read, run, self.complete)
 
     def inherit(self, learned: Learned) -> None:
         """Go on from what an earlier observer learned, if no executable was compiled or released since."""
-        if self._earlier is None or self._earlier != len(learned.known):
-            return
-        self._known, self._table, self.read, run, self.complete = learned
-        self.run = run or self.number
-        self.new = False
+        if self._earlier == len(learned.known):
+            self._known, self._table, self.read, run, self.complete = learned
+            self.run = run or self.number
+            self.new = False
 
     def failed(self, error: BaseException, count: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle an error that the function raised; learn what it compiled before, which may serve later calls."""
@@ -212,7 +197,8 @@ class Calls:
         """
         try:
             self.run, self.read, self.complete = known
-            if numbers := self.executables.since(count, self._name):
+            made = self.executables.since(count)
+            if numbers := [each.executable for each in made if each.function == self._name]:
                 self.executables.compiled_by(self.function, numbers)
             if self.new:
                 self.new = False

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -123,9 +123,6 @@ class Outputs:
         self.done = self.not_before = 0
         """When the newest completion was, by `now()`, and before when it was not."""
 
-    def __len__(self) -> int:
-        return len(self.waiting)
-
     @property
     def newest(self) -> Output | None:
         """The newest that is kept. The other thread may take it at any moment, also between two looks."""
@@ -187,14 +184,14 @@ class Completions:
         self._left = False
         """Whether the host has left a loop of which nothing more comes that would be known better."""
         self._calls = self._rounds = 0
-        self._outputs: dict[int, Outputs] = {}
+        self._outputs: defaultdict[int, Outputs] = defaultdict(Outputs)
         """By thread."""
         self._unseen_told = 0
 
     def called(self, way: OutputLeaf, result: Any, output: Output, turn: Step | UnmarkedCalls | None) -> None:
         """Keep a leaf of this call's result for the turn that it is in, in place of that of an earlier call."""
         try:
-            outputs = self._of_this_thread()
+            outputs = self._outputs[threading.get_ident()]
             self._look_at_newest(outputs)
             leaf = None if way.exhausted else way.take(result)
             if leaf is not None:
@@ -216,13 +213,6 @@ class Completions:
             if raised_by_signal_handler(error):
                 raise
             way.lost()
-
-    def _of_this_thread(self) -> Outputs:
-        thread = threading.get_ident()
-        outputs = self._outputs.get(thread)
-        if outputs is None:
-            outputs = self._outputs[thread] = Outputs()
-        return outputs
 
     def _begun(self, output: Output, outputs: Outputs) -> None:
         """Note whether the device was idle when the call began, and whether the backend ran it within the call."""
@@ -263,7 +253,7 @@ class Completions:
             if type(turn) is Step and turn.run and not turn.state.seen_of_late(end):
                 self._tell_unseen(turn.state, turn.number, end)
             return
-        turns, outputs = output.turns, self._of_this_thread()
+        turns, outputs = output.turns, self._outputs[threading.get_ident()]
         if type(turn) is Step:
             turns.calls = 1 + len(turn.later_runs)
         try:
@@ -286,9 +276,9 @@ class Completions:
 
     def loop_left(self) -> None:
         """Tell when the device was done with a loop that the host has left, or let the polling thread wait for that."""
-        outputs = self._outputs.get(threading.get_ident())
-        newest = None if outputs is None else outputs.newest
-        if outputs is None or newest is None or newest.told:
+        outputs = self._outputs[threading.get_ident()]
+        newest = outputs.newest
+        if newest is None or newest.told:
             return
         if newest.ready:
             self._tell(outputs, newest)
@@ -334,7 +324,8 @@ class Completions:
             self._wanted = True
             if self.stopped.is_set():  # it may be that call which was forgotten
                 return None
-            arrived = self._arrived.wait(self._interval if any(map(len, self._outputs.values())) else None)
+            kept = any(outputs.waiting for outputs in list(self._outputs.values()))
+            arrived = self._arrived.wait(self._interval if kept else None)
             self._wanted = False
             found = self._unfinished()
             if not arrived:
@@ -403,13 +394,10 @@ class Completions:
         if output.told:  # by the other thread, or a later one was
             return
         output.told = True  # it may be put back at the end of its turn
-        output.not_ready = max(
-            output.not_ready, min(outputs.not_before, output.ready)
-        )  # in order of dispatch
+        output.not_ready = max(output.not_ready, min(outputs.not_before, output.ready))
         time, uncertainty = output.time()
-        late = max(
-            0, outputs.done - time
-        )  # the one before was asked later, and may have been done sooner than told
+        # The one before was asked later, and may have been done sooner than told.
+        late = max(0, outputs.done - time)
         time, uncertainty = time + late, uncertainty + late
         outputs.done_up_to(output)
         if output.turns.name or output.number:  # else the call was in no step and has no number

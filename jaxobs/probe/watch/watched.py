@@ -92,7 +92,8 @@ class Watched:
             known = calls.run, calls.read, calls.complete
             calls.run, calls.read, calls.complete = calls.number, None, False
             calls.learn(count, args, kwargs, known)
-            compiled = executables.compiled_since(count)
+            made = executables.since(count)
+            compiled = made[-1].time if made else None
         run = calls.run if calls.read is None else calls.which(args, kwargs)
         if step is None:
             calls.called_outside(result, run, started, ended, compiled)
