@@ -45,11 +45,6 @@ LAST_TURNS = 3
 class AskedTurns:
     """Which of a loop's turns leave a small output, and in how many it was ready at the turn's end."""
 
-    __slots__ = (
-        "_at", "_away_since", "_found", "_number", "_pass_seen", "_reported", "calls", "completions", "counted", "every",
-        "last", "name", "told_at",
-    )  # fmt: skip
-
     def __init__(self, name: str) -> None:
         self.name = name
         self.every = EVERY[-1]
@@ -132,8 +127,6 @@ class UnmarkedCalls(AskedTurns):
     turn, which ends with the next.
     """
 
-    __slots__ = ("_advance", "_extend", "_main", "_told", "count", "off", "others", "output", "thread")
-
     def __init__(self, ring: Ring) -> None:
         super().__init__(UNMARKED)
         self._extend, self._advance = ring.extend, ring.advance
@@ -157,10 +150,9 @@ class UnmarkedCalls(AskedTurns):
     def note(self, run: int, started: int, ended: int) -> int:
         """Emit the call as a row of the ring. Returns its number, from 1 on; 0 where the caller shall only count it."""
         thread = threading.get_ident()
-        if thread == self._main or self.count == 0:
-            self.thread = thread
-        if self.off or thread != self.thread:
+        if self.off or (thread != self.thread and self.count > 0 and thread != self._main):
             return 0
+        self.thread = thread
         self.count = number = self.count + 1
         self._extend((UNMARKED, number, started, ended, 0, 0, ended - started, None, None, thread, run))
         self._advance()
@@ -176,12 +168,11 @@ class Step:
     """The step under way on a thread; watched calls add to it."""
 
     __slots__ = (
-        "asks", "checkpoint", "dispatch", "failed", "hidden", "later_runs", "loop", "nested", "number", "output", "plain",
+        "asks", "checkpoint", "dispatch", "failed", "hidden", "later_runs", "nested", "number", "output", "plain",
         "run", "several", "state", "thread",
     )  # fmt: skip
 
     def __init__(self, state: AskedTurns) -> None:
-        self.loop = state.name
         self.state = state
         self.hidden = False  # True while JAX traces: this step is never reported, and nothing runs in it
         self.asks = False  # whether an output is kept of its last call
@@ -273,11 +264,6 @@ _HELD_HERE_ALONE = sys.getrefcount(_HOLDER[0])
 
 class LoopState(AskedTurns):
     """A loop by name: its step numbers go on when the loop is entered again (epochs)."""
-
-    __slots__ = (
-        "average", "claimed_then", "flops", "last_end", "passed", "phase", "plain_before", "plain_until", "steps",
-        "thread",
-    )  # fmt: skip
 
     def __init__(self, name: str) -> None:
         super().__init__(name)

@@ -134,7 +134,7 @@ class PhaseMark:
             self._begin()
 
     def _begin(self) -> None:
-        inside = self._outer.loop if self._outer is not None else None
+        inside = self._outer.state.name if self._outer is not None else None
         self._loops.emit(PhaseStarted(self.name, inside, self._start))
 
     def _inside(self, innermost: PhaseMark | None) -> PhaseMark | None:
@@ -162,7 +162,7 @@ class PhaseMark:
         nested = current.claimed - self._claimed  # loops inside the phase keep their own time
         try:
             end = now()
-            inside = outer.loop if outer is not None else None
+            inside = outer.state.name if outer is not None else None
             event = PhaseEnded(self.name, inside, self._start, end, nested)
         except BaseException:  # raised by a signal handler: a phase whose beginning was reported must end
             if outer is not None:

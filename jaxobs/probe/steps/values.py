@@ -115,7 +115,7 @@ class RecordedValues:
 
     def record(self, values: Mapping[str, Any]) -> None:
         step = self._current.step
-        loop = step.loop if step is not None else ""
+        loop = step.state.name if step is not None else ""
         at = now()
         for name, value in values.items():
             try:

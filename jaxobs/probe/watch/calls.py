@@ -124,12 +124,6 @@ class Learned(NamedTuple):
 class Calls:
     """One watched function's calls. `number` (negative) stands for it where it is not visible which executable ran."""
 
-    __slots__ = (
-        "_earlier", "_emit", "_failed", "_known", "_name", "_table", "complete", "completions",
-        "current", "executables", "function", "leaf", "new", "number", "read", "run",
-        "unmarked",
-    )  # fmt: skip
-
     def __init__(
         self,
         function: Callable[..., Any],

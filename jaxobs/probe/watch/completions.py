@@ -61,11 +61,6 @@ class Output:
     the device was idle before. `gone`: its turn has called again, so it does not stand for the turn any more.
     """
 
-    __slots__ = (
-        "begun", "clean", "compiled", "complete", "gone", "leaf", "not_ready", "number", "ready", "run", "told", "turns",
-        "way",
-    )  # fmt: skip
-
     def __init__(
         self, turns: AskedTurns, number: int, run: int, started: int, ended: int, compiled: int | None = None
     ) -> None:

@@ -207,8 +207,6 @@ class OutputLeaf:
     long as it lives: until the next call. Where it is never ready by then, the function's device time stays absent.
     """
 
-    __slots__ = ("_earlier", "_kind", "_losses", "_short_lived", "_ways", "exhausted", "size")
-
     def __init__(self) -> None:
         self._ways: list[Path] | None = None
         self._earlier: list[tuple[Path, weakref.ref[Any]]] | None = None

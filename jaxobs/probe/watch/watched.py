@@ -25,8 +25,6 @@ from jaxobs.probe.watch.completions import Output
 class State:
     """What a watched function keeps beside its calls: the function, or its twin, and what was learned about it."""
 
-    __slots__ = ("_original", "function", "hash", "learned")
-
     def __init__(self, function: Any, original: Any) -> None:
         self.function = function
         self.learned: Learned | None = None
