@@ -146,7 +146,7 @@ def test_the_summary_shows_what_there_is_and_needs_none_of_it() -> None:
         },
         {"summary.txt": "this text"},
     )
-    assert "device 0 (cuda): in use 1 GiB" in full
+    assert "device 0 (cuda)   1 GiB" in full
     assert "hash of step" in full
     assert "f(4,)" in full
     assert max(map(len, full.splitlines())) < 120

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jaxobs.jax_compat.memory import MEMORY_KINDS, named_amounts
 from jaxobs.model.events import memory_need
 from jaxobs.report.peak_memory import parts
-from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, to_text
-from jaxobs.vocabulary.units import byte_size, count, or_absent
+from jaxobs.report.tables import Column, Row, computed, figure, known_columns, name, plain_table, text
+from jaxobs.report.text_table import to_text
+from jaxobs.vocabulary.units import byte_size, count
 
-PARTS = ("argument", "output", "temporary", "code", "alias")
 SHOWN = 10
 
-_OF_DEVICES = {
-    "bytes_in_use": "in use", "peak_bytes_in_use": "peak", "bytes_limit": "limit",
-    "largest_free_block_bytes": "largest free block",
-}  # fmt: skip
-_OF_THE_PROCESS = {"in_use_bytes": "in use", "peak_bytes": "peak", "limit_bytes": "limit"}
+MEMORY = (
+    text("of", "name"),
+    figure("in use", "in_use", byte_size),
+    figure("peak", "peak", byte_size),
+    figure("limit", "limit", byte_size),
+    figure("largest free block", "largest_free", byte_size),
+)
+EXECUTABLES = (
+    name("function", "function"),
+    computed("bytes a run", lambda row: memory_need(row["memory"]), byte_size),
+    *(figure(kind, kind, byte_size, "memory") for kind in MEMORY_KINDS),
+    text("executable", "executable"),
+)
+ARRAYS = (
+    Column("array", lambda row: f"{row['dtype']}{row['shape']}", text=True),
+    figure("bytes", "bytes", byte_size),
+    figure("count", "count", count),
+    text("sharding", "sharding"),
+    Column("made by", lambda row: row["line"] or "not known", text=True),
+)
 _REMEDIES = {
     "VMEM": "smaller blocks, or a higher limit: vmem_limit_bytes of pallas.tpu.CompilerParams, for all kernels "
     "--xla_tpu_scoped_vmem_limit_kib in LIBTPU_INIT_ARGS",
@@ -56,38 +72,21 @@ def _head(report: Mapping[str, Any]) -> str:
 
 
 def _memory(report: Mapping[str, Any]) -> str:
-    lines = []
-    for device in report.get("memory_statistics") or ():
-        amounts = _amounts(device["statistics"], _OF_DEVICES) or "tells nothing"
-        lines.append(f"  device {device['device']} ({device['platform']}): {amounts}")
-    process = (report.get("process") or {}).get("memory") or {}
-    if process:
-        lines.append("  process: " + _amounts(process, _OF_THE_PROCESS))
-    addresses = report.get("address_space")
-    if addresses:
-        in_use, limit = byte_size(addresses["in_use_bytes"]), byte_size(addresses["limit_bytes"])
-        lines.append(f"  address space: in use {in_use}, limit {limit} (ulimit -v)")
-    return "memory\n" + "\n".join(lines) if lines else ""
-
-
-def _amounts(statistics: Mapping[str, int | None] | None, names: Mapping[str, str]) -> str:
-    """The amounts that are known, under their names: `in use 3 GiB, limit 16 GiB`."""
-    known = {words: (statistics or {}).get(key) for key, words in names.items()}
-    return ", ".join(f"{words} {byte_size(amount)}" for words, amount in known.items() if amount is not None)
+    rows = [
+        {"name": f"device {each['device']} ({each['platform']})", **named_amounts(each["statistics"])}
+        for each in report.get("memory_statistics") or ()
+    ]
+    process = (report.get("process") or {}).get("memory")
+    for called, amounts in (("process", process), ("addresses (ulimit -v)", report.get("address_space"))):
+        if amounts:
+            rows.append({"name": called, **{key.removesuffix("_bytes"): amounts[key] for key in amounts}})
+    return _table(MEMORY, rows, "memory")
 
 
 def _executables(report: Mapping[str, Any]) -> str:
     known = [entry for entry in report.get("executables") or () if entry["memory"]]
     known.sort(key=lambda entry: -memory_need(entry["memory"]))
-    table = TextTable(
-        ("function", "bytes a run", *PARTS, "executable"),
-        title="executables by the memory that they need on one device", left=("executable",),
-    )  # fmt: skip
-    for entry in known[:SHOWN]:
-        amounts = (memory_need(entry["memory"]), *(entry["memory"].get(part) for part in PARTS))
-        shown = (or_absent(amount, byte_size) for amount in amounts)
-        table.add(entry["function"], *shown, entry["executable"] or "")
-    return _text(table)
+    return _table(EXECUTABLES, known[:SHOWN], "executables by the memory that they need on one device")
 
 
 def _peak(report: Mapping[str, Any]) -> str:
@@ -103,21 +102,13 @@ def _arrays(report: Mapping[str, Any]) -> str:
     unmade = (
         f"; {count(failed['count'])} of {byte_size(failed['bytes'])} got no memory" if failed["count"] else ""
     )
-    table = TextTable(
-        ("array", "bytes", "count", "sharding", "made by"),
-        title=f"largest of {count(arrays['count'])} live arrays, {byte_size(arrays['bytes'])} in all"
-        + unmade,
-        left=("sharding", "made by"),
-    )
-    for group in arrays["groups"][:SHOWN]:
-        cells = (byte_size(group["bytes"]), count(group["count"]), group["sharding"])
-        table.add(f"{group['dtype']}{group['shape']}", *cells, group["line"] or "not known")
-    return _text(table)
+    title = f"largest of {count(arrays['count'])} live arrays, {byte_size(arrays['bytes'])} in all{unmade}"
+    return _table(ARRAYS, arrays["groups"][:SHOWN], title)
 
 
-def _text(table: TextTable) -> str:
-    """The table as text; empty where it has no rows."""
-    return "\n".join(table.lines(PLAIN_WIDTH)) if table.rows else ""
+def _table(columns: Sequence[Column], rows: Sequence[Row], title: str) -> str:
+    """The rows as text; empty where there are none."""
+    return to_text([plain_table(known_columns(columns, rows), rows, title=title)]) if rows else ""
 
 
 def _files(files: Mapping[str, str], missing: Mapping[str, str]) -> str:
