@@ -189,34 +189,29 @@ def on_main_thread() -> bool:
     return threading.get_ident() == threading.main_thread().ident
 
 
-class LibraryPhase:
+class LibraryPhase(PhaseMark):
     """A phase of a library, on the main thread. Within one of its name, a checkpoint or initialisation it is none."""
 
-    def __init__(self, loops: Loops, name: str, *, tentative: bool) -> None:
-        self._loops = loops
-        self._name = name
-        self._tentative = tentative
-        self._mark: PhaseMark | None = None
+    _is_marked = False
 
     def __enter__(self) -> None:
         if not on_main_thread():
             return
         around = self._loops.current.phase
         while around is not None:
-            if around.name in {self._name, CHECKPOINT, INITIALISATION}:
+            if around.name in {self.name, CHECKPOINT, INITIALISATION}:
                 if not self._tentative:
                     around.confirm()
                 return
             around = around.around
-        self._mark = PhaseMark(self._loops, self._name, tentative=self._tentative)
-        self._mark.__enter__()
+        self._is_marked = True
+        super().__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        mark, self._mark = self._mark, None
-        if mark is not None:
-            mark.__exit__(kind, error, traceback)
+        if self._is_marked:
+            super().__exit__(kind, error, traceback)
 
 
 _LOOP, _MARK = "_jaxobs_loop", "_jaxobs_mark"
