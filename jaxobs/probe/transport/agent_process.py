@@ -19,15 +19,14 @@ import threading
 from functools import partial
 from pathlib import Path
 
-from jaxobs.flow.pipe import Descriptor, ready
+from jaxobs.flow.pipe import Descriptor
 from jaxobs.identity import state_and_start
-from jaxobs.model.clock import monotonic
 
 FORK_PATIENCE = 2.0
 """Most seconds that a fork in the job waits for a start of the agent to end, which takes some milliseconds."""
 
 STARTER_PATIENCE = 10.0
-"""Seconds to wait for the process that forks the agent where `clone()` cannot be used, and for it to read its path."""
+"""Seconds to wait for the process that forks the agent where `clone()` cannot be used."""
 
 _CLONE_VM, _CLONE_VFORK, _WCLONE = 0x100, 0x4000, -0x8000_0000  # clone(2), waitpid(2); the last as a C `int`
 _SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 36, 37  # prctl(2)
@@ -119,7 +118,8 @@ def start_agent_process() -> Connection:
             # For the milliseconds in which the shell starts, what C code of the job starts inherits this end too. With
             # it the agent still sees the end of the job; only its own end would be seen no earlier than that of both.
             os.set_inheritable(theirs.fileno(), True)
-            sent = ours.send(path)
+            if ours.send(path) < len(path):  # of more than a hundred kilobytes
+                raise OSError("the job's sys.path is too long to be handed on")  # noqa: TRY301  # both ends are closed
             arguments = [str(theirs.fileno()), f"job={os.getpid()}", str(len(path))]
             python = [str(Path(sys.executable).absolute()), "-S", "-c"]
             if not _start_unseen([*python, _ENTRY, *arguments]):
@@ -129,7 +129,6 @@ def start_agent_process() -> Connection:
             raise
         finally:
             theirs.close()
-    _write(ours, path[sent:])
     return ours, AgentProcess()
 
 
@@ -208,22 +207,6 @@ def _start_by_child(command: list[str], descriptor: int) -> None:
 def _quoted(word: str) -> str:
     """A word for the shell, whatever is in it."""
     return "'" + word.replace("'", "'\\''") + "'"
-
-
-def _write(pipe: Descriptor, piece: bytes) -> None:
-    """Write what the pipe does not hold of the import path, while the agent reads it."""
-    rest, deadline = memoryview(piece), monotonic() + STARTER_PATIENCE
-    while rest:
-        try:
-            rest = rest[pipe.send(rest) :]
-        except BlockingIOError:
-            if monotonic() > deadline:
-                pipe.close()
-                raise OSError("it did not read its import path") from None
-            ready([], [pipe], 0.1)
-        except OSError as error:
-            pipe.close()
-            raise OSError(f"it ended at once ({error})") from None
 
 
 def _import_path() -> list[str]:
