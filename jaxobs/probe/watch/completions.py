@@ -48,9 +48,6 @@ LONG_RUN = 2 * NANOSECONDS
 RETURNS_AT_ONCE = 1_000_000
 """Nanoseconds by which a call that ran its work within itself returns after it at most."""
 
-PATIENCE = 600.0
-"""Seconds after which an output is let go of: a device that does not finish shows as steps that do not end."""
-
 
 class Output:
     """An output of one call, for the turn that the call is in. Times are by `now()`.
@@ -343,7 +340,7 @@ class Completions:
         return None
 
     def _await(self, found: Found | None) -> None:
-        """Poll until the output is ready, and tell of it; until PATIENCE, `stop` or another call of its turn."""
+        """Poll until the output is ready, and tell of it; until `stop` or another call of its turn."""
         if found is None:
             return
         outputs, output = found
@@ -358,11 +355,7 @@ class Completions:
                 if asked >= next_report:
                     next_report = asked + NANOSECONDS
                     self._emit(RunUnderWay(output.run, begun, asked))
-                waited = seconds(asked - since)
-                if waited > PATIENCE:
-                    outputs.remove(output)
-                    return
-                self.stopped.wait(min(MAX_POLL, max(MIN_POLL, POLL_SHARE * waited)))
+                self.stopped.wait(min(MAX_POLL, max(MIN_POLL, POLL_SHARE * seconds(asked - since))))
         except RuntimeError:
             self._lose(outputs, output)
         else:
