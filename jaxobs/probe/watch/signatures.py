@@ -213,7 +213,6 @@ class OutputLeaf:
         """After a loss: all leaves of one result. At the next call they show at once which of hundreds are donated."""
         self._short_lived = False
         self._losses = 0
-        self._kind: type | None = None
         self.exhausted = False
         self.size = 0
         """Bytes that the leaf of `take` keeps alive."""
@@ -232,8 +231,8 @@ class OutputLeaf:
         while self._ways:
             try:
                 leaf = _at(self._ways[0], result)
-                if type(leaf) is self._kind or is_askable(leaf):
-                    self._kind, self.size = type(leaf), leaf.nbytes
+                if is_askable(leaf):
+                    self.size = leaf.nbytes
                     if self.size <= SMALL:
                         return leaf
                     self._short_lived, self.size = True, 0
