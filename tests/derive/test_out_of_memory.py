@@ -20,8 +20,7 @@ from jaxobs.jax_compat.memory import (
     speaks_of_memory,
 )
 from jaxobs.model.clock import monotonic
-from jaxobs.probe.out_of_memory.evidence import Ask, exhaustion, gather
-from jaxobs.probe.out_of_memory.summary import summary_text
+from jaxobs.probe.out_of_memory.evidence import Ask, exhaustion, gather, summary_text
 
 TEXTS = tomllib.loads(Path(__file__).with_name("out_of_memory.toml").read_text())["text"]
 SCOPED = next(text["message"] for text in TEXTS if "ScopedVmemOom" in text["message"])
