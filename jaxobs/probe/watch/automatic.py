@@ -36,11 +36,6 @@ def watch_all_jitted(jax: ModuleType, watch: Watch) -> Callable[[], None]:
 
 
 def _jitting(original: Any, watch: Watch, jax: ModuleType) -> Callable[..., Any]:
-    def watched(function: Any) -> Any:
-        with Suppressed(Exception):  # a function that cannot be watched is jitted all the same
-            return watch(function)
-        return function
-
     @standing_in(original)
     def jitting(*args: Any, **kwargs: Any) -> Any:
         jitted = original(*args, **kwargs)
@@ -48,7 +43,9 @@ def _jitting(original: Any, watch: Watch, jax: ModuleType) -> Callable[..., Any]
             return jitted
         if not args and "fun" not in kwargs:  # `@jax.jit(static_argnames=…)`
             return functools.partial(jitting, **kwargs)
-        return watched(jitted)
+        with Suppressed(Exception):  # a function that cannot be watched is jitted all the same
+            return watch(jitted)
+        return jitted
 
     jitting.__module__ = jax.__name__  # where pickle finds it
     return jitting
