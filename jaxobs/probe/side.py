@@ -245,7 +245,7 @@ class ProbeSide:
             step = marks.get("step")
             if step is None or step.hidden:
                 return ""
-            return step.state.name
+            return str(step.state.name)
 
         return HostLines(self._describer, loop, log)
 
