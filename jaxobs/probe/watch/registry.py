@@ -12,20 +12,19 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from jaxobs.jax_compat.jit import twin
+from jaxobs.plugin.guard import Suppressed
 from jaxobs.probe.watch.calls import Calls
 from jaxobs.probe.watch.watchable import FLAX_JITTED, has_jitted_inside, name_of
 from jaxobs.probe.watch.watched import Watched, calls_of, note_for, state_of
 
 ATTRIBUTE = "__jaxobs_watched__"
 
-FEWEST = 64
-"""Dead entries are removed when the list has twice as many entries as were alive last time, and at least this many."""
-
 _lock = threading.RLock()  # a finalizer that watches may run within
+_watched: list[weakref.ref[Watched]] = []
 _without_twin: dict[int, weakref.ref[Watched]] = {}
 """Watched functions that have no twin, by the identity of the function, which lives as long as what watches it."""
 
@@ -36,27 +35,9 @@ def renew_lock() -> None:
     _lock = threading.RLock()
 
 
-class _Living:
-    """Weak references to all `Watched` objects of this process."""
-
-    def __init__(self) -> None:
-        self._references: list[weakref.ref[Watched]] = []
-        self._prune_at = FEWEST
-
-    def add(self, found: Watched) -> None:
-        self._references.append(weakref.ref(found))
-        if len(self._references) >= self._prune_at:
-            self._references = [reference for reference in self._references if reference() is not None]
-            self._prune_at = max(FEWEST, 2 * len(self._references))
-
-    def __iter__(self) -> Iterator[Watched]:
-        for reference in list(self._references):
-            found = reference()
-            if found is not None:
-                yield found
-
-
-_living = _Living()
+def _living() -> list[Watched]:
+    """All watched functions of this process that are alive."""
+    return [found for reference in list(_watched) if (found := reference()) is not None]
 
 
 def watched(function: Any) -> Watched:
@@ -75,7 +56,10 @@ def watched(function: Any) -> Watched:
             _without_twin[id(function)] = weakref.ref(found)
         else:
             found = vars(function)[ATTRIBUTE] = Watched(other, function)
-        _living.add(found)
+        _watched.append(weakref.ref(found))
+        for gone in [reference for reference in _watched if reference() is None]:
+            with Suppressed(ValueError):  # a finalizer that watches has removed it
+                _watched.remove(gone)
         return found
 
 
@@ -101,7 +85,7 @@ class Watching:
 
     def begin(self) -> None:
         """Go on watching what an earlier observer watched."""
-        for found in _living:
+        for found in _living():
             if calls_of(found) is None:
                 self._attach(found)
 
@@ -117,7 +101,7 @@ class Watching:
 
     def end(self) -> None:
         """Note nothing any more; also called in a forked child."""
-        for found in _living:
+        for found in _living():
             note_for(found, None)
 
     def _attach(self, found: Watched) -> None:
