@@ -7,7 +7,6 @@ method of the user's types is called.
 from __future__ import annotations
 
 import builtins
-import contextlib
 import os
 import re
 import sys
@@ -21,7 +20,7 @@ from typing import Any
 from jaxobs.jax_compat.memory import on_chip_memory
 from jaxobs.model.clock import monotonic
 from jaxobs.plugin.files import temporary_directory
-from jaxobs.plugin.guard import raised_by_signal_handler
+from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
 from jaxobs.plugin.threads import Thread
 from jaxobs.probe.out_of_memory.evidence import Ask, Exhaustion, exhaustion, gather
 from jaxobs.report.runs import REPORT, make_folder
@@ -59,7 +58,7 @@ def write_report(settings: Mapping[str, Any], name: str, files: Mapping[str, byt
 
 def _written(settings: Mapping[str, Any], name: str, files: Mapping[str, bytes]) -> Path:
     if settings["run_folder"] is not None:
-        with contextlib.suppress(OSError):
+        with Suppressed(OSError):
             return _in_a_new_directory(make_folder(settings), REPORT, files)
     place = temporary_directory()
     if place is None:
