@@ -30,6 +30,26 @@ def internal(wrapper: Wrapper) -> Wrapper:
     return wrapper
 
 
+def standing_in(original: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Let a function stand in for `original`, which it calls: under its name, and with no frame of ours in tracebacks."""
+
+    def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+        calling = internal(function)
+
+        @functools.wraps(original)
+        @internal
+        def called(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return calling(*args, **kwargs)
+            except BaseException as error:
+                drop_internal_frames(error)
+                raise
+
+        return called
+
+    return decorated
+
+
 class Wrapping:
     """The wrappers of one probe, which `undo` removes."""
 
@@ -46,17 +66,13 @@ class Wrapping:
         if function is None:
             return
 
-        @functools.wraps(function)
-        @internal
+        @standing_in(function)
         def marked(*args: Any, **kwargs: Any) -> Any:
             mark = self._job.phase(phase_of(), tentative=tentative) if self._active else None
             if mark is not None:
                 self._enter(mark)
             try:
                 return function(*args, **kwargs)
-            except BaseException as error:
-                drop_internal_frames(error)
-                raise
             finally:
                 if mark is not None:
                     self._leave(mark)
@@ -77,14 +93,9 @@ class Wrapping:
 
         record = self._job.guard(note)
 
-        @functools.wraps(function)
-        @internal
+        @standing_in(function)
         def recorded(*args: Any, **kwargs: Any) -> Any:
-            try:
-                result = function(*args, **kwargs)
-            except BaseException as error:
-                drop_internal_frames(error)
-                raise
+            result = function(*args, **kwargs)
             if self._active:
                 record(args, kwargs)
             return result

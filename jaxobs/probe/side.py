@@ -238,15 +238,14 @@ class ProbeSide:
             return None
         on_main = threading.get_ident() == threading.main_thread().ident
         marks = vars(self.loops.current) if on_main else {}  # this thread's part of a `threading.local`
-        unmarked = self.loops.unmarked
 
         def loop() -> str | None:
             if self.is_at_exit:
                 return None
             step = marks.get("step")
             if step is None or step.hidden:
-                return None if unmarked.on_another_thread else ""
-            return str(step.loop)
+                return ""
+            return str(step.state.name)
 
         return HostLines(self._describer, loop, log)
 
@@ -335,7 +334,7 @@ class ProbeSide:
     def _gather(self) -> list[Event]:
         """Gather what is read once a wake-up instead of emitted when it happens. On the sender's thread."""
         events: list[Event] = []
-        events += self.watching.calls_outside_steps()
+        events += self.loops.unmarked.others_called()
         events += self.loops.turns_asked()
         if self.host_lines is not None:
             events += self.host_lines.take()

@@ -20,8 +20,7 @@ from jaxobs.jax_compat.memory import (
     speaks_of_memory,
 )
 from jaxobs.model.clock import monotonic
-from jaxobs.probe.out_of_memory.evidence import Ask, exhaustion, gather
-from jaxobs.probe.out_of_memory.summary import summary_text
+from jaxobs.probe.out_of_memory.evidence import Ask, exhaustion, gather, summary_text
 
 TEXTS = tomllib.loads(Path(__file__).with_name("out_of_memory.toml").read_text())["text"]
 SCOPED = next(text["message"] for text in TEXTS if "ScopedVmemOom" in text["message"])
@@ -76,7 +75,7 @@ def test_a_limit_of_on_chip_memory_has_a_report_of_its_own_without_arrays() -> N
     assert found is not None
     ask = Ask(lambda seconds: {}, lambda: pytest.fail("no executable has a part in it"))
     files = gather(found, "train_step", "rank0", {}, ask, monotonic() + 5)
-    assert set(files) == {"summary.txt", "error.txt", "settings.json"}
+    assert set(files) == {"summary.txt", "error.txt", "report.json"}
     summary = files["summary.txt"].decode()
     assert "a kernel needs more VMEM than it may have" in summary
     for row in ("asked for  36.2 MiB", "limit      32 MiB", "kernel     _fwd.1", "function   train_step"):
@@ -120,9 +119,9 @@ def test_nothing_is_guessed_where_several_could_be_meant_or_none() -> None:
 def test_the_summary_shows_what_there_is_and_needs_none_of_it() -> None:
     head = {
         "when": "2030-01-01", "pid": 7, "name": "rank0", "type": "JaxRuntimeError", "message": "RESOURCE_EXHAUSTED",
-        "requested_bytes": 3 * 2**30, "blame": "step", "missing": {}, "files": {},
+        "requested_bytes": 3 * 2**30, "blame": "step", "missing": {},
     }  # fmt: skip
-    bare = summary_text(head)
+    bare = summary_text(head, {})
     assert "asked for  3 GiB" in bare
     full = summary_text(
         head
@@ -143,9 +142,10 @@ def test_the_summary_shows_what_there_is_and_needs_none_of_it() -> None:
                     }
                 ],
             },
-        }
+        },
+        {"summary.txt": "this text"},
     )
-    assert "device 0 (cuda): in use 1 GiB" in full
+    assert "device 0 (cuda)   1 GiB" in full
     assert "hash of step" in full
     assert "f(4,)" in full
     assert max(map(len, full.splitlines())) < 120

@@ -34,7 +34,7 @@ class Observed:
     def of(self, *types: type) -> list[Any]:
         """All events of these types so far."""
         self.events += sent_events(self.side.ring)
-        self.events += self.side.watching.calls_outside_steps()
+        self.events += self.side.loops.unmarked.others_called()
         return [event for event in self.events if isinstance(event, types)]
 
 

@@ -62,7 +62,7 @@ def test_a_watched_function_is_measured_and_counts_in_no_loop(observed: Any) -> 
     watched = observed.side.watching.watch(jax.jit(lambda x: x @ x))
     assert jaxobs.cost(watched, SQUARE).matrix_flops == PRODUCT
     assert jaxobs.roofline(watched, SQUARE).seconds > 0
-    assert list(observed.side.watching.calls_outside_steps()) == []
+    assert list(observed.side.loops.unmarked.others_called()) == []
     assert observed.of(StepEnded) == []
 
 

@@ -142,9 +142,9 @@ def test_many_watches_leave_nothing_behind(observed: Any) -> None:
         observed.side.watching.watch(jax.jit(lambda x: x))
     gc.collect()
     observed.of()
-    assert len(list(registry._living)) < 100
-    assert len(registry._living._references) < 300
-    assert len(observed.side.watching._noted) < 100
+    assert len(registry._living()) < 100
+    assert len(registry._watched) < 300
+    assert len(observed.side.watching._numbers) < 100
 
 
 def test_a_second_observer_sees_what_the_first_watched() -> None:

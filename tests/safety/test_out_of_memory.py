@@ -90,8 +90,8 @@ def reports(directory: Path) -> list[Path]:
     return sorted(directory.glob("*/out-of-memory-*"))
 
 
-def read(report: Path, name: str) -> Any:
-    return json.loads((report / name).read_text())
+def read(report: Path, part: str) -> Any:
+    return json.loads((report / "report.json").read_text())[part]
 
 
 def without_our_lines(stderr: str) -> str:
@@ -113,7 +113,7 @@ def test_the_error_is_as_without_and_a_report_is_there(how: str, tmp_path: Path)
     assert observed.stderr.count(str(report)) == 1
     assert ("out of memory in wide:" in observed.stderr) == (how == "a watched call")
     assert stat.S_IMODE(report.stat().st_mode) == 0o700
-    arrays = read(report, "live_arrays.json")
+    arrays = read(report, "live_arrays")
     summary = (report / "summary.txt").read_text()
     if how != "an eager operation":  # which fills the memory with arrays of its own
         first = arrays["groups"][0]
@@ -121,18 +121,18 @@ def test_the_error_is_as_without_and_a_report_is_there(how: str, tmp_path: Path)
             "(512, 1024)", "float32", 8, 8 * 512 * 1024 * 4,
         )  # fmt: skip
         assert "<string>:" in first["line"]
-        needs = {entry["function"]: entry["memory"] for entry in read(report, "executables.json")}
+        needs = {entry["function"]: entry["memory"] for entry in read(report, "executables")}
         function = "wide" if how == "a watched call" else "outer"
         assert needs[function]["output"] == 20_000 * 20_000 * 4
-        peak = read(report, "memory_peaks.json")[0]
+        peak = read(report, "memory_peaks")[0]
         assert (peak["function"], peak["output_bytes"]) == (function, 20_000 * 20_000 * 4)
         assert "largest buffers at the peak" in summary
         assert function in re.search("executable (.*)", summary)[1]  # type: ignore[index]  # it is there
         assert "Out of memory allocating 1600000000 bytes" in summary
     assert "float32(512, 1024)" in summary
     assert "Out of memory" in (report / "error.txt").read_text()
-    assert read(report, "settings.json")["settings"]["run_folder"] == str(report.parent)
-    assert read(report, "recent.json")["recent"]["compilations"]
+    assert read(report, "settings")["run_folder"] == str(report.parent)
+    assert read(report, "process")["recent"]["compilations"]
     assert (report / "allocations.pprof").read_bytes()[:2] == b"\x1f\x8b"  # pprof files are gzipped
 
 
@@ -149,7 +149,7 @@ jax.block_until_ready((kept, wide))
     (report,) = reports(tmp_path)
     summary = (report / "summary.txt").read_text()
     assert "perhaps train_step" in re.search("executable (.*)", summary)[1]  # type: ignore[index]  # it is there
-    arrays = read(report, "live_arrays.json")
+    arrays = read(report, "live_arrays")
     assert arrays["without_memory"]["count"] >= 1
     assert arrays["without_memory"]["bytes"] >= 20_000 * 20_000 * 4
     assert "(20000, 20000)" not in {group["shape"] for group in arrays["groups"]}
@@ -159,7 +159,7 @@ jax.block_until_ready((kept, wide))
 def test_the_limit_of_addresses_is_told_beside_that_of_memory(tmp_path: Path) -> None:
     run(FAIL["a watched call"], tmp_path)
     (report,) = reports(tmp_path)
-    told = read(report, "recent.json")["address_space"]
+    told = read(report, "address_space")
     assert 0 < told["limit_bytes"] - told["in_use_bytes"] < 20_000 * 20_000 * 4
     assert "(ulimit -v)" in (report / "summary.txt").read_text()
 
@@ -296,7 +296,7 @@ agent.resume()
     assert float(outcome.stdout) < 6.0
     (report,) = reports(tmp_path)
     summary = (report / "summary.txt").read_text()
-    assert re.search("recent.json +not there: LookupError: the agent did not answer", summary)
-    assert {entry["function"] for entry in read(report, "executables.json")} == {"wide", "small"}
+    assert re.search("process +not there: LookupError: the agent did not answer", summary)
+    assert {entry["function"] for entry in read(report, "executables")} == {"wide", "small"}
     assert "what was asked for is its output" in summary
-    assert (report / "live_arrays.json").exists()
+    assert read(report, "live_arrays")["count"]

@@ -39,8 +39,10 @@ def _amounts(told: Findings, folder: Path, truth: dict[str, Any]) -> None:
 
     error = (folder / "error.txt").read_text(encoding="utf-8")
     told.note("The error: " + " ".join(error.split())[:300])
-    arrays = _part(folder, "live_arrays.json") or {}
-    devices = _part(folder, "memory_statistics.json") or [{}]
+    file = folder / "report.json"
+    report = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    arrays = report.get("live_arrays") or {}
+    devices = report.get("memory_statistics") or [{}]
     in_use = (devices[0].get("statistics") or {}).get("bytes_in_use")
     asked, no_amount = requested_and_limit(error)[0], "the message has no amount that jaxobs can read"
     no_arrays = "the report has no live arrays; its summary says why"
@@ -51,9 +53,3 @@ def _amounts(told: Findings, folder: Path, truth: dict[str, Any]) -> None:
         ("bytes in use by the allocator", in_use, "held", 0.05, no_statistics),
     ):
         told.figure(name, found, truth[key], relative=near, unit="B", reason=reason)
-
-
-def _part(folder: Path, name: str) -> Any:
-    """A file of the report; None if it is not there."""
-    file = folder / name
-    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None

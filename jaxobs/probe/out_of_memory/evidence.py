@@ -1,21 +1,25 @@
-"""Gathers the parts of an out-of-memory report, each by itself; a part that is missing is named, with the reason."""
+"""Gathers the parts of an out-of-memory report, each by itself, and writes them and their most important facts as text.
+
+A part that is missing is named, with the reason.
+"""
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from jaxobs.jax_compat.arrays import Census, list_arrays
 from jaxobs.jax_compat.memory import (
+    MEMORY_KINDS,
     address_space,
     device_statistics,
     matching_executable,
+    named_amounts,
     named_kernel,
     named_program,
     on_chip_memory,
@@ -24,10 +28,15 @@ from jaxobs.jax_compat.memory import (
 )
 from jaxobs.jax_compat.runtime import backend_exists
 from jaxobs.model.clock import monotonic
-from jaxobs.model.events import ExecutableCreated
+from jaxobs.model.events import ExecutableCreated, memory_need
 from jaxobs.plugin.guard import raised_by_signal_handler
-from jaxobs.probe.out_of_memory.summary import summary_text
+from jaxobs.report import peak_memory
+from jaxobs.report.tables import Column, Row, computed, figure, known_columns, plain_table
+from jaxobs.report.tables import name as name_column
+from jaxobs.report.tables import text as text_column
+from jaxobs.report.text_table import to_text
 from jaxobs.vocabulary.text import masked
+from jaxobs.vocabulary.units import byte_size, count
 
 CHAIN = 5
 """Most errors of a chain of causes that are searched: training code wraps errors in its own."""
@@ -56,14 +65,38 @@ VARIABLES = ("XLA_", "JAX_", "JAXOBS_", "TF_GPU_ALLOCATOR", "TF_FORCE_UNIFIED_ME
 FILES = {
     "summary.txt": "this text",
     "error.txt": "the error and where it was raised",
-    "executables.json": "memory analysis of each executable",
-    "memory_peaks.json": "the buffers that the largest executables hold at their peak",
-    "live_arrays.json": "live arrays by shape, type, sharding and line",
-    "memory_statistics.json": "what the allocators told",
+    "report.json": "all that is in this text, and more of it",
     "allocations.pprof": "allocation profile: pprof -top allocations.pprof",
-    "recent.json": "the last steps and compiles, and the process's memory",
-    "settings.json": "settings, and environment variables of JAX and XLA",
 }
+
+SHOWN = 10
+
+MEMORY = (
+    text_column("of", "name"),
+    figure("in use", "in_use", byte_size),
+    figure("peak", "peak", byte_size),
+    figure("limit", "limit", byte_size),
+    figure("largest free block", "largest_free", byte_size),
+)
+EXECUTABLES = (
+    name_column("function", "function"),
+    computed("bytes a run", lambda row: memory_need(row["memory"]), byte_size),
+    *(figure(kind, kind, byte_size, "memory") for kind in MEMORY_KINDS),
+    text_column("executable", "executable"),
+)
+ARRAYS = (
+    Column("array", lambda row: f"{row['dtype']}{row['shape']}", text=True),
+    figure("bytes", "bytes", byte_size),
+    figure("count", "count", count),
+    text_column("sharding", "sharding"),
+    Column("made by", lambda row: row["line"] or "not known", text=True),
+)
+_REMEDIES = {
+    "VMEM": "smaller blocks, or a higher limit: vmem_limit_bytes of pallas.tpu.CompilerParams, for all kernels "
+    "--xla_tpu_scoped_vmem_limit_kib in LIBTPU_INIT_ARGS",
+    "shared memory": "smaller blocks or fewer stages (num_stages)",
+}
+"""By XLA's documentation of errors (E1001), and what a Triton kernel's shared memory grows with."""
 
 NOT_WATCHED = (
     "not known: the error came out of no watched call (obs.watch): of another function's, or after the call"
@@ -107,19 +140,19 @@ class Ask(NamedTuple):
 
 
 class Parts:
-    """Gathers parts independently of each other; `missing` holds, by file, why a part is absent."""
+    """Gathers parts independently of each other; `missing` holds, by name, why a part is absent."""
 
     def __init__(self) -> None:
         self.missing: dict[str, str] = {}
 
-    def get(self, file: str, get: Callable[[], Any]) -> Any:
+    def get(self, name: str, get: Callable[[], Any]) -> Any:
         """The part, or None if it fails, as any may while memory is short; the others are gathered all the same."""
         try:
             return get()
         except Exception as problem:
             if raised_by_signal_handler(problem):  # parts take seconds
                 raise
-            self.missing[file] = f"{type(problem).__name__}: {problem}"[:200]
+            self.missing[name] = f"{type(problem).__name__}: {problem}"[:200]
             return None
 
 
@@ -132,66 +165,46 @@ def gather(
     deadline: float,
 ) -> dict[str, bytes]:
     """The report's files, contents by name. `deadline` is by `monotonic()`; parts that come too late are left out."""
-    parts = Parts()
-    profile, report = _known_parts(parts, found, function, ask, deadline)
-    report["name"] = name
-    process = report["process"] or {}
-    recent = {key: process.get(key) for key in ("recent", "memory", "peak_executable", "run_seconds")}
-    environment = {name: os.environ[name] for name in sorted(os.environ) if name.startswith(VARIABLES)}
-    contents: dict[str, Any] = {
-        "executables.json": report.get("executables"),
-        "memory_peaks.json": report.get("memory_peaks"),
-        "live_arrays.json": report.get("live_arrays"),
-        "memory_statistics.json": report.get("memory_statistics"),
-        "recent.json": process and recent | {"address_space": report.get("address_space")},
-        "settings.json": {"settings": _masked(settings), "environment": _masked(environment)},
+    parts, (requested, limit) = Parts(), requested_and_limit(found.message)
+    report: dict[str, Any] = {
+        "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"), "pid": os.getpid(), "name": name,
+        "type": found.type, "message": found.message, "requested_bytes": requested, "limit_bytes": limit,
+        "on_chip": on_chip_memory(found.message), "kernel": named_kernel(found.message),
+        "blame": function or named_program(found.message), "missing": parts.missing, "settings": _masked(settings),
+        "environment": _masked({name: os.environ[name] for name in sorted(os.environ) if name.startswith(VARIABLES)}),
+    }  # fmt: skip
+    profile = None if report["on_chip"] else _add_memory(parts, report, ask, deadline)
+    files = {
+        "error.txt": parts.get("error.txt", lambda: _error_text(found)),
+        "report.json": parts.get("report.json", lambda: json.dumps(report, indent=1).encode()),
+        "allocations.pprof": profile,
     }
-    files = {"error.txt": parts.get("error.txt", lambda: _error_text(found))}
-    for file, content in contents.items():
-        if content:
-            files[file] = parts.get(file, functools.partial(_json, content))
-    files["allocations.pprof"] = profile
     there = {file: content for file, content in files.items() if content}
-    report["files"] = {file: what for file, what in FILES.items() if file in there or file == "summary.txt"}
-    summary = parts.get("summary.txt", lambda: summary_text(report).encode())
+    listed = {file: what for file, what in FILES.items() if file in there or file == "summary.txt"}
+    summary = parts.get("summary.txt", lambda: summary_text(report, listed).encode())
     return {"summary.txt": summary or f"{found.type}: {found.message}\n{parts.missing}\n".encode()} | there
 
 
-def _known_parts(
-    parts: Parts, found: Exhaustion, function: str | None, ask: Ask, deadline: float
-) -> tuple[bytes | None, dict[str, Any]]:
-    """The allocation profile, and the report that `summary_text` takes, without its name and files."""
-    requested, limit = requested_and_limit(found.message)
-    function = function or named_program(found.message)
-    on_chip = on_chip_memory(found.message)
-    report: dict[str, Any] = {
-        "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"), "pid": os.getpid(), "type": found.type,
-        "message": found.message, "requested_bytes": requested, "limit_bytes": limit, "missing": parts.missing,
-        "on_chip": on_chip, "kernel": named_kernel(found.message),
-    }  # fmt: skip
-    profile = None
-    if not on_chip:  # else no array has a part in it
-        # Arrays first, because other threads of the job go on and change them.
-        counted_by = max(deadline - SNAPSHOT_SECONDS, monotonic() + ARRAYS_SECONDS)
-        report["live_arrays"] = parts.get("live_arrays.json", lambda: _live_arrays(counted_by))
-        report["memory_statistics"] = parts.get("memory_statistics.json", _statistics)
-        profile = parts.get("allocations.pprof", _allocations)
+def _add_memory(parts: Parts, report: dict[str, Any], ask: Ask, deadline: float) -> bytes | None:
+    """Add to the report what holds the memory, and which executable failed. Returns the allocation profile."""
+    # Arrays first, because other threads of the job go on and change them.
+    counted_by = max(deadline - SNAPSHOT_SECONDS, monotonic() + ARRAYS_SECONDS)
+    report["live_arrays"] = parts.get("live arrays", lambda: _live_arrays(counted_by))
+    report["memory_statistics"] = parts.get("memory statistics", _statistics)
+    profile: bytes | None = parts.get("allocations.pprof", _allocations)
+    report["address_space"] = parts.get("address space", _addresses)
     left = max(0.1, min(SNAPSHOT_SECONDS, deadline - monotonic() - 0.5))
-    document = parts.get("recent.json", lambda: ask.snapshot(left)) or {}
-    report["process"] = parts.get("recent.json", lambda: _process(document)) if document else None
-    if on_chip:
-        return profile, report | {"blame": function}
+    document = parts.get("snapshot", lambda: ask.snapshot(left)) or {}
+    report["process"] = parts.get("process", lambda: _process(document))
     report["executables"] = document.get("executables") or parts.get(
-        "executables.json", lambda: [_entry(executable) for executable in ask.executables()]
+        "executables", lambda: [_entry(executable) for executable in ask.executables()]
     )
-    report["memory_peaks"] = parts.get("memory_peaks.json", lambda: _peaks(document, function))
-    report["blame"] = parts.get(
-        # What exceeds a limit was asked for by a program that was never made: no known one matches it.
-        "summary.txt",
-        lambda: blame(function, report["executables"] or (), None if limit else requested),
-    )
-    report["address_space"] = parts.get("summary.txt", _addresses)
-    return profile, report
+    function = report["blame"]
+    report["memory_peaks"] = parts.get("memory at the peak", lambda: _peaks(document, function))
+    # What exceeds a limit was asked for by a program that was never made: no known one matches it.
+    requested = None if report["limit_bytes"] else report["requested_bytes"]
+    report["blame"] = parts.get("executable", lambda: blame(function, report["executables"] or (), requested))
+    return profile
 
 
 def blame(function: str | None, executables: Any, requested: int | None) -> str:
@@ -271,10 +284,12 @@ def _peaks(document: Mapping[str, Any], function: str | None) -> list[Any]:
     return sorted(document["memory_peaks"], key=lambda entry: entry["function"] != function)
 
 
-def _process(document: Mapping[str, Any]) -> Any:
-    if document.get("process") is None:
+def _process(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The last steps and compiles, and the memory of the process."""
+    process = document.get("process")
+    if process is None:
         raise LookupError(document.get("process_reason") or "the agent did not tell it")
-    return document["process"]
+    return {key: process.get(key) for key in ("recent", "memory", "peak_executable", "run_seconds")}
 
 
 def _error_text(found: Exhaustion) -> bytes:
@@ -285,9 +300,80 @@ def _error_text(found: Exhaustion) -> bytes:
     )
 
 
-def _json(content: Any) -> bytes:
-    return json.dumps(content, indent=1).encode()
-
-
 def _masked(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: masked(name, value) for name, value in settings.items()}
+
+
+def summary_text(report: Mapping[str, Any], files: Mapping[str, str]) -> str:
+    """The summary's text. `report` is what `evidence` gathers; any part may be missing. `files`: what is in each."""
+    sections = [section(report) for section in (_head, _memory, _executables, _peak, _arrays)]
+    return "\n\n".join(filter(None, (*sections, _files(files, report["missing"])))) + "\n"
+
+
+def _head(report: Mapping[str, Any]) -> str:
+    rows = [
+        ("when", report["when"]),
+        ("process", f"{report['pid']} ({report['name']})"),
+        ("error", f"{report['type']}: {report['message']}"),
+    ]
+    rows += [
+        (name, byte_size(report[key]))
+        for name, key in (("asked for", "requested_bytes"), ("limit", "limit_bytes"))
+        if report.get(key) is not None
+    ]
+    memory = report.get("on_chip")
+    if memory:
+        rows.append(("kernel", report["kernel"] or "not named by the message"))
+        rows.append(("function", report["blame"] or "not known"))
+        if memory in _REMEDIES:
+            rows.append(("what to do", _REMEDIES[memory]))
+    else:
+        rows.append(("executable", report["blame"] or "not known"))
+    title = f"a kernel needs more {memory} than it may have; no array holds it" if memory else "out of memory"
+    return f"jaxobs: {title}\n" + "\n".join(f"  {name:<11}{value}" for name, value in rows)
+
+
+def _memory(report: Mapping[str, Any]) -> str:
+    rows = [
+        {"name": f"device {each['device']} ({each['platform']})", **named_amounts(each["statistics"])}
+        for each in report.get("memory_statistics") or ()
+    ]
+    process = (report.get("process") or {}).get("memory")
+    for called, amounts in (("process", process), ("addresses (ulimit -v)", report.get("address_space"))):
+        if amounts:
+            rows.append({"name": called, **{key.removesuffix("_bytes"): amounts[key] for key in amounts}})
+    return _table(MEMORY, rows, "memory")
+
+
+def _executables(report: Mapping[str, Any]) -> str:
+    known = [entry for entry in report.get("executables") or () if entry["memory"]]
+    known.sort(key=lambda entry: -memory_need(entry["memory"]))
+    return _table(EXECUTABLES, known[:SHOWN], "executables by the memory that they need on one device")
+
+
+def _peak(report: Mapping[str, Any]) -> str:
+    """What one executable holds at its peak: that of the function that failed, else the one that needs most."""
+    return to_text(peak_memory.parts(report["memory_peaks"][0])) if report.get("memory_peaks") else ""
+
+
+def _arrays(report: Mapping[str, Any]) -> str:
+    arrays = report.get("live_arrays")
+    if not arrays:
+        return ""
+    failed = arrays.get("without_memory") or {"count": 0}
+    unmade = (
+        f"; {count(failed['count'])} of {byte_size(failed['bytes'])} got no memory" if failed["count"] else ""
+    )
+    title = f"largest of {count(arrays['count'])} live arrays, {byte_size(arrays['bytes'])} in all{unmade}"
+    return _table(ARRAYS, arrays["groups"][:SHOWN], title)
+
+
+def _table(columns: Sequence[Column], rows: Sequence[Row], title: str) -> str:
+    """The rows as text; empty where there are none."""
+    return to_text([plain_table(known_columns(columns, rows), rows, title=title)]) if rows else ""
+
+
+def _files(files: Mapping[str, str], missing: Mapping[str, str]) -> str:
+    lines = [f"  {name:<20}{what}" for name, what in files.items()]
+    lines += [f"  {name:<20}not there: {reason}" for name, reason in missing.items()]
+    return "in this directory\n" + "\n".join(lines)

@@ -20,7 +20,7 @@ from typing import Any
 from jaxobs.jax_compat.memory import on_chip_memory
 from jaxobs.model.clock import monotonic
 from jaxobs.plugin.files import temporary_directory
-from jaxobs.plugin.guard import raised_by_signal_handler
+from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
 from jaxobs.plugin.threads import Thread
 from jaxobs.probe.out_of_memory.evidence import Ask, Exhaustion, exhaustion, gather
 from jaxobs.report.runs import REPORT, make_folder
@@ -39,16 +39,10 @@ def write_report(settings: Mapping[str, Any], name: str, files: Mapping[str, byt
     outcome: list[Path | OSError] = []
 
     def write() -> None:
-        for new_directory in (_in_the_folder, _in_the_temporary_directory):
-            try:
-                directory = new_directory(settings, name)
-                for file, content in files.items():
-                    (directory / file).write_bytes(content)
-                outcome[:] = [directory]
-            except OSError as error:
-                outcome[:] = [error]
-            else:
-                return
+        try:
+            outcome.append(_written(settings, name, files))
+        except OSError as error:
+            outcome.append(error)
 
     try:
         # A disk that hangs must not hold up the error.
@@ -62,22 +56,23 @@ def write_report(settings: Mapping[str, Any], name: str, files: Mapping[str, byt
     return outcome[0]
 
 
-def _in_the_folder(settings: Mapping[str, Any], _: str) -> Path:
-    if settings["run_folder"] is None:
-        raise FileNotFoundError
-    return _new_directory(make_folder(settings), REPORT)
-
-
-def _in_the_temporary_directory(_: Mapping[str, Any], name: str) -> Path:
+def _written(settings: Mapping[str, Any], name: str, files: Mapping[str, bytes]) -> Path:
+    if settings["run_folder"] is not None:
+        with Suppressed(OSError):
+            return _in_a_new_directory(make_folder(settings), REPORT, files)
     place = temporary_directory()
     if place is None:
         raise FileNotFoundError("the system has no temporary directory: set JAXOBS_RUN_DIRECTORY")
-    return _new_directory(place, f"jaxobs-{REPORT}{re.sub(r'[^A-Za-z0-9._-]+', '-', name)[:100]}-")
+    beginning = f"jaxobs-{REPORT}{re.sub(r'[^A-Za-z0-9._-]+', '-', name)[:100]}-"
+    return _in_a_new_directory(place, beginning, files)
 
 
-def _new_directory(place: Path, beginning: str) -> Path:
+def _in_a_new_directory(place: Path, beginning: str, files: Mapping[str, bytes]) -> Path:
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
-    return Path(tempfile.mkdtemp(prefix=f"{beginning}{stamp}-", dir=place))
+    directory = Path(tempfile.mkdtemp(prefix=f"{beginning}{stamp}-", dir=place))
+    for file, content in files.items():
+        (directory / file).write_bytes(content)
+    return directory
 
 
 class OutOfMemory:

@@ -21,8 +21,6 @@ Amount = float | Callable[[Any], float] | None
 class Entry:
     """One pass through a loop: what was under way before it, and the `Step` that all its turns use."""
 
-    __slots__ = ("at", "claimed", "first", "loops", "outer", "state", "step")
-
     def __init__(self, loops: Loops, loop: str, flops: float | None) -> None:
         self.loops = loops
         self.state = loops.state(loop)

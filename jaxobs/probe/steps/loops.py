@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from jaxobs.flow.ring import Ring
 from jaxobs.model.clock import NANOSECONDS, now
-from jaxobs.model.events import UNMARKED, LoopDeclared, StepEnded, TurnsAsked
+from jaxobs.model.events import UNMARKED, FunctionCalled, LoopDeclared, StepEnded, TurnsAsked
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.plugin.span_context import current_span_context
 
@@ -44,11 +44,6 @@ LAST_TURNS = 3
 
 class AskedTurns:
     """Which of a loop's turns leave a small output, and in how many it was ready at the turn's end."""
-
-    __slots__ = (
-        "_at", "_away_since", "_found", "_number", "_pass_seen", "_reported", "calls", "completions", "counted", "every",
-        "last", "name", "told_at",
-    )  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -125,58 +120,43 @@ class AskedTurns:
             yield TurnsAsked(self.name, found[0] - before[0], found[1] - before[1], now())
 
 
-MAIN_THREAD_SILENT = 10 * NANOSECONDS
-"""Nanoseconds without a call on the main thread after which another thread that calls counts as the one that trains.
-One that prepares input beside slower steps of the main thread is followed until the next of them, and never again."""
-
-
 class UnmarkedCalls(AskedTurns):
     """Notes the calls of the thread that trains, until the script marks a step: marked steps make the loops then.
 
-    The thread that trains is the main thread, unless it is silent for MAIN_THREAD_SILENT. Each call is a turn, which ends
-    with the next.
+    The thread that trains is the main thread, or while that has called nothing the one that called first. Each call is a
+    turn, which ends with the next.
     """
-
-    __slots__ = (
-        "_advance", "_extend", "_latest", "_main", "_may_be_another", "count", "followed", "off", "output",
-    )  # fmt: skip
 
     def __init__(self, ring: Ring) -> None:
         super().__init__(UNMARKED)
         self._extend, self._advance = ring.extend, ring.advance
-        self._main = self.followed = threading.main_thread().ident
-        self._latest = 0
-        """When the last call on the followed thread began."""
-        self._may_be_another = True
+        self._main = self.thread = threading.main_thread().ident
         self.count = 0
         self.off = False
         self.output: Any = None
         """That of the newest call, until it is asked."""
+        self.others: dict[int, int] = {}
+        """Calls outside steps that are only counted, by what they ran."""
+        self._told: dict[int, int] = {}
+
+    def others_called(self) -> Iterator[FunctionCalled]:
+        """The others since the last call of this: an event for each call would be a flood. On the sender's thread."""
+        for run, total in list(self.others.items()):
+            new = total - self._told.get(run, 0)
+            if new:
+                self._told[run] = total
+                yield FunctionCalled(run, new, now())
 
     def note(self, run: int, started: int, ended: int) -> int:
         """Emit the call as a row of the ring. Returns its number, from 1 on; 0 where the caller shall only count it."""
         thread = threading.get_ident()
-        if self.off or (thread != self.followed and not self._follow(thread, started)):
+        if self.off or (thread != self.thread and self.count > 0 and thread != self._main):
             return 0
+        self.thread = thread
         self.count = number = self.count + 1
-        self._latest = started
         self._extend((UNMARKED, number, started, ended, 0, 0, ended - started, None, None, thread, run))
         self._advance()
         return number
-
-    @property
-    def on_another_thread(self) -> bool:
-        """Whether the steps of the job are the calls of another thread than the main thread."""
-        return not self.off and self.followed != self._main
-
-    def _follow(self, thread: int, started: int) -> bool:
-        """Whether this thread is to be followed from now on."""
-        if thread == self._main:
-            self._may_be_another = False
-        elif not self._may_be_another or started - self._latest < MAIN_THREAD_SILENT:
-            return False
-        self.followed = thread
-        return True
 
 
 SLOW = 3
@@ -188,12 +168,11 @@ class Step:
     """The step under way on a thread; watched calls add to it."""
 
     __slots__ = (
-        "asks", "checkpoint", "dispatch", "failed", "hidden", "later_runs", "loop", "nested", "number", "output", "plain",
+        "asks", "checkpoint", "dispatch", "failed", "hidden", "later_runs", "nested", "number", "output", "plain",
         "run", "several", "state", "thread",
     )  # fmt: skip
 
     def __init__(self, state: AskedTurns) -> None:
-        self.loop = state.name
         self.state = state
         self.hidden = False  # True while JAX traces: this step is never reported, and nothing runs in it
         self.asks = False  # whether an output is kept of its last call
@@ -285,11 +264,6 @@ _HELD_HERE_ALONE = sys.getrefcount(_HOLDER[0])
 
 class LoopState(AskedTurns):
     """A loop by name: its step numbers go on when the loop is entered again (epochs)."""
-
-    __slots__ = (
-        "average", "claimed_then", "flops", "last_end", "passed", "phase", "plain_before", "plain_until", "steps",
-        "thread",
-    )  # fmt: skip
 
     def __init__(self, name: str) -> None:
         super().__init__(name)

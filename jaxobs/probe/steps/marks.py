@@ -134,7 +134,7 @@ class PhaseMark:
             self._begin()
 
     def _begin(self) -> None:
-        inside = self._outer.loop if self._outer is not None else None
+        inside = self._outer.state.name if self._outer is not None else None
         self._loops.emit(PhaseStarted(self.name, inside, self._start))
 
     def _inside(self, innermost: PhaseMark | None) -> PhaseMark | None:
@@ -162,7 +162,7 @@ class PhaseMark:
         nested = current.claimed - self._claimed  # loops inside the phase keep their own time
         try:
             end = now()
-            inside = outer.loop if outer is not None else None
+            inside = outer.state.name if outer is not None else None
             event = PhaseEnded(self.name, inside, self._start, end, nested)
         except BaseException:  # raised by a signal handler: a phase whose beginning was reported must end
             if outer is not None:
@@ -189,34 +189,29 @@ def on_main_thread() -> bool:
     return threading.get_ident() == threading.main_thread().ident
 
 
-class LibraryPhase:
+class LibraryPhase(PhaseMark):
     """A phase of a library, on the main thread. Within one of its name, a checkpoint or initialisation it is none."""
 
-    def __init__(self, loops: Loops, name: str, *, tentative: bool) -> None:
-        self._loops = loops
-        self._name = name
-        self._tentative = tentative
-        self._mark: PhaseMark | None = None
+    _is_marked = False
 
     def __enter__(self) -> None:
         if not on_main_thread():
             return
         around = self._loops.current.phase
         while around is not None:
-            if around.name in {self._name, CHECKPOINT, INITIALISATION}:
+            if around.name in {self.name, CHECKPOINT, INITIALISATION}:
                 if not self._tentative:
                     around.confirm()
                 return
             around = around.around
-        self._mark = PhaseMark(self._loops, self._name, tentative=self._tentative)
-        self._mark.__enter__()
+        self._is_marked = True
+        super().__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        mark, self._mark = self._mark, None
-        if mark is not None:
-            mark.__exit__(kind, error, traceback)
+        if self._is_marked:
+            super().__exit__(kind, error, traceback)
 
 
 _LOOP, _MARK = "_jaxobs_loop", "_jaxobs_mark"

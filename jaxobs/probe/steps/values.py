@@ -109,22 +109,28 @@ class RecordedValues:
         self._refused: set[str] = set()
         self._ended = False
         self._lock = threading.Lock()
-        self._untraced: set[type[Any]] = set(NUMBERS)
-        """Types of which it is known. Those of the user's are not remembered: that would keep them alive."""
-        self._changing: set[type[Any]] = set()
+        self._changes: dict[type[Any], bool] = dict.fromkeys(NUMBERS, False)
+        """Types met so far that are none of a tracer, and whether their values may change in place. Those of the user's
+        are not remembered: that would keep them alive."""
 
     def record(self, values: Mapping[str, Any]) -> None:
         step = self._current.step
-        loop = step.loop if step is not None else ""
+        loop = step.state.name if step is not None else ""
         at = now()
         for name, value in values.items():
             try:
-                if type(value) not in self._untraced and self._is_traced(value):
-                    # Kept until the next turn, a tracer would be what JAX reports as leaked; and it has no value.
-                    self._refuse(name, "a traced value has no number: record it outside the jitted function")
-                    continue
-                changing = type(value) in self._changing and value.size == 1  # in place, before it is read
-                kept = value.copy() if changing else value
+                kind = type(value)
+                if kind not in self._changes:
+                    if is_tracer(value):
+                        # Kept until the next turn, it would be what JAX reports as leaked; and it has no value.
+                        self._refuse(
+                            name, "a traced value has no number: record it outside the jitted function"
+                        )
+                        continue
+                    if is_of(kind, "jaxlib", "numpy"):
+                        own = is_of(kind, "numpy")
+                        self._changes[kind] = own and hasattr(kind, "__setitem__") and hasattr(kind, "size")
+                kept = value.copy() if self._changes.get(kind) and value.size == 1 else value
             except Exception as error:  # of the user's type, whose class may not even have a hash
                 if raised_by_signal_handler(error):
                     raise
@@ -141,16 +147,6 @@ class RecordedValues:
             self._newest[key] = at, kept
         if self._ended:  # meanwhile, on another thread
             self._newest.clear()
-
-    def _is_traced(self, value: Any) -> bool:
-        kind = type(value)
-        if is_tracer(value):
-            return True
-        if is_of(kind, "jaxlib", "numpy"):
-            self._untraced.add(kind)
-            if is_of(kind, "numpy") and hasattr(kind, "__setitem__") and hasattr(kind, "size"):
-                self._changing.add(kind)
-        return False
 
     def ready(self) -> list[Recorded]:
         """Take the values that can be read without waiting.

@@ -19,15 +19,14 @@ import threading
 from functools import partial
 from pathlib import Path
 
-from jaxobs.flow.pipe import Descriptor, ready
+from jaxobs.flow.pipe import Descriptor
 from jaxobs.identity import state_and_start
-from jaxobs.model.clock import monotonic
 
 FORK_PATIENCE = 2.0
 """Most seconds that a fork in the job waits for a start of the agent to end, which takes some milliseconds."""
 
 STARTER_PATIENCE = 10.0
-"""Seconds to wait for the process that forks the agent where `clone()` cannot be used, and for it to read its path."""
+"""Seconds to wait for the process that forks the agent where `clone()` cannot be used."""
 
 _CLONE_VM, _CLONE_VFORK, _WCLONE = 0x100, 0x4000, -0x8000_0000  # clone(2), waitpid(2); the last as a C `int`
 _SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 36, 37  # prctl(2)
@@ -45,7 +44,6 @@ _KEPT_VARIABLES = {
 launcher's `sitecustomize`; PYTHONTRACEMALLOC, PYTHONDEVMODE and their kin are meant for the job, and slow."""
 
 _starting = threading.RLock()
-_guards_forks = False
 _pipes: list[Descriptor] = []
 """The job's ends of pipes that are open, which a forked child must close."""
 
@@ -110,7 +108,6 @@ def start_agent_process() -> Connection:
         raise OSError("this program is frozen: it has no Python to start the agent with")
     if not sys.executable or not os.access(sys.executable, os.X_OK):
         raise OSError(f"there is no Python at {sys.executable!r}")
-    _guard_forks()
     path = marshal.dumps(_import_path())
     with _starting:  # a child forked meanwhile would keep both ends of the pipe
         ours, theirs = Descriptor.pair()
@@ -119,7 +116,8 @@ def start_agent_process() -> Connection:
             # For the milliseconds in which the shell starts, what C code of the job starts inherits this end too. With
             # it the agent still sees the end of the job; only its own end would be seen no earlier than that of both.
             os.set_inheritable(theirs.fileno(), True)
-            sent = ours.send(path)
+            if ours.send(path) < len(path):  # of more than a hundred kilobytes
+                raise OSError("the job's sys.path is too long to be handed on")  # noqa: TRY301  # both ends are closed
             arguments = [str(theirs.fileno()), f"job={os.getpid()}", str(len(path))]
             python = [str(Path(sys.executable).absolute()), "-S", "-c"]
             if not _start_unseen([*python, _ENTRY, *arguments]):
@@ -129,7 +127,6 @@ def start_agent_process() -> Connection:
             raise
         finally:
             theirs.close()
-    _write(ours, path[sent:])
     return ours, AgentProcess()
 
 
@@ -210,22 +207,6 @@ def _quoted(word: str) -> str:
     return "'" + word.replace("'", "'\\''") + "'"
 
 
-def _write(pipe: Descriptor, piece: bytes) -> None:
-    """Write what the pipe does not hold of the import path, while the agent reads it."""
-    rest, deadline = memoryview(piece), monotonic() + STARTER_PATIENCE
-    while rest:
-        try:
-            rest = rest[pipe.send(rest) :]
-        except BlockingIOError:
-            if monotonic() > deadline:
-                pipe.close()
-                raise OSError("it did not read its import path") from None
-            ready([], [pipe], 0.1)
-        except OSError as error:
-            pipe.close()
-            raise OSError(f"it ended at once ({error})") from None
-
-
 def _import_path() -> list[str]:
     """The agent's `sys.path`: the interpreter's own folders, then what else the job has, where plugins may be.
 
@@ -247,14 +228,10 @@ def _import_path() -> list[str]:
     return list(dict.fromkeys([*first, *own, *found, ours]))
 
 
-def _guard_forks() -> None:
-    """Let forks wait while a pipe is made, so that no child inherits an end that `close_in_child` does not know."""
-    global _guards_forks
-    if not _guards_forks:
-        _guards_forks = True
-        # Methods in C: what a signal handler raises within a Python function that runs at a fork is printed and lost.
-        os.register_at_fork(
-            before=partial(_starting.acquire, True, FORK_PATIENCE),
-            after_in_parent=_starting.release,
-            after_in_child=_starting.release,
-        )
+# Forks wait while a pipe is made, so that no child inherits an end that `close_in_child` does not know. By methods in C:
+# what a signal handler raises within a Python function that runs at a fork is printed and lost.
+os.register_at_fork(
+    before=partial(_starting.acquire, True, FORK_PATIENCE),
+    after_in_parent=_starting.release,
+    after_in_child=_starting.release,
+)

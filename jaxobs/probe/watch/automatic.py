@@ -16,7 +16,7 @@ from typing import Any
 
 from jaxobs.plugin.frames import call_site
 from jaxobs.plugin.guard import Suppressed
-from jaxobs.plugin.wrapping import drop_internal_frames, internal, replace
+from jaxobs.plugin.wrapping import internal, replace, standing_in
 from jaxobs.probe.steps.loops import Current
 from jaxobs.probe.watch.calls import Executables
 from jaxobs.probe.watch.watched import Watched, calls_of
@@ -36,24 +36,16 @@ def watch_all_jitted(jax: ModuleType, watch: Watch) -> Callable[[], None]:
 
 
 def _jitting(original: Any, watch: Watch, jax: ModuleType) -> Callable[..., Any]:
-    def watched(function: Any) -> Any:
-        with Suppressed(Exception):  # a function that cannot be watched is jitted all the same
-            return watch(function)
-        return function
-
-    @functools.wraps(original)
-    @internal
+    @standing_in(original)
     def jitting(*args: Any, **kwargs: Any) -> Any:
-        try:
-            jitted = original(*args, **kwargs)
-        except BaseException as error:
-            drop_internal_frames(error)
-            raise
-        if _is_of_jax(sys._getframe(1)):  # noqa: SLF001  # who calls
+        jitted = original(*args, **kwargs)
+        if _is_of_jax(_caller()):
             return jitted
         if not args and "fun" not in kwargs:  # `@jax.jit(static_argnames=…)`
             return functools.partial(jitting, **kwargs)
-        return watched(jitted)
+        with Suppressed(Exception):  # a function that cannot be watched is jitted all the same
+            return watch(jitted)
+        return jitted
 
     jitting.__module__ = jax.__name__  # where pickle finds it
     return jitting
@@ -66,24 +58,18 @@ def watch_compiled_ahead(
     lowered = jax.stages.Lowered
     original = lowered.compile
 
-    @functools.wraps(original)
-    @internal
+    @standing_in(original)
     def compiling(self: Any, *args: Any, **kwargs: Any) -> Any:
         count = executables.count
-        try:
-            compiled = original(self, *args, **kwargs)
-        except BaseException as error:
-            drop_internal_frames(error)
-            raise
-        if _is_of_jax(sys._getframe(1)):  # noqa: SLF001  # who calls
+        compiled = original(self, *args, **kwargs)
+        if _is_of_jax(_caller()):
             return compiled
         with Suppressed(Exception):  # a program that cannot be watched runs all the same
-            created = executables.newest_since(count)
-            if created is not None:
+            if created := executables.since(count):
                 found = watch(compiled)
                 calls = calls_of(found)
                 if calls is not None:
-                    calls.compiled_ahead(created)
+                    calls.compiled_ahead(created[-1])
                 return found
         return compiled
 
@@ -121,20 +107,19 @@ def _looping(name: str, original: Callable[..., Any], watch: Watch, current: Cur
         called.__name__ = called.__qualname__ = title
         return called
 
-    @functools.wraps(original)
-    @internal
+    @standing_in(original)
     def looping(*args: Any, **kwargs: Any) -> Any:
-        caller, step = sys._getframe(1), current.step  # noqa: SLF001  # who calls
+        caller, step = _caller(), current.step
         traced = step is not None and step.hidden
-        function = original if traced or _is_of_jax(caller) else at(caller)
-        try:
-            return function(*args, **kwargs)
-        except BaseException as error:
-            drop_internal_frames(error)
-            raise
+        return (original if traced or _is_of_jax(caller) else at(caller))(*args, **kwargs)
 
     looping.__module__ = "jax.lax"  # where pickle finds it
     return looping
+
+
+def _caller() -> FrameType:
+    """The frame that has called a function which stands in for another: above this one and the two of that function."""
+    return sys._getframe(3)  # noqa: SLF001  # the public way to a frame
 
 
 def _is_of_jax(frame: FrameType) -> bool:

@@ -64,24 +64,10 @@ class Executables:
             self._created.append(Created(executable, function, threading.get_ident(), now()))
             self.count = len(self._created)
 
-    def since(self, count: int, function: str) -> list[int]:
-        """Executables made for that function by the current thread after `count` was read."""
+    def since(self, count: int) -> list[Created]:
+        """The executables that the current thread made after `count` was read."""
         thread = threading.get_ident()
-        return [
-            created.executable
-            for created in self._created[count:]
-            if created.function == function and created.thread == thread
-        ]
-
-    def newest_since(self, count: int) -> Created | None:
-        """The last executable that the current thread made after `count` was read."""
-        thread = threading.get_ident()
-        return next((made for made in reversed(self._created[count:]) if made.thread == thread), None)
-
-    def compiled_since(self, count: int) -> int | None:
-        """When the current thread's last compile after `count` was read was over; None if there was none."""
-        newest = self.newest_since(count)
-        return None if newest is None else newest.time
+        return [made for made in self._created[count:] if made.thread == thread]
 
     def compiled_by(self, function: Any, executables: list[int]) -> None:
         """Note that a call of this jitted function was seen to compile these executables."""
@@ -138,12 +124,6 @@ class Learned(NamedTuple):
 class Calls:
     """One watched function's calls. `number` (negative) stands for it where it is not visible which executable ran."""
 
-    __slots__ = (
-        "__weakref__", "_earlier", "_emit", "_failed", "_known", "_name", "_table", "complete", "completions",
-        "current", "executables", "function", "leaf", "new", "number", "outside", "read", "run",
-        "unmarked",
-    )  # fmt: skip
-
     def __init__(
         self,
         function: Callable[..., Any],
@@ -162,7 +142,6 @@ class Calls:
         self.read: Read | None = None
         self.run = number  # what a call runs while there is only one executable
         self.new = True
-        self.outside: dict[int, int] = {}
         self._emit = loops.emit
         self._failed = loops.failed
         self._name = name_of(function)
@@ -180,15 +159,14 @@ class Calls:
     def learned(self) -> Learned:
         """What a later observer need not learn anew."""
         run = 0 if self.run == self.number else self.run
-        return Learned(list(self._known), dict(self._table), self.read, run, self.complete)
+        return Learned(self._known, self._table, self.read, run, self.complete)
 
     def inherit(self, learned: Learned) -> None:
         """Go on from what an earlier observer learned, if no executable was compiled or released since."""
-        if self._earlier is None or self._earlier != len(learned.known):
-            return
-        self._known, self._table, self.read, run, self.complete = learned
-        self.run = run or self.number
-        self.new = False
+        if self._earlier == len(learned.known):
+            self._known, self._table, self.read, run, self.complete = learned
+            self.run = run or self.number
+            self.new = False
 
     def failed(self, error: BaseException, count: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle an error that the function raised; learn what it compiled before, which may serve later calls."""
@@ -213,7 +191,8 @@ class Calls:
         """
         try:
             self.run, self.read, self.complete = known
-            if numbers := self.executables.since(count, self._name):
+            made = self.executables.since(count)
+            if numbers := [each.executable for each in made if each.function == self._name]:
                 self.executables.compiled_by(self.function, numbers)
             if self.new:
                 self.new = False
@@ -241,11 +220,10 @@ class Calls:
 
     def called_outside(self, result: Any, run: int, started: int, ended: int, compiled: int | None) -> None:
         """Note a call outside any step."""
-        turn, number = self.unmarked, 0
-        if self.current.phase is None:
-            number = turn.note(run, started, ended)
+        turn = self.unmarked
+        number = turn.note(run, started, ended) if self.current.phase is None else 0
         if number == 0:
-            self.outside[run] = self.outside.get(run, 0) + 1
+            turn.others[run] = turn.others.get(run, 0) + 1
         asks = number > 0 and turn.asks(number, started)
         if asks or compiled is not None:
             output = Output(turn, number, run, started, ended, compiled)

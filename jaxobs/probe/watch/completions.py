@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -48,9 +48,6 @@ LONG_RUN = 2 * NANOSECONDS
 RETURNS_AT_ONCE = 1_000_000
 """Nanoseconds by which a call that ran its work within itself returns after it at most."""
 
-PATIENCE = 600.0
-"""Seconds after which an output is let go of: a device that does not finish shows as steps that do not end."""
-
 
 class Output:
     """An output of one call, for the turn that the call is in. Times are by `now()`.
@@ -60,11 +57,6 @@ class Output:
     `ready`: when it was first seen to be done, 0 before. `complete`: no further call is expected in its turn. `clean`:
     the device was idle before. `gone`: its turn has called again, so it does not stand for the turn any more.
     """
-
-    __slots__ = (
-        "begun", "clean", "compiled", "complete", "gone", "leaf", "not_ready", "number", "ready", "run", "told", "turns",
-        "way",
-    )  # fmt: skip
 
     def __init__(
         self, turns: AskedTurns, number: int, run: int, started: int, ended: int, compiled: int | None = None
@@ -122,9 +114,6 @@ class Outputs:
         """The turn at whose end the newest output was ready: the device was idle then."""
         self.done = self.not_before = 0
         """When the newest completion was, by `now()`, and before when it was not."""
-
-    def __len__(self) -> int:
-        return len(self.waiting)
 
     @property
     def newest(self) -> Output | None:
@@ -187,14 +176,14 @@ class Completions:
         self._left = False
         """Whether the host has left a loop of which nothing more comes that would be known better."""
         self._calls = self._rounds = 0
-        self._outputs: dict[int, Outputs] = {}
+        self._outputs: defaultdict[int, Outputs] = defaultdict(Outputs)
         """By thread."""
         self._unseen_told = 0
 
     def called(self, way: OutputLeaf, result: Any, output: Output, turn: Step | UnmarkedCalls | None) -> None:
         """Keep a leaf of this call's result for the turn that it is in, in place of that of an earlier call."""
         try:
-            outputs = self._of_this_thread()
+            outputs = self._outputs[threading.get_ident()]
             self._look_at_newest(outputs)
             leaf = None if way.exhausted else way.take(result)
             if leaf is not None:
@@ -216,13 +205,6 @@ class Completions:
             if raised_by_signal_handler(error):
                 raise
             way.lost()
-
-    def _of_this_thread(self) -> Outputs:
-        thread = threading.get_ident()
-        outputs = self._outputs.get(thread)
-        if outputs is None:
-            outputs = self._outputs[thread] = Outputs()
-        return outputs
 
     def _begun(self, output: Output, outputs: Outputs) -> None:
         """Note whether the device was idle when the call began, and whether the backend ran it within the call."""
@@ -256,14 +238,14 @@ class Completions:
 
     def turn_ended(self, turn: Step | UnmarkedCalls, end: int) -> None:
         """Ask the output of a turn, at the turn's end, whether the device is done with it."""
-        if type(turn) is UnmarkedCalls and turn.followed != threading.get_ident():
+        if type(turn) is UnmarkedCalls and turn.thread != threading.get_ident():
             return
         output, turn.output = turn.output, None
         if output is None or output.gone:
             if type(turn) is Step and turn.run and not turn.state.seen_of_late(end):
                 self._tell_unseen(turn.state, turn.number, end)
             return
-        turns, outputs = output.turns, self._of_this_thread()
+        turns, outputs = output.turns, self._outputs[threading.get_ident()]
         if type(turn) is Step:
             turns.calls = 1 + len(turn.later_runs)
         try:
@@ -286,9 +268,9 @@ class Completions:
 
     def loop_left(self) -> None:
         """Tell when the device was done with a loop that the host has left, or let the polling thread wait for that."""
-        outputs = self._outputs.get(threading.get_ident())
-        newest = None if outputs is None else outputs.newest
-        if outputs is None or newest is None or newest.told:
+        outputs = self._outputs[threading.get_ident()]
+        newest = outputs.newest
+        if newest is None or newest.told:
             return
         if newest.ready:
             self._tell(outputs, newest)
@@ -334,7 +316,8 @@ class Completions:
             self._wanted = True
             if self.stopped.is_set():  # it may be that call which was forgotten
                 return None
-            arrived = self._arrived.wait(self._interval if any(map(len, self._outputs.values())) else None)
+            kept = any(outputs.waiting for outputs in list(self._outputs.values()))
+            arrived = self._arrived.wait(self._interval if kept else None)
             self._wanted = False
             found = self._unfinished()
             if not arrived:
@@ -357,7 +340,7 @@ class Completions:
         return None
 
     def _await(self, found: Found | None) -> None:
-        """Poll until the output is ready, and tell of it; until PATIENCE, `stop` or another call of its turn."""
+        """Poll until the output is ready, and tell of it; until `stop` or another call of its turn."""
         if found is None:
             return
         outputs, output = found
@@ -372,11 +355,7 @@ class Completions:
                 if asked >= next_report:
                     next_report = asked + NANOSECONDS
                     self._emit(RunUnderWay(output.run, begun, asked))
-                waited = seconds(asked - since)
-                if waited > PATIENCE:
-                    outputs.remove(output)
-                    return
-                self.stopped.wait(min(MAX_POLL, max(MIN_POLL, POLL_SHARE * waited)))
+                self.stopped.wait(min(MAX_POLL, max(MIN_POLL, POLL_SHARE * seconds(asked - since))))
         except RuntimeError:
             self._lose(outputs, output)
         else:
@@ -403,13 +382,10 @@ class Completions:
         if output.told:  # by the other thread, or a later one was
             return
         output.told = True  # it may be put back at the end of its turn
-        output.not_ready = max(
-            output.not_ready, min(outputs.not_before, output.ready)
-        )  # in order of dispatch
+        output.not_ready = max(output.not_ready, min(outputs.not_before, output.ready))
         time, uncertainty = output.time()
-        late = max(
-            0, outputs.done - time
-        )  # the one before was asked later, and may have been done sooner than told
+        # The one before was asked later, and may have been done sooner than told.
+        late = max(0, outputs.done - time)
         time, uncertainty = time + late, uncertainty + late
         outputs.done_up_to(output)
         if output.turns.name or output.number:  # else the call was in no step and has no number

@@ -77,9 +77,7 @@ class CheckedValues(RecordedValues):
         self._calls.clear()
 
     def _keep(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        with Suppressed(
-            Exception
-        ):  # trees of the user's types may raise anything, and JAX may not be imported
+        with Suppressed(Exception):  # of the user's types in trees, or as JAX is not imported
             tree = sys.modules["jax"].tree
             outputs = tree.leaves(result)
             leaves, structure = tree.flatten((args, kwargs))
@@ -118,7 +116,9 @@ class CheckedValues(RecordedValues):
             self.locating = None
         self._log(f"the recorded value `{as_name(name)}` is {float(value)}: {text}")
         step = self._current.step
-        self._emit(Recorded(step.loop if step is not None else "", as_name(name), float(value), now(), text))
+        self._emit(
+            Recorded(step.state.name if step is not None else "", as_name(name), float(value), now(), text)
+        )
 
 
 def _as_given(leaf: Any) -> Any:

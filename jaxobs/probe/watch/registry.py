@@ -1,4 +1,4 @@
-"""The registry of watched functions, and of what they ran outside any step. It keeps none of them alive.
+"""The registry of watched functions. It keeps none of them alive.
 
 What `watch()` returns is kept as an attribute of the jitted function, so watching the function again returns the same
 object, which then costs no compile as a static argument or under another `jax.jit`. That object holds a twin of the
@@ -9,25 +9,22 @@ user's signal handler raises in a callback would be lost.
 
 from __future__ import annotations
 
+import itertools
 import threading
 import weakref
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from jaxobs.jax_compat.jit import twin
-from jaxobs.model.clock import now
-from jaxobs.model.events import FunctionCalled
+from jaxobs.plugin.guard import Suppressed
 from jaxobs.probe.watch.calls import Calls
 from jaxobs.probe.watch.watchable import FLAX_JITTED, has_jitted_inside, name_of
 from jaxobs.probe.watch.watched import Watched, calls_of, note_for, state_of
 
 ATTRIBUTE = "__jaxobs_watched__"
 
-FEWEST = 64
-"""Dead entries are removed when the list has twice as many entries as were alive last time, and at least this many."""
-
 _lock = threading.RLock()  # a finalizer that watches may run within
+_watched: list[weakref.ref[Watched]] = []
 _without_twin: dict[int, weakref.ref[Watched]] = {}
 """Watched functions that have no twin, by the identity of the function, which lives as long as what watches it."""
 
@@ -38,27 +35,9 @@ def renew_lock() -> None:
     _lock = threading.RLock()
 
 
-class _Living:
-    """Weak references to all `Watched` objects of this process."""
-
-    def __init__(self) -> None:
-        self._references: list[weakref.ref[Watched]] = []
-        self._prune_at = FEWEST
-
-    def add(self, found: Watched) -> None:
-        self._references.append(weakref.ref(found))
-        if len(self._references) >= self._prune_at:
-            self._references = [reference for reference in self._references if reference() is not None]
-            self._prune_at = max(FEWEST, 2 * len(self._references))
-
-    def __iter__(self) -> Iterator[Watched]:
-        for reference in list(self._references):
-            found = reference()
-            if found is not None:
-                yield found
-
-
-_living = _Living()
+def _living() -> list[Watched]:
+    """All watched functions of this process that are alive."""
+    return [found for reference in list(_watched) if (found := reference()) is not None]
 
 
 def watched(function: Any) -> Watched:
@@ -77,7 +56,10 @@ def watched(function: Any) -> Watched:
             _without_twin[id(function)] = weakref.ref(found)
         else:
             found = vars(function)[ATTRIBUTE] = Watched(other, function)
-        _living.add(found)
+        _watched.append(weakref.ref(found))
+        for gone in [reference for reference in _watched if reference() is None]:
+            with Suppressed(ValueError):  # a finalizer that watches has removed it
+                _watched.remove(gone)
         return found
 
 
@@ -93,17 +75,17 @@ def _held_by(function: Any) -> Watched | None:
 
 
 class Watching:
-    """The functions watched for one observer. `make` returns the `Calls` of a function, from it and a number for it."""
+    """The functions watched for one observer. `make` returns the `Calls` of a function, from it and its name's number."""
 
     def __init__(self, make: Callable[[Any, int], Calls]) -> None:
         self._make = make
-        self._noted: list[_Noted] = []
-        self._numbers = 0
-        self._free: defaultdict[str, list[int]] = defaultdict(list)
+        self._count = itertools.count(-1, -1)
+        self._numbers: dict[str, int] = {}
+        """By the names of functions: whoever makes functions without end gives them one name."""
 
     def begin(self) -> None:
         """Go on watching what an earlier observer watched."""
-        for found in _living:
+        for found in _living():
             if calls_of(found) is None:
                 self._attach(found)
 
@@ -119,50 +101,10 @@ class Watching:
 
     def end(self) -> None:
         """Note nothing any more; also called in a forked child."""
-        for found in _living:
+        for found in _living():
             note_for(found, None)
-
-    def calls_outside_steps(self) -> Iterator[FunctionCalled]:
-        """Numbers of calls outside any step since the last call of this: an event for each call would be a flood.
-
-        Calls of a function that has died since are included; its number then goes to the next function of its name.
-        """
-        dead = []
-        for noted in list(self._noted):
-            gone = noted.calls() is None  # read first, so that every call until its death is counted
-            yield from noted.new_calls()
-            if gone:
-                dead.append(noted)
-        for noted in dead:
-            self._noted.remove(noted)
-            self._free[noted.name].append(noted.number)
 
     def _attach(self, found: Watched) -> None:
         function = state_of(found).function
-        name = name_of(function)
-        if self._free[name]:
-            number = self._free[name].pop()
-        else:
-            self._numbers += 1
-            number = -self._numbers
-        calls = self._make(function, number)
-        self._noted.append(_Noted(name, number, calls))
-        note_for(found, calls)
-
-
-class _Noted:
-    """The counts of one function's calls outside any step, which outlive the function."""
-
-    def __init__(self, name: str, number: int, calls: Calls) -> None:
-        self.name = name
-        self.number = number
-        self.calls = weakref.ref(calls)
-        self._outside = calls.outside
-        self._reported: dict[int, int] = {}
-
-    def new_calls(self) -> Iterator[FunctionCalled]:
-        for run, total in list(self._outside.items()):
-            new = total - self._reported.get(run, 0)
-            if new:
-                self._reported[run] = total
-                yield FunctionCalled(run, new, now())
+        number = self._numbers.setdefault(name_of(function), next(self._count))
+        note_for(found, self._make(function, number))

@@ -207,15 +207,12 @@ class OutputLeaf:
     long as it lives: until the next call. Where it is never ready by then, the function's device time stays absent.
     """
 
-    __slots__ = ("_earlier", "_kind", "_losses", "_short_lived", "_ways", "exhausted", "size")
-
     def __init__(self) -> None:
         self._ways: list[Path] | None = None
         self._earlier: list[tuple[Path, weakref.ref[Any]]] | None = None
         """After a loss: all leaves of one result. At the next call they show at once which of hundreds are donated."""
         self._short_lived = False
         self._losses = 0
-        self._kind: type | None = None
         self.exhausted = False
         self.size = 0
         """Bytes that the leaf of `take` keeps alive."""
@@ -234,8 +231,8 @@ class OutputLeaf:
         while self._ways:
             try:
                 leaf = _at(self._ways[0], result)
-                if type(leaf) is self._kind or is_askable(leaf):
-                    self._kind, self.size = type(leaf), leaf.nbytes
+                if is_askable(leaf):
+                    self.size = leaf.nbytes
                     if self.size <= SMALL:
                         return leaf
                     self._short_lived, self.size = True, 0

@@ -25,8 +25,6 @@ from jaxobs.probe.watch.completions import Output
 class State:
     """What a watched function keeps beside its calls: the function, or its twin, and what was learned about it."""
 
-    __slots__ = ("_original", "function", "hash", "learned")
-
     def __init__(self, function: Any, original: Any) -> None:
         self.function = function
         self.learned: Learned | None = None
@@ -92,7 +90,8 @@ class Watched:
             known = calls.run, calls.read, calls.complete
             calls.run, calls.read, calls.complete = calls.number, None, False
             calls.learn(count, args, kwargs, known)
-            compiled = executables.compiled_since(count)
+            made = executables.since(count)
+            compiled = made[-1].time if made else None
         run = calls.run if calls.read is None else calls.which(args, kwargs)
         if step is None:
             calls.called_outside(result, run, started, ended, compiled)
