@@ -120,7 +120,7 @@ class Tally:
 class HostLines:
     """The sampler of the main thread. `loop` returns the loop whose step is under way on it, empty outside steps.
 
-    It returns None where no sample is to be taken.
+    It returns None while another thread trains: samples of the main thread would say nothing of that loop.
     """
 
     def __init__(

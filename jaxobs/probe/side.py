@@ -238,13 +238,14 @@ class ProbeSide:
             return None
         on_main = threading.get_ident() == threading.main_thread().ident
         marks = vars(self.loops.current) if on_main else {}  # this thread's part of a `threading.local`
+        unmarked = self.loops.unmarked
 
         def loop() -> str | None:
             if self.is_at_exit:
                 return None
             step = marks.get("step")
             if step is None or step.hidden:
-                return ""
+                return None if unmarked.on_another_thread else ""
             return str(step.state.name)
 
         return HostLines(self._describer, loop, log)

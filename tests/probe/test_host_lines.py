@@ -156,7 +156,7 @@ def test_seconds_of_all_rows_are_the_time_and_there_are_many_threads() -> None:
     assert max(event.rows, key=lambda row: row[4])[1].startswith(here)
 
 
-def test_the_main_thread_is_not_sampled_where_its_work_is_ours() -> None:
+def test_the_main_thread_is_not_sampled_while_another_thread_trains() -> None:
     assert sampled(sampler_of(lambda: None), 1.0) == []
 
 

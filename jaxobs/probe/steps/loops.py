@@ -120,17 +120,25 @@ class AskedTurns:
             yield TurnsAsked(self.name, found[0] - before[0], found[1] - before[1], now())
 
 
+MAIN_THREAD_SILENT = 10 * NANOSECONDS
+"""Nanoseconds without a call on the main thread after which another thread that calls counts as the one that trains.
+One that prepares input beside slower steps of the main thread is followed until the next of them, and never again."""
+
+
 class UnmarkedCalls(AskedTurns):
     """Notes the calls of the thread that trains, until the script marks a step: marked steps make the loops then.
 
-    The thread that trains is the main thread, or while that has called nothing the one that called first. Each call is a
-    turn, which ends with the next.
+    The thread that trains is the main thread, unless it is silent for MAIN_THREAD_SILENT. Each call is a turn, which ends
+    with the next.
     """
 
     def __init__(self, ring: Ring) -> None:
         super().__init__(UNMARKED)
         self._extend, self._advance = ring.extend, ring.advance
-        self._main = self.thread = threading.main_thread().ident
+        self._main = self.followed = threading.main_thread().ident
+        self._latest = 0
+        """When the last call on the followed thread began."""
+        self._may_be_another = True
         self.count = 0
         self.off = False
         self.output: Any = None
@@ -150,13 +158,27 @@ class UnmarkedCalls(AskedTurns):
     def note(self, run: int, started: int, ended: int) -> int:
         """Emit the call as a row of the ring. Returns its number, from 1 on; 0 where the caller shall only count it."""
         thread = threading.get_ident()
-        if self.off or (thread != self.thread and self.count > 0 and thread != self._main):
+        if self.off or (thread != self.followed and not self._follow(thread, started)):
             return 0
-        self.thread = thread
         self.count = number = self.count + 1
+        self._latest = started
         self._extend((UNMARKED, number, started, ended, 0, 0, ended - started, None, None, thread, run))
         self._advance()
         return number
+
+    @property
+    def on_another_thread(self) -> bool:
+        """Whether the steps of the job are the calls of another thread than the main thread."""
+        return not self.off and self.followed != self._main
+
+    def _follow(self, thread: int, started: int) -> bool:
+        """Whether this thread is to be followed from now on."""
+        if thread == self._main:
+            self._may_be_another = False
+        elif not self._may_be_another or started - self._latest < MAIN_THREAD_SILENT:
+            return False
+        self.followed = thread
+        return True
 
 
 SLOW = 3

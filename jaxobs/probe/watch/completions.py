@@ -238,7 +238,7 @@ class Completions:
 
     def turn_ended(self, turn: Step | UnmarkedCalls, end: int) -> None:
         """Ask the output of a turn, at the turn's end, whether the device is done with it."""
-        if type(turn) is UnmarkedCalls and turn.thread != threading.get_ident():
+        if type(turn) is UnmarkedCalls and turn.followed != threading.get_ident():
             return
         output, turn.output = turn.output, None
         if output is None or output.gone:
