@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
-from jaxobs.instrument import instrument as instrument
+from jaxobs.instrument import instrument
 
 TYPE_CHECKING = False  # as `typing` has it, without importing that
 if TYPE_CHECKING:
     from typing import Any
 
     __version__: str
-    from jaxobs.expectations import ExpectationError as ExpectationError
-    from jaxobs.measure.compile_explained import explain_compile as explain_compile
-    from jaxobs.measure.on_demand import cost as cost
-    from jaxobs.measure.on_demand import memory as memory
-    from jaxobs.measure.on_demand import roofline as roofline
-    from jaxobs.model.cost import Cost as Cost
-    from jaxobs.model.profile import ProfileResult as ProfileResult
-    from jaxobs.observer import Observer as Observer
-    from jaxobs.report.compile_explained import CompileExplanation as CompileExplanation
-    from jaxobs.report.measured_run import Roofline as Roofline
-    from jaxobs.report.peak_memory import Memory as Memory
-    from jaxobs.report.snapshot import Snapshot as Snapshot
+    from jaxobs.expectations import ExpectationError
+    from jaxobs.measure.compile_explained import explain_compile
+    from jaxobs.measure.on_demand import cost, memory, roofline
+    from jaxobs.model.cost import Cost
+    from jaxobs.model.profile import ProfileResult
+    from jaxobs.observer import Observer
+    from jaxobs.report.compile_explained import CompileExplanation
+    from jaxobs.report.measured_run import Roofline
+    from jaxobs.report.peak_memory import Memory
+    from jaxobs.report.snapshot import Snapshot
+
+__all__ = [
+    "CompileExplanation",
+    "Cost",
+    "ExpectationError",
+    "Memory",
+    "Observer",
+    "ProfileResult",
+    "Roofline",
+    "Snapshot",
+    "__version__",
+    "cost",
+    "explain_compile",
+    "instrument",
+    "memory",
+    "roofline",
+]
+
 
 _HOMES = {
     "CompileExplanation": "jaxobs.report.compile_explained",

@@ -22,7 +22,7 @@ def test_the_page_on_the_snapshot_has_each_of_its_keys() -> None:
 
 def test_the_page_on_python_has_each_public_name() -> None:
     text = (REFERENCE / "python.md").read_text()
-    assert [name for name in ["instrument", *jaxobs._HOMES] if f"jaxobs.{name}" not in text] == []
+    assert [name for name in jaxobs.__all__ if f"jaxobs.{name}" not in text] == []
 
 
 def test_the_version_is_that_of_the_installed_package() -> None:
