@@ -56,6 +56,10 @@ class CompileTimes:
             oldest[event.function] = min(event.time, oldest.get(event.function, event.time))
         return {function: seconds(now - since) for function, since in oldest.items()}
 
+    def phases_in_progress(self) -> dict[str, str]:
+        """The phase of compiling that each of these functions is in: `trace`, `lower` or `backend`."""
+        return {event.function: event.phase for event in self._in_progress.values()}
+
     def compiled(self, event: Compilation) -> None:
         """Add a compile, and extend the thread's intervals over the gaps between its phases and after its last one.
 

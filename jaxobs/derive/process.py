@@ -97,6 +97,8 @@ class ProcessView:
     """The function of a run that is under way, and for how many seconds it is known to have run."""
     compiling: Mapping[str, float]
     """The functions that are being compiled, each with the seconds since that began."""
+    compiling_phases: Mapping[str, str]
+    """What of it goes on now: `trace`, `lower` or `backend`."""
     phases: Mapping[str, float]
     """The phases under way, in the same way."""
     persistent_cache: PersistentCacheView

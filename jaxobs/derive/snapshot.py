@@ -229,6 +229,7 @@ def _process(rooms: Rooms, compilation: CompilationView, now: int) -> ProcessVie
         goodput=rooms.run_time.goodput(),
         running=rooms.under_way.view(now, rooms.executables.function_of),
         compiling=rooms.compile_times.in_progress(now),
+        compiling_phases=rooms.compile_times.phases_in_progress(),
         phases=rooms.run_time.phases(now),
         persistent_cache=compilation.persistent_cache,
         address=figure(rooms.observation.address or None, "no exporter serves metrics"),

@@ -210,9 +210,18 @@ def _limit(loop: Document) -> str:
 
 def _compiling(document: Document) -> Iterator[str]:
     """What is being compiled now, where that takes long."""
-    for name, seconds in ((document.get("process") or {}).get("compiling") or {}).items():
+    process = document.get("process") or {}
+    for name, seconds in (process.get("compiling") or {}).items():
         if seconds > LONG_COMPILE:
-            yield f"{code(name)} has been compiling for {duration(seconds)}."
+            doing = _DOING.get((process.get("compiling_phases") or {}).get(name, ""), "")
+            yield f"{code(name)} has been compiling for {duration(seconds)}{doing}."
+
+
+_DOING: Final = {
+    "trace": ": JAX traces its Python code",
+    "lower": ": JAX lowers it to StableHLO",
+    "backend": ": XLA compiles it",
+}
 
 
 def _compiled_again(document: Document) -> Iterator[str]:

@@ -199,7 +199,9 @@ def test_the_seconds_of_all_rows_are_never_more_than_a_thread_spent(spans: list[
 def test_a_compile_whose_end_may_be_lost_is_not_said_to_go_on() -> None:
     fold = applied(new_fold(), [CompilePhaseStarted("step", "backend", 7, at(1))])
     fold.apply(ProbeReported(0, 0, 0, 0, 0.0, at(2)))
-    assert families(fold.snapshot(at(60)))["jaxobs_compiling_seconds"] == {("step",): 59.0}
+    snapshot = fold.snapshot(at(60))
+    assert families(snapshot)["jaxobs_compiling_seconds"] == {("step",): 59.0}
+    assert snapshot.document["process"]["compiling_phases"] == {"step": "backend"}
     fold.apply(ProbeReported(0, 3, 0, 0, 0.0, at(61)))
     assert "jaxobs_compiling_seconds" not in families(fold.snapshot(at(3_600)))
 

@@ -176,6 +176,8 @@ def test_without_a_loop_what_is_under_way_is_said_and_advice_is_for_who_needs_it
     )
     marked: dict[str, Any] = {"process": {"finds_loops": False, "compiling": {"f": 61.0, "g": 0.3}}}
     assert plain(sentence_without_loop(marked)).endswith("`jaxobs run`. `f` has been compiling for 61 s.")
+    marked["process"]["compiling_phases"] = {"f": "backend", "g": "trace"}
+    assert plain(sentence_without_loop(marked)).endswith("`f` has been compiling for 61 s: XLA compiles it.")
 
 
 NAMES = st.text(st.sampled_from("`* ab"), min_size=1) | st.text(min_size=1)

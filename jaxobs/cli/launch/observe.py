@@ -61,8 +61,13 @@ def _load_renderer() -> None:
         pass
 
 
+_told: list[str] = []
+"""The file that the agent leaves a summary in if the job is killed."""
+
+
 def _say_address(url: str, summary_file: str | None) -> None:
     """Print the address, but only to a terminal: a captured standard error is the script's own until the summary."""
+    _told[:] = [summary_file] if summary_file else []
     try:
         if sys.stderr.isatty():
             sys.stderr.write(f"jaxobs: live page {url.removesuffix('metrics')}, metrics {url}\n")
@@ -112,6 +117,10 @@ def closing_text() -> str:
         return NOTHING
 
     from jaxobs.cli.terminal import look_of
+    from jaxobs.report.runs import SUMMARY
     from jaxobs.report.summary import render
 
-    return render(snapshot.to_dict(), **look_of(sys.stderr))
+    text = render(snapshot.to_dict(), **look_of(sys.stderr))
+    if snapshot.to_dict().get("process") is None and _told and _told[0].endswith(f"/{SUMMARY}"):
+        text += f"; once it is written `jaxobs show {_told[0].removesuffix(f'/{SUMMARY}')}` prints it"
+    return text

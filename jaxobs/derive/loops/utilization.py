@@ -164,7 +164,7 @@ def _why_more(
     computed = sum(
         sum(part.seconds.values()) - part.seconds["transfer"] - part.seconds["communication"]
         for fingerprint, part in profile.parts.items()
-        if fingerprint not in counted
+        if fingerprint and fingerprint not in counted  # of one whose module is in no trace nothing is known
     )
     share = computed / profile.busy_seconds
     if share <= MENTIONED:

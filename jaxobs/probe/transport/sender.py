@@ -368,6 +368,8 @@ class Sender:
 
         An agent that is still starting finds in the pipe what was sent, and needs nobody to wait.
         """
+        if self._agent is not None:
+            self._agent.hasten()
         self._flush(max(0.0, deadline - monotonic() - CLOSE_SECONDS))
         if self._socket is not None:
             self._send(wire.frame(wire.FINISH, (max(0.1, deadline - monotonic()), self.ending)), deadline)
