@@ -117,8 +117,14 @@ class Exporting:
         return self._dropped, f"at least {self._dropped}: {more}"
 
     def worth_waiting_for(self) -> bool:
-        """Whether the end of the job should wait for it: its last call succeeded, and the one under way is quick."""
-        return self._takes("awaited") and self.guard.up and self.guard.waiting_seconds() < QUICK_SECONDS
+        """Whether the end of the job should wait for it: its last call succeeded, and the one under way is quick.
+
+        An exporter that reports itself whether it is worth it may take longer, because there may be much to send.
+        """
+        if not self._takes("awaited"):
+            return False
+        own = self._delivery().worth_waiting_for
+        return self.guard.up and (self.guard.waiting_seconds() < QUICK_SECONDS if own is None else bool(own))
 
     def is_running(self) -> bool:
         return self._thread is not None and self._thread.is_alive()

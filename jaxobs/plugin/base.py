@@ -97,6 +97,10 @@ class Delivery(NamedTuple):
     undelivered: str = ""
     """What it was given and has not delivered, in words, for the last summary; empty where that is nothing."""
 
+    worth_waiting_for: bool | None = None
+    """Whether what it sends has lately arrived, and soon: only then does the end of a job wait for it longer than half
+    a second. None: it waits if the last `export` was as quick as that."""
+
 
 class Exporter(Plugin):
     """A plugin in the agent process that shows: it is given snapshots, events and spans on a thread of its own."""

@@ -43,6 +43,8 @@ FIRST_PAUSE = 1.0
 MAX_PAUSE = 30.0
 """Seconds between attempts, doubled from the first to the longest. OTLP asks for exponential growth and names
 no figures; the longest is the OpenTelemetry Collector's default (`retry_on_failure.max_interval`)."""
+QUICK_SECONDS = 0.5
+"""Longest answer time of a receiver's last request for which the end of a job waits for that receiver."""
 GIVE_UP_SECONDS = 300.0
 """Seconds after its first attempt at which a payload is dropped: the OpenTelemetry Collector's `max_elapsed_time`."""
 
@@ -150,6 +152,7 @@ class Worker:
         self._delivered_any = False
         self._in_flight = 0
         self._asked_at: float | None = None
+        self._was_quick = False
         self._deadline: float | None = None
         self._closing = threading.Event()
         self._wake = threading.Event()
@@ -169,6 +172,12 @@ class Worker:
             news = self._dropped, self._failure
             self._dropped, self._failure = 0, ""
         return news
+
+    @property
+    def delivers(self) -> bool:
+        """Whether the last request was accepted within QUICK_SECONDS, and any under way has not lasted longer."""
+        asked = self._asked_at
+        return self._was_quick and (asked is None or monotonic() - asked < QUICK_SECONDS)
 
     def undelivered(self) -> tuple[int, str]:
         """The number of items that wait or are in flight, and why they have not been delivered."""
@@ -243,7 +252,7 @@ class Worker:
         return True
 
     def _attempt(self, items: tuple[Any, ...]) -> Outcome:
-        self._asked_at = monotonic()
+        self._asked_at = began = monotonic()
         try:
             outcome, answer = self._connection.post(self.signal.encode(items), self._deadline)
             if outcome.verdict == "delivered":
@@ -252,6 +261,7 @@ class Worker:
             outcome = Outcome("delivered")
         except Exception as error:  # noqa: BLE001  # one item that cannot be sent must not end all sending
             outcome = Outcome("split", f"{type(error).__name__}: {error}")
+        self._was_quick = outcome.verdict == "delivered" and monotonic() - began < QUICK_SECONDS
         self._asked_at = None
         return outcome
 

@@ -50,10 +50,14 @@ class OpenTelemetryExporter(Exporter):
         self._ended = False
 
     def delivery(self) -> Delivery:
-        """The state of delivery. Only spans count as lost: metrics of a failed request are in the next one too."""
+        """The state of delivery. Only spans count as lost: metrics of a failed request are in the next one too.
+
+        The end is worth waiting for where each endpoint accepted its last request, and quickly.
+        """
         return Delivery(
             dropped=self._dropped.get("traces", 0),
             undelivered="; ".join(filter(None, map(self._undelivered, self._workers))),
+            worth_waiting_for=all(worker.delivers for worker in self._workers),
         )
 
     def _undelivered(self, worker: Worker) -> str:
