@@ -1,6 +1,6 @@
 """Whether `jaxobs.explain_compile()` tells the truth of programs that are slow to compile, by clocks of their own.
 
-    python -m benchmarks.compiles_explained [--only capturing] [--strict]
+    python -m benchmarks.compiles_explained [--only capturing]
 
 Printed are the seconds of each phase beside those that JAX tells, the Python that ran while tracing, by line, beside its
 own clock, and which unrolled loop and captured constants were found. Seconds may be off by 10 %. Exit status 1 where
@@ -102,7 +102,7 @@ def figures(function: Callable[..., Any], *arguments: Any) -> Iterator[Figure]:
 def main() -> int:
     """Print the table; the exit status."""
     options = options_of(__doc__).parse_args()
-    table = Table(options.strict)
+    table = Table()
     weights = jax.ShapeDtypeStruct((LAYERS, 64, 64), jnp.float32)
     cases: dict[Callable[..., Any], tuple[Any, ...]] = {
         unrolled: (weights, jax.ShapeDtypeStruct((4, 64), jnp.float32)),

@@ -182,7 +182,6 @@ ROWS: dict[int, Row] = {
     39: Row("forks while instrument() starts"),
     40: Row("exceptions of signal handlers, ten thousand", (
         "probe/test_signal_handlers.py::test_in_steps_phases_and_watched_calls",
-        "probe/test_signal_handlers.py::test_where_the_last_reference_to_a_compiled_function_is_dropped",
         "probe/test_signal_handlers.py::test_where_a_profiler_session_begins_and_is_dropped",
         "probe/test_signal_handlers.py::test_in_a_storm_of_signals_every_one_is_heard_and_later_steps_are_as_ever",
         "plugins/test_garbage_collection.py::test_after_stop_nothing_is_told",

@@ -164,14 +164,14 @@ def _why_more(
     computed = sum(
         sum(part.seconds.values()) - part.seconds["transfer"] - part.seconds["communication"]
         for fingerprint, part in profile.parts.items()
-        if fingerprint and fingerprint not in counted  # of one whose module is in no trace nothing is known
+        if fingerprint not in counted
     )
     share = computed / profile.busy_seconds
     if share <= MENTIONED:
         return None
     return (
         f"a lower bound: for {rough_percent(share)} of the time that the device works it runs programs whose work is not "
-        "counted, as those outside jit are"
+        "counted, as those outside jit are, and any whose module is too large for a profiler window"
     )
 
 
