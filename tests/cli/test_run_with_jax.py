@@ -265,3 +265,23 @@ def test_the_summary_of_a_terminated_script_is_where_the_log_says(tmp_path: Path
         time.sleep(0.05)
     assert file.parent.parent == kept
     assert "<lambda>" in file.read_text()
+
+
+WITH_AN_AGENT_THAT_IS_BUSY = """
+import jax, jaxobs, os, signal
+jax.jit(lambda x: x + 1)(1.0).block_until_ready()
+os.kill(jaxobs.instrument().snapshot(60.0)["agent"]["pid"], signal.SIGSTOP)
+"""
+
+
+def test_where_there_is_no_time_for_a_summary_it_is_said_where_the_run_is_recorded(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(WITH_AN_AGENT_THAT_IS_BUSY)
+    kept = tmp_path / "runs"
+    kept.mkdir()
+    observed = jaxobs(
+        "run", "script.py", folder=tmp_path, JAXOBS_METRICS_PORT="0", JAXOBS_RUN_DIRECTORY=str(kept)
+    )
+    (folder,) = kept.iterdir()
+    (said,) = observed.stderr.splitlines()
+    assert said.startswith("jaxobs: no summary: the agent did not answer within ")
+    assert said.endswith(f"; `jaxobs show {folder}` prints what it has recorded")

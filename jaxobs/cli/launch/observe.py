@@ -122,5 +122,5 @@ def closing_text() -> str:
 
     text = render(snapshot.to_dict(), **look_of(sys.stderr))
     if snapshot.to_dict().get("process") is None and _told and _told[0].endswith(f"/{SUMMARY}"):
-        text += f"; once it is written `jaxobs show {_told[0].removesuffix(f'/{SUMMARY}')}` prints it"
+        text += f"; `jaxobs show {_told[0].removesuffix(f'/{SUMMARY}')}` prints what it has recorded"
     return text
