@@ -44,6 +44,7 @@ _KEPT_VARIABLES = {
 launcher's `sitecustomize`; PYTHONTRACEMALLOC, PYTHONDEVMODE and their kin are meant for the job, and slow."""
 
 _starting = threading.RLock()
+_guards_forks = False
 _pipes: list[Descriptor] = []
 """The job's ends of pipes that are open, which a forked child must close."""
 
@@ -119,6 +120,7 @@ def start_agent_process() -> Connection:
         raise OSError("this program is frozen: it has no Python to start the agent with")
     if not sys.executable or not os.access(sys.executable, os.X_OK):
         raise OSError(f"there is no Python at {sys.executable!r}")
+    _guard_forks()
     path = marshal.dumps(_import_path())
     with _starting:  # a child forked meanwhile would keep both ends of the pipe
         ours, theirs = Descriptor.pair()
@@ -239,10 +241,14 @@ def _import_path() -> list[str]:
     return list(dict.fromkeys([*first, *own, *found, ours]))
 
 
-# Forks wait while a pipe is made, so that no child inherits an end that `close_in_child` does not know. By methods in C:
-# what a signal handler raises within a Python function that runs at a fork is printed and lost.
-os.register_at_fork(
-    before=partial(_starting.acquire, True, FORK_PATIENCE),
-    after_in_parent=_starting.release,
-    after_in_child=_starting.release,
-)
+def _guard_forks() -> None:
+    """Let forks wait while a pipe is made, so that no child inherits an end that `close_in_child` does not know."""
+    global _guards_forks
+    if not _guards_forks:
+        _guards_forks = True
+        # Methods in C: what a signal handler raises within a Python function that runs at a fork is printed and lost.
+        os.register_at_fork(
+            before=partial(_starting.acquire, True, FORK_PATIENCE),
+            after_in_parent=_starting.release,
+            after_in_child=_starting.release,
+        )
