@@ -76,7 +76,7 @@ class Analysis:
     def start(self) -> None:
         self._thread.start()
 
-    def submit(self, number: int, proto: bytes, buffers: bytes = b"") -> None:
+    def submit(self, number: int, proto: bytes | memoryview, buffers: bytes = b"") -> None:
         refused = self._put(_MODULE, (number, proto, buffers), len(proto) + len(buffers))
         if refused:
             self._finished.put(ModuleDone(number, None, refused))
@@ -137,7 +137,7 @@ class Analysis:
             self._wake()
             self._awaited.wait(min(perf_counter() - began, MAX_REST_SECONDS))
 
-    def _decode(self, number: int, proto: bytes, buffers: bytes) -> ModuleDone:
+    def _decode(self, number: int, proto: bytes | memoryview, buffers: bytes) -> ModuleDone:
         found = self._modules.cost(proto, buffers)
         return ModuleDone(number, None, found) if isinstance(found, str) else ModuleDone(number, found, "")
 
@@ -181,7 +181,7 @@ class _Modules:
         self.carried: dict[int, bytes] = {}
         """Modules of all windows by program id: a window carries them only after a compile, and later ones do not."""
 
-    def cost(self, proto: bytes, buffers: bytes = b"") -> ModuleCost | str:
+    def cost(self, proto: bytes | memoryview, buffers: bytes = b"") -> ModuleCost | str:
         content = hashlib.blake2b(proto, digest_size=16).digest()
         known = self._known.get(content)
         if known is not None and not (buffers and getattr(known, "memory_reason", "") == NOT_GIVEN):

@@ -140,7 +140,7 @@ class Service:
         self._values_due = math.inf
         """When flat values are sent next, by `monotonic()`: never before the job has asked for them."""
         self._arrived: deque[Measured | SpanEnded] = deque()
-        self._payloads: deque[bytes] = deque()
+        self._payloads: deque[memoryview] = deque()
         self._new_events: list[Event] = []
         self._logged: dict[str, float] = {}
         self._told: Hang | None = None
@@ -258,7 +258,7 @@ class Service:
                 self._analysis.submit(event.executable, proto, event.buffers)
             amended: Event = event
             if isinstance(event, ProfileWindow) and event.xspace == b"":  # its trace came in a frame before
-                xspace = self._payloads.popleft() if self._payloads else None
+                xspace = bytes(self._payloads.popleft()) if self._payloads else None
                 amended = event._replace(xspace=xspace)
             if isinstance(event, SourceReported) and event.up and event.source in self._plugins.undeclared:
                 # It works in the job, but its metrics are not declared here, so its measurements are refused.
