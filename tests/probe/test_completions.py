@@ -78,6 +78,7 @@ def test_device_seconds_are_those_of_blocking(polled: Any) -> None:
     watched(state)
     polled.of()
     polled.events.clear()
+    began = now()  # the end of that first run may be told later
     took: list[tuple[int, float]] = []
     for _ in range(TRIES):
         for _ in Steps(polled.side.loops, range(STEPS), "train", None, None):
@@ -86,7 +87,7 @@ def test_device_seconds_are_those_of_blocking(polled: Any) -> None:
             loss.block_until_ready()
             took.append((now(), (now() - before) / NANOSECONDS))
         time.sleep(0.1)
-        if len(runs := polled.of(ExecutableRan)) > 2:
+        if len(runs := [run for run in polled.of(ExecutableRan) if run.time > began]) > 2:
             break
     assert runs
     for run in runs:
