@@ -21,6 +21,7 @@ from jaxobs.vocabulary.units import (
     amount,
     digits,
     duration,
+    or_absent,
     percent,
     rough,
     rough_percent,
@@ -358,11 +359,13 @@ def _lines_that_differ(before: Record, after: Record) -> Iterator[Sized]:
         return
     old, new = (shares_by_function(tree) for tree in trees if tree)
     for name in old | new:
-        one, other = old.get(name, 0.0), new.get(name, 0.0)
-        if abs(other - one) >= DEVICE_TIME:
-            change = f"{100 * (other - one):+.0f} points"
-            shown = Difference(Cause.DEVICE_TIME, f"share of {name}", percent(one), percent(other), change)
-            yield abs(other - one), shown
+        one, other = old.get(name), new.get(name)
+        grew = (other or 0.0) - (one or 0.0)
+        if abs(grew) >= DEVICE_TIME:
+            # Of one that is not in a tree only the largest lines are known, or no line at all.
+            change = "" if one is None or other is None else f"{100 * grew:+.0f} points"
+            shown = or_absent(one, percent), or_absent(other, percent)
+            yield abs(grew), Difference(Cause.DEVICE_TIME, f"share of {name}", *shown, change)
 
 
 def _batch(loop: str, record: Record) -> dict[str, float]:

@@ -100,11 +100,16 @@ def shares_by_path(rows: Sequence[Row]) -> dict[Path, float]:
     """The share of device time of each path of frames. Without numbers of lines, which an edit above them moves."""
     whole = sum(row["seconds"] for row in rows if not row["depth"])
     found: defaultdict[Path, float] = defaultdict(float)
+    for row, path in zip(rows, _paths(rows), strict=True):
+        found[path] += row["seconds"] / whole if whole > 0 else 0.0
+    return dict(found)
+
+
+def _paths(rows: Sequence[Row]) -> Iterator[Path]:
     path: Path = ()
     for row in rows:
         path = (*path[: row["depth"]], (row["name"], last_name(row["file"])))
-        found[path] += row["seconds"] / whole if whole > 0 else 0.0
-    return dict(found)
+        yield path
 
 
 def shares_by_function(rows: Sequence[Row]) -> dict[str, float]:
@@ -201,28 +206,29 @@ def flame_graph(rows: Sequence[Row], what: str, before: Mapping[Path, float] | N
     whole = sum(row["seconds"] for row in outermost)
     if whole <= 0:
         return None
-    shares = shares_by_path(rows)
+    shares = {} if before is None else shares_by_path(rows)
     drawn, starts, deepest = [], [0.0], 0
-    path: Path = ()
-    for row in rows:
+    for row, path in zip(rows, _paths(rows), strict=True):
         depth, width = row["depth"], row["seconds"] / whole
-        path = (*path[:depth], (row["name"], last_name(row["file"])))
         start = starts[depth]
         starts[depth:] = [start + width, start]
         if width >= _MIN_WIDTH:
             colour, about = row["bottleneck"], _figures_of(row, width)
             if before is not None:
-                colour, about = _changed(shares[path], before.get(path, 0.0))
+                colour, about = _changed(shares[path], before.get(path))
             drawn.append(_bar(row, colour, about, start, width))
             deepest = max(deepest, depth)
     named = ", ".join(f"{name_of(row)} {rough_percent(row['seconds'] / whole)}" for row in outermost)
     return chart((deepest + 1) * _HEIGHT, f"Device time by {what}: {named}", *drawn, kind="bar")
 
 
-def _changed(share: float, before: float) -> tuple[str, str]:
+def _changed(share: float, before: float | None) -> tuple[str, str]:
     """How a frame's share of the device's time has changed, as the name of its colour and in words."""
+    now = f"{rough_percent(share)} of the device's time"
+    if before is None:
+        return LARGER, f"{now}; not among the frames of A"
     kind = ALIKE if abs(share - before) < SAME else LARGER if share > before else SMALLER
-    return kind, f"{rough_percent(share)} of the device's time, {rough_percent(before)} before"
+    return kind, f"{now}, {rough_percent(before)} in A"
 
 
 def _figures_of(row: Row, share: float) -> str:

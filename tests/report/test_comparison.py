@@ -98,9 +98,14 @@ def test_functions_whose_share_of_device_time_has_changed_are_named() -> None:
     attention, other = (record(device_time=device_time(name)) for name in ("attention", "softmax"))
     told = compare(attention, other).differences
     assert sorted((found.cause, found.what, found.before, found.after, found.change) for found in told) == [
-        ("device time", "share of attention model.py", "75 %", "0 %", "-75 points"),
-        ("device time", "share of softmax model.py", "0 %", "75 %", "+75 points"),
+        ("device time", "share of attention model.py", "75 %", "–", ""),
+        ("device time", "share of softmax model.py", "–", "75 %", ""),
     ]
+    less = device_time()
+    for row in less["by_line"][1:4]:
+        row["share"] /= 3
+    (told,) = compare(attention, record(device_time=less)).differences
+    assert told[1:] == ("share of attention model.py", "75 %", "25 %", "-50 points")
     assert compare(attention, record()).differences == ()
 
 

@@ -38,7 +38,7 @@ def test_beside_an_earlier_run_a_frame_has_the_colour_of_how_its_share_has_chang
     assert changed is not None
     kinds = [str(rect["class"]) for rect in Read(markup(changed)).all("rect")]
     assert kinds == ["is-larger", "is-larger", "is-larger", "is-alike", "is-smaller", "is-smaller"]
-    assert "75 % of the device's time, 50 % before" in markup(changed).replace("\u00a0", " ")
+    assert "75 % of the device's time, 50 % in A" in markup(changed).replace("\u00a0", " ")
 
 
 def test_without_device_time_nothing_is_drawn():
