@@ -104,8 +104,8 @@ def test_functions_whose_share_of_device_time_has_changed_are_named() -> None:
     less = device_time()
     for row in less["by_line"][1:4]:
         row["share"] /= 3
-    (told,) = compare(attention, record(device_time=less)).differences
-    assert told[1:] == ("share of attention model.py", "75 %", "25 %", "-50 points")
+    (only,) = compare(attention, record(device_time=less)).differences
+    assert only[1:] == ("share of attention model.py", "75 %", "25 %", "-50 points")
     assert compare(attention, record()).differences == ()
 
 
