@@ -209,6 +209,8 @@ class ProbeSide:
 
     def compilation_ended(self, event: Compilation) -> None:
         """Take note of a compile. The first one proves that there is a backend, and starts what waits for one."""
+        if self.compiled is None:
+            self._look_for_backend()  # a job that is killed within its first second leaves what it was, too
         self.compiled = now()
         begin, self.when_first_compiled = self.when_first_compiled, None
         if begin is not None:
@@ -342,12 +344,15 @@ class ProbeSide:
         events += self.sources.turn()
         return events
 
-    def _sample(self) -> None:
-        """Ask JAX what a device may be slow to answer. Once a turn, on the sampling thread."""
+    def _look_for_backend(self) -> None:
         if self._backend is None:
             with contextlib.suppress(Exception):  # a backend is just being created; asked again in a second
                 self._backend = find_backend()
             if self._backend is not None:
                 self.ring.emit(self._backend)
+
+    def _sample(self) -> None:
+        """Ask JAX what a device may be slow to answer. Once a turn, on the sampling thread."""
+        self._look_for_backend()
         for event in self.recorded.ready():
             self.ring.emit(event)

@@ -267,10 +267,39 @@ def test_the_summary_of_a_terminated_script_is_where_the_log_says(tmp_path: Path
     assert "<lambda>" in file.read_text()
 
 
-WITH_AN_AGENT_THAT_IS_BUSY = """
-import jax, jaxobs, os, signal
+KILLED_BEFORE_THE_FIRST_SAMPLE = """
+import jax, jaxobs, os, signal, time
+from jaxobs.probe.side import ProbeSide
+sample = ProbeSide._sample
+ProbeSide._sample = lambda side: (time.sleep(3.0), sample(side))
+observer = jaxobs.instrument()
 jax.jit(lambda x: x + 1)(1.0).block_until_ready()
-os.kill(jaxobs.instrument().snapshot(60.0)["agent"]["pid"], signal.SIGSTOP)
+while "<lambda>" not in (observer.snapshot(10.0).to_dict().get("functions") or {}):
+    time.sleep(0.1)
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(10)
+"""
+
+
+def test_a_job_that_is_killed_before_its_first_sample_leaves_its_summary(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(KILLED_BEFORE_THE_FIRST_SAMPLE)
+    kept = tmp_path / "runs"
+    kept.mkdir()
+    observed = outcome([sys.executable, "script.py"], tmp_path, JAXOBS_RUN_DIRECTORY=str(kept))
+    assert observed.status == -signal.SIGTERM
+    deadline = time.monotonic() + 30.0
+    while not (files := [*kept.glob("*/killed.txt")]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert "<lambda>" in files[0].read_text()
+
+
+WITH_AN_AGENT_THAT_IS_BUSY = """
+import jax, jaxobs, os, pathlib, signal, time
+jax.jit(lambda x: x + 1)(1.0).block_until_ready()
+agent = jaxobs.instrument().snapshot(60.0)["agent"]["pid"]
+while not [*pathlib.Path(os.environ["JAXOBS_RUN_DIRECTORY"]).glob("*/record.json")]:
+    time.sleep(0.01)
+os.kill(agent, signal.SIGSTOP)
 """
 
 
