@@ -125,14 +125,13 @@ class Fold(Rooms):
         where = Where(
             loop=loop,
             iterated=newest is not None and newest[1],
-            thread=0 if loop is None else loop.thread,
             excused=self.compile_times.in_progress_since() is not None or bool(self.run_time.phases(now)),
             under_way=under_way,
             function=None if under_way is None else self.executables.function_of(under_way.run),
             is_first_run=under_way is not None and self.executables.runs_of(under_way.run) < MIN_RUNS,
             heard=self.observation.last_heard,
         )
-        return where.thread if self.hangs.look(now, where) else None
+        return (loop.thread if loop else 0) if self.hangs.look(now, where) else None
 
     def bind_peaks(self, kind: str, peaks: Peaks) -> None:
         """Take the peaks of a device kind; those of the first device's kind are the peaks for all executables."""

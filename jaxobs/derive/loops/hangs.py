@@ -101,8 +101,6 @@ class Where(NamedTuple):
     """The loop that runs, None for none."""
     iterated: bool
     """Whether its end is reported. Else it may be over, and only the stack of its thread tells."""
-    thread: int
-    """The thread of its steps."""
     excused: bool
     """Whether a compile or a phase is under way."""
     under_way: RunUnderWay | None
@@ -276,18 +274,18 @@ class Hangs:
         A loop whose end nobody reports may be over by then: without stacks that is not known.
         """
         self._asked, self._looked = None, now
-        is_over = bool(stacks) and not self._is_in_loop(stack_of(stacks, where.thread), where)
+        loop = where.loop
+        is_over = bool(stacks) and not (loop and self._is_in_loop(stack_of(stacks, loop.thread), where))
         if (hang := self.now) is not None:
             self.kept[-1] = replace(hang, stacks=stacks or hang.stacks, ended=now if is_over else None)
             self._cleared = is_over
-        elif where.loop is None or is_over:
+        elif loop is None or is_over:
             self._cleared = True
         elif stacks or where.iterated or where.under_way is not None:
-            name = where.loop.name
-            self.count[name] = self.count.get(name, 0) + 1
+            self.count[loop.name] = self.count.get(loop.name, 0) + 1
             self.kept.append(
                 Hang(
-                    name, where.loop.steps, self._last, self._longest, where.function, where.thread,
+                    loop.name, loop.steps, self._last, self._longest, where.function, loop.thread,
                     stacks=stacks, silence="" if stacks else silence,
                 )
             )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
@@ -45,7 +45,8 @@ class Pace:
         self._pieces: list[Stretch] = []
         self._sampled_before: dict[HostLine, float] = {}
         self._is_disturbed = False
-        self._blocks: list[Block] = []
+        self.blocks: deque[Block] = deque()
+        """Those that nobody has taken yet."""
 
     def add(self, stretches: Iterable[Stretch], sampled: Mapping[HostLine, float]) -> None:
         """Add stretches that ended; `sampled` are all sampled seconds of the loop's thread so far."""
@@ -66,11 +67,6 @@ class Pace:
                 ):
                     self._close(sampled)
 
-    def take(self) -> list[Block]:
-        """Take the blocks that ended since the last call."""
-        blocks, self._blocks = self._blocks, []
-        return blocks
-
     def _close(self, sampled: Mapping[HostLine, float]) -> None:
         pieces, before = self._pieces, self._sampled_before
         new = {
@@ -82,7 +78,7 @@ class Pace:
         runs = Counter[int]()
         for each in pieces:
             runs.update(each.runs)
-        self._blocks.append(
+        self.blocks.append(
             Block(
                 first.end - round(first.wall * NANOSECONDS),
                 pieces[-1].end,

@@ -152,7 +152,8 @@ class Slowdowns:
     ) -> None:
         """Test the blocks that ended since the last call."""
         for loop in loops:
-            for block in loop.pace.take():
+            while loop.pace.blocks:
+                block = loop.pace.blocks.popleft()
                 if self.alarms_per_hour > 0:
                     self._test(loop.name, block, state, compilations, executables)
 
