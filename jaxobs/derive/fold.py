@@ -93,7 +93,7 @@ class Fold(Rooms):
             self._fold_steps(steps, followed.saved)
         for completed in followed.completed:
             if completed.loop in self.loops.by_name:
-                self.loops.by_name[completed.loop].completed(completed)
+                self.loops.by_name[completed.loop].stretches.completed(completed)
         self.observation.accepted, self.observation.refused = counts
         return followed.rows
 
@@ -251,7 +251,7 @@ class Fold(Rooms):
                 return
             event = completed
         loop = self.loops.named(event.loop)
-        loop.completed(event)
+        loop.stretches.completed(event)
         self.spans.completed(event, loop)
 
     def _sampled(self, event: events.ExecutableRan) -> None:

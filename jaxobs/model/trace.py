@@ -56,6 +56,8 @@ class ModuleTime:
     """The sum of its operations' charged seconds."""
     run_seconds: float | None = None
     """The sum over these runs, each from its first operation to the end of its last; None where none is known."""
+    usual_seconds: float | None = None
+    """Their number times the median of one: what they take where nothing disturbs any of them."""
     cut_runs: int = 0
     """The number of further runs that the trace holds only in part."""
     cut_seconds: float = 0.0

@@ -64,6 +64,8 @@ class ProfiledModule:
     runs: int | None = None
     run_seconds: float | None = 0.0
     """`ModuleTime.run_seconds` summed over all devices; None where a device has none."""
+    usual_seconds: float | None = 0.0
+    """The same of `ModuleTime.usual_seconds`."""
     runs_reason: str | None = "the trace does not tell how often it ran"
     cut_runs: int = 0
     """Further runs, of which the trace holds only a part."""
@@ -214,6 +216,7 @@ class _Device:
             known.cut_runs += ran.cut_runs
             known.cut_seconds += ran.cut_seconds
             known.run_seconds = sum_of_both(known.run_seconds, ran.run_seconds)
+            known.usual_seconds = sum_of_both(known.usual_seconds, ran.usual_seconds)
             if ran.runs is not None:
                 known.runs, known.runs_reason = (known.runs or 0) + ran.runs, ran.runs_reason
             elif known.runs is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -247,7 +248,7 @@ class Timeline:
         for operation, own in zip(self.operations, found.charged, strict=True):
             if operation.module is not None:
                 key = (operation.program_id, operation.module)
-                charged[key] = charged.get(key, 0.0) + own
+                charged[key] = charged.get(key, 0.0) + own / PICOSECONDS
         whole, cut = _seconds_by_program(self.whole_runs), _seconds_by_program(self.cut_runs)
         times = []
         for (program_id, name), own in charged.items():
@@ -257,10 +258,8 @@ class Timeline:
                 took, count, why = [], None, ONLY_PARTS
             elif took:
                 count = len(took)
-            spent = sum(took) if took else None
-            times.append(
-                ModuleTime(name, program_id, count, why, own / PICOSECONDS, spent, len(parts), sum(parts))
-            )
+            spent, usual = (sum(took), len(took) * statistics.median(took)) if took else (None, None)
+            times.append(ModuleTime(name, program_id, count, why, own, spent, usual, len(parts), sum(parts)))
         times.sort(key=lambda time: -time.charged_seconds)
         return tuple(times)
 

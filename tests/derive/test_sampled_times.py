@@ -37,7 +37,7 @@ def executable(*samples: float) -> Executable:
 
 def window(made: Executable, per_run: float, runs: int = 10) -> Executable:
     """A window that told the executable's runs apart."""
-    absorb(made, ProfiledModule("jit_f", None, 1, runs, per_run * runs), (), None)
+    absorb(made, ProfiledModule("jit_f", None, 1, runs, per_run * runs, per_run * runs), (), None)
     return made
 
 
@@ -109,6 +109,12 @@ def branches(*samples: float) -> Executable:
     return made
 
 
+def test_a_disturbed_run_in_a_window_does_not_lengthen_runs_that_are_alike() -> None:
+    made = executable()
+    absorb(made, ProfiledModule("jit_f", None, 1, 4, 5.0, 4.0), (), None)
+    assert (made.seconds_per_run, made.windows.seconds) == (1.0, 5.0)
+
+
 def test_runs_of_branches_that_differ_are_timed_by_windows_with_those_that_their_edges_cut() -> None:
     """Each fourth run takes 10 ms, the others 1 ms; windows of 26 ms begin at any moment."""
     made = branches(1e-3, 10e-3, 1e-3)
@@ -122,7 +128,7 @@ def test_runs_of_branches_that_differ_are_timed_by_windows_with_those_that_their
         held = sum(min(stop, end) - max(start, begin) for start, stop in cut)
         spent = sum(stop - start for start, stop in whole)
         ran = ProfiledModule(
-            "jit_f", None, 1, len(whole), spent / 1e3, cut_runs=len(cut), cut_seconds=held / 1e3
+            "jit_f", None, 1, len(whole), spent / 1e3, spent / 1e3, cut_runs=len(cut), cut_seconds=held / 1e3
         )
         absorb(made, ran, (), None)
     assert made.seconds_per_run == pytest.approx(3.25e-3, rel=0.03)

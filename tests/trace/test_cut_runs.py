@@ -66,6 +66,12 @@ def test_runs_at_the_edges_that_lack_an_operation_are_left_out():
     assert found.run_seconds == pytest.approx(42e-6)
 
 
+def test_a_disturbed_run_is_in_the_sum_and_not_in_what_runs_usually_take():
+    disturbed = [*run(2, 30, PRODUCT, SMALL), *run(2, 80, SECOND)]
+    found = ran(run(1, 0, *WHOLE), disturbed, run(3, 100, *WHOLE))
+    assert (found.run_seconds, found.usual_seconds) == (pytest.approx(102e-6), pytest.approx(63e-6))
+
+
 def test_whole_runs_at_the_edges_count():
     assert (ran(run(1, 0, *WHOLE)).runs, ran(run(1, 0, *WHOLE), run(2, 30, *WHOLE)).runs) == (1, 2)
 

@@ -211,9 +211,10 @@ def absorb(
 
     `costs` are the costs of its operations; without them the measured cost stays as it is.
 
-    Where runs are alike, whole runs alone give their time. Where they may differ, longer ones are cut more often by the
-    window's edges, so that whole runs alone are too short: by a fifth where each fourth run takes 10 ms and the others
-    1 ms, in windows of 26 ms. Then cut runs are counted, too.
+    Where runs are alike, the median of whole runs gives their time, as that of clean runs does: a disturbed run takes
+    twice as long on a CPU. Where they may differ, it is their mean, and longer ones are cut more often by the window's
+    edges, so that whole runs alone are too short: by a fifth where each fourth run takes 10 ms and the others 1 ms, in
+    windows of 26 ms. Then cut runs are counted, too.
     """
     if not ran.runs or not ran.devices:
         return
@@ -226,8 +227,9 @@ def absorb(
     seen.runs += runs / ran.devices
     seen.seconds += spent / ran.devices
     if ran.runs >= WHOLE_RUNS * ran.devices:
+        usual = None if executable.may_differ else ran.usual_seconds
         seen.timed_runs += runs / ran.devices
-        seen.timed_seconds += spent / ran.devices
+        seen.timed_seconds += (spent if usual is None else usual) / ran.devices
     seen.runs_counted += with_cut_ones
     for operation in operations:
         seen.labels[operation.label] += operation.work.seconds / ran.devices  # type: ignore[assignment]

@@ -162,10 +162,6 @@ class Loop:
             )
         return figure(self._amounts[word], reason)
 
-    def completed(self, event: StepCompleted) -> None:
-        """The device is done with a step."""
-        self.stretches.completed(event)
-
     def declared(self, event: LoopDeclared) -> None:
         require(
             is_amount(event.model_flops) and event.model_flops > 0, "model FLOPs that are no positive number"
@@ -192,7 +188,10 @@ class Loop:
         """
         self.profile = self._profiles.of(self.name, now)
         ended = self.stretches.take(now, wait=running, final=final)
-        known = self._known(now)
+        known = Known(
+            self._executables, self.profile.value, HostShares.of(self.host.lately(now)), self.stretches.idle_at_ends,
+            self.stretches.watched, self.unwatched(),
+        )  # fmt: skip
         if ended:
             self.pace.add(ended, self.host.seconds)
             self._charge(charged(summed(ended), known))
@@ -204,12 +203,6 @@ class Loop:
         self.did = work_of(self.rated.runs, self._executables)
         # By what is known now: a profiler window shows what the steps before it did, too.
         self.charged = charged(self.whole, known)
-
-    def _known(self, now: int) -> Known:
-        return Known(
-            self._executables, self.profile.value, HostShares.of(self.host.lately(now)), self.stretches.idle_at_ends,
-            self.stretches.watched, self.unwatched(),
-        )  # fmt: skip
 
     def _charge(self, new: Charged) -> None:
         self.wall += sum(new.components.values())
