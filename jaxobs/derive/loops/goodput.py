@@ -40,6 +40,8 @@ NOT_MARKED = "no step was marked and no loop found, so nothing says what was pro
 MAX_LOST = 0.01
 """Share of dropped events above which there is no goodput: most are steps, whose time then seems to lie elsewhere."""
 
+DROPPED = "{} of the events were dropped, and with them what the time went into"
+
 TOO_SHORT = "less than two seconds of steps were seen, in less than a minute"
 
 
@@ -288,18 +290,13 @@ class RunTime:
     def goodput(self) -> Figure[float]:
         """The productive share of the time charged; absent where too little is known of what was productive."""
         total = sum(self.seconds.values())
-        long = self._first_step is not None and total >= seconds(MAX_GAP)
         steps = sum(self.seconds[word] for word in ("productive", "input", "checkpoint", "stalled"))
-        known = (long or steps >= ENOUGH_SECONDS) and self._lost <= MAX_LOST and total > 0
-        if not known:
-            return Figure(None, self._why_no_goodput())
+        if self._lost > MAX_LOST:
+            return Figure(None, DROPPED.format(percent(self._lost)))
+        if steps < ENOUGH_SECONDS and (self._first_step is None or total < seconds(MAX_GAP)):
+            return Figure(None, NOT_MARKED if self._first_step is None else TOO_SHORT)
         since = None if self._counts_begin is None else AGENT_LOST.format(duration(self._counts_begin))
         return Figure(self.seconds["productive"] / total, since)
-
-    def _why_no_goodput(self) -> str:
-        if self._lost > MAX_LOST:
-            return f"{percent(self._lost)} of the events were dropped, and with them what the time went into"
-        return NOT_MARKED if self._first_step is None else TOO_SHORT
 
     def _known_until(self, now: int, loops: Mapping[str, Loop], compiling_since: int | None) -> int:
         """The earliest of `now`, the start of what is under way, and the last end in each running loop or the job."""
