@@ -121,10 +121,10 @@ def test_handshakes_that_stall_keep_nobody_waiting(serve_tls: Serve, sent: bytes
     stalled = [server.connect() for _ in range(39)]
     for client in stalled:
         client.sendall(sent)
-    began = time.monotonic()
     for _ in range(20):
+        began = time.monotonic()
         assert server.get()[0] == 200
-    assert time.monotonic() - began < limits.handshake_seconds
+        assert time.monotonic() - began < limits.handshake_seconds
     assert all(is_closed(client, 30.0) for client in stalled)
     for client in stalled:
         client.close()
