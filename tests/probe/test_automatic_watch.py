@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -49,7 +50,8 @@ def test_a_loop_that_nobody_marked_is_found_with_its_evaluation(tmp_path: Path) 
     rows = {cells[0]: cells for cells in reversed(lines) if len(cells) > 1 and cells[1].isdecimal()}
     assert rows["train_step"][1] == "180"  # the first table is that of loops
     assert rows["evaluate"][1] in {"59", "60"}
-    assert "nobody marked train_step, evaluate" in done.stderr
+    # In the order in which they had taken a second, which a busy machine decides.
+    assert re.search("nobody marked (train_step, evaluate|evaluate, train_step)", done.stderr)
 
 
 WAYS_TO_JIT = [
