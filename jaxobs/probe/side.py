@@ -209,8 +209,7 @@ class ProbeSide:
 
     def compilation_ended(self, event: Compilation) -> None:
         """Take note of a compile. The first one proves that there is a backend, and starts what waits for one."""
-        if self.compiled is None:
-            self._look_for_backend()  # a job that is killed within its first second leaves what it was, too
+        self._look_for_backend()  # so that a job that is killed within its first second leaves its summary, too
         self.compiled = now()
         begin, self.when_first_compiled = self.when_first_compiled, None
         if begin is not None:

@@ -374,9 +374,8 @@ def bytes_alive(results: list[weakref.ref[Any]]) -> list[int]:
 def test_of_results_that_the_job_drops_few_small_ones_are_alive_and_only_until_they_are_done(
     polled: Any,
 ) -> None:
-    def long(
-        x: Any,
-    ) -> Any:  # so long that a host that others keep waiting is ahead of the device all the same
+    # So long that a host that others keep waiting is ahead of the device all the same.
+    def long(x: Any) -> Any:
         return jax.lax.fori_loop(0, 90, lambda _, a: jnp.tanh(a @ a) * 1e-3, x)
 
     x, deadline = jnp.ones((300, 300)), time.monotonic() + 60

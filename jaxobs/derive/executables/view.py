@@ -20,9 +20,7 @@ LISTED = 300
 """Most executables in a snapshot: an entry takes 30 µs and 1.4 kB (measured)."""
 
 TRACED = "of runs that the profiler traced, which takes up to 0.7 µs an operation longer (measured on a CPU)"
-FEW_TRACED = (
-    "of fewer than 20 runs that the profiler traced: too long if other programs disturbed most of them"
-)
+FEW_TRACED = f"{TRACED}; of fewer than 20 runs, so too long if other programs disturbed most of them"
 """The notes on times that come from profiler windows alone."""
 
 FEW_RUNS = 20

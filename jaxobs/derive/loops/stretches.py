@@ -441,16 +441,11 @@ class Stretches:
             entry = self._entries.get(steps.first)
             others, is_doubtful = self._of_others(steps, mark, steps.end)
             if entry is not None and (is_doubtful or entry.until > steps.end):
-                self._entries[steps.last + 1] = (
-                    entry  # the host goes on, and waits for the others in a later turn
-                )
+                # The host goes on, and waits for the others in a later turn.
+                self._entries[steps.last + 1] = entry
             wall = seconds(max(0, sum(steps.turns) - told_before - others))
-            ended = Stretch(
-                Kind.DOUBTFUL if is_doubtful else kind,
-                steps.end,
-                wall,
-                within=Counter(steps.nanoseconds_with()),
-            )
+            known = Kind.DOUBTFUL if is_doubtful else kind
+            ended = Stretch(known, steps.end, wall, within=Counter(steps.nanoseconds_with()))
             ended.add_turns(steps)
             ended.breaks = int(bool(steps.nested) or steps.begin > mark)
             if kind is Kind.TURNS and not ended.compiled and not (others or is_doubtful):
