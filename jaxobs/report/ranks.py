@@ -15,8 +15,9 @@ from jaxobs.vocabulary import activities
 from jaxobs.vocabulary.text import printable
 from jaxobs.vocabulary.units import count, duration, percent, rough_percent
 
-LAGS: Final = 0.1
-"""Least share of all ranks' time that a lagging rank costs: the threshold of JaxRankLags in deploy/prometheus."""
+LAGS: Final = 0.05
+"""Least share of the others' time that a lagging rank costs them, the threshold of JaxRankLags in deploy/prometheus: of two
+that are alike one that takes a tenth longer costs the other a tenth of its time or, where steps overlap, less."""
 
 LAGGING: Final = "◀ lags"
 HANGING: Final = "◀ hangs"
@@ -45,16 +46,18 @@ def rank_rows(ranks: Sequence[Observed], loop: str | None = None) -> list[dict[s
         slowest = max(alike, key=lambda row: row["lag"])
         if slowest["lag"] > LAGS:
             slowest["lags"] = True
-            slowest["through"] = _through(slowest, [row["shares"] for row in alike if row["shares"]])
+            slowest["through"] = _through(
+                slowest, [row["shares"] for row in alike if row["shares"] and row is not slowest]
+            )
         for row in _waited_for([row for row in alike if row["hang"]]):
             row["hangs"] = True
     return rows
 
 
-def _through(slowest: Row, all_shares: Sequence[Mapping[str, float]]) -> str | None:
-    """What a rank spends more on than the mean of all, where that is at least half of what it costs them."""
+def _through(slowest: Row, others: Sequence[Mapping[str, float]]) -> str | None:
+    """What a rank spends more on than the mean of the others, where that is at least half of what it costs them."""
     more = {
-        name: share - sum(shares.get(name, 0.0) for shares in all_shares) / len(all_shares)
+        name: share - sum(shares.get(name, 0.0) for shares in others) / len(others)
         for name, share in slowest["shares"].items()
     }
     largest = max(more, key=more.__getitem__)
@@ -75,16 +78,20 @@ def lags(shares: Sequence[Mapping[str, float]]) -> list[float]:
     """The share of time that each rank of one run costs the others; 0 or less where it costs them nothing.
 
     In collectives all ranks wait for the slowest, which therefore waits least. Where communication is not known, it is
-    the one that spends more than the mean on its input and its host (docs/how_it_works/bottlenecks.md).
+    the one that spends more than the others on its input and its host (docs/questions/rank.md).
     """
-    if len(shares) < 2:
-        return [0.0] * len(shares)
-    known = [share["communication"] for share in shares if "communication" in share]
-    usual = sum(known) / len(known) if known else 0.0
-    own = [share.get("input", 0.0) + share.get("host", 0.0) for share in shares]
+    waits = _beyond_others([share.get("communication") for share in shares])
+    own = _beyond_others([share.get("input", 0.0) + share.get("host", 0.0) for share in shares])
+    return [max(-wait, spent) for wait, spent in zip(waits, own, strict=True)]
+
+
+def _beyond_others(values: Sequence[float | None]) -> list[float]:
+    """By how much each lies above the mean of the others that are known; 0 where it is not, or no other is."""
+    known = [value for value in values if value is not None]
+    if len(known) < 2:
+        return [0.0] * len(values)
     return [
-        max(usual - share.get("communication", usual), spent - sum(own) / len(own))
-        for share, spent in zip(shares, own, strict=True)
+        0.0 if value is None else (value * len(known) - sum(known)) / (len(known) - 1) for value in values
     ]
 
 

@@ -29,6 +29,15 @@ def test_the_one_that_waits_least_lags_and_no_other():
     assert [row["lags"] for row in rank_rows(ranks)] == [False, False, False, True]
 
 
+@pytest.mark.parametrize("count", [2, 4, 64])
+def test_one_that_takes_a_tenth_longer_lags_among_few_ranks_as_among_many(count):
+    ranks = [observed(rank, communication=0.09, input=0.0, compute=0.91) for rank in range(1, count)]
+    ranks.insert(0, observed(0, communication=0.0, input=0.0, compute=1.0))
+    rows = rank_rows(ranks)
+    assert [row["lags"] for row in rows] == [True] + [False] * (count - 1)
+    assert rows[0]["lag"] == pytest.approx(0.09)
+
+
 def test_it_is_said_through_what_a_rank_lags_and_what_it_cost_since_the_start():
     usual = {"communication": 0.4, "input": 0.1, "compute": 0.5}
     ranks = [observed(rank, **usual) for rank in range(3)]
@@ -41,7 +50,7 @@ def test_it_is_said_through_what_a_rank_lags_and_what_it_cost_since_the_start():
     rows = rank_rows([*ranks, now_and_then])
     shown = {column.title: [column.show(row) for row in rows] for column in columns(rows)}
     assert shown["through"] == [None, None, None, "input", None]
-    assert shown["costs"] == [None, None, None, "32 %", None]
+    assert shown["costs"] == [None, None, None, "40 %", None]
     assert [bool(cost) for cost in shown["since the start"]] == [False, False, False, True, True]
 
 

@@ -75,7 +75,7 @@ def test_the_rank_that_lags_is_marked_and_summed_up(serve: Callable, tmp_path: P
     assert answered.status == 0
     [marked] = [line for line in answered.stdout.splitlines() if "◀ lags" in line]
     assert marked.startswith("1 ◀ lags")
-    assert "33 %" in marked
+    assert "50 %" in marked
     assert "rank 1, which lags" in answered.stdout
 
 
