@@ -191,8 +191,8 @@ class _Modules:
         if isinstance(found, ModuleCost):
             equal = self._newest.get(found.fingerprint)
             found = self._newest[found.fingerprint] = equal if equal == found else found
+        self._operations += _size(found) - (0 if known is None else _size(self._known.pop(content)))
         self._known[content] = found
-        self._operations += _size(found)
         while self._operations > OPERATIONS_KEPT and len(self._known) > 1:
             _, oldest = self._known.popitem(last=False)
             self._operations -= _size(oldest)

@@ -94,7 +94,7 @@ def add_collective(instruction: Instruction, tally: Tally, *, scatters: bool = F
         return
     if kind == "recv":
         return
-    held = float(sum(operand.shape.bytes for operand in instruction.operands))
+    held = float(sum(operand.shape.held for operand in instruction.operands))
     if kind in _WHOLE:
         pairs = instruction.message.source_target_pairs
         sends = not pairs or any(pair.source != pair.target for pair in pairs)
@@ -107,7 +107,7 @@ def add_collective(instruction: Instruction, tally: Tally, *, scatters: bool = F
     if kind == "all-gather":
         held *= members
     if kind == "ragged-all-to-all":
-        held = instruction.operands[0].shape.bytes if instruction.operands else 0.0
+        held = instruction.operands[0].shape.held if instruction.operands else 0.0
         tally.add_reason(f"{instruction.name} sends parts whose sizes are known only at run time")
     sent = _RINGS[kind] * held * (members - 1) / members
     tally.add_collective(kind, sent)

@@ -15,7 +15,7 @@ from typing import Final
 
 from jaxobs.cost_model.arithmetic.products import MULTIPLY_ADDS
 from jaxobs.cost_model.hlo.instructions import Computation, Instruction
-from jaxobs.cost_model.hlo.scopes import operation_name, scope_of
+from jaxobs.cost_model.hlo.scopes import operation_name, scope_of, was_product
 from jaxobs.proto.element_types import ElementType, Kind
 
 _MAX_WALK: Final = 256
@@ -149,7 +149,7 @@ class Rewritten:
             for instruction in computation.instructions:
                 opcode = instruction.opcode
                 if opcode == "reduce":
-                    if instruction.was_product:
+                    if was_product(instruction):
                         self._take_apart(instruction)
                 elif opcode in MULTIPLY_ADDS or (
                     opcode == "custom-call" and instruction.target.startswith(_LIBRARIES)
@@ -191,7 +191,7 @@ def _adds(reduction: Instruction) -> bool:
 
 
 def _of_a_product(instruction: Instruction) -> bool:
-    return instruction.was_product or not operation_name(instruction)
+    return was_product(instruction) or not operation_name(instruction)
 
 
 def _first_work(products: list[Instruction]) -> set[Instruction]:

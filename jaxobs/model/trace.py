@@ -40,6 +40,8 @@ class OperationTime:
     """Whether it ran as a kernel of a CUDA graph, whose events do not name their instruction."""
     kernels: tuple[str, ...] = ()
     """Names of the kernels it launched, where they differ from the instruction's."""
+    may_repeat: bool = False
+    """Whether an execution may have launched its first kernel again, so that there were at most so many executions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from jaxobs.vocabulary.text import printable
 from jaxobs.vocabulary.units import count, duration, percent, rough_percent
 
 LAGS: Final = 0.05
-"""Least share of the others' time that a lagging rank costs them, the threshold of JaxRankLags in deploy/prometheus: of two
-that are alike one that takes a tenth longer costs the other a tenth of its time or, where steps overlap, less."""
+"""Least share of the others' time that a lagging rank costs them, the threshold of JaxRankLags in deploy/prometheus. One
+that takes a tenth longer costs them a tenth of their time or, where it works beside the collective, less."""
 
 LAGGING: Final = "◀ lags"
 HANGING: Final = "◀ hangs"

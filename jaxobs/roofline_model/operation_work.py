@@ -91,8 +91,10 @@ class Work:
             return "unmodelled"
         bound = total_bound(self.bounds)
         if bound.seconds is None and not bound.missing and not self.cost.unmodelled:
-            return "latency"  # it took time, and there is no work in it
-        label = label_of_busy(bound, self.at_best_seconds, complete=not self.cost.unmodelled)
+            # It took time, and there is no work in it: a core waits for a copy that another operation began.
+            label = "memory" if kind == "copy" else "latency"
+        else:
+            label = label_of_busy(bound, self.at_best_seconds, complete=not self.cost.unmodelled)
         if label != "latency" or self.at_best_seconds <= LONGEST_LATENCY * self.executions:
             return label
         floating = self.cost.flops > 0 or self.cost.transcendentals > 0

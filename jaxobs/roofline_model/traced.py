@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost, Frame, ModuleCost, OperationCost
@@ -20,6 +20,8 @@ HIDDEN = (
     "what runs inside it was not seen: its whole time is set against all work that was not seen by itself"
 )
 """Reason noted for a command buffer, and for a call that XLA compiled into one function."""
+
+REPEATED = "a call of it launches kernels again and again, so that they do not tell how often it ran"
 
 Modules = Callable[[str, int | None], ModuleCost | str]
 """Gives the cost of a host's module by program id, or the reason why there is none."""
@@ -145,6 +147,8 @@ class _Device:
     untold: set[int | None] = field(init=False)
     """Programs of which kernels ran that are of no instruction that could be told."""
     hidden: defaultdict[int | None, list[OperationTime]] = field(default_factory=lambda: defaultdict(list))
+    ran: set[tuple[str, ...]] = field(default_factory=set)
+    """Keys of the operations and modules that ran on this device, each perhaps in several programs of one content."""
 
     def __post_init__(self) -> None:
         self.found = ProfiledDevice(self.device, self.peaks)
@@ -164,10 +168,12 @@ class _Device:
     def add_operation(self, time: OperationTime) -> None:
         module, costs, reason = self.costs(time.program_id)
         modelled = costs.get(time.instruction) if time.instruction else None
+        if time.may_repeat and modelled is not None:
+            time = self.counted(time, module, modelled)
         if _hides(time):
             cost, bound, why = self.whole(time, module, reason)
         else:
-            once, why = _cost(time, module, modelled, reason)
+            once, why = (None, REPEATED) if time.may_repeat else _cost(time, module, modelled, reason)
             bound = None if once is None else repeated(self.bound(once, module), time.executions)
             cost = None if once is None else once.scaled(time.executions)
         if cost is not None:
@@ -194,7 +200,8 @@ class _Device:
             )
         operation.count += time.count
         operation.executions += time.executions
-        operation.devices += 1
+        operation.devices += key not in self.ran
+        self.ran.add(key)
         operation.work.add(time, cost, bound, why)
         self.found.keys.append(key)
         works = [self.found.work]
@@ -210,9 +217,11 @@ class _Device:
 
     def add_module(self, ran: ModuleTime) -> None:
         module, _, _ = self.costs(ran.program_id)
-        known = self.profiled.modules.get((ran.name, module.fingerprint if module else str(ran.program_id)))
+        place = (ran.name, module.fingerprint if module else str(ran.program_id))
+        known = self.profiled.modules.get(place)
         if known is not None:
-            known.devices += 1
+            known.devices += place not in self.ran
+            self.ran.add(place)
             known.cut_runs += ran.cut_runs
             known.cut_seconds += ran.cut_seconds
             known.run_seconds = sum_of_both(known.run_seconds, ran.run_seconds)
@@ -238,6 +247,14 @@ class _Device:
                 self.without_work[program_id] = {each.name: each for each in module.without_work}
             self.known[program_id] = found
         return found
+
+    def counted(self, time: OperationTime, module: ModuleCost | None, known: OperationCost) -> OperationTime:
+        """The operation with as many executions as its module's runs make, where its kernels do not tell."""
+        runs = self.runs.get(time.program_id)
+        if module is None or not module.cost.exact or runs is None:
+            return time
+        executions = min(time.executions, round(runs * known.executions))
+        return replace(time, executions=executions, may_repeat=False)
 
     def bound(self, cost: Cost, module: ModuleCost | None) -> Bound:
         return bound_time(cost, self.peaks, self.working_sets.get(module.fingerprint) if module else None)

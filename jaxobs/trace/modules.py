@@ -82,6 +82,14 @@ def library_kernel(name: str) -> str | None:
     return next((kind for kind, pattern in _LIBRARY_KERNELS.items() if pattern.search(name)), None)
 
 
+def may_repeat(category: str, kernels: Sequence[str]) -> bool:
+    """Whether an execution may launch its first kernel again, so that kernels do not tell how often it ran.
+
+    A call of a library that works in blocks does, such as a factorisation of cuSOLVER; cuBLAS and cuDNN do not.
+    """
+    return category == "custom-call" and len(kernels) > 1 and not all(map(library_kernel, kernels))
+
+
 _PROGRAM_IN_NAME: Final = re.compile(r"\((\d+)\)\Z")
 _PRODUCTS: Final = frozenset(["dot", "convolution", "custom-call", "ragged-dot"])
 _RUN_NOTHING: Final = frozenset([b"bitcast", b"get-tuple-element", b"tuple"])

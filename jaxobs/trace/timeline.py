@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 from jaxobs.model.intervals import Span
 from jaxobs.model.trace import DeviceTrace, Kind, ModuleTime, OperationTime
 from jaxobs.trace.attribution import PICOSECONDS, Attribution, Interval, attribute, gap_seconds, stretch_time
-from jaxobs.trace.modules import ForeignPrograms, ModuleIndex, kind_of_opcode, opcode_in_name
+from jaxobs.trace.modules import ForeignPrograms, ModuleIndex, kind_of_opcode, may_repeat, opcode_in_name
 from jaxobs.trace.planes import Value
 
 MAX_DURATION: Final = 24 * 3600 * 10**12
@@ -25,6 +25,8 @@ different kinds, such as of different branches, and the trace is shorter than th
 ONLY_PARTS: Final = (
     "no whole run of it is in the trace, which is shorter than it, or begins or ends in the middle of it"
 )
+
+NOTHING_TELLS: Final = "neither a run id nor an operation that each run executes once is in the trace"
 
 _COMMAND_BUFFERS = (
     "{count} launches of command buffers hide their operations: only the whole time of each is known. To see them, "
@@ -221,12 +223,12 @@ class Timeline:
         own: float = operation.total - self.nested.get(index, 0)
         if operation.kind == "control" and index not in self.nested:
             own = round(charged)  # its body may run on other threads
-        executions = operation.executions or operation.count
+        executions, repeats = operation.executions or operation.count, may_repeat(operation.category, kernels)
         known, _ = runs.get(operation.program_id, (None, ""))
         if operation.in_entry and known and not operation.in_graph:
             # At most one a run, whatever the sequence of kernels suggests. In a CUDA graph one kernel may also be that of
             # several alike instructions.
-            executions = min(executions, known)
+            executions, repeats = min(executions, known), False
         return OperationTime(
             name=operation.name,
             instruction=operation.instruction,
@@ -241,6 +243,7 @@ class Timeline:
             in_graph=operation.in_graph,
             fastest_seconds=operation.fastest / PICOSECONDS if executions == operation.count else None,
             kernels=() if kernels == (operation.name,) else kernels,
+            may_repeat=repeats,
         )
 
     def _module_times(self, found: Attribution, runs: RunsByProgram) -> tuple[ModuleTime, ...]:
@@ -267,7 +270,8 @@ class Timeline:
         entry: dict[int | None, list[int]] = {}
         for operation in self.operations:
             executions = entry.setdefault(operation.program_id, [])
-            if operation.in_entry and operation.executions and not operation.in_graph:
+            told = operation.executions and not operation.in_graph and operation.kind != "control"
+            if told and operation.in_entry and not may_repeat(operation.category, tuple(operation.kernels)):
                 executions.append(operation.executions)
         found: RunsByProgram = {}
         for program_id, executions in entry.items():
@@ -279,7 +283,7 @@ class Timeline:
             elif program_id in self.launches_of_graphs:
                 found[program_id] = (self.launches_of_graphs[program_id], "launches of its CUDA graphs")
             else:
-                found[program_id] = (None, "neither a run id nor an operation outside loops is in the trace")
+                found[program_id] = None, NOTHING_TELLS
         return found
 
 

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxobs.agent.analysis import Analysis, ModuleDone
+from jaxobs.agent.analysis import Analysis, ModuleDone, _Modules, _size
 from jaxobs.cost_model import module_cost
-from jaxobs.derive.executables.registry import Executables
+from jaxobs.derive.executables.registry import PEAKS_SHOWN, Executables
 from jaxobs.jax_compat.memory import memory_of
 from jaxobs.model.events import ExecutableCreated
 from jaxobs.model.peak_memory import NOT_GIVEN
@@ -57,6 +57,15 @@ def test_the_agent_reads_the_assignment_of_a_module_that_it_knew_without(compile
     assert again is given  # and does not decode it a third time
 
 
+def test_a_module_that_is_read_twice_takes_the_room_of_one(compiled: Any) -> None:
+    module, _, buffers = compiled
+    known = _Modules()
+    for given in (b"", buffers):
+        known.cost(module, given)
+    (found,) = known._known.values()
+    assert known._operations == _size(found)
+
+
 def test_a_profiler_window_tells_what_the_compile_could_not(compiled: Any) -> None:
     module, sums, buffers = compiled
     executables = Executables()
@@ -69,6 +78,17 @@ def test_a_profiler_window_tells_what_the_compile_could_not(compiled: Any) -> No
     )
     executables.profiled(window)
     assert executables[1].peak_memory.value == cost.memory
+
+
+def test_only_of_those_that_are_shown_it_is_kept(compiled: Any) -> None:
+    module, sums, buffers = compiled
+    executables, cost = Executables(), module_cost(module, buffers=buffers)
+    for number in range(PEAKS_SHOWN + 2):
+        executables.created(created(sums)._replace(executable=number))
+        executables.analysed(number, cost, "")
+    kept = [number for number in range(PEAKS_SHOWN + 2) if executables[number].peak_memory.value]
+    assert kept == [one.number for one in executables.largest]
+    assert executables[PEAKS_SHOWN + 1].peak_memory.reason == "5 others need more memory"
 
 
 def test_sums_other_than_xlas_are_withheld(compiled: Any) -> None:

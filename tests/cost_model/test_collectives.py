@@ -51,6 +51,18 @@ def test_group_sizes_in_every_notation(text_cost, groups, members):
     assert found.cost.vector_flops == pytest.approx(256 * (members - 1) / members)
 
 
+def test_what_is_sent_does_not_depend_on_where_the_operand_lies(text_cost):
+    """XLA for TPUs keeps operands in the core's own memory (S(1)); these bytes are not those of device memory."""
+    found = text_cost("""
+    add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
+    ENTRY e {
+      x = f32[1024,1024]{1,0:T(8,128)S(1)} parameter(0)
+      ROOT r = f32[1024,1024]{1,0:T(8,128)} all-reduce(x), replica_groups=[1,8]<=[8], to_apply=add
+    }""")
+    assert found.cost.collective_bytes == {"all-reduce": 2 * 7 / 8 * 4 * 1024**2}
+    assert found.cost.bytes == 4 * 1024**2
+
+
 def test_unknown_groups_are_a_lower_bound_with_a_reason(text_cost):
     found = text_cost("""
     add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }

@@ -153,6 +153,15 @@ def test_a_sum_of_multiplications_that_the_program_wrote_is_vector_work(cost_of)
     assert cost.vector_flops == 64 * 128 + 64 * 127
 
 
+def test_a_scope_named_after_a_product_makes_no_product(cost_of):
+    def within(a, b):
+        with jax.named_scope("dot_general"):
+            return (a * b).sum(-1)
+
+    cost = cost_of(within, jnp.ones((64, 128)), jnp.ones((64, 128))).cost
+    assert (cost.matrix_flops, cost.vector_flops) == (0, 64 * 128 + 64 * 127)
+
+
 def test_a_scaled_dot(text_cost):
     try:
         found = text_cost("""ENTRY e {

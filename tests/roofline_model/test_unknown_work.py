@@ -117,3 +117,9 @@ def test_a_collective_without_the_links_peak_has_no_efficiency() -> None:
     figures = work_of(SENT, kind="collective", peaks=replace(PEAKS, link=None)).figures(1.0)
     assert figures["efficiency"] is None
     assert figures["efficiency_reason"] == "no peak for link all-reduce"
+
+
+@pytest.mark.parametrize(("kind", "label"), [("copy", "memory"), ("compute", "unmodelled")])
+def test_a_second_without_work_is_no_latency(kind: str, label: str) -> None:
+    """The core waits for a copy that another operation began, or works on what lies on the chip."""
+    assert work_of(Cost(), kind=kind).label(kind) == label

@@ -29,6 +29,7 @@ from jaxobs.cost_model.hlo.instructions import (
     HloDecodeError,
     Instruction,
 )
+from jaxobs.cost_model.hlo.scopes import was_product
 from jaxobs.cost_model.precision import FLOAT32_SOURCES, executed_product
 from jaxobs.cost_model.source_types import Rewritten, SourceTypes
 from jaxobs.proto.element_types import Kind
@@ -135,7 +136,7 @@ class Arithmetic:
             return
         flops = ARITHMETIC[instruction.opcode][shape.type.kind is Kind.COMPLEX] * shape.elements
         if instruction.opcode == "multiply" and (
-            instruction.was_product or instruction in self._rewritten.products
+            was_product(instruction) or instruction in self._rewritten.products
         ):
             left, right = instruction.operand(0), instruction.operand(1)
             if instruction in self._rewritten.products:

@@ -40,6 +40,11 @@ class Shape:
     def floating(self) -> bool:
         return self.type.kind is Kind.REAL or self.type.kind is Kind.COMPLEX
 
+    @property
+    def held(self) -> float:
+        """Bytes wherever they are kept."""
+        return sum(leaf.elements * leaf.element_bytes for leaf in self.leaves())
+
     def leaves(self) -> tuple[Shape, ...]:
         """The arrays of this shape, in order."""
         found, waiting = [], [self]
@@ -179,7 +184,6 @@ CALL_NOTHING: Final = (ELEMENTWISE | FREE | MOVEMENT | {"dot", "convolution"}) -
 
 
 _TRIP_COUNT: Final = re.compile(rb'"known_trip_count"\s*:\s*\{\s*"n"\s*:\s*"?(\d{1,18})"?')
-_PRODUCT: Final = b"/dot_general"
 _REMATERIALIZED: Final = b"rematted_computation"
 
 HOST_THREAD: Final = b"host"
@@ -240,11 +244,6 @@ class Instruction:
     def rematerialized(self) -> bool:
         """Whether it is named as rematerialised, and its work is done elsewhere in the module too."""
         return self.named_rematerialized and self not in self.computation.module.first_work
-
-    @property
-    def was_product(self) -> bool:
-        """Whether the program wrote a dot product here that the compiler turned into other opcodes."""
-        return _PRODUCT in self.message.metadata
 
     @property
     def trip_count(self) -> int | None:

@@ -21,6 +21,7 @@ _FUNCTION: Final = re.compile(
     r"(?:jit|pjit|checkpoint|remat|custom_jvp|custom_vjp|core_call)\(.*\)\Z", re.DOTALL
 )
 _AGAIN: Final = "rematted_computation"
+_PRODUCT: Final = b"dot_general"
 _EINSUM: Final = "->"  # jnp.einsum names a scope after its subscripts
 # Path elements that JAX makes for its own control flow and calls; branch_3_fun is a conditional's branch.
 _STRUCTURE: Final = re.compile(
@@ -65,6 +66,13 @@ def autodiff_of(operation_name: str) -> str:
 def operation_name(instruction: Instruction) -> str:
     """The operation's name from JAX; empty for instructions that the compiler made without one."""
     return str(_metadata(instruction).op_name, "utf-8", "replace") if instruction.message.metadata else ""
+
+
+def was_product(instruction: Instruction) -> bool:
+    """Whether the program wrote a dot product here that the compiler turned into other opcodes."""
+    if _PRODUCT not in instruction.message.metadata:
+        return False
+    return any(f"/{name}".endswith("/dot_general") for name in operation_name(instruction).split(";"))
 
 
 def _metadata(instruction: Instruction) -> Any:

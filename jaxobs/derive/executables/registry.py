@@ -11,6 +11,7 @@ from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import ModuleCost, OperationCost
 from jaxobs.model.events import ExecutableCreated, ExecutableRan, FunctionWatched, memory_need
 from jaxobs.model.figure import Figure
+from jaxobs.model.peak_memory import PeakMemory
 from jaxobs.roofline_model.traced import Operation, Profiled
 from jaxobs.vocabulary.text import OUTSIDE_JIT
 
@@ -31,6 +32,8 @@ OPERATIONS_KEPT = 100_000
 
 PEAKS_SHOWN = 5
 """Executables of which is shown what they hold at the peak, some 8 kB each: a training, its evaluation, and variants."""
+
+OTHERS_NEED_MORE: Figure[PeakMemory] = Figure(None, f"{PEAKS_SHOWN} others need more memory")
 
 MAX_RUN_SECONDS = 1e8
 """Most seconds of a run that is believed: three years."""
@@ -102,7 +105,10 @@ class Executables:
         executable.runs = self._unseen_runs.pop(event.executable, 0)
         self._by_number[event.executable] = executable
         self.largest.append(executable)
-        self.largest = sorted(self.largest, key=lambda each: -memory_need(each.memory))[:PEAKS_SHOWN]
+        self.largest.sort(key=lambda each: -memory_need(each.memory))
+        for left_out in self.largest[PEAKS_SHOWN:]:
+            left_out.peak_memory = OTHERS_NEED_MORE
+        del self.largest[PEAKS_SHOWN:]
         self._of_function[event.function].append(event.executable)
         executable.title = self._title(event.function, event.definition)
         self.changed.add(event.executable)
@@ -126,8 +132,8 @@ class Executables:
 
     @staticmethod
     def _holds(executable: Executable, module: ModuleCost) -> None:
-        """Take what the module holds, unless that is known; it must add up to what XLA told of the executable."""
-        if executable.peak_memory.value is None:
+        """Take what the module holds if it is to be shown; it must add up to what XLA told of the executable."""
+        if executable.peak_memory.value is None and executable.peak_memory is not OTHERS_NEED_MORE:
             memory = module.memory
             wrong = module.memory_reason if memory is None else memory.differs(executable.memory)
             executable.peak_memory = Figure(None if wrong else memory, wrong or None)
