@@ -70,6 +70,12 @@ def by(aggregation: str, labels: str, expression: str) -> str:
     return f"{aggregation} by ({_with_id(labels)}) ({of_runs(expression, *(names or ['run']))})"
 
 
+def mean_of_ranks(labels: str, expression: str) -> str:
+    """Mean of `expression` over all ranks of a run, by `labels` as in `by`. A rank without a series has spent nothing."""
+    ranks = f"count by (run, run_id) (max by (job, instance, run, run_id) ({RUN_INFO}))"
+    return f"{by('sum', labels, expression)} / on (run, run_id) group_left () {ranks}"
+
+
 RUN: Final = "{{run}} {{run_id}}"
 """How the line of a run is called."""
 

@@ -16,6 +16,7 @@ from grafana.source.expressions import (
     by,
     of_device,
     of_process,
+    of_runs,
     rate,
     selected,
 )
@@ -121,6 +122,12 @@ TPU: Final = (
         (of_process("jaxobs_tpu_link_health", "link"), "link {{link}}"))),
 )  # fmt: skip
 
+
+def _of_member(metric: str) -> str:
+    """Of each member of a communicator, with its host as NCCL says it, not that of the process that asked NCCL."""
+    return f"max by (run, run_id, communicator, member, host, pid) ({of_runs(selected(metric), 'run')})"
+
+
 _member: Final = partial(
     _chart, who=RUN, empty="NCCL tells nothing here: one GPU, a version before 2.28.7, or RAS is off."
 )
@@ -129,11 +136,9 @@ NCCL: Final = (
     _member("Ranks that NCCL misses", "Members of a communicator that do not answer NCCL, of how many.", "none", (
         (by("max", "run, communicator", selected("jaxobs_nccl_missing_ranks")), "{{communicator}} missing"),
         (by("max", "run, communicator", selected("jaxobs_nccl_ranks")), "{{communicator}} ranks"),
-        (by("max", "run, communicator, member, host, pid", selected("jaxobs_nccl_missing_info")),
-         "rank {{member}} on {{host}}, process {{pid}}"))),
+        (_of_member("jaxobs_nccl_missing_info"), "rank {{member}} on {{host}}, process {{pid}}"))),
     _member("Ranks behind in collectives", "By how many: where nothing goes on, these hold the others up.", "none", (
-                (by("max", "run, communicator, member, host, pid", selected("jaxobs_nccl_operations_behind")),
-                 "rank {{member}} on {{host}}, process {{pid}}"),)),
+        (_of_member("jaxobs_nccl_operations_behind"), "rank {{member}} on {{host}}, process {{pid}}"),)),
     _member("Collectives", "A second, as the rank furthest ahead has begun them.", "ops", (
         (by("sum", "run, communicator", rate("jaxobs_nccl_operations_total")), "{{communicator}}"),)),
 )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from grafana.source.chart import Chart, Override, Page, Query, Row, columns, one_column
-from grafana.source.expressions import RUN, by, grown, quantile, rate, selected
+from grafana.source.expressions import RUN, by, grown, mean_of_ranks, quantile, rate, selected
 from grafana.source.links import TRACES_OF_COMPILES
 
 _QUIET: Final = "Nothing was compiled in this time."
@@ -40,7 +40,7 @@ _NOW: Final = (
                  RUN + " rank {{rank}} {{function}}"),),
           "s", empty="Nothing is being compiled.", absence="until it happens", steps=((1800.0, "red"),)),
     Chart("Time spent compiling", "Share of each rank's time, by phase, mean of the ranks.",
-          (Query(by("avg", "run, phase", rate("jaxobs_compile_seconds_sum")), RUN + " {{phase}}"),),
+          (Query(mean_of_ranks("run, phase", rate("jaxobs_compile_seconds_sum")), RUN + " {{phase}}"),),
           "percentunit", stacked=True),
     Chart("Executables made", "By function since the processes began, over all ranks. A line that goes on rising is a "
           "function that is compiled for ever new shapes.",

@@ -22,6 +22,7 @@ from grafana.source.expressions import (
     RUN_INFO_NOW,
     RUN_INFO_SEEN,
     by,
+    mean_of_ranks,
     of_all_runs,
     quantile,
     rate,
@@ -116,23 +117,23 @@ BOTTLENECK: Final = Chart(
     ),
 )  # fmt: skip
 
+_COMPONENTS: Final = by("sum", "run, loop, component", rate("jaxobs_step_component_seconds_total", IN_LOOP))
 _TIME: Final = (
     BOTTLENECK,
-    Chart("Where the second went", "Share of the loop's wall time by what it was charged to, mean of the ranks. The "
-          "parts of one loop add up to its wall time: with a single run and loop chosen, to 100 % while the loop runs.",
-          (Query(by("avg", "run, loop, component", rate("jaxobs_step_component_seconds_total", IN_LOOP)),
+    Chart("Where the second went", "Share of the wall time of the chosen loops, known at the end of each step, by what "
+          "it was charged to, over all ranks. The parts of one run add up to 100 %.",
+          (Query(f"{_COMPONENTS} / on (run, run_id) group_left () (sum by (run, run_id) ({_COMPONENTS}) > 0)",
                  "{{component}}"),),
           "percentunit", stacked=True, empty=NO_LOOP, overrides=_colours(COMPONENT_COLOURS)),
-    Chart("Where the step went", "The same by step: the parts add up to the mean step time.",
-          (Query(f"{by('sum', 'run, loop, component', rate('jaxobs_step_component_seconds_total', IN_LOOP))}"
-                 f" / on (run, run_id, loop) group_left {by('sum', 'run, loop', rate('jaxobs_steps_total', IN_LOOP))}",
-                 "{{component}}"),),
+    Chart("Where the step went", "The same by step: the parts of one loop add up to its mean step time.",
+          (Query(f"{_COMPONENTS} / on (run, run_id, loop) group_left () "
+                 f"{by('sum', 'run, loop', rate('jaxobs_steps_total', IN_LOOP))}", "{{component}}"),),
           "s", stacked=True, empty=NO_LOOP, overrides=_colours(COMPONENT_COLOURS)),
     Chart("Where the process's time went", "Time of the whole process, loops or not; the parts add up to 100 %.",
           (Query(by("avg", "run, category", rate("jaxobs_run_seconds_total")), "{{category}}"),),
           "percentunit", stacked=True, overrides=_colours(CATEGORY_COLOURS)),
     Chart("Phases", "Share of the process's time in each phase, such as an evaluation, mean of the ranks.",
-          (Query(by("avg", "run, phase", rate("jaxobs_phase_seconds_total")), "{{phase}}"),),
+          (Query(mean_of_ranks("run, phase", rate("jaxobs_phase_seconds_total")), "{{phase}}"),),
           "percentunit", empty="No phase has ended: with obs.phase(\"evaluation\")."),
     Chart("How sure the bottleneck is", "Confidence of the label, mean of the ranks; low where the runner-up is close.",
           (Query(by("avg", "run, loop", selected("jaxobs_bottleneck_confidence_ratio", IN_LOOP)), RUN + " {{loop}}"),),
@@ -142,9 +143,9 @@ _TIME: Final = (
 _NO_LINES: Final = "No line has taken a share of the main thread's time, or JAXOBS_HOST_LINES is false."
 HOST_LINES: Final = (
     Chart("What the main thread does itself", "Share of its time by line, and what it waits in there, from samples of "
-          "its stack; without what it waits for the device, dispatches and compiles.",
-          (Query(by("avg", "run, loop, line, waits_in", rate("jaxobs_host_line_sampled_seconds_total",
-                    'activity!~"device|dispatch|compile"')), "{{line}} {{waits_in}}"),),
+          "its stack, mean of the ranks; without what it waits for the device, dispatches and compiles.",
+          (Query(mean_of_ranks("run, loop, line, waits_in", rate("jaxobs_host_line_sampled_seconds_total",
+                               'activity!~"device|dispatch|compile"')), "{{line}} {{waits_in}}"),),
           "percentunit", stacked=True, empty=_NO_LINES),
 )  # fmt: skip
 """Where the host is while the device waits."""

@@ -1,0 +1,91 @@
+"""What panels show of ranks that differ, asked of promtool on made series."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from grafana.source.annotations import ANNOTATIONS
+from grafana.source.pages import PAGES
+from tests.grafana.test_dashboards import CHARTS, catalogue
+
+VALUES = {"__rate_interval": "1m", "job": ".+", "instance": ".+", "run": ".*", "loop": ".*"}
+FOUR_RANKS = {
+    f'jaxobs_run_info{{job="jax", instance="{rank}", run="r", run_id="1", rank="{rank}", host="n{rank}"}}': "1x80"
+    for rank in range(4)
+}
+EVALUATION = 'jaxobs_phase_seconds_total{job="jax", instance="0", phase="evaluation"}'
+COMPONENT = 'jaxobs_step_component_seconds_total{job="jax", instance="0", loop="train", component='
+MISSING = "jaxobs_nccl_missing_info"
+MEMBER = 'communicator="c", member="13", host="n7", pid="4711"'
+
+
+def at_line(rank: int, line: str, activity: str) -> str:
+    """The series of a rank's samples at a line."""
+    labels = f'job="jax", instance="{rank}", loop="train", line="{line}", waits_in="", activity="{activity}"'
+    return f"jaxobs_host_line_sampled_seconds_total{{{labels}}}"
+
+
+CASES: Mapping[str, tuple[str, int, Mapping[str, str], Mapping[str, float]]] = {
+    "one rank of four evaluates, for 30 % of its time": (
+        "Phases", 0, {EVALUATION: "0+4.5x80"}, {'phase="evaluation"': 0.075},
+    ),
+    "a line that is seen on a processor and waiting has both": (
+        "What the main thread does itself", 0,
+        {at_line(rank, "load.py:1", activity): values
+         for rank in range(4) for activity, values in (("processor", "0+9x80"), ("waiting", "0+6x80"))},
+        {'loop="train", line="load.py:1"': 1.0},
+    ),
+    "ranks at different lines are at each for their share of all": (
+        "What the main thread does itself", 0,
+        {at_line(0, "save.py:1", "waiting"): "0+15x80", at_line(1, "load.py:1", "processor"): "0+15x80"},
+        {'loop="train", line="save.py:1"': 0.25, 'loop="train", line="load.py:1"': 0.25},
+    ),
+    "a step that is longer than the interval is known at its end, and is no more than all of it": (
+        "Where the second went", 0,
+        {f'{COMPONENT}"input"}}': "0x39 240x40", f'{COMPONENT}"compute"}}': "0x39 360x40"},
+        {'loop="train", component="input"': 0.4, 'loop="train", component="compute"': 0.6},
+    ),
+    "a rank that NCCL misses is on its own host, not on that of the rank that was asked": (
+        "Ranks that NCCL misses", 2, {f'{MISSING}{{job="jax", instance="0", {MEMBER}}}': "1x80"}, {MEMBER: 1.0},
+    ),
+}  # fmt: skip
+"""What is shown: title and number of the query; series beside those of the ranks; what is answered after ten minutes."""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_panel_shows(promtool: Path, tmp_path: Path, case: str) -> None:
+    title, number, series, answer = CASES[case]
+    (chart,) = [chart for chart in CHARTS if chart.title == title]
+    expression = re.sub(r"\$([a-z_]+)", lambda found: VALUES[found.group(1)], chart.queries[number].promql)
+    made = [{"series": name, "values": values} for name, values in (FOUR_RANKS | dict(series)).items()]
+    expected = [
+        {"labels": f'{{run="r", run_id="1", {labels}}}', "value": value} for labels, value in answer.items()
+    ]
+    asked = {"expr": f"round({expression}, 0.001)", "eval_time": "10m", "exp_samples": expected}
+    test = {"interval": "15s", "input_series": made, "promql_expr_test": [asked]}
+    file = tmp_path / "case.yml"
+    file.write_text(json.dumps({"tests": [test]}))
+    done = subprocess.run(
+        [promtool, "test", "rules", str(file)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_label_that_a_metric_has_of_its_own_is_taken_from_its_process() -> None:
+    labels = {name: set(metric.labels) for name, metric in catalogue().items()}
+    expressions = [query.expression for chart in CHARTS for query in chart.queries]
+    joined = [
+        (name, set(given.split(", ")))
+        for expression in (*expressions, *(each.expression for each in ANNOTATIONS))
+        for name, given in re.findall(
+            r"(jaxobs_\w+)\{[^{}]*\}[^{}]*? \* on \(job, instance\) group_left \(([^)]*)\)", expression
+        )
+    ]
+    assert len(joined) > len(PAGES)
+    assert [(name, given) for name, given in joined if labels.get(name, set()) & given] == []
