@@ -15,7 +15,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final
 
 from jaxobs.cli import say, using
-from jaxobs.cli.console import Parser
+from jaxobs.cli.console import Parser, write_output
 from jaxobs.cli.terminal import look_of
 from jaxobs.report import flame_graph
 from jaxobs.report.flame_graph import LINES, dearest, in_words
@@ -43,6 +43,8 @@ _PEAKS = (
 
 def run(arguments: list[str]) -> int:
     """Print the analysis of a trace."""
+    from jaxobs.trace.reading import trace_files
+
     options = _options(arguments)
     options.path = options.path or _newest_trace()
     document, roofs = _analyze(options.path, options.maximum_bytes)
@@ -58,7 +60,7 @@ def run(arguments: list[str]) -> int:
             shown = report_text(document, top=options.top, **look_of(sys.stdout))
     for path, content in ((options.html, html.encode()), (options.pack, packed), (options.pprof, profiled)):
         if path is not None:
-            Path(path).write_bytes(content)
+            write_output(Path(path), content, trace_files(Path(options.path)))
     print(shown)
     return 0
 

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from jaxobs.cli import say, using
-from jaxobs.cli.console import Parser
-from jaxobs.cli.show import read_record, records, records_directory
+from jaxobs.cli.console import Parser, write_output
+from jaxobs.cli.show import read_record, records, records_directory, why_left_out
 from jaxobs.cli.terminal import look_of
 from jaxobs.report.comparison import Comparison, compare
 from jaxobs.report.notebook import comparison_page
@@ -39,7 +39,7 @@ def run(arguments: list[str]) -> int:
         shown = as_json or comparison.text(**look_of(sys.stdout))
         page = comparison_page(comparison) if options.html is not None else ""
     if options.html is not None:
-        Path(options.html).write_text(page, encoding="utf-8")
+        write_output(Path(options.html), page.encode(), [before.path, after.path])
     print(shown)
     allowed = options.fail_if_slower
     return 0 if allowed is None else _judged(comparison, allowed, options.loop)
@@ -48,11 +48,13 @@ def run(arguments: list[str]) -> int:
 def _one_before(after: Record) -> Record:
     """The newest kept record of the same run's name that is older. Raises InputError if there is none."""
     name, older = after.part("snapshot", "process").get("run"), False
-    for record in records(records_directory(), []):
+    left_out: list[str] = []
+    for record in records(records_directory(), left_out):
         if older and record.part("snapshot", "process").get("run") == name:
             return record
         older = older or record.path == after.path
-    raise InputError(f"no earlier record of the run {name!r} is kept: name two; `jaxobs runs` lists them")
+    why = why_left_out(left_out)
+    raise InputError(f"no earlier record of the run {name!r} is kept{why}: name two of `jaxobs runs`")
 
 
 def _judged(comparison: Comparison, allowed: float, loop: str | None) -> int:

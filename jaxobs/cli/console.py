@@ -7,8 +7,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NoReturn
 
 from jaxobs.plugin.settings import meant
@@ -47,6 +48,13 @@ def seconds_up_to(most: float) -> Callable[[str], float]:
         return value
 
     return seconds
+
+
+def write_output(path: Path, content: bytes, inputs: Iterable[Path]) -> None:
+    """Write a file that was asked for. Raises InputError where it is one that was read, which would be lost."""
+    if path.exists() and any(map(path.samefile, inputs)):
+        raise InputError(f"{path} is what was read: name another file")
+    path.write_bytes(content)
 
 
 class ProcessFailedError(Exception):

@@ -39,34 +39,27 @@ def run(arguments: list[str]) -> int:
 
 
 def _flights(directories: list[Path]) -> list[Flight]:
-    """The flights of the newest run. Raises InputError if there is none."""
-    found = []
-    for path in sorted({each for directory in directories for each in _folders(directory)}):
+    """The flights of the run whose recorder was written last. Raises InputError if there is none."""
+    found: dict[Path, Flight] = {}
+    start = None
+    folders = {each for directory in directories for each in _folders(directory)}
+    for path in sorted(folders, key=lambda folder: (folder / RECORDER).stat().st_mtime, reverse=True):
         try:
-            flight = read_flight(path)
+            flight = read_flight(path, start)
         except OSError as error:
             say("jaxobs postmortem", f"{path} is left out: {error.strerror}")
             continue
         if flight is not None:
-            found.append(flight)
+            found[path], start = flight, flight.start
     if not found:
         raise InputError(f"no flight recorder has left a {RECORDER} in {', '.join(map(str, directories))}")
-    newest = max(found, key=lambda flight: float(flight.last["at"]))
-    return [flight for flight in found if _start(flight) == _start(newest)]
-
-
-def _start(flight: Flight) -> tuple[str | None, ...]:
-    """One start of one run: launched runs keep their id when they are started again."""
-    return tuple(flight.who.get(key) for key in ("jaxobs.run_id", "jaxobs.attempt"))
+    return [found[path] for path in sorted(found)]
 
 
 def _folders(directory: Path) -> list[Path]:
     if (directory / RECORDER).is_file():
         return [directory]
-    try:
-        return [path.parent for path in directory.glob(f"*/{RECORDER}")]
-    except OSError as error:
-        raise InputError(f"{directory}: {error.strerror}") from None
+    return [path.parent for path in directory.glob(f"*/{RECORDER}")]
 
 
 def _plain(flight: Flight) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jaxobs.cli import using
 from jaxobs.cli.console import Parser
-from jaxobs.cli.show import records, records_directory
+from jaxobs.cli.show import records, records_directory, why_left_out
 from jaxobs.cli.terminal import look_of
 from jaxobs.model.snapshot import longest_loops
 from jaxobs.report.record import Record, state_of
@@ -25,7 +25,7 @@ MAX_NAME = 40
 
 
 def run(arguments: list[str]) -> int:
-    """Print one row a run. Files that are no record are counted in the caption."""
+    """Print one row a run. Records that cannot be read are counted in the caption."""
     parser = Parser("runs", SUMMARY)
     parser.add_argument(
         "directory", metavar="DIRECTORY", nargs="?", type=Path,
@@ -44,8 +44,8 @@ def run(arguments: list[str]) -> int:
         except InputError as error:
             left_out.append(str(error))
     if not table.rows:
-        raise InputError(f"no run is kept in {directory} yet")
-    table.caption = f"{directory}" + (f"; {len(left_out)} records there are not whole" if left_out else "")
+        raise InputError(f"no run that can be read is kept in {directory}{why_left_out(left_out)}")
+    table.caption = f"{directory}" + (f"; {len(left_out)} records there cannot be read" if left_out else "")
     print(to_text([table], **look_of(sys.stdout)))
     return 0
 

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from jaxobs.cli import say, using
-from jaxobs.cli.console import Parser
+from jaxobs.cli.console import Parser, write_output
 from jaxobs.cli.terminal import look_of
 from jaxobs.config import load_settings
 from jaxobs.plugin.files import open_regular
@@ -78,9 +78,7 @@ def run(arguments: list[str]) -> int:
     if options.html is not None:
         own = record.path.with_name(PAGE) if record.path.name == RECORD else record.path.with_suffix(".html")
         file = Path(options.html or own)
-        if file.resolve() == record.path.resolve():
-            raise InputError(f"{file} is the record: name another file")
-        file.write_text(html, encoding="utf-8")
+        write_output(file, html.encode(), [record.path])
         shown, table, how = f"wrote {printable(str(file))}", "", None
     beside = f"{table}\n\nrank {_rank(record)}" if table else None
     print(*filter(None, (beside, how and f"{record.name}: {how}", shown)), sep="\n")
@@ -114,7 +112,8 @@ def read_record(word: str) -> Record:
     if match := LAST.fullmatch(word):
         found = next(islice(records(records_directory(), left_out), int(match[1] or 0), None), None)
         if found is None:
-            raise InputError(f"{word}: not so many runs have left a record in {records_directory()}")
+            why = why_left_out(left_out)
+            raise InputError(f"{word}: not so many runs have left a record in {records_directory()}{why}")
         _say_left_out(left_out)
         return found
     if not os.path.isdir(word):  # noqa: PTH112
@@ -130,14 +129,19 @@ def read_record(word: str) -> Record:
         else:
             _say_left_out(left_out)
             return record
-    why = f" ({left_out[0]})" if left_out else ""
+    why = why_left_out(left_out)
     raise InputError(f"{word}: no folder of a run in this directory{why}; see JAXOBS_RUN_DIRECTORY")
 
 
 def _say_left_out(left_out: Sequence[str]) -> None:
     if left_out:
-        more = f", and {len(left_out) - 1} more" if len(left_out) > 1 else ""
-        say("jaxobs", f"left out: {left_out[0]}{more}")
+        say("jaxobs", f"not all runs can be read{why_left_out(left_out)}")
+
+
+def why_left_out(left_out: Sequence[str]) -> str:
+    """In brackets, why the first record cannot be read, and how many more cannot; empty if all can."""
+    more = f", and {len(left_out) - 1} more" if len(left_out) > 1 else ""
+    return f" (left out: {left_out[0]}{more})" if left_out else ""
 
 
 def records(directory: Path, left_out: list[str]) -> Iterator[Record]:

@@ -271,7 +271,7 @@ def _not_compared(before: Record, after: Record) -> Iterator[str]:
     one, other = (record.part("snapshot", "loops") for record in (before, after))
     for name in sorted(one.keys() ^ other.keys()):
         holder = before if name in one else after
-        yield f"loop `{name}`: only {holder.name} has it"
+        yield f"loop `{name}`: only the record of {holder.name} has it"
     if not one.keys() & other.keys():
         yield "step time: the two have no loop in common"
     for record in (before, after):
@@ -376,9 +376,16 @@ def _batch(loop: str, record: Record) -> dict[str, float]:
 
 
 def _recompiles(before: Record, after: Record) -> Iterator[Sized]:
-    """Functions that were recompiled more or less often, with the dearest reason and what all of them took."""
+    """Functions that were recompiled more or less often, with the dearest reason and what all of them took.
+
+    How often is not known of one that is not in a record which has left some out: it is not compared.
+    """
     one, other = (record.part("snapshot", "functions") for record in (before, after))
-    for name in sorted((one.keys() | other.keys()) - {EAGER}):  # many primitives share it, each compiled once
+    names = (one.keys() | other.keys()) - {EAGER}  # many primitives share it, each compiled once
+    for record, held in ((before, one), (after, other)):
+        if record.snapshot.get("functions_left_out"):
+            names &= held.keys()
+    for name in sorted(names):
         functions = [each.get(name) or {} for each in (one, other)]
         old, new = (int(function.get("recompilation_count") or 0) for function in functions)
         if old != new:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,14 +10,20 @@ from typing import Any, Final
 
 from jaxobs.report.sentence import clock, hang_sentence, plain, slowdown_sentence
 from jaxobs.report.text_table import TextTable
-from jaxobs.vocabulary.text import printable_document, read_json
+from jaxobs.vocabulary.text import read_json
 from jaxobs.vocabulary.units import byte_size, count, duration, or_absent
 
 RECORDER: Final = "recorder.jsonl"
 BEFORE: Final = "recorder.before"
 
+WHO: Final = re.compile(rb'\{"at":[^,]*,"who":')
+"""The beginning of a line with whose recorder it is."""
+
 Moment = Mapping[str, Any]
 """A line of a recorder: `at` in Unix seconds, and `who`, `span`, `slowdown`, or what was known at that moment."""
+
+Start = tuple[str | None, str | None]
+"""One start of one run: launched runs keep their id when they are started again."""
 
 MAX_BYTES: Final = 4_000_000
 """Most bytes that are read of a file; a recorder's has an eighth of that."""
@@ -45,6 +52,13 @@ class Flight:
     """Lines that could not be read."""
     stepped: dict[str, tuple[int, float | None]] = field(default_factory=dict)
     """By loop, the steps that had ended, and when that number was first seen; None if it was before the first moment."""
+    not_finite: dict[tuple[str, str], tuple[float, int]] = field(default_factory=dict)
+    """By loop and name, when a value of the user's was first seen not to be finite, and after how many steps."""
+
+    @property
+    def start(self) -> Start:
+        """Which start of which run it is."""
+        return self.who.get("jaxobs.run_id"), self.who.get("jaxobs.attempt")
 
     @property
     def rank(self) -> str:
@@ -83,24 +97,30 @@ class Flight:
             for name, loop in line["loops"].items():
                 if loop["steps"] != self.stepped.get(name, (None,))[0]:
                     self.stepped[name] = loop["steps"], float(line["at"]) if self.moments else None
+                for key in [key for key, value in loop["recorded"].items() if value is None]:
+                    self.not_finite.setdefault((name, key), (float(line["at"]), loop["steps"]))
             self.moments.append(line)
 
 
-def read_flight(folder: Path) -> Flight | None:
+def read_flight(folder: Path, start: Start | None = None) -> Flight | None:
     """What the recorder in a run's folder tells; None if there is nothing. A last line that was cut is left out.
 
-    Lines that are no recorder's are counted. Raises OSError.
+    Lines that are no recorder's are counted. With `start`, None for any other start, most of whose lines are not read.
+    Raises OSError.
     """
     flight = Flight()
+    lines: list[bytes] = []
     for path in (folder / BEFORE, folder / RECORDER):
         if path.is_file():
             with path.open("rb") as file:
-                lines = file.read(MAX_BYTES).split(b"\n")
-            for line in lines[:-1]:
-                try:
-                    flight.add(_checked(printable_document(read_json(line))))
-                except (ValueError, TypeError, KeyError, AttributeError):
-                    flight.broken += 1
+                lines += file.read(MAX_BYTES).split(b"\n")[:-1]
+    for line in sorted(lines, key=lambda line: not WHO.match(line)):
+        try:
+            flight.add(_checked(read_json(line)))
+        except (ValueError, TypeError, KeyError, AttributeError):
+            flight.broken += 1
+        if start and flight.moments and flight.start != start:
+            return None
     return flight if flight.moments else None
 
 
@@ -159,7 +179,7 @@ def story(flights: Sequence[Flight]) -> Iterator[TextTable | str]:
 def _events(flight: Flight, since: float) -> Iterator[tuple[float, str]]:
     """What is worth telling of a rank: long compiles and phases, hangs, values that are not finite, memory that grows.
 
-    Where it became slower is told whenever that was: what came later may have come of it.
+    Slowdowns and values that are not finite are told whenever they began: what came later may have come of them.
     """
     yield from flight.slowdowns
     for span in flight.spans:
@@ -169,14 +189,10 @@ def _events(flight: Flight, since: float) -> Iterator[tuple[float, str]]:
             words = (span["span"].removeprefix("jax."), what, "took", duration(span["seconds"]))
             yield span["at"], " ".join(filter(None, words))
     lately = [each for each in flight.moments if each["at"] >= since]
-    told: set[str] = set()
-    for each in lately:
-        news = [f"`{hang['loop']}` stands still" for hang in each["hang"]]
-        for name, loop in each["loops"].items():
-            odd = ((key, value) for key, value in loop["recorded"].items() if isinstance(value, str))
-            news += [f"{key} of {name} is {value}" for key, value in odd]
-        yield from ((each["at"], what) for what in news if what not in told)
-        told.update(news)
+    stands_since = {hang["loop"]: each["at"] for each in reversed(lately) for hang in each["hang"]}
+    yield from ((at, f"`{name}` stands still") for name, at in stands_since.items())
+    for (name, key), (at, steps) in flight.not_finite.items():
+        yield at, f"`{key}` of `{name}` is not finite, first seen after {count(steps)} steps"
     sizes = [each["memory"] for each in lately if each.get("memory")]
     if sizes and sizes[-1] > GREW * sizes[0]:
         grew = f"memory of the process grew from {byte_size(sizes[0])} to {byte_size(sizes[-1])}"

@@ -23,9 +23,10 @@ class Snapshot(SnapshotData):
     __slots__ = ()
 
     def summary(self, width: int = PLAIN_WIDTH) -> str:
-        """Tables of the loops, the compiled functions and the largest executables, as plain text of `width` columns.
+        """Tables of the loops, the compiled functions and the largest executables, as plain text.
 
-        What is not known is shown as `–`, with the reason below the tables.
+        Tables and sentences have `width` columns at most, as far as a table can be so narrow. What is not known is shown
+        as `–`, with the reason below the tables, in a line of its own however long it is.
         """
         return render(self.document, width=width)
 

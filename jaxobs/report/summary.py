@@ -71,7 +71,10 @@ MAX_REFUSALS: Final = 3
 MAX_LINES: Final = 4
 SCOPE_WIDTH: Final = 40
 SENTENCE_WIDTH: Final = 100
-"""Width in columns; longer lines are hard to read."""
+"""Most columns of a sentence; longer lines are hard to read."""
+
+MIN_WIDTH: Final = 20
+"""Fewest columns that are written for, however narrow a summary is asked for."""
 
 SAMPLED: Final = "runs and time in profiler windows alone: a sample of all"
 
@@ -129,25 +132,27 @@ def render(document: Document, *, width: int = PLAIN_WIDTH, bold: bool = False) 
     """The summary of a snapshot's document, without a newline at its end; escape sequences only with `bold`."""
     if not document.get("process"):
         return f"jaxobs: no summary: {document.get('process_reason') or 'the snapshot is empty'}"
-    return to_text(_parts(document), width=width, bold=bold)
+    width = max(MIN_WIDTH, width)
+    return to_text(_parts(document, min(SENTENCE_WIDTH, width)), width=width, bold=bold)
 
 
-def _parts(document: Document) -> Iterator[TextTable | str]:
+def _parts(document: Document, width: int) -> Iterator[TextTable | str]:
+    """The lines, sentences among them wrapped at `width`, and the tables."""
     yield _headline(document)
     for number, name in enumerate(longest_loops(document)):
-        yield from _wrapped(loop_sentence(document, name) if number else sentence(document, name))
+        yield from _wrapped((loop_sentence if number else sentence)(document, name), width)
     for key, said_of in (("hangs", hang_sentence), ("slowdowns", slowdown_sentence)):
         for each in document.get(key) or ():
-            yield from _wrapped(said_of(each)) if each["over"] else ()
+            yield from _wrapped(said_of(each), width) if each["over"] else ()
     reasons = ReasonsBelow()
-    yield from _about_the_run(document, reasons)
+    yield from _about_the_run(document, reasons, width)
     for part in (_loops, _functions, _again, _executables, _operations):
         if (table := part(document, reasons)).rows:
             yield from ("", table)
             yield from _where_time_went(document["loops"]) if part is _loops else ()
     if found := document.get("device_time"):
         dearest = without_quotes(in_words(found["by_line"]) or "")
-        yield from ["", *wrap(dearest, SENTENCE_WIDTH, break_on_hyphens=False)] if dearest else ()
+        yield from ["", *wrap(dearest, width, break_on_hyphens=False)] if dearest else ()
     lines = list(reasons.lines())
     yield from ["", *lines] if lines else []
     if "peak" in reasons:
@@ -156,8 +161,8 @@ def _parts(document: Document) -> Iterator[TextTable | str]:
     yield from ["", *pieces] if pieces else []
 
 
-def _wrapped(said: str) -> list[str]:
-    return wrap(plain(said), SENTENCE_WIDTH, initial_indent="  ", subsequent_indent="  ")
+def _wrapped(said: str, width: int) -> list[str]:
+    return wrap(plain(said), width, initial_indent="  ", subsequent_indent="  ")
 
 
 def _headline(document: Document) -> str:
@@ -179,7 +184,7 @@ def _headline(document: Document) -> str:
     return "jaxobs: " + ", ".join(filter(None, parts))
 
 
-def _about_the_run(document: Document, reasons: ReasonsBelow) -> Iterator[str]:
+def _about_the_run(document: Document, reasons: ReasonsBelow, width: int) -> Iterator[str]:
     """What is missing from the figures, where the run's time went, and its memory."""
     process, agent = document["process"], document.get("agent") or {}
     if process.get("counts_begin_seconds") is not None:
@@ -209,9 +214,7 @@ def _about_the_run(document: Document, reasons: ReasonsBelow) -> Iterator[str]:
     yield from _main_thread(" outside loops" if document.get("loops") else "", process)
     for why, todo in long_compiles(document):
         for line in (why, *(f"→ {piece}" for piece in todo)):
-            text = wrap(
-                without_quotes(line), SENTENCE_WIDTH - 2, subsequent_indent="  ", break_on_hyphens=False
-            )
+            text = wrap(without_quotes(line), width - 2, subsequent_indent="  ", break_on_hyphens=False)
             yield from (f"  {each}" for each in text)
     memory = list(_memory(document))
     yield from [f"  memory: {'; '.join(memory)}"] if memory else []

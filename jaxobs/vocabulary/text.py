@@ -17,7 +17,7 @@ MAX_DEPTH: Final = 64
 """Deepest nesting of a document that is read; snapshots and records have ten levels."""
 
 MAX_NUMBER: Final = 1e300
-"""Largest number that is read: above it sums and products of a few figures are no numbers any more."""
+"""Largest number that is told and read: above it sums and products of a few figures are no numbers any more."""
 
 _SECRET_NAME: Final = re.compile(
     r"(HEADER|TOKEN|PASSW(OR)?D|SECRET|CREDENTIAL|AUTHORIZATION|(API|ACCESS|PRIVATE)[-_.]?KEY|(?<!TLS)(?<!CLIENT)[-_.]KEY$)"

@@ -7,7 +7,6 @@ or both were killed the file tells what happened before. Two files of MAX_BYTES 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
@@ -108,7 +107,7 @@ def moment(at: float, document: Mapping[str, Any]) -> Moment:
                 "steps": loop["steps"],
                 "step_seconds": loop["step_seconds"],
                 "label": loop["bottleneck"]["label"],
-                "recorded": dict(islice((loop.get("recorded") or {}).items(), MAX_RECORDED)),
+                "recorded": dict(islice(_values(loop), MAX_RECORDED)),
             }
             for name, loop in document["loops"].items()
         },
@@ -127,14 +126,11 @@ def moment(at: float, document: Mapping[str, Any]) -> Moment:
     }
 
 
+def _values(loop: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
+    """The user's own values, None where one is not finite, without the reasons beside them."""
+    recorded = (loop.get("recorded") or {}).items()
+    return ((name, value) for name, value in recorded if not isinstance(value, str))
+
+
 def _line(content: Mapping[str, Any]) -> bytes:
-    return json.dumps(_finite(content), separators=(",", ":")).encode("ascii") + b"\n"
-
-
-def _finite(value: Any) -> Any:
-    """The value with NaN and infinity as text, which strict JSON lacks."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {str(key): _finite(each) for key, each in value.items()}
-    return [_finite(each) for each in value] if isinstance(value, list | tuple) else value
+    return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"

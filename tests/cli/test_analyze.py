@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -281,6 +282,16 @@ def test_a_damaged_module_costs_its_figures_alone(tmp_path):
     assert row["seconds"] == pytest.approx(5e-6)
     assert (row["flops"], row["label"]) == (None, "unmodelled")
     assert "its module could not be read" in row["reason"]
+
+
+@pytest.mark.parametrize("option", ["--html", "--pack", "--pprof"])
+def test_no_output_is_written_over_the_trace(tmp_path, option):
+    shutil.copy(RECORDED, tmp_path / "host.xplane.pb")
+    for source in ("host.xplane.pb", "."):
+        answered = command("analyze", source, option, "host.xplane.pb", folder=tmp_path)
+        assert answered.status == 2
+        assert "host.xplane.pb is what was read: name another file" in answered.stderr
+    assert (tmp_path / "host.xplane.pb").read_bytes() == RECORDED.read_bytes()
 
 
 BAD_INPUT = {

@@ -200,7 +200,7 @@ def test_runs_are_listed_the_newest_first_with_what_their_folders_hold(
     assert "`train` has done" in lines[1]
     assert lines[1].endswith("1 out-of-memory report, 2")
     assert lines[2].endswith(" traces")
-    assert lines[-1] == f"{records}; 1 records there are not whole"
+    assert lines[-1] == f"{records}; 1 records there cannot be read"
 
 
 def test_without_names_the_last_run_is_shown_and_compared_with_the_one_before_of_its_script(
@@ -293,10 +293,39 @@ def test_records_that_are_odd_do_not_hide_the_others_and_are_said(
     assert main(["show", "--json"]) == 0
     said = capsys.readouterr()
     assert json.loads(said.out)["began"] == 1_020.0
-    assert said.err.startswith(f"jaxobs: left out: {newer.name} is no record of a run")
+    assert f"(left out: {newer.name} is no record of a run" in said.err
     monkeypatch.chdir(records / FIRST)
     assert main(["compare", ".", str(records / LAST)]) == 0
     assert f"A is {FIRST}, B is {LAST}." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("command", "readable"), [("runs", ""), ("show", ""), ("compare", ""), ("compare", LAST)]
+)
+def test_where_no_run_can_be_read_it_is_said_why(
+    records: Path, capsys: pytest.CaptureFixture[str], command: str, readable: str
+) -> None:
+    for path in records.glob(f"*/{RECORD}"):
+        if path.parent.name != readable:
+            path.write_bytes(encoded(content() | {"version": 2}))
+    assert main([command]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert re.search(rf"\(left out: \S+ is of version 2, .*, and {2 if readable else 3} more\)", said), said
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_no_page_is_written_over_a_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], linked: bool
+) -> None:
+    one, other = written(tmp_path / "a.json"), written(tmp_path / "b.json")
+    before = Path(other).read_bytes()
+    page = tmp_path / "page.html" if linked else Path(other)
+    if linked:
+        page.hardlink_to(other)
+    for arguments in (["compare", one, other], ["show", other]):
+        assert main([*arguments, "--html", str(page)]) == 2
+        assert "is what was read: name another file" in capsys.readouterr().err
+    assert Path(other).read_bytes() == before
 
 
 def test_without_a_path_the_newest_trace_of_the_last_run_is_analysed(
@@ -323,4 +352,4 @@ def test_where_no_runs_are_kept_that_is_said(
     assert main(["runs", str(records / "none")]) == 2
     (records / FIRST / "record.json").write_bytes(encoded(content(began=1_000.0) | {"state": ["x"]}))
     assert main(["runs", str(records)]) == 0
-    assert "2 records there are not whole" in capsys.readouterr().out
+    assert "2 records there cannot be read" in capsys.readouterr().out

@@ -19,6 +19,7 @@ from jaxobs.model.events import (
     Recorded,
     StepCompleted,
 )
+from jaxobs.vocabulary.text import read_json
 from tests.derive.made_up import (
     MILLISECOND,
     NO_PEAKS,
@@ -176,15 +177,17 @@ def test_mfu_is_absent_while_a_run_has_no_cost_or_was_not_seen() -> None:
     assert fold.snapshot(at(3)).to_dict()["loops"]["train"]["mfu"] is None
 
 
-def test_a_loss_that_is_not_a_number_is_absent_with_its_reason() -> None:
-    fold = applied(new_fold(), [Recorded("", "loss", 2.5, at(1)), Recorded("", "loss", math.nan, at(2))])
+@pytest.mark.parametrize("value", [math.nan, 1e305, -1e305])
+def test_a_loss_that_is_no_number_or_beyond_what_is_read_is_absent_with_its_reason(value: float) -> None:
+    fold = applied(new_fold(), [Recorded("", "loss", 2.5, at(1)), Recorded("", "loss", value, at(2))])
     snapshot = fold.snapshot(at(3))
     recorded = snapshot.to_dict()["loops"]["train"]["recorded"]
     assert recorded["loss"] is None
     assert (
         recorded["loss_reason"]
-        == "the value recorded last is no finite number, as 1 of those that were read, one a second"
+        == "the last value is no finite number up to 1e+300, as 1 of those read, one a second"
     )
+    assert read_json(snapshot.to_json().encode()) == snapshot.to_dict()
     assert "jaxobs_recorded" not in families(snapshot)
     assert families(snapshot)["jaxobs_recorded_not_finite_total"] == {("train", "loss"): 1}
     assert "jaxobs_bottleneck_ratio" not in families(snapshot)  # a loop without a step has no shares

@@ -152,6 +152,16 @@ def test_a_loop_that_only_one_has_is_said() -> None:
     assert "step time: the two have no loop in common" in comparison.not_compared
 
 
+def test_of_a_function_that_one_record_has_left_out_it_is_not_said_how_often_it_compiled_again() -> None:
+    without = content()
+    without["snapshot"]["functions"] = {}
+    (found,) = compare(record(recompiles=3), Record("b.json", without)).differences
+    assert found.after == "never"
+    without["snapshot"]["functions_left_out"] = 1
+    assert compare(record(recompiles=3), Record("b.json", without)).differences == ()
+    assert compare(Record("b.json", without), record(recompiles=3)).differences == ()
+
+
 def test_the_words_say_how_much_slower_and_the_table_what_differs() -> None:
     stretches = windows(0.02, seed=3)
     text = str(compare(record(), record("b.json", stretches=stretches, flops=2e9, output=9e6, examples=256)))

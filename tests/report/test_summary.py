@@ -242,6 +242,9 @@ def test_a_snapshot_prints_as_its_summary() -> None:
     snapshot = Snapshot(0, DOCUMENT)
     assert str(snapshot) == snapshot.summary() == render(DOCUMENT)
     assert max(map(len, str(snapshot).splitlines())) <= 100
+    for width in (200, 70, 2):
+        _, *said = snapshot.summary(width=width).partition("\n\nloops\n")[0].splitlines()
+        assert max(map(len, said)) <= max(20, min(100, width))
     loops = snapshot.summary(width=70).partition("\nloops\n")[2].partition("\n\n")[0]
     assert max(map(len, loops.splitlines())) <= 70
 

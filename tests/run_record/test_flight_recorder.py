@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pytest
-
+from jaxobs.cli import main
 from jaxobs.model.clock import NANOSECONDS, now
 from jaxobs.model.events import Span
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.protocol import Batch
-from jaxobs.report.postmortem import BEFORE, RECORDER, Flight, read_flight, story
+from jaxobs.report.postmortem import BEFORE, RECORDER, Flight, Moment, read_flight, story
 from jaxobs.report.text_table import to_text
 from jaxobs.testing import FakeAgent
 from jaxobs_plugins.flight_recorder import FlightRecorder
@@ -24,6 +24,9 @@ from tests.report.test_sentence import SLOWDOWN
 from tests.run_record.test_run_record import given
 from tests.sample_document import document, loop
 from tests.waiting import wait_for
+
+if TYPE_CHECKING:
+    import pytest
 
 TRAIN = """
 import jax, jax.numpy as jnp
@@ -169,22 +172,48 @@ def test_ranks_that_stop_together_are_not_ordered() -> None:
     assert "stopped first" not in told(flight(0, 90, 120), flight(1, 90, 120))
 
 
-@pytest.mark.parametrize(
-    ("last", "said"),
-    [
-        ({"memory": 2e9}, "memory of the process grew from"),
-        (
-            {
-                "loops": {
-                    "train": {"steps": 90, "recorded": {"loss": "nan"}, "label": "", "step_seconds": None}
-                }
-            },
-            "loss of train is nan",
-        ),
-    ],
-)
-def test_what_was_odd_before_is_told(last: dict[str, Any], said: str) -> None:
-    assert said in told(flight(0, 90, 100, **last))
+def test_memory_that_grew_is_told() -> None:
+    assert "memory of the process grew from" in told(flight(0, 90, 100, memory=2e9))
+
+
+def test_a_value_that_is_not_finite_is_told_once_with_when_it_began(tmp_path: Path) -> None:
+    made, folder = recorder(tmp_path)
+    absent = "the last value is no finite number, as {} of those read"
+    for steps in range(60):
+        odd = {} if steps < 10 else {"loss": None, "loss_reason": absent.format(steps)}
+        many = {f"{number}": 1.0 for number in range(3)}
+        known = batch().snapshot
+        trained = {**known["loops"]["train"], "steps": steps, "recorded": {"loss": 1.0, **odd, **many}}
+        made.export(Batch(replace(known, written={**known.document, "loops": {"train": trained}}), (), ()))
+    made.stop(1)
+    found = read_flight(folder)
+    assert found is not None
+    assert found.last["loops"]["train"]["recorded"] == {"loss": None, "0": 1.0, "1": 1.0, "2": 1.0}
+    found.moments[:0] = [{**found.moments[0], "at": found.moments[0]["at"] - 600}]
+    (line,) = [line for line in told(found).splitlines() if "loss" in line]
+    assert line.endswith("rank –: `loss` of `train` is not finite, first seen after 10 steps")
+
+
+def test_of_a_full_directory_only_the_run_that_was_written_last_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ranks = [(f"run{number}", rank) for number in range(3) for rank in range(2)]
+    for at, (run, rank) in enumerate(ranks):
+        who = {"jaxobs.run_id": run, "jax.process_index": str(rank)}
+        moments = [{"at": float(number), "loops": {}} for number in range(100)]
+        path = tmp_path / f"{run}-{rank}" / RECORDER
+        path.parent.mkdir()
+        first = {"at": 0.0, "who": {**who, "jaxobs.run_id": "not known yet"}}
+        lines = [first, moments[0], {"at": 0.0, "who": who}, *moments]
+        path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+        os.utime(path, (at, 50 if run == "run1" and rank else at))
+    added: list[Moment] = []
+    add = Flight.add
+    monkeypatch.setattr(Flight, "add", lambda flight, line: (added.append(line), add(flight, line)))
+    assert main(["postmortem", str(tmp_path), "--json"]) == 0
+    found = [rank["who"] for rank in json.loads(capsys.readouterr().out)]
+    assert found == [{"jaxobs.run_id": "run1", "jax.process_index": str(rank)} for rank in range(2)]
+    assert len(added) < 250
 
 
 def test_of_a_job_that_is_killed_with_its_agent_the_last_step_is_told(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -20,13 +19,14 @@ from jaxobs.derive.loops.utilization import LoopWork, Work, work_of
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.derive.profiler_windows.windows import Profiles
 from jaxobs.derive.refusal import Refusals, is_amount, require
-from jaxobs.derive.series import MAX_VALUE, Histogram
+from jaxobs.derive.series import Histogram
 from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import each_in_seconds, seconds
 from jaxobs.model.events import RECORDED_NAMES, LoopDeclared, LoopEnded, Recorded, StepCompleted
 from jaxobs.model.figure import Figure, figure
 from jaxobs.model.metrics import Exemplar
 from jaxobs.roofline_model.bottleneck import Verdict
+from jaxobs.vocabulary.text import MAX_NUMBER
 from jaxobs.vocabulary.words import COMPONENTS
 
 AMOUNTS: Final = {"examples": 7, "tokens": 8}
@@ -68,7 +68,7 @@ class Loop:
         self.components: dict[str, float] = dict.fromkeys(COMPONENTS, 0.0)
         self.recorded: dict[str, float | None] = {}
         self.not_finite: dict[str, int] = {}
-        """How many of the values of each recorded name, of which one a second is read, were no finite numbers."""
+        """How many values of each recorded name, of which one a second is read, were not finite, or above MAX_NUMBER."""
         self.located: dict[str, str] = {}
         """Where the first of them began not to be finite, by the recorded name, as it is added to the reason."""
         self.stretches = Stretches(self._observe)
@@ -148,7 +148,7 @@ class Loop:
             return
         try:
             total = (self._amounts[word] or 0.0) + (steps.total(column) or 0.0)
-            self._amounts[word] = min(total, MAX_VALUE)
+            self._amounts[word] = min(total, MAX_NUMBER)
         except ValueError:
             self._refused.add(word)
             self._refusals.refuse(f"{word}= of loop `{self.name}`: no finite, positive number")
@@ -177,7 +177,7 @@ class Loop:
         if event.located:  # the value itself comes in an event of its own
             self.located[event.name] = f": {event.located}"
             return
-        finite = math.isfinite(event.value)
+        finite = abs(event.value) <= MAX_NUMBER
         self.recorded[event.name] = event.value if finite else None
         self.not_finite[event.name] = self.not_finite.get(event.name, 0) + (not finite)
 

@@ -14,10 +14,11 @@ from jaxobs.derive.loops.stretches import IN_FLIGHT, MAX_DOUBT, Kind, Stretch
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure
 from jaxobs.roofline_model.bottleneck import Verdict
+from jaxobs.vocabulary.text import MAX_NUMBER
 from jaxobs.vocabulary.units import rough_percent
 from jaxobs.vocabulary.words import IDLE
 
-NOT_FINITE = "the value recorded last is no finite number, as {} of those that were read, one a second"
+NOT_FINITE = f"the last value is no finite number up to {MAX_NUMBER:g}, as {{}} of those read, one a second"
 
 MENTIONED = 0.05
 """Share of compiles in the time of rates above which the rates' reason says so: they are wrong by as much."""
