@@ -6,7 +6,7 @@ import ipaddress
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from jaxobs.vocabulary import InputError
@@ -112,6 +112,8 @@ class ScrapeTarget:
     rank: int
     address: str
     instance: str
+    row: dict[str, Any] | None = field(default=None, compare=False)
+    """What it tells of itself to the pages of its neighbours."""
 
 
 def read_targets(content: bytes) -> Iterator[ScrapeTarget]:
@@ -132,4 +134,6 @@ def read_targets(content: bytes) -> Iterator[ScrapeTarget]:
                 run, run_id, instance = (
                     str(labels.get(label, "")) for label in (RUN_LABEL, RUN_ID_LABEL, INSTANCE_LABEL)
                 )
-                yield ScrapeTarget(run, run_id, int(rank), f"{scheme}://{target}/", instance)
+                row = group.get("row")
+                row = row if isinstance(row, dict) else None
+                yield ScrapeTarget(run, run_id, int(rank), f"{scheme}://{target}/", instance, row)

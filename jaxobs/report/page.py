@@ -34,12 +34,14 @@ from jaxobs.report.markup import (
     with_code,
 )
 from jaxobs.report.peak_memory import memory_peaks
+from jaxobs.report.ranks import dearest
 from jaxobs.report.roofline_chart import roofline
 from jaxobs.report.rooflines import points_of, roofs_of, why_incomplete
 from jaxobs.report.sentence import DOING, hang_sentence, slowdown_sentence, why_unknown
 from jaxobs.report.tables import Column, Row
 from jaxobs.report.view import (
     VISIBLE,
+    Rank,
     View,
     advice,
     answer,
@@ -374,10 +376,19 @@ def _header(view: View) -> Element:
         tag("p", " · ".join(facts(view.document)), class_="facts"),
         tag("p", id="state", class_="quiet", role="status"),
         tag("nav", *ranks, aria_label="Ranks") if len(ranks) > 1 else None,
-        quiet("Which one lags: `jaxobs top`") if len(ranks) > 1 else None,
+        _compared(view.ranks) if len(ranks) > 1 else None,
         tag("nav", *loops, aria_label="Loops") if view.live and len(loops) > 1 else None,
         id="top",
     )
+
+
+def _compared(ranks: Sequence[Rank]) -> Element | None:
+    """Which rank hangs or lags."""
+    rows = [dict(rank.row) for rank in ranks if rank.row is not None]
+    if len(rows) < 2:
+        return quiet("Which one lags: `jaxobs top`")
+    worst = dearest(rows)
+    return tag("p", *with_code(f"{worst}."), class_="rank") if worst else quiet("None of them lags.")
 
 
 def _footer() -> Element:

@@ -36,7 +36,11 @@ class Observed:
 
 def rank_rows(ranks: Sequence[Observed], loop: str | None = None) -> list[dict[str, Any]]:
     """A row for each rank, in their order, with the figures of `loop`, or of its main loop where it has none such."""
-    rows = [_row(rank, loop) for rank in ranks]
+    return marked([row_of(rank, loop) for rank in ranks])
+
+
+def marked(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Mark, of each run, the rank that lags and the one for which the others wait."""
     for run in {row["run_id"] for row in rows}:  # others do not wait for this one
         alike = [row for row in rows if row["run_id"] == run]
         for lag, shares in (("lag", "shares"), ("lag_in_all", "shares_in_all")):
@@ -101,7 +105,8 @@ def _known(shares: Mapping[str, float], loop: Mapping[str, Any]) -> dict[str, fl
     return {name: share for name, share in shares.items() if seen or name != "communication"}
 
 
-def _row(rank: Observed, wanted_loop: str | None) -> dict[str, Any]:
+def row_of(rank: Observed, wanted_loop: str | None = None) -> dict[str, Any]:
+    """What is known of one rank by itself, as plain data."""
     process = rank.document.get("process") or {}
     view = View(rank.document, wanted_loop=wanted_loop)
     loop = view.chosen
@@ -109,6 +114,7 @@ def _row(rank: Observed, wanted_loop: str | None) -> dict[str, Any]:
     in_all = loop.get("wall_seconds") or 0.0
     spent = loop.get("components") or {} if in_all else {}
     hang = next((hang for hang in rank.document.get("hangs") or () if not hang["over"]), None)
+    hang = hang and {key: hang.get(key) for key in ("activity", "seconds", "line", "line_reason")}
     place = hang and (hang["line"] or hang["line_reason"])
     shares = _known(verdict.get("shares") or {}, loop)
     own = [shares[name] for name in ("input", "host") if name in shares]
@@ -124,6 +130,17 @@ def _row(rank: Observed, wanted_loop: str | None) -> dict[str, Any]:
         "lag": 0.0, "lag_in_all": 0.0, "lags": False, "through": None,
         "hang": hang, "hangs": False, "still": hang and f"{duration(hang['seconds'])}: {place}",
     }  # fmt: skip
+
+
+def dearest(rows: list[dict[str, Any]]) -> str | None:
+    """The rank that costs the job most, and how, in words; None if none does."""
+    for row in sorted(marked(rows), key=lambda row: not row["hangs"]):
+        if row["hangs"]:
+            return f"rank {row['rank']} hangs, and the others wait for it: no step for {row['still']}"
+        if row["lags"]:
+            through = f", through {row['through']}" if row["through"] else ""
+            return f"rank {row['rank']} lags: it costs the others {rough_percent(row['lag'])} of their time{through}"
+    return None
 
 
 def columns(rows: Sequence[Row]) -> Iterator[Column]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from typing import Final
+from typing import Any, Final
 
 from jaxobs.model.snapshot import Document, longest_loops
 from jaxobs.report import tables
@@ -42,6 +42,8 @@ class Rank:
     name: str
     address: str | None
     """Address of its page; None for this process."""
+    row: dict[str, Any] | None = None
+    """What it told of itself, for the comparison of ranks; None if it did not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -240,7 +240,7 @@ def test_the_ranks_of_a_run_are_shown_side_by_side_and_the_one_that_lagged_is_ma
     lines = capsys.readouterr().out.splitlines()
     rows = [line.split() for line in lines[: lines.index("rank 0")] if line[:1].isdigit()]
     assert [row[0] for row in rows] == ["0", "1", "2"]
-    assert ["33", "%"] in [row[at : at + 2] for row in rows[2:] for at in range(len(row))]
+    assert ["50", "%"] in [row[at : at + 2] for row in rows[2:] for at in range(len(row))]
 
 
 def test_a_runs_page_is_written_as_a_file_that_needs_nothing_else(

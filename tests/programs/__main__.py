@@ -27,6 +27,7 @@ from tests.programs.judgement import (
     judge_same,
     main_loop,
     mfu_by_hand,
+    whole_mfu,
 )
 
 
@@ -59,7 +60,7 @@ def judge(plain: Run, observed: Run, reference: Run | None) -> list[Figure]:
     return [
         judge_loop(found, truth),
         judge_rate(found, truth),
-        judge_mfu(found[1]["mfu"] if found else None, marked[1]["mfu"] if marked else None, by_hand, pace),
+        judge_mfu(found[1]["mfu"] if found else None, whole_mfu(marked), by_hand, pace),
         judge_bottleneck(found, marked),
         same,
     ]

@@ -78,6 +78,14 @@ def mfu_by_hand(truth: Mapping[str, Any], document: Mapping[str, Any]) -> float 
     return None
 
 
+def whole_mfu(loop: tuple[str, Any] | None) -> float | None:
+    """The MFU of a loop unless it is a lower bound, as where no profiler window has counted the turns of a solver."""
+    if loop is None or "lower bound" in (loop[1].get("mfu_reason") or ""):
+        return None
+    mfu: float | None = loop[1]["mfu"]
+    return mfu
+
+
 def judge_mfu(mfu: float | None, marked: float | None, by_hand: float | None, pace: float = 1.0) -> Figure:
     """MFU beside the one by hand, else beside the marked run's.
 

@@ -16,6 +16,7 @@ from tests.programs.judgement import (
     judge_same,
     main_loop,
     mfu_by_hand,
+    whole_mfu,
 )
 
 TRUTH: dict[str, Any] = {
@@ -95,6 +96,8 @@ def test_mfu_by_hand_decides_where_it_is_known() -> None:
     assert judge_mfu(0.4, 0.2, None, pace=2.0).verdict == "right"
     assert judge_mfu(None, 0.2, None).verdict == "absent"
     assert judge_mfu(0.21, None, None).verdict == "shown"
+    assert whole_mfu(("train", {"mfu": 0.2, "mfu_reason": None})) == 0.2
+    assert whole_mfu(("train", {"mfu": 0.0002, "mfu_reason": "a lower bound: how often loop runs"})) is None
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def test_no_other_password_is_admitted(given: str) -> None:
 
 
 def test_ranks_of_one_run_on_one_host_link_each_other_and_other_runs_of_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     def resource(rank: int, run: str = "first", name: str = "train") -> dict[str, str]:
         return {
@@ -151,9 +151,8 @@ def test_ranks_of_one_run_on_one_host_link_each_other_and_other_runs_of_its_name
         }  # fmt: skip
 
     others = [resource(0), resource(1), resource(0, "second"), resource(0, "third", "evaluate")]
-    for pid, told in enumerate(others):
-        monkeypatch.setattr("os.getpid", lambda pid=pid: 1000 + pid)
-        TargetFile(tmp_path, f"node1:{9464 + pid}").publish(told)
+    for port, told in enumerate(others, 9464):  # as in containers, whose processes have the same number
+        TargetFile(tmp_path, f"node1:{port}").publish(told, {"rank": told["jax.process_index"]})
     name = next(tmp_path.iterdir()).name.rsplit("-", 1)[0]
     hostile = target_group("javascript:alert(1)//x:1", resource(2))
     for number, text in enumerate([json.dumps(hostile), "[]", "{", '[{"targets": 1, "labels": {}}]', "[1]"]):
@@ -161,8 +160,8 @@ def test_ranks_of_one_run_on_one_host_link_each_other_and_other_runs_of_its_name
     (tmp_path / "jaxobs-elsewhere-1.json").write_text(json.dumps(target_group("node2:1", resource(3))))
     neighbours = Neighbours(tmp_path, resource(0))
     assert wait_for(neighbours.ranks, "the neighbours", 20) == (
-        Rank("rank 0", None),
-        Rank("rank 1", "http://node1:9465/"),
+        Rank("rank 0", None, {"rank": "0"}),
+        Rank("rank 1", "http://node1:9465/", {"rank": "1"}),
         Rank("rank 0 of second", "http://node1:9466/"),
     )
 

@@ -61,7 +61,7 @@ def test_the_file_is_named_by_host_and_process_and_goes_at_the_end(
     target = TargetFile(tmp_path / "made", "localhost:9464")
     target.publish(resource)
     assert list((tmp_path / "made").iterdir()) == [target.path]
-    assert target.path.name == f"jaxobs-{host()}-{os.getpid()}.json"
+    assert target.path.name == f"jaxobs-{host()}-{os.getpid()}-9464.json"
     assert json.loads(target.path.read_text())[0]["targets"] == ["localhost:9464"]
     target.remove()
     target.remove()
@@ -188,13 +188,13 @@ def test_a_file_that_is_written_late_is_withdrawn_all_the_same(dead_mount: DeadM
 
 def test_only_what_the_dead_of_this_host_left_is_removed(tmp_path: Path) -> None:
     dead = dead_process()
-    stale = {f"jaxobs-{host()}-{dead}.json", f".jaxobs-{host()}-{dead}.json.0123456789abcdef.draft"}
+    stale = {f"jaxobs-{host()}-{dead}-1.json", f".jaxobs-{host()}-{dead}-1.json.0123456789abcdef.draft"}
     kept = {
-        f".jaxobs-{host()}-{os.getppid()}.json.0123456789abcdef.draft",
+        f".jaxobs-{host()}-{os.getppid()}-1.json.0123456789abcdef.draft",
         f".other-{dead}.json.0123456789abcdef.draft",
-        f"jaxobs-{host()}-{os.getppid()}.json",
-        f"jaxobs-{host()}x-{dead}.json",
-        f"jaxobs-{host()}-{dead}.json.bak",
+        f"jaxobs-{host()}-{os.getppid()}-1.json",
+        f"jaxobs-{host()}x-{dead}-1.json",
+        f"jaxobs-{host()}-{dead}-1.json.bak",
         "targets.json",
         f"jaxobs-{host()}-.json",
     }

@@ -4,6 +4,7 @@ import pytest
 
 from jaxobs.report.history import History
 from jaxobs.report.page import page
+from jaxobs.report.ranks import Observed, row_of
 from jaxobs.report.summary import render
 from jaxobs.report.terminal import opening, steps
 from jaxobs.report.view import Rank, View, recompilations_of, shares_of
@@ -161,6 +162,21 @@ def test_names_of_a_program_are_text_everywhere():
         assert (link["href"] or "").split(":")[0] in {"http", "metrics", "snapshot", "#top"} or link[
             "href"
         ].startswith("?")
+
+
+def test_the_page_names_the_rank_that_costs_the_others_most():
+    def known(rank, **shares):
+        process = document()["process"] | {"process_index": rank, "run_id": "a"}
+        found = document(process=process, loops={"train": {**loop(**shares), "profile": {"windows": 1}}})
+        return Rank(f"rank {rank}", f"http://node1:{9464 + rank}/", row_of(Observed("", found)))
+
+    usual = {"communication": 0.4, "input": 0.0, "compute": 0.6}
+    late = {"communication": 0.1, "input": 0.3, "compute": 0.6}
+    ranks = (known(0, **usual), known(1, **late), known(2, **usual))
+    text = shown(document(), ranks=ranks).text.replace("\xa0", " ")
+    assert "rank 1 lags: it costs the others 30 % of their time, through input." in text
+    assert "None of them lags." in shown(document(), ranks=ranks[::2]).text
+    assert "Which one lags: jaxobs top" in shown(document(), ranks=(ranks[0], Rank("rank 1", None))).text
 
 
 @pytest.mark.parametrize("name", ["a`b`c", "**a**", "``", "a ** b ** c", "`** a`"])

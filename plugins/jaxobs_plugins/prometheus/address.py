@@ -11,6 +11,7 @@ import socket
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from jaxobs.model.addresses import (
     HOST_VARIABLE,
@@ -37,7 +38,7 @@ from jaxobs_plugins.prometheus.render import label_name
 
 _BACKLOG = 128  # connections the kernel keeps while the server is busy rendering
 LOOK_SECONDS = 5.0
-"""Seconds between looks for other ranks, while somebody looks at the page."""
+"""Seconds between looks for other ranks, while somebody looks at the page, and after which one tells of itself anew."""
 FIRST_LOOK_SECONDS = 2.0
 """Seconds for which the first who asks waits for the first look: most who ask once want to know the others. The directory
 mostly lies in memory, or on a disk of this host."""
@@ -152,7 +153,10 @@ def meeting_place(environment: Mapping[str, str] = os.environ) -> Path | None:
 
 
 class TargetFile:
-    """The target file of this process, named by host and process, in a directory that others may share."""
+    """The target file of this process, named by host, process and port, in a directory that others may share.
+
+    Containers of one host's network may have processes of one number, but no port twice.
+    """
 
     def __init__(self, directory: Path, target: str, scheme: str = "http", mode: int = 0o777) -> None:
         """`mode` is that of a directory that is made."""
@@ -162,15 +166,16 @@ class TargetFile:
         self._mode = mode
         self._written = ""
         self._host = _host_in_names(socket.gethostname())
-        self.path = directory / f"jaxobs-{self._host}-{os.getpid()}.json"
+        self.path = directory / f"jaxobs-{self._host}-{os.getpid()}-{target.rpartition(':')[2]}.json"
 
-    def publish(self, resource: Mapping[str, str]) -> None:
-        """Write the file where it is missing or out of date. Raises OSError.
+    def publish(self, resource: Mapping[str, str], row: Mapping[str, Any] | None = None) -> None:
+        """Write the file where it is missing or out of date, with a `row` for the pages of neighbours. Raises OSError.
 
         It may be missing because a process in another container of the same host name, which cannot see this one, took
         it for a dead process's and removed it.
         """
-        text = json.dumps(target_group(self._target, resource, self._scheme), indent=2) + "\n"
+        groups = target_group(self._target, resource, self._scheme)
+        text = json.dumps([group | ({"row": row} if row else {}) for group in groups], indent=2) + "\n"
         if text == self._written and self.path.is_file() and not self.path.is_symlink():
             return
         self._directory.mkdir(
@@ -203,6 +208,8 @@ class Announcement:
         self._file = file
         self._log = log
         self._resource: Mapping[str, str] | None = None
+        self._row: Mapping[str, Any] | None = None
+        self._told = 0.0
         self._withdrawn = self._cleared = False
         self._work = FileWork(
             self._bring_about,
@@ -211,14 +218,16 @@ class Announcement:
             "Prometheus is not told of this process",
         )
 
-    def publish(self, resource: Mapping[str, str]) -> None:
-        """Have these attributes written to the file.
+    def publish(self, resource: Mapping[str, str], row: Mapping[str, Any] | None = None) -> None:
+        """Have these attributes written to the file, and every few seconds a new `row`.
 
         Does nothing until the launcher or JAX has named the rank: it is a label of every series, and adding it later
         would split each series in two.
         """
         if RANK in resource:
             self._resource = dict(resource)
+            if monotonic() - self._told >= LOOK_SECONDS:
+                self._row, self._told = row, monotonic()
             self._work.soon()
 
     def withdraw(self, timeout: float) -> None:
@@ -236,7 +245,7 @@ class Announcement:
             except OSError as error:
                 self._log(f"file_sd: {error}")
         if self._resource is not None and not self._withdrawn:
-            self._file.publish(self._resource)
+            self._file.publish(self._resource, self._row)
         if self._withdrawn:  # perhaps only since the check above
             self._file.remove()
 
@@ -276,6 +285,7 @@ class Neighbours:
             Rank(
                 f"rank {target.rank}" + ("" if target.run_id == run_id else f" of {target.run_id}"),
                 None if target.instance == own else target.address,
+                target.row if target.run_id == run_id else None,
             )
             for target in sorted(found)
             if target.run == run
@@ -284,7 +294,7 @@ class Neighbours:
 
 def _name_of_host(host: str) -> re.Pattern[str]:
     """The names of the target files of a host's processes."""
-    return re.compile(rf"jaxobs-{re.escape(host)}-(?P<process>\d{{1,10}})\.json")
+    return re.compile(rf"jaxobs-{re.escape(host)}-(?P<process>\d{{1,10}})-\d{{1,5}}\.json")
 
 
 def _host_in_names(host: str) -> str:

@@ -14,6 +14,7 @@ from jaxobs.model.clock import monotonic
 from jaxobs.plugin.base import Delivery, Exporter
 from jaxobs.plugin.files import why_not_writable
 from jaxobs.plugin.protocol import Agent, Batch, Remark
+from jaxobs.report.ranks import Observed, row_of
 from jaxobs.report.runs import NO_FOLDER
 from jaxobs_plugins.prometheus.access import AllowedHosts, Credentials, CredentialsError, local_names, refusal
 from jaxobs_plugins.prometheus.address import (
@@ -45,7 +46,8 @@ class PrometheusExporter(Exporter):
     def __init__(self) -> None:
         self._agent: Agent | None = None
         self._server: HttpServer | None = None
-        self._announcement: Announcement | None = None
+        self._announced: list[Announcement] = []
+        """For Prometheus where the settings name a directory, and for the pages of this host's other ranks."""
         self._pages = Pages()
         self._reading: FileWork | None = None
         self._said_misdirected = False
@@ -73,7 +75,7 @@ class PrometheusExporter(Exporter):
             return
         credentials = Credentials(agent.settings, agent.log)
         credentials.read()
-        directory = _directory(agent.settings) or meeting_place()
+        directory = meeting_place() or _directory(agent.settings)
         ranks = Neighbours(directory, agent.resource).ranks if directory is not None else tuple
         self._pages = Pages(agent.resource, ranks)
         self._agent = agent  # set before the server starts, for requests that come at once
@@ -97,8 +99,11 @@ class PrometheusExporter(Exporter):
         self._pages.show(batch.snapshot, self._agent.resource)
         if self._reading is not None:
             self._reading.soon()
-        if self._announcement is not None:
-            self._announcement.publish(self._agent.resource)
+        document = batch.snapshot.document
+        several = ((document.get("process") or {}).get("process_count") or 1) > 1
+        row = row_of(Observed("", document)) if several else None
+        for announcement in self._announced:
+            announcement.publish(self._agent.resource, row)
 
     def delivery(self) -> Delivery:
         """Always complete: the exporter shows the newest snapshot and drops nothing itself."""
@@ -113,11 +118,11 @@ class PrometheusExporter(Exporter):
         """Close the port at once, then the connections, and withdraw the target."""
         deadline = monotonic() + timeout
         server, self._server = self._server, None
-        announcement, self._announcement = self._announcement, None
+        announced, self._announced = self._announced, []
         self._agent = None
         if server is not None:
             server.stop(timeout)
-        if announcement is not None:
+        for announcement in announced:
             announcement.withdraw(deadline - monotonic())
 
     def _serve(self, agent: Agent, credentials: Credentials) -> HttpServer:
@@ -150,14 +155,14 @@ class PrometheusExporter(Exporter):
             agent.log(f"the job serves Prometheus itself: metrics of jaxobs are at {url}")
         place = address.netloc(wildcard_host=host)
         if given := _directory(settings):
-            self._announcement = Announcement(TargetFile(given, place, scheme), agent.log)
-        elif (
+            self._announced.append(Announcement(TargetFile(given, place, scheme), agent.log))
+        if (
             own := meeting_place()
         ):  # without it ranks do not link each other, of which nobody needs to be told
             target = TargetFile(own, place, scheme, mode=0o700)
-            self._announcement = Announcement(target, log=lambda _: None)
-        if self._announcement is not None:
-            self._announcement.publish(agent.resource)
+            self._announced.append(Announcement(target, log=lambda _: None))
+        for announcement in self._announced:
+            announcement.publish(agent.resource)
         return server
 
     def _ask_for_profile(self, seconds: float, keep: bool) -> str | None:
