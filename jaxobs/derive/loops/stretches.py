@@ -269,11 +269,11 @@ class Stretches:
         """Another loop's next steps are these, done after what the device still has of this loop, unless around it."""
         newest = self.log.newest
         if newest is not None and newest.end <= steps.begin:
-            entry = Entry(
-                steps.first, newest.last, self._mark or 0, is_over=not (self._open or self._in_doubt)
-            )
+            is_over = not (self._open or self._in_doubt)
+            entry = Entry(steps.first, newest.last, self._mark or 0, is_over)
             others._entries[steps.first] = entry
-            self._followers.append(entry)
+            if not is_over:
+                self._followers.append(entry)
 
     def take(self, now: int, *, wait: bool, final: bool) -> list[Stretch]:
         """Take the stretches that ended since the last call.
@@ -307,7 +307,8 @@ class Stretches:
             known = []
         whole = summed(each for each in known if not each.compiled)
         if not whole.steps:
-            whole = summed(known)
+            # Where only completions tell, the device may have worked beneath the compiles.
+            whole = summed(each for each in known if each.kind is not Kind.SEEN)
             whole = replace(whole, wall=whole.wall - whole.compiling, compiling=0.0, left_out=whole.compiling)
         if any(each.kind is Kind.SEEN for each in known):
             whole.kind = Kind.SEEN
@@ -345,14 +346,13 @@ class Stretches:
         self._judge(event, found, at)
         if self.host_waits:
             self._close_by_turns(Kind.TURNS)
-            return
-        steps = self._take_through(event.step)
-        end = max(event.time, found.ends[at])
-        if steps:
-            self._close(steps, end)
+        elif steps := self._take_through(event.step):
+            self._close(steps, max(event.time, found.ends[at]))
         elif self._mark is not None and event.time > self._mark:
             # The device was behind what was told by the host's turns.
             self._mark, self._mark_seen, self._in_doubt = event.time, True, False
+        for entry in self._entries.values():
+            entry.is_over |= entry.step <= event.step
 
     def _judge(self, event: StepCompleted, found: Steps, at: int) -> None:
         """Note whether the device was done with a step by the end of the host's turn, unless that was unusual."""
@@ -455,6 +455,7 @@ class Stretches:
             self._end(ended)
         self._in_doubt = kind is Kind.UNSEEN
         self._open.clear()
+        self._followers.clear()
         if self._tail:
             tail, self._tail = self._tail, 0
             self._end(Stretch(kind, (self._mark or 0) + tail, seconds(tail), input=seconds(tail)))
