@@ -94,10 +94,10 @@ class Loops:
         # Of two loops that nobody marked, or of none.
         mixed = bool(found) and self.inferred.entered > event.start
         for name, line, waits_in, activity, spent, samples in event.rows:
-            place = HostLine(line, waits_in, activity)
             if mixed and not name:
                 continue
-            if (loop := self.by_name.get(name or found)) is not None:
-                loop.host.add(place, spent, samples, event.end)
-            else:
-                self.outside.add(place, spent, samples, event.end)
+            if name and len(self.by_name) < MAX_LOOPS:
+                self.named(name)  # its first step may be under way
+            loop = self.by_name.get(name or found)
+            host = self.outside if loop is None else loop.host
+            host.add(HostLine(line, waits_in, activity), spent, samples)

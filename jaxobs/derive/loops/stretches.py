@@ -8,7 +8,7 @@ stretch. Every figure of a loop is a function of its newest stretches.
 from __future__ import annotations
 
 import enum
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
@@ -97,6 +97,8 @@ class Stretch:
     """Watched calls by number, as in `StepEnded.runs`."""
     within: Counter[int] = field(default_factory=Counter)
     """Nanoseconds in which a run of that number was at all."""
+    sampled: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Seconds at which the loop's thread was seen, by activity."""
     turns: list[float] = field(default_factory=list)
     """Seconds of each step, where they are known one by one."""
     spacing: tuple[int, ...] = ()
@@ -124,6 +126,8 @@ class Stretch:
             self.runs[run] += count
         for run, amount in other.within.items():
             self.within[run] += amount
+        for activity, spent in other.sampled.items():
+            self.sampled[activity] += spent
 
     def add_turns(self, steps: Steps) -> None:
         """Add what the host did in these steps; the wall time is not theirs alone, and is set elsewhere."""
@@ -290,6 +294,10 @@ class Stretches:
         self._kept.extend(by_kind.values())
         self._forget_old(now)
         return ended
+
+    def add_sampled(self, sampled: defaultdict[str, float]) -> None:
+        """Add what the loop's thread was seen to do in the stretches that were taken last: seconds by activity."""
+        self._kept[-1].add(Stretch(sampled=sampled))
 
     def whole(self) -> Stretch:
         """The sum of the newest stretches."""
