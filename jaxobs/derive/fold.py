@@ -77,6 +77,7 @@ class Fold(Rooms):
                 folded += self._follow(self.loops.inferred.follow(steps.rows))
             else:
                 folded += self._follow(self.loops.inferred.end())  # marked steps win
+                self.loops.marked(steps)
                 self._fold_steps(steps, {})
                 folded += steps.rows
         return folded
@@ -191,7 +192,7 @@ class Fold(Rooms):
             events.StepUnseen: (self._step_unseen, self.hangs.step_unseen),
             events.TurnsAsked: (self._turns_asked,),
             events.LoopDeclared: (lambda event: self.loops.named(event.loop).declared(event),),
-            events.LoopEntered: (self.run_time.loop_entered, self.hangs.seen),
+            events.LoopEntered: (self.loops.marked, self.run_time.loop_entered, self.hangs.seen),
             events.LoopEnded: (
                 lambda event: self.loops.named(event.loop).ended(event),
                 self.run_time.loop_ended,
@@ -241,7 +242,7 @@ class Fold(Rooms):
             self.loops.named(name).stretches.unseen()
 
     def _turns_asked(self, event: events.TurnsAsked) -> None:
-        name = event.loop or self.loops.inferred.current
+        name = event.loop or self.loops.inferred.under_way()
         if name is not None:
             self.loops.named(name).stretches.asked(event)
 

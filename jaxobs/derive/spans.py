@@ -25,7 +25,7 @@ from jaxobs.model.events import (
     StepEnded,
 )
 from jaxobs.model.metrics import Exemplar
-from jaxobs.vocabulary.text import EAGER
+from jaxobs.vocabulary.text import EAGER, OTHER
 
 PATIENCE = 60 * NANOSECONDS
 """Time after which a compile is shown without a step: there is no loop, or its first step takes longer than this."""
@@ -46,6 +46,9 @@ AVERAGED = 0.1
 
 SHOWN_REMEMBERED = 512
 """Steps of a loop whose spans are remembered, so that a completion that comes later makes no second one."""
+
+MAX_NAMES = 100
+"""Names of loops and phases whose last spans are remembered: phases of further names share one."""
 
 PHASE_NAMES = {"backend": "backend_compile"}
 
@@ -105,7 +108,8 @@ class FinishedSpans:
 
     def phase_ended(self, event: PhaseEnded) -> None:
         """Finish a span for each phase that took long, and for a short one now and then."""
-        is_due = self._is_due(event.phase, "phase", event.end, SLOW_EVERY)
+        is_known = (event.phase, "phase") in self._last or len(self._last) < MAX_NAMES
+        is_due = self._is_due(event.phase if is_known else OTHER, "phase", event.end, SLOW_EVERY)
         if not is_due and event.end - event.start < LONG_PHASE:
             return
         inside: Attributes = () if event.inside is None else (("jax.loop", event.inside),)

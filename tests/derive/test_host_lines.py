@@ -90,8 +90,31 @@ def test_a_wait_below_an_iterator_is_input_without_a_mark() -> None:
 def test_samples_of_another_loop_say_nothing_of_this_one() -> None:
     fold = half_idle(main_thread(1, 11, loop="eval", processor=10.0))
     assert train(fold)["components"]["host"] == 0.0
-    process = fold.snapshot(at(12)).to_dict()["process"]
-    assert process["host_lines"][0]["seconds"] == pytest.approx(10.0)
+    loops = fold.snapshot(at(12)).to_dict()["loops"]
+    assert loops["eval"]["host_lines"][0]["seconds"] == pytest.approx(10.0)
+
+
+def test_samples_during_a_loops_first_step_are_that_loops() -> None:
+    document = applied(new_fold(), [main_thread(1, 2, processor=1.0)]).snapshot(at(3)).to_dict()
+    assert document["loops"]["train"]["host_lines"][0]["seconds"] == pytest.approx(1.0)
+    assert document["process"]["host_lines"] is None
+
+
+def test_a_long_steps_idle_time_is_charged_by_what_was_seen_in_all_of_it() -> None:
+    """Nine of ten minutes in an iterator of data, and the last one on a processor."""
+    fold = applied(new_fold(), [backend(), created(1)])
+    fold.bind_peaks("example", PEAKS)
+    fold.analysed(1, module(matrix=4e10))
+    applied(fold, [ExecutableRan(1, 0.05, 0.001, at(1)), waits()])
+    for second in range(1, 1201):
+        word = "input" if second % 600 < 540 else "processor"
+        fold.apply(main_thread(second, second + 1, **{word: 1.0}))
+        if second % 600 == 0:
+            fold.apply(step(second // 600, second - 599, second + 1, runs=(1,)))
+            fold.snapshot(at(second + 1))
+    loop = fold.snapshot(at(1201)).to_dict()["loops"]["train"]
+    assert loop["bottleneck"]["shares"]["input"] == pytest.approx(0.9, abs=0.01)
+    assert loop["components"]["host"] == pytest.approx(120, rel=0.02)
 
 
 @pytest.mark.parametrize(("thread", "inside"), [(1, True), (2, False)])
@@ -146,7 +169,7 @@ def test_series_add_up_to_what_was_sampled_and_never_fall(turns: list[list[Any]]
         before = dict(shown)
     total = sum(row[4] for told in turns for row in told)
     assert sum(before.values()) == pytest.approx(total, abs=1e-6)
-    assert len(before) <= 2 * (SERIES + 1)
+    assert len(before) <= 3 * (SERIES + 1)
 
 
 def test_lines_are_bounded_and_lose_no_time() -> None:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.loops.found import Followed, InferredLoops
+from jaxobs.derive.loops.found import HELD, LOOPS, Followed, InferredLoops
 from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.events import ROW_LENGTH, UNMARKED, StepCompleted, StepEnded, StepRows, steps_of_rows
 
@@ -197,6 +197,34 @@ def test_epochs_of_minutes_in_one_call_each_are_a_loop() -> None:
         loops.settle((90 * number + 80) * NANOSECONDS)
         found += steps(followed).get("train", [])
     assert [(turn.end - turn.start) / NANOSECONDS for turn in found] == [90, 90]
+
+
+def test_a_pause_of_minutes_after_the_device_was_done_is_no_part_of_a_turn() -> None:
+    """Somebody thinks between two cells of a notebook; a save before that belongs to the step."""
+    loops = inferred()
+    loops.follow(calls([1], every=3.0))
+    done(loops, 1, 3 * NANOSECONDS)
+    followed = loops.follow(calls([1], start=600.0, first=2))
+    assert [turn.end - turn.start for turn in steps(followed)["train"]] == [3 * NANOSECONDS]
+    done(loops, 2, 601 * NANOSECONDS)
+    loops.phase_ended(601 * NANOSECONDS, 700 * NANOSECONDS, checkpoint=True)
+    followed = loops.follow(calls([1], start=900.0, first=3))
+    assert [turn.end - turn.start for turn in steps(followed)["train"]] == [100 * NANOSECONDS]
+
+
+def test_calls_without_a_name_do_not_pile_up_in_a_turn() -> None:
+    """The event that named the function was lost."""
+    loops = inferred()
+    followed = loops.follow(calls([4, *[9] * (HELD + 100)]))
+    assert followed.outside[9] > 100
+
+
+def test_no_turns_are_held_of_a_function_that_can_be_no_loop_any_more() -> None:
+    loops = InferredLoops(str, lambda *_: 0, lambda _: None)
+    begun = loops.follow(calls([run for run in range(1, LOOPS + 1) for _ in range(20)]))
+    followed = loops.follow(calls([LOOPS + 1] * 50, start=100.0, first=20 * LOOPS + 1))
+    assert len({turn.loop for turn in steps_of_rows(begun.rows)}) == LOOPS
+    assert followed.outside[LOOPS + 1] >= 48  # but for those of the turn under way
 
 
 def test_a_phase_ends_the_turn_in_which_it_began() -> None:

@@ -258,3 +258,23 @@ def test_values_recorded_outside_marked_steps_go_to_the_loop_that_is_found() -> 
     loops = fold.snapshot(at(5)).to_dict()["loops"]
     assert {name: loop["recorded"] for name, loop in loops.items()} == {"train_step": {"loss": 2.0}}
     assert loops["train_step"]["inferred"] is True
+
+
+def test_values_recorded_between_passes_go_to_the_loop_whose_step_ended_last() -> None:
+    events = [
+        step(0, 1.0, 2.0, loop="finetune"),
+        LoopEnded("finetune", at(2), 0),
+        Recorded("", "acc", 0.5, at(3)),
+    ]
+    loops = applied(new_fold(), events).snapshot(at(4)).to_dict()["loops"]
+    assert {name: loop["recorded"] for name, loop in loops.items()} == {"finetune": {"acc": 0.5}}
+
+
+def test_a_loop_that_was_found_is_a_marked_one_once_its_steps_are_marked() -> None:
+    fold = applied(new_fold(), [created(1, "train")])
+    for number in range(1, 4):
+        begin = at(number)
+        fold.apply_steps([UNMARKED, number, begin, begin + 1_000, 0, 0, 1_000, None, None, 1, 1])
+    assert fold.snapshot(at(4)).to_dict()["loops"]["train"]["inferred"] is True
+    fold.apply_steps(["train", 0, at(4), at(5), 0, 0, 1_000, None, None, 1, 1])
+    assert fold.snapshot(at(5)).to_dict()["loops"]["train"]["inferred"] is False

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.fold import Fold
+from jaxobs.derive.spans import MAX_NAMES
 from jaxobs.model.events import Compilation, Event, PhaseEnded, Span, SpanContext, SpanEnded, StepCompleted
 from jaxobs.model.metrics import Catalogue
 from tests.derive.made_up import BEGAN, CLOCK, applied, at, compiled, families, new_fold, sound_events, step
@@ -106,6 +107,11 @@ def test_phases_are_spans_and_of_many_short_ones_one_a_second() -> None:
     assert [(span.name, span.start, span.end) for span in found[:1]] == [("jax.phase", at(1), at(3))]
     assert dict(found[0].attributes) == {"jax.phase": "checkpoint", "jax.loop": "train"}
     assert [dict(span.attributes)["jax.phase"] for span in found].count("evaluation") == 5
+
+
+def test_short_phases_of_ever_new_names_share_one_span_a_second() -> None:
+    phases = [PhaseEnded(f"epoch {i}", None, at(i / 1000), at(i / 1000 + 0.0005), 0) for i in range(900)]
+    assert len(spans(list(phases))) == MAX_NAMES + 1
 
 
 def test_a_span_of_the_whole_run_comes_at_its_end() -> None:

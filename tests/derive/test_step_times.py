@@ -289,6 +289,22 @@ def test_where_every_step_compiles_its_compile_is_taken_off_and_said_to_be() -> 
     assert "without compiles, which took 50 %" in loop["steps_per_second_reason"]
 
 
+def test_where_the_device_may_have_worked_beneath_every_compile_there_is_no_rate() -> None:
+    """Each step compiles for 9 s while the device works for 10 s on the one before."""
+    events = [
+        event
+        for number in range(6)
+        for event in (
+            compiled(9 * number, 9 * number + 9),
+            step(number, 9 * number, 9 * number + 9, runs=(1,)),
+            completed(number, 10 * number + 19),
+        )
+    ]
+    loop = applied(new_fold(), events).snapshot(at(70)).to_dict()["loops"]["train"]
+    assert (loop["steps_per_second"], loop["step_seconds"]) == (None, None)
+    assert "the device may have worked meanwhile" in loop["steps_per_second_reason"]
+
+
 def test_a_few_compiles_are_part_of_the_pace_and_said_to_be() -> None:
     steps = [step(i, i, i + 1) for i in range(10)]
     compiles = [compiled(i, i + 0.08) for i in range(10)]

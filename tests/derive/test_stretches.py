@@ -136,6 +136,31 @@ def test_after_another_loops_steps_the_first_stretch_is_in_doubt() -> None:
     assert (first.kind, second.kind) == (Kind.DOUBTFUL, Kind.SEEN)
 
 
+def test_a_completion_tells_that_what_was_dispatched_before_it_is_done() -> None:
+    """The end of the other loop's last step is not seen."""
+    before, stretches = Stretches(lambda ended: None), Stretches(lambda ended: None)
+    stretches.asked(TurnsAsked("train", 9, 9, at(0)))
+    before.steps_ended(*dispatched(1, 0.0, 0.1))
+    turns = dispatched(4, 0.1, 0.1)
+    before.followed_by(stretches, turns[0])
+    for steps in turns[:2]:
+        stretches.steps_ended(steps)
+    stretches.completed(done(1, 0.3))
+    for steps in turns[2:]:
+        stretches.steps_ended(steps)
+    kinds = [each.kind for each in told(stretches, 1.0)]
+    assert kinds == [Kind.DOUBTFUL, Kind.DOUBTFUL, Kind.TURNS, Kind.TURNS]
+
+
+def test_loops_that_take_turns_keep_no_note_of_each_change() -> None:
+    one, other = Stretches(lambda ended: None), Stretches(lambda ended: None)
+    for number in range(100):
+        for before, after in ((one, other), (other, one)):
+            before.steps_ended(Steps.of(step(number, number, number + 0.5)))
+            before.followed_by(after, Steps.of(step(number, number + 0.5, number + 1.0)))
+    assert len(one._followers) + len(other._followers) <= 2
+
+
 turns = st.lists(
     st.tuples(st.floats(0, 0.2), st.floats(0, 0.5), st.booleans(), st.integers(0, 3)), min_size=1, max_size=30
 )

@@ -44,7 +44,7 @@ CANDIDATES = 64
 """Most functions that may become a loop; beyond that the least recently called one is given up."""
 
 HELD = 20_000
-"""Turns kept of a candidate: a second of turns that take 50 µs."""
+"""Turns kept of a candidate: a second of turns that take 50 µs. Of one turn at most as many calls without a name."""
 
 CALLS_REMEMBERED = 10_000
 """Calls whose completion may still arrive: completions are seconds late at most."""
@@ -163,23 +163,11 @@ class InferredLoops:
         self._early: dict[int, StepCompleted] = {}
         """Completions of calls that may yet turn out to be a step's, by the call."""
 
-    @property
-    def current(self) -> str | None:
-        """The loop whose turn is under way, else the first loop found; None before any is found."""
-        if self._active is not None and self._active.found:
-            return self._active.function
-        return next(iter(self._found()), None)
-
-    def under_way(self, thread: int) -> str | None:
+    def under_way(self, thread: int = 0) -> str | None:
         """The loop found whose turn is under way on this thread (0: on any); None where there is none."""
         turn, active = self._turn, self._active
         on_thread = bool(turn) and (not thread or turn[-1].thread == thread)
         return active.function if on_thread and active is not None and active.found else None
-
-    @property
-    def is_searching(self) -> bool:
-        """Whether a function was called that may become a loop, or is one."""
-        return bool(self._candidates)
 
     @property
     def undecided_since(self) -> int | None:
@@ -246,11 +234,11 @@ class InferredLoops:
         return None
 
     def _add_call(self, call: Call) -> None:
-        self._done = None
+        end, self._done = self._end_before(call.start), None
         if self._turn and (call.number, call.thread) != (self._turn[-1].number + 1, self._turn[-1].thread):
-            self._leave_turn()  # calls in between were lost, or another thread is followed
+            self._leave_turn()  # calls in between were lost or left out, or another thread is followed
         if not call.function:  # the event that named it was lost
-            self._turn.append(call) if self._turn else self._leave_out([call])
+            self._turn.append(call) if 0 < len(self._turn) < HELD else self._leave_out([call])
             return
         active, called = self._active, self._candidate(call)
         called.last_call = call.start
@@ -259,7 +247,7 @@ class InferredLoops:
             return
         if active is None or not self._turn or called is active or called.found:
             if self._turn:
-                self._close(call.start, by_next_call=True)
+                self._close(end, by_next_call=True)
                 if call.function in self._minor:  # `_close` found that out
                     self._add_call(call)
                     return
@@ -273,6 +261,15 @@ class InferredLoops:
         if count >= REPEATED and count > 2 * usual:
             again = [at for at, other in enumerate(self._turn) if other.function == call.function]
             self._split(called, again[usual:])
+
+    def _end_before(self, next_call: int) -> int:
+        """When the turn under way is over if that call begins the next one: before a pause in which nothing is done.
+
+        The pause begins where the device is done with the turn's newest call, and no checkpoint is saved any more.
+        """
+        saved = [stop for _, stop in self._checkpoints if stop <= next_call]
+        paused = next_call if self._done is None else max([self._done, *saved])
+        return paused if next_call - paused > MAX_GAP else next_call
 
     def _split(self, candidate: Candidate, again: list[int]) -> None:
         """Make turns of another loop's `candidate` from the turn under way, one from each of its calls `again`."""
@@ -311,12 +308,15 @@ class InferredLoops:
             self._report(active, turn, end)
             return
         active.held.append((turn, end))
+        if len(self._found()) >= LOOPS:
+            self._forget_turns(active)
+            return
         # Where a function began to repeat in a turn of several, the next call decides which is the main one.
         is_loop = active.is_loop(lasted) and (by_next_call or len(turn) == 1)
         minor = is_loop and active.is_minor(self._seconds_of)
         if minor:
             self._replay_as_minor(active)
-        elif is_loop and minor is not None and len(self._found()) < LOOPS:
+        elif is_loop and minor is not None:
             active.found = True
             for calls, ended in active.held:
                 self._remember(calls[0], active)

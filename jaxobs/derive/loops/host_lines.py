@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from jaxobs.derive.loops.stretches import WINDOW
 from jaxobs.model.figure import Figure
 from jaxobs.vocabulary.text import OTHER
 
@@ -21,9 +20,6 @@ SERIES: Final = 12
 
 MIN_SHARE: Final = 0.01
 """Share of a loop's sampled time from which on a row may have a series of its own."""
-
-LATELY_KEPT: Final = 3_000
-"""Newest rows kept with their time: a hundred a second, of the last half minute."""
 
 NOT_SAMPLED: Final = (
     "no sample of the main thread's stack is known: it has just begun, the setting host_lines is off, "
@@ -54,11 +50,11 @@ class HostLines:
         self._samples = 0
         self._new: set[HostLine] = set()
         self._in_series: set[HostLine] = set()
-        self._lately: deque[tuple[int, str, float]] = deque(maxlen=LATELY_KEPT)
+        self._by_activity: defaultdict[str, float] = defaultdict(float)
 
-    def add(self, line: HostLine, seconds: float, samples: int, time: int) -> None:
-        """Add `seconds` that were sampled at this line until `time`."""
-        self._lately.append((time, line.activity, seconds))
+    def add(self, line: HostLine, seconds: float, samples: int) -> None:
+        """Add `seconds` that were sampled at this line."""
+        self._by_activity[line.activity] += seconds
         kept = line if line in self._seconds or len(self._seconds) < LINES_KEPT else OTHERS
         self._seconds[kept] = self._seconds.get(kept, 0.0) + seconds
         self._new.add(kept)
@@ -74,14 +70,10 @@ class HostLines:
         """The lines of the rows that are kept."""
         return (each.line for each in self._seconds)
 
-    def lately(self, now: int) -> Counter[str]:
-        """Sampled seconds of the last half minute by activity."""
-        while self._lately and now - self._lately[0][0] > WINDOW:
-            self._lately.popleft()
-        found: Counter[str] = Counter()
-        for _, activity, spent in self._lately:
-            found[activity] += spent  # type: ignore[assignment]  # Counter adds floats as well
-        return found
+    def take(self) -> defaultdict[str, float]:
+        """Take the seconds sampled since the last call, by activity."""
+        taken, self._by_activity = self._by_activity, defaultdict(float)
+        return taken
 
     def counts(self) -> Iterator[tuple[HostLine, HostLine, float]]:
         """Each line that was sampled since the last call, the labels of the series that it belongs to, and its seconds.

@@ -188,15 +188,17 @@ class Loop:
         """
         self.profile = self._profiles.of(self.name, now)
         ended = self.stretches.take(now, wait=running, final=final)
+        if ended:
+            self.stretches.add_sampled(self.host.take())
+        self.whole, self.rated = self.stretches.whole(), self.stretches.rated()
         known = Known(
-            self._executables, self.profile.value, HostShares.of(self.host.lately(now)), self.stretches.idle_at_ends,
+            self._executables, self.profile.value, HostShares.of(self.whole.sampled), self.stretches.idle_at_ends,
             self.stretches.watched, self.unwatched(),
         )  # fmt: skip
         if ended:
             self.pace.add(ended, self.host.seconds)
             self._charge(charged(summed(ended), known))
         self.work.count()
-        self.whole, self.rated = self.stretches.whole(), self.stretches.rated()
         self.quiet = why_quiet(self.whole, now)
         if self.quiet is not None:
             self.whole = self.rated = Stretch()

@@ -10,12 +10,11 @@ from jaxobs.derive.loops.loop import Loop, RoomsOfLoops
 from jaxobs.derive.refusal import is_amount, require
 from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import seconds
-from jaxobs.model.events import MainThreadSampled, Recorded
+from jaxobs.model.events import LoopEntered, MainThreadSampled, Recorded
 from jaxobs.vocabulary.activities import ACTIVITIES
 
 MAX_LOOPS = 20
 """Most loops by name: steps of further ones are refused and counted, as names must not contain step numbers."""
-
 
 ROUNDING = 1e-3
 """Seconds by which the samples of about a second may add up to more than it."""
@@ -68,10 +67,19 @@ class Loops:
             return False
         return True
 
+    def marked(self, by: LoopEntered | Steps) -> None:
+        """Note that steps of a loop are marked, though it may have been found before."""
+        if by.loop in self.by_name:
+            self.by_name[by.loop].inferred = False
+
     def recorded(self, event: Recorded) -> None:
-        """Record a value of the user's; one that names no loop belongs to the loop that was found, else to `train`."""
-        name = event.loop or self.inferred.current
-        if name is None and self.inferred.is_searching and not self.by_name:
+        """Record a value of the user's; one that names no loop belongs to that under way, or whose step ended last.
+
+        Without any loop it belongs to `train`.
+        """
+        newest = max(self.by_name.values(), key=lambda loop: loop.last_end or 0, default=None)
+        name = event.loop or self.inferred.under_way() or (newest and newest.name)
+        if name is None and self.inferred.undecided_since is not None:
             self._unplaced[event.name] = event  # its loop may be found yet
             return
         values, self._unplaced = [*self._unplaced.values(), event], {}
@@ -94,10 +102,10 @@ class Loops:
         # Of two loops that nobody marked, or of none.
         mixed = bool(found) and self.inferred.entered > event.start
         for name, line, waits_in, activity, spent, samples in event.rows:
-            place = HostLine(line, waits_in, activity)
             if mixed and not name:
                 continue
-            if (loop := self.by_name.get(name or found)) is not None:
-                loop.host.add(place, spent, samples, event.end)
-            else:
-                self.outside.add(place, spent, samples, event.end)
+            if name and len(self.by_name) < MAX_LOOPS:
+                self.named(name)  # its first step may be under way
+            loop = self.by_name.get(name or found)
+            host = self.outside if loop is None else loop.host
+            host.add(HostLine(line, waits_in, activity), spent, samples)

@@ -8,7 +8,7 @@ stretch. Every figure of a loop is a function of its newest stretches.
 from __future__ import annotations
 
 import enum
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
@@ -97,6 +97,8 @@ class Stretch:
     """Watched calls by number, as in `StepEnded.runs`."""
     within: Counter[int] = field(default_factory=Counter)
     """Nanoseconds in which a run of that number was at all."""
+    sampled: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Seconds at which the loop's thread was seen, by activity."""
     turns: list[float] = field(default_factory=list)
     """Seconds of each step, where they are known one by one."""
     spacing: tuple[int, ...] = ()
@@ -124,6 +126,8 @@ class Stretch:
             self.runs[run] += count
         for run, amount in other.within.items():
             self.within[run] += amount
+        for activity, spent in other.sampled.items():
+            self.sampled[activity] += spent
 
     def add_turns(self, steps: Steps) -> None:
         """Add what the host did in these steps; the wall time is not theirs alone, and is set elsewhere."""
@@ -269,11 +273,11 @@ class Stretches:
         """Another loop's next steps are these, done after what the device still has of this loop, unless around it."""
         newest = self.log.newest
         if newest is not None and newest.end <= steps.begin:
-            entry = Entry(
-                steps.first, newest.last, self._mark or 0, is_over=not (self._open or self._in_doubt)
-            )
+            is_over = not (self._open or self._in_doubt)
+            entry = Entry(steps.first, newest.last, self._mark or 0, is_over)
             others._entries[steps.first] = entry
-            self._followers.append(entry)
+            if not is_over:
+                self._followers.append(entry)
 
     def take(self, now: int, *, wait: bool, final: bool) -> list[Stretch]:
         """Take the stretches that ended since the last call.
@@ -291,6 +295,10 @@ class Stretches:
         self._forget_old(now)
         return ended
 
+    def add_sampled(self, sampled: defaultdict[str, float]) -> None:
+        """Add what the loop's thread was seen to do in the stretches that were taken last: seconds by activity."""
+        self._kept[-1].add(Stretch(sampled=sampled))
+
     def whole(self) -> Stretch:
         """The sum of the newest stretches."""
         return summed(self._kept)
@@ -307,7 +315,8 @@ class Stretches:
             known = []
         whole = summed(each for each in known if not each.compiled)
         if not whole.steps:
-            whole = summed(known)
+            # Where only completions tell, the device may have worked beneath the compiles.
+            whole = summed(each for each in known if each.kind is not Kind.SEEN)
             whole = replace(whole, wall=whole.wall - whole.compiling, compiling=0.0, left_out=whole.compiling)
         if any(each.kind is Kind.SEEN for each in known):
             whole.kind = Kind.SEEN
@@ -345,14 +354,13 @@ class Stretches:
         self._judge(event, found, at)
         if self.host_waits:
             self._close_by_turns(Kind.TURNS)
-            return
-        steps = self._take_through(event.step)
-        end = max(event.time, found.ends[at])
-        if steps:
-            self._close(steps, end)
+        elif steps := self._take_through(event.step):
+            self._close(steps, max(event.time, found.ends[at]))
         elif self._mark is not None and event.time > self._mark:
             # The device was behind what was told by the host's turns.
             self._mark, self._mark_seen, self._in_doubt = event.time, True, False
+        for entry in self._entries.values():
+            entry.is_over |= entry.step <= event.step
 
     def _judge(self, event: StepCompleted, found: Steps, at: int) -> None:
         """Note whether the device was done with a step by the end of the host's turn, unless that was unusual."""
@@ -455,6 +463,7 @@ class Stretches:
             self._end(ended)
         self._in_doubt = kind is Kind.UNSEEN
         self._open.clear()
+        self._followers.clear()
         if self._tail:
             tail, self._tail = self._tail, 0
             self._end(Stretch(kind, (self._mark or 0) + tail, seconds(tail), input=seconds(tail)))

@@ -39,6 +39,8 @@ DOUBTFUL = "the host left the loop while the device may have worked on, and no e
 
 TOO_SHORT = "where nothing is watched it takes a second of the host's turns"
 
+ALL_COMPILED = "all steps compiled, and the device may have worked meanwhile: their own time is not known"
+
 NO_ITERATIONS = (
     "no step is a call of seconds whose executable does most of its work in a loop with a known trip count"
 )
@@ -148,6 +150,8 @@ def _why_no_rate(loop: Loop) -> str:
         return UNSEEN
     if Kind.UNWATCHED in kinds:
         return TOO_SHORT
+    if Kind.SEEN in kinds:
+        return ALL_COMPILED
     return NO_END_SEEN if loop.steps else "no step has ended yet"
 
 
