@@ -6,6 +6,7 @@ for, that is an error too, as nothing has shown what was expected.
 
 from __future__ import annotations
 
+import functools
 import operator
 import re
 import threading
@@ -90,8 +91,8 @@ def _read_bound(name: str, value: Any) -> Bound:
 class Expectations:
     """The expectations of a process that are not judged yet, and what they are judged by."""
 
-    document: Callable[[], Document]
-    """The snapshot of now."""
+    document: Callable[[float], Document]
+    """The snapshot of now, for which so many seconds are waited at most."""
     steps_ended: Callable[[], int]
     why_uncounted: Callable[[], str]
     """Why it cannot be told what was compiled again; empty where it can."""
@@ -121,9 +122,14 @@ class Expectations:
         for expected in list(self.open):
             expected.unseen = UNSEEN
 
-    def end(self) -> str:
-        """Judge all, at the end of the run. Returns what is to be raised; empty for nothing."""
-        return "\n".join(filter(None, (expected.end() for expected in list(self.open))))
+    def asked_once(self, timeout: float = ANSWER_SECONDS) -> Callable[[], Document]:
+        """What returns the snapshot of the moment at which it is first called."""
+        return functools.cache(lambda: self.document(timeout))
+
+    def end(self, timeout: float = ANSWER_SECONDS) -> str:
+        """Judge all by one snapshot, at the end of the run. Returns what is to be raised; empty for nothing."""
+        document = self.asked_once(min(timeout, ANSWER_SECONDS))
+        return "\n".join(filter(None, (expected.end(document) for expected in list(self.open))))
 
 
 @dataclass(eq=False)
@@ -154,7 +160,7 @@ class Expected:
 
     def __exit__(self, _: object, error: object, __: object) -> None:
         __tracebackhide__ = True  # what pytest shows is the block
-        problem = self.end()
+        problem = self.end(self.all_open.asked_once())
         if problem and error is None:
             raise ExpectationError(problem)
         if problem:  # the error on its way says more
@@ -170,28 +176,26 @@ class Expected:
             if len(self._lines) < MAX_LINES or line in self._lines:
                 self._lines[line] += 1
 
-    def end(self) -> str:
+    def end(self, document: Callable[[], Document]) -> str:
         """Judge, once. Returns what is to be raised, if that was asked for; else warns."""
         if self not in self.all_open.open:
             return ""
         unknown = self.all_open.why_uncounted() or self.unseen
         self.all_open.open.remove(self)
-        problems = list(self._problems(unknown))
+        problems = list(self._problems(unknown, document))
         if self.raises:
             return "\n".join(problems)
         for problem in problems:
             self.all_open.warn(one_line(problem))
         return ""
 
-    def _problems(self, uncounted: str) -> Iterator[str]:
+    def _problems(self, uncounted: str, document: Callable[[], Document]) -> Iterator[str]:
         """A text for each figure that is not as expected, or not known. `uncounted`: why recompilations are not."""
-        document: Document | None = None
         for bound in self.bounds:
             if bound.name == RECOMPILATIONS:
                 yield from self._of_recompilations(bound, uncounted)
                 continue
-            document = document or self.all_open.document()
-            value, note, loop = figure_of(document, bound.name, self.loop)
+            value, note, loop = figure_of(document(), bound.name, self.loop)
             expected = f"expected {bound} of loop {loop}, and it is"
             if value is None:
                 yield f"{expected} not known: {note}"

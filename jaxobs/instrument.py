@@ -81,16 +81,17 @@ def _begun(before: Observer | None, settings: dict[str, Any], *, wait_for_backen
         _guards_forks = True
         os.register_at_fork(after_in_child=_in_forked_child)
     if before is None or before.has_ended:
-        for name, line in unknown_settings(os.environ).items():
-            if name not in named_settings:
-                named_settings.add(name)
-                warn(line)
+        unknown = unknown_settings(os.environ)
+        lines = [line for name, line in unknown.items() if name not in named_settings]
+        named_settings.update(unknown)
         if loaded.enabled and (reason := why_not_here()):
             if before is None:
-                warn(f"nothing is observed: {reason}")
+                lines.append(f"nothing is observed: {reason}")
             loaded = load_settings(**{**settings, "enabled": False})
         _observer = Observer(loaded, before=before)
         _observer.begin(wait_for_backend=wait_for_backend)
+        for line in lines:  # last: a log handler of the user's may call `instrument()`
+            warn(line)
         return _observer
     if wait_for_backend:
         before.watch_jitted()  # under a launcher the script called `instrument()` before it imported JAX

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any, ParamSpec, Self, TypeVar, cast
 
 from jaxobs.config import Settings, plain_settings
-from jaxobs.expectations import ANSWER_SECONDS, ExpectationError, Expectations, one_line
+from jaxobs.expectations import ExpectationError, Expectations, one_line
 from jaxobs.identity import process_age_seconds, read_identity
 from jaxobs.model.addresses import loaded_prometheus
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, monotonic, now
@@ -93,7 +93,7 @@ class Observer:
         )
         self._side.loops.failed = self._out_of_memory.failed
         self._expectations = Expectations(
-            lambda: self.snapshot(ANSWER_SECONDS).document,
+            lambda timeout: self.snapshot(timeout).document,
             self._side.steps_ended,
             self._side.why_uncounted,
             warn,
@@ -245,10 +245,10 @@ class Observer:
         ExpectationError where `expect` was told to.
         """
         timeout = given_timeout("shutdown", SHUTDOWN_SECONDS if timeout is None else timeout)
-        problem = self._expectations.end() if self.belongs_here else ""
         deadline = monotonic() + timeout
+        problem = self._expectations.end(timeout / 2) if self.belongs_here else ""
         if self._started and not self._ended:
-            self._out_of_memory.ending(timeout / 2)
+            self._out_of_memory.ending((deadline - monotonic()) / 2)
         if not self.belongs_here:
             self._ended = True
             return

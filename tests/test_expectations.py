@@ -109,6 +109,17 @@ def test_what_is_expected_of_the_run_is_judged_at_its_end(run) -> None:
     assert "Traceback" not in left.stderr
 
 
+def test_an_agent_that_does_not_answer_holds_up_the_end_no_longer_than_was_allowed(run) -> None:
+    source = STEPS + (
+        "obs.expect(mfu='>=0.3')\nobs.expect(steps_per_second='>=1')\ntrain([2])\n"
+        "import signal; os.kill(obs.snapshot(60)['agent']['pid'], signal.SIGSTOP)\n"
+        "began = time.monotonic()\nobs.shutdown(1.0)\nprint(time.monotonic() - began < 4)\n"
+    )
+    outcome = run(source)
+    assert outcome.stdout == "True\n"
+    assert outcome.stderr.count("it is not known: the agent did not answer within 0.5 s") == 2
+
+
 def test_a_failure_of_the_probe_leaves_the_count_unknown(run) -> None:
     source = STEPS + (
         "train([2])\n(probe,) = [each for each in obs._side.sources if each.guard.source == 'compile']\n"
@@ -125,7 +136,7 @@ def test_listeners_that_were_cleared_leave_the_count_unknown(run) -> None:
         "jax.monitoring.clear_event_listeners()\nsaid(cleared)\nsaid(cleared)\n"
         "with cleared:\n    jax.monitoring.clear_event_listeners()\n"
     )
-    outcome = run(source.replace("said(cleared)", "print(cleared.end())", 1))
+    outcome = run(source.replace("said(cleared)", "print(cleared.end(dict))", 1))
     unknown, held = outcome.stdout.splitlines()
     assert unknown.startswith(
         "expected recompilations == 0, and it is not known: `jax.monitoring.clear_event"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import _socket
 import _thread
 import contextlib
+import errno
 import os
 import selectors
 import socket
@@ -57,7 +58,7 @@ class Descriptor:
 
     def _checked(self) -> _Kept:
         if self.fileno() < 0:
-            raise OSError("the descriptor is closed")
+            raise OSError(errno.EBADF, "the descriptor is closed")
         return self._socket
 
 
@@ -65,9 +66,16 @@ def identity(number: int) -> tuple[int, int] | None:
     """Device and inode of what a descriptor's number means now; None if it is closed."""
     try:
         found = os.fstat(number)
-    except OSError:
+    except OSError as error:
+        _require_systems(error)
         return None
     return found.st_dev, found.st_ino
+
+
+def _require_systems(error: OSError) -> None:
+    """Raise an error that has no number: not the system's, but one that a signal handler of the user's raised."""
+    if error.errno is None:
+        raise error
 
 
 def above_streams(number: int) -> int:
@@ -128,8 +136,10 @@ class WakeUp:
 
     def ring(self) -> None:
         """Wake the waiting thread, or keep it from waiting the next time."""
-        with contextlib.suppress(OSError):  # full: it will wake anyway; closed: there is nothing to wake
+        try:
             self._writing.send(b"\0")
+        except OSError as error:  # full: it will wake anyway; closed: there is nothing to wake
+            _require_systems(error)
 
     def heard(self) -> None:
         """Clear the signal, so that the next wait is a new one; called by the thread that was woken."""

@@ -45,6 +45,10 @@ class Origin(NamedTuple):
     """For a NaN that came of an infinity: where that began."""
 
 
+class OutOfTimeError(Exception):
+    """No loop is entered any more. A class of its own: a signal handler of the user's may raise TimeoutError."""
+
+
 class Value(NamedTuple):
     """A value, and where it began not to be finite; None where it is finite."""
 
@@ -135,7 +139,7 @@ class Evaluation:
         arrays = list(made) if eqn.primitive.multiple_results else [made]
         words = list(map(not_finite, arrays))
         if any(words) and name in ENTERED and eqn.params.get("length", 1):
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(OutOfTimeError):
                 return ENTERED[name](self, eqn.params, taken)
         origins = (self._origin(word, eqn, taken) if word else None for word in words)
         return list(map(Value, arrays, origins))
@@ -153,7 +157,7 @@ class Evaluation:
     def _turn(self, closed: Any, given: list[Value]) -> list[Value]:
         """One iteration: compiled as a whole, and by its equations if something comes out that is not finite."""
         if monotonic() > self._deadline:
-            raise TimeoutError
+            raise OutOfTimeError
         if id(closed) not in self._compiled:  # by JAX's own names: public ones may be watched
             whole = sys.modules["jax._src.core"].jaxpr_as_fun(closed)
             self._compiled[id(closed)] = sys.modules["jax._src.api"].jit(whole)

@@ -1,15 +1,12 @@
-"""Memory: what executables need, the statistics of each device, the address space, what out-of-memory errors say.
+"""Memory: what executables need, the statistics of each device, what out-of-memory errors say.
 
 The statistics need a backend to exist; callers check `backend_exists()` first.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxobs.plugin.guard import Suppressed
@@ -84,22 +81,6 @@ def memory_of(executable: Any) -> tuple[tuple[tuple[str, int], ...], bytes]:
         sums = tuple((kind, size) for kind, size in known if kind != "code" or size > 0)
         return sums, getattr(stats, "serialized_buffer_assignment_proto", None) or b""
     return (), b""
-
-
-def address_space() -> tuple[int, int] | None:
-    """Bytes of address space that this process has reserved, and the most that it may (`ulimit -v`).
-
-    None without such a limit, and where the system does not say. A process reserves far more addresses than it uses
-    memory, so an allocation may fail at this limit while memory is free.
-    """
-    with contextlib.suppress(OSError, ValueError, StopIteration):
-        # Not by the module `resource`: what the job has not imported may be a module of the user's by that name.
-        limits = Path("/proc/self/limits").read_text(encoding="ascii").split("\n")
-        limit = next(line for line in limits if line.startswith("Max address space")).split()[3]
-        if limit != "unlimited":
-            pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-            return pages * os.sysconf("SC_PAGE_SIZE"), int(limit)
-    return None
 
 
 RAN_OUT = re.compile(

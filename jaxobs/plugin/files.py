@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from jaxobs.plugin.guard import raised_by_signal_handler
 from jaxobs.plugin.protocol import Remark
 from jaxobs.report.runs import directory_of
 
@@ -142,6 +143,8 @@ def why_not_writable(directory: Path) -> str | None:
         with tempfile.TemporaryFile(dir=there):
             return None
     except OSError as error:
+        if raised_by_signal_handler(error):
+            raise
         return f"{error.strerror or error}" + ("" if there == directory else f" ({there})")
 
 

@@ -34,6 +34,7 @@ def application_instance() -> str | None:
     if trace is None or "opentelemetry.sdk.trace" not in sys.modules:
         return None
     with Suppressed(Exception):  # as above
-        attributes = trace.get_tracer_provider().resource.attributes
+        # Not by `get_tracer_provider()`, which sets the provider of OTEL_PYTHON_TRACER_PROVIDER where there is none yet.
+        attributes = vars(trace)["_TRACER_PROVIDER"].resource.attributes
         return str(attributes["service.instance.id"])
     return None

@@ -54,7 +54,7 @@ class Flag:
     def set(self) -> None:
         """Let all who wait go on; safe twice."""
         self._set = True
-        with contextlib.suppress(RuntimeError):
+        with Suppressed(RuntimeError):
             self._lock.release()
 
     def wait(self, timeout: float | None = None) -> bool:

@@ -55,7 +55,6 @@ class Wrapping:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._enter = job.guard(_enter)
         self._leave = job.guard(_leave)
         self._undo: list[Callable[[], None]] = []
         self._active = True
@@ -66,15 +65,22 @@ class Wrapping:
         if function is None:
             return
 
+        def enter(entered: list[AbstractContextManager[None]]) -> None:
+            mark = self._job.phase(phase_of(), tentative=tentative)
+            mark.__enter__()
+            entered.append(mark)
+
+        begin = self._job.guard(enter)
+
         @standing_in(function)
         def marked(*args: Any, **kwargs: Any) -> Any:
-            mark = self._job.phase(phase_of(), tentative=tentative) if self._active else None
-            if mark is not None:
-                self._enter(mark)
+            entered: list[AbstractContextManager[None]] = []
+            if self._active:
+                begin(entered)
             try:
                 return function(*args, **kwargs)
             finally:
-                if mark is not None:
+                for mark in entered:
                     self._leave(mark)
 
         self._undo.append(replace(owner, {name: marked}))
@@ -142,10 +148,6 @@ def _function(owner: Any, name: str) -> Callable[..., Any] | None:
     """
     found = vars(owner).get(name) if isinstance(owner, type | ModuleType) else None
     return cast("Callable[..., Any]", found) if callable(found) else None
-
-
-def _enter(mark: AbstractContextManager[None]) -> None:
-    mark.__enter__()
 
 
 def _leave(mark: AbstractContextManager[None]) -> None:

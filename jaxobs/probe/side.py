@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
 import sys
 import threading
@@ -16,7 +15,7 @@ from jaxobs.jax_compat.runtime import backend_exists, leave_out
 from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import BackendFound, Compilation, Event, ExecutableCreated
 from jaxobs.model.profile import ProfileResult
-from jaxobs.plugin.guard import Guard
+from jaxobs.plugin.guard import Guard, Suppressed, raised_by_signal_handler
 from jaxobs.plugin.protocol import Progress
 from jaxobs.plugin.threads import MAX_CALL_SECONDS, Flag, Thread
 from jaxobs.plugin.wrapping import INTERNAL
@@ -258,7 +257,9 @@ class ProbeSide:
             return ProfileResult("failed", "", begun)
         try:
             result: ProfileResult = begun.result(PROFILE_SECONDS)
-        except TimeoutError:
+        except TimeoutError as error:
+            if raised_by_signal_handler(error):
+                raise
             return ProfileResult("failed", "", f"no answer within {PROFILE_SECONDS:.0f} s")
         return result
 
@@ -345,7 +346,7 @@ class ProbeSide:
 
     def _look_for_backend(self) -> None:
         if self._backend is None:
-            with contextlib.suppress(Exception):  # a backend is just being created; asked again in a second
+            with Suppressed(Exception):  # a backend is just being created; asked again in a second
                 self._backend = find_backend()
             if self._backend is not None:
                 self.ring.emit(self._backend)

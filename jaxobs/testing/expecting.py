@@ -32,7 +32,7 @@ class _Job(FakeJob):
         self.failures.append(NOT_IMPORTED)
         self.probe: Probe | None = None
         self.expectations = Expectations(
-            lambda: absent_document(""), lambda: 0, self._why_uncounted, lambda _: None
+            lambda _: absent_document(""), lambda: 0, self._why_uncounted, lambda _: None
         )
 
     def _why_uncounted(self) -> str:

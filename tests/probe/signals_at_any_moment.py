@@ -23,8 +23,8 @@ OURS = (str(Path(jaxobs.__file__).parent), str(Path(jaxobs_plugins.__file__).par
 """And what ours calls of `threading`, whose locks must not stay taken."""
 
 
-class AlarmError(OSError):
-    """As TimeoutError, which handlers usually raise, an error that many an `except` is meant for."""
+class AlarmError(TimeoutError):
+    """As handlers usually raise it: an error that many an `except` is meant for."""
 
 
 class Strike:

@@ -142,6 +142,19 @@ def test_a_recorded_array_that_is_changed_afterwards_has_the_number_that_it_had(
     assert lines == []
 
 
+@pytest.mark.parametrize("make", [jnp.ones, numpy.ones])
+def test_a_recorded_array_of_several_numbers_is_refused_at_once_and_not_kept(make: Any) -> None:
+    lines: list[str] = []
+    recorded = RecordedValues(Current(), lines.append)
+    for _ in range(2):  # the first time its type is not known yet
+        logits = make((2, 3))
+        reference = weakref.ref(logits)
+        recorded.record({"logits": logits})
+        del logits
+        assert reference() is None
+    assert lines == ["record(logits=…): not a single number: an array of shape (2, 3)"]
+
+
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning", "ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("locate_nan", [False, True])
 def test_a_forked_child_keeps_nothing_that_was_recorded(locate_nan: bool) -> None:

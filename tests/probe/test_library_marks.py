@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from jaxobs.model.events import PhaseEnded
+from jaxobs.plugin.wrapping import Wrapping
 from jaxobs.probe.steps.marks import LASTING, LibraryPhase
+from jaxobs.testing import FakeJob
 from tests.probe.marks_under_a_clock import Marks, own, steps_of
 
 
@@ -80,3 +83,16 @@ def test_on_another_thread_nothing_is_marked(marks: Marks) -> None:
     thread.start()
     thread.join()
     assert marks.events() == marks.phases_started == []
+
+
+def test_a_plugin_that_cannot_name_the_phase_leaves_the_librarys_call_alone() -> None:
+    library: Any = ModuleType("library")
+    library.save = lambda step: step + 1
+    job = FakeJob()
+
+    def name() -> str:
+        raise KeyError("no such phase")
+
+    Wrapping(job).phase(library, "save", name)
+    assert library.save(1) == 2
+    assert ["no such phase" in failure for failure in job.failures] == [True]

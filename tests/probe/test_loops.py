@@ -10,8 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from jaxobs.flow.ring import Ring
+from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.events import LoopEnded
-from jaxobs.probe.steps.loops import Step
+from jaxobs.probe.steps.loops import Step, UnmarkedCalls
 from tests.probe.marks_under_a_clock import Marks, own, steps_of
 
 
@@ -70,6 +72,18 @@ def test_an_exception_in_the_body_arrives_and_leaves_nothing_open(marks: Marks) 
     assert marks.loops.current.step is None
 
 
+def test_a_break_is_no_failure_of_a_step_within_the_generator(marks: Marks) -> None:
+    def batches() -> Iterator[int]:
+        for batch in range(5):
+            with marks.step():
+                yield batch
+
+    for batch in batches():
+        if batch == 2:
+            break
+    assert [event.failed for event in steps_of(marks.events())] == [False] * 3
+
+
 def test_an_exception_of_the_iterator_arrives(marks: Marks) -> None:
     def items() -> Iterator[int]:
         yield 1
@@ -103,6 +117,7 @@ def test_it_has_the_length_of_what_it_wraps_and_is_no_more_iterable(marks: Marks
     assert len(marks.steps([1, 2, 3])) == 3
     with pytest.raises(TypeError, match="has no len"):
         len(marks.steps(iter([1])))
+    assert [bool(marks.steps(items)) for items in ([1], [], iter([]))] == [True, False, True]
     with pytest.raises(TypeError, match="'int' object is not iterable"):
         marks.steps(5)
 
@@ -143,6 +158,37 @@ def test_threads_have_steps_of_their_own(marks: Marks) -> None:
     assert Counter(event.runs for event in steps_of(events, "inner")) == {(-run,): 500 for run in range(1, 5)}
     by_run = {event.runs[0]: event.thread for event in steps_of(events)}
     assert len(set(by_run.values())) == 4
+
+
+def test_a_thread_is_followed_while_the_main_thread_is_silent_also_after_it_called_again() -> None:
+    calls, second = UnmarkedCalls(Ring(100)), 100
+
+    def follows(seconds: int) -> int:
+        """How many of the calls are noted that another thread makes, one a second."""
+        noted: list[int] = []
+
+        def train() -> None:
+            nonlocal second
+            for _ in range(seconds):
+                second += 1
+                noted.append(calls.note(5, second * NANOSECONDS, second * NANOSECONDS + 1))
+
+        thread = threading.Thread(target=train)
+        thread.start()
+        thread.join()
+        return sum(map(bool, noted))
+
+    def main_calls() -> None:
+        nonlocal second
+        second += 1
+        assert calls.note(1, second * NANOSECONDS, second * NANOSECONDS + 1)
+
+    main_calls()
+    assert follows(30) == 21
+    for _ in range(2):
+        main_calls()  # an evaluation
+        assert follows(50) == 0, "the main thread may make long steps"
+        assert follows(50) == 41
 
 
 def test_steps_that_overlap_leave_none_that_the_next_takes_for_its_own_surroundings(marks: Marks) -> None:

@@ -7,8 +7,10 @@ import logging
 import random
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
 
@@ -17,10 +19,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxobs.flow.pipe import WakeUp
+from jaxobs.jax_compat import equations
 from jaxobs.model.events import PhaseEnded, PhaseStarted, StepEnded
 from jaxobs.plugin.discovery import PROBES, Announced
+from jaxobs.plugin.files import why_not_writable
 from jaxobs.plugin.guard import Suppressed
+from jaxobs.probe import side
 from jaxobs.probe.log import warn
+from jaxobs.probe.out_of_memory import reporter
 from jaxobs.probe.steps import marks
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.steps.marks import PhaseMark, StepMark
@@ -182,6 +189,13 @@ def test_where_a_profiler_session_begins_and_is_dropped(handler: list[int]) -> N
     assert struck == len(handler) > 3
 
 
+def test_where_the_senders_thread_is_woken(handler: list[int]) -> None:
+    wake_up = WakeUp()
+    struck = sum(1 for _ in each_moment(lambda: wake_up.ring))
+    wake_up.close()
+    assert struck == len(handler) > 3
+
+
 def rings(*_: object, **__: object) -> Any:
     """Called in the place of something that takes time."""
     signal.raise_signal(signal.SIGALRM)
@@ -212,6 +226,34 @@ def _loads_a_plugin() -> None:
     Announced(EntryPoint("example", f"{__name__}:rings", PROBES), built_in=True).load()
 
 
+def _waits_for_a_profile() -> None:
+    sources = SimpleNamespace(begin_profile=lambda *_: SimpleNamespace(result=rings))
+    side.ProbeSide.profile(SimpleNamespace(sources=sources), 1.0, False)  # type: ignore[arg-type]
+
+
+def _looks_for_a_backend() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(side, "find_backend", rings)
+        side.ProbeSide._look_for_backend(SimpleNamespace(_backend=None))  # type: ignore[arg-type]
+
+
+def _looks_for_a_nan() -> None:
+    def body(x: Any, _: Any) -> Any:
+        return jnp.log(x - 1), None
+
+    loop = jax.make_jaxpr(lambda x: jax.lax.scan(body, x, None, length=2)[0])(1.0)
+    evaluation = equations.Evaluation(60.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(equations, "monotonic", rings)
+        evaluation.outputs(loop, [1.0])
+
+
+def _tries_a_directory() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "TemporaryFile", rings)
+        why_not_writable(Path.cwd())
+
+
 @pytest.mark.parametrize(
     "run",
     [
@@ -221,12 +263,31 @@ def _loads_a_plugin() -> None:
         lambda: is_jitted(Rings()),
         _warns,
         _loads_a_plugin,
+        _waits_for_a_profile,
+        _looks_for_a_backend,
+        _looks_for_a_nan,
+        _tries_a_directory,
     ],
-    ids=["amount", "name", "number", "watch", "log", "plugin"],
+    ids=["amount", "name", "number", "watch", "log", "plugin", "profile", "backend", "nan", "directory"],
 )
 def test_where_code_of_others_is_called(run: Callable[[], object]) -> None:
     with pytest.raises(AlarmError):
         run()
+
+
+def test_what_it_raises_is_not_taken_for_a_thread_that_cannot_be_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class PreemptedError(RuntimeError):
+        pass
+
+    def preempted(number: int, frame: FrameType | None) -> None:
+        raise PreemptedError
+
+    signal.signal(signal.SIGALRM, preempted)
+    monkeypatch.setattr(reporter, "Thread", lambda *_, **__: SimpleNamespace(join=rings))
+    with pytest.raises(PreemptedError):
+        reporter.write_report({"run_folder": str(tmp_path)}, "", {}, 0.0)
 
 
 def test_all_else_is_suppressed() -> None:

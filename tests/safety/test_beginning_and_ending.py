@@ -92,6 +92,37 @@ def test_in_any_order_and_number_nothing_accumulates(run: Callable[..., Any]) ->
     )  # the last is still the current one
 
 
+IN_A_LOG_HANDLER = """
+import logging, jaxobs
+met = []
+handler = logging.Handler()
+handler.emit = lambda record: met.append(jaxobs.instrument())
+logging.getLogger().addHandler(handler)
+obs = jaxobs.instrument()
+print(met == [obs])
+"""
+
+
+def test_a_log_handler_that_observes_too_gets_the_same_observer(run: Callable[..., Any]) -> None:
+    outcome = run(IN_A_LOG_HANDLER, observed=False, JAXOBS_UNKNOWN="1")
+    assert (outcome.status, outcome.stdout) == (0, "True\n"), outcome.stderr
+
+
+OF_ANOTHER_LIBRARY = """
+import opentelemetry.sdk.trace as sdk
+from opentelemetry import trace
+import jaxobs
+obs = jaxobs.instrument()
+trace.set_tracer_provider(provider := sdk.TracerProvider())
+print(trace.get_tracer_provider() is provider)
+"""
+
+
+def test_the_jobs_own_tracer_provider_can_be_set_after_it(run: Callable[..., Any]) -> None:
+    outcome = run(OF_ANOTHER_LIBRARY, observed=False, OTEL_PYTHON_TRACER_PROVIDER="sdk_tracer_provider")
+    assert (outcome.stdout, outcome.stderr) == ("True\n", "")
+
+
 JAX_COMES_LATER = """
 import jaxobs.instrument, threading, os, sys
 from jaxobs.instrument import attach, current

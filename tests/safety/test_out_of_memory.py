@@ -156,14 +156,6 @@ jax.block_until_ready((kept, wide))
     assert "got no memory" in summary
 
 
-def test_the_limit_of_addresses_is_told_beside_that_of_memory(tmp_path: Path) -> None:
-    run(FAIL["a watched call"], tmp_path)
-    (report,) = reports(tmp_path)
-    told = read(report, "address_space")
-    assert 0 < told["limit_bytes"] - told["in_use_bytes"] < 20_000 * 20_000 * 4
-    assert "(ulimit -v)" in (report / "summary.txt").read_text()
-
-
 def test_no_value_of_an_array_is_in_the_report(tmp_path: Path) -> None:
     run("obs.record(loss=1234.5678)\n" + FAIL["a watched call"], tmp_path)
     (report,) = reports(tmp_path)

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from jaxobs.jax_compat.arrays import Census, list_arrays
 from jaxobs.jax_compat.memory import (
     MEMORY_KINDS,
-    address_space,
     device_statistics,
     matching_executable,
     named_amounts,
@@ -192,7 +191,6 @@ def _add_memory(parts: Parts, report: dict[str, Any], ask: Ask, deadline: float)
     report["live_arrays"] = parts.get("live arrays", lambda: _live_arrays(counted_by))
     report["memory_statistics"] = parts.get("memory statistics", _statistics)
     profile: bytes | None = parts.get("allocations.pprof", _allocations)
-    report["address_space"] = parts.get("address space", _addresses)
     left = max(0.1, min(SNAPSHOT_SECONDS, deadline - monotonic() - 0.5))
     document = parts.get("snapshot", lambda: ask.snapshot(left)) or {}
     report["process"] = parts.get("process", lambda: _process(document))
@@ -260,11 +258,6 @@ def _allocations() -> bytes | None:
     if len(profile) > MAX_PROFILE_BYTES:
         raise ValueError(f"the profile has {len(profile)} bytes")
     return profile
-
-
-def _addresses() -> dict[str, int] | None:
-    known = address_space()
-    return dict(zip(("in_use_bytes", "limit_bytes"), known, strict=True)) if known else None
 
 
 def _entry(executable: ExecutableCreated) -> dict[str, Any]:
@@ -339,9 +332,8 @@ def _memory(report: Mapping[str, Any]) -> str:
         for each in report.get("memory_statistics") or ()
     ]
     process = (report.get("process") or {}).get("memory")
-    for called, amounts in (("process", process), ("addresses (ulimit -v)", report.get("address_space"))):
-        if amounts:
-            rows.append({"name": called, **{key.removesuffix("_bytes"): amounts[key] for key in amounts}})
+    if process:
+        rows.append({"name": "process", **{key.removesuffix("_bytes"): process[key] for key in process}})
     return _table(MEMORY, rows, "memory")
 
 

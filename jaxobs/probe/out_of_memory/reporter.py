@@ -47,7 +47,9 @@ def write_report(settings: Mapping[str, Any], name: str, files: Mapping[str, byt
     try:
         # A disk that hangs must not hold up the error.
         Thread("out-of-memory", write, awaited=False).join(deadline - monotonic())
-    except RuntimeError:  # no memory for a thread's stack either, or the interpreter is ending
+    except RuntimeError as error:  # no memory for a thread's stack either, or the interpreter is ending
+        if raised_by_signal_handler(error):
+            raise
         write()
     if not outcome:
         raise TimeoutError("the disk did not answer in time")

@@ -103,6 +103,9 @@ class Steps(Generic[Item]):
     def __len__(self) -> int:
         return len(self._iterable)  # type: ignore[arg-type]  # raises TypeError just as the iterable itself does
 
+    def __bool__(self) -> bool:
+        return bool(self._iterable)  # a generator is true, and has no length
+
     def __iter__(self) -> Iterator[Item]:  # hot: calling a function for a part costs as much as the part
         """Yield the items and time the turns. No reference to an item is kept: the user's `del batch` must free it."""
         loops, current = self._loops, self._loops.current

@@ -120,16 +120,15 @@ class AskedTurns:
             yield TurnsAsked(self.name, found[0] - before[0], found[1] - before[1], now())
 
 
-MAIN_THREAD_SILENT = 10 * NANOSECONDS
-"""Nanoseconds without a call on the main thread after which another thread that calls counts as the one that trains.
-One that prepares input beside slower steps of the main thread is followed until the next of them, and never again."""
+MAIN_THREAD_SILENT, MAIN_THREAD_BACK = 10 * NANOSECONDS, 60 * NANOSECONDS
+"""Nanoseconds without a call on the main thread after which another thread that calls counts as the one that trains: the
+second once the main thread has called again, as its steps may take that long while another thread prepares input."""
 
 
 class UnmarkedCalls(AskedTurns):
     """Notes the calls of the thread that trains, until the script marks a step: marked steps make the loops then.
 
-    The thread that trains is the main thread, unless it is silent for MAIN_THREAD_SILENT. Each call is a turn, which ends
-    with the next.
+    The thread that trains is the main thread, unless it is silent. Each call is a turn, which ends with the next.
     """
 
     def __init__(self, ring: Ring) -> None:
@@ -138,7 +137,7 @@ class UnmarkedCalls(AskedTurns):
         self._main = self.followed = threading.main_thread().ident
         self._latest = 0
         """When the last call on the followed thread began."""
-        self._may_be_another = True
+        self._silent = MAIN_THREAD_SILENT
         self.count = 0
         self.off = False
         self.output: Any = None
@@ -174,8 +173,8 @@ class UnmarkedCalls(AskedTurns):
     def _follow(self, thread: int, started: int) -> bool:
         """Whether this thread is to be followed from now on."""
         if thread == self._main:
-            self._may_be_another = False
-        elif not self._may_be_another or started - self._latest < MAIN_THREAD_SILENT:
+            self._silent = MAIN_THREAD_BACK
+        elif started - self._latest < self._silent:
             return False
         self.followed = thread
         return True

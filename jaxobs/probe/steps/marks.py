@@ -85,7 +85,8 @@ class StepMark:
         end = now()
         if self._annotation is not None:
             self._annotation.__exit__(kind, error, traceback)
-        if kind is not None:
+        # A `break` out of a loop over a generator that has the mark raises GeneratorExit there.
+        if kind is not None and kind is not GeneratorExit:
             self._step.fail()
             self._loops.failed(error, None)
         state, gap = self._state, self._gap

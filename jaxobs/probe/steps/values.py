@@ -119,18 +119,10 @@ class RecordedValues:
         at = now()
         for name, value in values.items():
             try:
-                kind = type(value)
-                if kind not in self._changes:
-                    if is_tracer(value):
-                        # Kept until the next turn, it would be what JAX reports as leaked; and it has no value.
-                        self._refuse(
-                            name, "a traced value has no number: record it outside the jitted function"
-                        )
-                        continue
-                    if is_of(kind, "jaxlib", "numpy"):
-                        own = is_of(kind, "numpy")
-                        self._changes[kind] = own and hasattr(kind, "__setitem__") and hasattr(kind, "size")
-                kept = value.copy() if self._changes.get(kind) and value.size == 1 else value
+                if why := self._why_not_kept(value):
+                    self._refuse(name, why)
+                    continue
+                kept = value.copy() if self._changes.get(type(value)) else value
             except Exception as error:  # of the user's type, whose class may not even have a hash
                 if raised_by_signal_handler(error):
                     raise
@@ -147,6 +139,20 @@ class RecordedValues:
             self._newest[key] = at, kept
         if self._ended:  # meanwhile, on another thread
             self._newest.clear()
+
+    def _why_not_kept(self, value: Any) -> str:
+        """Why a value is refused at once, by its type and shape alone; empty for what may be a number."""
+        kind = type(value)
+        if kind not in self._changes:
+            if is_tracer(value):  # kept until the next turn, it would be what JAX reports as leaked
+                return "a traced value has no number: record it outside the jitted function"
+            if is_of(kind, "jaxlib", "numpy"):
+                own = is_of(kind, "numpy")
+                self._changes[kind] = own and hasattr(kind, "__setitem__") and hasattr(kind, "shape")
+        shape = () if kind in NUMBERS else getattr(value, "shape", ())
+        if isinstance(shape, tuple) and math.prod(shape) != 1:  # kept, it might take much memory
+            return f"not a single number: an array of shape {tuple(shape)}"
+        return ""
 
     def ready(self) -> list[Recorded]:
         """Take the values that can be read without waiting.

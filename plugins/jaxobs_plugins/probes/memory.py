@@ -17,16 +17,10 @@ from functools import partial
 from pathlib import Path
 
 from jaxobs.jax_compat.arrays import Census, arrays_alive, list_arrays
-from jaxobs.jax_compat.memory import (
-    DeviceStatistics,
-    address_space,
-    device_statistics,
-    named_amounts,
-)
+from jaxobs.jax_compat.memory import DeviceStatistics, device_statistics, named_amounts
 from jaxobs.jax_compat.runtime import backend_exists
 from jaxobs.model.clock import NANOSECONDS, monotonic, now, perf_counter_ns, sleep
-from jaxobs.model.events import PROCESS_MEMORY, LiveArraysCounted, Measured, MemorySampled
-from jaxobs.model.metrics import metric
+from jaxobs.model.events import PROCESS_MEMORY, LiveArraysCounted, MemorySampled
 from jaxobs.plugin import control_groups
 from jaxobs.plugin.base import Probe
 from jaxobs.plugin.protocol import Job
@@ -145,25 +139,15 @@ further failure up to the longest."""
 SAID_AGAIN = 60
 """Samples after which the reason why a device has no figures is sent again, for an agent that was restarted."""
 
-ADDRESSES = (
-    metric(
-        "jaxobs_process_address_space_bytes",
-        "Addresses that the training process has taken, where `ulimit -v` bounds them",
-    ),
-    metric(
-        "jaxobs_process_address_space_limit_bytes",
-        "The most addresses that the training process may take, by `ulimit -v`",
-    ),
-)
-
 IN_THE_PROCESS = "its arrays lie in the memory of the process"
 NOTHING_TOLD = "the backend tells no memory statistics"
 
 
 class MemoryProbe(Probe):
-    """Emits `MemorySampled` for the process and for each device, and `LiveArraysCounted` from the census."""
+    """Emits `MemorySampled` for the process and for each device, and `LiveArraysCounted` from the census.
 
-    metrics = ADDRESSES  # the core derives its other memory metrics from the events
+    The core derives the metrics of memory from these events.
+    """
 
     def __init__(self) -> None:
         self._job: Job | None = None
@@ -189,8 +173,6 @@ class MemoryProbe(Probe):
             self._silent.clear()
         self._samples += 1
         job.emit(process_memory())
-        for about, amount in zip(ADDRESSES, address_space() or (), strict=False):
-            job.emit(Measured(about.name, (), float(amount), now()))
         if monotonic() < self._not_before:
             return
         try:

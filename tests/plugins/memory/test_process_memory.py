@@ -1,9 +1,8 @@
-"""The memory of the process, its peak and its limits."""
+"""The memory of the process, its peak and its limit."""
 
 from __future__ import annotations
 
 import mmap
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ import jaxlib
 import psutil
 import pytest
 
-from jaxobs.model.events import PROCESS_MEMORY, Event, Measured, MemorySampled
+from jaxobs.model.events import PROCESS_MEMORY, Event, MemorySampled
 from jaxobs_plugins.probes.memory import MemoryProbe, memory_limit, process_memory
 from tests.plugins.memory.conftest import devices_in
 
@@ -61,25 +60,3 @@ def test_the_limit_is_no_more_than_the_host_has() -> None:
     assert limit is not None
     assert 0 < limit <= psutil.virtual_memory().total
     assert process_memory().limit == limit
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the system does not tell how many addresses are taken")
-def test_the_limit_of_addresses_is_told_where_there_is_one(probe: MemoryProbe, events: list[Event]) -> None:
-    def told() -> dict[str, float]:
-        events.clear()
-        probe.sample()
-        return {event.metric: event.value for event in events if isinstance(event, Measured)}
-
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    assert before[0] == resource.RLIM_INFINITY
-    assert told() == {}
-    try:
-        resource.setrlimit(resource.RLIMIT_AS, (1 << 45, before[1]))
-        known = told()
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
-    assert known.pop("jaxobs_process_address_space_limit_bytes") == 1 << 45
-    (taken,) = known.values()
-    in_use = process_memory().in_use
-    assert in_use is not None
-    assert in_use < taken < 1 << 45
