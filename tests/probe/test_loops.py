@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from jaxobs.model.events import LoopEnded
+from jaxobs.model.events import LoopEnded, LoopEntered
 from jaxobs.probe.steps.loops import Step
+from jaxobs.vocabulary.text import MAX_LOOP_NAMES, OTHER
 from tests.probe.marks_under_a_clock import Marks, own, steps_of
 
 
@@ -35,6 +36,17 @@ def test_epochs_go_on_counting_and_what_lies_between_them_is_not_the_loops(marks
     steps = steps_of(marks.events())
     assert [event.step for event in steps] == [0, 1, 2, 3]
     assert [own(event) for event in steps] == [3, 3, 3, 3]
+
+
+def test_passes_under_too_many_names_are_passes_of_one_loop(marks: Marks) -> None:
+    passes = MAX_LOOP_NAMES + 3
+    for number in range(passes):
+        list(marks.steps([1, 2], loop=f"epoch {number}"))
+    events = marks.events()
+    named = [f"epoch {number}" for number in range(MAX_LOOP_NAMES)]
+    for told in (LoopEntered, LoopEnded):
+        assert [event.loop for event in events if isinstance(event, told)] == [*named, OTHER, OTHER, OTHER]
+    assert [event.step for event in steps_of(events, OTHER)] == list(range(6))
 
 
 @pytest.mark.parametrize("ran", [True, False])
