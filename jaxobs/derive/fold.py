@@ -127,7 +127,7 @@ class Fold(Rooms):
         where = Where(
             loop=loop,
             iterated=newest is not None and newest[1],
-            excused=self.compile_times.in_progress_since() is not None or bool(self.run_time.phases(now)),
+            excused=self.compile_times.in_progress_since() is not None or self.run_time.is_in_phase(now),
             under_way=under_way,
             function=None if under_way is None else self.executables.function_of(under_way.run),
             is_first_run=under_way is not None and self.executables.runs_of(under_way.run) < MIN_RUNS,

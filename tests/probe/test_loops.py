@@ -49,6 +49,16 @@ def test_passes_under_too_many_names_are_passes_of_one_loop(marks: Marks) -> Non
     assert [event.step for event in steps_of(events, OTHER)] == list(range(6))
 
 
+def test_the_first_step_alone_is_told_when_it_begins(marks: Marks) -> None:
+    for _ in range(3):
+        with marks.step("train"):
+            marks.work(5)
+    entered, first, *_ = marks.events()
+    assert isinstance(entered, LoopEntered)
+    assert (entered.loop, entered.time) == ("train", first.start)
+    assert len(steps_of([first, *_])) == 3
+
+
 @pytest.mark.parametrize("ran", [True, False])
 def test_break_counts_the_turn_if_something_ran_in_it(marks: Marks, ran: bool) -> None:
     for item in marks.steps(marks.slow_items(5, wait=2), examples=8):
