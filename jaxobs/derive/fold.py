@@ -218,6 +218,7 @@ class Fold(Rooms):
                 self.compile_times.compiled,
                 self.spans.compiled,
                 self.hangs.compiled,
+                self.slowdowns.compiled,
             ),
             events.ExecutableCreated: (self.executables.created, self.compiles.created),
             events.BackendFound: (self._backend_found,),
