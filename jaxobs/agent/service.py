@@ -335,6 +335,7 @@ class Service:
         """Make a new snapshot and offer it to every exporter."""
         self._earliest = monotonic() + MIN_INTERVALS * self._interval
         self._due = monotonic() + MAX_INTERVALS * self._interval
+        self.clock.follow()
         self._fold_arrivals()
         self._watch()
         self._read_windows()

@@ -10,7 +10,7 @@ from typing import Any, Final
 from jaxobs.derive.advice import advise
 from jaxobs.derive.executables.registry import MAX_RUN_SECONDS
 from jaxobs.derive.loops.found import Followed
-from jaxobs.derive.loops.hangs import Where
+from jaxobs.derive.loops.hangs import Sign, Where
 from jaxobs.derive.process import RunsUnderWay, run_attributes
 from jaxobs.derive.profiler_windows.windows import WindowToRead
 from jaxobs.derive.refusal import described, require_types
@@ -49,6 +49,8 @@ class Fold(Rooms):
             require_types(event)
             for handle in self._handlers[type(event)]:
                 handle(event)
+            if isinstance(event, Sign):
+                self.hangs.seen(event)
             if self.series.refusals.values == values_refused:
                 self.observation.accepted += 1
             else:
@@ -126,7 +128,7 @@ class Fold(Rooms):
         where = Where(
             loop=loop,
             iterated=newest is not None and newest[1],
-            excused=self.compile_times.in_progress_since() is not None or bool(self.run_time.phases(now)),
+            excused=self.compile_times.in_progress_since() is not None or self.run_time.is_in_phase(now),
             under_way=under_way,
             function=None if under_way is None else self.executables.function_of(under_way.run),
             is_first_run=under_way is not None and self.executables.runs_of(under_way.run) < MIN_RUNS,
@@ -182,39 +184,34 @@ class Fold(Rooms):
         return Writer(self)
 
     @cached_property
-    def _handlers(self) -> dict[type, tuple[Callable[[Any], None], ...]]:
+    def _handlers(self) -> dict[type, tuple[Callable[[Any], object], ...]]:
         """The handlers that get each type of event, in order; one refused by a handler does not reach the next."""
         return {
             events.Measured: (lambda event: self.series.measured(event.metric, event.labels, event.value),),
             events.SpanEnded: (self.spans.plugin_ended,),
-            events.StepEnded: (lambda event: self._steps_ended(Steps.of(event)), self.hangs.seen),
-            events.StepCompleted: (self._step_completed, self.under_way.ended, self.hangs.seen),
+            events.StepEnded: (lambda event: self._steps_ended(Steps.of(event)),),
+            events.StepCompleted: (self._step_completed, self.under_way.ended),
             events.StepUnseen: (self._step_unseen, self.hangs.step_unseen),
             events.TurnsAsked: (self._turns_asked,),
             events.LoopDeclared: (lambda event: self.loops.named(event.loop).declared(event),),
-            events.LoopEntered: (self.loops.marked, self.run_time.loop_entered, self.hangs.seen),
+            events.LoopEntered: (self.loops.marked, self.run_time.loop_entered),
             events.LoopEnded: (
                 lambda event: self.loops.named(event.loop).ended(event),
                 self.run_time.loop_ended,
-                self.hangs.seen,
                 self.profiles.loop_ended,
             ),
-            events.PhaseStarted: (self.run_time.phase_started, self.hangs.seen),
-            events.PhaseEnded: (self._phase_ended, self.hangs.seen),
+            events.PhaseStarted: (self.run_time.phase_started,),
+            events.PhaseEnded: (self._phase_ended,),
             events.Recorded: (self.loops.recorded,),
             events.FunctionWatched: (self.executables.watched,),
-            events.FunctionCalled: (
-                lambda event: self.executables.ran(event.run, event.calls),
-                self.hangs.seen,
-            ),
-            events.ExecutableRan: (self._sampled, self.under_way.ended, self.hangs.seen),
+            events.FunctionCalled: (lambda event: self.executables.ran(event.run, event.calls),),
+            events.ExecutableRan: (self._sampled, self.under_way.ended),
             events.RunUnderWay: (self.under_way.seen,),
-            events.CompilePhaseStarted: (self.compile_times.phase_started, self.hangs.seen),
+            events.CompilePhaseStarted: (self.compile_times.phase_started,),
             events.CompilePhaseEnded: (
                 self.compiles.phase_ended,
                 self.compile_times.phase_ended,
                 self.run_time.compile_ended,
-                self.hangs.seen,
             ),
             events.Compilation: (
                 self.recent.compiled,
@@ -222,6 +219,7 @@ class Fold(Rooms):
                 self.compile_times.compiled,
                 self.spans.compiled,
                 self.hangs.compiled,
+                self.slowdowns.compiled,
             ),
             events.ExecutableCreated: (self.executables.created, self.compiles.created),
             events.BackendFound: (self._backend_found,),

@@ -132,12 +132,8 @@ def snapshot_view(rooms: Rooms, now: int) -> SnapshotView:
     _update_run_time(rooms, now)
     devices = rooms.devices.views(now, rooms.memory)
     process = _process(rooms, compilation, now)
-    rooms.slowdowns.look(
-        rooms.loops.by_name.values(),
-        _state(devices.value or (), process),
-        process.recent.compilations,
-        rooms.executables,
-    )
+    state = _state(devices.value or (), process)
+    rooms.slowdowns.look(rooms.loops.by_name.values(), state, rooms.executables)
     return SnapshotView(
         identity=identity_view(rooms.resource, rooms.devices.backend),
         facts=rooms.facts,
@@ -174,22 +170,13 @@ def _state(devices: Sequence[DeviceView], process: ProcessView) -> State:
     held = {f"device {each.device}": each.memory.value for each in devices} | {
         "the process": process.memory.value
     }
-    clocks = {each.device: each.clocks.value for each in devices}
-    read = {device: each for device, each in clocks.items() if each is not None}
+    read = {each.device: clocks for each in devices if (clocks := each.clocks.value) is not None}
     return State(
-        {
-            device: each.clock_ratio.value
-            for device, each in read.items()
-            if each.clock_ratio.value is not None
-        },
+        {device: ratio for device, each in read.items() if (ratio := each.clock_ratio.value) is not None},
         frozenset(
             (device, why) for device, each in read.items() for why in each.throttle_reasons.value or ()
         ),
-        {
-            name: known.in_use_bytes.value
-            for name, known in held.items()
-            if known and known.in_use_bytes.value
-        },
+        {name: used for name, known in held.items() if known and (used := known.in_use_bytes.value)},
     )
 
 

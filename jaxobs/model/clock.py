@@ -1,8 +1,8 @@
 """The clocks of jaxobs. Durations and deadlines use only the monotonic clock, so a wall clock that jumps affects none.
 
 On Linux and macOS `time.monotonic_ns` is one clock for all processes of a host, so an instant noted in the training
-process means the same in the agent. Wall-clock time is derived from an anchor, read
-once per process, and only for display.
+process means the same in the agent. Wall-clock time is derived from an anchor, which the
+agent reads anew where the two clocks have come apart, and only for display.
 
 The clocks are bound here when jaxobs is imported, and all other modules import them from here. A test of the job's that
 replaces `time.monotonic` or `time.sleep` therefore neither sees nor changes calls of ours. As every `import jaxobs` loads
@@ -45,6 +45,12 @@ class ClockAnchor:
     @classmethod
     def read(cls) -> ClockAnchor:
         return cls(now(), wall_now())
+
+    def follow(self) -> None:
+        """Move it where the wall clock went on alone for a second: the machine was suspended, or the clock was set."""
+        apart = wall_now() - self.wall_time(now())
+        if abs(apart) > NANOSECONDS:
+            self.wall += apart
 
     def wall_time(self, monotonic: int) -> int:
         """Wall-clock nanoseconds since the Unix epoch of a monotonic instant."""

@@ -175,7 +175,7 @@ class LoopDeclared(NamedTuple):
 
 
 class LoopEntered(NamedTuple):
-    """The iteration of a loop began: its first step is under way, and may wait for its first item or compile."""
+    """The iteration of a loop began, or the first step of one that is none: it may wait for its first item or compile."""
 
     loop: str
     time: Instant

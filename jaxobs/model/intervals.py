@@ -26,13 +26,13 @@ class Intervals:
         self._parts: list[Span] = []
 
     def add(self, start: int, end: int) -> None:
-        self._parts = joined([*self._parts, (start, end)])
+        self._parts.append((start, end))
 
     def take(self, until: int) -> int:
         """Remove the time before `until`, and return its length in nanoseconds."""
         taken = 0
         later = []
-        for start, end in self._parts:
+        for start, end in joined(self._parts):
             taken += max(0, min(end, until) - start)
             if end > until:
                 later.append((max(start, until), end))

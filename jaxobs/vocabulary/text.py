@@ -69,7 +69,10 @@ OUTSIDE_JIT = " at "
 """In the name of what `jax.lax` compiles outside jit around functions of the user's: `scan at train.py:12`."""
 
 OTHER = "__other__"
-"""The label value under which counters of series beyond the limit are summed."""
+"""The label value under which counters of series beyond the limit are summed, and loops beyond MAX_LOOP_NAMES are one."""
+
+MAX_LOOP_NAMES = 20
+"""Most names of loops that are marked: they become a label, so they must not contain numbers of epochs."""
 
 
 def valid_text(text: str) -> str:

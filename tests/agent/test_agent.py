@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 import time
@@ -15,7 +16,7 @@ import pytest
 from benchmarks.costs.decoding import compiled_module
 from jaxobs.agent import analysis
 from jaxobs.agent.analysis import Analysis, ModuleDone
-from jaxobs.model.clock import now
+from jaxobs.model.clock import NANOSECONDS, ClockAnchor, now, wall_now
 from jaxobs.model.events import (
     BackendFound,
     Event,
@@ -62,6 +63,19 @@ def test_steps_arrive_and_the_agents_own_cost_is_in_plain_sight(start_agent: Sta
     assert values['jaxobs_agent_cpu_seconds_total{where="agent"}'] > 0.01
     assert values["jaxobs_agent_resident_bytes"] > 1e7
     assert values['jaxobs_source_up{source="prometheus"}'] == 1.0
+
+
+def test_times_are_those_of_the_wall_clock_after_the_machine_was_suspended(
+    start_agent: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The monotonic clock stood still since the job read both."""
+    read = ClockAnchor(now(), wall_now() - 8 * 3_600 * NANOSECONDS)
+    monkeypatch.setattr(ClockAnchor, "read", lambda: read)
+    agent = start_agent()
+    agent.send(steps(2))
+    text = agent.metrics_when('jaxobs_steps_total{loop="train"} 2.0')
+    (ended,) = re.findall(r'^jaxobs_last_step_timestamp_seconds{loop="train"} (\S+)$', text, re.MULTILINE)
+    assert float(ended) == pytest.approx(time.time(), abs=60)
 
 
 @pytest.mark.parametrize(

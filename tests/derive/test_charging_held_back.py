@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from jaxobs.model.events import UNMARKED, LoopEnded, PhaseEnded, PhaseStarted, ProbeReported
-from tests.derive.made_up import applied, at, created, new_fold, run_seconds, step
+from jaxobs.derive.fold import Fold
+from jaxobs.model.events import (
+    UNMARKED,
+    CompilePhaseStarted,
+    LoopEnded,
+    LoopEntered,
+    PhaseEnded,
+    PhaseStarted,
+    ProbeReported,
+)
+from tests.derive.made_up import applied, at, compiled, created, new_fold, run_seconds, step
 
 MINUTES = 90.0  # of a step: longer than a loop that may be over is waited for
 
@@ -52,7 +61,7 @@ def test_a_phase_whose_end_was_lost_holds_nothing_back() -> None:
     assert sum(charged.values()) == pytest.approx(124.0)
 
 
-def test_a_phase_that_goes_on_while_other_events_are_lost_is_made_good_at_its_end() -> None:
+def test_a_phase_that_goes_on_while_other_events_are_lost_counts_from_what_was_charged_on() -> None:
     fold = applied(new_fold(), [step(0, 1.0, 2.0), LoopEnded("train", at(2.0), 0)])
     fold.apply(PhaseStarted("checkpoint", None, at(2.0)))
     fold.apply(ProbeReported(1_000, 5, 0, 0, 0.0, at(10.0)))
@@ -61,5 +70,61 @@ def test_a_phase_that_goes_on_while_other_events_are_lost_is_made_good_at_its_en
     applied(fold, [step(1, 20.0, 21.0), LoopEnded("train", at(21.0), 0)])
     fold.apply(ProbeReported(1_100, 5, 0, 0, 0.0, at(40.0)))
     charged = run_seconds(fold, 40.0)
-    assert charged["checkpoint"] == pytest.approx(18.0)
+    assert charged["checkpoint"] == pytest.approx(10.0)
+    assert charged["other"] == pytest.approx(8.0 + 19.0)
     assert sum(charged.values()) == pytest.approx(40.0)
+
+
+def passing(fold: Fold, begin: float, end: float) -> dict[str, float]:
+    """The seconds charged at the end of a time of which all is told and looked at every half minute."""
+    for moment in range(int(begin), int(end), 30):
+        fold.apply(ProbeReported(10, 0, 0, 0, 0.0, at(moment)))
+        run_seconds(fold, moment)
+    fold.apply(ProbeReported(10, 0, 0, 0, 0.0, at(end)))
+    return run_seconds(fold, end)
+
+
+def test_a_first_step_of_an_hour_is_waited_for_and_goodput_says_so_meanwhile() -> None:
+    fold = applied(new_fold(), [compiled(10.0, 20.0), LoopEntered("epochs", at(20.0))])
+    assert sum(passing(fold, 20.0, 3_600.0).values()) == pytest.approx(20.0)
+    process = fold.snapshot(at(3_600.0)).to_dict()["process"]
+    assert process["goodput"] is None
+    assert process["goodput_reason"].startswith("what the last 59.7 min went into is known once the step")
+    fold.apply(step(0, 20.0, 3_619.0, loop="epochs"))
+    assert passing(fold, 3_619.0, 3_620.0)["productive"] == pytest.approx(3_599.0)
+
+
+def test_a_phase_around_a_loop_holds_nothing_back() -> None:
+    fold = applied(new_fold(), [PhaseStarted("training", None, at(0.5)), LoopEntered("train", at(1.0))])
+    applied(fold, [step(number, 1.0 + number, 2.0 + number) for number in range(100)])
+    assert passing(fold, 101.0, 101.5)["productive"] == pytest.approx(100.0)
+    assert fold.snapshot(at(101.5)).to_dict()["process"]["goodput"] == pytest.approx(100 / 101)
+    fold.apply(LoopEnded("train", at(101.0), 0))  # and what follows in the phase is known at its end
+    assert sum(passing(fold, 101.0, 300.0).values()) == pytest.approx(101.0)
+
+
+@pytest.mark.parametrize("category", ["compile", "checkpoint"])
+def test_what_was_under_way_when_the_job_was_killed_is_charged_to_its_category(category: str) -> None:
+    fold = applied(new_fold(), [LoopEntered("train", at(1.0))])
+    applied(fold, [step(number, 1.0 + number, 2.0 + number) for number in range(60)])
+    if category == "compile":
+        fold.apply(CompilePhaseStarted("train_step", "backend", 1, at(61.0)))
+    else:
+        applied(fold, [LoopEnded("train", at(61.0), 0), PhaseStarted("checkpoint", None, at(61.0))])
+    passing(fold, 61.0, 1_261.0)
+    fold.end(at(1_261.0), by_itself=False)
+    charged = run_seconds(fold, 1_261.0)
+    assert (charged["productive"], charged[category]) == (pytest.approx(60.0), pytest.approx(1_200.0))
+    assert fold.snapshot(at(1_261.0)).to_dict()["process"]["goodput"] == pytest.approx(60 / 1_261)
+
+
+@pytest.mark.parametrize("category", ["compile", "checkpoint"])
+def test_what_takes_longer_than_an_hour_is_charged_to_its_category(category: str) -> None:
+    compiles = CompilePhaseStarted("f", "backend", 1, at(2.0)), compiled(2.0, 4_202.0)
+    saves = PhaseStarted("checkpoint", None, at(2.0)), PhaseEnded("checkpoint", None, at(2.0), at(4_202.0), 0)
+    began, ended = compiles if category == "compile" else saves
+    fold = applied(new_fold(), [step(0, 1.0, 2.0), LoopEnded("train", at(2.0), 0), began])
+    passing(fold, 2.0, 4_202.0)
+    fold.apply(ended)
+    charged = passing(fold, 4_202.0, 6_000.0)
+    assert (charged[category], charged["other"]) == (pytest.approx(4_200.0), pytest.approx(1_798.0))

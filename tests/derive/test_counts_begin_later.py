@@ -6,7 +6,7 @@ import pytest
 
 from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.fold import Fold
-from jaxobs.model.events import LoopEnded, ProbeReported
+from jaxobs.model.events import LoopEnded, PhaseEnded, ProbeReported
 from jaxobs.model.metrics import Catalogue
 from tests.derive.made_up import BEGAN, CLOCK, FACTS, RESOURCE, applied, at, run_seconds, step
 
@@ -48,3 +48,9 @@ def test_a_step_that_a_new_agent_hears_of_counts_as_far_as_it_lies_in_the_time_s
     charged = run_seconds(fold, LOST + 30)
     assert charged["productive"] == pytest.approx(9.0)
     assert charged["other"] == pytest.approx(21.0)
+
+
+def test_a_phase_that_a_new_agent_hears_of_counts_as_far_as_it_lies_in_the_time_since() -> None:
+    fold = applied(new_fold(), [PhaseEnded("checkpoint", None, at(LOST - 600), at(LOST + 10), 0)])
+    charged = run_seconds(fold, LOST + 700)
+    assert (charged["checkpoint"], charged["other"]) == (pytest.approx(10.0), pytest.approx(690.0))

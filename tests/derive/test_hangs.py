@@ -141,6 +141,22 @@ def test_the_time_of_a_compile_or_phase_is_no_pause_to_learn_from() -> None:
     assert fold.stands_still(at(end + 120 + MIN_SECONDS + 1))
 
 
+def test_a_phase_excuses_a_loop_before_it_and_none_in_it() -> None:
+    fold = new_fold()
+    fold.apply(PhaseStarted("training", None, at(0)))
+    fold.apply(LoopEntered("train", at(0.1)))
+    for number in range(20):
+        fold.apply(step(number, 0.1 + number / 10, 0.2 + number / 10))
+    assert fold.stands_still(at(2.1 + MIN_SECONDS + 1))
+
+    fold, end = trained()
+    fold.apply(PhaseStarted("evaluation", "train", at(end)))
+    fold.apply(LoopEntered("eval", at(end + 1)))
+    fold.apply(step(0, end + 1, end + 2, loop="eval"))
+    fold.apply(LoopEnded("eval", at(end + 2), 0))
+    assert not fold.stands_still(at(end + 600)), "it evaluates what that loop has found"
+
+
 def test_a_loop_whose_thread_has_ended_is_over() -> None:
     fold, end = trained(iterated=False)
     assert not hung(fold, end, thread=MAIN + 1)

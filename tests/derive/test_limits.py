@@ -13,6 +13,8 @@ from jaxobs.model.events import (
     Compilation,
     CompilePhaseEnded,
     FunctionWatched,
+    LoopEnded,
+    LoopEntered,
     Measured,
     Recorded,
     SourceReported,
@@ -30,6 +32,7 @@ from tests.derive.made_up import (
     families,
     new_fold,
     parsed,
+    run_seconds,
     step,
 )
 
@@ -173,8 +176,15 @@ def test_a_label_of_a_megabyte_or_of_no_text_is_cut_and_told_from_others(text: s
 
 def test_a_loop_named_after_each_step_is_refused_at_some_point() -> None:
     fold = applied(new_fold(), [step(0, number, number + 1, loop=f"step {number}") for number in range(100)])
-    assert len(fold.snapshot(at(101))["loops"]) == 20
-    assert fold.observation.refused == 80
+    assert len(fold.snapshot(at(101))["loops"]) == MAX_LOOPS
+    assert fold.observation.refused == 100 - MAX_LOOPS
+
+
+def test_a_loop_that_is_refused_holds_nothing_back() -> None:
+    fold = applied(new_fold(), [LoopEntered(f"step {number}", at(1)) for number in range(MAX_LOOPS)])
+    applied(fold, [LoopEnded(f"step {number}", at(1), 0) for number in range(MAX_LOOPS)])
+    fold.apply(LoopEntered("train", at(2)))
+    assert sum(run_seconds(fold, 50.0).values()) == pytest.approx(50.0)
 
 
 def test_recorded_names_are_bounded() -> None:

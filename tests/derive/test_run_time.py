@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -148,6 +149,14 @@ def test_intervals_are_counted_once_whatever_their_order(
         taken += intervals.take(cut)
         assert taken == len([point for point in covered if point < cut])
     assert taken + intervals.take(1_000) == len(covered)
+
+
+def test_intervals_are_added_in_a_time_that_does_not_grow_with_those_there() -> None:
+    intervals, began = Intervals(), process_time()
+    for start in range(20_000):
+        intervals.add(2 * start, 2 * start + 1)
+    assert process_time() - began < 5.0  # it is 0.01 s, and was half a minute where all were sorted each time
+    assert intervals.take(40_000) == 20_000
 
 
 def test_the_process_began_before_it_was_observed() -> None:

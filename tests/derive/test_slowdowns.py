@@ -16,6 +16,7 @@ from jaxobs.model.events import (
     PhaseEnded,
     PhaseStarted,
 )
+from jaxobs.vocabulary.text import EAGER
 from tests.derive.made_up import SECOND, at, families, new_fold, step, waits
 
 BEFORE: Mapping[str, float] = {"marked_input": 0.2, "processor": 0.1, "device": 0.2}
@@ -99,6 +100,17 @@ def test_it_is_dated_sized_and_put_down_to_what_grew(training: Training, activit
     assert training.series("jaxobs_slowdown_timestamp_seconds")["train",] == pytest.approx(
         slow["began_timestamp_seconds"]
     )
+
+
+def test_many_eager_compiles_do_not_hide_the_one_that_changed_the_pace(training: Training) -> None:
+    compiled = Compilation("train_step", 2, 1, at(training.now), (), "off", "shape", (), None)
+    training.fold.apply(compiled)
+    for number in range(3, 300):
+        eager = Compilation(EAGER, number, 1, at(training.now + 0.1), (), "off", None, (), None)
+        training.fold.apply(eager)
+    training.train(110, {"processor": BEFORE["processor"] + 0.15})
+    (slow,) = training.told()
+    assert any(fact.startswith("`train_step` was compiled again (shape)") for fact in slow["facts"])
 
 
 def test_it_is_told_once_and_that_it_is_over_once(training: Training) -> None:

@@ -99,7 +99,7 @@ def test_names_of_any_type_are_told_as_text(marks: Marks, name: Any, told: str) 
     with marks.phase(name), marks.step(name):
         pass
     list(marks.steps([1], loop=name))
-    assert [event[0] for event in marks.events()] == [told] * 5
+    assert [event[0] for event in marks.events()] == [told] * 6
 
 
 def test_the_users_own_flops_are_told_once_and_again_when_they_change(marks: Marks) -> None:

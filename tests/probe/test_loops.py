@@ -12,8 +12,9 @@ import pytest
 
 from jaxobs.flow.ring import Ring
 from jaxobs.model.clock import NANOSECONDS
-from jaxobs.model.events import LoopEnded
+from jaxobs.model.events import LoopEnded, LoopEntered
 from jaxobs.probe.steps.loops import Step, UnmarkedCalls
+from jaxobs.vocabulary.text import MAX_LOOP_NAMES, OTHER
 from tests.probe.marks_under_a_clock import Marks, own, steps_of
 
 
@@ -37,6 +38,27 @@ def test_epochs_go_on_counting_and_what_lies_between_them_is_not_the_loops(marks
     steps = steps_of(marks.events())
     assert [event.step for event in steps] == [0, 1, 2, 3]
     assert [own(event) for event in steps] == [3, 3, 3, 3]
+
+
+def test_passes_under_too_many_names_are_passes_of_one_loop(marks: Marks) -> None:
+    passes = MAX_LOOP_NAMES + 3
+    for number in range(passes):
+        list(marks.steps([1, 2], loop=f"epoch {number}"))
+    events = marks.events()
+    named = [f"epoch {number}" for number in range(MAX_LOOP_NAMES)]
+    for told in (LoopEntered, LoopEnded):
+        assert [event.loop for event in events if isinstance(event, told)] == [*named, OTHER, OTHER, OTHER]
+    assert [event.step for event in steps_of(events, OTHER)] == list(range(6))
+
+
+def test_the_first_step_alone_is_told_when_it_begins(marks: Marks) -> None:
+    for _ in range(3):
+        with marks.step("train"):
+            marks.work(5)
+    entered, first, *_ = marks.events()
+    assert isinstance(entered, LoopEntered)
+    assert (entered.loop, entered.time) == ("train", first.start)
+    assert len(steps_of([first, *_])) == 3
 
 
 @pytest.mark.parametrize("ran", [True, False])

@@ -39,8 +39,8 @@ class Finding:
 class LoopFacts:
     """A loop whose bottleneck is known well enough.
 
-    `part`: its share of the wall time of all loops. `shares`: the share of each component in the loop's own wall time
-    in the last window.
+    `part`: its share of the wall time of the loops that get on. `shares`: the share of each component in the loop's own
+    wall time in the last window.
     """
 
     name: str
@@ -60,7 +60,7 @@ class LoopFacts:
         return {"loop": self.name}
 
     def share(self, component: str) -> float:
-        """The component's share of the wall time of all loops; 0 if the component is not known."""
+        """The component's share of the wall time of these loops; 0 if the component is not known."""
         return self.shares.get(component, 0.0) * self.part
 
 
@@ -88,6 +88,8 @@ class Facts:
     """What the conditions read: the view of a snapshot, and what is known well enough in it."""
 
     view: SnapshotView
+    wall: float
+    """Wall seconds of all loops, as an executable's seconds are of all of them."""
     loops: Sequence[LoopFacts]
     work: Sequence[WorkFacts]
     matrix_peaks: Mapping[str, float]
@@ -100,13 +102,16 @@ class Facts:
 def facts_of(view: SnapshotView) -> Facts:
     """The facts in a snapshot."""
     wall = sum(loop.wall_seconds for loop in view.loops.values())
+    # A loop that ended long ago has no shares of the last window, and what is saved in another is no part of its time.
+    now = sum(loop.wall_seconds for loop in view.loops.values() if loop.bottleneck.shares)
     loops = [
-        LoopFacts(name, loop.wall_seconds / wall, loop) for name, loop in view.loops.items() if _is_sure(loop)
+        LoopFacts(name, loop.wall_seconds / now, loop) for name, loop in view.loops.items() if _is_sure(loop)
     ]
     devices = view.devices.value
     peaks = devices[0].peaks.value.peaks if devices and devices[0].peaks.value else None
     return Facts(
         view,
+        wall,
         loops,
         list(_work(view, loops, wall)),
         {dtype: peak.value for dtype, peak in peaks.matrix.items()} if peaks else {},
@@ -130,10 +135,7 @@ def _work(view: SnapshotView, loops: Sequence[LoopFacts], wall: float) -> Iterat
     """
     busy = sum(loop.share(word) for loop in loops for word in BUSY)
     for executable in view.executables:
-        seconds, per_run, cost = (
-            executable.seconds.value,
-            executable.seconds_per_run.value,
-            executable.cost.value,
-        )
+        seconds, per_run = executable.seconds.value, executable.seconds_per_run.value
+        cost = executable.cost.value
         if seconds and per_run and wall and cost and cost.exact:
             yield WorkFacts(executable, min(1.0, busy, seconds / wall), per_run, cost)

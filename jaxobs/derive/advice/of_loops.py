@@ -79,8 +79,7 @@ def _waiting(facts: Facts) -> Iterator[tuple[LoopFacts, float]]:
         waiting, untimed = loop.shares.get("input"), loop.shares.get("unknown", 0.0)
         if (idle := loop.view.device_idle.value) is not None:
             untimed -= max(0.0, idle - sum(loop.shares.get(word, 0.0) for word in IDLE))
-        wall = loop.view.wall_seconds / loop.part
-        if waiting and (untimed * loop.part - timed / wall <= MAX_UNTIMED or loop.view.idle_in_waits):
+        if waiting and (untimed * loop.part - timed / facts.wall <= MAX_UNTIMED or loop.view.idle_in_waits):
             yield loop, waiting
 
 

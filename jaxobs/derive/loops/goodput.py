@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -29,7 +30,8 @@ STEPS_WAITED_FOR = 3
 minutes, and their time is known at their end."""
 
 MAX_COMPILE = 3600 * NANOSECONDS
-"""Longest time for which a compile or phase under way holds the charging back: its end may have been dropped."""
+"""Longest time for which a compile, a phase or the first step of a loop holds the charging back: its end may have been
+dropped. A compile or phase that takes longer is charged as it passes."""
 
 ENOUGH_SECONDS = 2.0
 """Least seconds of steps, or of a run outside steps, that count as the job's work: as long as a run must last to be
@@ -44,6 +46,7 @@ DROPPED = "{} of the events were dropped, and with them what the time went into"
 
 TOO_SHORT = "less than two seconds of steps were seen, in less than a minute"
 
+UNDER_WAY = "what the last {} went into is known once the step, compile or phase under way has ended"
 
 AGENT_LOST = "of the time since {} after the start: the agent was lost, and with it what it had counted"
 
@@ -85,8 +88,12 @@ class RunSeconds:
         self.by_category = dict.fromkeys(CATEGORIES, 0.0)
 
     def add(self, category: str, start: int, end: int) -> None:
-        """Add a compile or phase. Loops inside a phase are charged first, as it is not known when they ran in it."""
-        if category in self._intervals:
+        """Add the part of a compile or phase that was not charged yet.
+
+        Loops inside a phase are charged first, as it is not known when they ran in it.
+        """
+        start = max(start, self._until)
+        if category in self._intervals and start < end:
             self._intervals[category].add(start, end)
 
     def charge(self, until: int, reported: Mapping[str, float], rest: str) -> dict[str, float]:
@@ -131,9 +138,10 @@ class RunTime:
     """Charges the process's time to categories, up to the last moment of which it is known what it was spent on.
 
     That moment is the earliest of: the end of the last step of each loop that runs, the beginning of a compile or phase
-    under way, and the job's last report. Time that no event explains is `initialisation` before the first step or the
-    first executable of the user's own, whichever is earlier, and `other` after it. So no category ever falls, and
-    together they are the process's age at that moment.
+    under way, and the job's last report. A compile or phase in which a step has ended holds nothing back: it lies around
+    that loop or beside it, and is charged as it passes with what the loop leaves. Time that no event explains is
+    `initialisation` before the first step or the first executable of the user's own, whichever is earlier, and `other`
+    after it. So no category ever falls, and together they are the process's age at that moment.
 
     `stalled` is what long steps took beyond their usual time (`Stalls`). Where an iteration stands still, its step may
     never end, so time is `stalled` as it passes: whatever that step reports of it at its end comes too late.
@@ -156,6 +164,9 @@ class RunTime:
         """By phase, without the loops and other phases in it."""
         self._open_phases: dict[int, PhaseStarted] = {}
         """The phases under way, by when they began."""
+        self._is_over = False
+        self._ahead = 0.0
+        """Seconds until the last `update` that are not charged yet."""
         self._charged = dict.fromkeys(OF_LOOPS, 0.0)
         """The seconds of each category that loops have reported and that need not be charged any more."""
 
@@ -167,6 +178,10 @@ class RunTime:
     def phases(self, now: int) -> dict[str, float]:
         """The phases under way, each with the seconds since it began."""
         return {phase.phase: seconds(now - at) for at, phase in self._open_phases.items()}
+
+    def is_in_phase(self, now: int) -> bool:
+        """Whether a phase is under way, in a step or outside, in which no step has ended."""
+        return any(self._holds(at, now) for at in self._open_phases)
 
     def newest(self) -> tuple[str, bool] | None:
         """The loop whose step ended last of those that run, and whether its end will be reported; None if none runs."""
@@ -181,8 +196,7 @@ class RunTime:
     def steps_ended(self, steps: Steps, *, found: bool) -> None:
         """Add steps; `found`: nobody marked their loop. A marked iteration runs on until its end is reported."""
         start, loop = steps.starts[0], steps.loop
-        if self._first_step is None:
-            self._first_step = start
+        self._first_step = min(start, self._first_step or start)
         if found:
             self._running = {
                 name: each for name, each in self._running.items() if not each.found or each.end > start
@@ -195,12 +209,13 @@ class RunTime:
         self._last_end = max(self._last_end, steps.end)
 
     def job_ended(self) -> None:
-        """No more events will come: no loop or phase under way holds the charging back any longer."""
+        """No more events will come: nothing that is under way holds the charging back any longer."""
         self._running.clear()
-        self._open_phases.clear()
+        self._is_over = True
 
     def loop_entered(self, event: LoopEntered) -> None:
         """Note that the first step of a pass is under way: it holds the charging back as every later one does."""
+        self._first_step = min(event.time, self._first_step or event.time)
         self._running[event.loop] = _Running(event.time, iterated=True, found=False)
         self._last_end = max(self._last_end, event.time)
 
@@ -210,6 +225,8 @@ class RunTime:
 
     def phase_started(self, event: PhaseStarted) -> None:
         self._open_phases[event.time] = event
+        if len(self._open_phases) > MAX_PHASES:  # of the oldest the end is not told
+            del self._open_phases[min(self._open_phases)]
 
     def phase_ended(self, event: PhaseEnded) -> None:
         require(event.end >= event.start and event.nested >= 0, "a phase of negative duration")
@@ -247,15 +264,18 @@ class RunTime:
         call that may yet turn out to be a loop's; such calls hold the charging back for `MAX_GAP` at most.
         """
         observed_at, now = now, self._reported_until(now)
-        if compiling_since is not None and now - compiling_since > MAX_COMPILE:
-            compiling_since = None
-        self._open_phases = {at: phase for at, phase in self._open_phases.items() if now - at <= MAX_COMPILE}
-        if compiling_since is None and not self._open_phases and self._stands_still(now, loops):
+        under_way = [(phase.phase, at) for at, phase in self._open_phases.items() if phase.inside is None]
+        under_way += [("compile", compiling_since)] if compiling_since is not None else []
+        held = [since for _, since in under_way if self._holds(since, now)]
+        if not held and not self.is_in_phase(now) and self._stands_still(now, loops):
             until, rest, running_since = now, "stalled", None
         else:
             if undecided_since is not None and running_since is None:
-                now = max(now - MAX_GAP, min(now, undecided_since))
-            until, rest = self._known_until(now, loops, compiling_since), "other"
+                held.append(max(now - MAX_GAP, undecided_since))
+            until, rest = self._known_until(now, loops, held), "other"
+        self._ahead = seconds(now - until)
+        for word, since in under_way:  # what holds the charging back began no earlier than `until`
+            self._spent.add(word, since, until)
         self._charge(until, rest, running_since, seconds_by_category(loops.values()), observed_at)
 
     def _charge(
@@ -266,11 +286,9 @@ class RunTime:
         Unexplained time is `initialisation` at first, then `rest`, and from `running_since` on `productive`.
         """
         new = {word: max(0.0, amount - self._charged[word]) for word, amount in known.items()}
-        begun = min(
-            (at for at in (self._first_step, self._first_executable) if at is not None), default=until
-        )
+        begun = min(until, self._first_step or until, self._first_executable or until)
         unexplained = "initialisation" if self._counts_begin is None else "other"
-        self._spent.charge(min(until, begun), {}, unexplained)
+        self._spent.charge(begun, {}, unexplained)
         if running_since is not None:
             new = self._spent.charge(min(until, running_since), new, rest)
             rest = "productive"
@@ -293,23 +311,29 @@ class RunTime:
         steps = sum(self.seconds[word] for word in ("productive", "input", "checkpoint", "stalled"))
         if self._lost > MAX_LOST:
             return Figure(None, DROPPED.format(percent(self._lost)))
-        if steps < ENOUGH_SECONDS and (self._first_step is None or total < seconds(MAX_GAP)):
-            return Figure(None, NOT_MARKED if self._first_step is None else TOO_SHORT)
+        if steps < ENOUGH_SECONDS:
+            if self._first_step is None:
+                return Figure(None, NOT_MARKED)
+            if total + self._ahead < seconds(MAX_GAP):
+                return Figure(None, TOO_SHORT)
+            if self._ahead > 0:
+                return Figure(None, UNDER_WAY.format(duration(self._ahead)))
         since = None if self._counts_begin is None else AGENT_LOST.format(duration(self._counts_begin))
         return Figure(self.seconds["productive"] / total, since)
 
-    def _known_until(self, now: int, loops: Mapping[str, Loop], compiling_since: int | None) -> int:
-        """The earliest of `now`, the start of what is under way, and the last end in each running loop or the job."""
-        held = [start for start, phase in self._open_phases.items() if phase.inside is None]
-        held += [compiling_since] if compiling_since is not None else []
+    def _holds(self, since: int, now: int) -> bool:
+        """Whether a compile or phase under way since then holds the charging back."""
+        is_beside_steps = any(running.end > since for running in self._running.values())
+        return not is_beside_steps and not self._is_over and now - since <= MAX_COMPILE
+
+    def _known_until(self, now: int, loops: Mapping[str, Loop], held: list[int]) -> int:
+        """The earliest of `now`, these starts of what is under way, and the last end in each running loop or the job."""
         pending = (loop.stretches.pending_since for loop in loops.values())
-        held += [since for since in pending if since is not None]
+        held = [*held, *(since for since in pending if since is not None)]
         for name, running in self._running.items():
-            patience = _patience(running, loops.get(name))
-            if (
-                any(phase.inside == name for phase in self._open_phases.values())
-                or now - running.end <= patience
-            ):
+            patience = _patience(running, loops[name])
+            phases = (at for at, phase in self._open_phases.items() if phase.inside == name)
+            if now - running.end <= patience or any(now - at <= MAX_COMPILE for at in phases):
                 held.append(running.end)
             elif running.iterated and now - self._last_end <= patience:
                 held.append(self._last_end)  # a long step was alive until then; what follows may be a stall
@@ -317,22 +341,18 @@ class RunTime:
 
     def _stands_still(self, now: int, loops: Mapping[str, Loop]) -> bool:
         """Whether nothing has ended in the job for longer than a step of any of its iterations may take."""
-        limits = [
-            limit
-            for name, running in self._running.items()
-            if running.iterated and name in loops and (limit := loops[name].stalls.limit) is not None
-        ]
-        return bool(limits) and seconds(now - self._last_end) > max(limits)
+        limits = [loops[name].stalls.limit for name, running in self._running.items() if running.iterated]
+        return seconds(now - self._last_end) > max(filter(None, limits), default=math.inf)
 
 
-def _patience(running: _Running, loop: Loop | None) -> float:
+def _patience(running: _Running, loop: Loop) -> float:
     """Nanoseconds for which the end of a loop's last step holds the charging back.
 
     The end of an iteration is reported, so it is waited for as long as one of its steps may take. Another loop never
-    says that it is over: it is waited for as long as some of its steps usually take.
+    says that it is over: it is waited for as long as some of its steps usually take. Of a first step nothing is usual.
     """
-    if loop is None:
-        return MAX_GAP
+    if not loop.steps:
+        return MAX_COMPILE
     if running.iterated and loop.stalls.limit is not None:
         return loop.stalls.limit * NANOSECONDS
     steps = FACTOR if running.iterated else STEPS_WAITED_FOR

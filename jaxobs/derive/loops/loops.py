@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from jaxobs.derive.loops.found import InferredLoops
+from jaxobs.derive.loops.found import LOOPS, InferredLoops
 from jaxobs.derive.loops.host_lines import HostLine, HostLines
 from jaxobs.derive.loops.loop import Loop, RoomsOfLoops
 from jaxobs.derive.refusal import is_amount, require
@@ -12,9 +12,11 @@ from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import LoopEntered, MainThreadSampled, Recorded
 from jaxobs.vocabulary.activities import ACTIVITIES
+from jaxobs.vocabulary.text import MAX_LOOP_NAMES
 
-MAX_LOOPS = 20
-"""Most loops by name: steps of further ones are refused and counted, as names must not contain step numbers."""
+MAX_LOOPS = MAX_LOOP_NAMES + 1 + LOOPS + 1
+"""Most loops: those marked, the one of further names, those found, and one of recorded values. Events of more are refused
+and counted."""
 
 ROUNDING = 1e-3
 """Seconds by which the samples of about a second may add up to more than it."""
@@ -69,8 +71,7 @@ class Loops:
 
     def marked(self, by: LoopEntered | Steps) -> None:
         """Note that steps of a loop are marked, though it may have been found before."""
-        if by.loop in self.by_name:
-            self.by_name[by.loop].inferred = False
+        self.named(by.loop).inferred = False
 
     def recorded(self, event: Recorded) -> None:
         """Record a value of the user's; one that names no loop belongs to that under way, or whose step ended last.

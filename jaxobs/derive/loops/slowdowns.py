@@ -48,6 +48,9 @@ MEMORY_CHANGED: Final = 1.1
 KEPT: Final = 5
 """Newest slowdowns that are shown."""
 
+COMPILES_KEPT: Final = 200
+"""Newest compiles that may have changed the pace: a slowdown is known minutes after them. Eager ones change none."""
+
 DISTURBED: Final = (
     "compiles or checkpoints lay between all steps, so samples of its thread say nothing of them"
 )
@@ -123,6 +126,7 @@ class Slowdowns:
         self.count: Counter[str] = Counter()
         """How many there were, by loop."""
         self._loops: defaultdict[str, _Watched] = defaultdict(_Watched)
+        self._compiled: deque[Compilation] = deque(maxlen=COMPILES_KEPT)
         self._news: list[Slowdown] = []
 
     def take_news(self) -> list[Slowdown]:
@@ -143,28 +147,19 @@ class Slowdowns:
             (each.began for each in reversed(self.kept) if each.loop == loop and each.ended is None), None
         )
 
-    def look(
-        self,
-        loops: Iterable[Loop],
-        state: State,
-        compilations: Sequence[Compilation],
-        executables: Executables,
-    ) -> None:
+    def compiled(self, event: Compilation) -> None:
+        if event.function != EAGER:
+            self._compiled.append(event)
+
+    def look(self, loops: Iterable[Loop], state: State, executables: Executables) -> None:
         """Test the blocks that ended since the last call."""
         for loop in loops:
             while loop.pace.blocks:
                 block = loop.pace.blocks.popleft()
                 if self.alarms_per_hour > 0:
-                    self._test(loop.name, block, state, compilations, executables)
+                    self._test(loop.name, block, state, executables)
 
-    def _test(
-        self,
-        name: str,
-        block: Block,
-        state: State,
-        compilations: Sequence[Compilation],
-        executables: Executables,
-    ) -> None:
+    def _test(self, name: str, block: Block, state: State, executables: Executables) -> None:
         watched = self._loops[name]
         watched.blocks.append((block, state))
         usual = statistics.median(each.wall for each, _ in watched.blocks)
@@ -185,7 +180,7 @@ class Slowdowns:
             return
         parts = _parts([block for block, _ in before], [block for block, _ in after])
         facts = (
-            *_compiled(compilations, began), *_ran(before, after, executables), *_changed_state(before, after)
+            *_compiled(self._compiled, began), *_ran(before, after, executables), *_changed_state(before, after)
         )  # fmt: skip
         found = Slowdown(name, began, math.exp(changed.before), level, *parts, facts)
         self.count[name] += 1
@@ -235,7 +230,7 @@ def _by_line(blocks: Sequence[Block]) -> Counter[HostLine]:
 def _compiled(compilations: Iterable[Compilation], began: int) -> Iterator[str]:
     for event in compilations:
         apart = event.time - began
-        if abs(apart) <= ABOUT and event.function != EAGER:
+        if abs(apart) <= ABOUT:
             again = f" again ({event.recompilation})" if event.recompilation else ""
             side = "before" if apart < 0 else "after"
             yield f"`{event.function}` was compiled{again} {duration(seconds(abs(apart)))} {side}"

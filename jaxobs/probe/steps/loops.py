@@ -17,6 +17,7 @@ from jaxobs.model.clock import NANOSECONDS, now
 from jaxobs.model.events import UNMARKED, FunctionCalled, LoopDeclared, StepEnded, TurnsAsked
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.plugin.span_context import current_span_context
+from jaxobs.vocabulary.text import MAX_LOOP_NAMES, OTHER
 
 EVERY = (1, 5, 17, 101, 499)
 """One turn in so many is asked whether the device is done, and goes into the loop's average duration; the others skip
@@ -333,8 +334,11 @@ class Loops:
         return self  # a copied trainer that holds marks is in the same process
 
     def state(self, name: str) -> LoopState:
+        """The loop of that name, or where there are too many names, the one loop of all further ones."""
         self.unmarked.off = True
-        return self._loops.setdefault(name, LoopState(name))
+        if name not in self._loops and len(self._loops) >= MAX_LOOP_NAMES:
+            name = OTHER
+        return self._loops.get(name) or self._loops.setdefault(name, LoopState(name))
 
     def turns_asked(self) -> Iterator[TurnsAsked]:
         """What was found at the ends of turns since the last call of this; on the sender's thread."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from jaxobs.flow.ring import PADDING
 from jaxobs.model.clock import now
-from jaxobs.model.events import MAX_GAP, PhaseEnded, PhaseStarted
+from jaxobs.model.events import MAX_GAP, LoopEntered, PhaseEnded, PhaseStarted
 from jaxobs.plugin.wrapping import replace
 from jaxobs.probe.steps.loops import Loops, Step
 from jaxobs.probe.steps.values import as_name, given_amount
@@ -55,6 +55,8 @@ class StepMark:
         self._claimed = current.claimed
         self._step = step = Step(state)
         self._start = start = now()
+        if not state.steps:  # at a time after `start`, with which an iteration alone begins
+            self._loops.emit(LoopEntered(state.name, now()))
         state.begin(step, start)
         self._gap = 0
         here = state.thread == self._step.thread and state.phase is current.phase

@@ -190,7 +190,7 @@ class MetricSignal(_Queue):
 
     def __init__(self, agent: Agent, interval: float) -> None:
         super().__init__(agent, interval)
-        self._start = now()
+        self._start = agent.clock.wall_time(now())
 
     def offer(self, batch: Batch) -> int:
         snapshot = batch.snapshot
@@ -201,8 +201,8 @@ class MetricSignal(_Queue):
         return 0
 
     def encode(self, items: tuple[Reading, ...]) -> Message:
-        clock, time = self._agent.clock, items[0].time
-        period = Period(clock.wall_time(min(self._start, time)), clock.wall_time(time))
+        time = self._agent.clock.wall_time(items[0].time)
+        period = Period(min(self._start, time), time)
         families = [reading.family for reading in items]
         of = resource(self._agent.resource)
         return encode_metrics(metrics_data(families, period, of))

@@ -23,15 +23,17 @@ from tests.derive.made_up import (
 )
 
 
-def waiting(wait: float) -> Fold:
+def waiting(wait: float, fold: Fold | None = None, begin: float = 2.0) -> Fold:
     """A hundred steps of a tenth of a second that begin with a wait for their input; the device computes for 50 ms."""
-    fold = applied(new_fold(), [backend(), created(1), FunctionWatched(-1, "f", "x", at(1))])
+    fold = applied(fold or new_fold(), [backend(), created(1), FunctionWatched(-1, "f", "x", at(1))])
     fold.bind_peaks("example", PEAKS)
     fold.analysed(1, module(matrix=3e10, executed_matrix_flops_by_type={"float32": 3e10}))
-    applied(fold, [ExecutableRan(1, 0.05, 0.001, at(2)), waits()])
-    steps = [step(i, 2 + i / 10, 2 + (i + 1) / 10, wait=wait, runs=(1,)) for i in range(100)]
-    seen = main_thread(2, 12, device=5.0, marked_input=10 * wait * 10, processor=5.0 - 10 * wait * 10)
-    return applied(fold, [*steps, seen, LoopEnded("train", at(12), 0)])
+    applied(fold, [ExecutableRan(1, 0.05, 0.001, at(begin)), waits()])
+    steps = [step(i, begin + i / 10, begin + (i + 1) / 10, wait=wait, runs=(1,)) for i in range(100)]
+    seen = main_thread(
+        begin, begin + 10, device=5.0, marked_input=10 * wait * 10, processor=5.0 - 10 * wait * 10
+    )
+    return applied(fold, [*steps, seen, LoopEnded("train", at(begin + 10), 0)])
 
 
 def test_a_wait_for_input_is_advice_in_the_document_and_in_the_series() -> None:
@@ -44,6 +46,15 @@ def test_a_wait_for_input_is_advice_in_the_document_and_in_the_series() -> None:
     assert series["jaxobs_advice_info"]["input_wait", "train", ""] == 1.0
     assert series["jaxobs_advice_saves_ratio"]["input_wait", "train", ""] == pytest.approx(0.3)
     assert "jaxobs_advice_saves_bytes" not in series
+
+
+def test_what_a_loop_would_give_back_is_no_share_of_the_time_of_a_loop_that_is_over() -> None:
+    earlier = [step(number, 10 * number, 10 * number + 10, loop="pretrain") for number in range(100)]
+    fold = applied(new_fold(), [*earlier, LoopEnded("pretrain", at(1_000), 0)])
+    fold.snapshot(at(1_001))
+    snapshot = waiting(0.03, fold, begin=1_040).snapshot(at(1_050))
+    told = {piece["condition"]: piece for piece in snapshot.to_dict()["advice"]}
+    assert told["input_wait"]["saves_ratio"] == pytest.approx(0.3)
 
 
 def test_advice_that_no_longer_holds_goes_from_the_series() -> None:
