@@ -69,9 +69,14 @@ class Loops:
             return False
         return True
 
-    def marked(self, by: LoopEntered | Steps) -> None:
+    def entered(self, event: LoopEntered) -> None:
+        """A marked loop has begun its first step."""
+        self.named(event.loop).inferred = False
+
+    def marked(self, by: Steps) -> None:
         """Note that steps of a loop are marked, though it may have been found before."""
-        self.named(by.loop).inferred = False
+        if by.loop in self.by_name:
+            self.by_name[by.loop].inferred = False
 
     def recorded(self, event: Recorded) -> None:
         """Record a value of the user's; one that names no loop belongs to that under way, or whose step ended last.
@@ -105,8 +110,6 @@ class Loops:
         for name, line, waits_in, activity, spent, samples in event.rows:
             if mixed and not name:
                 continue
-            if name and len(self.by_name) < MAX_LOOPS:
-                self.named(name)  # its first step may be under way
             loop = self.by_name.get(name or found)
             host = self.outside if loop is None else loop.host
             host.add(HostLine(line, waits_in, activity), spent, samples)
