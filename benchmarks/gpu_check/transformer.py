@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from jaxobs.cli.demonstration import VOCABULARY, Size, TrainingState, initial_state, train_step
+from jaxobs.cli.demonstration import VOCABULARY, Parameters, Size, initial_parameters, train_step
 
 LARGE = Size(width=1024, layers=24, heads=16, length=1024, examples=16, learning_rate=1e-4, dtype="bfloat16")
 """302 million parameters in products; 30 TFLOP of 6ND a step, some 80 ms on an H200 at 40 % of its peak."""
@@ -51,12 +51,12 @@ def batch_of(size: Size) -> jax.Array:
     return jax.random.randint(jax.random.key(0), (size.examples, size.length + 1), 0, VOCABULARY)
 
 
-def started(size: Size, batch: jax.Array) -> TrainingState:
-    """The state after a first step, which compiles."""
-    state: TrainingState
-    state, loss = train_step(initial_state(jax.random.key(0), size), batch, size)
+def started(size: Size, batch: jax.Array) -> Parameters:
+    """The parameters after a first step, which compiles."""
+    parameters: Parameters
+    parameters, loss = train_step(initial_parameters(jax.random.key(0), size), batch, size)
     loss.block_until_ready()
-    return state
+    return parameters
 
 
 READ_EVERY = 10

@@ -26,7 +26,7 @@ from benchmarks.gpu_check.transformer import (
     rematerialized_flops,
 )
 from benchmarks.truths import Figure
-from jaxobs.cli.demonstration import initial_state, train_step
+from jaxobs.cli.demonstration import initial_parameters, train_step
 
 ROOT = Path(__file__).parents[2]
 CPU = Machine("cpu", "cpu", {})
@@ -65,7 +65,7 @@ def test_the_transformer_counts_as_its_formula_says() -> None:
 
     import jaxobs
 
-    state = jax.eval_shape(lambda: initial_state(jax.random.key(0), SMALL))
+    state = jax.eval_shape(lambda: initial_parameters(jax.random.key(0), SMALL))
     tokens = jax.ShapeDtypeStruct((SMALL.examples, SMALL.length + 1), "int32")
     cost = jaxobs.cost(train_step, state, tokens, SMALL)
     assert cost.rematerialized_flops == rematerialized_flops(SMALL)

@@ -95,7 +95,7 @@ def test_samples_of_another_loop_say_nothing_of_this_one() -> None:
 
 
 def test_samples_during_a_loops_first_step_are_that_loops() -> None:
-    told = [LoopEntered("train", at(1)), main_thread(1, 2, processor=1.0)]
+    told: list[Event] = [LoopEntered("train", at(1)), main_thread(1, 2, processor=1.0)]
     document = applied(new_fold(), told).snapshot(at(3)).to_dict()
     assert document["loops"]["train"]["host_lines"][0]["seconds"] == pytest.approx(1.0)
     assert document["process"]["host_lines"] is None
@@ -108,8 +108,8 @@ def test_a_long_steps_idle_time_is_charged_by_what_was_seen_in_all_of_it() -> No
     fold.analysed(1, module(matrix=4e10))
     applied(fold, [ExecutableRan(1, 0.05, 0.001, at(1)), waits()])
     for second in range(1, 1201):
-        word = "input" if second % 600 < 540 else "processor"
-        fold.apply(main_thread(second, second + 1, **{word: 1.0}))
+        long = second % 600 < 540
+        fold.apply(main_thread(second, second + 1, input=float(long), processor=float(not long)))
         if second % 600 == 0:
             fold.apply(step(second // 600, second - 599, second + 1, runs=(1,)))
             fold.snapshot(at(second + 1))

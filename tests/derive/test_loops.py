@@ -261,7 +261,7 @@ def test_values_recorded_outside_marked_steps_go_to_the_loop_that_is_found() -> 
 
 
 def test_values_recorded_between_passes_go_to_the_loop_whose_step_ended_last() -> None:
-    events = [
+    events: list[Event] = [
         step(0, 1.0, 2.0, loop="finetune"),
         LoopEnded("finetune", at(2), 0),
         Recorded("", "acc", 0.5, at(3)),

@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -139,7 +140,8 @@ def test_it_has_the_length_of_what_it_wraps_and_is_no_more_iterable(marks: Marks
     assert len(marks.steps([1, 2, 3])) == 3
     with pytest.raises(TypeError, match="has no len"):
         len(marks.steps(iter([1])))
-    assert [bool(marks.steps(items)) for items in ([1], [], iter([]))] == [True, False, True]
+    several: list[Any] = [[1], [], iter([])]
+    assert [bool(marks.steps(items)) for items in several] == [True, False, True]
     with pytest.raises(TypeError, match="'int' object is not iterable"):
         marks.steps(5)
 
