@@ -199,7 +199,7 @@ def end_run_time(rooms: Rooms, now: int) -> Figure[float]:
     for loop in rooms.loops.by_name.values():
         loop.update(now, final=True)
     _update_run_time(rooms, now)
-    return rooms.run_time.goodput()
+    return rooms.run_time.goodput(rooms.loops.inferred.turned_away)
 
 
 def _update_run_time(rooms: Rooms, now: int) -> None:
@@ -213,7 +213,7 @@ def _process(rooms: Rooms, compilation: CompilationView, now: int) -> ProcessVie
         seconds=seconds(now - rooms.began),
         run_seconds=dict(rooms.run_time.seconds),
         phase_seconds=dict(rooms.run_time.phase_seconds),
-        goodput=rooms.run_time.goodput(),
+        goodput=rooms.run_time.goodput(rooms.loops.inferred.turned_away),
         running=rooms.under_way.view(now, rooms.executables.function_of),
         compiling=rooms.compile_times.in_progress(now),
         compiling_phases=rooms.compile_times.phases_in_progress(),

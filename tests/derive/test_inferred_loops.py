@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from jaxobs.derive.loops.found import HELD, LOOPS, Followed, InferredLoops
 from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.events import ROW_LENGTH, UNMARKED, StepCompleted, StepEnded, StepRows, steps_of_rows
+from tests.derive.made_up import applied, at, created, new_fold
 
 FUNCTIONS = {1: "train", 2: "evaluate", 3: "loss", 4: "setup", 5: "sample", 6: "train"}
 THREAD = 7
@@ -225,6 +226,15 @@ def test_no_turns_are_held_of_a_function_that_can_be_no_loop_any_more() -> None:
     followed = loops.follow(calls([LOOPS + 1] * 50, start=100.0, first=20 * LOOPS + 1))
     assert len({turn.loop for turn in steps_of_rows(begun.rows)}) == LOOPS
     assert followed.outside[LOOPS + 1] >= 48  # but for those of the turn under way
+
+
+def test_goodput_says_that_it_is_without_the_ninth_function() -> None:
+    fold = applied(new_fold(), [created(number, function=f"f{number}") for number in range(1, LOOPS + 2)])
+    for run in range(1, LOOPS + 2):
+        fold.apply_steps(calls([run] * 20, every=2.0, start=40.0 * run, first=20 * run))
+    process = fold.snapshot(at(500)).to_dict()["process"]
+    assert len(fold.loops.by_name) == LOOPS
+    assert f"`f{LOOPS + 1}`" in process["goodput_reason"]
 
 
 def test_a_phase_ends_the_turn_in_which_it_began() -> None:

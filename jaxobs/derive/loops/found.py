@@ -150,6 +150,8 @@ class InferredLoops:
         """The candidate whose turn is under way, or was last."""
         self.entered = 0
         """When its first turn in a row began."""
+        self.turned_away: str | None = None
+        """The first function that was called again when as many loops as there may be had been found."""
         self._turn: list[Call] = []
         """Calls of the turn under way; the first is the active candidate's."""
         self._counts: Counter[str] = Counter()
@@ -309,6 +311,7 @@ class InferredLoops:
             return
         active.held.append((turn, end))
         if len(self._found()) >= LOOPS:
+            self.turned_away = self.turned_away or active.function
             self._forget_turns(active)
             return
         # Where a function began to repeat in a turn of several, the next call decides which is the main one.

@@ -48,6 +48,10 @@ TOO_SHORT = "less than two seconds of steps were seen, in less than a minute"
 
 UNDER_WAY = "what the last {} went into is known once the step, compile or phase under way has ended"
 
+TURNED_AWAY = (
+    "without the time in `{}` and any other function that repeats but the first eight: mark its loop"
+)
+
 AGENT_LOST = "of the time since {} after the start: the agent was lost, and with it what it had counted"
 
 OF_LOOPS = ("productive", "input", "checkpoint", "stalled")
@@ -305,8 +309,11 @@ class RunTime:
             return min(now, self._heard_until)
         return now
 
-    def goodput(self) -> Figure[float]:
-        """The productive share of the time charged; absent where too little is known of what was productive."""
+    def goodput(self, turned_away: str | None = None) -> Figure[float]:
+        """The productive share of the time charged; absent where too little is known of what was productive.
+
+        `turned_away`: a function that may be a loop, of which no steps are known.
+        """
         total = sum(self.seconds.values())
         steps = sum(self.seconds[word] for word in ("productive", "input", "checkpoint", "stalled"))
         if self._lost > MAX_LOST:
@@ -319,6 +326,7 @@ class RunTime:
             if self._ahead > 0:
                 return Figure(None, UNDER_WAY.format(duration(self._ahead)))
         since = None if self._counts_begin is None else AGENT_LOST.format(duration(self._counts_begin))
+        since = since or (turned_away and TURNED_AWAY.format(turned_away))
         return Figure(self.seconds["productive"] / total, since)
 
     def _holds(self, since: int, now: int) -> bool:
