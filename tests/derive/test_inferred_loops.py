@@ -22,11 +22,11 @@ THREAD = 7
 def calls(runs: Iterable[int], every: float = 0.1, start: float = 0.0, first: int = 1) -> StepRows:
     """Rows of calls that begin `every` seconds, each dispatched in a tenth of that."""
     rows: StepRows = []
-    for at, run in enumerate(runs):
-        begin = round((start + at * every) * NANOSECONDS)
+    for number, run in enumerate(runs):
+        begin = round((start + number * every) * NANOSECONDS)
         dispatch = round(every / 10 * NANOSECONDS)
         rows += (
-            UNMARKED, first + at, begin, begin + dispatch, 0, 0, dispatch, None, None, THREAD, run,
+            UNMARKED, first + number, begin, begin + dispatch, 0, 0, dispatch, None, None, THREAD, run,
         )  # fmt: skip
     return rows
 
