@@ -35,6 +35,9 @@ def _host_names(names: str) -> str:
 
 
 def _element_types(peaks: dict[str, float]) -> dict[str, float]:
+    for dtype, rate in peaks.items():
+        if rate <= 0:
+            raise ValueError(f"the peak of {dtype} must be more than 0")
     return {checked_element_type(dtype): rate for dtype, rate in peaks.items()}
 
 
@@ -108,10 +111,7 @@ class Settings:
     )
     run_directory: Path | None = setting(None, "directory in which each process keeps this folder instead")
     run_interval: float = setting(
-        120.0,
-        "seconds between writes of the record; it is written at the end too",
-        minimum=1,
-        maximum=86_400,
+        120.0, "seconds between writes of the record; it is written at the end too", minimum=1, maximum=86_400
     )
     tensorboard_directory: Path | None = setting(
         None, "directory for TensorBoard's curves of these figures; needs `jaxobs[tensorboard]`"
@@ -164,10 +164,7 @@ class Settings:
         maximum=LARGEST_TRACE,
     )
     out_of_memory_reports: int = setting(
-        3,
-        "most reports a process writes when memory runs out; 0 writes none",
-        minimum=0,
-        maximum=100,
+        3, "most reports a process writes when memory runs out; 0 writes none", minimum=0, maximum=100
     )
     maximum_module_bytes: int = setting(
         64 * 2**20,

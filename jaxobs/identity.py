@@ -30,17 +30,15 @@ _RESTARTS = ("JOBSET_RESTART_ATTEMPT", "TORCHELASTIC_RESTART_COUNT")
 the second: https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables"""
 
 
-_RANKS = (
-    ("JAX_PROCESS_ID", "JAX_NUM_PROCESSES"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("PMI_RANK", "PMI_SIZE"),
-    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
-    ("RANK", "WORLD_SIZE"),
+_LAUNCHED = (
+    ("JAX_PROCESS_ID", "JAX_NUM_PROCESSES", ""),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+    ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
 )
-"""Variables of the rank and the number of ranks, of the innermost launcher first. In a batch script Slurm sets
-SLURM_PROCID too, but the number of tasks of a step only in what srun starts (man srun, sbatch)."""
-
-_RANK_ON_HOST_VARIABLES = ("SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "LOCAL_RANK")
+"""Variables of the rank, of the number of ranks and of the rank on the host, of the innermost launcher first. In a batch
+script Slurm sets SLURM_PROCID too, but the number of tasks of a step only in what srun starts (man srun, sbatch)."""
 
 _JOB_VARIABLES = (
     "SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "TORCHELASTIC_RUN_ID", "JAX_COORDINATOR_ADDRESS",
@@ -138,16 +136,19 @@ def first_number(environment: Mapping[str, str], names: Sequence[str]) -> int | 
 
 def launched_rank(environment: Mapping[str, str]) -> int | None:
     """The number of this process among several that a launcher started together; None if it is alone, or none tells."""
-    rank, count = _rank_and_count(environment)
+    rank, count, _ = _launched(environment)
     return rank if (count or 0) > 1 else None
 
 
-def _rank_and_count(environment: Mapping[str, str]) -> tuple[int | None, int | None]:
-    """The number of this process, and of how many, as the launcher tells that tells both."""
-    pairs = (
-        (first_number(environment, (rank,)), first_number(environment, (count,))) for rank, count in _RANKS
-    )
-    return next((pair for pair in pairs if None not in pair), (None, None))
+def _launched(environment: Mapping[str, str]) -> tuple[int | None, int | None, int]:
+    """The number of this process, of how many, and on its host, as the launcher tells that tells the first two.
+
+    Where it does not tell the third, one does that counts in the same way: srun, where JAX_PROCESS_ID is SLURM_PROCID.
+    """
+    rows = [tuple(first_number(environment, (name,)) for name in names) for names in _LAUNCHED]
+    rank, count = next((row[:2] for row in rows if None not in row[:2]), (None, None))
+    on_host = (row[2] for row in rows if rank is None or row[:2] == (rank, count))
+    return rank, count, next((number for number in on_host if number is not None), 0)
 
 
 def run_ids(environment: Mapping[str, str], host: str, *belonging: str | None) -> tuple[str, str]:
@@ -198,10 +199,10 @@ def read_identity(
     """This process, by the environment that its launcher made.
 
     `run` is the name that the user gave; `instance` the one that the application's own OpenTelemetry SDK has. Resource
-    attributes that the user set win.
+    attributes that the user set win, but for the number of the process, which is measured by it.
     """
     in_kubernetes = "KUBERNETES_SERVICE_HOST" in environment
-    host, (rank, count) = socket.gethostname(), _rank_and_count(environment)
+    host, (rank, count, rank_on_host) = socket.gethostname(), _launched(environment)
     named, user, given = run_name(run, environment, host), _user(environment), given_attributes(environment)
     namespace = environment.get("POD_NAMESPACE") or (_read(_NAMESPACE_FILE) if in_kubernetes else None)
     cluster = environment.get("SLURM_CLUSTER_NAME") or given.get("k8s.cluster.name")
@@ -228,13 +229,14 @@ def read_identity(
         "k8s.namespace.name": namespace,
     }
     known = {name: str(value) for name, value in attributes.items() if value is not None}
+    given.pop("process.pid", None)
     process = f"process{os.getpid()}" if rank is None else f"rank{rank}"
     return Identity(
         name="-".join(filter(None, (re.sub(r"[^\w.-]+", "-", named or ""), process))),
         job=job_key(run, environment, host),
         run_ids=ids,
         is_first=launched_rank(environment) in {None, 0},
-        rank_on_host=first_number(environment, _RANK_ON_HOST_VARIABLES) or 0,
+        rank_on_host=rank_on_host,
         in_kubernetes=in_kubernetes,
         resource=known | given,
     )

@@ -43,6 +43,13 @@ def test_a_peak_of_a_type_that_does_not_exist_is_refused_with_the_nearest_that_d
     )
 
 
+@pytest.mark.parametrize("rate", ["0", "-1e14"])
+def test_a_peak_that_is_not_more_than_nothing_is_refused(monkeypatch: pytest.MonkeyPatch, rate: str) -> None:
+    monkeypatch.setenv("JAXOBS_PEAK_FLOPS", f'{{"float32": 1e14, "bfloat16": {rate}}}')
+    with pytest.raises(SettingsError, match="the peak of bfloat16 must be more than 0"):
+        load_settings()
+
+
 @pytest.mark.parametrize(
     ("variables", "why"),
     [

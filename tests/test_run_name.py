@@ -170,3 +170,30 @@ def test_a_rank_is_one_of_several_that_the_innermost_launcher_started(
     environment: dict[str, str], rank: int | None
 ) -> None:
     assert launched_rank(environment) == rank
+
+
+MPI = {"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}
+TORCHRUN = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "3"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "rank", "on_host"),
+    [
+        (BATCH | {"SLURM_LOCALID": "0"} | MPI, "3", 1),
+        (TASK | {"SLURM_LOCALID": "0"} | TORCHRUN, "3", 3),
+        (STEP | {"SLURM_PROCID": "1", "SLURM_LOCALID": "1"}, "1", 1),
+        (STEP | {"SLURM_PROCID": "1", "SLURM_LOCALID": "1", "JAX_PROCESS_ID": "1", "JAX_NUM_PROCESSES": "2"}, "1", 1),
+        ({"LOCAL_RANK": "2"}, None, 2),
+    ],
+)  # fmt: skip
+def test_rank_and_rank_on_the_host_are_those_of_one_launcher(
+    environment: dict[str, str], rank: str | None, on_host: int
+) -> None:
+    found = read_identity(environment)
+    assert (found.resource.get("jax.process_index"), found.rank_on_host) == (rank, on_host)
+    assert found.is_first == (rank is None)
+
+
+def test_no_attribute_that_is_given_makes_another_process_the_measured_one() -> None:
+    found = read_identity({"OTEL_RESOURCE_ATTRIBUTES": "process.pid=1,team=a"})
+    assert (found.resource["process.pid"], found.resource["team"]) == (str(os.getpid()), "a")

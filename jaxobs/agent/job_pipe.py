@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import threading
 from typing import Any, Final
@@ -22,14 +23,21 @@ class JobPipe:
     def __init__(self, end: socket.socket) -> None:
         self._end = end
         self._send_lock = threading.Lock()
+        self._room = select.poll()
+        self._room.register(end, select.POLLOUT)
         self._wake_up = WakeUp()
         self.wake = self._wake_up.ring
         """Ends the wait; may be called from any thread."""
 
     def send(self, kind: bytes, body: Any) -> None:
-        """Send a frame to the job. Errors are ignored: that a job is gone is noticed where the pipe is read."""
+        """Send a frame to the job. Errors are ignored: that a job is gone is noticed where the pipe is read.
+
+        A job whose native code holds the interpreter lock reads nothing, and must not hold up the agent. Lines of the log
+        are dropped while more than a quarter of the socket's buffer is full: up to there Linux calls it writable.
+        """
         with contextlib.suppress(OSError, ValueError), self._send_lock:
-            self._end.sendall(wire.frame(kind, body))
+            if kind != wire.LOG or self._room.poll(0):
+                self._end.sendall(wire.frame(kind, body))
 
     def wait(self, until: float) -> bool:
         """Wait until there is something to receive, a thread wakes this one, or `monotonic()` reaches `until`.

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from typing import Any, SupportsFloat
 
 from jaxobs.agent.exporting import Exporting
 from jaxobs.model.events import Measured
@@ -107,6 +108,12 @@ class Collecting:
 
     def _collect(self) -> list[Measured]:
         self._pause = float(self._plugin.interval)  # under the guard: it may be a property of the plugin's
-        values = list(self._plugin.collect())
+        values = list(map(_with_float, self._plugin.collect()))
         self.guard.idle_reason = str(self._plugin.reason)
         return values
+
+
+def _with_float(event: Any) -> Any:
+    """The event with a `float` in place of another library's number, such as a numpy.float32; all else as it is."""
+    is_number = isinstance(event, Measured) and isinstance(event.value, SupportsFloat)
+    return event._replace(value=float(event.value)) if is_number else event

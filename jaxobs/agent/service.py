@@ -25,6 +25,7 @@ from jaxobs.derive.fold import Fold
 from jaxobs.derive.loops.hangs import UNANSWERED, Hang
 from jaxobs.flow import wire
 from jaxobs.hardware.known_peaks import known_peaks
+from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.clock import ClockAnchor, monotonic, now, process_time, seconds
 from jaxobs.model.events import (
     BackendFound,
@@ -139,7 +140,11 @@ class Service:
         self._summary_file = str(self._summary_files[0]) if self._summary_files else None
         self._values_due = math.inf
         """When flat values are sent next, by `monotonic()`: never before the job has asked for them."""
+        self._values_heard: int | None = None
+        """When the job was last heard before the last of them: none are sent to a job that is silent since then."""
         self._arrived: deque[Measured | SpanEnded] = deque()
+        self._peaks: deque[tuple[str, Peaks]] = deque()
+        """By kind of device, found on a thread, because the home may lie on a disk that does not answer."""
         self._payloads: deque[memoryview] = deque()
         self._new_events: list[Event] = []
         self._logged: dict[str, float] = {}
@@ -281,6 +286,8 @@ class Service:
             self.fold.apply_own(event)
             if taken and isinstance(event, Measured | SpanEnded):
                 self._new_events.append(event)
+        while self._peaks:
+            self.fold.bind_peaks(*self._peaks.popleft())
         self._analysed(self._analysis.finished())
 
     def _read_windows(self, *, final: bool = False) -> None:
@@ -298,6 +305,11 @@ class Service:
                 self.fold.analysed(*done)
 
     def _bind(self, event: BackendFound) -> None:
+        for name, value in event.environment:  # before the resource, whose change collectors notice
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
         # Where JAX knows of itself alone, a launcher that started several processes tells them apart.
         if event.process_count > 1 or self.resource.get("jax.process_count", "1") == "1":
             self.resource["jax.process_index"] = str(event.process_index)
@@ -307,12 +319,16 @@ class Service:
             self.resource["jaxobs.run_id"] = self._run_ids[event.process_count > 1]
         if event.local_hardware_ids:
             self.resource["jax.local_hardware_ids"] = ",".join(map(str, event.local_hardware_ids))
+        _on_disk(lambda: self._find_peaks(event))
+        self._fold_arrivals()  # the peaks too: what follows in this frame is held against them
+
+    def _find_peaks(self, event: BackendFound) -> None:
         try:
             for kind in {kind for _, kind, _ in event.devices}:
                 found = known_peaks(
                     kind, event.platform, event.jaxlib_version, self.settings, devices=len(event.devices)
                 )
-                self.fold.bind_peaks(kind, found)
+                self._peaks.append((kind, found))
         except (ValueError, OSError) as error:
             self.log(f"peaks are unknown: {error}")
 
@@ -347,8 +363,9 @@ class Service:
         snapshot = self.fold.snapshot(now())
         for slowdown in self.fold.slowdowns.take_news():
             self.log(plain(slowdown_sentence(slowdown.to_dict(now(), self.fold.began, self.clock))))
-        if monotonic() >= self._values_due:
-            self._values_due = monotonic() + VALUES_SECONDS
+        heard = self.fold.observation.last_heard
+        if monotonic() >= self._values_due and heard != self._values_heard:
+            self._values_due, self._values_heard = monotonic() + VALUES_SECONDS, heard
             self._send(wire.VALUES, flat_values(snapshot.document))
         events, self._new_events = self._new_events, []
         spans = self.fold.spans.take()

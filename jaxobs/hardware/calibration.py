@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jaxobs.hardware.chips import normalised
+from jaxobs.hardware.control_groups import cpu_limit, find_group
 from jaxobs.vocabulary import InputError
 from jaxobs.vocabulary.text import read_json
 
@@ -202,28 +203,29 @@ def cache_directory(chosen: Path | None = None, environment: Mapping[str, str] |
         ) from error
 
 
+_ARM_NUMBERS: Final = ("CPU implementer", "CPU variant", "CPU part")
+
+
 def processor_model(cpu_information: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's name, or its architecture where the system does not provide one."""
+    """The processor's name, on ARM its numbers, or its architecture where the system does not provide one."""
     with contextlib.suppress(OSError):
-        for line in cpu_information.read_text(encoding="utf-8", errors="replace").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "model name" and value.strip():
-                return " ".join(value.split())
+        text = cpu_information.read_text(encoding="utf-8", errors="replace")
+        lines = (line.partition(":") for line in text.splitlines())
+        found = {" ".join(name.split()): " ".join(value.split()) for name, _, value in lines}
+        numbers = ", ".join(f"{name} {found[name]}" for name in _ARM_NUMBERS if found.get(name))
+        if name := found.get("model name") or numbers:
+            return name
     return platform.processor() or platform.machine() or "unknown"
 
 
-def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+def usable_cores(proc: Path = Path("/proc")) -> int:
     """Cores that this process may use: those of its affinity, fewer where a control group allows fewer."""
-    affinity, quota = len(os.sched_getaffinity(0)), _quota(cgroup)
-    return max(1, affinity if quota is None else min(affinity, int(quota)))
-
-
-def _quota(cgroup: Path) -> float | None:
-    """Cores' worth of time that the control group (version 2) allows; None if it sets no limit."""
-    with contextlib.suppress(OSError, ValueError):
-        limit, period = (cgroup / "cpu.max").read_text(encoding="utf-8").split()[:2]
-        return None if limit == "max" else int(limit) / int(period)
-    return None
+    cores = len(os.sched_getaffinity(0))
+    # Perhaps there are no control groups, or they are not mounted here.
+    with contextlib.suppress(OSError, LookupError, ValueError):
+        _, limit = cpu_limit(find_group("cpu", proc=proc))
+        cores = cores if limit is None else min(cores, int(limit))
+    return max(1, cores)
 
 
 def load_calibration(name: str, directory: Path) -> Calibration | None:

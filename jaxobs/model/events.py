@@ -238,9 +238,8 @@ def steps_of_rows(rows: StepRows) -> Iterator[StepEnded]:
     if len(rows) % ROW_LENGTH:
         raise ValueError(f"{len(rows)} values are no whole rows of {ROW_LENGTH}")
     for at in range(0, len(rows), ROW_LENGTH):
-        loop, step, start, end, gap, wait, dispatch, examples, tokens, thread, runs = rows[
-            at : at + ROW_LENGTH
-        ]
+        row = rows[at : at + ROW_LENGTH]
+        loop, step, start, end, gap, wait, dispatch, examples, tokens, thread, runs = row
         ran = runs if isinstance(runs, tuple) else (runs,) if runs else ()
         yield StepEnded(
             loop, step, start, end, gap, wait, dispatch, 0, 0, examples, tokens, False, thread, ran, None
@@ -368,6 +367,7 @@ class BackendFound(NamedTuple):
     """JAX has a backend: its local devices as (local ordinal, device kind, identity), and this process's index.
 
     `local_hardware_ids` are the driver's own numbers of these devices, in the same order; empty where JAX has none.
+    `environment` has the variables that a script may set when the agent runs already; None where one is not set.
     """
 
     platform: str
@@ -378,6 +378,7 @@ class BackendFound(NamedTuple):
     jaxlib_version: str
     time: Instant
     local_hardware_ids: tuple[int, ...] = ()
+    environment: tuple[tuple[str, str | None], ...] = ()
 
 
 PROCESS_MEMORY = -1
@@ -487,9 +488,8 @@ def units_of(event_type: type) -> Mapping[str, str]:
     """By field of an event, whether it is an `instant` or a `duration`; other fields are neither."""
     if event_type not in _UNITS:
         hints = get_type_hints(event_type, include_extras=True)
-        parts = [
-            (name, part) for name, hint in hints.items() for part in (hint, *get_args(hint))
-        ]  # `Instant | None`
+        # The arguments too, of `Instant | None`.
+        parts = [(name, part) for name, hint in hints.items() for part in (hint, *get_args(hint))]
         _UNITS[event_type] = {
             name: str(part.__metadata__[0]) for name, part in parts if get_origin(part) is Annotated
         }

@@ -17,6 +17,14 @@ from jaxobs.model.metrics import DeviceReading, Metric
 from jaxobs.model.profile import ProfileResult
 from jaxobs.plugin.protocol import Agent, Batch, Job, Remark
 
+DEVICE_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL",
+    "JAX_PLATFORMS", "JAX_CUDA_VISIBLE_DEVICES", "JAX_ROCM_VISIBLE_DEVICES", "JAX_LOCAL_DEVICE_IDS", "NCCL_RAS_ADDR",
+    "NCCL_RAS_ENABLE", "TPU_RUNTIME_METRICS_PORTS",
+)  # fmt: skip
+"""Variables that say which devices a process uses, and where their libraries answer. The agent takes them over as the job
+has them when JAX makes its backend: a script may set them before it imports JAX, when the agent runs already."""
+
 
 class Plugin(ABC):  # noqa: B024  # what must be overridden depends on the kind
     """What probes, collectors and exporters have in common."""
@@ -74,7 +82,7 @@ class Collector(Plugin):
     """Which of its metrics are a device's utilisation, clocks and throttling."""
 
     def start(self, agent: Agent) -> None:
-        """Open what is read. The environment is that of the training process."""
+        """Open what is read. The environment is that of the training process; DEVICE_VARIABLES may still change."""
 
     @abstractmethod
     def collect(self) -> Iterable[Measured]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ from jaxobs.jax_compat.runtime import backend_exists, leave_out
 from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import BackendFound, Compilation, Event, ExecutableCreated
 from jaxobs.model.profile import ProfileResult
+from jaxobs.plugin.base import DEVICE_VARIABLES
 from jaxobs.plugin.guard import Guard, Suppressed, raised_by_signal_handler
 from jaxobs.plugin.protocol import Progress
 from jaxobs.plugin.threads import MAX_CALL_SECONDS, Flag, Thread
@@ -64,6 +66,7 @@ def find_backend() -> BackendFound | None:
         jax.default_backend(), devices, jax.process_index(), jax.process_count(), jax.__version__,
         importlib.metadata.version("jaxlib"), now(),
         tuple(number for number in numbers if type(number) is int) if None not in numbers else (),
+        tuple((name, os.environ.get(name)) for name in DEVICE_VARIABLES),
     )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from jaxobs.vocabulary.text import valid_text
 MAXIMUM_BYTES = 256 * 2**20
 """Largest size of one file; two are kept. Near a million events: a small training run wrote 281 bytes an event."""
 
-PAIRS = frozenset({"attributes", "memory"})
+PAIRS = frozenset({"attributes", "environment", "memory"})
 """Fields that hold (name, value) pairs, which are written as objects."""
 
 
@@ -64,8 +64,12 @@ def as_record(event: Event, clock: ClockAnchor, catalogue: Catalogue) -> dict[st
 
 
 def as_line(record: Mapping[str, Any]) -> bytes:
-    """A record as one line of strict JSON in ASCII, so that no reader sees the end of a line within it."""
-    return json.dumps(record, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
+    """A record as one line of strict JSON in ASCII, so that no reader sees the end of a line within it.
+
+    What JSON has no form for becomes text: a plugin may put anything into an event.
+    """
+    text = json.dumps(record, allow_nan=False, separators=(",", ":"), default=str)
+    return text.encode("ascii") + b"\n"
 
 
 class JsonLinesExporter(Exporter):

@@ -22,12 +22,13 @@ def test_a_line_is_sent_once_a_minute_and_forgotten_then(monkeypatch: pytest.Mon
         "resource": {}, "clock": tuple(ClockAnchor.read()), "began": now(),
     }  # fmt: skip
     service = Service(hello, pipe)
+    frames = list[tuple[bytes, object]]()
     for minute in range(50):
         monkeypatch.setattr(module, "monotonic", lambda at=60.0 * minute: at)
         service.log("again")
         service.log("again")
         service.log(f"the line of minute {minute}")
-    frames = list(wire.Frames().feed(job.recv(1 << 16)))
+        frames += wire.Frames().feed(job.recv(1 << 16))
     assert [body for kind, body in frames if kind == wire.LOG].count("again") == 50
     assert len(service._logged) == 2
     service._pipe.close()

@@ -5,11 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jaxobs.model.clock import now
 from jaxobs.model.events import BackendFound, SourceReported
 from tests.agent.beside import AgentProcess
 from tests.agent.test_agent import steps
+
+if TYPE_CHECKING:
+    import pytest
 
 Start = Callable[..., AgentProcess]
 Install = Callable[..., None]
@@ -233,6 +237,40 @@ def test_a_collector_that_says_of_another_metric_what_it_reads_is_down(
     down(agent, "other", "device_readings: other_busy_ratio is none of its metrics")
 
 
+VISIBLE_DEVICES = """
+import os
+from jaxobs.model.clock import now
+from jaxobs.model.events import Measured
+from jaxobs.model.metrics import metric
+from jaxobs.plugin.base import Collector
+
+VISIBLE = metric("acme_visible{devices}", "")
+
+class Visible(Collector):
+    metrics = (VISIBLE,)
+    interval = 0.1
+
+    def collect(self):
+        return [Measured(VISIBLE.name, (os.environ.get("CUDA_VISIBLE_DEVICES", "all"),), 1.0, now())]
+"""
+
+
+def test_collectors_have_the_environment_in_which_jax_made_its_backend(
+    start_agent: Start, install_plugin: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_plugin("acme", VISIBLE_DEVICES, {"jaxobs.collectors": "acme = acme:Visible"})
+    for before, set_later in (("1", None), (None, "3")):
+        if before is None:
+            monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+        else:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", before)
+        agent = start_agent()
+        agent.metrics_when(f'acme_visible{{devices="{before or "all"}"}} 1.0')
+        found = BackendFound("gpu", ((0, "gpu", ""),), 0, 1, "0.10.2", "0.10.2", now())
+        agent.send([found._replace(environment=(("CUDA_VISIBLE_DEVICES", set_later),))])
+        agent.metrics_when(f'acme_visible{{devices="{set_later or "all"}"}} 1.0')
+
+
 LOAD_COLLECTOR = """
 import os
 from jaxobs.model.clock import now
@@ -256,3 +294,15 @@ def test_a_collector_takes_one_file_and_an_entry_point(start_agent: Start, insta
     text = agent.metrics_when("acme_load ")
     assert "# HELP acme_load Processes that run or wait, on average over a minute." in text
     assert 'jaxobs_source_up{source="acme"} 1.0' in text
+
+
+def test_a_collectors_number_of_another_library_is_shown_and_spoils_no_file(
+    start_agent: Start, install_plugin: Install, tmp_path: Path
+) -> None:
+    code = LOAD_COLLECTOR.replace("os.getloadavg()[0]", "numpy.float32(1.5)")
+    install_plugin("acme", f"import numpy\n{code}", {"jaxobs.collectors": "acme = acme:LoadCollector"})
+    agent = start_agent(jsonl_directory=tmp_path / "events")
+    agent.metrics_when("acme_load 1.5")
+    agent.finish(5.0)
+    (file,) = (tmp_path / "events").iterdir()
+    assert '"metric":"acme_load","labels":{},"value":1.5}' in file.read_text()

@@ -144,12 +144,35 @@ def test_the_processors_name_is_read_with_a_fallback(tmp_path: Path) -> None:
     assert processor_model(tmp_path / "missing")
 
 
+def test_two_arm_processors_are_told_apart_by_their_numbers(tmp_path: Path) -> None:
+    """Linux gives no `model name` there: arch/arm64/kernel/cpuinfo.c."""
+    information = tmp_path / "cpuinfo"
+    names = set()
+    for part in ("0xd0c", "0xd4f"):  # Neoverse N1 and V2
+        information.write_text(
+            f"processor\t: 0\nBogoMIPS\t: 243.75\nCPU implementer\t: 0x41\nCPU architecture: 8\n"
+            f"CPU variant\t: 0x3\nCPU part\t: {part}\nCPU revision\t: 1\n",
+            encoding="utf-8",
+        )
+        names.add(processor_model(information))
+    assert names == {f"CPU implementer 0x41, CPU variant 0x3, CPU part {part}" for part in ("0xd0c", "0xd4f")}
+
+
+@pytest.mark.parametrize("group", ["/", "/system.slice/job.service"])
 @pytest.mark.parametrize(
     ("limit", "cores"), [("100000 100000", 1), ("50000 100000", 1), ("max 100000", None), ("x", None)]
 )
-def test_a_control_groups_quota_limits_the_cores(tmp_path: Path, limit: str, cores: int | None) -> None:
-    (tmp_path / "cpu.max").write_text(limit, encoding="utf-8")
-    assert usable_cores(tmp_path) == (cores or usable_cores(tmp_path / "missing"))
+def test_a_control_groups_quota_limits_the_cores(
+    tmp_path: Path, group: str, limit: str, cores: int | None
+) -> None:
+    proc, folder = tmp_path / "proc", tmp_path / "cgroup" / group[1:]
+    for made in (proc / "self", folder):
+        made.mkdir(parents=True)
+    (proc / "self/cgroup").write_text(f"0::{group}\n", encoding="utf-8")
+    mount = f"31 24 0:27 / {tmp_path}/cgroup rw - cgroup2 cgroup rw\n"
+    (proc / "self/mountinfo").write_text(mount, encoding="utf-8")
+    (folder / "cpu.max").write_text(limit, encoding="utf-8")
+    assert usable_cores(proc) == (cores or usable_cores(tmp_path / "missing"))
 
 
 def test_the_file_of_this_host_needs_no_jax_and_has_its_version() -> None:

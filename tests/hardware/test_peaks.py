@@ -169,9 +169,10 @@ def test_a_measurement_fills_what_the_datasheet_of_a_slice_lacks() -> None:
     assert peaks.memory.provenance == "datasheet"
 
 
-@pytest.mark.parametrize("wrong", [0.0, -1.0, math.nan, math.inf, True])
-def test_an_override_that_is_no_positive_number_is_refused_by_name(wrong: float) -> None:
-    with pytest.raises(ValueError, match=r"matrix\.float32"):
+@pytest.mark.parametrize("wrong", [0.0, -1.0, math.nan, math.inf])
+def test_an_override_that_is_no_positive_number_is_refused(wrong: float) -> None:
+    """Settings are refused before that, by name."""
+    with pytest.raises(ValueError, match="a positive, finite number, not"):
         peaks_for("cpu", "cpu", {"matrix.float32": wrong})
 
 

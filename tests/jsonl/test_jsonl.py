@@ -264,3 +264,8 @@ def test_the_file_of_a_killed_process_is_read_line_by_line(tmp_path: Path) -> No
     content = only_file(tmp_path).read_bytes()
     whole = content[: content.rindex(b"\n") + 1]
     assert len([json.loads(line) for line in whole.splitlines()]) >= 1 + 3 * 50
+
+
+def test_a_value_that_json_has_no_form_for_costs_no_other_event() -> None:
+    record = as_record(measured()._replace(value=Path("x")), CLOCK, Catalogue())  # type: ignore[arg-type]
+    assert json.loads(as_line(record))["value"] == "x"

@@ -61,7 +61,8 @@ class Receiver:
                 receiver.requests.append(Request(self.path, sent, message, status, time.monotonic()))
                 self.send_response(status)
                 for name, value in {"Content-Length": str(len(answer)), **headers}.items():
-                    self.send_header(name, value)
+                    if value is not None:
+                        self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(answer)
 

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE
 
+from jaxobs.model.clock import now
 from jaxobs.model.events import Span, SpanContext
 from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric
+from jaxobs.model.snapshot import SnapshotData
+from jaxobs.plugin.protocol import Batch
 from tests.otel.job import Harness, Receiver, make_span, make_spans
 from tests.waiting import wait_for
 
@@ -123,6 +126,17 @@ def test_sums_count_from_when_this_agent_started(sending: Harness, receiver: Rec
     assert starts[0] == starts[1] < starts[2] == starts[3]
 
 
+def test_sums_count_from_the_beginning_of_the_process(sending: Harness, receiver: Receiver) -> None:
+    family = Family(Metric("jaxobs_process_cpu_seconds_total", "counter", "", (), "seconds"), {(): 60.0})
+    sending.start()
+    process = {"seconds": 90.0, "counts_begin_seconds": None}
+    snapshot = SnapshotData(now(), {"process": process}, (family,))
+    sending.exporter.export(Batch(snapshot, (), ()))
+    sending.stop(2.0)
+    (point,) = receiver.metrics()[0].sum.data_points
+    assert point.time_unix_nano - point.start_time_unix_nano == pytest.approx(90e9)
+
+
 def test_headers_and_compression_of_the_user_are_used(
     sending: Harness, receiver: Receiver, environment: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +165,19 @@ def test_one_signal_in_a_protocol_that_is_not_spoken_is_said_and_the_other_sent(
     (line,) = sending.agent.lines
     assert "metrics are not sent" in line
     assert "'grpc'" in line
+
+
+def test_what_is_asked_of_a_variable_and_not_done_is_said_once(
+    sending: Harness, environment: pytest.MonkeyPatch
+) -> None:
+    environment.setenv("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta")
+    environment.setenv("OTEL_TRACES_SAMPLER", "traceidratio")
+    sending.start()
+    sampler, temporality = sending.agent.lines
+    assert (
+        "OTEL_TRACES_SAMPLER is none of always_on, parentbased_always_on, always_off; always_on is" in sampler
+    )
+    assert "OTLP_METRICS_TEMPORALITY_PREFERENCE is none of cumulative; cumulative is used" in temporality
 
 
 def test_an_endpoint_that_cannot_be_used_at_all_sets_the_exporter_aside(

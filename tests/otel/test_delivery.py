@@ -111,9 +111,16 @@ def test_metrics_that_are_too_many_are_split(
     assert harness.agent.dropped("metrics") == 0
 
 
-def test_what_a_receiver_rejects_of_a_request_is_counted(traced: Harness, receiver: Receiver) -> None:
+@pytest.mark.parametrize("chunked", [False, True])
+def test_what_a_receiver_rejects_of_a_request_is_counted(
+    traced: Harness, receiver: Receiver, chunked: bool
+) -> None:
     answer = ExportTraceServiceResponse(partial_success=ExportTracePartialSuccess(rejected_spans=2))
-    receiver.answer = lambda path, message: (200, {}, answer.SerializeToString())
+    body, headers = answer.SerializeToString(), dict[str, str | None]()
+    if chunked:
+        body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+        headers = {"Content-Length": None, "Transfer-Encoding": "chunked"}
+    receiver.answer = lambda path, message: (200, headers, body)
     traced.start()
     traced.export(make_spans(3))
     traced.stop(2.0)

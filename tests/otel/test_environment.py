@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import logging
+import socket
+import threading
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -23,6 +25,11 @@ HERE = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318/"}
         ({**HERE, "OTEL_SDK_DISABLED": "false"}, "http://collector:4318/v1/traces"),
         ({**HERE, "OTEL_TRACES_EXPORTER": "none"}, None),
         ({**HERE, "OTEL_TRACES_EXPORTER": "console"}, None),
+        ({**HERE, "OTEL_TRACES_SAMPLER": "always_off"}, None),
+        (
+            {**HERE, "OTEL_TRACES_EXPORTER": "otlp_proto_http", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
+            "http://collector:4318/v1/traces",
+        ),
         ({**HERE, "OTEL_TRACES_EXPORTER": "console, otlp"}, "http://collector:4318/v1/traces"),
         ({**HERE, "OTEL_METRICS_EXPORTER": "none"}, "http://collector:4318/v1/traces"),
         ({**HERE, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, "http://collector:4318/v1/traces"),
@@ -66,6 +73,17 @@ def test_a_number_that_is_none_is_reported(text: str, number: int, reports: int)
     reported: list[str] = []
     assert positive_number("OTEL_N", 5, {"OTEL_N": text}, reported.append) == number
     assert len(reported) == reports
+
+
+@pytest.mark.parametrize("text", [str(2**63 - 1), "9" * 20])
+def test_a_number_that_no_thread_can_wait_for_is_the_largest_that_one_can(text: str) -> None:
+    never = threading.Event()
+    never.set()
+    for default, seconds in ((5, 0.001), (5.0, 1.0)):
+        number = positive_number("OTEL_N", default, {"OTEL_N": text}, pytest.fail)
+        assert never.wait(number * seconds)
+        with socket.socket() as waiting:
+            waiting.settimeout(number * seconds)
 
 
 @pytest.mark.parametrize(

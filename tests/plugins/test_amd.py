@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -150,6 +151,15 @@ def test_ordinals_are_told_where_they_are_known(
 ) -> None:
     collector = started(package, environment, **resource)
     assert sorted({value.labels[:2] for value in collector.collect()}) == sorted(expected)
+
+
+def test_devices_that_the_script_picks_after_the_agent_began_are_the_jobs(package: Path) -> None:
+    environment = {"JAX_PLATFORMS": "rocm"}
+    collector = started(package, environment)
+    assert {value.labels[:2] for value in collector.collect()} == {("0", "uuid-a"), ("1", "uuid-b")}
+    environment["HIP_VISIBLE_DEVICES"] = "1"
+    shown = {value.labels[:2] for value in collector.collect() if not math.isnan(value.value)}
+    assert shown == {("0", "uuid-b")}
 
 
 def test_without_driver_or_package_it_is_quiet_and_says_why(

@@ -209,6 +209,13 @@ def test_ordinals_follow_what_the_environment_and_jax_say(nvml: Nvml) -> None:
     assert {labels for name, labels in life.turns[1].gone if name == "jaxobs_nvidia_power_watts"} == unknown
 
 
+def test_devices_that_the_script_picks_after_the_agent_began_are_the_jobs(nvml: Nvml) -> None:
+    everything = host(3, nvmlDeviceGetPowerUsage="0 1000")
+    picked = {"script": script(everything), "environment": {"CUDA_VISIBLE_DEVICES": "2"}}
+    life = nvml.run(everything, picked)
+    assert set(life.turns[1].of("power_watts")) == {("0", "GPU-cccc")}
+
+
 def test_a_job_on_the_cpu_gets_no_metrics_of_devices_it_does_not_use(nvml: Nvml) -> None:
     life = nvml.run(ALL, {"script": script(ALL), "resource": {"jax.platform": "cpu"}}, ALL)
     assert life.turns[1].gone == {key for key in EVERYTHING if not key[0].endswith("_total")}

@@ -1,6 +1,9 @@
 """Clients that are idle, slow, too many, or never leave: none keeps others waiting."""
 
 import contextlib
+import errno
+import http.client
+import socket
 import ssl
 import threading
 import time
@@ -161,3 +164,28 @@ def test_refused_clients_that_do_not_leave_are_capped_too(serve: Callable) -> No
         assert dropped.recv(12) == b""
     for client in [*busy, *refused]:
         client.close()
+
+
+def test_an_error_of_the_network_while_it_accepts_does_not_close_the_port(serve: Callable) -> None:
+    """accept(2): Linux passes on an error that waits on the new connection, such as EPROTO."""
+    server = serve()
+    assert server.get("/-/healthy")[0] == 200
+    loop = server.server._loop
+    accept, errors = (
+        loop.sock_accept,
+        [OSError(errno.EPROTO, "Protocol error"), OSError(errno.EPERM, "not permitted")],
+    )
+
+    async def failing(listener: socket.socket) -> object:
+        accepted = await accept(listener)
+        if errors:
+            accepted[0].close()
+            raise errors.pop()
+        return accepted
+
+    loop.sock_accept = failing
+    for _ in range(3):  # the first is accepted by the call that waits already
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            server.get("/-/healthy")
+    assert server.get("/-/healthy")[0] == 200
+    assert errors == []

@@ -20,7 +20,7 @@ from typing import Any
 from jaxobs.model import hardware_forms as hw
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import DeviceReading, metric
-from jaxobs.plugin.base import Collector
+from jaxobs.plugin.base import DEVICE_VARIABLES, Collector
 from jaxobs.plugin.fields import Fields, Query, Sample, metrics_of
 from jaxobs.plugin.protocol import Agent
 
@@ -174,7 +174,10 @@ _OTHERS = ("JAX_ROCM_VISIBLE_DEVICES", "JAX_LOCAL_DEVICE_IDS", "CUDA_VISIBLE_DEV
 
 
 class AmdCollector(Collector):
-    """Reads AMD's devices. Without AMD's driver or its package it measures nothing, and `reason` says why."""
+    """Reads AMD's devices. Without AMD's driver or its package it measures nothing, and `reason` says why.
+
+    `environment` is that of the training process, which the agent inherits, and has anew once JAX has a backend.
+    """
 
     metrics = metrics_of(QUERIES)
     device_readings = READINGS
@@ -186,6 +189,7 @@ class AmdCollector(Collector):
         self._driver = driver
         self._library: Any = None
         self._agent: Agent | None = None
+        self._selected_by: tuple[str | None, ...] | None = None
         self._devices: list[tuple[Device, Fields[Device]]] = []
 
     def start(self, agent: Agent) -> None:
@@ -201,23 +205,35 @@ class AmdCollector(Collector):
             agent.log(f"no metrics of AMD devices: {self.reason}")
             return
         self._library, self._agent = library, agent
-        pid = agent.resource.get("process.pid")
+
+    def collect(self) -> Iterable[Measured]:
+        agent = self._agent
+        if agent is None:
+            return []
+        if agent.resource.get("jax.platform", "gpu") not in {"gpu", "rocm"}:
+            self.reason = "JAX uses no AMD device"
+            return [gone for _, fields in self._devices for gone in fields.withdraw()]
         processes = agent.resource.get("jax.process_count", "1")
-        for ordinal, handle in _chosen(library, self._environment, alone=processes == "1"):
+        selected_by = (processes, *map(self._environment.get, DEVICE_VARIABLES))
+        gone = [] if selected_by == self._selected_by else self._choose(agent, alone=processes == "1")
+        self._selected_by = selected_by
+        return gone + [value for device, fields in self._devices for value in fields.collect(device)]
+
+    def _choose(self, agent: Agent, *, alone: bool) -> list[Measured]:
+        """Choose the job's devices by what is known now. Returns values that withdraw the earlier choice's gauges."""
+        gone = [value for _, fields in self._devices for value in fields.withdraw()]
+        library, self._devices = self._library, []
+        for ordinal, handle in _chosen(library, self._environment, alone=alone):
             labels = (ordinal, str(library.amdsmi_get_gpu_device_uuid(handle)))
             # The device refuses, or this release of the package lacks the call.
             fields = Fields(QUERIES, labels, unsupported=(library.AmdSmiException, AttributeError, KeyError))
-            self._devices.append((Device(library, handle, pid), fields))
+            self._devices.append((Device(library, handle, agent.resource.get("process.pid")), fields))
         self.reason = "" if self._devices else "AMD SMI lists no device"
-
-    def collect(self) -> Iterable[Measured]:
-        if self._agent is not None and self._agent.resource.get("jax.platform", "gpu") not in {"gpu", "rocm"}:
-            self.reason = "JAX uses no AMD device"
-            return [gone for _, fields in self._devices for gone in fields.withdraw()]
-        return [value for device, fields in self._devices for value in fields.collect(device)]
+        return gone
 
     def stop(self) -> None:
         library, self._library, self._agent, self._devices = self._library, None, None, []
+        self._selected_by = None
         if library is not None:
             library.amdsmi_shut_down()
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import psutil
 
+from jaxobs.hardware.control_groups import Group, cpu_limit, find_group, memory_limit, memory_used
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import metric
 from jaxobs.plugin.base import Collector
-from jaxobs.plugin.control_groups import Group, find_group, memory_limit, memory_used, tightest
 from jaxobs.plugin.fields import Fields, Query, Sample, metrics_of
 from jaxobs.plugin.protocol import Agent
 
@@ -164,10 +164,7 @@ HOST_QUERIES: tuple[Query[Machine], ...] = (
 )
 
 
-CGROUP_MEMORY_USED = metric(
-    "jaxobs_cgroup_memory_used_bytes",
-    "Memory of the container, page cache included",
-)
+CGROUP_MEMORY_USED = metric("jaxobs_cgroup_memory_used_bytes", "Memory of the container, page cache included")
 CGROUP_MEMORY_LIMIT = metric(
     "jaxobs_cgroup_memory_limit_bytes",
     "Memory beyond which the container is out of memory; absent without a limit",
@@ -194,26 +191,8 @@ def _cgroup_memory(group: Group) -> Iterator[Sample]:
     yield CGROUP_MEMORY_USED, (), memory_used(group, folder)
 
 
-def _cgroup_cpu_limits(group: Group) -> list[tuple[Path, float | None]]:
-    limits: list[tuple[Path, float | None]] = []
-    for folder in group.folders:
-        if group.version == 2 and (folder / "cpu.max").exists():
-            quota, period = (folder / "cpu.max").read_text(encoding="ascii").split()
-        elif group.version == 1 and (folder / "cpu.cfs_quota_us").exists():
-            quota = (folder / "cpu.cfs_quota_us").read_text(encoding="ascii").strip()
-            period = (folder / "cpu.cfs_period_us").read_text(encoding="ascii").strip()
-        else:
-            continue
-        limits.append((folder, None if quota in {"max", "-1"} else int(quota) / int(period)))
-    return limits
-
-
-def _cgroup_cpu_limit(group: Group) -> Iterator[Sample]:
-    yield CGROUP_CPU_LIMIT, (), tightest(_cgroup_cpu_limits(group))[1]
-
-
 def _cgroup_throttling(group: Group) -> Iterator[Sample]:
-    folder, _ = tightest(_cgroup_cpu_limits(group))
+    folder, _ = cpu_limit(group)
     pairs = (line.split() for line in (folder / "cpu.stat").read_text(encoding="ascii").splitlines())
     stat = {name: int(value) for name, value in pairs}
     yield CGROUP_PERIODS, (), stat["nr_periods"]
@@ -225,7 +204,7 @@ def _cgroup_throttling(group: Group) -> Iterator[Sample]:
 CGROUP_QUERIES: dict[str, tuple[Query[Group], ...]] = {
     "memory": (Query((CGROUP_MEMORY_USED, CGROUP_MEMORY_LIMIT), _cgroup_memory),),
     "cpu": (
-        Query((CGROUP_CPU_LIMIT,), _cgroup_cpu_limit),
+        Query((CGROUP_CPU_LIMIT,), lambda group: [(CGROUP_CPU_LIMIT, (), cpu_limit(group)[1])]),
         Query((CGROUP_PERIODS, CGROUP_THROTTLED_PERIODS, CGROUP_THROTTLED), _cgroup_throttling),
     ),
 }
@@ -264,9 +243,8 @@ class HostCollector(Collector):
         fields.collect(host)  # the baseline of values that are differences
         self._others = [(host, fields)]
         for controller, queries in CGROUP_QUERIES.items():
-            with suppress(
-                OSError, LookupError, ValueError
-            ):  # no control groups, or they are not mounted here
+            # Perhaps there are no control groups, or they are not mounted here.
+            with suppress(OSError, LookupError, ValueError):
                 group = find_group(controller, pid, self._proc)
                 self._others.append((group, Fields(queries, unsupported=_UNSUPPORTED)))
 

@@ -106,19 +106,13 @@ def read_answer(text: str) -> list[Communicator]:
 
 
 def _communicator(told: dict[str, Any]) -> Communicator:
-    answered = (
-        Member(
-            int(rank["rank"]),
-            str(rank["host"]),
-            int(rank["pid"]),
-            sum(map(int, rank["collective_counts"].values())),
-        )
-        for rank in told["ranks"]
-    )
-    missing = (
-        Member(int(rank["rank"]), str(rank["host"]), int(rank["pid"]), None) for rank in told["missing_ranks"]
-    )
+    answered = (_member(rank, sum(map(int, rank["collective_counts"].values()))) for rank in told["ranks"])
+    missing = (_member(rank, None) for rank in told["missing_ranks"])
     return Communicator(str(told["hash"]), int(told["size"]), (*answered, *missing))
+
+
+def _member(rank: dict[str, Any], operations: int | None) -> Member:
+    return Member(int(rank["rank"]), str(rank["host"]), int(rank["pid"]), operations)
 
 
 class RefusedError(Exception):

@@ -24,7 +24,7 @@ import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -200,7 +200,9 @@ class TpuCollector(Collector):
             except Exception as error:  # noqa: BLE001  # an import may raise anything
                 self.reason = f"libtpu.sdk cannot be used ({type(error).__name__}: {error})"
             else:
-                self._monitoring = Monitoring(library, supported, _devices(agent.resource))
+                ids = agent.resource.get("jax.local_hardware_ids")
+                devices = None if ids is None else len(ids.split(","))
+                self._monitoring = Monitoring(library, supported, devices)
         if self.reason:
             agent.log(f"no metrics of TPUs: {self.reason}")
 
@@ -227,8 +229,3 @@ def _trial() -> str:
         return ""
     said = [line for line in done.stderr.splitlines() if line.strip()]
     return f"libtpu.sdk cannot be used: {said[-1] if said else 'it said nothing'}"
-
-
-def _devices(resource: Mapping[str, str]) -> int | None:
-    ids = resource.get("jax.local_hardware_ids")
-    return None if ids is None else len(ids.split(","))

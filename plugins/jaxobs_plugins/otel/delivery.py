@@ -91,9 +91,9 @@ class Connection:
                 allow_redirects=False,
                 stream=True,
             ) as response:
-                length = response.headers.get("Content-Length", "")
-                is_short = length.isdigit() and int(length) <= MAX_ANSWER_BYTES
-                answer = response.content if is_short else b""
+                # An answer of neither kind ends with the connection, which may stay open.
+                is_framed = response.raw.chunked or "Content-Length" in response.headers
+                answer = response.raw.read(MAX_ANSWER_BYTES, decode_content=True) if is_framed else b""
                 outcome = outcome_of(response.status_code, response.reason, response.headers)
         except Exception as error:  # noqa: BLE001  # a malformed proxy makes `requests` raise a TypeError, say
             outcome, answer = Outcome("retryable", _root_cause(error)), b""

@@ -38,9 +38,10 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, TraceFlags
 
-from jaxobs.model.clock import NANOSECONDS, ClockAnchor, now
+from jaxobs.model.clock import NANOSECONDS, ClockAnchor
 from jaxobs.model.events import AttributeValue, Span
 from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric
+from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.protocol import Agent, Batch
 from jaxobs.vocabulary.text import valid_text
 
@@ -190,19 +191,22 @@ class MetricSignal(_Queue):
 
     def __init__(self, agent: Agent, interval: float) -> None:
         super().__init__(agent, interval)
-        self._start = agent.clock.wall_time(now())
+        self._start: int | None = None
+        """Wall-clock nanoseconds since which sums count: fixed, though the clock may be set meanwhile."""
 
     def offer(self, batch: Batch) -> int:
         snapshot = batch.snapshot
         readings = [Reading(snapshot.time, family) for family in snapshot.families if family.series]
         if readings:
+            if self._start is None:
+                self._start = self._agent.clock.wall_time(_counted_since(snapshot))
             with self._lock:
                 self._items = deque(readings)
         return 0
 
     def encode(self, items: tuple[Reading, ...]) -> Message:
         time = self._agent.clock.wall_time(items[0].time)
-        period = Period(min(self._start, time), time)
+        period = Period(min(self._start or time, time), time)
         families = [reading.family for reading in items]
         of = resource(self._agent.resource)
         return encode_metrics(metrics_data(families, period, of))
@@ -215,6 +219,16 @@ class MetricSignal(_Queue):
 
 
 Signal = TraceSignal | MetricSignal
+
+
+def _counted_since(snapshot: SnapshotData) -> int:
+    """When the process began, from which on its processor time counts, in monotonic nanoseconds.
+
+    Where counts were lost with an earlier agent, when this one began.
+    """
+    process = snapshot.document.get("process") or {}
+    age = process.get("seconds", 0.0) - (process.get("counts_begin_seconds") or 0.0)
+    return snapshot.time - int(age * NANOSECONDS)
 
 
 class Period(NamedTuple):

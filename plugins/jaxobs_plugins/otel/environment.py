@@ -22,12 +22,21 @@ PROTOCOL = "http/protobuf"
 
 COMPRESSIONS = ("none", "gzip")
 
+_HEEDED = {
+    "OTEL_TRACES_SAMPLER": ("always_on", "parentbased_always_on", "always_off"),
+    "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": ("cumulative",),
+}
+"""By variable of which some values alone are heeded, those values; the first is what is done."""
+
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e\x80-\xff]([\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?")
 """By RFC 9110, 5.1 and 5.5. `requests` quotes what it refuses, so that nothing else may get there."""
 
 OWN_HEADERS = ("content-type", "user-agent", "content-encoding")
 """Names of the headers that say what is sent, and by whom."""
+
+MAX_NUMBER = 2**31 - 1
+"""Largest number that is used, of milliseconds or items: no thread can wait for as long as a larger one may say."""
 
 DEFAULT_TIMEOUT = 10.0
 """Seconds; the specification's default for OTEL_EXPORTER_OTLP_TIMEOUT."""
@@ -50,11 +59,14 @@ def destination(signal: SignalName, environment: Mapping[str, str]) -> Destinati
     variable, url = _option(signal, "ENDPOINT", environment)
     if not url or environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return Destination(signal, None)
+    if signal == "traces" and environment.get("OTEL_TRACES_SAMPLER", "").strip().lower() == "always_off":
+        return Destination(signal, None)
     exporters = _words(environment.get(f"OTEL_{signal.upper()}_EXPORTER") or "otlp")
     if not exporters & {"otlp", "otlp_proto_http", "otlp_proto_grpc"}:
         return Destination(signal, None)  # `none`, or an exporter that is not ours to replace
     asked = _option(signal, "PROTOCOL", environment)[1].lower() or PROTOCOL
-    protocol = "grpc" if "otlp_proto_grpc" in exporters else asked
+    named = {"otlp_proto_grpc": "grpc", "otlp_proto_http": PROTOCOL}
+    protocol = next((named[name] for name in named if name in exporters), asked)
     if protocol != PROTOCOL:
         return Destination(
             signal,
@@ -69,6 +81,15 @@ def destination(signal: SignalName, environment: Mapping[str, str]) -> Destinati
             signal, None, f"{signal} are not sent: {variable} must be a URL such as http://localhost:4318"
         )
     return Destination(signal, _for_signal(signal, variable, shown))
+
+
+def not_heeded(environment: Mapping[str, str]) -> list[str]:
+    """What is asked for by the variables and not done, a line for each."""
+    return [
+        f"the value of {name} is none of {', '.join(heeded)}; {heeded[0]} is used"
+        for name, heeded in _HEEDED.items()
+        if environment.get(name, "").strip().lower() not in {"", *heeded}
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +170,17 @@ def _other(protocol: str) -> str:
 def positive_number(
     name: str, default: Number, environment: Mapping[str, str], report: Callable[[str], None]
 ) -> Number:
-    """A positive number of the default's type from a variable; any other is reported and replaced by the default."""
+    """A positive number of the default's type from a variable; any other is reported and replaced by the default.
+
+    A whole one is of milliseconds or items, any other of seconds. What is larger than MAX_NUMBER counts as that.
+    """
     kind = type(default)
     try:
         number = kind(environment.get(name, "").strip() or default)
     except ValueError:
         number = kind(0)
     if 0 < number < math.inf:
-        return number
+        return min(number, kind(MAX_NUMBER if kind is int else MAX_NUMBER / 1_000))
     wanted = "whole number" if kind is int else "number of seconds"
     report(f"the value of {name} is no positive {wanted}; {default:g} is used")
     return default
@@ -185,9 +209,8 @@ def _without_credentials(url: str) -> str | None:
         host, port = parts.hostname, parts.port
     except ValueError:
         return None
-    if (
-        parts.scheme not in {"http", "https"} or not host or "@" in parts.path
-    ):  # a password with a slash in it
+    # A user or password with a slash in it is taken for a host and a path.
+    if parts.scheme not in {"http", "https"} or not host or "@" in parts.path:
         return None
     host = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path}"

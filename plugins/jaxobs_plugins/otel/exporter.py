@@ -13,7 +13,7 @@ from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Metric, metric
 from jaxobs.plugin.base import Delivery, Exporter
 from jaxobs.plugin.protocol import Agent, Batch, Remark
-from jaxobs_plugins.otel.environment import SignalName, destination, positive_number, sending
+from jaxobs_plugins.otel.environment import SignalName, destination, not_heeded, positive_number, sending
 
 if TYPE_CHECKING:
     from jaxobs_plugins.otel.delivery import Worker
@@ -85,7 +85,7 @@ class OpenTelemetryExporter(Exporter):
         endpoints = {found.signal: found.endpoint for found in destinations if found.endpoint is not None}
         if problems and not endpoints:
             raise ValueError("; ".join(problems))
-        for problem in problems:
+        for problem in [*problems, *(not_heeded(os.environ) if endpoints else ())]:
             agent.log(f"exporter otel: {problem}")
         self.takes_batches = bool(endpoints)
         if endpoints:
@@ -167,10 +167,8 @@ def _worker(name: SignalName, endpoint: str, agent: Agent) -> Worker:
 
     signal: Signal
     if name == "traces":
-        interval, capacity = (
-            number("OTEL_BSP_SCHEDULE_DELAY", 5_000),
-            number("OTEL_BSP_MAX_QUEUE_SIZE", 2_048),
-        )
+        interval = number("OTEL_BSP_SCHEDULE_DELAY", 5_000)
+        capacity = number("OTEL_BSP_MAX_QUEUE_SIZE", 2_048)
         signal = TraceSignal(agent, interval / 1_000, capacity, number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 512))
     else:
         signal = MetricSignal(agent, number("OTEL_METRIC_EXPORT_INTERVAL", 60_000) / 1_000)

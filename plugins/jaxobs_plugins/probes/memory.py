@@ -16,12 +16,12 @@ from dataclasses import astuple
 from functools import partial
 from pathlib import Path
 
+from jaxobs.hardware import control_groups
 from jaxobs.jax_compat.arrays import Census, arrays_alive, list_arrays
 from jaxobs.jax_compat.memory import DeviceStatistics, device_statistics, named_amounts
 from jaxobs.jax_compat.runtime import backend_exists
 from jaxobs.model.clock import NANOSECONDS, monotonic, now, perf_counter_ns, sleep
 from jaxobs.model.events import PROCESS_MEMORY, LiveArraysCounted, MemorySampled
-from jaxobs.plugin import control_groups
 from jaxobs.plugin.base import Probe
 from jaxobs.plugin.protocol import Job
 

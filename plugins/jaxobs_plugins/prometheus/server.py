@@ -29,8 +29,8 @@ MAX_HEADERS = 100
 
 _END_OF_HEAD = b"\r\n\r\n"
 _PIECE_BYTES = 65_536  # of a response, between two looks at the client's pace
-_RETRY_SECONDS = 0.2  # between attempts to accept while the process has no file descriptor left
-_NOTHING_LEFT = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_RETRY_SECONDS = 0.2  # between attempts to accept after an error
+_CLOSED = {errno.EINVAL, errno.EBADF}
 
 
 _AMBIGUOUS = re.compile(rb"(?<!\r)\n|\n[ \t]")
@@ -225,8 +225,9 @@ class HttpServer:
             except ConnectionError:  # gone before it was accepted
                 continue
             except OSError as error:
-                if error.errno not in _NOTHING_LEFT:  # the port has closed
+                if error.errno in _CLOSED:
                     await self._stopped.wait()
+                # No file descriptor or memory is left, or accept(2) passes an error of the network on.
                 self._give_up_longest_waiting()
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
@@ -300,9 +301,8 @@ class HttpServer:
         protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
         async with asyncio.timeout(self._limits.handshake_seconds):
             transport, _ = await loop.connect_accepted_socket(lambda: protocol, client, ssl=self._tls())
-        transport.set_write_buffer_limits(
-            1
-        )  # so that `drain` waits until all is sent; at 0 TLS would never go on
+        # So that `drain` waits until all is sent. At 0 TLS would never go on.
+        transport.set_write_buffer_limits(1)
         try:
             yield reader, asyncio.StreamWriter(transport, protocol, reader, loop)
         finally:
@@ -352,9 +352,8 @@ class HttpServer:
 async def _head(reader: asyncio.StreamReader) -> bytes:
     """All lines up to an empty one. Raises IncompleteReadError, LimitOverrunError if it is too long, BadRequestError."""
     head = bytearray(await reader.readexactly(1))
-    if (
-        head == b"\r" and await reader.readexactly(1) == b"\n"
-    ):  # one empty line is ignored (RFC 9112, section 2.2)
+    # One empty line is ignored (RFC 9112, section 2.2).
+    if head == b"\r" and await reader.readexactly(1) == b"\n":
         head = bytearray(await reader.readexactly(1))
     if head < b"!":  # as TLS begins: its client sends no end of a line, and waits for an answer
         raise BadRequestError("no request of HTTP; if it is TLS, ask with http:// instead of https://")

@@ -13,13 +13,14 @@ from jaxobs_plugins.collectors.nvidia.collector import NvidiaCollector
 
 
 def run(request: dict[str, Any]) -> dict[str, Any]:
-    """One collector's life: `turns` of scripts, of what JAX has told, and of seconds that pass before the turn."""
+    """One collector's life: `turns` of scripts, of what JAX tells and the job sets, and of seconds before the turn."""
     script, calls = Path(os.environ["NVML_SCRIPT"]), Path(os.environ["NVML_CALLS"])
     said: list[str] = []
     resource: dict[str, str] = {"process.pid": "4321", **request.get("resource", {})}
     agent: Any = SimpleNamespace(resource=resource, log=said.append)
     seconds = 0.0
-    collector = NvidiaCollector(request.get("environment", {}), clock=lambda: seconds)
+    environment: dict[str, str] = request.get("environment", {})
+    collector = NvidiaCollector(environment, clock=lambda: seconds)
     turns = []
     script.write_text(request["turns"][0]["script"])
     calls.write_text("")
@@ -28,6 +29,7 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
         script.write_text(turn["script"])
         calls.write_text("")
         resource |= turn.get("resource", {})
+        environment |= turn.get("environment", {})
         seconds += turn.get("seconds", 0.0)
         measured = [(value.metric, value.labels, str(value.value)) for value in collector.collect()]
         turns.append({"measured": measured, "calls": calls.read_text().split()})

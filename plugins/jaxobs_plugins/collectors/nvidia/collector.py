@@ -28,7 +28,7 @@ import pynvml
 from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Metric
-from jaxobs.plugin.base import Collector
+from jaxobs.plugin.base import DEVICE_VARIABLES, Collector
 from jaxobs.plugin.fields import Fields, Query, metrics_of
 from jaxobs.plugin.protocol import Agent
 from jaxobs_plugins.collectors.nvidia import library
@@ -222,7 +222,7 @@ _KERNEL_MODULE = Path("/proc/driver/nvidia/version")
 class NvidiaCollector(Collector):
     """Reads NVIDIA devices. On a host without an NVIDIA driver it measures nothing, and `reason` says why.
 
-    `environment` is that of the training process, which the agent inherits.
+    `environment` is that of the training process, which the agent inherits, and has anew once JAX has a backend.
     """
 
     metrics = (DEVICE_INFO, UP, *metrics_of((*BOARD_QUERIES, *PART_QUERIES)))
@@ -236,7 +236,7 @@ class NvidiaCollector(Collector):
         self._clock = clock
         self._environment = environment
         self._agent: Agent | None = None
-        self._visible = Visible(())
+        self._shown = library.Boards([], [])
         self._selected_by: tuple[str | None, ...] | None = None
         self._devices: list[WatchedDevice] = []
         self._xids = XidEvents()
@@ -250,17 +250,17 @@ class NvidiaCollector(Collector):
                 agent.log(f"no metrics of NVIDIA devices: {self.reason}")
             return
         self._agent = agent
-        boards, problems = library.boards()
-        for problem in problems:
+        self._shown = library.boards()
+        for problem in self._shown.problems:
             agent.log(problem)
-        self._visible = visible(self._environment, boards, complete=not problems)
 
     def collect(self) -> Iterable[Measured]:
         agent = self._agent
         if agent is None:
             return []
         measured = []
-        selected_by = tuple(agent.resource.get(name) for name in _JAX_ATTRIBUTES)
+        told, environment = agent.resource, self._environment
+        selected_by = (*map(told.get, _JAX_ATTRIBUTES), *map(environment.get, DEVICE_VARIABLES))
         if selected_by != self._selected_by:
             self._selected_by = selected_by
             measured += self._choose(agent)
@@ -288,15 +288,14 @@ class NvidiaCollector(Collector):
     def _choose(self, agent: Agent) -> list[Measured]:
         """Choose the job's devices by what is known now. Returns values that withdraw the earlier choice's gauges."""
         gone = [value for device in self._devices for value in device.withdraw()]
-        chosen = jax_devices(self._visible, self._environment, agent.resource)
+        seen = visible(self._environment, self._shown.boards, complete=not self._shown.problems)
+        chosen = jax_devices(seen, self._environment, agent.resource)
         boards = {device.board.uuid: device.board for _, device in chosen}
         self._xids.watch(boards.values())
-        reported_boards: set[str] = set()
+        pid = agent.resource.get("process.pid")
         self._devices = []
         for ordinal, device in chosen:
-            with_board = device.board.uuid not in reported_boards
-            reported_boards.add(device.board.uuid)
-            pid = agent.resource.get("process.pid")
+            with_board = boards.pop(device.board.uuid, None) is not None
             self._devices.append(
                 WatchedDevice(
                     ordinal, device, pid, self._xids, agent.log, with_board=with_board, clock=self._clock

@@ -166,18 +166,17 @@ def _memory(device: Device) -> Iterator[Sample]:
 
 
 def _process_memory(device: Device) -> Iterator[Sample]:
-    processes = newest(  # v3 came with driver 510; the unversioned name hides which one the driver lacks
-        ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"), device.part
-    )
-    for process in processes:
+    # Version 3 came with driver 510; the unversioned name hides which one the driver lacks.
+    names = "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"
+    for process in newest(names, device.part):
         if str(process.pid) == device.pid:
             yield PROCESS_MEMORY, (), process.usedGpuMemory
 
 
 def _clocks_events(device: Device) -> Iterator[Sample]:
-    bits = newest(  # renamed with driver 535
-        ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"), device.handle
-    )
+    # Renamed with driver 535.
+    names = "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"
+    bits = newest(names, device.handle)
     for reason, bit in CLOCKS_EVENT_REASONS.items():
         yield CLOCKS_EVENT, (reason,), float(bool(bits & bit))
 
@@ -196,11 +195,9 @@ def _xid(device: Device) -> Iterator[Sample]:
 
 
 def _temperature(handle: Any) -> float:
-    return float(
-        newest(  # the second goes with CUDA 14, and the first is missing before driver 570
-            ("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature"), handle, pynvml.NVML_TEMPERATURE_GPU
-        )
-    )
+    # The second goes with CUDA 14, and the first is missing before driver 570.
+    names = "nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature"
+    return float(newest(names, handle, pynvml.NVML_TEMPERATURE_GPU))
 
 
 def _throttled(policy: int) -> Callable[[Any], float]:

@@ -1,4 +1,4 @@
-"""Finds the Linux control groups of a process, and the limit of memory that applies.
+"""Finds the Linux control groups of a process, and the limits of memory and processor time that apply.
 
 A limit applies to a group and all below it, so the tightest one on the way to the root counts; usage and throttling are
 read where that limit is set. File names and units: the kernel's Documentation/admin-guide/cgroup-v2.rst for version 2,
@@ -50,7 +50,7 @@ def memory_limit(group: Group) -> tuple[Path, float | None]:
         if (folder / name).exists():
             text = (folder / name).read_text(encoding="ascii").strip()
             limits.append((folder, None if text == "max" or int(text) >= V1_UNLIMITED_BYTES else int(text)))
-    return tightest(limits)
+    return _tightest(limits)
 
 
 def memory_used(group: Group, folder: Path) -> int:
@@ -59,7 +59,25 @@ def memory_used(group: Group, folder: Path) -> int:
     return int((folder / name).read_text(encoding="ascii"))
 
 
-def tightest(limits: list[tuple[Path, float | None]]) -> tuple[Path, float | None]:
+def cpu_limit(group: Group) -> tuple[Path, float | None]:
+    """The folder whose limit applies, and the limit in processors' worth of time or None.
+
+    Raises OSError or ValueError.
+    """
+    limits: list[tuple[Path, float | None]] = []
+    for folder in group.folders:
+        if group.version == 2 and (folder / "cpu.max").exists():
+            quota, period = (folder / "cpu.max").read_text(encoding="ascii").split()
+        elif group.version == 1 and (folder / "cpu.cfs_quota_us").exists():
+            quota = (folder / "cpu.cfs_quota_us").read_text(encoding="ascii").strip()
+            period = (folder / "cpu.cfs_period_us").read_text(encoding="ascii").strip()
+        else:
+            continue
+        limits.append((folder, None if quota in {"max", "-1"} else int(quota) / int(period)))
+    return _tightest(limits)
+
+
+def _tightest(limits: list[tuple[Path, float | None]]) -> tuple[Path, float | None]:
     """The smallest limit and its folder, or the first folder and None. Raises FileNotFoundError for an empty list."""
     if not limits:
         raise FileNotFoundError("this control group has no such limit")
