@@ -89,7 +89,6 @@ TOLD: Final = {
     "jaxobs_exporter_failures_total{exporter}": "Failed turns of an exporter.",
     "jaxobs_exporter_dropped_total{exporter}": "Events and spans that an exporter is known to have lost.",
     "jaxobs_series_limited_total{metric}": "Updates that found no series of their own, by metric.",
-    "jaxobs_contradictions_total{figure}": "Figures that were withheld because another contradicts them.",
     # Loops: steps, where their wall time went, and how well the device was used.
     "jaxobs_steps_total{loop}": "Steps that ended.",
     "jaxobs_steps_failed_total{loop}": "Steps that raised.",

@@ -31,7 +31,7 @@ from jaxobs.derive.profiler_windows.operations import DeviceTime, Row
 from jaxobs.derive.profiler_windows.windows import Profiles
 from jaxobs.derive.series import Series
 from jaxobs.derive.spans import FinishedSpans
-from jaxobs.derive.validation import Validation, executable_contradictions, loop_contradictions
+from jaxobs.derive.validation import checked_executable, checked_loop
 from jaxobs.model.clock import ClockAnchor, seconds
 from jaxobs.model.events import memory_need
 from jaxobs.model.figure import Figure, figure
@@ -115,7 +115,6 @@ class Rooms:
         self.loops = Loops(
             RoomsOfLoops(self.series.refusals, self.compile_times, self.executables, self.profiles)
         )
-        self.validation = Validation()
         self.under_way = RunsUnderWay()
         self.hangs = Hangs()
         self.slowdowns = Slowdowns()
@@ -160,8 +159,7 @@ def _loops(rooms: Rooms, now: int) -> dict[str, LoopView]:
     views = {}
     for name, loop in rooms.loops.by_name.items():
         loop.update(now, running=rooms.under_way.at(now) is not None)
-        view = loop_view(loop)
-        views[name] = rooms.validation.checked((name,), view, loop_contradictions(view))
+        views[name] = checked_loop(loop_view(loop))
     return views
 
 
@@ -187,10 +185,7 @@ def _executables(rooms: Rooms, age: float) -> dict[int, ExecutableView]:
     backend = rooms.devices.backend
     # Devices may run an executable side by side, each by itself, so the time for runs is that of all devices.
     room = age * max(1, len(backend.devices) if backend else 0)
-    return {
-        number: rooms.validation.checked(view.labels, view, executable_contradictions(view, room))
-        for number, view in table.views.items()
-    }
+    return {number: checked_executable(view, room) for number, view in table.views.items()}
 
 
 def end_run_time(rooms: Rooms, now: int) -> Figure[float]:

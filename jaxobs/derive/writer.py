@@ -242,8 +242,6 @@ class Writer:
         yield "jaxobs_listener_restored_total", (), agent["listeners_restored"]
         for where in ("probe", "agent"):
             yield "jaxobs_agent_cpu_seconds_total", (where,), agent["cpu_seconds"][where]
-        for figure, count in self._rooms.validation.contradictions().items():
-            yield "jaxobs_contradictions_total", (figure,), count
 
     def _sources(self, sources: Mapping[str, SourceState]) -> Iterator[Sample]:
         for name, (report, lost) in sources.items():

@@ -1,7 +1,7 @@
 """Rules for LAPACK on the CPU: dense factorisations. Iterative ones (eigenvalues, singular values) stay unmodelled.
 
 FLOPs are the leading terms for real matrices; factorisations.py in `jaxobs/cost_model/arithmetic/` names their sources.
-Targets are ``lapack_<type><routine>_ffi``; up to JAX 0.4 without the suffix, and then also ``blas_<type>trsm``.
+Targets are ``lapack_<type><routine>_ffi``.
 """
 
 from __future__ import annotations
@@ -99,9 +99,5 @@ ROUTINES: Final[dict[str, Rule]] = {
 }
 
 RULES: Final[dict[str, Rule]] = {
-    f"{library}_{letter}{routine}{suffix}": rule
-    for library in ("lapack", "blas")
-    for letter in "sdcz"
-    for routine, rule in ROUTINES.items()
-    for suffix in ("", "_ffi")
+    f"lapack_{letter}{routine}_ffi": rule for letter in "sdcz" for routine, rule in ROUTINES.items()
 }
