@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -59,10 +60,18 @@ class PrometheusExporter(Exporter):
         if not settings.get("prometheus", True):
             yield Remark("switched off by the setting prometheus")
             return
-        yield from _credentials_remarks(settings)
-        yield from _address_remarks(settings)
+        said: list[str] = []
+        try:
+            credentials = Credentials(settings, said.append)
+            if credentials.named:
+                _try(credentials.read, credentials.named, "nothing would be served", said)
+            yield _address_remark(settings)
+        except (CredentialsError, AddressError) as error:
+            said.append(str(error))
         if directory := _directory(settings):
-            yield from _file_sd_remarks(directory)
+            cure = "set JAXOBS_FILE_SD_DIRECTORY to a writable directory"
+            _try(partial(_be_writable, directory), directory, cure, said)
+        yield from (Remark(line, problem=True) for line in said)
 
     def start(self, agent: Agent) -> None:
         """Read the files of the settings, listen and announce the address.
@@ -186,64 +195,30 @@ def _directory(settings: Mapping[str, Any]) -> Path | None:
     return None if given is None else Path(given)
 
 
-def _credentials_remarks(settings: Mapping[str, Any]) -> Iterator[Remark]:
-    said: list[str] = []
-    try:
-        credentials = Credentials(settings, said.append)
-    except CredentialsError as error:
-        yield Remark(str(error), problem=True)
-        return
-    reading = FileWork(credentials.read, credentials.named, said.append, "nothing would be served")
-    if credentials.named and not reading.done(CHECK_SECONDS):
-        said.append(f"{credentials.named}: no answer for {CHECK_SECONDS:.0f} s")
-    yield from (Remark(line, problem=True) for line in said)
+def _try(work: Callable[[], None], files: object, otherwise: str, said: list[str]) -> None:
+    """Do something with files of the settings, and add what is wrong with them, also where they do not answer."""
+    if not FileWork(work, files, said.append, otherwise).done(CHECK_SECONDS):
+        said.append(f"{files}: no answer for {CHECK_SECONDS:.0f} s")
 
 
-def _address_remarks(settings: Mapping[str, Any]) -> Iterator[Remark]:
-    try:
-        wanted = wanted_address(settings, os.environ)
-        listener, address = listen(wanted, may_move=not settings.get("in_kubernetes", False))
-    except AddressError as error:
-        yield Remark(str(error), problem=True)
-        return
+def _address_remark(settings: Mapping[str, Any]) -> Remark:
+    """Where the metrics would be served. Raises AddressError."""
+    wanted = wanted_address(settings, os.environ)
+    listener, address = listen(wanted, may_move=not settings.get("in_kubernetes", False))
     listener.close()
-    url = (
-        f"{'https' if settings.get('metrics_tls_certificate') else 'http'}://{address.netloc()}{METRICS_PATH}"
-    )
+    scheme = "https" if settings.get("metrics_tls_certificate") else "http"
+    would = f"metrics would be at {scheme}://{address.netloc()}{METRICS_PATH}"
     if not wanted.port:
-        yield Remark(f"metrics would be at any free port of {address.host}")
-    elif address.port != wanted.port:
-        yield Remark(
-            f"port {wanted.port} is taken: metrics would be at {url}; free that port, "
-            f"or set {PORT_VARIABLE} to a free one",
-            problem=True,
-        )
-    else:
-        beside = (
-            ", beside the port of the job's own Prometheus server"
-            if job_has_port(settings, os.environ)
-            else ""
-        )
-        yield Remark(f"metrics would be at {url}{beside}")
+        return Remark(f"metrics would be at any free port of {address.host}")
+    if address.port == wanted.port:
+        return Remark(would)
+    cure = f"free that port, or set {PORT_VARIABLE} to a free one"
+    return Remark(f"port {wanted.port} is taken: {would}; {cure}", problem=True)
 
 
-def _file_sd_remarks(directory: Path) -> Iterator[Remark]:
-    reasons: list[str | None] = []
-    work = FileWork(
-        lambda: reasons.append(_why_not_writable(directory)), directory, reasons.append, "no file is written"
-    )
-    if not work.done(CHECK_SECONDS):
-        reasons.append(f"no answer for {CHECK_SECONDS:.0f} s")
-    for reason in filter(None, reasons):
-        yield Remark(
-            f"no file_sd file can be written in {directory}: {reason}; "
-            "set JAXOBS_FILE_SD_DIRECTORY to a writable directory",
-            problem=True,
-        )
-
-
-def _why_not_writable(directory: Path) -> str | None:
-    """Why no file can be written in `directory`, which is made if only its parent exists; None if one can."""
-    if not os.path.exists(directory.parent):  # noqa: PTH110  # which raises nothing
-        return f"there is no directory {directory.parent}"
-    return why_not_writable(directory)
+def _be_writable(directory: Path) -> None:
+    """Raises OSError where no file can be written in `directory`, which is made if only its parent exists."""
+    there = os.path.exists(directory.parent)  # noqa: PTH110  # which raises nothing
+    reason = why_not_writable(directory) if there else f"there is no directory {directory.parent}"
+    if reason:
+        raise OSError(f"no file_sd file can be written in {directory}: {reason}")
