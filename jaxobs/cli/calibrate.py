@@ -11,11 +11,7 @@ from pathlib import Path
 from jaxobs.cli import say, tell
 from jaxobs.cli.console import Parser, ProcessFailedError, result_of, seconds_up_to
 from jaxobs.cli.terminal import look_of
-from jaxobs.hardware.calibration import (
-    Calibration,
-    cache_directory,
-    fastest,
-)
+from jaxobs.hardware.calibration import Calibration, cache_directory, fastest
 from jaxobs.plugin.files import why_not_writable, write_whole
 from jaxobs.report.text_table import TextTable, to_text
 from jaxobs.vocabulary import InputError

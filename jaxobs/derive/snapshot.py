@@ -19,14 +19,7 @@ from jaxobs.derive.loops.loops import Loops
 from jaxobs.derive.loops.slowdowns import Slowdowns, State
 from jaxobs.derive.loops.view import LoopView, loop_view
 from jaxobs.derive.memory import Memory
-from jaxobs.derive.process import (
-    Observation,
-    ProcessView,
-    Recent,
-    RunsUnderWay,
-    SourceState,
-    identity_view,
-)
+from jaxobs.derive.process import Observation, ProcessView, Recent, RunsUnderWay, SourceState, identity_view
 from jaxobs.derive.profiler_windows.operations import DeviceTime, Row
 from jaxobs.derive.profiler_windows.windows import Profiles
 from jaxobs.derive.series import Series

@@ -66,10 +66,7 @@ TRACE_SETTINGS = (
 )  # fmt: skip
 """Settings in the key of JAX's cache of traces: those with `include_in_jit_key` in its source up to 0.12.0.1."""
 
-TRACE_CONTEXTS = {
-    "compute_on": "compute_on_context_manager",
-    "xla_metadata": "xla_metadata_context_manager",
-}
+TRACE_CONTEXTS = {"compute_on": "compute_on_context_manager", "xla_metadata": "xla_metadata_context_manager"}
 """Context managers that are in that key as well, by the attribute of JAX's `config.py` that holds their value."""
 
 

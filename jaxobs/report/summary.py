@@ -33,15 +33,7 @@ from jaxobs.report.sentence import (
 from jaxobs.report.tables import NO_VERDICT, Column, Row, known_columns, words
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, end_of, to_text
 from jaxobs.report.view import advice, memory_in_words
-from jaxobs.vocabulary.units import (
-    ABSENT,
-    amount,
-    byte_size,
-    count,
-    duration,
-    or_absent,
-    rough_percent,
-)
+from jaxobs.vocabulary.units import ABSENT, amount, byte_size, count, duration, or_absent, rough_percent
 
 MARK: Final = "*"
 """Marks a value that has a reason beside it, such as an MFU above 1, a lower bound, or a sample."""

@@ -92,11 +92,7 @@ def _clusters(intervals: Iterable[Interval]) -> Iterator[tuple[list[Interval], i
 
 
 def _share(
-    cluster: list[Interval],
-    ranks: list[int],
-    charged: list[float],
-    together: list[int],
-    exposed: list[float],
+    cluster: list[Interval], ranks: list[int], charged: list[float], together: list[int], exposed: list[float]
 ) -> None:
     """Charge a cluster of intervals that overlap."""
     if len(cluster) == 1:

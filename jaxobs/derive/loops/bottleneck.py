@@ -12,13 +12,7 @@ from jaxobs.derive.executables.executable import Executable
 from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.loops.stretches import FEW_STEPS, Stretch
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile, Part
-from jaxobs.roofline_model.bottleneck import (
-    HALF_SURE_STEPS,
-    Verdict,
-    confidence,
-    label_of_busy,
-    margin,
-)
+from jaxobs.roofline_model.bottleneck import HALF_SURE_STEPS, Verdict, confidence, label_of_busy, margin
 from jaxobs.vocabulary import activities
 from jaxobs.vocabulary.units import rough
 from jaxobs.vocabulary.words import BUSY, COMPONENTS, DEVICE, REST

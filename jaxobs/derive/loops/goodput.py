@@ -11,14 +11,7 @@ from jaxobs.derive.loops.stalls import FACTOR
 from jaxobs.derive.refusal import require
 from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import NANOSECONDS, seconds
-from jaxobs.model.events import (
-    MAX_GAP,
-    CompilePhaseEnded,
-    LoopEnded,
-    LoopEntered,
-    PhaseEnded,
-    PhaseStarted,
-)
+from jaxobs.model.events import MAX_GAP, CompilePhaseEnded, LoopEnded, LoopEntered, PhaseEnded, PhaseStarted
 from jaxobs.model.figure import Figure
 from jaxobs.model.intervals import Intervals
 from jaxobs.vocabulary.text import EAGER

@@ -156,12 +156,7 @@ class Parts:
 
 
 def gather(
-    found: Exhaustion,
-    function: str | None,
-    name: str,
-    settings: Mapping[str, Any],
-    ask: Ask,
-    deadline: float,
+    found: Exhaustion, function: str | None, name: str, settings: Mapping[str, Any], ask: Ask, deadline: float
 ) -> dict[str, bytes]:
     """The report's files, contents by name. `deadline` is by `monotonic()`; parts that come too late are left out."""
     parts, (requested, limit) = Parts(), requested_and_limit(found.message)

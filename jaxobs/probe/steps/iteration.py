@@ -34,11 +34,7 @@ class Entry:
         loops.emit(LoopEntered(self.state.name, self.at))
 
     def leave(
-        self,
-        start: int,
-        handed_on: int | None,
-        amounts: tuple[float | None, float | None],
-        annotation: Any,
+        self, start: int, handed_on: int | None, amounts: tuple[float | None, float | None], annotation: Any
     ) -> None:
         """End the pass. The loop is exhausted, or was left by `break` or an exception, which look the same from here.
 

@@ -96,11 +96,7 @@ def local_devices_of(executable: Any) -> int:
 Hook = TypeVar("Hook", bound=Callable[..., None])
 
 CACHE_SAVED = "/jax/compilation_cache/compile_time_saved_sec"
-CACHE_OUTCOMES = {
-    CACHE_ASKED: "request",
-    CACHE_HIT: "hit",
-    "/jax/compilation_cache/cache_misses": "written",
-}
+CACHE_OUTCOMES = {CACHE_ASKED: "request", CACHE_HIT: "hit", "/jax/compilation_cache/cache_misses": "written"}
 CACHE_REQUESTS = metric(
     "jaxobs_persistent_cache_requests_total{outcome}",
     "Outcomes of JAX's persistent compilation cache: requests, hits, and entries written after a miss",

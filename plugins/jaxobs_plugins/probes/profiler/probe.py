@@ -18,12 +18,7 @@ from jaxobs.plugin.threads import Thread
 from jaxobs_plugins.probes.profiler.recording import SessionLock
 from jaxobs_plugins.probes.profiler.schedule import Pace
 from jaxobs_plugins.probes.profiler.user_sessions import UserTrace, Watcher, watch_sessions, window_of
-from jaxobs_plugins.probes.profiler.windows import (
-    Windows,
-    answer,
-    installed_jaxlib,
-    why_not_scheduled,
-)
+from jaxobs_plugins.probes.profiler.windows import Windows, answer, installed_jaxlib, why_not_scheduled
 
 USER_PATIENCE = 10.0
 """Seconds that a session of the user's waits for ours to end; discarding a trace of 60 000 events took 36 ms."""
