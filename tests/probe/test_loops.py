@@ -236,6 +236,16 @@ def test_steps_that_overlap_leave_none_that_the_next_takes_for_its_own_surroundi
     assert [own(event) for event in steps_of(marks.events())] == [5, 7]
 
 
+@pytest.mark.parametrize("second", ["step", "phase"])
+def test_a_step_that_ended_within_what_overlaps_it_is_not_put_back(marks: Marks, second: str) -> None:
+    first, later = marks.step("first"), getattr(marks, second)("second")
+    for call in (first.__enter__, later.__enter__):
+        call()
+    for left in (first, later):
+        left.__exit__(None, None, None)
+    assert marks.loops.current.step is None
+
+
 def test_what_is_marked_after_the_end_of_a_turn_was_read_belongs_to_the_next(marks: Marks) -> None:
     """A signal handler's marks may come before the turn is emitted, and be longer than it."""
     loops = marks.loops

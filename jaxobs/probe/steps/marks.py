@@ -77,9 +77,9 @@ class StepMark:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         current = self._loops.current
-        outer = self._outer
-        # A step that has gone on meanwhile, in another task of asyncio, is not around this one. A phase asks the same: in
-        # a call that both would share a signal handler might raise before the step is put back.
+        # A step that has ended or gone on meanwhile, in another task of asyncio, is not around this one. A phase asks the
+        # same: in a call that both would share a signal handler might raise before the step is put back.
+        outer = self._outer if self._outer is None or self._outer.thread else None
         if current.step is outer is not None:
             outer = None
         else:
@@ -99,6 +99,7 @@ class StepMark:
         else:
             outer.claim(end - self._start)
             state.last_end = None  # what follows is the outer step's own time
+        self._step.thread = 0  # it has ended
 
 
 class PhaseMark:
@@ -150,8 +151,8 @@ class PhaseMark:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         current = self._loops.current
-        outer = self._outer
-        if current.step is outer is not None:  # as in StepMark
+        outer = self._outer if self._outer is None or self._outer.thread else None  # as in StepMark
+        if current.step is outer is not None:
             outer = None
         else:
             current.step = outer
