@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.flow.ring import Ring
-from jaxobs.model.events import ExecutableCreated, Measured, ProfileWindow
-from jaxobs.probe.transport.backlog import Payloads
+from jaxobs.model.events import BackendFound, ExecutableCreated, Measured, ProfileWindow
+from jaxobs.probe.transport.backlog import EXECUTABLES_KEPT, Payloads, Retained
 
 MOST = 1000
 
@@ -94,3 +94,14 @@ def test_threads_that_compile_at_once_stay_within_the_bound() -> None:
         thread.join()
     assert len(ring) == 1600
     assert held(ring.waiting()) == MOST // 7 * 7
+
+
+def test_of_a_job_that_compiles_without_end_a_new_agent_is_told_the_backend_and_the_latest() -> None:
+    retained = Retained()
+    backend = BackendFound("cpu", (), 0, 1, "0", "0", 0)
+    retained.keep([backend])
+    for number in range(EXECUTABLES_KEPT + 1):
+        assert retained.keep([created(0)._replace(executable=number)]) == 1
+    *executables, last = retained.events()
+    assert last == backend
+    assert [each.executable for each in executables] == list(range(1, EXECUTABLES_KEPT + 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 
 from jaxobs.flow.ring import Ring
@@ -23,6 +24,10 @@ about a hundredth of an accelerator host's memory, which is tens of gigabytes.""
 
 RETAINED_BYTES = 8 * 2**20
 """Most bytes of modules kept for a new agent; the costs of further ones are lost with the agent that has them."""
+
+
+EXECUTABLES_KEPT = 10_000
+"""Executables kept for a new agent, the latest: some 300 bytes each beside the module."""
 
 
 class Payloads:
@@ -52,10 +57,10 @@ class Payloads:
             if self._at_most + size > self._most:
                 self._at_most = self.waiting_bytes()
             if self._at_most + size > self._most:
-                self._ring.emit(without_payload(event, self._why_not(size), "failed"))
+                event = without_payload(event, self._why_not(size), "failed")
             else:
                 self._at_most += size
-                self._ring.emit(event)
+            self._ring.emit(event)
 
     def _why_not(self, size: int) -> str:
         if size > self._most:
@@ -77,26 +82,29 @@ class Retained:
     """Events that a new agent needs to understand later ones."""
 
     def __init__(self) -> None:
-        self._kept: list[Event] = []
+        self._executables: deque[ExecutableCreated] = deque(maxlen=EXECUTABLES_KEPT)
         self._bytes = 0
-        self._declared: dict[str | int, Event] = {}  # loops by name, watched functions by number
+        self._declared: dict[str | int, Event] = {}
+        """Loops by name, watched functions by number, the backend by 0, which is none's number."""
 
     def keep(self, events: Iterable[Event | StepRows]) -> int:
         """Keep the events that a new agent must be sent again. Returns how many these are."""
         return sum(map(self._keep, events))
 
     def _keep(self, event: Event | StepRows) -> bool:
-        if isinstance(event, LoopDeclared | FunctionWatched):
-            self._declared[event.loop if isinstance(event, LoopDeclared) else event.number] = event
-            return True
-        if not isinstance(event, BackendFound | ExecutableCreated):
+        if isinstance(event, LoopDeclared):
+            self._declared[event.loop] = event
+        elif isinstance(event, FunctionWatched | BackendFound):
+            self._declared[event.number if isinstance(event, FunctionWatched) else 0] = event
+        elif isinstance(event, ExecutableCreated):
+            size = len(event.proto or b"") + len(event.buffers)
+            if self._bytes + size > RETAINED_BYTES:
+                lost = "lost when the agent was started again"
+                event, size = event._replace(proto=None, proto_reason=lost, buffers=b""), 0
+            self._bytes += size
+            self._executables.append(event)
+        else:
             return False
-        size = len(event.proto or b"") + len(event.buffers) if isinstance(event, ExecutableCreated) else 0
-        if self._bytes + size > RETAINED_BYTES and isinstance(event, ExecutableCreated):
-            event = without_payload(event, "lost when the agent was started again", "failed")
-            size = 0
-        self._bytes += size
-        self._kept.append(event)
         return True
 
     def to_another_observer(self) -> Retained:
@@ -106,9 +114,9 @@ class Retained:
         return other
 
     def events(self) -> list[Event]:
-        """The events to send again: backends and executables in their order, then loops and watched functions."""
-        return [*self._kept, *self._declared.values()]
+        """The events to send again: executables in their order, then the backend, loops and watched functions."""
+        return [*self._executables, *self._declared.values()]
 
     def executables(self) -> list[ExecutableCreated]:
         """The executables so far. May be called from any thread."""
-        return [event for event in list(self._kept) if isinstance(event, ExecutableCreated)]
+        return list(self._executables)
