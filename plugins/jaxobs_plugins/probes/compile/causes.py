@@ -147,18 +147,17 @@ class Causes:
             # A future JAX may have other types, and types of the user's may misbehave: the cause then stays unknown.
             mapped = mapped_call(frame)
             call = mapped or call_being_traced(frame)
-            parameters = None if call is None else plain_parameters(call.function)
-            if call is not None and parameters is not None:
+            if call is None:
+                return
+            # pmap and jit make different programs of the same function.
+            key = (function, *function_key(call.function), "pmap" if mapped else "jit")
+            signature = signature_of(call)
+            if (parameters := plain_parameters(call.function)) is not None:
                 # JAX makes a new function object for each such program, so its name and line serve as the key instead.
+                key = (CONTROL_FLOW, function)
                 statics = tuple((name, value_of(value)) for name, value in parameters.items())
-                signature = signature_of(call)
                 signature = signature._replace(function=Value(signature.function.text), statics=statics)
-                _keep(thread.traced, function, Traced((CONTROL_FLOW, function), signature))
-            elif call is not None:
-                # pmap and jit make different programs of the same function.
-                key = (function, *function_key(call.function), "pmap" if mapped else "jit")
-                signature = signature_of(call)
-                _keep(thread.traced, function, Traced(key, signature))
+            _keep(thread.traced, function, Traced(key, signature))
 
     def lowering_began(self, function: str, frame: FrameType) -> None:
         thread = self._thread

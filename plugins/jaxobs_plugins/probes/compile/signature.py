@@ -116,14 +116,11 @@ def leaves_of(avals: tuple[Any, ...]) -> tuple[Leaf, ...]:
 
 def shardings_of(shardings: tuple[Any, ...], count: int) -> tuple[str, ...]:
     """The texts of the last `count` shardings; those before them belong to constants of the function."""
-    known: dict[int, str] = {}
-    texts = []
-    for sharding in shardings[len(shardings) - count :][:NODES_KEPT]:
-        text = known.get(id(sharding))
-        if text is None:
-            text = known[id(sharding)] = sharding_text(sharding)
-        texts.append(text)
-    return tuple(texts)
+    kept = shardings[len(shardings) - count :][:NODES_KEPT]
+    texts = {
+        number: sharding_text(sharding) for number, sharding in {id(each): each for each in kept}.items()
+    }
+    return tuple(texts[id(each)] for each in kept)
 
 
 class Walk:
