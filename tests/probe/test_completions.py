@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from jaxobs.model.clock import NANOSECONDS, now
@@ -29,7 +30,7 @@ from jaxobs.probe.steps.loops import (
     Step,
 )
 from jaxobs.probe.watch.completions import MAX_OUTPUTS, Completions, Output, Outputs
-from jaxobs.probe.watch.signatures import SMALL, OutputLeaf
+from jaxobs.probe.watch.signatures import LARGE, SMALL, OutputLeaf, holds_up
 from tests.waiting import wait_for
 
 STEP = 0.012
@@ -312,7 +313,7 @@ def test_two_threads_that_look_at_the_same_outputs_do_not_trip_over_each_other()
     try:
         deadline = time.monotonic() + 0.5
         while time.monotonic() < deadline:
-            completions.called(way, array, Output(turns, 1, 1, 1, 2), step)
+            completions.called(way, array, Output(turns, 1, 1, 1, 2), step, (), {})
             completions.turn_ended(step, 3)
     finally:
         running = False
@@ -346,6 +347,57 @@ def test_a_run_behind_a_call_whose_output_cannot_be_asked_is_not_timed(polled: A
     time.sleep(0.1)
     assert len(polled.of(ExecutableRan)) == first
     assert polled.of(StepCompleted)
+
+
+def timed(polled: Any, turn: Callable[[], Any]) -> list[ExecutableRan]:
+    """The runs that are timed in a loop whose host waits for each."""
+    for number in Steps(polled.side.loops, range(STEPS), "train", None, None):
+        if number == 1:  # the first may be timed: nothing was before it
+            polled.of()
+            polled.events.clear()
+        jax.block_until_ready(turn())
+    time.sleep(0.1)
+    assert polled.of(StepCompleted)
+    runs: list[ExecutableRan] = polled.of(ExecutableRan)
+    return runs
+
+
+def test_what_a_run_waits_for_that_is_not_watched_is_no_time_of_its_own(polled: Any) -> None:
+    before, state = a_step()
+    watched = polled.side.watching.watch(jax.jit(lambda batch: (batch["x"] * 0.5).sum()))
+    watched({"x": state}).block_until_ready()
+    # One that began late, on a loaded machine, may have waited for nothing.
+    for run in timed(polled, lambda: watched({"x": before(state)[0]})):
+        assert run.seconds - run.uncertainty < STEP / 4
+
+
+def test_a_run_beside_one_of_another_thread_is_not_timed(polled: Any) -> None:
+    step, state = a_step()
+    watched = polled.side.watching.watch(step)
+    other = polled.side.completions._outputs[-1]
+    working = Output(AskedTurns("other"), 0, 1, 1, 2)
+    working.leaf, working.way = Unready(), OutputLeaf()
+    other.add(working, 1)
+    assert not timed(polled, lambda: watched(state))
+    other.remove(working)
+
+
+class Unready:
+    def is_deleted(self) -> bool:
+        return False
+
+    is_ready = is_deleted
+
+
+def test_a_call_is_held_up_by_what_is_computed_or_transferred_for_it() -> None:
+    ready, large = jnp.ones(3).block_until_ready(), np.ones(LARGE // 8 + 1)
+    donated = jnp.ones(3)
+    donated.delete()
+    for free in (ready, donated, np.ones(3), 1.0, "text", None, [ready], {"x": ready}, np.dtype("float32")):
+        assert not holds_up((ready, free), {"given": free})
+    for held in (large, [large], {"x": large}, (ready, large)):
+        assert holds_up((ready, held), {})
+        assert holds_up((), {"given": held})
 
 
 def test_where_turns_call_two_functions_the_ends_of_both_are_told(polled: Any) -> None:

@@ -32,6 +32,7 @@ from jaxobs.probe.steps import marks
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.steps.marks import PhaseMark, StepMark
 from jaxobs.probe.steps.values import amount, as_name, plain_amount
+from jaxobs.probe.watch import completions
 from jaxobs.probe.watch.watchable import is_jitted
 from jaxobs_plugins.probes.profiler.user_sessions import Watcher, watch_sessions
 from tests.probe.signals_at_any_moment import AlarmError, each_moment
@@ -275,19 +276,36 @@ def test_where_code_of_others_is_called(run: Callable[[], object]) -> None:
         run()
 
 
+class PreemptedError(RuntimeError):
+    """Of a kind that Python raises for a thread that cannot be started, and JAX for a deleted array."""
+
+
+def preempted(number: int, frame: FrameType | None) -> None:
+    raise PreemptedError
+
+
 def test_what_it_raises_is_not_taken_for_a_thread_that_cannot_be_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class PreemptedError(RuntimeError):
-        pass
-
-    def preempted(number: int, frame: FrameType | None) -> None:
-        raise PreemptedError
-
     signal.signal(signal.SIGALRM, preempted)
     monkeypatch.setattr(reporter, "Thread", lambda *_, **__: SimpleNamespace(join=rings))
     with pytest.raises(PreemptedError):
         reporter.write_report({"run_folder": str(tmp_path)}, "", {}, 0.0)
+
+
+def test_what_it_raises_at_the_end_of_a_turn_is_not_taken_for_a_deleted_array(
+    observed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signal.signal(signal.SIGALRM, preempted)
+    watched = observed.side.watching.watch(jax.jit(lambda x: x + 1))
+    watched(jnp.ones(3))
+    steps = iter(Steps(observed.side.loops, range(3), "train", None, None))
+    next(steps)
+    monkeypatch.setattr(completions, "is_ready", lambda array: False)
+    watched(jnp.ones(3))
+    monkeypatch.setattr(completions, "is_ready", rings)
+    with pytest.raises(PreemptedError):
+        next(steps)
 
 
 def test_all_else_is_suppressed() -> None:

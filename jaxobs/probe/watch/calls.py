@@ -218,16 +218,15 @@ class Calls:
             if not isinstance(error, Exception) or raised_by_signal_handler(error):
                 raise  # it is the user's; anything else never gets into the user's call
 
-    def called_outside(self, result: Any, run: int, started: int, ended: int, compiled: int | None) -> None:
-        """Note a call outside any step."""
+    def called_outside(self, run: int, started: int, ended: int, compiled: int | None) -> Output | None:
+        """Note a call outside any step. Returns what is to be asked of it."""
         turn = self.unmarked
         number = turn.note(run, started, ended) if self.current.phase is None else 0
         if number == 0:
             turn.others[run] = turn.others.get(run, 0) + 1
-        asks = number > 0 and turn.asks(number, started)
-        if asks or compiled is not None:
-            output = Output(turn, number, run, started, ended, compiled)
-            self.completions.called(self.leaf, result, output, turn if number else None)
+        if (number and turn.asks(number, started)) or compiled is not None:
+            return Output(turn, number, run, started, ended, compiled)
+        return None
 
     def _remember(self, seen: Signature, executable: int) -> None:
         if executables_alive(self.function) == 1:

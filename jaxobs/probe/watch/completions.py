@@ -10,7 +10,6 @@ device and was polled to its end tells how long its executable runs.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable
@@ -20,10 +19,10 @@ from jaxobs.flow.pipe import Call
 from jaxobs.jax_compat.arrays import is_ready
 from jaxobs.model.clock import NANOSECONDS, now, seconds
 from jaxobs.model.events import ExecutableRan, RunUnderWay, StepCompleted, StepUnseen
-from jaxobs.plugin.guard import raised_by_signal_handler
+from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
 from jaxobs.plugin.threads import Flag
 from jaxobs.probe.steps.loops import AskedTurns, Step, UnmarkedCalls
-from jaxobs.probe.watch.signatures import SMALL, OutputLeaf
+from jaxobs.probe.watch.signatures import SMALL, OutputLeaf, holds_up
 
 MAX_OUTPUTS = 64
 """Most outputs of one thread that are kept at a time; of large ones fewer, so that all are no more than twice SMALL."""
@@ -55,7 +54,8 @@ class Output:
     `leaf`: the array, or a weak reference to a large one; None once it is ready. `begun`: the first and the last moment
     at which the run may have begun on a device that was idle. `not_ready`: when it was last known to be unfinished;
     `ready`: when it was first seen to be done, 0 before. `complete`: no further call is expected in its turn. `clean`:
-    the device was idle before. `gone`: its turn has called again, so it does not stand for the turn any more.
+    the device was idle before, as far as is seen. `gone`: its turn has called again, so it does not stand for the turn
+    any more.
     """
 
     def __init__(
@@ -83,8 +83,9 @@ class Output:
                     self.seen(now())
                 else:
                     self.not_ready = max(self.not_ready, asked)
-            except RuntimeError:
-                if not self.ready:  # the other thread may have seen it in time
+            except RuntimeError as error:
+                # The other thread may have seen it in time.
+                if not self.ready or raised_by_signal_handler(error):
                     raise
         return self.ready > 0
 
@@ -128,14 +129,14 @@ class Outputs:
         if len(self.waiting) < max(2, min(MAX_OUTPUTS, 2 * SMALL // max(1, size))):
             self.waiting.append(output)
         else:
-            with contextlib.suppress(IndexError):  # the other thread has just taken them
+            with Suppressed(IndexError):  # the other thread has just taken them
                 self.waiting[-1].gone, self.waiting[-1].leaf = True, None
                 self.waiting[-1] = output
 
     def remove(self, output: Output) -> None:
         """Remove an output that may have been removed already."""
         output.gone, output.leaf = True, None
-        with contextlib.suppress(ValueError):
+        with Suppressed(ValueError):
             self.waiting.remove(output)
 
     def all_done(self, newest: Output) -> None:
@@ -151,12 +152,13 @@ class Outputs:
         for done in waiting[: waiting.index(output) + 1] if output in waiting else ():
             done.seen(output.ready)
             done.told = True
-            with contextlib.suppress(ValueError):  # the other thread has just taken it
+            with Suppressed(ValueError):  # the other thread has just taken it
                 self.waiting.remove(done)
         self.done = max(self.done, output.time()[0])
         self.not_before = max(self.not_before, output.not_ready)
 
 
+Turn = Step | UnmarkedCalls
 Found = tuple[Outputs, Output]
 
 
@@ -180,7 +182,9 @@ class Completions:
         """By thread."""
         self._unseen_told = 0
 
-    def called(self, way: OutputLeaf, result: Any, output: Output, turn: Step | UnmarkedCalls | None) -> None:
+    def called(
+        self, way: OutputLeaf, result: Any, output: Output, turn: Turn, args: Any, kwargs: Any
+    ) -> None:
         """Keep a leaf of this call's result for the turn that it is in, in place of that of an earlier call."""
         try:
             outputs = self._outputs[threading.get_ident()]
@@ -189,7 +193,10 @@ class Completions:
             if leaf is not None:
                 output.way, output.leaf = way, leaf
                 self._begun(output, outputs)
-                if turn is not None:
+                others = [other for other in list(self._outputs.values()) if other is not outputs]
+                if output.clean and (holds_up(args, kwargs) or any(map(self._look_at_newest, others))):
+                    output.clean = False
+                if type(turn) is Step or output.number:  # else it is in none
                     self._stands_for(output, turn, outputs)
                 outputs.add(output, way.size)
                 self._calls += 1
@@ -217,7 +224,7 @@ class Completions:
             output.begun = (begun, begun)
             output.not_ready = max(begun, output.not_ready - RETURNS_AT_ONCE)
 
-    def _stands_for(self, output: Output, turn: Step | UnmarkedCalls, outputs: Outputs) -> None:
+    def _stands_for(self, output: Output, turn: Turn, outputs: Outputs) -> None:
         """Let the output be that of its turn, as far as is known yet."""
         if type(turn) is Step:
             turn.plain = False
@@ -227,16 +234,27 @@ class Completions:
             outputs.remove(turn.output)
         turn.output = output
 
-    def _look_at_newest(self, outputs: Outputs) -> None:
-        """Look at the newest output after the next call: that call may have taken it before it was ready."""
-        newest = outputs.newest
-        if newest is not None and not newest.ready:
-            try:
-                newest.is_done()
-            except RuntimeError:
-                self._lose(outputs, newest)
+    def _look_at_newest(self, outputs: Outputs) -> bool:
+        """Look at the newest output after the next call: that call may have taken it before it was ready.
 
-    def turn_ended(self, turn: Step | UnmarkedCalls, end: int) -> None:
+        Returns whether it is unfinished.
+        """
+        newest = outputs.newest
+        return newest is not None and self._is_done(outputs, newest) is False
+
+    def _is_done(self, outputs: Outputs, output: Output) -> bool | None:
+        """Ask an output. None if it was donated or released before it was seen to be ready: it is let go of then."""
+        try:
+            return output.is_done()
+        except RuntimeError as error:  # "Array has been deleted"
+            if raised_by_signal_handler(error):
+                raise
+            outputs.remove(output)
+            output.way.lost()
+            self._tell_unseen(output.turns, output.number, now())
+            return None
+
+    def turn_ended(self, turn: Turn, end: int) -> None:
         """Ask the output of a turn, at the turn's end, whether the device is done with it."""
         if type(turn) is UnmarkedCalls and turn.followed != threading.get_ident():
             return
@@ -248,10 +266,8 @@ class Completions:
         turns, outputs = output.turns, self._outputs[threading.get_ident()]
         if type(turn) is Step:
             turns.calls = 1 + len(turn.later_runs)
-        try:
-            done = output.is_done()
-        except RuntimeError:
-            self._lose(outputs, output)
+        done = self._is_done(outputs, output)
+        if done is None:
             return
         turns.asked(ready=done)
         if done:
@@ -332,11 +348,8 @@ class Completions:
         self._rounds += 1
         for outputs in threads[self._rounds % max(1, len(threads)) :] + threads:
             for output in outputs.waiting.copy():
-                try:
-                    if output.complete and not output.is_done():
-                        return outputs, output
-                except RuntimeError:  # "Array has been deleted"
-                    self._lose(outputs, output)
+                if output.complete and self._is_done(outputs, output) is False:
+                    return outputs, output
         return None
 
     def _await(self, found: Found | None) -> None:
@@ -347,18 +360,15 @@ class Completions:
         begun = max(output.begun[0], outputs.done)
         asked, next_report = now(), begun + LONG_RUN
         since = asked
-        try:
-            while not output.is_done():
-                if self.stopped.is_set() or output.gone:
-                    return
-                asked = now()
-                if asked >= next_report:
-                    next_report = asked + NANOSECONDS
-                    self._emit(RunUnderWay(output.run, begun, asked))
-                self.stopped.wait(min(MAX_POLL, max(MIN_POLL, POLL_SHARE * seconds(asked - since))))
-        except RuntimeError:
-            self._lose(outputs, output)
-        else:
+        while (done := self._is_done(outputs, output)) is False:
+            if self.stopped.is_set() or output.gone:
+                return
+            asked = now()
+            if asked >= next_report:
+                next_report = asked + NANOSECONDS
+                self._emit(RunUnderWay(output.run, begun, asked))
+            self.stopped.wait(min(MAX_POLL, max(MIN_POLL, POLL_SHARE * seconds(asked - since))))
+        if done:
             self._tell(outputs, output)
 
     def _tell_newest(self, sure: float = 0.0) -> bool:
@@ -395,12 +405,6 @@ class Completions:
         cold = output.compiled and duration < FIRST_RUN
         if output.clean and not cold and duration > 0:
             self._emit(ExecutableRan(output.run, seconds(duration), seconds(error), output.ready))
-
-    def _lose(self, outputs: Outputs, output: Output) -> None:
-        """Let go of an output that was donated or released before it was seen to be ready."""
-        outputs.remove(output)
-        output.way.lost()
-        self._tell_unseen(output.turns, output.number, now())
 
     def _tell_unseen(self, turns: AskedTurns, number: int, at: int) -> None:
         """Report, once a second at most, that nothing shows when the device is done with this turn's calls."""

@@ -12,22 +12,27 @@ more.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import sys
 import weakref
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any
 
-from jaxobs.jax_compat.arrays import is_askable, is_deleted
+from jaxobs.jax_compat.arrays import is_askable, is_deleted, is_ready
 from jaxobs.jax_compat.jit import is_tracer
 from jaxobs.jax_compat.objects import committed_to, is_of, name_of
-from jaxobs.plugin.guard import raised_by_signal_handler
+from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
 
 SMALL = 2**16
 """Bytes of the largest output that is kept alive until the device is done with it: no job misses so few."""
+
+LARGE = 2**20
+"""Bytes of an array of the host's whose way to the device counts: at 10 GB/s, as by PCI Express, 0.1 ms."""
+
+ASKED_TOGETHER = 8
+"""Most arrays of one container that are asked, as many as a batch has. To ask one takes 2 µs."""
 
 LOST_IN_A_ROW = 40
 """Losses in a row, of leaves donated before they were ready, after which the function is no longer polled. It is more
@@ -42,7 +47,7 @@ may have been lost before it was known which leaves are donated."""
 Path = tuple[tuple[str, Any], ...]
 """Steps of `step_into` from arguments or an output to one of their leaves."""
 
-Signature = Mapping[Path, tuple[Any, ...]]
+Signature = dict[Path, tuple[Any, ...]]
 
 CONTAINER_PACKAGES = ("collections", "flax", "haiku", "optax")
 """Packages whose containers may be indexed although their `__getitem__` is written in Python (FrozenDict)."""
@@ -200,6 +205,21 @@ def reader(
     return read
 
 
+def holds_up(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether the device had to wait for an argument of a call that was just made: for its computation or its transfer.
+
+    Arguments are looked at, and what they hold as a batch does. Deeper lies a state, which the call before has made.
+    """
+    for value in (*args, *kwargs.values()):
+        with Suppressed(RuntimeError):  # it was donated to the call, as a state is
+            for _, leaf in (_within(value) or [(("", 0), value)])[:ASKED_TOGETHER]:
+                if is_array_kind(type(leaf)) and (
+                    not is_ready(leaf) if is_askable(leaf) else getattr(leaf, "nbytes", 0) > LARGE
+                ):
+                    return True
+    return False
+
+
 class OutputLeaf:
     """The way to the smallest output leaf of one watched function that lives long enough, found once.
 
@@ -229,7 +249,7 @@ class OutputLeaf:
         if self._earlier is not None:
             self._leave_out_donated(result)
         while self._ways:
-            try:
+            with Suppressed(AttributeError, LookupError, TypeError):  # another structure than the first time
                 leaf = _at(self._ways[0], result)
                 if is_askable(leaf):
                     self.size = leaf.nbytes
@@ -237,10 +257,6 @@ class OutputLeaf:
                         return leaf
                     self._short_lived, self.size = True, 0
                     return weakref.ref(leaf)
-            except (AttributeError, KeyError, IndexError, TypeError) as error:
-                # Another structure than the first time.
-                if raised_by_signal_handler(error):
-                    raise
             self._ways.pop(0)
         self.exhausted = True
         return None
@@ -284,7 +300,7 @@ def _at(way: Path, result: Any) -> Any:
 
 def _references(ways: list[Path], result: Any) -> Iterator[tuple[Path, weakref.ref[Any]]]:
     for way in ways:
-        with contextlib.suppress(AttributeError, LookupError, TypeError):
+        with Suppressed(AttributeError, LookupError, TypeError):
             leaf = _at(way, result)
             if is_askable(leaf):
                 yield way, weakref.ref(leaf)

@@ -94,7 +94,9 @@ class Watched:
             compiled = made[-1].time if made else None
         run = calls.run if calls.read is None else calls.which(args, kwargs)
         if step is None:
-            calls.called_outside(result, run, started, ended, compiled)
+            output = calls.called_outside(run, started, ended, compiled)
+            if output is not None:
+                calls.completions.called(calls.leaf, result, output, calls.unmarked, args, kwargs)
             return result
         if step.run:
             step.later_runs.append(run)
@@ -104,7 +106,7 @@ class Watched:
             step.dispatch = ended - started
         if step.asks or compiled is not None:
             output = Output(step.state, step.number, run, started, ended, compiled)
-            calls.completions.called(calls.leaf, result, output, step)
+            calls.completions.called(calls.leaf, result, output, step, args, kwargs)
         return result
 
     def __getattr__(self, name: str) -> Any:
