@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from jaxobs.jax_compat.objects import is_of, name_of
@@ -33,10 +34,13 @@ def twin(function: Any) -> Any:
     return None
 
 
-def executables_alive(function: Any) -> int | None:
-    """How many executables a jitted function has now. None for anything else, and without the private name."""
-    count = getattr(function, "_cache_size", None)
-    return int(count()) if callable(count) else None
+def cache_size_of(function: Any) -> Callable[[], int | None]:
+    """What tells how many executables a jitted function has now, in one call into C (20 ns).
+
+    None for anything else, and without the private name. One that runs NumPy's arrays and JAX's alike counts twice.
+    """
+    count = getattr(function, "_cache_size", None) if is_of(type(function), "jax", "jaxlib") else None
+    return count if callable(count) else type(None)
 
 
 def is_tracer(value: Any) -> bool:

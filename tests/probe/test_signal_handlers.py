@@ -64,6 +64,7 @@ def handler() -> Iterator[list[int]]:
 class Jitted:
     """Stands for a function of `jax.jit` that compiles for every new shape, and takes no time."""
 
+    __module__ = "jaxlib"
     __name__ = "model"
 
     def __init__(self, observed: Any) -> None:

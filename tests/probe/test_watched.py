@@ -14,7 +14,7 @@ import pytest
 
 from jaxobs.model.events import FunctionWatched, StepCompleted, StepEnded, StepUnseen
 from jaxobs.probe.steps.iteration import Steps
-from jaxobs.probe.watch.calls import NOT_SEEN
+from jaxobs.probe.watch.calls import NOT_SEEN, OF_JAX
 from jaxobs.probe.watch.watchable import is_jitted
 from tests.probe.watched_runs import executables, runs, step
 
@@ -71,6 +71,14 @@ def test_a_wrapper_of_a_jitted_function_is_one_whose_runs_are_seen(observed: Any
     told = [event.reason for event in observed.of(FunctionWatched) if event.function == "inner"]
     assert told == [NOT_SEEN]
     assert runs(observed) == {executables(observed, "inner")[0]: 4}
+
+
+@pytest.mark.parametrize("own", [jnp.matmul, jnp.dot, jax.vmap(jnp.dot)])
+def test_why_the_runs_of_a_function_of_jax_that_a_script_jits_are_not_seen(observed: Any, own: Any) -> None:
+    watched = observed.side.watching.watch(jax.jit(own))
+    watched(jnp.ones((2, 2)), jnp.ones((2, 2)))
+    assert {event.reason for event in observed.of(FunctionWatched)} == {OF_JAX}
+    assert not executables(observed, watched.__name__)
 
 
 def test_what_is_no_jitted_function_is_told_from_one(observed: Any) -> None:

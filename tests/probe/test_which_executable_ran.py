@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,7 +13,8 @@ import numpy as np
 import pytest
 
 from jaxobs.model.events import FunctionWatched
-from jaxobs.probe.watch.calls import Created, Executables
+from jaxobs.probe.watch import calls
+from jaxobs.probe.watch.calls import EXECUTABLES_KEPT, MADE_BESIDE, Created, Executables
 from tests.probe.watched_runs import executables, runs, step
 
 
@@ -195,6 +197,67 @@ def test_a_function_that_is_jitted_twice_runs_one_executable(observed: Any) -> N
     assert runs(observed) == {made: 4}
 
 
+def reasons(observed: Any, watched: Any) -> list[str]:
+    number = watched._jaxobs_calls.number
+    return [event.reason for event in observed.of(FunctionWatched) if event.number == number]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda jitted, x: jitted.lower(x).compile(), lambda jitted, x: jax.jit(jitted.__wrapped__)(x)],
+    ids=["ahead of its calls", "by another jax.jit"],
+)
+def test_a_call_that_runs_what_none_of_its_own_compiled_is_not_taken_for_another(
+    observed: Any, make: Callable[[Any, Any], object]
+) -> None:
+    watched = observed.side.watching.watch(jitted := jax.jit(a_function("beside", 3.5)))
+    watched(jnp.ones(3))
+    make(jitted, jnp.ones(4))
+    watched(jnp.ones(4))
+    first, second = executables(observed, "beside")
+    counted = runs(observed)
+    assert (counted[first], counted[second]) == (1, 0)
+    assert reasons(observed, watched)[-1] == MADE_BESIDE
+
+
+def test_other_types_of_arguments_that_run_the_same_executable_are_runs_of_it(observed: Any) -> None:
+    """JAX's cache has an entry for each, though it compiles nothing: a state's count is a number at first."""
+
+    def counting(x: Any, count: Any) -> Any:
+        return x * 2, count + 1
+
+    watched = observed.side.watching.watch(jax.jit(counting))
+    _, count = watched(np.ones(3, np.float32), 0)
+    watched(jnp.ones(3), count)
+    assert watched._cache_size() > 1
+    (made,) = executables(observed, "counting")
+    assert runs(observed) == {made: 2}
+
+
+def test_a_function_that_is_compiled_again_and_again_is_given_up_and_nothing_of_it_is_kept(
+    observed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "MAX_SIGNATURES", 4)
+    watched = observed.side.watching.watch(jax.jit(a_function("endless", 5.5)))
+    for size in (*range(1, 6), *range(1, 6)):
+        watched(jnp.ones(size))
+    assert not watched._jaxobs_calls._known
+    made = dict.fromkeys(executables(observed, "endless")[:4], 1)
+    assert runs(observed) == made | {watched._jaxobs_calls.number: 1 + 5}
+    assert reasons(observed, watched)[-1] == calls.TOO_MANY
+
+
+def test_what_is_noted_of_executables_is_bounded_however_many_are_compiled() -> None:
+    made = Executables()
+    for number in range(EXECUTABLES_KEPT + 1):
+        before = made.count
+        made.created("step" if number else "forgotten", made.number())
+    assert len(made._created) == EXECUTABLES_KEPT
+    assert [each.executable for each in made.since(before)] == [EXECUTABLES_KEPT + 1]
+    assert made.of("forgotten", len) == [0]
+    assert 0 in made.of("step", len)
+
+
 def test_with_executables_from_before_none_is_guessed(observed: Any) -> None:
     @jax.jit
     def known_before(x: Any) -> Any:
@@ -261,7 +324,7 @@ def test_inside_another_functions_trace_nothing_runs(observed: Any) -> None:
 def test_a_finalizer_that_compiles_may_run_while_an_executable_is_noted() -> None:
     made = Executables()
 
-    class Noted(list):  # in the place where memory is allocated, and so garbage collected
+    class Noted(deque):  # in the place where memory is allocated, and so garbage collected
         def append(self, created: Created) -> None:
             if created.function == "outer":
                 made.created("finalizer", made.number())
@@ -269,5 +332,5 @@ def test_a_finalizer_that_compiles_may_run_while_an_executable_is_noted() -> Non
 
     made._created = Noted()
     made.created("outer", made.number())
-    assert [created.function for created in made._created] == ["finalizer", "outer"]
+    assert [created.function for created in made.since(0)] == ["finalizer", "outer"]
     assert made.count == 2

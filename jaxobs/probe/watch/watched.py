@@ -18,7 +18,7 @@ from typing import Any
 from jaxobs.model.clock import now
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.plugin.wrapping import drop_internal_frames, internal
-from jaxobs.probe.watch.calls import Calls, Learned
+from jaxobs.probe.watch.calls import Calls
 from jaxobs.probe.watch.completions import Output
 
 
@@ -27,7 +27,7 @@ class State:
 
     def __init__(self, function: Any, original: Any) -> None:
         self.function = function
-        self.learned: Learned | None = None
+        self.learned: dict[str, Any] | None = None
         self._original = None if original is None else weakref.ref(original)
         self.hash = None if original is None else hash(original)
 
@@ -85,7 +85,7 @@ class Watched:
             drop_internal_frames(error)
             raise
         compiled = None
-        if executables.count != count or calls.new:
+        if executables.count != count or calls.cache_size() != calls.size_seen:
             # Count as unknown until learned: a signal handler of the user's may interrupt the learning.
             known = calls.run, calls.read, calls.complete
             calls.run, calls.read, calls.complete = calls.number, None, False
