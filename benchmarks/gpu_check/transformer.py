@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
+import numpy as np
 
 from jaxobs.cli.demonstration import VOCABULARY, Parameters, Size, initial_parameters, train_step
 
@@ -54,7 +55,7 @@ def batch_of(size: Size) -> jax.Array:
 def started(size: Size, batch: jax.Array) -> Parameters:
     """The parameters after a first step, which compiles."""
     parameters: Parameters
-    parameters, loss = train_step(initial_parameters(jax.random.key(0), size), batch, size)
+    parameters, loss = train_step(initial_parameters(np.random.default_rng(0), size), batch, size)
     loss.block_until_ready()
     return parameters
 

@@ -6,8 +6,7 @@ import argparse
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jaxobs.cli import INTERRUPTED, tell
 from jaxobs.cli.check import check_devices, read_devices
@@ -78,8 +77,8 @@ def _demonstrate(observer: Observer, options: argparse.Namespace) -> int:
         f"sources of Python {platform.python_version()}"
     )
     address = observer.address
-    served = f"live page {address.removesuffix('metrics')}, metrics {address}" if address else ""
-    tell(served or why_nothing_is_served(observer.snapshot().to_dict()))
+    if address:  # else the agent has said why
+        tell(f"live page {address.removesuffix('metrics')}, metrics {address}")
     status = 0
     try:
         train(observer, text, size, options.seconds)
@@ -88,10 +87,3 @@ def _demonstrate(observer: Observer, options: argparse.Namespace) -> int:
     last = observer.snapshot(timeout=5.0).served_no_more()
     print(last.to_json(indent=1) if options.json else render(last.document, **look_of(sys.stdout)))
     return status
-
-
-def why_nothing_is_served(document: Mapping[str, Any]) -> str:
-    """A line on why there is no address, from the snapshot."""
-    process = document.get("process") or {}
-    reason = process.get("address_reason") or document.get("process_reason")
-    return f"no metrics are served: {reason or 'the agent did not say why'}"

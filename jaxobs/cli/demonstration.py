@@ -7,14 +7,11 @@ are the difference between HFU and MFU.
 
 from __future__ import annotations
 
-import math
 import sysconfig
 import time
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -94,8 +91,7 @@ def default_size() -> Size:
     return SIZES["cpu" if jax.default_backend() == "cpu" else "gpu"]
 
 
-@partial(jax.jit, static_argnums=1)
-def initial_parameters(key: jax.Array, size: Size) -> Parameters:
+def initial_parameters(random: np.random.Generator, size: Size) -> Parameters:
     """Random parameters, float32: normal, 0.02 wide, and narrower by √(2 · layers) where a residual is written.
 
     The widths are those of GPT-2 (Radford et al. 2019, §2.3).
@@ -109,16 +105,13 @@ def initial_parameters(key: jax.Array, size: Size) -> Parameters:
         "feed_forward_in": (layers, width, 4 * width),
         "feed_forward_out": (layers, 4 * width, width),
     }
-    ends = list(accumulate(math.prod(shape) for shape in shapes.values()))
-    # One draw for all parameters, because XLA takes about as long to compile each draw as this one.
-    drawn = jnp.split(0.02 * jax.random.normal(key, (ends[-1],), jnp.float32), ends[:-1])
-    arrays = {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), drawn, strict=True)}
+    arrays = {name: 0.02 * random.standard_normal(shape, np.float32) for name, shape in shapes.items()}
     outer = {name: arrays.pop(name) for name in ("tokens", "positions")}
     for name in ("attention_out", "feed_forward_out"):
         arrays[name] /= (2 * layers) ** 0.5
-    for name in ("attention_norm", "feed_forward_norm"):
-        arrays[name] = jnp.ones((layers, width))
-    return {**outer, "norm": jnp.ones(width), "layers": arrays}
+    norms = {name: np.ones((layers, width), np.float32) for name in ("attention_norm", "feed_forward_norm")}
+    made: Parameters = {**outer, "norm": np.ones(width, np.float32), "layers": arrays | norms}
+    return jax.tree.map(jnp.asarray, made)
 
 
 def loss(parameters: Parameters, tokens: jax.Array, size: Size) -> jax.Array:
@@ -186,24 +179,17 @@ _SHORT_SHARE = 1 / 3
 """Share of the time with twice as many windows of half the length: short contexts are learnt first and cheaply. The
 change of shape makes XLA compile anew, as it does wherever the shape of a batch changes."""
 
-_AHEAD = 2
-"""Most steps whose loss is not read yet, so that the device never waits for the host and the host is not far ahead."""
-
 
 def train(observer: Observer, text: NDArray[np.uint8], size: Size, seconds: float) -> None:
     """Train for so many seconds, without the first step."""
     step = observer.watch(train_step)
     with observer.phase("initialisation"):
-        parameters = initial_parameters(jax.random.key(0), size)
-    outstanding: deque[jax.Array] = deque()
+        parameters = initial_parameters(np.random.default_rng(0), size)
     turns = observer.steps(batches(text, size, seconds), tokens=lambda batch: float(batch[:, 1:].size))
     for batch in turns:
         parameters, loss = step(parameters, batch, size)
         observer.record(loss=loss)
-        outstanding.append(loss)
-        if len(outstanding) > _AHEAD:
-            float(outstanding.popleft())
-    outstanding[-1].block_until_ready()
+    loss.block_until_ready()
 
 
 def batches(text: NDArray[np.uint8], size: Size, seconds: float) -> Iterator[NDArray[np.int32]]:

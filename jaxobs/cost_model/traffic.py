@@ -273,10 +273,6 @@ def _slice(instruction: Instruction) -> float:
     return taken + instruction.shape.bytes + _read(instruction.operands[1:])
 
 
-def _update_slice(instruction: Instruction) -> float:
-    return 2 * instruction.operand(1).shape.bytes + _read(instruction.operands[2:])
-
-
 def _scatter(instruction: Instruction) -> float:
     """Bytes of indices and updates read, and of the elements written, which are read too if they are combined."""
     arrays = (len(instruction.operands) - 1) // 2
@@ -285,16 +281,12 @@ def _scatter(instruction: Instruction) -> float:
     return instruction.operand(arrays).shape.bytes + sum(update.shape.bytes for update in updates) + written
 
 
-def _copy_start(instruction: Instruction) -> float:
-    """Bytes read and written; the result lists destination, source and a context. Host memory does not count."""
-    return instruction.operand(0).shape.bytes + instruction.shape.leaves()[0].bytes
-
-
 _RULES: Final[dict[str, Callable[[Instruction], float]]] = {
     "slice": _slice,
     "dynamic-slice": _slice,
     "gather": _slice,
-    "dynamic-update-slice": _update_slice,
+    "dynamic-update-slice": lambda one: 2 * one.operand(1).shape.bytes + _read(one.operands[2:]),
     "scatter": _scatter,
-    "copy-start": _copy_start,
+    # The result lists destination, source and a context. Host memory does not count.
+    "copy-start": lambda one: one.operand(0).shape.bytes + one.shape.leaves()[0].bytes,
 }

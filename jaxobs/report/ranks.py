@@ -134,13 +134,12 @@ def row_of(rank: Observed, wanted_loop: str | None = None) -> dict[str, Any]:
 
 def dearest(rows: list[dict[str, Any]]) -> str | None:
     """The rank that costs the job most, and how, in words; None if none does."""
-    for row in sorted(marked(rows), key=lambda row: not row["hangs"]):
-        if row["hangs"]:
-            return f"rank {row['rank']} hangs, and the others wait for it: no step for {row['still']}"
-        if row["lags"]:
-            through = f", through {row['through']}" if row["through"] else ""
-            return f"rank {row['rank']} lags: it costs the others {rough_percent(row['lag'])} of their time{through}"
-    return None
+    row = max(marked(rows), key=lambda row: (row["hangs"], row["lags"]))
+    if row["hangs"]:
+        return f"rank {row['rank']} hangs, and the others wait for it: no step for {row['still']}"
+    through = f", through {row['through']}" if row["through"] else ""
+    lags = f"rank {row['rank']} lags: it costs the others {rough_percent(row['lag'])} of their time{through}"
+    return lags if row["lags"] else None
 
 
 def columns(rows: Sequence[Row]) -> Iterator[Column]:

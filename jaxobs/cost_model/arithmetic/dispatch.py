@@ -53,20 +53,6 @@ def _reduce_window(instruction: Instruction) -> float:
     return elements - prod(met_outputs(dimension, size, length) for dimension, size, length in along)
 
 
-def _scatter(instruction: Instruction) -> float:
-    """One application for each element of the updates."""
-    return instruction.operand(-1).shape.elements
-
-
-def _select_and_scatter(instruction: Instruction) -> float:
-    """One application for each element of the source; selecting the places only compares."""
-    return instruction.operand(1).shape.elements
-
-
-def _map(instruction: Instruction) -> float:
-    return instruction.shape.elements
-
-
 def _sort(instruction: Instruction) -> float:
     """Comparisons: n ⌈log₂ n⌉ for each row of n; a comparator rarely has any floating arithmetic."""
     keys = instruction.operand(0).shape
@@ -87,9 +73,9 @@ def _collective_reduction(instruction: Instruction) -> float:
 APPLICATIONS: Final[dict[str, Callable[[Instruction], float]]] = {
     "reduce": _reduce,
     "reduce-window": _reduce_window,
-    "scatter": _scatter,
-    "select-and-scatter": _select_and_scatter,
-    "map": _map,
+    "scatter": lambda one: one.operand(-1).shape.elements,  # one for each element of the updates
+    "select-and-scatter": lambda one: one.operand(1).shape.elements,  # of the source; selecting only compares
+    "map": lambda one: one.shape.elements,
     "sort": _sort,
     "all-reduce": _collective_reduction,
     "all-reduce-start": _collective_reduction,

@@ -184,7 +184,8 @@ def _add_memory(parts: Parts, report: dict[str, Any], ask: Ask, deadline: float)
     # Arrays first, because other threads of the job go on and change them.
     counted_by = max(deadline - SNAPSHOT_SECONDS, monotonic() + ARRAYS_SECONDS)
     report["live_arrays"] = parts.get("live arrays", lambda: _live_arrays(counted_by))
-    report["memory_statistics"] = parts.get("memory statistics", _statistics)
+    devices = parts.get("memory statistics", device_statistics) if backend_exists() else None
+    report["memory_statistics"] = devices and [each._asdict() for each in devices]
     profile: bytes | None = parts.get("allocations.pprof", _allocations)
     left = max(0.1, min(SNAPSHOT_SECONDS, deadline - monotonic() - 0.5))
     document = parts.get("snapshot", lambda: ask.snapshot(left)) or {}
@@ -238,10 +239,6 @@ def _live_arrays(deadline: float) -> dict[str, Any] | None:
         "groups": [asdict(group) for group in census.groups(GROUPS)],
         "lines": [asdict(line) for line in census.lines(LINES)],
     }
-
-
-def _statistics() -> list[dict[str, Any]] | None:
-    return [device._asdict() for device in device_statistics()] if backend_exists() else None
 
 
 def _allocations() -> bytes | None:
