@@ -110,8 +110,9 @@ def initial_parameters(random: np.random.Generator, size: Size) -> Parameters:
     for name in ("attention_out", "feed_forward_out"):
         arrays[name] /= (2 * layers) ** 0.5
     norms = {name: np.ones((layers, width), np.float32) for name in ("attention_norm", "feed_forward_norm")}
-    made: Parameters = {**outer, "norm": np.ones(width, np.float32), "layers": arrays | norms}
-    return jax.tree.map(jnp.asarray, made)
+    drawn = {**outer, "norm": np.ones(width, np.float32), "layers": arrays | norms}
+    found: Parameters = jax.tree.map(jnp.asarray, drawn)
+    return found
 
 
 def loss(parameters: Parameters, tokens: jax.Array, size: Size) -> jax.Array:
