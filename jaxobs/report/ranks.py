@@ -136,9 +136,9 @@ def dearest(rows: list[dict[str, Any]]) -> str | None:
     """The rank that costs the job most, and how, in words; None if none does."""
     row = max(marked(rows), key=lambda row: (row["hangs"], row["lags"]))
     if row["hangs"]:
-        return f"rank {row['rank']} hangs, and the others wait for it: no step for {row['still']}"
+        return f"Rank {row['rank']} hangs, and the others wait for it: no step for {row['still']}"
     through = f", through {row['through']}" if row["through"] else ""
-    lags = f"rank {row['rank']} lags: it costs the others {rough_percent(row['lag'])} of their time{through}"
+    lags = f"Rank {row['rank']} lags: it costs the others {rough_percent(row['lag'])} of their time{through}"
     return lags if row["lags"] else None
 
 
