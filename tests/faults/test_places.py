@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.beside import free_port
 from jaxobs.model.clock import ClockAnchor, monotonic
 from jaxobs.probe.out_of_memory.reporter import write_report
 from jaxobs_plugins.jsonl import JsonLinesExporter, _file_name
@@ -141,18 +142,18 @@ def test_links_planted_where_a_job_leaves_files_are_not_followed(
     shared.mkdir(mode=0o777)
     victim.write_text("precious")
     host = re.sub(r"[^A-Za-z0-9.-]", "_", socket.gethostname())
-    last = int(Path("/proc/sys/kernel/ns_last_pid").read_text())
+    last, port = int(Path("/proc/sys/kernel/ns_last_pid").read_text()), free_port()
     for number in range(last, last + 1000):
-        (shared / f"jaxobs-{host}-{number}.json").symlink_to(victim)
+        (shared / f"jaxobs-{host}-{number}-{port}.json").symlink_to(victim)
     summary = shared / "jaxobs-run-rank3-killed.txt"  # where no run is kept
     summary.symlink_to(victim)
     job = start(
         LEAVES, observed=False, JAXOBS_FILE_SD_DIRECTORY=str(shared), TMPDIR=str(shared), JAXOBS_KEEP_RUNS="0",
-        JAXOBS_RUN="run", RANK="3", WORLD_SIZE="4",
+        JAXOBS_RUN="run", RANK="3", WORLD_SIZE="4", JAXOBS_METRICS_PORT=str(port),
     )  # fmt: skip
     job.wait_for("training")
     agent = job.agent()
-    address = shared / f"jaxobs-{host}-{agent.process.pid}.json"
+    address = shared / f"jaxobs-{host}-{agent.process.pid}-{port}.json"
     assert agent.process.pid in range(last, last + 1000)  # a link was planted there
     deadline = (
         time.monotonic() + 40

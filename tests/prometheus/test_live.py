@@ -158,7 +158,7 @@ def test_ranks_of_one_run_on_one_host_link_each_other_and_other_runs_of_its_name
     for number, text in enumerate([json.dumps(hostile), "[]", "{", '[{"targets": 1, "labels": {}}]', "[1]"]):
         (tmp_path / f"{name}-{2000 + number}.json").write_text(text)
     (tmp_path / "jaxobs-elsewhere-1.json").write_text(json.dumps(target_group("node2:1", resource(3))))
-    neighbours = Neighbours(tmp_path, resource(0))
+    neighbours = Neighbours([tmp_path / "absent", tmp_path], resource(0))
     assert wait_for(neighbours.ranks, "the neighbours", 20) == (
         Rank("rank 0", None, {"rank": "0"}),
         Rank("rank 1", "http://node1:9465/", {"rank": "1"}),
@@ -184,7 +184,7 @@ def test_ranks_find_each_other_where_no_directory_was_named(
         found = meeting_place()
         assert found is not None
         assert found.parent == tmp_path
-        neighbours = Neighbours(found, agent.resource)
+        neighbours = Neighbours([found], agent.resource)
         wait_for(lambda: len(neighbours.ranks()) == 2, "both ranks", 60)
         assert [rank.name for rank in neighbours.ranks()] == ["rank 0", "rank 1"]
         assert found.stat().st_mode & 0o777 == 0o700
@@ -208,7 +208,7 @@ def test_ranks_do_not_meet_where_others_may_write(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_not_there_gives_no_links(tmp_path: Path) -> None:
-    neighbours = Neighbours(tmp_path / "absent", {})
+    neighbours = Neighbours([tmp_path / "absent"], {})
     for _ in range(5):
         assert neighbours.ranks() == ()
 

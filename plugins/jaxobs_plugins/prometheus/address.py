@@ -9,7 +9,9 @@ import os
 import re
 import socket
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +44,8 @@ LOOK_SECONDS = 5.0
 FIRST_LOOK_SECONDS = 2.0
 """Seconds for which the first who asks waits for the first look: most who ask once want to know the others. The directory
 mostly lies in memory, or on a disk of this host."""
-MAX_FILES = 64
-"""Most files that are read in one look."""
+MAX_FILES = 128
+"""Most files that are read in one look, two of each rank where a directory is named."""
 
 _META = "__meta_jaxobs_"
 RANK = "jax.process_index"
@@ -251,14 +253,14 @@ class Announcement:
 
 
 class Neighbours:
-    """The ranks of this run on this host that have files in a directory, and those of other runs of its name."""
+    """The ranks of this run on this host that have files in these directories, and those of other runs of its name."""
 
-    def __init__(self, directory: Path, resource: Mapping[str, str]) -> None:
-        self._directory = directory
+    def __init__(self, directories: Sequence[Path], resource: Mapping[str, str]) -> None:
+        self._directories = directories
         self._resource = resource
         self._known: tuple[Rank, ...] = ()
         self._looked: float | None = None
-        self._work = FileWork(self._look, directory, lambda _: None, "")
+        self._work = FileWork(self._look, directories, lambda _: None, "")
 
     def ranks(self) -> tuple[Rank, ...]:
         """The ranks found last. Looks again every few seconds, for a later call; the first look is waited for."""
@@ -272,14 +274,14 @@ class Neighbours:
 
     def _look(self) -> None:
         name = _name_of_host(_host_in_names(socket.gethostname()))
-        paths = sorted(path for path in self._directory.iterdir() if name.fullmatch(path.name))
-        found: list[ScrapeTarget] = []
-        for path in paths[:MAX_FILES]:
-            try:
-                with open_regular(path) as file:
-                    found += read_targets(file.read(MAX_BYTES))
-            except (OSError, ValueError):  # the file was removed meanwhile, or is not one of ours
-                continue
+        every = chain(*(directory.iterdir() for directory in self._directories if directory.is_dir()))
+        found: dict[ScrapeTarget, ScrapeTarget] = {}
+        for path in sorted(path for path in every if name.fullmatch(path.name))[:MAX_FILES]:
+            # Else the file was removed meanwhile, or is not one of ours.
+            with suppress(OSError, ValueError), open_regular(path) as file:
+                for target in read_targets(file.read(MAX_BYTES)):
+                    if target.row is not None or target not in found:
+                        found[target] = target
         run, run_id, own = (self._resource.get(key, "") for key in ("jaxobs.run", RUN_ID, INSTANCE))
         self._known = tuple(
             Rank(
@@ -287,7 +289,7 @@ class Neighbours:
                 None if target.instance == own else target.address,
                 target.row if target.run_id == run_id else None,
             )
-            for target in sorted(found)
+            for target in sorted(found.values())
             if target.run == run
         )
 

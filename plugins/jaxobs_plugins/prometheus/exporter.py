@@ -84,9 +84,8 @@ class PrometheusExporter(Exporter):
             return
         credentials = Credentials(agent.settings, agent.log)
         credentials.read()
-        directory = meeting_place() or _directory(agent.settings)
-        ranks = Neighbours(directory, agent.resource).ranks if directory is not None else tuple
-        self._pages = Pages(agent.resource, ranks)
+        places = [each for each in (_directory(agent.settings), meeting_place()) if each is not None]
+        self._pages = Pages(agent.resource, Neighbours(places, agent.resource).ranks)
         self._agent = agent  # set before the server starts, for requests that come at once
         try:
             self._server = self._serve(agent, credentials)
