@@ -34,13 +34,14 @@ def twin(function: Any) -> Any:
     return None
 
 
-def cache_size_of(function: Any) -> Callable[[], int | None]:
-    """What tells how many executables a jitted function has now, in one call into C (20 ns).
+def cache_size_of(function: Any) -> Callable[[Any], int | None]:
+    """What tells of this jitted function how many executables it has now, in one call into C (23 ns).
 
-    None for anything else, and without the private name. One that runs NumPy's arrays and JAX's alike counts twice.
+    None for anything else, and without the private name. One that runs NumPy's arrays and JAX's alike counts twice. It is
+    not bound to the function: up to JAX 0.10 the garbage collector does not look into what is.
     """
-    count = getattr(function, "_cache_size", None) if is_of(type(function), "jax", "jaxlib") else None
-    return count if callable(count) else type(None)
+    count = getattr(type(function), "_cache_size", None) if is_of(type(function), "jax", "jaxlib") else None
+    return count if callable(count) else lambda _: None
 
 
 def is_tracer(value: Any) -> bool:

@@ -62,7 +62,10 @@ def test_the_file_is_named_by_host_and_process_and_goes_at_the_end(
     target.publish(resource)
     assert list((tmp_path / "made").iterdir()) == [target.path]
     assert target.path.name == f"jaxobs-{host()}-{os.getpid()}-9464.json"
-    assert json.loads(target.path.read_text())[0]["targets"] == ["localhost:9464"]
+    [group] = json.loads(target.path.read_text())
+    assert group["targets"] == ["localhost:9464"]
+    target.publish(resource, {"rank": 0, "shares": {"input": 0.5}})
+    assert json.loads(target.path.read_text()) == [group]  # Prometheus refuses a file with further keys
     target.remove()
     target.remove()
     assert not target.path.exists()

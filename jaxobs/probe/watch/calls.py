@@ -157,7 +157,7 @@ class Calls:
         self._numbers: list[int] = []
         """The executable of each; 0 if it has several."""
         self._table: dict[tuple[Any, ...], int] = {}
-        self._earlier = self.cache_size()
+        self._earlier = self.cache_size(self.function)
         self.complete = True  # whether every executable it has is known here
         module = str(getattr(getattr(function, "__wrapped__", None), "__module__", ""))
         unseen = OF_JAX if module.partition(".")[0] == "jax" else NOT_SEEN
@@ -165,7 +165,11 @@ class Calls:
 
     def compiled_ahead(self, created: Created) -> None:
         """Note that the function is a program compiled ahead of time, which runs this executable alone."""
-        self._name, self.run, self.size_seen = created.function, created.executable, self.cache_size()
+        self._name, self.run, self.size_seen = (
+            created.function,
+            created.executable,
+            self.cache_size(self.function),
+        )
         self._explain(NOT_SEEN)
 
     def learned(self) -> dict[str, Any]:
@@ -181,7 +185,7 @@ class Calls:
 
     def failed(self, error: BaseException, count: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle an error that the function raised; learn what it compiled before, which may serve later calls."""
-        if self.executables.count != count and (self.cache_size() or 0) > len(self._known):
+        if self.executables.count != count and (self.cache_size(self.function) or 0) > len(self._known):
             self.learn(count, args, kwargs, (self.run, self.read, self.complete))
         self._failed(error, self._name)
 
@@ -202,7 +206,7 @@ class Calls:
         """
         try:
             self.run, self.read, self.complete = known
-            before, self.size_seen = self.size_seen, self.cache_size()
+            before, self.size_seen = self.size_seen, self.cache_size(self.function)
             numbers = self._made_since(count)
             if before == -1:
                 if not numbers and self.size_seen == 1 and self._name != LAMBDA:

@@ -160,29 +160,29 @@ class TargetFile:
     Containers of one host's network may have processes of one number, but no port twice.
     """
 
-    def __init__(self, directory: Path, target: str, scheme: str = "http", mode: int = 0o777) -> None:
-        """`mode` is that of a directory that is made."""
+    def __init__(self, directory: Path, target: str, scheme: str = "http", *, private: bool = False) -> None:
+        """`private`: the directory is for this user's pages alone. Prometheus refuses a file with keys of others."""
         self._directory = directory
         self._target = target
         self._scheme = scheme
-        self._mode = mode
+        self._private = private
         self._written = ""
         self._host = _host_in_names(socket.gethostname())
         self.path = directory / f"jaxobs-{self._host}-{os.getpid()}-{target.rpartition(':')[2]}.json"
 
     def publish(self, resource: Mapping[str, str], row: Mapping[str, Any] | None = None) -> None:
-        """Write the file where it is missing or out of date, with a `row` for the pages of neighbours. Raises OSError.
+        """Write the file where it is missing or out of date, a private one with the `row` for pages. Raises OSError.
 
         It may be missing because a process in another container of the same host name, which cannot see this one, took
         it for a dead process's and removed it.
         """
-        groups = target_group(self._target, resource, self._scheme)
-        text = json.dumps([group | ({"row": row} if row else {}) for group in groups], indent=2) + "\n"
+        told = {"row": row} if row and self._private else {}
+        groups = [group | told for group in target_group(self._target, resource, self._scheme)]
+        text = json.dumps(groups, indent=2) + "\n"
         if text == self._written and self.path.is_file() and not self.path.is_symlink():
             return
-        self._directory.mkdir(
-            self._mode, exist_ok=True
-        )  # without its parents: a mistyped path must not be created
+        # Without its parents: a mistyped path must not be created.
+        self._directory.mkdir(0o700 if self._private else 0o777, exist_ok=True)
         write_whole(self.path, text.encode())  # its draft is not matched by Prometheus's `*.json`
         self._written = text
 

@@ -164,10 +164,9 @@ class PrometheusExporter(Exporter):
         place = address.netloc(wildcard_host=host)
         if given := _directory(settings):
             self._announced.append(Announcement(TargetFile(given, place, scheme), agent.log))
-        if (
-            own := meeting_place()
-        ):  # without it ranks do not link each other, of which nobody needs to be told
-            target = TargetFile(own, place, scheme, mode=0o700)
+        if own := meeting_place():
+            target = TargetFile(own, place, scheme, private=True)
+            # Without it ranks do not link each other, of which nobody needs to be told.
             self._announced.append(Announcement(target, log=lambda _: None))
         for announcement in self._announced:
             announcement.publish(agent.resource)
