@@ -138,7 +138,7 @@ class Calls:
         executables: Executables,
         completions: Completions,
     ) -> None:
-        self.function = function
+        self.function = self.jitted = function  # another may be put around the first, the second stays
         self.number = number
         self.current = loops.current
         self.unmarked = loops.unmarked
@@ -157,7 +157,7 @@ class Calls:
         self._numbers: list[int] = []
         """The executable of each; 0 if it has several."""
         self._table: dict[tuple[Any, ...], int] = {}
-        self._earlier = self.cache_size(self.function)
+        self._earlier = self.cache_size(self.jitted)
         self.complete = True  # whether every executable it has is known here
         module = str(getattr(getattr(function, "__wrapped__", None), "__module__", ""))
         unseen = OF_JAX if module.partition(".")[0] == "jax" else NOT_SEEN
@@ -168,7 +168,7 @@ class Calls:
         self._name, self.run, self.size_seen = (
             created.function,
             created.executable,
-            self.cache_size(self.function),
+            self.cache_size(self.jitted),
         )
         self._explain(NOT_SEEN)
 
@@ -185,7 +185,7 @@ class Calls:
 
     def failed(self, error: BaseException, count: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Handle an error that the function raised; learn what it compiled before, which may serve later calls."""
-        if self.executables.count != count and (self.cache_size(self.function) or 0) > len(self._known):
+        if self.executables.count != count and (self.cache_size(self.jitted) or 0) > len(self._known):
             self.learn(count, args, kwargs, (self.run, self.read, self.complete))
         self._failed(error, self._name)
 
@@ -206,7 +206,7 @@ class Calls:
         """
         try:
             self.run, self.read, self.complete = known
-            before, self.size_seen = self.size_seen, self.cache_size(self.function)
+            before, self.size_seen = self.size_seen, self.cache_size(self.jitted)
             numbers = self._made_since(count)
             if before == -1:
                 if not numbers and self.size_seen == 1 and self._name != LAMBDA:

@@ -85,7 +85,7 @@ class Watched:
             drop_internal_frames(error)
             raise
         compiled = None
-        if executables.count != count or calls.cache_size(calls.function) != calls.size_seen:
+        if executables.count != count or calls.cache_size(calls.jitted) != calls.size_seen:
             # Count as unknown until learned: a signal handler of the user's may interrupt the learning.
             known = calls.run, calls.read, calls.complete
             calls.run, calls.read, calls.complete = calls.number, None, False
