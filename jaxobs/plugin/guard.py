@@ -174,13 +174,15 @@ def signal_behind(error: BaseException) -> int | None:
     """The number of the signal whose handler raised an error; None if no handler did.
 
     Python calls a handler with the signal's number and the frame that it interrupted, so a handler has its own caller's
-    frame after a number among its arguments. (`signal.getsignal` would miss handlers
-    that reset themselves before they raise.)
+    frame after a number among its arguments. (`signal.getsignal` would miss handlers that reset themselves before they
+    raise.) Frames of ours are none of these and are not read: up to Python 3.12 a frame keeps what was read of it, and
+    one with the error among its variables would keep all that is on the stack.
     """
     traceback = error.__traceback__
     while traceback is not None:
-        number = _signal_handled(traceback.tb_frame)
-        if number is not None:
+        frame, name = traceback.tb_frame, traceback.tb_frame.f_globals.get("__name__")
+        is_ours = type(name) is str and name.startswith("jaxobs")
+        if not is_ours and (number := _signal_handled(frame)) is not None:
             return number
         traceback = traceback.tb_next
     return None

@@ -1,10 +1,12 @@
 """The guard: what a plugin raises stays with it, is counted, and is said once a minute."""
 
 import functools
+import gc
 import signal
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 
 from jaxobs.plugin import guard as guard_module
-from jaxobs.plugin.guard import FAILURES_IN_A_ROW, Guard
+from jaxobs.plugin.guard import FAILURES_IN_A_ROW, Guard, raised_by_signal_handler
 
 
 def fail(error: BaseException) -> None:
@@ -244,3 +246,25 @@ def test_a_plugin_that_fails_as_it_switches_itself_off_stays_off(
     assert guard.set_aside
     assert guard.reason == "this JAX has none"
     assert "this JAX has none" in said[-1]  # though a failure was told just before
+
+
+def test_asking_who_raised_an_error_keeps_nothing_that_is_on_the_stack() -> None:
+    """Up to Python 3.12 a frame whose variables were read keeps them, the error among them."""
+    ours: dict[str, Any] = {"__name__": "jaxobs.example", "raised": raised_by_signal_handler}
+    caught = "    try:\n        raise RuntimeError\n    except RuntimeError as error:\n        raised(error)"
+    exec(f"def asks():\n{caught}", ours)  # a function of a module of ours
+
+    class Large:
+        pass
+
+    def calls() -> weakref.ref[Large]:
+        large = Large()
+        ours["asks"]()
+        return weakref.ref(large)
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert calls()() is None
+    finally:
+        gc.enable()
