@@ -111,8 +111,7 @@ def initial_parameters(random: np.random.Generator, size: Size) -> Parameters:
         arrays[name] /= (2 * layers) ** 0.5
     norms = {name: np.ones((layers, width), np.float32) for name in ("attention_norm", "feed_forward_norm")}
     drawn = {**outer, "norm": np.ones(width, np.float32), "layers": arrays | norms}
-    found: Parameters = jax.tree.map(jnp.asarray, drawn)
-    return found
+    return dict(jax.tree.map(jnp.asarray, drawn))
 
 
 def loss(parameters: Parameters, tokens: jax.Array, size: Size) -> jax.Array:

@@ -305,6 +305,13 @@ def test_where_the_device_may_have_worked_beneath_every_compile_there_is_no_rate
     assert "the device may have worked meanwhile" in loop["steps_per_second_reason"]
 
 
+def test_one_call_that_is_everything_has_its_time_without_its_compile() -> None:
+    """The device was idle when it began, so that nothing worked beneath the compile."""
+    events = [compiled(0, 2), step(0, 0, 2.1, runs=(1,)), completed(0, 4.1)]
+    loop = applied(new_fold(), events).snapshot(at(5)).to_dict()["loops"]["train"]
+    assert loop["step_seconds"] == pytest.approx(2.1)
+
+
 def test_a_few_compiles_are_part_of_the_pace_and_said_to_be() -> None:
     steps = [step(i, i, i + 1) for i in range(10)]
     compiles = [compiled(i, i + 0.08) for i in range(10)]

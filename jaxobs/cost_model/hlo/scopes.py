@@ -21,7 +21,6 @@ _FUNCTION: Final = re.compile(
     r"(?:jit|pjit|checkpoint|remat|custom_jvp|custom_vjp|core_call)\(.*\)\Z", re.DOTALL
 )
 _AGAIN: Final = "rematted_computation"
-_PRODUCT: Final = b"dot_general"
 _EINSUM: Final = "->"  # jnp.einsum names a scope after its subscripts
 # Path elements that JAX makes for its own control flow and calls; branch_3_fun is a conditional's branch.
 _STRUCTURE: Final = re.compile(
@@ -70,7 +69,7 @@ def operation_name(instruction: Instruction) -> str:
 
 def was_product(instruction: Instruction) -> bool:
     """Whether the program wrote a dot product here that the compiler turned into other opcodes."""
-    if _PRODUCT not in instruction.message.metadata:
+    if b"dot_general" not in instruction.message.metadata:
         return False
     return any(f"/{name}".endswith("/dot_general") for name in operation_name(instruction).split(";"))
 

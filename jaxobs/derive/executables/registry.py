@@ -106,9 +106,8 @@ class Executables:
         self._by_number[event.executable] = executable
         self.largest.append(executable)
         self.largest.sort(key=lambda each: -memory_need(each.memory))
-        for left_out in self.largest[PEAKS_SHOWN:]:
-            left_out.peak_memory = OTHERS_NEED_MORE
-        del self.largest[PEAKS_SHOWN:]
+        while len(self.largest) > PEAKS_SHOWN:
+            self.largest.pop().peak_memory = OTHERS_NEED_MORE
         self._of_function[event.function].append(event.executable)
         executable.title = self._title(event.function, event.definition)
         self.changed.add(event.executable)

@@ -103,6 +103,8 @@ class Stretch:
     """Seconds of each step, where they are known one by one."""
     spacing: tuple[int, ...] = ()
     """What each of its steps ran, where that is the same for all and nothing else took time."""
+    alone: bool = False
+    """Whether it is one run, in a step that began when the device was idle: nothing worked beneath its compile."""
     ahead: bool = False
     """Whether the host was ahead of the device throughout, which then worked all the time."""
 
@@ -287,10 +289,10 @@ class Stretches:
         if final or (not wait and self._open and self._is_late(now)):
             self._close_by_turns(Kind.UNSEEN)
         ended, self._ended = self._ended, []
-        by_kind: dict[tuple[Kind, bool], Stretch] = {}
+        by_kind: dict[tuple[Kind, bool, bool], Stretch] = {}
         for each in ended:
-            key = (each.kind, each.compiled)
-            by_kind.setdefault(key, Stretch(each.kind)).add(each)
+            key = (each.kind, each.compiled, each.alone)
+            by_kind.setdefault(key, Stretch(each.kind, alone=each.alone)).add(each)
         self._kept.extend(by_kind.values())
         self._forget_old(now)
         return ended
@@ -316,7 +318,7 @@ class Stretches:
         whole = summed(each for each in known if not each.compiled)
         if not whole.steps:
             # Where only completions tell, the device may have worked beneath the compiles.
-            whole = summed(each for each in known if each.kind is not Kind.SEEN)
+            whole = summed(each for each in known if each.kind is not Kind.SEEN or each.alone)
             whole = replace(whole, wall=whole.wall - whole.compiling, compiling=0.0, left_out=whole.compiling)
         if any(each.kind is Kind.SEEN for each in known):
             whole.kind = Kind.SEEN
@@ -410,6 +412,7 @@ class Stretches:
             wall = max(0.0, wall)
         ended.wall = seconds(round(wall))
         ended.within = Counter(dict.fromkeys(ended.runs, round(wall)))
+        ended.alone = start == first.begin and ended.steps == sum(ended.runs.values()) == 1
         if ended.kind is Kind.SEEN:
             self.newest = (last.last, ended.wall / ended.steps)
             self._patience = max(COMPLETIONS_MISSING, 3 * (end - start))
