@@ -7,10 +7,12 @@ import select
 import socket
 import time
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from jaxobs.config import Settings
+from jaxobs.agent.service import Service
+from jaxobs.config import Settings, plain_settings
 from jaxobs.flow import wire
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, now
 from jaxobs.model.events import Event, StepRows
@@ -18,6 +20,20 @@ from jaxobs.probe.transport.agent_process import start_agent_process
 
 PATIENCE = 20.0
 """Seconds: a loaded machine with two cores needs some to start a process."""
+
+
+@contextmanager
+def service_in_process() -> Iterator[tuple[Service, socket.socket]]:
+    """The agent's service as an object of this process, and the job's end of its pipe."""
+    job, pipe = socket.socketpair()
+    hello = {
+        "settings": plain_settings(Settings(), rank_on_host=0, in_kubernetes=False),
+        "resource": {}, "clock": tuple(ClockAnchor.read()), "began": now(),
+    }  # fmt: skip
+    with job, pipe:
+        service = Service(hello, pipe)
+        yield service, job
+        service._pipe.close()
 
 
 class AgentProcess:

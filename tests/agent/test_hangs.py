@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jaxobs.agent import service as module
-from jaxobs.agent.service import Service
-from jaxobs.config import Settings, plain_settings
 from jaxobs.flow import wire
-from jaxobs.model.clock import NANOSECONDS, ClockAnchor, now
+from jaxobs.model.clock import NANOSECONDS, now
 from jaxobs.model.events import LoopEntered, StacksTaken, StepEnded
-from tests.agent.beside import AgentProcess
+from tests.agent.beside import AgentProcess, service_in_process
 
 if TYPE_CHECKING:
     import pytest
@@ -70,30 +67,22 @@ def test_a_job_that_does_not_answer_is_said_not_to(start_agent: Callable[..., Ag
 def test_a_job_that_reads_nothing_does_not_hold_up_its_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one whose native code holds the interpreter lock."""
     monkeypatch.setattr(module, "VALUES_SECONDS", 0.0)
-    job, pipe = socket.socketpair()
-    hello = {
-        "settings": plain_settings(Settings(), rank_on_host=0, in_kubernetes=False),
-        "resource": {}, "clock": tuple(ClockAnchor.read()), "began": now(),
-    }  # fmt: skip
-    service = Service(hello, pipe)
-    service._take(wire.VALUES, None)
+    with service_in_process() as (service, job):
+        service._take(wire.VALUES, None)
 
-    def work() -> None:
-        for heard in (1, 2):
-            service.fold.observation.last_heard = heard
-            for _ in range(5):
-                service._new_snapshot()
-        for number in range(5_000):
-            service.log(f"line {number}")
-        service._send(wire.STACKS, THREAD)
+        def work() -> None:
+            for heard in (1, 2):
+                service.fold.observation.last_heard = heard
+                for _ in range(5):
+                    service._new_snapshot()
+            for number in range(5_000):
+                service.log(f"line {number}")
+            service._send(wire.STACKS, THREAD)
 
-    working = threading.Thread(target=work, daemon=True)
-    working.start()
-    working.join(60.0)
-    assert not working.is_alive()
-    kinds = [kind for kind, _ in wire.Frames().feed(job.recv(1 << 20))]
-    assert (kinds.count(wire.VALUES), kinds[-1]) == (2, wire.STACKS)
-    assert 10 < kinds.count(wire.LOG) < 5_000
-    service._pipe.close()
-    pipe.close()
-    job.close()
+        working = threading.Thread(target=work, daemon=True)
+        working.start()
+        working.join(60.0)
+        assert not working.is_alive()
+        kinds = [kind for kind, _ in wire.Frames().feed(job.recv(1 << 20))]
+        assert (kinds.count(wire.VALUES), kinds[-1]) == (2, wire.STACKS)
+        assert 10 < kinds.count(wire.LOG) < 5_000

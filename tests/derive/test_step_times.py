@@ -312,6 +312,19 @@ def test_one_call_that_is_everything_has_its_time_without_its_compile() -> None:
     assert loop["step_seconds"] == pytest.approx(2.1)
 
 
+def test_a_first_call_that_compiles_while_the_device_works_for_another_loop_is_not_too_short() -> None:
+    """The second of the compile lies beneath the other loop's queue, and is taken off with it, not once more."""
+    events = [
+        *(step(number, 0.01 * number, 0.01 * number + 0.01, runs=(1,)) for number in range(10)),
+        compiled(0.2, 1.2),
+        step(0, 0.2, 1.3, loop="eval", runs=(2,)),
+        *(completed(number, number + 1) for number in range(10)),
+        completed(0, 12, loop="eval"),
+    ]
+    loop = applied(new_fold(), events).snapshot(at(13)).to_dict()["loops"]["eval"]
+    assert loop["step_seconds"] in (None, pytest.approx(2.0))
+
+
 def test_a_few_compiles_are_part_of_the_pace_and_said_to_be() -> None:
     steps = [step(i, i, i + 1) for i in range(10)]
     compiles = [compiled(i, i + 0.08) for i in range(10)]

@@ -412,7 +412,7 @@ class Stretches:
             wall = max(0.0, wall)
         ended.wall = seconds(round(wall))
         ended.within = Counter(dict.fromkeys(ended.runs, round(wall)))
-        ended.alone = start == first.begin and ended.steps == sum(ended.runs.values()) == 1
+        ended.alone = start == first.begin and not elsewhere and ended.steps == sum(ended.runs.values()) == 1
         if ended.kind is Kind.SEEN:
             self.newest = (last.last, ended.wall / ended.steps)
             self._patience = max(COMPLETIONS_MISSING, 3 * (end - start))

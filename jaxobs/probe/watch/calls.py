@@ -165,11 +165,8 @@ class Calls:
 
     def compiled_ahead(self, created: Created) -> None:
         """Note that the function is a program compiled ahead of time, which runs this executable alone."""
-        self._name, self.run, self.size_seen = (
-            created.function,
-            created.executable,
-            self.cache_size(self.jitted),
-        )
+        self._name, self.run = created.function, created.executable
+        self.size_seen = self.cache_size(self.jitted)
         self._explain(NOT_SEEN)
 
     def learned(self) -> dict[str, Any]:

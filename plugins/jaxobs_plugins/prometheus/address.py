@@ -221,15 +221,13 @@ class Announcement:
         )
 
     def publish(self, resource: Mapping[str, str], row: Mapping[str, Any] | None = None) -> None:
-        """Have these attributes written to the file, and every few seconds a new `row`.
+        """Have these attributes written to the file where they are new, and every few seconds, with the `row` of then.
 
         Does nothing until the launcher or JAX has named the rank: it is a label of every series, and adding it later
         would split each series in two.
         """
-        if RANK in resource:
-            self._resource = dict(resource)
-            if monotonic() - self._told >= LOOK_SECONDS:
-                self._row, self._told = row, monotonic()
+        if RANK in resource and (resource != self._resource or monotonic() - self._told >= LOOK_SECONDS):
+            self._resource, self._row, self._told = dict(resource), row, monotonic()
             self._work.soon()
 
     def withdraw(self, timeout: float) -> None:
