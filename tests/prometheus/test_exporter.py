@@ -120,8 +120,12 @@ def test_the_target_file_lives_as_long_as_the_port(make_agent: Callable, tmp_pat
     [group] = json.loads(path.read_text())
     assert f"http://{group['targets'][0]}/metrics" == agent.addresses[0]
     path.unlink()
-    exporter.export(batch())
-    wait_for(path.exists, "the target file, once more")
+
+    def exported_again() -> bool:
+        exporter.export(batch())
+        return path.exists()
+
+    wait_for(exported_again, "the target file, once more")
     exporter.stop(5)
     assert list(tmp_path.iterdir()) == []
 
