@@ -106,8 +106,7 @@ def style() -> str:
     """CSS of parts and charts inside an element of class `jaxobs`, for light and dark surroundings."""
     rules = (files("jaxobs.report") / "style.css").read_text(encoding="utf-8")
     fills = [f".jaxobs .is-{word} {{ fill: var(--{word}); }}" for word in COMPONENTS]
-    at_night = f"@media (prefers-color-scheme: dark) {{\n{_colours('dark')}\n}}"
-    return "\n".join((rules, _colours("light"), at_night, *fills, ""))
+    return "\n".join((rules, _colours(), *fills, ""))
 
 
 @cache
@@ -158,12 +157,15 @@ def whole_page(title: str, *children: Element, script: str = "") -> str:
     return f"<!DOCTYPE html>\n{markup(tag('html', head, body, lang='en'))}\n"
 
 
-def _colours(ground: str) -> str:
-    """The colour of each component on a `light` or `dark` ground, and that of its name in it, as variables and rules."""
-    found = {each.word: getattr(each, ground) for each in Component}
-    variables = " ".join(f"--{word}: {colour};" for word, colour in found.items())
-    names = (f".jaxobs-chart .part text.on-{word} {{ fill: {_readable_on(found[word])}; }}" for word in found)
-    return "\n".join((f".jaxobs {{ {variables} }}", *names))
+def _colours() -> str:
+    """The colour of each component on light and dark ground, and that of its name in it, as variables and rules."""
+    variables = " ".join(f"--{each.word}: light-dark({each.light}, {each.dark});" for each in Component)
+    names = [
+        (each.word, f"light-dark({_readable_on(each.light)}, {_readable_on(each.dark)})")
+        for each in Component
+    ]
+    rules = (f".jaxobs-chart .part text.on-{word} {{ fill: {colour}; }}" for word, colour in names)
+    return "\n".join((f".jaxobs {{ {variables} }}", *rules))
 
 
 def _readable_on(colour: str) -> str:

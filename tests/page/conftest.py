@@ -33,11 +33,17 @@ class Training:
 
 
 @pytest.fixture(scope="session")
-def look() -> Callable[..., dict[str, Any]]:
-    """What a browser finds at an address; the parts of `tests/page/node/look.mjs` that are asked for."""
-    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if browser is None or "JAXOBS_PAGE_BROWSER" not in os.environ:
+def browser() -> str:
+    """The program of a browser, which Node drives."""
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if found is None or "JAXOBS_PAGE_BROWSER" not in os.environ:
         pytest.fail("run `make prove-page`, with Chromium (apt install chromium) and Node 20 or newer")
+    return found
+
+
+@pytest.fixture(scope="session")
+def look(browser: str) -> Callable[..., dict[str, Any]]:
+    """What a browser finds at an address; the parts of `tests/page/node/look.mjs` that are asked for."""
 
     def ask(url: str, **wanted: Any) -> dict[str, Any]:
         request = json.dumps({"url": url, "browser": browser, **wanted})
