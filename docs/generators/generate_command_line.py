@@ -29,14 +29,13 @@ INTRODUCTION = """\
 
 `jaxobs --help` lists the commands, and each has `--help`: `make docs` writes this page from that.
 
-A command that cannot use its input says so in one line on standard error and exits with status 2. Colours and frames are for
-terminals alone, and `NO_COLOR` turns them off.
+A command that cannot use its input says so on standard error and exits with status 2. `NO_COLOR` turns colours off.
 """
 NOTES = {
     "run": """\
-Runs a script or module, observed, [without a change to it](../start/your_script.md). The process becomes the `python
-script.py …` that you would have typed, with its tracebacks, exit status and signals. Processes that the script starts are
-not observed. The options are [the settings](settings.md):
+Runs a script or module, observed, [without a change to it](../start/your_script.md): the process becomes the `python
+script.py …` that you would have typed. Processes that the script starts are not observed. The options are [the
+settings](settings.md):
 
 """,
     "check": """\
