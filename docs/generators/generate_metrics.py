@@ -96,7 +96,9 @@ def _names(labels: Iterable[str]) -> str:
 def _entry(metric: Metric, shared: int) -> str:
     labels = metric.labels[shared:]
     kind = "Histogram. " if metric.kind == "histogram" else ""
-    return f"### `{metric.name}`\n\n{kind}{metric.help.rstrip('.')}{f' ({_names(labels)})' if labels else ''}.\n"
+    return (
+        f"### `{metric.name}`\n\n{kind}{metric.help.rstrip('.')}{f' ({_names(labels)})' if labels else ''}.\n"
+    )
 
 
 def main(arguments: list[str]) -> int:
