@@ -6,6 +6,7 @@ With `--check` nothing is written; exit status 1: the page is out of date.
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def page() -> str:
     for condition in CONDITIONS:
         said = (inspect.getdoc(condition) or "").partition("\nWhy so:")[0]
         for part in ("When", "Gives back"):
-            said = said.replace(f"\n{part}:", f"\n- **{part}:**")
+            said = re.sub(rf"\n+{part}:", f"\n\n**{part}:**", said)
         lines += [f"## `{condition.__name__}`", "", said, ""]
     lines += ["## Recompilations", "", "| cause | remedy |", "|---|---|"]
     lines += [f"| `{cause}` | {cell(text.format(it='the argument'))} |" for cause, text in REMEDIES.items()]

@@ -63,6 +63,8 @@ def _section(command: str) -> str:
     text = help_of(command)
     if command == "run":
         text = text.partition("\n\noptions:")[0]
+    elif "options:" in text:  # which say all that the usage says
+        text = text.partition("\n\n")[2]
     text = HELP.sub("", text)
     return f"\n## `jaxobs {command}`\n\n{NOTES.get(command, '')}```text\n{text}\n```\n"
 
