@@ -20,8 +20,8 @@ PAGE = Path(__file__).parents[1] / "reference" / "advice.md"
 INTRODUCTION = f"""\
 # Advice
 
-`print(obs.snapshot())` and the summary of a run show at most {MAX_PIECES} pieces of advice. `make docs` writes this page
-from `jaxobs/derive/advice/`, which also says why each is so.
+`print(obs.snapshot())` and the summary of a run show at most {MAX_PIECES} pieces of advice.
+`jaxobs/derive/advice/` says why each is so.
 
 | key in the snapshot's `advice` | what |
 |---|---|
@@ -32,8 +32,8 @@ from `jaxobs/derive/advice/`, which also says why each is so.
 | `seconds_left` | of what will end the job |
 
 What ends the job within the hour is first, then what gives back most time. Left out is what rests on a confidence below
-0.1, or would give back less than {rough_percent(MIN_SAVED)} of the wall time. Shares are those of a loop's last half minute;
-those of compiles are over the age of the process. Two pieces may speak of the same seconds.
+0.1, or would give back less than {rough_percent(MIN_SAVED)} of the wall time. Shares are those of a loop's last half
+minute, those of compiles over the age of the process. Two pieces may speak of the same seconds.
 
 """
 

@@ -27,9 +27,8 @@ HELP = re.compile(
 INTRODUCTION = """\
 # The command line
 
-`jaxobs --help` lists the commands, and each has `--help`: `make docs` writes this page from that.
-
-A command that cannot use its input says so on standard error and exits with status 2. `NO_COLOR` turns colours off.
+`jaxobs --help` lists the commands, and each has `--help`. A command that cannot use its input says so on
+standard error and exits with status 2. `NO_COLOR` turns colours off.
 """
 NOTES = {
     "run": """\

@@ -42,7 +42,7 @@ time() - jaxobs_last_step_timestamp_seconds
 count by (run, run_id, attempt) (jaxobs_run_info)
 ```
 
-The dashboards join a series [with its run](../show/dashboards.md#how-a-panel-knows-the-run). `make docs` writes this page.
+The dashboards join a series [with its run](../show/dashboards.md#how-a-panel-knows-the-run).
 
 - Labels stand in parentheses. Metrics named `…_total` are counters; all others are gauges, unless they are called
   histograms.

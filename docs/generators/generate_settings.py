@@ -19,7 +19,7 @@ PAGE = Path(__file__).parents[1] / "reference" / "settings.md"
 INTRODUCTION = """\
 # Settings
 
-`jaxobs check` prints the settings as they are. `make docs` writes this page from `jaxobs/config.py`.
+`jaxobs check` prints the settings as they are.
 
 Each setting is an environment variable, an argument of `jaxobs.instrument()` (`JAXOBS_INTERVAL` is `interval=`) and an option
 of `jaxobs run` (`--interval`), which win over the variable. A value that cannot be used raises `SettingsError` before
