@@ -6,6 +6,7 @@ With `--check` nothing is written; exit status 1: the page is out of date.
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from pathlib import Path
 
@@ -19,8 +20,8 @@ PAGE = Path(__file__).parents[1] / "reference" / "advice.md"
 INTRODUCTION = f"""\
 # Advice
 
-`print(obs.snapshot())` and the summary at the end of a run show at most {MAX_PIECES} pieces of advice.
-`make docs` writes this page from `jaxobs/derive/advice/`, which also says why each is so.
+`print(obs.snapshot())` and the summary of a run show at most {MAX_PIECES} pieces of advice.
+`jaxobs/derive/advice/` says why each is so.
 
 | key in the snapshot's `advice` | what |
 |---|---|
@@ -30,12 +31,9 @@ INTRODUCTION = f"""\
 | `saves_bytes` | of advice that gives back memory alone |
 | `seconds_left` | of what will end the job |
 
-What ends the job within the hour is first, then what gives back most time. In Prometheus: `jaxobs_advice_info`,
-`jaxobs_advice_saves_ratio`, `jaxobs_advice_saves_bytes`.
-
-Shares are those of a loop's last half minute; those of compiles are over the age of the process. Two pieces may speak of
-the same seconds. Left out is what rests on a confidence below 0.1, or would give back less than
-{rough_percent(MIN_SAVED)} of the wall time.
+What ends the job within the hour is first, then what gives back most time. Left out is what rests on a confidence below
+0.1, or would give back less than {rough_percent(MIN_SAVED)} of the wall time. Shares are those of a loop's last half
+minute, those of compiles over the age of the process. Two pieces may speak of the same seconds.
 
 """
 
@@ -46,7 +44,7 @@ def page() -> str:
     for condition in CONDITIONS:
         said = (inspect.getdoc(condition) or "").partition("\nWhy so:")[0]
         for part in ("When", "Gives back"):
-            said = said.replace(f"\n{part}:", f"\n- **{part}:**")
+            said = re.sub(rf"\n+{part}:", f"\n\n**{part}:**", said)
         lines += [f"## `{condition.__name__}`", "", said, ""]
     lines += ["## Recompilations", "", "| cause | remedy |", "|---|---|"]
     lines += [f"| `{cause}` | {cell(text.format(it='the argument'))} |" for cause, text in REMEDIES.items()]

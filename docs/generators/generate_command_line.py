@@ -27,16 +27,14 @@ HELP = re.compile(
 INTRODUCTION = """\
 # The command line
 
-`jaxobs --help` lists the commands, and each has `--help`: `make docs` writes this page from that.
-
-A command that cannot use its input says so in one line on standard error and exits with status 2. Colours and frames are for
-terminals alone, and `NO_COLOR` turns them off.
+`jaxobs --help` lists the commands, and each has `--help`. A command that cannot use its input says so on
+standard error and exits with status 2. `NO_COLOR` turns colours off.
 """
 NOTES = {
     "run": """\
-Runs a script or module, observed, [without a change to it](../start/your_script.md). The process becomes the `python
-script.py …` that you would have typed, with its tracebacks, exit status and signals. Processes that the script starts are
-not observed. The options are [the settings](settings.md):
+Runs a script or module, observed, [without a change to it](../start/your_script.md): the process becomes the `python
+script.py …` that you would have typed. Processes that the script starts are not observed. The options are [the
+settings](settings.md):
 
 """,
     "check": """\
@@ -64,6 +62,8 @@ def _section(command: str) -> str:
     text = help_of(command)
     if command == "run":
         text = text.partition("\n\noptions:")[0]
+    elif "options:" in text:  # which say all that the usage says
+        text = text.partition("\n\n")[2]
     text = HELP.sub("", text)
     return f"\n## `jaxobs {command}`\n\n{NOTES.get(command, '')}```text\n{text}\n```\n"
 

@@ -24,7 +24,7 @@ MANY = 5
 INTRODUCTION = """\
 # Metrics
 
-Ask for a gauge by its name. A counter, a histogram, a moment, and what a metric named `…_info` says:
+Ask for a gauge by its name. A counter, a histogram, a moment, and a metric named `…_info`:
 
 ```promql
 sum by (loop) (rate(jaxobs_steps_total[5m]))
@@ -42,16 +42,16 @@ time() - jaxobs_last_step_timestamp_seconds
 count by (run, run_id, attempt) (jaxobs_run_info)
 ```
 
-The dashboards join a series [with its run](../show/dashboards.md#how-a-panel-knows-the-run). `make docs` writes this page.
+The dashboards join a series [with its run](../show/dashboards.md#how-a-panel-knows-the-run).
 
-- Metrics named `…_total` are counters; all others are gauges, unless they are called histograms.
+- Labels stand in parentheses. Metrics named `…_total` are counters; all others are gauges, unless they are called
+  histograms.
 - An unknown value is absent, never 0. Who and where is in `target_info`.
 - Costs, executables, MFU, HFU and peaks are per device; `jaxobs_flops_total` and `jaxobs_bytes_total` are summed over the
   process's local devices.
-- Beyond the limit on series, counters are summed under `__other__`, gauges and histograms are dropped;
-  `jaxobs_series_limited_total` counts both.
-- Over OTLP a metric has a dotted name and a unit: `jaxobs_step_seconds` is `jaxobs.step` in `s`, `jaxobs_mfu_ratio` is
-  `jaxobs.mfu` in `1`. What NVML says goes out as `hw.*` too, by OpenTelemetry's semantic conventions.
+- Beyond the limit on series, counters are summed under `__other__`, gauges and histograms are dropped.
+- Over OTLP `jaxobs_step_seconds` is `jaxobs.step` in `s`, `jaxobs_mfu_ratio` is `jaxobs.mfu` in `1`. What NVML says goes
+  out as `hw.*` too, by OpenTelemetry's semantic conventions.
 """
 
 
@@ -96,7 +96,9 @@ def _names(labels: Iterable[str]) -> str:
 def _entry(metric: Metric, shared: int) -> str:
     labels = metric.labels[shared:]
     kind = "Histogram. " if metric.kind == "histogram" else ""
-    return f"### `{metric.name}`\n\n{kind}{metric.help.rstrip('.')}.{f' By {_names(labels)}.' if labels else ''}\n"
+    return (
+        f"### `{metric.name}`\n\n{kind}{metric.help.rstrip('.')}{f' ({_names(labels)})' if labels else ''}.\n"
+    )
 
 
 def main(arguments: list[str]) -> int:

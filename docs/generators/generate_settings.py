@@ -19,11 +19,11 @@ PAGE = Path(__file__).parents[1] / "reference" / "settings.md"
 INTRODUCTION = """\
 # Settings
 
-`jaxobs check` prints the settings as they are. `make docs` writes this page from `jaxobs/config.py`.
+`jaxobs check` prints the settings as they are.
 
 Each setting is an environment variable, an argument of `jaxobs.instrument()` (`JAXOBS_INTERVAL` is `interval=`) and an option
-of `jaxobs run` (`--interval`). An argument or option wins over the variable. A value that cannot be used raises
-`SettingsError` before training begins; an unknown `JAXOBS_…` variable is reported, with the name that was probably meant.
+of `jaxobs run` (`--interval`), which win over the variable. A value that cannot be used raises `SettingsError` before
+training begins; an unknown `JAXOBS_…` variable is reported.
 
 """
 ENDING = """
@@ -33,19 +33,19 @@ A plugin's own settings are `JAXOBS_<PLUGIN>_<FIELD>`; `jaxobs plugins` lists th
 {built_in}
 ## Variables of OpenTelemetry and of launchers
 
-`OTEL_…` variables keep the meaning that they have in OpenTelemetry's Python SDK. Those that matter most here:
+`OTEL_…` variables keep the meaning that they have in OpenTelemetry's Python SDK:
 
 | variable | what |
 |---|---|
-| `OTEL_EXPORTER_OTLP_ENDPOINT` | where spans and metrics are pushed over OTLP/HTTP (mostly port 4318; no gRPC). Those for traces and metrics alone work too |
+| `OTEL_EXPORTER_OTLP_ENDPOINT` | where spans and metrics are pushed over OTLP/HTTP (mostly port 4318; no gRPC); those for traces and metrics alone work too |
 | `OTEL_EXPORTER_OTLP_TIMEOUT` | seconds, as in the SDK; OpenTelemetry's specification has milliseconds |
-| `OTEL_TRACES_SAMPLER` | `always_off` sends no spans. Other samplers, and a ratio, are not heeded: a span below one of the application's goes where that goes, all others are sent |
+| `OTEL_TRACES_SAMPLER` | `always_off` sends no spans; others are not heeded: a span below one of the application's goes where that goes, all others are sent |
 | `OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE` | not heeded: sums and histograms are cumulative |
 | `OTEL_EXPORTER_PROMETHEUS_HOST`, `OTEL_EXPORTER_PROMETHEUS_PORT`, `OTEL_METRICS_EXPORTER` | [where the metrics server listens](../show/metrics_server.md#where-it-listens) |
 | `OTEL_SDK_DISABLED` | `true` turns jaxobs off, unless `JAXOBS_ENABLED` is set |
-| `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` | who the process is; what they say wins over what jaxobs finds out, but for `process.pid` |
+| `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` | who the process is, but for `process.pid`; they win over what jaxobs finds out |
 
-Which variables of SLURM, Kubernetes and `mpirun` name the run and the rank is in [deployment](../show/deployment.md#who-is-who).
+Those of SLURM, Kubernetes and `mpirun` are in [deployment](../show/deployment.md#who-is-who).
 """
 
 
