@@ -46,7 +46,7 @@ launcher's `sitecustomize`; PYTHONTRACEMALLOC, PYTHONDEVMODE and their kin are m
 _starting = threading.RLock()
 _guards_forks = False
 _pipes: list[Descriptor] = []
-"""The job's ends of pipes that are open, which a forked child must close."""
+"""The ends of pipes that are open in the job, which a forked child must close."""
 
 
 _FORK = "import posix; posix.fork() and posix._exit(0); "
@@ -125,7 +125,8 @@ def start_agent_process() -> Connection:
     with _starting:  # a child forked meanwhile would keep both ends of the pipe
         ours, theirs = Descriptor.pair()
         try:
-            _pipes[:] = [*(pipe for pipe in _pipes if pipe.fileno() >= 0), ours]
+            # Both: a fork that began before forks wait, or that waited too long, comes in the midst of this.
+            _pipes[:] = [*(pipe for pipe in _pipes if pipe.fileno() >= 0), ours, theirs]
             # For the milliseconds in which the shell starts, what C code of the job starts inherits this end too. With
             # it the agent still sees the end of the job; only its own end would be seen no earlier than that of both.
             os.set_inheritable(theirs.fileno(), True)
