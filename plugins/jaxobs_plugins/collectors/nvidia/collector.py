@@ -1,17 +1,14 @@
 """The collector `nvidia`: opens NVML, selects the job's devices, and queries each in turn; a lost one rests a while.
 
-Devices are selected, with their JAX ordinals, by the job's environment and JAX's reports.
+Devices are selected, with their JAX ordinals, by the job's environment and what JAX reports of its backend.
 CUDA's rules, by its programming guide and the MIG user guide: CUDA_VISIBLE_DEVICES lists devices by index, by UUID or
 the beginning of one, or by a MIG instance's UUID; the list ends before the first entry that names nothing. An
 index counts boards by PCI address under CUDA_DEVICE_ORDER=PCI_BUS_ID; by default the fastest come first, which is the
 same order where all boards are of one model. On a partitioned board CUDA takes the first instance unless one is named;
-without CUDA_VISIBLE_DEVICES, the first instance of all boards hides the rest. That an entry named twice leaves no
-device is what PyTorch found (`_parse_visible_devices` in torch/cuda/__init__.py).
+without CUDA_VISIBLE_DEVICES, the first instance of all boards hides the rest.
 
-JAX's rules: the local ordinals count, in ascending order, the CUDA devices that the process was given: those that JAX
-reported (`jax.local_hardware_ids`), else those of JAX_LOCAL_DEVICE_IDS (with several processes) or
-JAX_CUDA_VISIBLE_DEVICES, else all if the process is alone or there is only one device. Otherwise the ordinals are
-unknown, and the label `device` is empty.
+JAX's local ordinals count the CUDA devices that it reported (`jax.local_hardware_ids`). Where CUDA's order is unknown,
+the ordinals are, and the label `device` is empty. Nothing is measured before JAX has a backend.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ import pynvml
 from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Metric
-from jaxobs.plugin.base import DEVICE_VARIABLES, Collector
+from jaxobs.plugin.base import Collector
 from jaxobs.plugin.fields import Fields, Query, metrics_of
 from jaxobs.plugin.protocol import Agent
 from jaxobs_plugins.collectors.nvidia import library
@@ -70,50 +67,32 @@ def visible(environment: Mapping[str, str], boards: Sequence[Board], *, complete
     """The devices that CUDA shows. `boards` are in the order of their PCI addresses; `complete`: none is missing."""
     by_bus = environment.get("CUDA_DEVICE_ORDER", "").upper() == "PCI_BUS_ID"
     ordered = complete and (by_bus or len({board.name for board in boards}) < 2)
+    every = [device for board in boards for device in _of_board(board)]
     wanted = environment.get("CUDA_VISIBLE_DEVICES")
     if wanted is None:
-        instances = [CudaDevice(board, instance) for board in boards for instance in board.instances]
-        whole = [CudaDevice(board) for board in boards if not board.partitioned]
-        return Visible(tuple(instances[:1] or whole), ordered)
-    entries = wanted.split(",")
-    by_index = any(re.match(r"\s*\d", entry) for entry in entries)
-    by_name = any(entry.strip().startswith(("GPU-", "MIG-")) for entry in entries)
-    # Without a known order an index may mean any of the devices, and a name one that is missing. Drivers before 470
-    # named MIG instances by their place on a board, and CUDA takes that still.
-    by_place = any(entry.strip().startswith("MIG-GPU-") for entry in entries)
-    if (by_index and not ordered) or (by_name and not complete) or by_place:
-        return Visible(tuple(device for board in boards for device in _of_board(board)), ordered=False)
+        instances = [device for device in every if device.instance is not None]
+        return Visible(tuple(instances[:1] or every), ordered)
+    entries = [entry.strip() for entry in wanted.split(",")]
+    # Without a known order an index may mean any of the devices, and a name one that is missing.
+    if not complete or (not ordered and any(entry[:1].isdecimal() for entry in entries)):
+        return Visible(tuple(every), ordered=False)
     chosen: list[CudaDevice] = []
     for entry in entries:
-        device = _named(entry.strip(), boards)
+        device = _named(entry, boards)
         if device is None:
             break
-        if device in chosen:
-            return Visible(())
         chosen.append(device)
     return Visible(tuple(chosen))
 
 
-def jax_devices(
-    seen: Visible, environment: Mapping[str, str], resource: Mapping[str, str]
-) -> list[tuple[str, CudaDevice]]:
+def jax_devices(seen: Visible, resource: Mapping[str, str]) -> list[tuple[str, CudaDevice]]:
     """Pairs of JAX's local ordinal (empty where unknown) and device; none where JAX runs on another platform."""
-    platform = resource.get("jax.platform")
-    asked = {name.strip().lower() for name in environment.get("JAX_PLATFORMS", "").split(",")} - {""}
-    if (platform is not None and platform not in CUDA_PLATFORMS) or (asked and not asked & CUDA_PLATFORMS):
+    if resource.get("jax.platform") not in CUDA_PLATFORMS:
         return []
     devices = seen.devices
-    if len(devices) < 2:
-        return [("0" if seen.ordered else "", device) for device in devices]
-    alone = resource.get("jax.process_count", "1") == "1"
-    numbers = _numbers(resource.get("jax.local_hardware_ids"))
-    if numbers is None:
-        numbers = None if alone else _sorted(environment.get("JAX_LOCAL_DEVICE_IDS"))
-    if numbers is None:
-        numbers = _sorted(environment.get("JAX_CUDA_VISIBLE_DEVICES"))
-    if numbers is None and alone:
-        numbers = list(range(len(devices)))
-    if numbers is None or not seen.ordered or max(numbers) >= len(devices):
+    told = resource.get("jax.local_hardware_ids")
+    numbers = [int(number) for number in told.split(",")] if told else []
+    if not numbers or not seen.ordered or max(numbers) >= len(devices):
         return [("", device) for device in devices]
     return [(str(ordinal), devices[number]) for ordinal, number in enumerate(numbers)]
 
@@ -125,35 +104,15 @@ def _of_board(board: Board) -> list[CudaDevice]:
 
 
 def _named(entry: str, boards: Sequence[Board]) -> CudaDevice | None:
-    number = re.match(r"\d+", entry)
-    if number:  # as C's strtol reads it: what follows the digits does not count
+    """The device that an entry of CUDA_VISIBLE_DEVICES names; None if it names none or several."""
+    if number := re.match(r"\d+", entry):  # as C's strtol reads it: what follows the digits does not count
         index = int(number[0])
-        found = _of_board(boards[index])[:1] if index < len(boards) else []
-    elif entry.startswith("GPU-"):
-        found = [
-            device for board in boards if board.uuid.startswith(entry) for device in _of_board(board)[:1]
-        ]
-    elif entry.startswith("MIG-"):
-        found = [
-            CudaDevice(board, instance)
-            for board in boards
-            for instance in board.instances
-            if instance.uuid.startswith(entry)
-        ]
+        found = [device for board in boards[index : index + 1] for device in _of_board(board)[:1]]
     else:
-        return None
+        by_uuid = {board.uuid: device for board in boards for device in _of_board(board)[:1]}
+        by_uuid |= {device.uuid: device for board in boards for device in _of_board(board)}
+        found = [device for uuid, device in by_uuid.items() if entry and uuid.startswith(entry)]
     return found[0] if len(found) == 1 else None
-
-
-def _numbers(value: str | None) -> list[int] | None:
-    entries = [entry.strip() for entry in (value or "").split(",")]
-    return [int(entry) for entry in entries] if all(entry.isdecimal() for entry in entries) else None
-
-
-def _sorted(value: str | None) -> list[int] | None:
-    """The numbers in ascending order, each once, because XLA keeps them as a set."""
-    numbers = _numbers(value)
-    return None if numbers is None else sorted(set(numbers))
 
 
 LOST_SECONDS = 60.0
@@ -215,7 +174,7 @@ def _value(metric: Metric, labels: tuple[str, ...], value: float) -> Measured:
     return Measured(metric.name, labels, value, now())
 
 
-_JAX_ATTRIBUTES = ("jax.platform", "jax.local_hardware_ids", "jax.process_count")
+_JAX_ATTRIBUTES = ("jax.platform", "jax.local_hardware_ids")
 _KERNEL_MODULE = Path("/proc/driver/nvidia/version")
 
 
@@ -259,8 +218,7 @@ class NvidiaCollector(Collector):
         if agent is None:
             return []
         measured = []
-        told, environment = agent.resource, self._environment
-        selected_by = (*map(told.get, _JAX_ATTRIBUTES), *map(environment.get, DEVICE_VARIABLES))
+        selected_by = tuple(map(agent.resource.get, _JAX_ATTRIBUTES))
         if selected_by != self._selected_by:
             self._selected_by = selected_by
             measured += self._choose(agent)
@@ -289,7 +247,7 @@ class NvidiaCollector(Collector):
         """Choose the job's devices by what is known now. Returns values that withdraw the earlier choice's gauges."""
         gone = [value for device in self._devices for value in device.withdraw()]
         seen = visible(self._environment, self._shown.boards, complete=not self._shown.problems)
-        chosen = jax_devices(seen, self._environment, agent.resource)
+        chosen = jax_devices(seen, agent.resource)
         boards = {device.board.uuid: device.board for _, device in chosen}
         self._xids.watch(boards.values())
         pid = agent.resource.get("process.pid")
@@ -301,5 +259,7 @@ class NvidiaCollector(Collector):
                     ordinal, device, pid, self._xids, agent.log, with_board=with_board, clock=self._clock
                 )
             )
-        self.reason = "" if chosen else "JAX uses no NVIDIA device"
+        known = "jax.platform" in agent.resource
+        why_not = "JAX uses no NVIDIA device" if known else "JAX has made no backend yet"
+        self.reason = "" if chosen else why_not
         return gone

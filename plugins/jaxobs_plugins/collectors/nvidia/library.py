@@ -189,9 +189,8 @@ class XidEvents:
             uuid = self._uuids.get(_address(event.device))
             if uuid is not None and event.eventType & pynvml.nvmlEventTypeXidCriticalError:
                 events.append((uuid, int(event.eventData)))
-        for uuid, number in events:
-            self._counts[uuid] += 1
-            self._last[uuid] = number
+                self._counts[uuid] += 1
+                self._last[uuid] = int(event.eventData)
         return events
 
     def count(self, uuid: str) -> int:
