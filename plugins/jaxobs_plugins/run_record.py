@@ -215,9 +215,9 @@ class RunRecordExporter(Exporter):
     """
 
     takes_events = False
+    _agent: Agent
 
     def __init__(self) -> None:
-        self._agent: Agent | None = None
         self._is_users = False  # it is in the user's state directory
         self._interval = 0.0
         self._windows: dict[str, StepWindows] = {}
@@ -243,13 +243,9 @@ class RunRecordExporter(Exporter):
         self.awaited = not self._is_users  # a home may lie on a slow network
         if (self.takes_batches or directory_of(settings) is None) and (reason := why_not_kept(settings)):
             self._fail(reason)
-        if not self.takes_batches:
-            self._agent = None
 
     def export(self, batch: Batch) -> None:
         """Add the snapshot to the loops' windows and the host's load, and write the record when it is due."""
-        if self._agent is None:
-            return
         self._last = batch.snapshot
         self._load.read(batch.snapshot)
         for name, loop in (batch.snapshot.document.get("loops") or {}).items():
@@ -259,23 +255,18 @@ class RunRecordExporter(Exporter):
             and monotonic() - self._written_at >= self._interval
         ):
             self._written_at = monotonic()
-            self._write("running")
+            self._write(batch.snapshot, "running")
 
     def stop(self, timeout: float) -> None:  # noqa: ARG002  # one small file; the agent's own deadline holds for it
         """Write the last record: the job has ended, or was killed."""
-        if self._last is not None:
-            self._write(self._last.document["process"].get("ended") or "ended")
-        self._agent = None
+        last, self._last = self._last, None
+        if last is not None and is_kept(self._agent.settings, last.document):
+            self._write(last.served_no_more(), last.document["process"].get("ended") or "ended")
 
-    def _write(self, state: State) -> None:
-        snapshot, agent = self._last, self._agent
-        if agent is None or snapshot is None or not is_kept(agent.settings, snapshot.document):
-            return
-        if state != "running":
-            snapshot = snapshot.served_no_more()
+    def _write(self, snapshot: SnapshotData, state: State) -> None:
         try:
-            data = encoded(self._record(snapshot, agent, state))
-            folder = make_folder(agent.settings)
+            data = encoded(self._record(snapshot, state))
+            folder = make_folder(self._agent.settings)
             is_new = not (folder / RECORD).exists()
             write_whole(folder / RECORD, data)
             if self._is_users and (is_new or state != "running"):
@@ -287,12 +278,12 @@ class RunRecordExporter(Exporter):
 
     def _fail(self, reason: str) -> None:
         """Log why there is no record, unless nothing has been written since that was done."""
-        if self._agent is not None and not self._failed:
+        if not self._failed:
             self._agent.log(_refused(reason))
         self._failed = True
 
-    def _record(self, snapshot: SnapshotData, agent: Agent, state: State) -> dict[str, Any]:
-        process = snapshot.document["process"]
+    def _record(self, snapshot: SnapshotData, state: State) -> dict[str, Any]:
+        agent, process = self._agent, snapshot.document["process"]
         if not self._began:
             self._began = agent.clock.wall_time(snapshot.time) / NANOSECONDS - float(process["seconds"])
         return {

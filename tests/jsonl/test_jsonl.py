@@ -93,7 +93,7 @@ def test_without_a_directory_nothing_is_written(tmp_path: Path, monkeypatch: pyt
     exporter = JsonLinesExporter()
     exporter.stop(1.0)
     exporter.start(SilentAgent({"jsonl_directory": None}))
-    exporter.export(batch(measured()))
+    assert not exporter.takes_batches
     exporter.stop(1.0)
     exporter.stop(1.0)
     assert list(tmp_path.iterdir()) == []
