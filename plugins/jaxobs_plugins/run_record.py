@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from jaxobs.model.clock import NANOSECONDS, monotonic, now, seconds, wall_now
 from jaxobs.model.figure import Figure, figure
@@ -84,36 +84,28 @@ THROTTLED: Final = "jaxobs_cgroup_cpu_throttled_seconds_total"
 NOT_READ: Final = "the collector `host` has not read twice, or cannot read the processors of this host"
 
 
-class _Reading(NamedTuple):
-    """A reading of the collector: `time` and processor seconds so far; None if no limit withholds any."""
-
-    time: float
-    job: float
-    agent: float
-    throttled: float | None
-
-
 class HostLoad:
     """Accumulates the host's load over the run, from snapshots with new readings of the collector."""
 
     def __init__(self) -> None:
-        self._readings: list[_Reading] = []
-        """The first and the newest."""
-        self._cpus = 0.0
+        self._first: dict[str, float] = {}
+        self._newest = self._first
+        """The first and the newest reading: the collector's figures by metric, and when they were read."""
         self._busy_cpu_seconds = 0.0
 
     def read(self, snapshot: SnapshotData) -> None:
-        """Add a snapshot's readings, unless they are those of the one before."""
-        busy, cpus, job = (_value(snapshot, name) for name in (BUSY, CPUS, JOB))
-        before = self._readings[-1] if self._readings else None
-        if busy is None or cpus is None or job is None or (before is not None and job == before.job):
+        """Add a snapshot's reading, unless it is that of the one before."""
+        told = {family.metric.name: family.series.get(()) for family in snapshot.families}
+        values = ((name, told.get(name)) for name in (BUSY, CPUS, JOB, THROTTLED))
+        read = {name: float(value) for name, value in values if isinstance(value, int | float)}
+        before = self._newest
+        if not {BUSY, CPUS, JOB} <= read.keys() or read[JOB] == before.get(JOB):
             return
-        agent = ((snapshot.document.get("agent") or {}).get("cpu_seconds") or {}).get("agent") or 0.0
-        reading = _Reading(seconds(snapshot.time), job, float(agent), _value(snapshot, THROTTLED))
-        self._cpus = cpus
-        if before is not None:
-            self._busy_cpu_seconds += busy * cpus * (reading.time - before.time)
-        self._readings = [*self._readings[:1], reading]
+        spent = ((snapshot.document.get("agent") or {}).get("cpu_seconds") or {}).get("agent") or 0.0
+        read |= {"time": seconds(snapshot.time), "agent": float(spent)}
+        if before:
+            self._busy_cpu_seconds += read[BUSY] * read[CPUS] * (read["time"] - before["time"])
+        self._first, self._newest = self._first or read, read
 
     def to_dict(self) -> dict[str, Any]:
         """The means over the run.
@@ -121,25 +113,16 @@ class HostLoad:
         `other_cpus`: processors kept busy by all but the training process and the agent, including the job's own loader
         workers. `throttled_cpus`: processors' worth of time that the container's limit withheld.
         """
-        if len(self._readings) < 2:
+        if self._first is self._newest:
             absent: Figure[float] = Figure(None, NOT_READ)
             return absent.under("cpus") | absent.under("other_cpus") | absent.under("throttled_cpus")
-        first, newest = self._readings
-        over = newest.time - first.time
-        own = newest.job - first.job + newest.agent - first.agent
-        known = first.throttled is not None and newest.throttled is not None
-        withheld = (newest.throttled or 0.0) - (first.throttled or 0.0) if known else None
-        throttled = figure(None if withheld is None else withheld / over, "no processor limit is known here")
-        other = max(0.0, self._busy_cpu_seconds - own) / over
-        return {"cpus": self._cpus, "other_cpus": other, **throttled.under("throttled_cpus")}
-
-
-def _value(snapshot: SnapshotData, metric: str) -> float | None:
-    for family in snapshot.families:
-        if family.metric.name == metric:
-            value = family.series.get(())
-            return float(value) if isinstance(value, int | float) else None
-    return None
+        grown = {
+            name: self._newest[name] - value for name, value in self._first.items() if name in self._newest
+        }
+        withheld = grown[THROTTLED] / grown["time"] if THROTTLED in grown else None
+        throttled = figure(withheld, "no processor limit is known here")
+        other = max(0.0, self._busy_cpu_seconds - grown[JOB] - grown["agent"]) / grown["time"]
+        return {"cpus": self._newest[CPUS], "other_cpus": other, **throttled.under("throttled_cpus")}
 
 
 MAX_RUNS: Final = 100
