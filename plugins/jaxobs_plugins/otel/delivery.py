@@ -1,4 +1,4 @@
-"""Delivers one signal over OTLP/HTTP on a thread: one attempt after the other, with pauses, in parts, and in time.
+"""Delivers one signal over OTLP/HTTP on a thread: one attempt after the other, with pauses, and in time.
 
 The SDK's encoders make the messages. They are posted here and not by the SDK's exporters, which sleep between attempts
 by rules of their own and do not report why a request failed. The rules are those of
@@ -19,7 +19,7 @@ import requests
 from google.protobuf.message import DecodeError
 from opentelemetry.instrumentation.utils import suppress_instrumentation
 
-from jaxobs.model.clock import monotonic, sleep
+from jaxobs.model.clock import monotonic
 from jaxobs.plugin.protocol import Batch
 from jaxobs.vocabulary.text import MASK, masked
 from jaxobs_plugins.otel.environment import Sending
@@ -30,13 +30,10 @@ if TYPE_CHECKING:
     from jaxobs_plugins.otel.encoding import Signal
 
 RETRYABLE = frozenset({429, 502, 503, 504})
-PAYLOAD_TOO_LARGE = 413
 MAX_RETRY_AFTER = 3_600.0
 """Longest wait in seconds that is granted to a receiver. The specification sets no limit."""
 MAX_ANSWER_BYTES = 65_536
 """Longest answer that is read; one that says how many items were rejected, and why, has some hundred bytes."""
-MAX_REQUEST_BYTES = 64 * 2**20
-"""Largest request before compression, which is also the default of the SDK's own exporters (in 1.45)."""
 MIN_TIMEOUT = 0.001
 """Shortest timeout of a request in seconds, because `requests` refuses one of 0."""
 FIRST_PAUSE = 1.0
@@ -48,15 +45,15 @@ QUICK_SECONDS = 0.5
 GIVE_UP_SECONDS = 300.0
 """Seconds after its first attempt at which a payload is dropped: the OpenTelemetry Collector's `max_elapsed_time`."""
 
-Verdict = Literal["delivered", "retryable", "split", "refused"]
+Verdict = Literal["delivered", "retryable", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The outcome of one request.
 
-    The verdict `split` means that the receiver may take the request in parts. `retry_after` is in seconds, None if the
-    receiver named no time. `rejected` counts items of a delivered request that the receiver did not take.
+    `retry_after` is in seconds, None if the receiver named no time. `rejected` counts items of a delivered request that
+    the receiver did not take.
     """
 
     verdict: Verdict
@@ -76,8 +73,6 @@ class Connection:
     def post(self, message: Message, deadline: float | None) -> tuple[Outcome, bytes]:
         """The outcome of one attempt, which ends by `deadline` (monotonic seconds), and the answer's body."""
         data = message.SerializeToString()
-        if len(data) > MAX_REQUEST_BYTES:
-            return Outcome("split", f"a request of {len(data) >> 20} MiB is too large"), b""
         sending, timeout = self._sending, self._sending.timeout
         if deadline is not None:
             timeout = max(min(timeout, deadline - monotonic()), MIN_TIMEOUT)
@@ -116,7 +111,7 @@ def outcome_of(status: int, phrase: str, headers: Mapping[str, str]) -> Outcome:
     reason = f"HTTP {status} {phrase}".strip()
     if status in RETRYABLE:
         return Outcome("retryable", reason, _retry_after(headers.get("Retry-After", "")))
-    return Outcome("split" if status == PAYLOAD_TOO_LARGE else "refused", reason)
+    return Outcome("refused", reason)
 
 
 def _retry_after(text: str) -> float | None:
@@ -145,10 +140,10 @@ class Worker:
         self.endpoint = endpoint
         self._connection = Connection(sending)
         self._lock = threading.Lock()
-        self._dropped = 0
+        self.dropped = self._told = 0
+        """Items that were dropped so far, and those of which `news` told."""
+        self._dropped_because = ""
         self._failure = self._last_failure = ""
-        self.dropped_because = ""
-        """Why items were last dropped; empty if none were."""
         self._delivered_any = False
         self._in_flight = 0
         self._asked_at: float | None = None
@@ -156,6 +151,7 @@ class Worker:
         self._deadline: float | None = None
         self._closing = threading.Event()
         self._wake = threading.Event()
+        self._joined = False
         self._thread = threading.Thread(target=self._run, name=f"jaxobs-otel-{signal.name}", daemon=True)
 
     def start(self) -> None:
@@ -169,8 +165,8 @@ class Worker:
     def news(self) -> tuple[int, str]:
         """The items dropped since the last call, and why a request last failed since then (empty: none did)."""
         with self._lock:
-            news = self._dropped, self._failure
-            self._dropped, self._failure = 0, ""
+            news = self.dropped - self._told, self._failure
+            self._told, self._failure = self.dropped, ""
         return news
 
     @property
@@ -179,13 +175,14 @@ class Worker:
         asked = self._asked_at
         return self._was_quick and (asked is None or monotonic() - asked < QUICK_SECONDS)
 
-    def undelivered(self) -> tuple[int, str]:
-        """The number of items that wait or are in flight, and why they have not been delivered."""
-        asked, items = self._asked_at, self._in_flight + self.signal.waiting()
-        if asked is not None:
-            return items, f"no answer for {monotonic() - asked:.1f} s"
+    def undelivered(self) -> str:
+        """What waits, is in flight or was dropped, in words; empty where all was delivered."""
+        asked, waiting, items = self._asked_at, self._in_flight + self.signal.waiting(), self.signal.item_name
         since = "they came after the last request" if self._delivered_any else "nothing was sent yet"
-        return items, self._last_failure or since
+        why = self._last_failure or since if asked is None else f"no answer for {monotonic() - asked:.1f} s"
+        parts = [f"{waiting} {items} wait ({why})"] if waiting and not self._joined else []
+        parts += [f"{self.dropped} {items} were dropped ({self._dropped_because})"] if self.dropped else []
+        return f"{self.endpoint}: {', '.join(parts)}" if parts else ""
 
     def close(self, deadline: float) -> None:
         """Send what waits, and end by `deadline` (monotonic seconds). Returns at once; `join` waits."""
@@ -202,6 +199,7 @@ class Worker:
             why = self._last_failure
             self._fail("the end of the job came first" + (f", after a failure: {why}" if why else ""))
             self._count_dropped(undelivered, self._last_failure)
+        self._joined = True
 
     def _run(self) -> None:
         with suppress_instrumentation():  # our requests are no part of the application's traces
@@ -226,28 +224,19 @@ class Worker:
 
     def _deliver(self, items: tuple[Any, ...]) -> bool:
         """Deliver items or give them up. False if time ran out before; they then stay in flight."""
-        pending = [items]
+        self._in_flight = self.signal.size(items)
         first_attempt, attempt = monotonic(), 0
-        while pending:
-            self._in_flight = sum(map(self.signal.size, pending))
-            outcome = self._attempt(pending[-1])
-            if outcome.verdict == "delivered":
-                pending.pop()
-                attempt, self._last_failure, self._delivered_any = 0, "", True
-                self._count_dropped(outcome.rejected, "the receiver did not take them")
-                continue
+        while (outcome := self._attempt(items)).verdict != "delivered":
             self._fail(outcome.reason)
-            if outcome.verdict == "retryable" and monotonic() - first_attempt < GIVE_UP_SECONDS:
-                if not self._pause(outcome.retry_after, attempt):
-                    return False
-                attempt += 1
-                continue
-            given_up = pending.pop()
-            if outcome.verdict == "split" and len(given_up) > 1:
-                middle = len(given_up) // 2
-                pending += [given_up[middle:], given_up[:middle]]
-            else:
-                self._count_dropped(self.signal.size(given_up), outcome.reason)
+            if outcome.verdict == "refused" or monotonic() - first_attempt >= GIVE_UP_SECONDS:
+                self._count_dropped(self._in_flight, outcome.reason)
+                break
+            if not self._pause(outcome.retry_after, attempt):
+                return False
+            attempt += 1
+        else:
+            self._last_failure, self._delivered_any = "", True
+            self._count_dropped(outcome.rejected, "the receiver did not take them")
         self._in_flight = 0
         return True
 
@@ -260,7 +249,7 @@ class Worker:
         except DecodeError:  # accepted by something that does not answer in OTLP
             outcome = Outcome("delivered")
         except Exception as error:  # noqa: BLE001  # one item that cannot be sent must not end all sending
-            outcome = Outcome("split", f"{type(error).__name__}: {error}")
+            outcome = Outcome("refused", f"{type(error).__name__}: {error}")
         self._was_quick = outcome.verdict == "delivered" and monotonic() - began < QUICK_SECONDS
         self._asked_at = None
         return outcome
@@ -268,27 +257,18 @@ class Worker:
     def _pause(self, retry_after: float | None, attempt: int) -> bool:
         """Wait before the next attempt; False if there will be none.
 
-        When the worker is closed, our own pause is cut short for one last attempt; a time that the receiver named is
-        kept.
+        When the worker is closed, our own pause is cut short for one last attempt; one that the receiver named is not.
         """
         delay = min(FIRST_PAUSE * 2.0**attempt, MAX_PAUSE) * random.uniform(0.8, 1.0)  # noqa: S311  # no secret
         if retry_after is not None:
             delay = max(retry_after, FIRST_PAUSE)
-        resume = monotonic() + delay
         was_closing = self._closing.is_set()
-        if not was_closing and not self._closing.wait(delay):
-            return True
-        if retry_after is None:
-            return not was_closing
-        if self._deadline is None or resume >= self._deadline:
-            return False
-        sleep(max(resume - monotonic(), 0.0))
-        return True
+        return not self._closing.wait(delay) or (retry_after is None and not was_closing)
 
     def _count_dropped(self, items: int, why: str) -> None:
         with self._lock:
-            self._dropped += items
-            self.dropped_because = why if items else self.dropped_because
+            self.dropped += items
+            self._dropped_because = why if items else self._dropped_because
 
     def _fail(self, reason: str) -> None:
         with self._lock:

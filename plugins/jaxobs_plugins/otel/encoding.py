@@ -112,12 +112,6 @@ def _clean(value: AttributeValue) -> AttributeValue:
     return value if not isinstance(value, int) or -(2**63) <= value < 2**63 else str(value)
 
 
-def sampled(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """The spans without a parent or with a sampled one: spans that the application drops take their children along."""
-    kept = TraceFlags.SAMPLED
-    return tuple(span for span in spans if span.parent is None or span.parent.trace_flags & kept)
-
-
 class _Queue:
     """What waits to be sent of a signal: the exporter's thread adds, the worker's takes.
 
@@ -162,7 +156,9 @@ class TraceSignal(_Queue):
 
     def offer(self, batch: Batch) -> int:
         """Queue what is new. Returns the number of items dropped because the queue is full."""
-        spans = sampled(batch.spans)
+        # Spans that the application drops take their children along.
+        kept = TraceFlags.SAMPLED
+        spans = [span for span in batch.spans if span.parent is None or span.parent.trace_flags & kept]
         with self._lock:
             dropped = max(len(self._items) + len(spans) - self._capacity, 0)
             self._items.extend(spans)
@@ -177,13 +173,6 @@ class TraceSignal(_Queue):
         return int(ExportTraceServiceResponse.FromString(answer).partial_success.rejected_spans)
 
 
-class Reading(NamedTuple):
-    """A metric family of a snapshot taken at `time` (monotonic nanoseconds)."""
-
-    time: int
-    family: Family
-
-
 class MetricSignal(_Queue):
     """The signal of metrics. Only the newest snapshot waits, since skipping one loses nothing of cumulative values."""
 
@@ -191,31 +180,29 @@ class MetricSignal(_Queue):
 
     def __init__(self, agent: Agent, interval: float) -> None:
         super().__init__(agent, interval)
+        self._items = deque(maxlen=1)
         self._start: int | None = None
         """Wall-clock nanoseconds since which sums count: fixed, though the clock may be set meanwhile."""
 
     def offer(self, batch: Batch) -> int:
-        snapshot = batch.snapshot
-        readings = [Reading(snapshot.time, family) for family in snapshot.families if family.series]
-        if readings:
-            if self._start is None:
-                self._start = self._agent.clock.wall_time(_counted_since(snapshot))
+        if self.size([batch.snapshot]):
             with self._lock:
-                self._items = deque(readings)
+                self._items.append(batch.snapshot)
         return 0
 
-    def encode(self, items: tuple[Reading, ...]) -> Message:
-        time = self._agent.clock.wall_time(items[0].time)
-        period = Period(min(self._start or time, time), time)
-        families = [reading.family for reading in items]
+    def encode(self, items: tuple[SnapshotData, ...]) -> Message:
+        (snapshot,) = items
+        time = self._agent.clock.wall_time(snapshot.time)
+        if self._start is None:
+            self._start = self._agent.clock.wall_time(_counted_since(snapshot))
         of = resource(self._agent.resource)
-        return encode_metrics(metrics_data(families, period, of))
+        return encode_metrics(metrics_data(snapshot.families, Period(min(self._start, time), time), of))
 
     def rejected(self, answer: bytes) -> int:
         return int(ExportMetricsServiceResponse.FromString(answer).partial_success.rejected_data_points)
 
-    def size(self, items: Collection[Reading]) -> int:
-        return sum(len(reading.family.series) for reading in items)
+    def size(self, items: Collection[SnapshotData]) -> int:
+        return sum(len(family.series) for snapshot in items for family in snapshot.families)
 
 
 Signal = TraceSignal | MetricSignal
@@ -242,6 +229,8 @@ def metrics_data(families: Iterable[Family], period: Period, of: Resource) -> Me
     """The families in the SDK's form, under our names and, if they have one, under those of the conventions."""
     metrics: dict[str, SdkMetric] = {}
     for family in families:
+        if not family.series:
+            continue
         name, unit = otlp_name(family.metric)
         metrics[name] = SdkMetric(name, family.metric.help, unit, _data(family, period))
         _add_hardware(metrics, family, period)

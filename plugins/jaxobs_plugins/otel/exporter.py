@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -13,7 +13,7 @@ from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Metric, metric
 from jaxobs.plugin.base import Delivery, Exporter
 from jaxobs.plugin.protocol import Agent, Batch, Remark
-from jaxobs_plugins.otel.environment import SignalName, destination, not_heeded, positive_number, sending
+from jaxobs_plugins.otel.environment import SignalName, destination, positive_number, sending
 
 if TYPE_CHECKING:
     from jaxobs_plugins.otel.delivery import Worker
@@ -41,11 +41,10 @@ class OpenTelemetryExporter(Exporter):
     metrics: tuple[Metric, ...] = (DROPPED,)
     takes_events = False
     """It sends spans and snapshots."""
+    _agent: Agent
 
     def __init__(self) -> None:
         self._workers: tuple[Worker, ...] = ()
-        self._dropped: dict[str, int] = {}
-        self._emit: Callable[[Measured], None] | None = None
         self._raised = False
         self._ended = False
 
@@ -55,17 +54,10 @@ class OpenTelemetryExporter(Exporter):
         The end is worth waiting for where each endpoint accepted its last request, and quickly.
         """
         return Delivery(
-            dropped=self._dropped.get("traces", 0),
-            undelivered="; ".join(filter(None, map(self._undelivered, self._workers))),
+            dropped=sum(worker.dropped for worker in self._workers if worker.signal.name == "traces"),
+            undelivered="; ".join(filter(None, (worker.undelivered() for worker in self._workers))),
             worth_waiting_for=all(worker.delivers for worker in self._workers),
         )
-
-    def _undelivered(self, worker: Worker) -> str:
-        items, dropped = worker.signal.item_name, self._dropped.get(worker.signal.name, 0)
-        waiting, why = worker.undelivered()
-        parts = [f"{waiting} {items} wait ({why})"] if waiting and not self._ended else []
-        parts += [f"{dropped} {items} were dropped ({worker.dropped_because})"] if dropped else []
-        return f"{worker.endpoint}: {', '.join(parts)}" if parts else ""
 
     def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:  # noqa: ARG002  # all is in OTEL_… variables
         """Check where spans and metrics would be sent, and whether a server answers there; nothing is sent."""
@@ -85,11 +77,11 @@ class OpenTelemetryExporter(Exporter):
         endpoints = {found.signal: found.endpoint for found in destinations if found.endpoint is not None}
         if problems and not endpoints:
             raise ValueError("; ".join(problems))
-        for problem in [*problems, *(not_heeded(os.environ) if endpoints else ())]:
+        for problem in problems:
             agent.log(f"exporter otel: {problem}")
         self.takes_batches = bool(endpoints)
         if endpoints:
-            self._emit = agent.emit
+            self._agent = agent
             self._ended = False
             self._workers = tuple(_worker(signal, endpoint, agent) for signal, endpoint in endpoints.items())
             for worker in self._workers:
@@ -128,13 +120,11 @@ class OpenTelemetryExporter(Exporter):
             name = worker.signal.name
             dropped, failure = worker.news()
             if dropped:
-                self._dropped[name] = self._dropped.get(name, 0) + dropped
-                if self._emit is not None:
-                    self._emit(Measured(DROPPED.name, (name,), dropped, now()))
+                self._agent.emit(Measured(DROPPED.name, (name,), dropped, now()))
             if failure:
                 failures.append(
                     f"OTLP {name} to {worker.endpoint}: {failure}; "
-                    f"{self._dropped.get(name, 0)} {worker.signal.item_name} dropped so far"
+                    f"{worker.dropped} {worker.signal.item_name} dropped so far"
                 )
         if failures:
             raise DeliveryError("; ".join(failures))
@@ -163,7 +153,7 @@ def _worker(name: SignalName, endpoint: str, agent: Agent) -> Worker:
         agent.log(f"exporter otel: {problem}")
 
     def number(variable: str, default: int) -> int:
-        return positive_number(variable, default, os.environ, report)
+        return int(positive_number(variable, default, os.environ, report))
 
     signal: Signal
     if name == "traces":
