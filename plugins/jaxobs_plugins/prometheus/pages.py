@@ -239,17 +239,10 @@ def _parameters(request: Request) -> tuple[float, bool]:
     """The seconds and whether to keep the trace. Raises ValueError with a sentence for the client."""
     if request.has_body:
         raise ValueError("a body is not read: say it in the address, as in /profile?seconds=2&keep=true")
-    given: dict[str, str] = {}
-    for name, value in parse_qsl(request.query, keep_blank_values=True):
-        if name not in {"seconds", "keep"} or name in given:
-            raise ValueError(f"{name!r} is no parameter, or is there twice: use seconds and keep")
-        given[name] = value
-    return checked_seconds(given.get("seconds", str(DEFAULT_PROFILE_SECONDS))), _flag(
-        given.get("keep", "false")
-    )
-
-
-def _flag(text: str) -> bool:
-    if text.lower() not in _FLAGS:
-        raise ValueError(f"keep={text!r} is neither true nor false")
-    return _FLAGS[text.lower()]
+    given = dict(parse_qsl(request.query, keep_blank_values=True))
+    for name in given.keys() - {"seconds", "keep"}:
+        raise ValueError(f"{name!r} is no parameter: use seconds and keep")
+    keep = given.get("keep", "false").lower()
+    if keep not in _FLAGS:
+        raise ValueError(f"keep={keep!r} is neither true nor false")
+    return checked_seconds(given.get("seconds", DEFAULT_PROFILE_SECONDS)), _FLAGS[keep]
