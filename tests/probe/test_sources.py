@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from jaxobs.plugin.base import Probe
 from jaxobs.plugin.discovery import PROBES, Found
 from jaxobs.plugin.guard import FAILURES_IN_A_ROW
