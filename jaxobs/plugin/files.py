@@ -35,9 +35,7 @@ def append_whole(descriptor: int, lines: bytes) -> None:
     try:
         written = os.write(descriptor, lines)
         if written < len(lines):
-            written += os.write(
-                descriptor, lines[written:]
-            )  # raises the error for which the first fell short
+            written += os.write(descriptor, lines[written:])  # raises the error for which it fell short
     finally:
         if written < len(lines):
             os.ftruncate(descriptor, size)

@@ -52,20 +52,17 @@ class Setting:
     type: Any
     default: Any
     description: str = ""
-    minimum: float | None = None
-    maximum: float | None = None
+    minimum: float = -math.inf
+    maximum: float = math.inf
     check: Callable[[Any], Any] | None = None
 
     @property
     def allowed(self) -> str:
         """What its value must be, in words."""
-        bounds = [
-            ("from", self.minimum) if self.maximum is not None else ("of at least", self.minimum),
-            ("to", self.maximum) if self.minimum is not None else ("of at most", self.maximum),
-        ]
-        return " ".join(
-            [_kind(self.type), *(f"{word} {bound}" for word, bound in bounds if bound is not None)]
-        )
+        kind = _kind(self.type)
+        if self.maximum < math.inf:
+            return f"{kind} from {self.minimum} to {self.maximum}"
+        return f"{kind} of at least {self.minimum}" if self.minimum > -math.inf else kind
 
     def parsed(self, value: object) -> Any:
         """The value as its type, from text or as Python has it. Raises ValueError saying what is allowed."""
@@ -73,22 +70,17 @@ class Setting:
             found = _parsed(self.type, value)
         except (AttributeError, TypeError, ValueError, LookupError, OverflowError, RecursionError):
             raise ValueError(f"must be {self.allowed}") from None
-        if isinstance(found, int | float) and not self._is_within_bounds(found):
+        if isinstance(found, int | float) and not self.minimum <= found <= self.maximum:
             raise ValueError(f"must be {self.allowed}")
         return found if self.check is None or found is None else self.check(found)
-
-    def _is_within_bounds(self, number: float) -> bool:
-        return (self.minimum is None or number >= self.minimum) and (
-            self.maximum is None or number <= self.maximum
-        )
 
 
 def setting(
     default: Value,
     description: str,
     *,
-    minimum: float | None = None,
-    maximum: float | None = None,
+    minimum: float = -math.inf,
+    maximum: float = math.inf,
     check: Callable[[Any], Any] | None = None,
 ) -> Value:
     """A field of settings with its description and bounds.
@@ -240,13 +232,12 @@ def _shown(value: object) -> str:
 
 def _kind(kind: Any, plural: bool = False) -> str:
     """The type in words. Raises TypeError for one that no setting may have."""
-    names = {
-        bool: ("true or false", "true or false"), int: ("a whole number", "whole numbers"),
-        float: ("a number", "numbers"), str: ("text", "texts"), Path: ("a path", "paths"),
-    }  # fmt: skip
+    names = {int: "whole number", float: "number", str: "text", Path: "path"}
     origin, parts = get_origin(kind), get_args(kind)
+    if kind is bool:
+        return "true or false"
     if kind in names:
-        return names[kind][plural]
+        return f"{names[kind]}s" if plural else f"a {names[kind]}"
     if origin in {Union, types.UnionType} and len(parts) == 2 and parts[1] is type(None):
         return _kind(parts[0], plural)
     if origin is dict and parts[0] is str:
