@@ -28,30 +28,13 @@ from jaxobs.vocabulary.text import masked
 from jaxobs.vocabulary.words import State
 
 PREFIXES: Final = (
-    "JAX_",
-    "XLA_",
-    "LIBTPU_",
-    "TPU_",
-    "NCCL_",
-    "OMP_",
-    "MKL_",
-    "OPENBLAS_",
-    "CUDA_VISIBLE",
-    "NVIDIA_TF32",
-)
+    "JAX_", "XLA_", "LIBTPU_", "TPU_", "NCCL_", "OMP_", "MKL_", "OPENBLAS_", "CUDA_VISIBLE", "NVIDIA_TF32",
+)  # fmt: skip
 """Prefixes of variables that change what XLA compiles or how it runs."""
 
 UNLIKE: Final = (
-    "ADDRESS",
-    "COORDINATOR",
-    "PROCESS_ID",
-    "COMM_ID",
-    "HOSTNAMES",
-    "TOKEN",
-    "SECRET",
-    "KEY",
-    "PASSWORD",
-)
+    "ADDRESS", "COORDINATOR", "PROCESS_ID", "COMM_ID", "HOSTNAMES", "TOKEN", "SECRET", "KEY", "PASSWORD",
+)  # fmt: skip
 """Parts of the names of variables that are left out: they differ in every run, or are secret."""
 
 LONGEST: Final = 500
@@ -152,30 +135,28 @@ def _make_room(directory: Path, own: Path) -> None:
                 found += [(at, path)] if at < running else []
     left = MAX_BYTES - _size(own)
     for number, (_, path) in enumerate(sorted(found, reverse=True), 2):
+        if number > MAX_RUNS or left < _size(path):
+            _strip(path)
         left -= _size(path)
-        if number > MAX_RUNS or left < 0:
-            left += _strip(path)
         with suppress(OSError):
             if number > MAX_RUNS and all(held.name == RECORD for held in path.iterdir()):
                 (path / RECORD).unlink(missing_ok=True)
                 path.rmdir()
 
 
-def _strip(folder: Path) -> int:
-    """Delete what jaxobs has written to a folder beside its record; the bytes of it."""
-    freed, traces = 0, folder / "plugins" / "profile"
+def _strip(folder: Path) -> None:
+    """Delete what jaxobs has written to a folder beside its record."""
+    traces = folder / "plugins" / "profile"
     with suppress(OSError):
         for path in (*folder.iterdir(), traces):
             draft = DRAFT_NAME.fullmatch(path.name)  # of an agent that was killed
             is_trace = path == traces and path.is_dir() and not path.parent.is_symlink()
             if is_trace or draft or path.name in BESIDE or path.name.startswith(REPORT):
-                freed += _size(path)
                 if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path, ignore_errors=True)
                 else:
                     path.unlink()
         traces.parent.rmdir()
-    return freed
 
 
 def _size(path: Path) -> int:
