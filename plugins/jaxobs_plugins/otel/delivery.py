@@ -1,4 +1,4 @@
-"""Delivers one signal over OTLP/HTTP on a thread: one attempt after the other, with pauses, and in time.
+"""Delivers one signal over OTLP/HTTP: one attempt after the other, with pauses, and in time.
 
 The SDK's encoders make the messages. They are posted here and not by the SDK's exporters, which sleep between attempts
 by rules of their own and do not report why a request failed. The rules are those of
@@ -10,7 +10,6 @@ from __future__ import annotations
 import gzip
 import math
 import random
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -63,7 +62,7 @@ class Outcome:
 
 
 class Connection:
-    """Posts requests to an endpoint, on one thread, in one attempt each."""
+    """Posts requests to an endpoint, in one attempt each."""
 
     def __init__(self, sending: Sending) -> None:
         self._sending = sending
@@ -131,42 +130,58 @@ def _root_cause(error: BaseException) -> str:
     return f"{type(seen).__name__}: {seen}"
 
 
-class Worker:
-    """Delivers one signal on a daemon thread, which never uses JAX and may be left behind with a silent receiver."""
+class Sender:
+    """Sends one signal, a turn at a time, on the thread of the exporter."""
 
     def __init__(self, signal: Signal, endpoint: str, sending: Sending) -> None:
         """`endpoint` is what messages show."""
         self.signal = signal
         self.endpoint = endpoint
-        self._connection = Connection(sending)
-        self._lock = threading.Lock()
         self.dropped = self._told = 0
         """Items that were dropped so far, and those of which `news` told."""
-        self._dropped_because = ""
-        self._failure = self._last_failure = ""
-        self._delivered_any = False
-        self._in_flight = 0
+        self._dropped_because = self._failure = ""
+        self._failed = self._delivered_any = False
+        self._connection = Connection(sending)
+        self._pending: tuple[Any, ...] = ()
+        """Items of a request that failed, which is made again."""
+        self._attempts = 0
+        self._first_attempt = 0.0
+        self._due = 0.0
+        self._is_held = False
+        """Whether the receiver named the time until the next attempt."""
         self._asked_at: float | None = None
         self._was_quick = False
-        self._deadline: float | None = None
-        self._closing = threading.Event()
-        self._wake = threading.Event()
-        self._joined = False
-        self._thread = threading.Thread(target=self._run, name=f"jaxobs-otel-{signal.name}", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
 
     def offer(self, batch: Batch) -> None:
-        self._count_dropped(self.signal.offer(batch), "more came than may wait")
-        if self.signal.is_full():
-            self._wake.set()
+        self._drop(self.signal.offer(batch), "more came than may wait")
+
+    def turn(self, deadline: float | None = None) -> None:
+        """Send what waits where it is time for that. With a deadline (monotonic seconds): a last time."""
+        early = monotonic() < self._due and (self._pending or not self.signal.is_full())
+        if early and (deadline is None or self._is_held):
+            return
+        self._due, self._is_held = monotonic() + self.signal.interval, False
+        with suppress_instrumentation():  # our requests are no part of the application's traces
+            while items := self._pending or self.signal.take():
+                self._pending = items
+                if (deadline is not None and monotonic() >= deadline) or not self._deliver(items, deadline):
+                    return
+                self._pending = ()
+
+    def close(self) -> None:
+        """Count what is undelivered as dropped."""
+        self._connection.close()
+        if undelivered := self._undelivered():
+            why = self._failure
+            self._fail("the end of the job came first" + (f", after a failure: {why}" if why else ""))
+            self._drop(undelivered, self._failure)
+        self._pending = ()
+        self.signal.clear()
 
     def news(self) -> tuple[int, str]:
         """The items dropped since the last call, and why a request last failed since then (empty: none did)."""
-        with self._lock:
-            news = self.dropped - self._told, self._failure
-            self._told, self._failure = self.dropped, ""
+        news = self.dropped - self._told, self._failure if self._failed else ""
+        self._told, self._failed = self.dropped, False
         return news
 
     @property
@@ -176,74 +191,41 @@ class Worker:
         return self._was_quick and (asked is None or monotonic() - asked < QUICK_SECONDS)
 
     def undelivered(self) -> str:
-        """What waits, is in flight or was dropped, in words; empty where all was delivered."""
-        asked, waiting, items = self._asked_at, self._in_flight + self.signal.waiting(), self.signal.item_name
+        """What waits or was dropped, in words; empty where all was delivered."""
+        asked, waiting, items = self._asked_at, self._undelivered(), self.signal.item_name
         since = "they came after the last request" if self._delivered_any else "nothing was sent yet"
-        why = self._last_failure or since if asked is None else f"no answer for {monotonic() - asked:.1f} s"
-        parts = [f"{waiting} {items} wait ({why})"] if waiting and not self._joined else []
+        why = self._failure or since if asked is None else f"no answer for {monotonic() - asked:.1f} s"
+        parts = [f"{waiting} {items} wait ({why})"] if waiting else []
         parts += [f"{self.dropped} {items} were dropped ({self._dropped_because})"] if self.dropped else []
         return f"{self.endpoint}: {', '.join(parts)}" if parts else ""
 
-    def close(self, deadline: float) -> None:
-        """Send what waits, and end by `deadline` (monotonic seconds). Returns at once; `join` waits."""
-        self._deadline = deadline
-        self._closing.set()
-        self._wake.set()
+    def _undelivered(self) -> int:
+        return self.signal.size(self._pending) + self.signal.waiting()
 
-    def join(self) -> None:
-        """Wait until the deadline at most; items that are undelivered by then count as dropped."""
-        assert self._deadline is not None
-        self._thread.join(max(self._deadline - monotonic(), 0.0))
-        undelivered = self._in_flight + self.signal.waiting()
-        if undelivered:
-            why = self._last_failure
-            self._fail("the end of the job came first" + (f", after a failure: {why}" if why else ""))
-            self._count_dropped(undelivered, self._last_failure)
-        self._joined = True
-
-    def _run(self) -> None:
-        with suppress_instrumentation():  # our requests are no part of the application's traces
-            more = True
-            while more and not self._closing.is_set():
-                self._wake.wait(self.signal.interval)
-                self._wake.clear()
-                more = self._drain()
-            if more:
-                self._drain()
-        self._connection.close()
-
-    def _drain(self) -> bool:
-        """Deliver what waits. False if time ran out and nothing more can be delivered."""
-        while self._deadline is None or monotonic() < self._deadline:
-            items = self.signal.take()
-            if not items:
-                return True
-            if not self._deliver(items):
-                return False
-        return False
-
-    def _deliver(self, items: tuple[Any, ...]) -> bool:
-        """Deliver items or give them up. False if time ran out before; they then stay in flight."""
-        self._in_flight = self.signal.size(items)
-        first_attempt, attempt = monotonic(), 0
-        while (outcome := self._attempt(items)).verdict != "delivered":
-            self._fail(outcome.reason)
-            if outcome.verdict == "refused" or monotonic() - first_attempt >= GIVE_UP_SECONDS:
-                self._count_dropped(self._in_flight, outcome.reason)
-                break
-            if not self._pause(outcome.retry_after, attempt):
-                return False
-            attempt += 1
+    def _deliver(self, items: tuple[Any, ...], deadline: float | None) -> bool:
+        """Deliver items or give them up. False if they are to be sent again, in a later turn."""
+        began = monotonic()
+        self._first_attempt = self._first_attempt if self._attempts else began
+        outcome = self._attempt(items, deadline)
+        if outcome.verdict == "delivered":
+            self._failure, self._delivered_any = "", True
+            self._drop(outcome.rejected, "the receiver did not take them")
         else:
-            self._last_failure, self._delivered_any = "", True
-            self._count_dropped(outcome.rejected, "the receiver did not take them")
-        self._in_flight = 0
+            self._fail(outcome.reason)
+            if outcome.verdict == "retryable" and began - self._first_attempt < GIVE_UP_SECONDS:
+                delay = min(FIRST_PAUSE * 2.0**self._attempts, MAX_PAUSE) * random.uniform(0.8, 1.0)  # noqa: S311  # no secret
+                self._is_held = outcome.retry_after is not None
+                self._due = monotonic() + max(outcome.retry_after or delay, FIRST_PAUSE)
+                self._attempts += 1
+                return False
+            self._drop(self.signal.size(items), outcome.reason)
+        self._attempts = 0
         return True
 
-    def _attempt(self, items: tuple[Any, ...]) -> Outcome:
+    def _attempt(self, items: tuple[Any, ...], deadline: float | None) -> Outcome:
         self._asked_at = began = monotonic()
         try:
-            outcome, answer = self._connection.post(self.signal.encode(items), self._deadline)
+            outcome, answer = self._connection.post(self.signal.encode(items), deadline)
             if outcome.verdict == "delivered":
                 outcome = replace(outcome, rejected=self.signal.rejected(answer))
         except DecodeError:  # accepted by something that does not answer in OTLP
@@ -254,22 +236,9 @@ class Worker:
         self._asked_at = None
         return outcome
 
-    def _pause(self, retry_after: float | None, attempt: int) -> bool:
-        """Wait before the next attempt; False if there will be none.
-
-        When the worker is closed, our own pause is cut short for one last attempt; one that the receiver named is not.
-        """
-        delay = min(FIRST_PAUSE * 2.0**attempt, MAX_PAUSE) * random.uniform(0.8, 1.0)  # noqa: S311  # no secret
-        if retry_after is not None:
-            delay = max(retry_after, FIRST_PAUSE)
-        was_closing = self._closing.is_set()
-        return not self._closing.wait(delay) or (retry_after is None and not was_closing)
-
-    def _count_dropped(self, items: int, why: str) -> None:
-        with self._lock:
-            self.dropped += items
-            self._dropped_because = why if items else self._dropped_because
+    def _drop(self, items: int, why: str) -> None:
+        self.dropped += items
+        self._dropped_because = why if items else self._dropped_because
 
     def _fail(self, reason: str) -> None:
-        with self._lock:
-            self._failure = self._last_failure = reason
+        self._failure, self._failed = reason, True

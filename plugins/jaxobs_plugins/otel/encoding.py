@@ -9,7 +9,6 @@ goes out under the name of the semantic conventions too.
 from __future__ import annotations
 
 import sys
-import threading
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
@@ -113,7 +112,7 @@ def _clean(value: AttributeValue) -> AttributeValue:
 
 
 class _Queue:
-    """What waits to be sent of a signal: the exporter's thread adds, the worker's takes.
+    """What waits to be sent of a signal.
 
     `interval` is in seconds from request to request, of which each has at most `batch_size` items.
     """
@@ -123,7 +122,6 @@ class _Queue:
         self._agent = agent
         self._batch_size = batch_size
         self._items: deque[Any] = deque()
-        self._lock = threading.Lock()
 
     def is_full(self) -> bool:
         """Whether enough items wait to send them before the interval is over."""
@@ -131,17 +129,19 @@ class _Queue:
 
     def take(self) -> tuple[Any, ...]:
         """Remove and return what the next request carries; empty if nothing waits."""
-        with self._lock:
-            taken = min(len(self._items), self._batch_size)
-            return tuple(self._items.popleft() for _ in range(taken))
+        taken = min(len(self._items), self._batch_size)
+        return tuple(self._items.popleft() for _ in range(taken))
+
+    def clear(self) -> None:
+        self._items.clear()
 
     def size(self, items: Collection[Any]) -> int:
         """The number of items, as users count them."""
         return len(items)
 
     def waiting(self) -> int:
-        with self._lock:
-            return self.size(self._items)
+        """As `size`; may be called on any thread."""
+        return self.size(tuple(self._items))
 
 
 class TraceSignal(_Queue):
@@ -159,9 +159,8 @@ class TraceSignal(_Queue):
         # Spans that the application drops take their children along.
         kept = TraceFlags.SAMPLED
         spans = [span for span in batch.spans if span.parent is None or span.parent.trace_flags & kept]
-        with self._lock:
-            dropped = max(len(self._items) + len(spans) - self._capacity, 0)
-            self._items.extend(spans)
+        dropped = max(len(self._items) + len(spans) - self._capacity, 0)
+        self._items.extend(spans)
         return dropped
 
     def encode(self, items: tuple[Span, ...]) -> Message:
@@ -186,8 +185,7 @@ class MetricSignal(_Queue):
 
     def offer(self, batch: Batch) -> int:
         if self.size([batch.snapshot]):
-            with self._lock:
-                self._items.append(batch.snapshot)
+            self._items.append(batch.snapshot)
         return 0
 
     def encode(self, items: tuple[SnapshotData, ...]) -> Message:
