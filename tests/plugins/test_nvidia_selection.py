@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from jaxobs_plugins.collectors.nvidia.collector import jax_devices, visible
-from jaxobs_plugins.collectors.nvidia.library import Board, Instance
+from jaxobs_plugins.collectors.nvidia.library import Board, Part
 from tests.plugins.nvml.scripted import in_use
 
 
-def board(uuid: str, *instances: str, name: str = "H100", partitioned: bool | None = None) -> Board:
-    parts = tuple(Instance(part, None) for part in instances)
-    return Board(uuid, None, name, bool(parts) if partitioned is None else partitioned, parts)
+def board(uuid: str, *instances: str, name: str = "H100", partitioned: bool = False) -> Board:
+    whole = () if partitioned else (Part(uuid, None),)
+    return Board(uuid, None, name, tuple(Part(part, None) for part in instances) or whole)
 
 
 FOUR = [board(f"GPU-{letter}{letter}") for letter in "abcd"]
@@ -48,7 +48,7 @@ MIXED = [board("GPU-aa", name="A2"), board("GPU-bb", name="H100")]
 def test_cuda_shows(wanted: str | None, boards: list[Board], expected: str) -> None:
     environment = {} if wanted is None else {"CUDA_VISIBLE_DEVICES": wanted}
     seen = visible(environment, boards)
-    assert [device.uuid for device in seen.devices] == expected.split()
+    assert [device.part.uuid for device in seen.devices] == expected.split()
     assert seen.ordered
 
 
@@ -57,7 +57,7 @@ def test_indices_of_different_models_need_the_order_of_the_bus() -> None:
     assert not visible(by_index, MIXED).ordered
     assert len(visible(by_index, MIXED).devices) == 2  # either may be meant
     known = visible(by_index | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, MIXED)
-    assert [device.uuid for device in known.devices] == ["GPU-bb"]
+    assert [device.part.uuid for device in known.devices] == ["GPU-bb"]
     by_uuid = visible({"CUDA_VISIBLE_DEVICES": "GPU-bb"}, MIXED)
     assert by_uuid.ordered
 
@@ -75,7 +75,7 @@ def test_indices_of_different_models_need_the_order_of_the_bus() -> None:
 )
 def test_jax_counts(environment: dict[str, str], resource: dict[str, str], expected: dict[str, str]) -> None:
     chosen = jax_devices(visible(environment, FOUR), resource)
-    assert {ordinal: device.uuid.removeprefix("GPU-") for ordinal, device in chosen} == expected
+    assert {ordinal: device.part.uuid.removeprefix("GPU-") for ordinal, device in chosen} == expected
 
 
 @pytest.mark.parametrize(

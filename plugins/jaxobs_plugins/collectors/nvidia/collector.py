@@ -17,8 +17,8 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pynvml
 
@@ -29,7 +29,7 @@ from jaxobs.plugin.base import Collector
 from jaxobs.plugin.fields import Fields, Query, metrics_of
 from jaxobs.plugin.protocol import Agent
 from jaxobs_plugins.collectors.nvidia import library
-from jaxobs_plugins.collectors.nvidia.library import UNSUPPORTED, Board, Instance, XidEvents
+from jaxobs_plugins.collectors.nvidia.library import UNSUPPORTED, Board, Part, XidEvents
 from jaxobs_plugins.collectors.nvidia.queries import (
     BOARD_QUERIES,
     DEVICE_INFO,
@@ -43,20 +43,14 @@ from jaxobs_plugins.collectors.nvidia.queries import (
 CUDA_PLATFORMS = {"cuda", "gpu"}
 
 
-@dataclass(frozen=True, slots=True)
-class CudaDevice:
-    """A device as CUDA shows it: a board, or a MIG instance of one."""
+class CudaDevice(NamedTuple):
+    """A device as CUDA shows it, and the board that it is a part of."""
 
     board: Board
-    instance: Instance | None = None
-
-    @property
-    def uuid(self) -> str:
-        return self.board.uuid if self.instance is None else self.instance.uuid
+    part: Part
 
 
-@dataclass(frozen=True, slots=True)
-class Visible:
+class Visible(NamedTuple):
     """The CUDA devices of a process; unless `ordered`, CUDA's order of them is unknown."""
 
     devices: tuple[CudaDevice, ...]
@@ -67,10 +61,10 @@ def visible(environment: Mapping[str, str], boards: Sequence[Board], *, complete
     """The devices that CUDA shows. `boards` are in the order of their PCI addresses; `complete`: none is missing."""
     by_bus = environment.get("CUDA_DEVICE_ORDER", "").upper() == "PCI_BUS_ID"
     ordered = complete and (by_bus or len({board.name for board in boards}) < 2)
-    every = [device for board in boards for device in _of_board(board)]
+    every = [CudaDevice(board, part) for board in boards for part in board.parts]
     wanted = environment.get("CUDA_VISIBLE_DEVICES")
     if wanted is None:
-        instances = [device for device in every if device.instance is not None]
+        instances = [device for device in every if device.part.uuid != device.board.uuid]
         return Visible(tuple(instances[:1] or every), ordered)
     entries = [entry.strip() for entry in wanted.split(",")]
     # Without a known order an index may mean any of the devices, and a name one that is missing.
@@ -97,21 +91,14 @@ def jax_devices(seen: Visible, resource: Mapping[str, str]) -> list[tuple[str, C
     return [(str(ordinal), devices[number]) for ordinal, number in enumerate(numbers)]
 
 
-def _of_board(board: Board) -> list[CudaDevice]:
-    if board.partitioned:
-        return [CudaDevice(board, instance) for instance in board.instances]
-    return [CudaDevice(board)]
-
-
 def _named(entry: str, boards: Sequence[Board]) -> CudaDevice | None:
     """The device that an entry of CUDA_VISIBLE_DEVICES names; None if it names none or several."""
+    first = {board.uuid: CudaDevice(board, board.parts[0]) for board in boards if board.parts}
     if number := re.match(r"\d+", entry):  # as C's strtol reads it: what follows the digits does not count
-        index = int(number[0])
-        found = [device for board in boards[index : index + 1] for device in _of_board(board)[:1]]
-    else:
-        by_uuid = {board.uuid: device for board in boards for device in _of_board(board)[:1]}
-        by_uuid |= {device.uuid: device for board in boards for device in _of_board(board)}
-        found = [device for uuid, device in by_uuid.items() if entry and uuid.startswith(entry)]
+        named = boards[int(number[0]) : int(number[0]) + 1]
+        return first.get(named[0].uuid) if named else None
+    every = first | {part.uuid: CudaDevice(board, part) for board in boards for part in board.parts}
+    found = [device for uuid, device in every.items() if entry and uuid.startswith(entry)]
     return found[0] if len(found) == 1 else None
 
 
@@ -127,11 +114,11 @@ class WatchedDevice:
         with_board: bool, clock: Callable[[], float] = monotonic,
     ) -> None:  # fmt: skip
         board = device.board
-        self._subject = Device(board.uuid, board.handle, (device.instance or board).handle, pid, xids)
-        self._fields = [_fields(PART_QUERIES, (ordinal, device.uuid), clock)]
+        self._subject = Device(board.uuid, board.handle, device.part.handle, pid, xids)
+        self._labels = (ordinal, device.part.uuid)
+        self._fields = [_fields(PART_QUERIES, self._labels, clock)]
         if with_board:
             self._fields.append(_fields(BOARD_QUERIES, (ordinal, board.uuid), clock))
-        self._labels = (ordinal, device.uuid)
         self._info = (*self._labels, board.uuid, board.name)
         self._log = log
         self._clock = clock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pynvml
@@ -19,23 +19,20 @@ UNSUPPORTED = (
 """Errors that will persist, because the device, the driver or nvidia-ml-py does not support the query."""
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
-    """A MIG instance: a slice of a board that CUDA shows as a device."""
+class Part(NamedTuple):
+    """What CUDA shows as a device: a whole board, or a slice of one (a MIG instance)."""
 
     uuid: str
     handle: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Board:
-    """A physical device. `partitioned`: MIG is on, so that only its instances can compute."""
+class Board(NamedTuple):
+    """A physical device. Where MIG is on, only its instances can compute, and are its parts; else it is its own."""
 
     uuid: str
     handle: Any
     name: str
-    partitioned: bool
-    instances: tuple[Instance, ...]
+    parts: tuple[Part, ...]
 
 
 class Boards(NamedTuple):
@@ -73,31 +70,27 @@ def boards() -> Boards:
     for index in range(pynvml.nvmlDeviceGetCount()):
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            partitioned, parts = _partitions(handle)
             uuid, name = text(pynvml.nvmlDeviceGetUUID(handle)), text(pynvml.nvmlDeviceGetName(handle))
-            instances = tuple(Instance(text(pynvml.nvmlDeviceGetUUID(part)), part) for part in parts)
+            parts = tuple(Part(text(pynvml.nvmlDeviceGetUUID(part)), part) for part in _parts(handle))
             address = text(pynvml.nvmlDeviceGetPciInfo(handle).busId).upper()
         except pynvml.NVMLError as error:
             problems.append(f"device {index} of NVML cannot be read, and is left out: {error}")
             continue
-        found[address] = Board(uuid, handle, name, partitioned, instances)
+        found[address] = Board(uuid, handle, name, parts)
     return Boards([found[address] for address in sorted(found)], problems)
 
 
-def _partitions(handle: Any) -> tuple[bool, list[Any]]:
-    try:
-        partitioned = pynvml.nvmlDeviceGetMigMode(handle)[0] == pynvml.NVML_DEVICE_MIG_ENABLE
-    except pynvml.NVMLError:  # boards before A100
-        return False, []
-    return partitioned, list(_instances(handle)) if partitioned else []
-
-
-def _instances(handle: Any) -> Iterator[Any]:
+def _parts(handle: Any) -> Iterator[Any]:
+    """The handles of a board's parts."""
+    is_partitioned = False
+    with suppress(pynvml.NVMLError):  # boards before A100
+        is_partitioned = pynvml.nvmlDeviceGetMigMode(handle)[0] == pynvml.NVML_DEVICE_MIG_ENABLE
+    if not is_partitioned:
+        yield handle
+        return
     for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
-        try:
+        with suppress(pynvml.NVMLError_NotFound):  # fewer instances exist than the board could have
             yield pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-        except pynvml.NVMLError_NotFound:  # fewer instances exist than the board could have
-            continue
 
 
 def newest(names: tuple[str, ...], *arguments: Any) -> Any:
