@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
@@ -69,17 +70,10 @@ def _document(entries: Iterable[tuple[Any, Any, str, bool]]) -> dict[Any, Any]:
     return document
 
 
+@cache  # because finding them takes longer than writing the view
 def _names(kind: type) -> tuple[tuple[str, str, bool], ...]:
     """For each field of a view, its name, the name of its reason, and whether the reason is always present."""
-    if kind not in _NAMES:
-        _NAMES[kind] = tuple(
-            (each.name, f"{each.name}_reason", "reason" not in each.metadata) for each in fields(kind)
-        )
-    return _NAMES[kind]
-
-
-_NAMES: dict[type, tuple[tuple[str, str, bool], ...]] = {}
-"""Cache of `_names` by view, because finding them takes longer than writing the view."""
+    return tuple((each.name, f"{each.name}_reason", "reason" not in each.metadata) for each in fields(kind))
 
 
 class Rows:
