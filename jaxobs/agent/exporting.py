@@ -116,16 +116,10 @@ class Exporting:
 
     def undelivered(self) -> str:
         """Describe what it was given and has not delivered; empty where that is nothing, or not known."""
-        own = self._delivery().undelivered
-        reasons = [str(own)] if own else []
-        waiting = self._waiting()
-        if waiting and self.guard.waiting_seconds() >= QUICK_SECONDS:
-            reasons.append(
-                f"no answer for {self.guard.waiting_seconds():.1f} s; {waiting} events and spans wait for it"
-            )
-        elif waiting and self.guard.set_aside:
-            reasons.append(f"{waiting} events and spans were not taken: {self.guard.reason}")
-        return "; ".join(reasons)
+        told, asked = str(self._delivery().undelivered), self.guard.waiting_seconds()
+        why = f"no answer for {asked:.1f} s" if asked >= QUICK_SECONDS else self.guard.reason
+        waiting = f"{self._waiting()} events and spans wait for it: {why}" if why and self._waiting() else ""
+        return "; ".join(filter(None, (told, waiting)))
 
     def job_ended(self) -> None:
         """Notify the plugin at once that the job has ended, if it has a method for that."""
