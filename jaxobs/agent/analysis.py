@@ -163,7 +163,8 @@ class Analysis:
 class _Modules:
     """A cache of the costs of modules by content, of those used last; a cost that cannot be derived is a reason (text).
 
-    A program that is compiled again has another number in its module, so other bytes.
+    A program that is compiled again has another number in its module, so other bytes, but an equal cost, which is
+    shared: a job that compiles its few programs again and again must not take more and more memory.
     """
 
     def __init__(self) -> None:
@@ -178,7 +179,8 @@ class _Modules:
         content = hashlib.blake2b(proto, digest_size=16).digest()
         found = self._known.pop(content, None)
         if found is None or (buffers and getattr(found, "memory_reason", "") == NOT_GIVEN):
-            found = cost_or_reason(proto, custom_call_rules=self.rules, buffers=buffers)
+            made = cost_or_reason(proto, custom_call_rules=self.rules, buffers=buffers)
+            found = next((known for known in self._known.values() if known == made), made)
         self._known[content] = found
         while sum(map(_size, self._known.values())) > OPERATIONS_KEPT and len(self._known) > 1:
             del self._known[next(iter(self._known))]

@@ -7,7 +7,7 @@ index counts boards by PCI address under CUDA_DEVICE_ORDER=PCI_BUS_ID; by defaul
 same order where all boards are of one model. On a partitioned board CUDA takes the first instance unless one is named;
 without CUDA_VISIBLE_DEVICES, the first instance of all boards hides the rest.
 
-JAX's local ordinals count the CUDA devices that it reported (`jax.local_hardware_ids`). Where CUDA's order is unknown,
+JAX's local ordinals count the CUDA devices that it reported (`jax.local_hardware_ids`), or the only one. Where CUDA's order is unknown,
 the ordinals are, and the label `device` is empty. Nothing is measured before JAX has a backend.
 """
 
@@ -84,7 +84,7 @@ def jax_devices(seen: Visible, resource: Mapping[str, str]) -> list[tuple[str, C
     if resource.get("jax.platform") not in CUDA_PLATFORMS:
         return []
     devices = seen.devices
-    told = resource.get("jax.local_hardware_ids")
+    told = resource.get("jax.local_hardware_ids", "0" if len(devices) == 1 else "")
     numbers = [int(number) for number in told.split(",")] if told else []
     if not numbers or not seen.ordered or max(numbers) >= len(devices):
         return [("", device) for device in devices]
