@@ -9,7 +9,7 @@ import os
 import re
 import socket
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -60,7 +60,11 @@ def listen(wanted: Address, may_move: bool) -> tuple[socket.socket, Address]:
     Where the port is taken and `may_move` is true, it is the next free one, or after `PORTS_TRIED` any free one.
     Raises AddressError.
     """
-    for port in _candidates(wanted.port, may_move):
+    if may_move:
+        ports = [*range(wanted.port, min(wanted.port + PORTS_TRIED, LAST_PORT + 1)), 0]
+    else:
+        ports = [wanted.port] if wanted.port <= LAST_PORT else []
+    for port in ports:
         try:
             listener = _bind(wanted.host, port)
         except OSError as error:
@@ -82,14 +86,6 @@ def listen(wanted: Address, may_move: bool) -> tuple[socket.socket, Address]:
 def is_open_to_network(listener: socket.socket) -> bool:
     """Whether a listening socket can be reached from other hosts, because its address is no loopback address."""
     return not ipaddress.ip_address(listener.getsockname()[0]).is_loopback
-
-
-def _candidates(port: int, may_move: bool) -> Iterator[int]:
-    if not may_move:
-        yield from [port] if port <= LAST_PORT else []
-        return
-    yield from range(port, min(port + PORTS_TRIED, LAST_PORT + 1))
-    yield 0
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -43,9 +43,9 @@ class PrometheusExporter(Exporter):
 
     takes_events = False
     """It shows snapshots alone."""
+    _agent: Agent
 
     def __init__(self) -> None:
-        self._agent: Agent | None = None
         self._server: HttpServer | None = None
         self._announced: list[Announcement] = []
         """For Prometheus where the settings name a directory, and for the pages of this host's other ranks."""
@@ -87,11 +87,7 @@ class PrometheusExporter(Exporter):
         places = [each for each in (_directory(agent.settings), meeting_place()) if each is not None]
         self._pages = Pages(agent.resource, Neighbours(places, agent.resource).ranks)
         self._agent = agent  # set before the server starts, for requests that come at once
-        try:
-            self._server = self._serve(agent, credentials)
-        except BaseException:
-            self._agent = None
-            raise
+        self._server = self._serve(agent, credentials)
         if credentials.named:
             self._reading = FileWork(
                 credentials.read,
@@ -102,8 +98,6 @@ class PrometheusExporter(Exporter):
 
     def export(self, batch: Batch) -> None:
         """Show this snapshot from now on."""
-        if self._agent is None:
-            return
         self._pages.show(batch.snapshot, self._agent.resource)
         if self._reading is not None:
             self._reading.soon()
@@ -125,12 +119,9 @@ class PrometheusExporter(Exporter):
     def stop(self, timeout: float) -> None:
         """Close the port at once, then the connections, and withdraw the target."""
         deadline = monotonic() + timeout
-        server, self._server = self._server, None
-        announced, self._announced = self._announced, []
-        self._agent = None
-        if server is not None:
-            server.stop(timeout)
-        for announcement in announced:
+        if self._server is not None:
+            self._server.stop(timeout)
+        for announcement in self._announced:
             announcement.withdraw(deadline - monotonic())
 
     def _serve(self, agent: Agent, credentials: Credentials) -> HttpServer:
@@ -174,15 +165,12 @@ class PrometheusExporter(Exporter):
 
     def _ask_for_profile(self, seconds: float, keep: bool) -> str | None:
         """Ask the job for a profiler window. Returns None, or why it was not asked."""
-        agent = self._agent
-        if agent is None:
-            return "the job has ended"
-        if keep and not agent.settings.get("run_folder"):
+        if keep and not self._agent.settings.get("run_folder"):
             return f"{NO_FOLDER}: set JAXOBS_RUN_DIRECTORY before it starts"
         left = self._window_until - monotonic()
         if left > 0:  # otherwise repeated requests would have the job profiled for hours
             return f"the window that was asked for before lasts {left:.1f} s longer: ask again then"
-        agent.profile(seconds, keep)
+        self._agent.profile(seconds, keep)
         self._window_until = monotonic() + seconds
         return None
 
