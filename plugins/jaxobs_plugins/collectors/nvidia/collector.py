@@ -7,8 +7,8 @@ index counts boards by PCI address under CUDA_DEVICE_ORDER=PCI_BUS_ID; by defaul
 same order where all boards are of one model. On a partitioned board CUDA takes the first instance unless one is named;
 without CUDA_VISIBLE_DEVICES, the first instance of all boards hides the rest.
 
-JAX's local ordinals count the CUDA devices that it reported (`jax.local_hardware_ids`), or the only one. Where CUDA's order is unknown,
-the ordinals are, and the label `device` is empty. Nothing is measured before JAX has a backend.
+JAX's local ordinals count the CUDA devices that it reported (`jax.local_hardware_ids`), or the only one. Where CUDA's
+order is unknown, the ordinals are, and the label `device` is empty. Nothing is measured before JAX has a backend.
 """
 
 from __future__ import annotations

@@ -137,64 +137,57 @@ EVENTS_A_TURN = 64
 
 
 class XidEvents:
-    """Counts Xid errors by board. Where events are not available, `count` raises the reason."""
+    """Counts Xid errors by board. Where events are not available, `of` raises the reason."""
 
     def __init__(self) -> None:
         self._set: Any = None
         self._uuids: dict[int | None, str] = {}
-        self._counts: dict[str, int] = {}
-        self._last: dict[str, int] = {}
-        self._problems: dict[str, Exception] = {}
-        self._waiting_failed: Exception | None = None
+        self._seen: dict[str, tuple[int, int | None]] = {}
+        """The number of a board's errors so far, and the last of them."""
+        self._failed: Exception | None = None
 
     def watch(self, boards: Iterable[Board]) -> None:
         """Count the events of these boards from now on, from 0."""
         self.close()
-        self._counts, self._last, self._problems = {}, {}, {}
-        self._waiting_failed = None
+        self._seen, self._failed = {}, None
         try:
             self._set = pynvml.nvmlEventSetCreate()
         except pynvml.NVMLError as error:
-            self._waiting_failed = error
+            self._failed = error
             return
         for board in boards:
-            try:
+            with suppress(pynvml.NVMLError):  # a board that reports none
                 pynvml.nvmlDeviceRegisterEvents(board.handle, pynvml.nvmlEventTypeXidCriticalError, self._set)
-            except pynvml.NVMLError as error:
-                self._problems[board.uuid] = error
-            else:
                 self._uuids[_address(board.handle)] = board.uuid
-                self._counts[board.uuid] = 0
+                self._seen[board.uuid] = 0, None
 
     def poll(self) -> list[tuple[str, int]]:
         """Take what was reported since the last turn: pairs of board UUID and Xid."""
         events: list[tuple[str, int]] = []
-        if self._uuids:
-            self._waiting_failed = None
-        for _ in range(EVENTS_A_TURN if self._uuids else 0):
+        if not self._uuids:
+            return events
+        self._failed = None
+        for _ in range(EVENTS_A_TURN):
             try:
                 event = pynvml.nvmlEventSetWait_v2(self._set, WAIT_MILLISECONDS)
             except pynvml.NVMLError_Timeout:
                 break
             except pynvml.NVMLError as error:
-                self._waiting_failed = error
+                self._failed = error
                 break
-            uuid = self._uuids.get(_address(event.device))
+            uuid, number = self._uuids.get(_address(event.device)), int(event.eventData)
             if uuid is not None and event.eventType & pynvml.nvmlEventTypeXidCriticalError:
-                events.append((uuid, int(event.eventData)))
-                self._counts[uuid] += 1
-                self._last[uuid] = int(event.eventData)
+                events.append((uuid, number))
+                self._seen[uuid] = self._seen[uuid][0] + 1, number
         return events
 
-    def count(self, uuid: str) -> int:
-        """The number of a board's errors so far. Raises NVML's error where they cannot be counted."""
-        problem = self._problems.get(uuid) or self._waiting_failed
-        if problem is not None:
-            raise problem
-        return self._counts[uuid]
-
-    def last(self, uuid: str) -> int | None:
-        return self._last.get(uuid)
+    def of(self, uuid: str) -> tuple[int, int | None]:
+        """The number of a board's errors so far, and the last. Raises NVML's error where they cannot be counted."""
+        if self._failed is not None:
+            raise self._failed
+        if uuid not in self._seen:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return self._seen[uuid]
 
     def close(self) -> None:
         events, self._set, self._uuids = self._set, None, {}
