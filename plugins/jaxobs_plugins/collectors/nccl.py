@@ -161,10 +161,10 @@ class NcclCollector(Collector):
 
     metrics = metrics_of(QUERIES)
     interval = SECONDS_APART
+    _agent: Agent
 
     def __init__(self) -> None:
         self.reason = "not started"
-        self._agent: Agent | None = None
         self._fields = Fields(QUERIES)
         self._missed: dict[str, tuple[Member, ...]] = {}
         """Those that did not answer the last time, by communicator."""
@@ -173,7 +173,7 @@ class NcclCollector(Collector):
         self._agent = agent
 
     def collect(self) -> Iterable[Measured]:
-        self.reason = self._why_not() if self._agent is not None else "not started"
+        self.reason = self._why_not()
         communicators: list[Communicator] = []
         if not self.reason:
             try:
@@ -187,12 +187,8 @@ class NcclCollector(Collector):
         ]
         return self._fields.collect(again) if again else self._fields.withdraw()
 
-    def stop(self) -> None:
-        self._agent = None
-
     def _why_not(self) -> str:
         """Why the service is not asked; empty where it is."""
-        assert self._agent is not None
         told = self._agent.resource
         if "jax.platform" not in told:
             return "JAX has made no backend yet"
@@ -206,7 +202,6 @@ class NcclCollector(Collector):
 
     def _asked(self) -> list[Communicator]:
         """The job's communicators. Raises OSError, and ValueError where the answer cannot be read."""
-        assert self._agent is not None
         found = read_answer(ask(address_of(os.environ.get("NCCL_RAS_ADDR") or "localhost:28028")))
         if not found:
             raise ValueError("there is no communicator yet")

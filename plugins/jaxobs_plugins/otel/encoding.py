@@ -140,7 +140,7 @@ class _Queue:
         return len(items)
 
     def waiting(self) -> int:
-        """As `size`; may be called on any thread."""
+        """The number of items that wait; may be called on any thread."""
         return self.size(tuple(self._items))
 
 
