@@ -95,17 +95,12 @@ def setting(
 
 def declared(model: type[Any]) -> dict[str, Setting]:
     """The settings of a dataclass, by name. Raises TypeError for a field without a default, or of another type."""
-    kinds = get_type_hints(model)
+    kinds, defaults = get_type_hints(model), model()
     found = {}
     for field in dataclasses.fields(model):
-        if field.default_factory is not dataclasses.MISSING:
-            default = field.default_factory()
-        elif field.default is not dataclasses.MISSING:
-            default = field.default
-        else:
-            raise TypeError(f"{field.name} has no default: jaxobs is one line, so every setting needs one")
-        found[field.name] = Setting(field.name, kinds[field.name], default, **field.metadata)
-        _kind(kinds[field.name])
+        name, kind = field.name, kinds[field.name]
+        _kind(kind)
+        found[name] = Setting(name, kind, getattr(defaults, name), **field.metadata)
     return found
 
 
