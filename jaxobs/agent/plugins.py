@@ -87,11 +87,9 @@ class Collecting:
         self._received = received
         self._stop = threading.Event()
         self._pause = Collector.interval
-        self._thread: threading.Thread | None = None
 
     def start(self, agent: Agent) -> None:
-        self._thread = threading.Thread(target=self._run, args=(agent,), name="jaxobs-collector", daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._run, args=(agent,), name="jaxobs-collector", daemon=True).start()
 
     def stop(self) -> None:
         self._stop.set()
