@@ -48,7 +48,7 @@ def plain(value: Any) -> Any:
 
 
 def _view(view: Any) -> dict[str, Any]:
-    kind = type(view)
+    kind: Any = type(view)
     return _document((name, getattr(view, name), reason, always) for name, reason, always in _names(kind))
 
 

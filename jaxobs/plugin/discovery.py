@@ -144,8 +144,9 @@ def announced(group: str) -> list[Found]:
 def _not_loaded(groups: Collection[str]) -> list[Found]:
     names: dict[int, str] = {}  # by distribution, which reads a file for its name
     found = []
-    for point in entry_points():
-        if point.group in groups:
+    every = entry_points()
+    for group in groups:
+        for point in every.select(group=group):
             dist = point.dist
             if id(dist) not in names:
                 names[id(dist)] = f"{dist.name} {dist.version}" if dist else "unknown distribution"

@@ -40,8 +40,9 @@ def as_record(event: Event, clock: ClockAnchor, catalogue: Catalogue) -> dict[st
     """
     fields = event._asdict()
     moment = fields.pop("time") if "time" in fields else fields["end"]
-    units = units_of(type(event))
-    record: dict[str, Any] = {"event": type(event).__name__, "time": _unix(moment, clock)}
+    kind: Any = type(event)
+    units = units_of(kind)
+    record: dict[str, Any] = {"event": kind.__name__, "time": _unix(moment, clock)}
     for name, value in fields.items():
         if isinstance(value, bytes):
             record[f"{name}_bytes"] = len(value)

@@ -131,6 +131,7 @@ def test_times_are_unix_seconds_and_durations_seconds() -> None:
 
 
 def test_every_whole_number_of_every_event_has_a_known_unit() -> None:
+    kind: Any
     for kind in EVENT_TYPES:
         hints = get_type_hints(kind)
         numbers = {name for name, hint in hints.items() if "int" in str(hint) and "tuple" not in str(hint)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -113,14 +114,14 @@ def test_sums_count_from_when_this_agent_started(sending: Harness, receiver: Rec
     family = Family(Metric("jaxobs_steps_total", "counter", ""), {(): 1.0})
 
     def has_metrics(count: int) -> bool:
+        sending.export()
         return len(receiver.metrics()) == count
 
     for restarts in range(2):
         sending.start()
         for number in range(2):
             sending.export(families=(family,))
-            wanted = 2 * restarts + number + 1
-            wait_for(lambda wanted=wanted: sending.export() or has_metrics(wanted), "the metric")
+            wait_for(partial(has_metrics, 2 * restarts + number + 1), "the metric")
         sending.stop(2.0)
     starts = [metric.sum.data_points[0].start_time_unix_nano for metric in receiver.metrics()]
     assert starts[0] == starts[1] < starts[2] == starts[3]
