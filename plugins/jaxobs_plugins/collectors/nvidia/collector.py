@@ -182,7 +182,8 @@ class NvidiaCollector(Collector):
         self._clock = clock
         self._environment = environment
         self._agent: Agent | None = None
-        self._shown = library.Boards([], [])
+        self._boards: list[Board] = []
+        self._is_complete = True
         self._selected_by: tuple[str | None, ...] | None = None
         self._devices: list[WatchedDevice] = []
         self._xids = XidEvents()
@@ -196,8 +197,9 @@ class NvidiaCollector(Collector):
                 agent.log(f"no metrics of NVIDIA devices: {self.reason}")
             return
         self._agent = agent
-        self._shown = library.boards()
-        for problem in self._shown.problems:
+        self._boards, problems = library.boards()
+        self._is_complete = not problems
+        for problem in problems:
             agent.log(problem)
 
     def collect(self) -> Iterable[Measured]:
@@ -226,14 +228,14 @@ class NvidiaCollector(Collector):
         if library.open_library():
             return ()
         try:
-            return tuple(board.name for board in library.boards().boards)
+            return tuple(board.name for board in library.boards()[0])
         finally:
             library.close_library()
 
     def _choose(self, agent: Agent) -> list[Measured]:
         """Choose the job's devices by what is known now. Returns values that withdraw the earlier choice's gauges."""
         gone = [value for device in self._devices for value in device.withdraw()]
-        seen = visible(self._environment, self._shown.boards, complete=not self._shown.problems)
+        seen = visible(self._environment, self._boards, complete=self._is_complete)
         chosen = jax_devices(seen, agent.resource)
         boards = {device.board.uuid: device.board for _, device in chosen}
         self._xids.watch(boards.values())

@@ -35,13 +35,6 @@ class Board(NamedTuple):
     parts: tuple[Part, ...]
 
 
-class Boards(NamedTuple):
-    """The boards of this host, and why others that NVML counts are missing among them."""
-
-    boards: list[Board]
-    problems: list[str]
-
-
 def open_library() -> str:
     """Open NVML. Returns why that failed and what to do, if known; empty if it is open. Pair with `close_library`."""
     try:
@@ -63,8 +56,8 @@ def close_library() -> None:
     pynvml.nvmlShutdown()
 
 
-def boards() -> Boards:
-    """All boards that NVML shows, in the order of their PCI addresses. One that does not tell who it is is left out."""
+def boards() -> tuple[list[Board], list[str]]:
+    """All boards that NVML shows, in the order of their PCI addresses, and why others that it counts are left out."""
     found: dict[str, Board] = {}
     problems: list[str] = []
     for index in range(pynvml.nvmlDeviceGetCount()):
@@ -77,7 +70,7 @@ def boards() -> Boards:
             problems.append(f"device {index} of NVML cannot be read, and is left out: {error}")
             continue
         found[address] = Board(uuid, handle, name, parts)
-    return Boards([found[address] for address in sorted(found)], problems)
+    return [found[address] for address in sorted(found)], problems
 
 
 def _parts(handle: Any) -> Iterator[Any]:
