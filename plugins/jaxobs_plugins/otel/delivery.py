@@ -157,8 +157,7 @@ class Sender:
 
     def turn(self, deadline: float | None = None) -> None:
         """Send what waits where it is time for that. With a deadline (monotonic seconds): a last time."""
-        early = monotonic() < self._due and (self._pending or not self.signal.is_full())
-        if early and (deadline is None or self._is_held):
+        if monotonic() < self._due and (deadline is None or self._is_held):
             return
         self._due, self._is_held = monotonic() + self.signal.interval, False
         with suppress_instrumentation():  # our requests are no part of the application's traces

@@ -123,10 +123,6 @@ class _Queue:
         self._batch_size = batch_size
         self._items: deque[Any] = deque()
 
-    def is_full(self) -> bool:
-        """Whether enough items wait to send them before the interval is over."""
-        return len(self._items) >= self._batch_size
-
     def take(self) -> tuple[Any, ...]:
         """Remove and return what the next request carries; empty if nothing waits."""
         taken = min(len(self._items), self._batch_size)
