@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -29,9 +28,6 @@ from jaxobs_plugins.prometheus.address import (
 from jaxobs_plugins.prometheus.file_work import FileWork
 from jaxobs_plugins.prometheus.pages import METRICS_PATH, Pages, answer
 from jaxobs_plugins.prometheus.server import HttpServer, Request, Response
-
-CHECK_SECONDS = 5.0
-"""Seconds that `jaxobs check` waits for the files of the settings: half the time after which a plugin counts as stuck."""
 
 
 class PrometheusExporter(Exporter):
@@ -62,15 +58,14 @@ class PrometheusExporter(Exporter):
             return
         said: list[str] = []
         try:
-            credentials = Credentials(settings, said.append)
-            if credentials.named:
-                _try(credentials.read, credentials.named, "nothing would be served", said)
+            Credentials(settings, said.append).read()
             yield _address_remark(settings)
         except (CredentialsError, AddressError) as error:
             said.append(str(error))
-        if directory := _directory(settings):
+        directory = _directory(settings)
+        if directory is not None and (reason := _why_no_file(directory)):
             cure = "set JAXOBS_FILE_SD_DIRECTORY to a writable directory"
-            _try(partial(_be_writable, directory), directory, cure, said)
+            said.append(f"no file_sd file can be written in {directory}: {reason}; {cure}")
         yield from (Remark(line, problem=True) for line in said)
 
     def start(self, agent: Agent) -> None:
@@ -181,12 +176,6 @@ def _directory(settings: Mapping[str, Any]) -> Path | None:
     return None if given is None else Path(given)
 
 
-def _try(work: Callable[[], None], files: object, otherwise: str, said: list[str]) -> None:
-    """Do something with files of the settings, and add what is wrong with them, also where they do not answer."""
-    if not FileWork(work, files, said.append, otherwise).done(CHECK_SECONDS):
-        said.append(f"{files}: no answer for {CHECK_SECONDS:.0f} s")
-
-
 def _address_remark(settings: Mapping[str, Any]) -> Remark:
     """Where the metrics would be served. Raises AddressError."""
     wanted = wanted_address(settings, os.environ)
@@ -202,9 +191,7 @@ def _address_remark(settings: Mapping[str, Any]) -> Remark:
     return Remark(f"port {wanted.port} is taken: {would}; {cure}", problem=True)
 
 
-def _be_writable(directory: Path) -> None:
-    """Raises OSError where no file can be written in `directory`, which is made if only its parent exists."""
+def _why_no_file(directory: Path) -> str | None:
+    """Why no file can be written in `directory`, which is made if only its parent exists; None if one can."""
     there = os.path.exists(directory.parent)  # noqa: PTH110  # which raises nothing
-    reason = why_not_writable(directory) if there else f"there is no directory {directory.parent}"
-    if reason:
-        raise OSError(f"no file_sd file can be written in {directory}: {reason}")
+    return why_not_writable(directory) if there else f"there is no directory {directory.parent}"
