@@ -21,7 +21,7 @@ from jaxobs.model import hardware_forms as hw
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import DeviceReading, metric
 from jaxobs.plugin.base import Collector
-from jaxobs.plugin.fields import Fields, Query, Sample, metrics_of
+from jaxobs.plugin.fields import Fields, Query, Sample, metrics_of, why_not_used
 from jaxobs.plugin.protocol import Agent
 
 UTILIZATION = metric(
@@ -219,10 +219,8 @@ class AmdCollector(Collector):
         """Choose the job's devices by what is known now. Returns values that withdraw the earlier choice's gauges."""
         gone = [value for _, fields in self._devices for value in fields.withdraw()]
         library, self._devices, told = self._library, [], agent.resource
-        if told.get("jax.platform") not in {"gpu", "rocm"}:
-            self.reason = (
-                "JAX uses no AMD device" if "jax.platform" in told else "JAX has made no backend yet"
-            )
+        self.reason = why_not_used(told, {"gpu", "rocm"}, "AMD device")
+        if self.reason:
             return gone
         alone = told.get("jax.process_count", "1") == "1"
         for ordinal, handle in _chosen(library, self._environment, alone=alone):

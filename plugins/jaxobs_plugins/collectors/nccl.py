@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import metric
 from jaxobs.plugin.base import Collector
-from jaxobs.plugin.fields import Fields, Query, Sample, metrics_of
+from jaxobs.plugin.fields import Fields, Query, Sample, metrics_of, why_not_used
 from jaxobs.plugin.protocol import Agent
 
 RANKS = metric("jaxobs_nccl_ranks{communicator}", "Ranks of a communicator of NCCL's")
@@ -190,10 +190,8 @@ class NcclCollector(Collector):
     def _why_not(self) -> str:
         """Why the service is not asked; empty where it is."""
         told = self._agent.resource
-        if "jax.platform" not in told:
-            return "JAX has made no backend yet"
-        if told["jax.platform"] not in {"gpu", "cuda"}:
-            return "JAX uses no NVIDIA GPU"
+        if why_not := why_not_used(told, {"gpu", "cuda"}, "NVIDIA GPU"):
+            return why_not
         if told.get("jax.process_index", "0") != "0":
             return "the first process of the job asks for all"
         if os.environ.get("NCCL_RAS_ENABLE") == "0":

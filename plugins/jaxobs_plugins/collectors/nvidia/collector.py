@@ -26,7 +26,7 @@ from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin.base import Collector
-from jaxobs.plugin.fields import Fields, Query, metrics_of
+from jaxobs.plugin.fields import Fields, Query, metrics_of, why_not_used
 from jaxobs.plugin.protocol import Agent
 from jaxobs_plugins.collectors.nvidia import library
 from jaxobs_plugins.collectors.nvidia.library import UNSUPPORTED, Board, Part, XidEvents
@@ -248,7 +248,6 @@ class NvidiaCollector(Collector):
                     ordinal, device, pid, self._xids, agent.log, with_board=with_board, clock=self._clock
                 )
             )
-        known = "jax.platform" in agent.resource
-        why_not = "JAX uses no NVIDIA device" if known else "JAX has made no backend yet"
-        self.reason = "" if chosen else why_not
+        why_not = why_not_used(agent.resource, CUDA_PLATFORMS, "NVIDIA device")
+        self.reason = "" if chosen else why_not or "JAX uses no NVIDIA device"
         return gone
