@@ -17,7 +17,7 @@ from jaxobs.model.clock import monotonic
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin.base import Collector, Exporter, Plugin, Probe
 from jaxobs.plugin.guard import described, is_ctrl_c, raised_by_signal_handler
-from jaxobs.plugin.settings import SettingsError, prefix, problem_of_settings, read_of_plugin
+from jaxobs.plugin.settings import SettingsError, in_short, prefix, problem_of_settings, read_of_plugin
 from jaxobs.plugin.threads import Thread
 
 PROBES = "jaxobs.probes"
@@ -64,12 +64,8 @@ def problem_of_rules(rules: Any) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as text for an error message, with its type, shortened where it is long."""
-    try:
-        text = repr(value)
-    except Exception:  # noqa: BLE001  # it is the plugin's own
-        text = "a value that cannot be shown"
-    return f"{text[:80]} (of type {type(value).__name__})"
+    """A value as text for an error message, with its type."""
+    return f"{in_short(value)} (of type {type(value).__name__})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,9 @@ def read(
             values[name] = one.parsed(value)
         except ValueError as error:
             secret = masked(name, "text") == MASK
-            problem = f"{MASK}: must be {one.allowed}" if secret else masked("", f"{_shown(value)}: {error}")
+            problem = (
+                f"{MASK}: must be {one.allowed}" if secret else masked("", f"{in_short(value)}: {error}")
+            )
             wrong.append(f"{place}={problem}" + (f" ({one.description})" if one.description else ""))
     if wrong:
         raise SettingsError("; ".join(wrong))
@@ -217,10 +219,11 @@ def meant(word: str, known: Iterable[str], form: str = "{!r}") -> str:
     return f" (did you mean {form.format(close[0])}?)" if close else ""
 
 
-def _shown(value: object) -> str:
+def in_short(value: object) -> str:
+    """A value as text for an error message, shortened where it is long."""
     try:
         text = repr(value)
-    except Exception:  # noqa: BLE001  # an argument may be anything
+    except Exception:  # noqa: BLE001  # it may be anything
         text = f"a value of type {type(value).__name__}"
     return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "…"
 
