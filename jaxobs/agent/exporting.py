@@ -45,7 +45,6 @@ class Exporting:
     """One exporter plugin and its thread. What it is asked may be a property of the plugin's, which may raise."""
 
     _agent: Agent
-    _thread: threading.Thread
 
     def __init__(self, plugin: Exporter, guard: Guard) -> None:
         self._plugin = plugin
@@ -61,6 +60,7 @@ class Exporting:
         self.takes_events = bool(plugin.takes_events)
         """Whether it wants events."""
         self._awaited = bool(plugin.awaited)
+        self._thread: threading.Thread | None = None
 
     def start(self, agent: Agent) -> None:
         self._agent = agent
@@ -113,7 +113,7 @@ class Exporting:
         return self.guard.waiting_seconds() < QUICK_SECONDS if own is None else bool(own)
 
     def is_running(self) -> bool:
-        return self._thread.is_alive()
+        return self._thread is not None and self._thread.is_alive()
 
     def undelivered(self) -> str:
         """Describe what it was given and has not delivered; empty where that is nothing, or not known."""
@@ -139,7 +139,8 @@ class Exporting:
             self._news.notify()
 
     def join(self, timeout: float) -> None:
-        self._thread.join(timeout)
+        if self._thread is not None:
+            self._thread.join(timeout)
 
     def _run(self) -> None:
         self.guard.call(self._begin)
