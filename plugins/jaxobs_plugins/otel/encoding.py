@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -235,18 +235,20 @@ def metrics_data(families: Iterable[Family], period: Period, of: Resource) -> Me
 
 def _data(family: Family, period: Period) -> Sum | Gauge | Histogram:
     cumulative = AggregationTemporality.CUMULATIVE
+    series: Mapping[tuple[str, ...], Any] = family.series
     if family.metric.kind == "histogram":
         distributions = [
             _distribution(_attributes(family, labels), value, family.metric.buckets, period)
-            for labels, value in family.series.items()
-            if isinstance(value, HistogramValue)
+            for labels, value in series.items()
         ]
         return Histogram(distributions, cumulative)
     is_counter = family.metric.kind == "counter"
     is_sum = is_counter or family.metric.name.endswith("_info")
     points = [
-        NumberDataPoint(_attributes(family, labels), period.start if is_sum else UNKNOWN, period.end, value)
-        for labels, value in _numbers(family)
+        NumberDataPoint(
+            _attributes(family, labels), period.start if is_sum else UNKNOWN, period.end, float(value)
+        )
+        for labels, value in series.items()
     ]
     return Sum(points, cumulative, is_counter) if is_sum else Gauge(points)
 
@@ -257,24 +259,19 @@ def _add_hardware(metrics: dict[str, SdkMetric], family: Family, period: Period)
     if form is None:
         return
     points = []
-    for values, value in _numbers(family):
+    series: Mapping[tuple[str, ...], Any] = family.series
+    for values, value in series.items():
         labels = _attributes(family, values)
         attributes = {name: labels[label] for label, name in form.labels.items()} | dict(form.attributes)
         if attributes["hw.id"]:
             since = period.start if form.is_sum else UNKNOWN
-            points.append(NumberDataPoint(attributes, since, period.end, value))
+            points.append(NumberDataPoint(attributes, since, period.end, float(value)))
     if form.name in metrics:
         metrics[form.name].data.data_points.extend(points)  # type: ignore[union-attr]  # of one form
     elif points:
         is_monotonic = family.metric.kind == "counter"
         data = Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic) if form.is_sum else Gauge(points)
         metrics[form.name] = SdkMetric(form.name, family.metric.help, form.unit, data)
-
-
-def _numbers(family: Family) -> Iterator[tuple[tuple[str, ...], float]]:
-    for labels, value in family.series.items():
-        if not isinstance(value, HistogramValue):
-            yield labels, float(value)
 
 
 def _distribution(
