@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from jaxobs.model.clock import monotonic
@@ -44,8 +44,6 @@ LOOK_SECONDS: Final = 0.05
 class Exporting:
     """One exporter plugin and its thread. What it is asked may be a property of the plugin's, which may raise."""
 
-    _agent: Agent
-
     def __init__(self, plugin: Exporter, guard: Guard) -> None:
         self._plugin = plugin
         self.guard = guard
@@ -60,11 +58,12 @@ class Exporting:
         self.takes_events = bool(plugin.takes_events)
         """Whether it wants events."""
         self._awaited = bool(plugin.awaited)
+        self._log: Callable[[str], None] = lambda line: None
         self._thread: threading.Thread | None = None
 
     def start(self, agent: Agent) -> None:
-        self._agent = agent
-        self._thread = threading.Thread(target=self._run, name="jaxobs-exporter", daemon=True)
+        self._log = agent.log
+        self._thread = threading.Thread(target=self._run, args=(agent,), name="jaxobs-exporter", daemon=True)
         self._thread.start()
 
     def _delivery(self) -> Delivery:
@@ -126,7 +125,7 @@ class Exporting:
         """Notify the plugin at once that the job has ended, if it has a method for that."""
         if type(self._plugin).job_ended is not Exporter.job_ended:
             # On a thread and under a guard of its own, so it neither delays the last flush nor counts as a success.
-            guard = Guard(self.guard.source, self.guard.kind, self._agent.log)
+            guard = Guard(self.guard.source, self.guard.kind, self._log)
             thread = threading.Thread(
                 target=guard.call, args=(self._plugin.job_ended,), name="jaxobs-job-ended", daemon=True
             )
@@ -142,8 +141,8 @@ class Exporting:
         if self._thread is not None:
             self._thread.join(timeout)
 
-    def _run(self) -> None:
-        self.guard.call(self._begin)
+    def _run(self, agent: Agent) -> None:
+        self.guard.call(self._begin, agent)
         with self._news:
             # A plugin that could not start is not asked to export; its guard has the reason.
             self._failed = self.guard.failures > 0
@@ -164,11 +163,11 @@ class Exporting:
                 break
         stopping = self._stopping
         # `stop` must not count as a success of a plugin that could not start: it stays down, with its reason.
-        guard = Guard(self.guard.source, self.guard.kind, self._agent.log) if self._failed else self.guard
+        guard = Guard(self.guard.source, self.guard.kind, agent.log) if self._failed else self.guard
         guard.call(self._plugin.stop, max(0.0, stopping - monotonic()) if stopping is not None else 0.0)
 
-    def _begin(self) -> None:
-        self._plugin.start(self._agent)
+    def _begin(self, agent: Agent) -> None:
+        self._plugin.start(agent)
         self._idle = not self._plugin.takes_batches
         self.takes_events = not self._idle and bool(self._plugin.takes_events)
         self._awaited = bool(self._plugin.awaited)
