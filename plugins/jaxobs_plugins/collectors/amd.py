@@ -181,7 +181,6 @@ class AmdCollector(Collector):
 
     metrics = metrics_of(QUERIES)
     device_readings = READINGS
-    interval = 5.0
 
     def __init__(self, environment: Mapping[str, str] = os.environ, driver: Path = KERNEL_MODULE) -> None:
         self.reason = "not started"

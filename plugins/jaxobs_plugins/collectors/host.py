@@ -219,7 +219,6 @@ class HostCollector(Collector):
     """
 
     metrics = metrics_of((*PROCESS_QUERIES, *HOST_QUERIES, *chain(*CGROUP_QUERIES.values())))
-    interval = 5.0
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc

@@ -150,7 +150,6 @@ class TpuCollector(Collector):
 
     metrics = metrics_of(QUERIES)
     device_readings = READINGS
-    interval = 5.0
 
     def __init__(self) -> None:
         self.reason = "not started"

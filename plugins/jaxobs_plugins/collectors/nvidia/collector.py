@@ -26,7 +26,7 @@ from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin.base import Collector
-from jaxobs.plugin.fields import Fields, Query, metrics_of, why_not_used
+from jaxobs.plugin.fields import Fields, metrics_of, why_not_used
 from jaxobs.plugin.protocol import Agent
 from jaxobs_plugins.collectors.nvidia import library
 from jaxobs_plugins.collectors.nvidia.library import UNSUPPORTED, Board, Part, XidEvents
@@ -116,9 +116,14 @@ class WatchedDevice:
         board = device.board
         self._subject = Device(board.uuid, board.handle, device.part.handle, pid, xids)
         self._labels = (ordinal, device.part.uuid)
-        self._fields = [_fields(PART_QUERIES, self._labels, clock)]
-        if with_board:
-            self._fields.append(_fields(BOARD_QUERIES, (ordinal, board.uuid), clock))
+        of_board = [(BOARD_QUERIES, (ordinal, board.uuid))] if with_board else []
+        self._fields = [
+            Fields(
+                queries, labels, whole=(XID_EVENTS,), unsupported=UNSUPPORTED,
+                passed_on=(pynvml.NVMLError_GpuIsLost,), clock=clock,
+            )
+            for queries, labels in [(PART_QUERIES, self._labels), *of_board]
+        ]  # fmt: skip
         self._info = (*self._labels, board.uuid, board.name)
         self._log = log
         self._clock = clock
@@ -148,15 +153,6 @@ class WatchedDevice:
         return [value for fields in self._fields for value in fields.withdraw()]
 
 
-def _fields(
-    queries: Sequence[Query[Device]], labels: tuple[str, str], clock: Callable[[], float]
-) -> Fields[Device]:
-    return Fields(
-        queries, labels, whole=(XID_EVENTS,), unsupported=UNSUPPORTED,
-        passed_on=(pynvml.NVMLError_GpuIsLost,), clock=clock,
-    )  # fmt: skip
-
-
 def _value(metric: Metric, labels: tuple[str, ...], value: float) -> Measured:
     return Measured(metric.name, labels, value, now())
 
@@ -173,7 +169,6 @@ class NvidiaCollector(Collector):
 
     metrics = (DEVICE_INFO, UP, *metrics_of((*BOARD_QUERIES, *PART_QUERIES)))
     device_readings = READINGS
-    interval = 5.0
 
     def __init__(
         self, environment: Mapping[str, str] = os.environ, clock: Callable[[], float] = monotonic
