@@ -95,13 +95,3 @@ def test_a_job_that_cannot_now_says_why(serve: Callable) -> None:
     server = serve(token=Token(SECRET.encode()), ask=Job("a window is open already").profile)
     status, _, body = server.get("/profile", "POST", **ALLOWED)
     assert (status, body) == (409, b"a window is open already\n")
-
-
-def test_a_job_that_cannot_be_asked_is_503(serve: Callable) -> None:
-    def fail(seconds: float, keep: bool) -> str | None:
-        raise BrokenPipeError("gone")
-
-    for ask, reason in ((None, b"cannot be asked"), (fail, b"BrokenPipeError: gone")):
-        status, _, body = serve(token=Token(SECRET.encode()), ask=ask).get("/profile", "POST", **ALLOWED)
-        assert status == 503
-        assert reason in body

@@ -40,12 +40,12 @@ class PrometheusExporter(Exporter):
     takes_events = False
     """It shows snapshots alone."""
     _agent: Agent
+    _pages: Pages
 
     def __init__(self) -> None:
         self._server: HttpServer | None = None
         self._announced: list[Announcement] = []
         """For Prometheus where the settings name a directory, and for the pages of this host's other ranks."""
-        self._pages = Pages()
         self._reading: FileWork | None = None
         self._said_misdirected = False
         self._window_until = 0.0

@@ -129,7 +129,7 @@ def answer(
     pages: Pages,
     hosts: AllowedHosts,
     token: Token | None = None,
-    ask: AskForProfile | None = None,
+    ask: AskForProfile = lambda seconds, keep: None,
 ) -> Response:
     """The response to `request`.
 
@@ -210,11 +210,10 @@ def _page(request: Request, pages: Pages, loop: str | None) -> Response:
     return Response(HTTPStatus.OK, pages.snapshot(), {"Content-Type": "application/json", **_SAFE})
 
 
-def _answer_profile_request(request: Request, ask: AskForProfile | None) -> Response:
+def _answer_profile_request(request: Request, ask: AskForProfile) -> Response:
     """Ask the job for a window. The status is 202 if it was asked, though it may still skip the window.
 
-    `jaxobs_profile_windows_total` shows what became of it. 400: invalid parameters; 409: not possible at present; 503:
-    the job cannot be asked.
+    `jaxobs_profile_windows_total` shows what became of it. 400: invalid parameters; 409: not possible at present.
     """
     if request.method != "POST":
         return plain(HTTPStatus.METHOD_NOT_ALLOWED, "use POST", {"Allow": "POST"})
@@ -222,14 +221,7 @@ def _answer_profile_request(request: Request, ask: AskForProfile | None) -> Resp
         seconds, keep = _parameters(request)
     except ValueError as error:
         return plain(HTTPStatus.BAD_REQUEST, str(error))
-    if ask is None:
-        return plain(HTTPStatus.SERVICE_UNAVAILABLE, "this job cannot be asked for a profiler window")
-    try:
-        reason = ask(seconds, keep)
-    except Exception as error:  # noqa: BLE001  # the client is told, whatever went wrong
-        text = f"the job could not be asked: {type(error).__name__}: {error}"
-        return plain(HTTPStatus.SERVICE_UNAVAILABLE, " ".join(text.split()))
-    if reason:
+    if reason := ask(seconds, keep):
         return plain(HTTPStatus.CONFLICT, " ".join(reason.split()))
     body = json.dumps({"asked": True, "seconds": seconds, "keep": keep}).encode() + b"\n"
     return Response(HTTPStatus.ACCEPTED, body, {"Content-Type": "application/json"})
