@@ -99,13 +99,16 @@ class Machine:
     def __init__(self) -> None:
         self.interfaces: list[str] | None = None
         self._before: tuple[float, float] | None = None
+        self._share: float | None = None
 
     def busy_share(self) -> float | None:
-        """The busy share of all processors since the last call, from 0 to 1; None if the clock stood still."""
+        """The busy share of all processors since the last call, from 0 to 1; unchanged where the clock stood still."""
         after = _processor_seconds()
         before, self._before = self._before or after, after
         busy, total = after[0] - before[0], after[1] - before[1]
-        return min(1.0, max(0.0, busy / total)) if total > 0 else None
+        if total > 0:
+            self._share = min(1.0, max(0.0, busy / total))
+        return self._share
 
 
 def counted_interfaces(names: list[str], interfaces: Path = INTERFACES) -> list[str]:
