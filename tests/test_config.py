@@ -186,7 +186,7 @@ def test_all_wrong_settings_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -
     assert str(raised.value).split("; ") == [
         "unknown setting 'intervall' (did you mean 'interval'?)",
         "environment variable JAXOBS_ENABLED='perhaps': must be true or false" + about["enabled"],
-        "argument run=3: must be text" + about["run"],
+        "argument run=3: must be a text" + about["run"],
         "environment variable JAXOBS_INTERVAL='0': must be a number from 0.05 to 60" + about["interval"],
     ]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import queue
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -142,17 +141,15 @@ class Analysis:
         return ModuleDone(number, None, found) if isinstance(found, str) else ModuleDone(number, found, "")
 
     def _read(self, window: WindowToRead) -> WindowDone:
-        trace_bytes = window.event.xspace or b""
         # The result carries the event without its trace, which has megabytes.
         light = window.without_trace()
         try:
             trace = read_trace(
-                trace_bytes,
+                window.event.xspace or b"",
                 maximum_bytes=LARGEST_TRACE,
                 stretches=window.stretches,
                 modules=self._modules.carried,
             )
-            del trace_bytes
             self._modules.remember(trace)
             peaks = {(device.host, device.name): window.peaks for device in trace.devices}
             profiled = join(trace, self._modules.of(trace), peaks, window.working_sets)
@@ -173,31 +170,20 @@ class _Modules:
     def __init__(self) -> None:
         self.rules: Mapping[str, Any] = {}
         """Rules for custom calls."""
-        self._known: OrderedDict[bytes, ModuleCost | str] = OrderedDict()
-        self._operations = 0
-        """Operations of all that are known; a cost that several share counts for each."""
-        self._newest: dict[str, ModuleCost] = {}
-        """By fingerprint."""
+        self._known: dict[bytes, ModuleCost | str] = {}
+        """The one used last at the end."""
         self.carried: dict[int, bytes] = {}
         """Modules of all windows by program id: a window carries them only after a compile, and later ones do not."""
 
     def cost(self, proto: bytes | memoryview, buffers: bytes = b"") -> ModuleCost | str:
         content = hashlib.blake2b(proto, digest_size=16).digest()
-        known = self._known.get(content)
-        if known is not None and not (buffers and getattr(known, "memory_reason", "") == NOT_GIVEN):
-            self._known.move_to_end(content)
-            return known
-        found = cost_or_reason(proto, custom_call_rules=self.rules, buffers=buffers)
-        if isinstance(found, ModuleCost):
-            equal = self._newest.get(found.fingerprint)
-            found = self._newest[found.fingerprint] = equal if equal == found else found
-        self._operations += _size(found) - (0 if known is None else _size(self._known.pop(content)))
+        found = self._known.pop(content, None)
+        if found is None or (buffers and getattr(found, "memory_reason", "") == NOT_GIVEN):
+            made = cost_or_reason(proto, custom_call_rules=self.rules, buffers=buffers)
+            found = next((known for known in self._known.values() if known == made), made)
         self._known[content] = found
-        while self._operations > OPERATIONS_KEPT and len(self._known) > 1:
-            _, oldest = self._known.popitem(last=False)
-            self._operations -= _size(oldest)
-            if not any(oldest is known for known in self._known.values()):
-                self._newest.pop(getattr(oldest, "fingerprint", ""), None)
+        while sum(map(_size, self._known.values())) > OPERATIONS_KEPT and len(self._known) > 1:
+            del self._known[next(iter(self._known))]
         return found
 
     def of(self, trace: Trace) -> Callable[[str, int | None], ModuleCost | str]:
@@ -215,12 +201,9 @@ class _Modules:
         """Keep a window's modules for later windows: those of the newest programs, up to MODULES_CARRIED bytes."""
         for host in trace.hosts:
             self.carried |= host.modules
-        size = sum(map(len, self.carried.values()))
-        for program_id in sorted(self.carried):  # numbers rise
-            if size <= MODULES_CARRIED:
-                break
-            size -= len(self.carried.pop(program_id))
+        while sum(map(len, self.carried.values())) > MODULES_CARRIED:
+            del self.carried[min(self.carried)]  # numbers rise
 
 
 def _size(module: ModuleCost | str) -> int:
-    return 1 if isinstance(module, str) else 1 + len(module.operations)
+    return 1 + len(getattr(module, "operations", ()))

@@ -34,18 +34,15 @@ SECONDS: Final = 5.0
 """Least seconds that exporters have for their last turn; after them, or the job's longer patience, the agent ends."""
 
 GRACE_SECONDS: Final = 0.3
-"""Most seconds that the job waits for an exporter that is not known to deliver: the first request of a short job to a
-collector on the same host takes 30 to 100 ms."""
-
-BRIEF_SECONDS: Final = 0.1
-"""Most seconds that the job waits for one that need not be awaited; to write a small file takes a tenth of that."""
+"""Most seconds that the job waits for an exporter that need not be awaited, or is not known to deliver: the first request
+of a short job to a collector on the same host takes 30 to 100 ms."""
 
 LOOK_SECONDS: Final = 0.05
 """Seconds between two checks whether an exporter is still worth waiting for: a quick one may hang at its end."""
 
 
 class Exporting:
-    """One exporter plugin and its thread."""
+    """One exporter plugin and its thread. What it is asked may be a property of the plugin's, which may raise."""
 
     def __init__(self, plugin: Exporter, guard: Guard) -> None:
         self._plugin = plugin
@@ -58,6 +55,9 @@ class Exporting:
         self._news = threading.Condition()
         self._stopping: float | None = None
         self._failed = self._idle = False
+        self.takes_events = bool(plugin.takes_events)
+        """Whether it wants events."""
+        self._awaited = bool(plugin.awaited)
         self._log: Callable[[str], None] = lambda line: None
         self._thread: threading.Thread | None = None
 
@@ -65,21 +65,6 @@ class Exporting:
         self._log = agent.log
         self._thread = threading.Thread(target=self._run, args=(agent,), name="jaxobs-exporter", daemon=True)
         self._thread.start()
-
-    @property
-    def takes_events(self) -> bool:
-        """Whether the exporter wants events."""
-        return not self._idle and self._takes("takes_events")
-
-    @property
-    def grace(self) -> float:
-        """Most seconds that the end of the job waits for it where it is not worth more."""
-        return GRACE_SECONDS if self._takes("awaited") else BRIEF_SECONDS
-
-    def _takes(self, what: str) -> bool:
-        with contextlib.suppress(Exception):  # a property of the plugin's may raise anything
-            return bool(getattr(self._plugin, what))
-        return True
 
     def _delivery(self) -> Delivery:
         """What the plugin reports of its deliveries; an empty `Delivery` where that fails."""
@@ -121,26 +106,20 @@ class Exporting:
 
         An exporter that reports itself whether it is worth it may take longer, because there may be much to send.
         """
-        if not self._takes("awaited"):
+        if not self._awaited or not self.guard.up:
             return False
         own = self._delivery().worth_waiting_for
-        return self.guard.up and (self.guard.waiting_seconds() < QUICK_SECONDS if own is None else bool(own))
+        return self.guard.waiting_seconds() < QUICK_SECONDS if own is None else bool(own)
 
     def is_running(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
     def undelivered(self) -> str:
         """Describe what it was given and has not delivered; empty where that is nothing, or not known."""
-        own = self._delivery().undelivered
-        reasons = [str(own)] if own else []
-        waiting = self._waiting()
-        if waiting and self.guard.waiting_seconds() >= QUICK_SECONDS:
-            reasons.append(
-                f"no answer for {self.guard.waiting_seconds():.1f} s; {waiting} events and spans wait for it"
-            )
-        elif waiting and self.guard.set_aside:
-            reasons.append(f"{waiting} events and spans were not taken: {self.guard.reason}")
-        return "; ".join(reasons)
+        told, asked = str(self._delivery().undelivered), self.guard.waiting_seconds()
+        why = f"no answer for {asked:.1f} s" if asked >= QUICK_SECONDS else self.guard.reason
+        waiting = f"{self._waiting()} events and spans wait for it: {why}" if why and self._waiting() else ""
+        return "; ".join(filter(None, (told, waiting)))
 
     def job_ended(self) -> None:
         """Notify the plugin at once that the job has ended, if it has a method for that."""
@@ -163,11 +142,10 @@ class Exporting:
             self._thread.join(timeout)
 
     def _run(self, agent: Agent) -> None:
-        self.guard.call(self._plugin.start, agent)
+        self.guard.call(self._begin, agent)
         with self._news:
             # A plugin that could not start is not asked to export; its guard has the reason.
             self._failed = self.guard.failures > 0
-            self._idle = not (self._failed or self._takes("takes_batches"))
             if self._failed:
                 self._let_go()
         while not self._failed:
@@ -187,6 +165,12 @@ class Exporting:
         # `stop` must not count as a success of a plugin that could not start: it stays down, with its reason.
         guard = Guard(self.guard.source, self.guard.kind, agent.log) if self._failed else self.guard
         guard.call(self._plugin.stop, max(0.0, stopping - monotonic()) if stopping is not None else 0.0)
+
+    def _begin(self, agent: Agent) -> None:
+        self._plugin.start(agent)
+        self._idle = not self._plugin.takes_batches
+        self.takes_events = not self._idle and bool(self._plugin.takes_events)
+        self._awaited = bool(self._plugin.awaited)
 
     def _has_work(self) -> bool:
         """Whether there is news to export now. While the plugin is set aside news waits, as it does for a slow one."""
@@ -216,7 +200,7 @@ def await_deliveries(exporters: Sequence[Exporting], began: float, patience: flo
     """
     for exporter in exporters:
         while exporter.is_running():
-            most = patience if exporter.worth_waiting_for() else min(patience, exporter.grace)
+            most = patience if exporter.worth_waiting_for() else min(patience, GRACE_SECONDS)
             left = began + most - monotonic()
             if left <= 0:
                 break

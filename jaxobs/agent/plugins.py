@@ -70,10 +70,11 @@ def load_plugins(
         plugins.guards.append(guard)
         if found.error:
             guard.fail(found.error)
-        elif guard.call(plugins.declare, found, catalogue) and found.group == EXPORTERS:
-            plugins.exporters.append(Exporting(found.plugin, guard))
-        elif not guard.failures:
-            plugins.collectors.append(Collecting(found.plugin, guard, collected))
+        elif guard.call(plugins.declare, found, catalogue):
+            if found.group == COLLECTORS:
+                plugins.collectors.append(Collecting(found.plugin, guard, collected))
+            elif exporting := guard.call(Exporting, found.plugin, guard):
+                plugins.exporters.append(exporting)
     return plugins
 
 
@@ -86,11 +87,9 @@ class Collecting:
         self._received = received
         self._stop = threading.Event()
         self._pause = Collector.interval
-        self._thread: threading.Thread | None = None
 
     def start(self, agent: Agent) -> None:
-        self._thread = threading.Thread(target=self._run, args=(agent,), name="jaxobs-collector", daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._run, args=(agent,), name="jaxobs-collector", daemon=True).start()
 
     def stop(self) -> None:
         self._stop.set()

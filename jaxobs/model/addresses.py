@@ -123,17 +123,15 @@ def read_targets(content: bytes) -> Iterator[ScrapeTarget]:
     """
     groups = read_json(content)
     for group in groups if isinstance(groups, list) else ():
-        labels = group.get("labels") if isinstance(group, dict) else None
-        targets = group.get("targets") if isinstance(group, dict) else None
+        told = group if isinstance(group, dict) else {}
+        labels, targets, row = told.get("labels"), told.get("targets"), told.get("row")
         if not isinstance(labels, dict) or not isinstance(targets, list):
             continue
-        rank, scheme = str(labels.get(RANK_LABEL, "")), str(labels.get(SCHEME_LABEL, "http"))
+        scheme = labels.get(SCHEME_LABEL, "http")
+        named = (RUN_LABEL, RUN_ID_LABEL, RANK_LABEL, INSTANCE_LABEL)
+        run, run_id, rank, instance = (str(labels.get(label, "")) for label in named)
         for target in targets:
             # A check, because others may write into the directory: an address must not become a link to a script.
-            if rank.isdecimal() and scheme in {"http", "https"} and _TARGET.fullmatch(str(target)):
-                run, run_id, instance = (
-                    str(labels.get(label, "")) for label in (RUN_LABEL, RUN_ID_LABEL, INSTANCE_LABEL)
-                )
-                row = group.get("row")
-                row = row if isinstance(row, dict) else None
-                yield ScrapeTarget(run, run_id, int(rank), f"{scheme}://{target}/", instance, row)
+            if rank.isdecimal() and scheme in ("http", "https") and _TARGET.fullmatch(str(target)):
+                known = row if isinstance(row, dict) else None
+                yield ScrapeTarget(run, run_id, int(rank), f"{scheme}://{target}/", instance, known)

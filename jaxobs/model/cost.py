@@ -14,6 +14,7 @@ from html import escape
 from typing import Any, Final, NamedTuple
 
 from jaxobs.model.contents import Contents
+from jaxobs.model.figure import plain
 from jaxobs.model.peak_memory import NOT_GIVEN, PeakMemory
 from jaxobs.vocabulary.units import amount, byte_size
 
@@ -170,25 +171,17 @@ class Cost:
     def to_dict(self) -> dict[str, object]:
         """Fields and derived figures, ready for JSON; ``intensity`` is None where it is undefined."""
         return {
-            "flops": self.flops,
-            "matrix_flops": self.matrix_flops,
-            "vector_flops": self.vector_flops,
-            "transcendentals": self.transcendentals,
-            "bytes": self.bytes,
-            "collective_bytes": dict(self.collective_bytes),
-            "matrix_flops_by_type": dict(self.matrix_flops_by_type),
-            "executed_matrix_flops_by_type": dict(self.executed_matrix_flops_by_type),
-            "vector_flops_by_type": dict(self.vector_flops_by_type),
-            "rematerialized_flops": self.rematerialized_flops,
-            "rematerialized_flops_by_type": dict(self.rematerialized_flops_by_type),
-            "float32_flops_by_precision": dict(self.float32_flops_by_precision),
-            "intensity": self.intensity,
+            **{name: plain(getattr(self, name)) for name in IN_DOCUMENTS},
             "intensity_reason": None if self.bytes else "it moves no byte of device memory",
-            "exact": self.exact,
-            "inexact_reasons": list(self.inexact_reasons),
-            "unmodelled": list(self.unmodelled),
         }
 
+
+IN_DOCUMENTS: Final = (
+    "flops", "matrix_flops", "vector_flops", "transcendentals", "bytes", "collective_bytes", "matrix_flops_by_type",
+    "executed_matrix_flops_by_type", "vector_flops_by_type", "rematerialized_flops", "rematerialized_flops_by_type",
+    "float32_flops_by_precision", "exact", "inexact_reasons", "unmodelled", "intensity",
+)  # fmt: skip
+"""Fields and properties of ``Cost`` that its document has."""
 
 AMOUNTS_BY_NAME: Final = tuple(each.name for each in fields(Cost) if each.default_factory is dict)
 """Fields of ``Cost`` that hold an amount for each of several names: element types, precisions or kinds."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from jaxobs.model.clock import NANOSECONDS
@@ -481,16 +482,10 @@ EVENT_TYPES: tuple[type[Event], ...] = get_args(Event)
 """All event types; the index of each is its number on the wire. Both ends run the same installation."""
 
 
-_UNITS: dict[type, dict[str, str]] = {}
-
-
+@cache
 def units_of(event_type: type) -> Mapping[str, str]:
     """By field of an event, whether it is an `instant` or a `duration`; other fields are neither."""
-    if event_type not in _UNITS:
-        hints = get_type_hints(event_type, include_extras=True)
-        # The arguments too, of `Instant | None`.
-        parts = [(name, part) for name, hint in hints.items() for part in (hint, *get_args(hint))]
-        _UNITS[event_type] = {
-            name: str(part.__metadata__[0]) for name, part in parts if get_origin(part) is Annotated
-        }
-    return _UNITS[event_type]
+    hints = get_type_hints(event_type, include_extras=True)
+    # The arguments too, of `Instant | None`.
+    parts = [(name, part) for name, hint in hints.items() for part in (hint, *get_args(hint))]
+    return {name: str(part.__metadata__[0]) for name, part in parts if get_origin(part) is Annotated}

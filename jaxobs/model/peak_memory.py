@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from jaxobs.model.events import memory_need
+
 ARGUMENT, OUTPUT, TEMPORARY = "argument", "output", "temporary"
 """Kinds of buffers. An output that takes over a donated argument is that argument."""
 
@@ -81,8 +83,7 @@ class PeakMemory:
     @property
     def needed(self) -> int:
         """Bytes that a run holds: arguments, outputs that share none of them, and the block of temporaries."""
-        kinds = (ARGUMENT, OUTPUT, TEMPORARY)
-        return sum(self.sums[kind] for kind in kinds) - self.sums["alias"]
+        return memory_need(self.sums)
 
     def differs(self, told: Mapping[str, int]) -> str:
         """Why these sums are not those that XLA told; empty where they are the same."""

@@ -7,10 +7,9 @@ import or a constructor may do anything, and may hang.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from typing import Any
 
@@ -18,7 +17,7 @@ from jaxobs.model.clock import monotonic
 from jaxobs.model.metrics import Metric
 from jaxobs.plugin.base import Collector, Exporter, Plugin, Probe
 from jaxobs.plugin.guard import described, is_ctrl_c, raised_by_signal_handler
-from jaxobs.plugin.settings import SettingsError, prefix, problem_of_settings, read_of_plugin
+from jaxobs.plugin.settings import SettingsError, in_short, prefix, problem_of_settings, read_of_plugin
 from jaxobs.plugin.threads import Thread
 
 PROBES = "jaxobs.probes"
@@ -65,17 +64,13 @@ def problem_of_rules(rules: Any) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as text for an error message, with its type, shortened where it is long."""
-    try:
-        text = repr(value)
-    except Exception:  # noqa: BLE001  # it is the plugin's own
-        text = "a value that cannot be shown"
-    return f"{text[:80]} (of type {type(value).__name__})"
+    """A value as text for an error message, with its type."""
+    return f"{in_short(value)} (of type {type(value).__name__})"
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A loaded entry point: either a `plugin` was made from it, or `error` says why not.
+    """An entry point. Once it is loaded, either a `plugin` was made from it, or `error` says why not.
 
     In the group `jaxobs.custom_calls` the plugin is the mapping itself; in the others the object that the class makes.
     """
@@ -90,70 +85,68 @@ class Found:
     """Its name among the sources: with its distribution if another plugin has the name."""
 
     @property
-    def has_own_variables(self) -> bool:
-        """Whether variables with its prefix are its own settings; those of built-in plugins are jaxobs's settings."""
-        return isinstance(self.plugin, Plugin) and self.distribution.partition(" ")[0] != OWN_DISTRIBUTION
-
-
-@dataclass(frozen=True, slots=True)
-class Announced:
-    """An entry point that is not loaded yet. `error` says why it must not be; otherwise it is empty."""
-
-    point: EntryPoint
-    built_in: bool
-    error: str = ""
+    def built_in(self) -> bool:
+        return self.distribution.partition(" ")[0] == OWN_DISTRIBUTION
 
     @property
-    def source(self) -> str:
-        return f"{self.point.name} ({_distribution(self.point)})" if self.error else self.point.name
-
-    def found(self, plugin: Any = None, error: str = "") -> Found:
-        """What comes of loading it."""
-        point = self.point
-        return Found(point.group, point.name, point.value, _distribution(point), plugin, error, self.source)
+    def has_own_variables(self) -> bool:
+        """Whether variables with its prefix are its own settings; those of built-in plugins are jaxobs's settings."""
+        return isinstance(self.plugin, Plugin) and not self.built_in
 
     def load(self) -> Found:
         """Import it and make the plugin, however long that takes. Raises only what a signal handler raised."""
         if self.error:
-            return self.found(error=self.error)
-        point = self.point
+            return self
         try:
-            loaded: Any = point.load()
-            plugin = loaded if point.group == CUSTOM_CALLS else loaded()
-            problem = conformance_problem(point.group, plugin)
+            loaded: Any = EntryPoint(self.name, self.value, self.group).load()
+            plugin = loaded if self.group == CUSTOM_CALLS else loaded()
+            problem = conformance_problem(self.group, plugin)
             if not problem and isinstance(plugin, Plugin) and plugin.settings is not None:
-                plugin.settings = read_of_plugin(point.name, plugin.settings)
+                plugin.settings = read_of_plugin(self.name, plugin.settings)
         except SettingsError as error:
             problem = str(error)
         except BaseException as error:  # a plugin's import may do anything, SystemExit included
             if is_ctrl_c(error) or raised_by_signal_handler(error):
                 raise
             problem = described(error)
-        return self.found(error=problem) if problem else self.found(plugin)
+        return replace(self, error=problem) if problem else replace(self, plugin=plugin)
 
 
-def announced(group: str) -> list[Announced]:
-    """The entry points of a group: jaxobs's own first, then by name.
+def announced(group: str) -> list[Found]:
+    """The entry points of a group, not loaded yet: jaxobs's own first, then by name.
 
     Of two with the same name the first counts, so nobody can replace a built-in plugin. Probes, collectors and
     exporters are all sources, so none of them may have the name of a built-in plugin in another of these groups either.
     """
-    found: list[Announced] = []
+    every = _not_loaded({group, *BASES})
+    built_ins = {each.name for each in every if each.built_in and group in BASES}
+    found: list[Found] = []
     seen: dict[str, str] = {}
-    every = entry_points()
-    points = [(point, _is_built_in(point)) for point in every.select(group=group)]
-    others = [point for other in BASES if other != group for point in every.select(group=other)]
-    built_ins = {point.name for point in others if group in BASES and _is_built_in(point)}
-    for point, built_in in sorted(points, key=lambda pair: (not pair[1], pair[0].name, pair[0].value)):
-        if seen.get(point.name) == point.value:
+    own = (each for each in every if each.group == group)
+    for each in sorted(own, key=lambda each: (not each.built_in, each.name, each.value)):
+        if seen.get(each.name) == each.value:
             continue  # one distribution that is on sys.path twice
         reason = ""
-        if point.name in seen:
-            reason = f"another plugin of this group is named {point.name!r} already"
-        elif not built_in and point.name in built_ins:
-            reason = f"a plugin of jaxobs itself is named {point.name!r} already"
-        seen.setdefault(point.name, point.value)
-        found.append(Announced(point, built_in, reason))
+        if each.name in seen:
+            reason = f"another plugin of this group is named {each.name!r} already"
+        elif not each.built_in and each.name in built_ins:
+            reason = f"a plugin of jaxobs itself is named {each.name!r} already"
+        seen.setdefault(each.name, each.value)
+        source = f"{each.name} ({each.distribution})" if reason else each.name
+        found.append(replace(each, error=reason, source=source))
+    return found
+
+
+def _not_loaded(groups: Collection[str]) -> list[Found]:
+    names: dict[int, str] = {}  # by distribution, which reads a file for its name
+    found = []
+    every = entry_points()
+    for group in groups:
+        for point in every.select(group=group):
+            dist = point.dist
+            if id(dist) not in names:
+                names[id(dist)] = f"{dist.name} {dist.version}" if dist else "unknown distribution"
+            found.append(Found(point.group, point.name, point.value, names[id(dist)]))
     return found
 
 
@@ -163,19 +156,16 @@ def discover(group: str, patience: float = LOAD_SECONDS) -> list[Found]:
     return [load() for load in loads]
 
 
-def _begin_load(plugin: Announced, patience: float) -> Callable[[], Found]:
+def _begin_load(plugin: Found, patience: float) -> Callable[[], Found]:
     """Begin to load a third party's plugin on a thread of its own, because it may hang. Returns what waits for that."""
     loaded: list[Found] = []
-    try:
-        thread = Thread(f"load-{plugin.point.name}", lambda: loaded.append(plugin.load()), awaited=False)
-    except RuntimeError as error:
-        return partial(plugin.found, error=described(error))
+    thread = Thread(f"load-{plugin.name}", lambda: loaded.append(plugin.load()), awaited=False)
     deadline = monotonic() + patience
 
     def await_load() -> Found:
         thread.join(deadline - monotonic())
         late = f"its import or its constructor has not returned for {patience:g} s"
-        return loaded[0] if loaded else plugin.found(error=late)
+        return loaded[0] if loaded else replace(plugin, error=late)
 
     return await_load
 
@@ -187,9 +177,7 @@ def conformance_problem(group: str, plugin: Any) -> str:
 
 def prefixes_of_others() -> tuple[str, ...]:
     """The prefixes of the variables of third parties' plugins (`JAXOBS_EXAMPLE_`), found without loading any."""
-    every = entry_points()
-    points = [point for group in BASES for point in every.select(group=group)]
-    return tuple({prefix(point.name) for point in points if not _is_built_in(point)})
+    return tuple({prefix(each.name) for each in _not_loaded(BASES.keys()) if not each.built_in})
 
 
 def installed_versions(*distributions: str) -> dict[str, str]:
@@ -199,11 +187,3 @@ def installed_versions(*distributions: str) -> dict[str, str]:
         with suppress(PackageNotFoundError):
             found[name] = version(name)
     return found
-
-
-def _is_built_in(point: EntryPoint) -> bool:
-    return point.dist is not None and point.dist.name == OWN_DISTRIBUTION
-
-
-def _distribution(point: EntryPoint) -> str:
-    return f"{point.dist.name} {point.dist.version}" if point.dist else "unknown distribution"

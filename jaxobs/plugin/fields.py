@@ -8,7 +8,7 @@ growth. A gauge that is no longer known is withdrawn rather than left at its las
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -38,6 +38,14 @@ class Query(Generic[Subject]):
 def metrics_of(queries: Iterable[Query[Any]]) -> tuple[Metric, ...]:
     """The metrics that the answers to these queries give, each once."""
     return tuple(dict.fromkeys(metric for query in queries for metric in query.metrics))
+
+
+def why_not_used(resource: Mapping[str, str], platforms: Collection[str], device: str) -> str:
+    """Why JAX uses no device of a kind, by the `platforms` of that kind; empty where it may use one."""
+    platform = resource.get("jax.platform")
+    if platform is None:
+        return "JAX has made no backend yet"
+    return "" if platform in platforms else f"JAX uses no {device}"
 
 
 @dataclass(slots=True)

@@ -26,27 +26,11 @@ APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK 
 FIFO."""
 
 
-def append_whole(descriptor: int, lines: bytes) -> None:
-    """Append all at once, or undo a write that falls short (a full disk), so that the file has whole lines.
-
-    Raises OSError.
-    """
-    size, written = os.fstat(descriptor).st_size, 0
-    try:
-        written = os.write(descriptor, lines)
-        if written < len(lines):
-            written += os.write(
-                descriptor, lines[written:]
-            )  # raises the error for which the first fell short
-    finally:
-        if written < len(lines):
-            os.ftruncate(descriptor, size)
-
-
 class GrowingFile:
     """A file that whole lines are appended to; a full one is set aside, in place of the one that was set aside before.
 
-    It says whose lines they are, anew where that has changed. Each write is one of whole lines. Raises OSError.
+    It says whose lines they are, anew where that has changed. Each write is one of whole lines: one that falls short (a
+    full disk) is undone. Raises OSError.
     """
 
     def __init__(self, path: Path, aside: Path, max_bytes: int, mode: int = 0o644) -> None:
@@ -65,7 +49,15 @@ class GrowingFile:
             self._path.replace(self._aside)
         if self._file is None:
             self._file = os.open(self._path, APPEND, self._mode)
-        append_whole(self._file, lines if who == self._who else head() + lines)
+        lines = lines if who == self._who else head() + lines
+        size, written = os.fstat(self._file).st_size, 0
+        try:
+            written = os.write(self._file, lines)
+            if written < len(lines):
+                written += os.write(self._file, lines[written:])  # raises the error for which it fell short
+        finally:
+            if written < len(lines):
+                os.ftruncate(self._file, size)
         self._who = dict(who)
 
     def close(self) -> None:

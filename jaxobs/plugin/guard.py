@@ -194,11 +194,7 @@ def _signal_handled(frame: FrameType) -> int | None:
     if code.co_flags & inspect.CO_VARARGS:
         given += local.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount], ())
     # `type` and not `isinstance`, which reads the `__class__` of other objects: that of a user's object may raise.
-    return next(
-        (
-            number
-            for number, behind in pairwise(given)
-            if type(number) is int and behind is frame.f_back is not None
-        ),
-        None,
-    )
+    for number, behind in pairwise(given):
+        if type(number) is int and behind is frame.f_back is not None:
+            return number
+    return None

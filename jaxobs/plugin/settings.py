@@ -52,20 +52,17 @@ class Setting:
     type: Any
     default: Any
     description: str = ""
-    minimum: float | None = None
-    maximum: float | None = None
+    minimum: float = -math.inf
+    maximum: float = math.inf
     check: Callable[[Any], Any] | None = None
 
     @property
     def allowed(self) -> str:
         """What its value must be, in words."""
-        bounds = [
-            ("from", self.minimum) if self.maximum is not None else ("of at least", self.minimum),
-            ("to", self.maximum) if self.minimum is not None else ("of at most", self.maximum),
-        ]
-        return " ".join(
-            [_kind(self.type), *(f"{word} {bound}" for word, bound in bounds if bound is not None)]
-        )
+        kind = _kind(self.type)
+        if self.maximum < math.inf:
+            return f"{kind} from {self.minimum} to {self.maximum}"
+        return f"{kind} of at least {self.minimum}" if self.minimum > -math.inf else kind
 
     def parsed(self, value: object) -> Any:
         """The value as its type, from text or as Python has it. Raises ValueError saying what is allowed."""
@@ -73,22 +70,17 @@ class Setting:
             found = _parsed(self.type, value)
         except (AttributeError, TypeError, ValueError, LookupError, OverflowError, RecursionError):
             raise ValueError(f"must be {self.allowed}") from None
-        if isinstance(found, int | float) and not self._is_within_bounds(found):
+        if isinstance(found, int | float) and not self.minimum <= found <= self.maximum:
             raise ValueError(f"must be {self.allowed}")
         return found if self.check is None or found is None else self.check(found)
-
-    def _is_within_bounds(self, number: float) -> bool:
-        return (self.minimum is None or number >= self.minimum) and (
-            self.maximum is None or number <= self.maximum
-        )
 
 
 def setting(
     default: Value,
     description: str,
     *,
-    minimum: float | None = None,
-    maximum: float | None = None,
+    minimum: float = -math.inf,
+    maximum: float = math.inf,
     check: Callable[[Any], Any] | None = None,
 ) -> Value:
     """A field of settings with its description and bounds.
@@ -103,17 +95,12 @@ def setting(
 
 def declared(model: type[Any]) -> dict[str, Setting]:
     """The settings of a dataclass, by name. Raises TypeError for a field without a default, or of another type."""
-    kinds = get_type_hints(model)
+    kinds, defaults = get_type_hints(model), model()
     found = {}
     for field in dataclasses.fields(model):
-        if field.default_factory is not dataclasses.MISSING:
-            default = field.default_factory()
-        elif field.default is not dataclasses.MISSING:
-            default = field.default
-        else:
-            raise TypeError(f"{field.name} has no default: jaxobs is one line, so every setting needs one")
-        found[field.name] = Setting(field.name, kinds[field.name], default, **field.metadata)
-        _kind(kinds[field.name])
+        name, kind = field.name, kinds[field.name]
+        _kind(kind)
+        found[name] = Setting(name, kind, getattr(defaults, name), **field.metadata)
     return found
 
 
@@ -154,7 +141,9 @@ def read(
             values[name] = one.parsed(value)
         except ValueError as error:
             secret = masked(name, "text") == MASK
-            problem = f"{MASK}: must be {one.allowed}" if secret else masked("", f"{_shown(value)}: {error}")
+            problem = (
+                f"{MASK}: must be {one.allowed}" if secret else masked("", f"{in_short(value)}: {error}")
+            )
             wrong.append(f"{place}={problem}" + (f" ({one.description})" if one.description else ""))
     if wrong:
         raise SettingsError("; ".join(wrong))
@@ -230,23 +219,23 @@ def meant(word: str, known: Iterable[str], form: str = "{!r}") -> str:
     return f" (did you mean {form.format(close[0])}?)" if close else ""
 
 
-def _shown(value: object) -> str:
+def in_short(value: object) -> str:
+    """A value as text for an error message, shortened where it is long."""
     try:
         text = repr(value)
-    except Exception:  # noqa: BLE001  # an argument may be anything
+    except Exception:  # noqa: BLE001  # it may be anything
         text = f"a value of type {type(value).__name__}"
     return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "…"
 
 
 def _kind(kind: Any, plural: bool = False) -> str:
     """The type in words. Raises TypeError for one that no setting may have."""
-    names = {
-        bool: ("true or false", "true or false"), int: ("a whole number", "whole numbers"),
-        float: ("a number", "numbers"), str: ("text", "texts"), Path: ("a path", "paths"),
-    }  # fmt: skip
+    names = {int: "whole number", float: "number", str: "text", Path: "path"}
     origin, parts = get_origin(kind), get_args(kind)
+    if kind is bool:
+        return "true or false"
     if kind in names:
-        return names[kind][plural]
+        return f"{names[kind]}s" if plural else f"a {names[kind]}"
     if origin in {Union, types.UnionType} and len(parts) == 2 and parts[1] is type(None):
         return _kind(parts[0], plural)
     if origin is dict and parts[0] is str:

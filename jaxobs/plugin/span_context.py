@@ -15,13 +15,11 @@ def current_span_context() -> SpanContext | None:
     Imports nothing: if the application has not imported OpenTelemetry, it has no span.
     """
     trace: Any = sys.modules.get("opentelemetry.trace")
-    if trace is None:
-        return None
-    with Suppressed(Exception):  # a half-imported or foreign opentelemetry must not reach the job
-        context = trace.get_current_span().get_span_context()
-        if not context.is_valid:
-            return None
-        return SpanContext(context.trace_id, context.span_id, int(context.trace_flags))
+    if trace is not None:
+        with Suppressed(Exception):  # a half-imported or foreign opentelemetry must not reach the job
+            context = trace.get_current_span().get_span_context()
+            if context.is_valid:
+                return SpanContext(context.trace_id, context.span_id, int(context.trace_flags))
     return None
 
 
@@ -31,10 +29,9 @@ def application_instance() -> str | None:
     Under `opentelemetry-instrument` the SDK is set up before JAX is imported. Imports nothing.
     """
     trace: Any = sys.modules.get("opentelemetry.trace")
-    if trace is None or "opentelemetry.sdk.trace" not in sys.modules:
-        return None
-    with Suppressed(Exception):  # as above
-        # Not by `get_tracer_provider()`, which sets the provider of OTEL_PYTHON_TRACER_PROVIDER where there is none yet.
-        attributes = vars(trace)["_TRACER_PROVIDER"].resource.attributes
-        return str(attributes["service.instance.id"])
+    if trace is not None and "opentelemetry.sdk.trace" in sys.modules:
+        with Suppressed(Exception):  # as above
+            # Not by `get_tracer_provider()`, which sets that of OTEL_PYTHON_TRACER_PROVIDER where there is none yet.
+            attributes = vars(trace)["_TRACER_PROVIDER"].resource.attributes
+            return str(attributes["service.instance.id"])
     return None

@@ -17,7 +17,7 @@ from jaxobs.model.clock import monotonic
 from jaxobs.model.events import SourceReported
 from jaxobs.model.profile import ProfileResult
 from jaxobs.plugin.base import Probe
-from jaxobs.plugin.discovery import PROBES, Announced, announced
+from jaxobs.plugin.discovery import PROBES, Found, announced
 from jaxobs.plugin.guard import Guard, Suppressed
 from jaxobs.plugin.protocol import Job
 from jaxobs.plugin.threads import MAX_CALL_SECONDS, Flag, Thread
@@ -87,7 +87,7 @@ class Turns:
 class Source:
     """One probe plugin. It is `ready` once it is loaded and started."""
 
-    def __init__(self, plugin: Announced, log: Callable[[str], None]) -> None:
+    def __init__(self, plugin: Found, log: Callable[[str], None]) -> None:
         self.guard = Guard(plugin.source, "probe", log)
         self.built_in = plugin.built_in
         self.plugin: Probe | None = None

@@ -36,10 +36,10 @@ class FlightRecorder(Exporter):
 
     takes_events = False
     awaited = False
+    _agent: Agent
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._agent: Agent | None = None
         self._file: GrowingFile | None = None
         self._said = False
         self._slowdowns: set[tuple[str, float, bool]] = set()
@@ -47,23 +47,19 @@ class FlightRecorder(Exporter):
 
     def start(self, agent: Agent) -> None:
         self.takes_batches = agent.settings.get("run_folder") is not None
-        if self.takes_batches:
-            self._agent = agent
+        self._agent = agent
 
     def export(self, batch: Batch) -> None:
         document = batch.snapshot.document
-        if self._agent is None or not is_kept(self._agent.settings, document):
-            return
-        at = self._agent.clock.wall_time(batch.snapshot.time) / NANOSECONDS
-        self._write([*self._spans(batch.spans), *self._new_slowdowns(at, document), moment(at, document)])
+        if is_kept(self._agent.settings, document):
+            at = self._agent.clock.wall_time(batch.snapshot.time) / NANOSECONDS
+            self._write([*self._spans(batch.spans), *self._new_slowdowns(at, document), moment(at, document)])
 
     def stop(self, timeout: float) -> None:  # noqa: ARG002  # closing a file needs no deadline
-        self._agent = None
         if self._file is not None:
             self._file.close()
 
     def _spans(self, spans: tuple[Span, ...]) -> Iterator[Mapping[str, Any]]:
-        assert self._agent is not None
         for span in spans:
             seconds = (span.end - span.start) / NANOSECONDS
             if span.name in KEPT_SPANS and seconds >= MIN_SPAN:
@@ -79,7 +75,6 @@ class FlightRecorder(Exporter):
 
     def _write(self, lines: list[Mapping[str, Any]]) -> None:
         """Append the lines, to a file that begins with who the process is."""
-        assert self._agent is not None
         who, clock = dict(self._agent.resource), self._agent.clock
         try:
             if self._file is None:

@@ -40,8 +40,9 @@ def as_record(event: Event, clock: ClockAnchor, catalogue: Catalogue) -> dict[st
     """
     fields = event._asdict()
     moment = fields.pop("time") if "time" in fields else fields["end"]
-    units = units_of(type(event))
-    record: dict[str, Any] = {"event": type(event).__name__, "time": _unix(moment, clock)}
+    kind: Any = type(event)
+    units = units_of(kind)
+    record: dict[str, Any] = {"event": kind.__name__, "time": _unix(moment, clock)}
     for name, value in fields.items():
         if isinstance(value, bytes):
             record[f"{name}_bytes"] = len(value)
@@ -75,9 +76,10 @@ def as_line(record: Mapping[str, Any]) -> bytes:
 class JsonLinesExporter(Exporter):
     """Writes events if the setting `jsonl_directory` is given. Raises OSError where it cannot write."""
 
+    _agent: Agent
+
     def __init__(self, maximum_bytes: int = MAXIMUM_BYTES) -> None:
         self._maximum_bytes = maximum_bytes
-        self._agent: Agent | None = None
         self._file: GrowingFile | None = None
         self._dropped = 0
         """Events that could not be written."""
@@ -87,40 +89,39 @@ class JsonLinesExporter(Exporter):
 
     def start(self, agent: Agent) -> None:
         self.takes_batches = bool(agent.settings.get("jsonl_directory"))
+        self._agent = agent
         if not self.takes_batches:
             return
         path = Path(agent.settings["jsonl_directory"]) / _file_name(agent)
         self._file = GrowingFile(path, path.with_name(f"{path.name}.1"), self._maximum_bytes)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._append(b"", agent)
+            self._append(b"")
         except OSError as error:
             raise OSError(error.errno, _refused(error.strerror), str(path)) from None
-        self._agent = agent
 
     def export(self, batch: Batch) -> None:
-        if (agent := self._agent) is not None:
-            try:
-                records = (as_record(event, agent.clock, agent.catalogue) for event in batch.events)
-                self._append(b"".join(map(as_line, records)), agent)
-            except BaseException:
-                self._dropped += len(batch.events)  # all of them: a write that falls short is undone
-                raise
+        agent = self._agent
+        try:
+            records = (as_record(event, agent.clock, agent.catalogue) for event in batch.events)
+            self._append(b"".join(map(as_line, records)))
+        except BaseException:
+            self._dropped += len(batch.events)  # all of them: a write that falls short is undone
+            raise
 
     def delivery(self) -> Delivery:
         """The state of delivery: events that could not be written are lost."""
         return Delivery(dropped=self._dropped)
 
     def stop(self, timeout: float) -> None:  # noqa: ARG002  # closing a file needs no deadline
-        self._agent = None
         if self._file is not None:
             self._file.close()
 
-    def _append(self, lines: bytes, agent: Agent) -> None:
+    def _append(self, lines: bytes) -> None:
         """Append the lines in one write, after a header where the file has none for the present resource."""
         assert self._file is not None
-        resource = dict(agent.resource)
-        self._file.append(lines, resource, lambda: as_line(_header(resource, agent.clock)))
+        resource = dict(self._agent.resource)
+        self._file.append(lines, resource, lambda: as_line(_header(resource, self._agent.clock)))
 
 
 def _refused(reason: str | None) -> str:

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from jaxobs.model.clock import NANOSECONDS, monotonic, now, seconds, wall_now
 from jaxobs.model.figure import Figure, figure
@@ -28,30 +28,13 @@ from jaxobs.vocabulary.text import masked
 from jaxobs.vocabulary.words import State
 
 PREFIXES: Final = (
-    "JAX_",
-    "XLA_",
-    "LIBTPU_",
-    "TPU_",
-    "NCCL_",
-    "OMP_",
-    "MKL_",
-    "OPENBLAS_",
-    "CUDA_VISIBLE",
-    "NVIDIA_TF32",
-)
+    "JAX_", "XLA_", "LIBTPU_", "TPU_", "NCCL_", "OMP_", "MKL_", "OPENBLAS_", "CUDA_VISIBLE", "NVIDIA_TF32",
+)  # fmt: skip
 """Prefixes of variables that change what XLA compiles or how it runs."""
 
 UNLIKE: Final = (
-    "ADDRESS",
-    "COORDINATOR",
-    "PROCESS_ID",
-    "COMM_ID",
-    "HOSTNAMES",
-    "TOKEN",
-    "SECRET",
-    "KEY",
-    "PASSWORD",
-)
+    "ADDRESS", "COORDINATOR", "PROCESS_ID", "COMM_ID", "HOSTNAMES", "TOKEN", "SECRET", "KEY", "PASSWORD",
+)  # fmt: skip
 """Parts of the names of variables that are left out: they differ in every run, or are secret."""
 
 LONGEST: Final = 500
@@ -84,36 +67,28 @@ THROTTLED: Final = "jaxobs_cgroup_cpu_throttled_seconds_total"
 NOT_READ: Final = "the collector `host` has not read twice, or cannot read the processors of this host"
 
 
-class _Reading(NamedTuple):
-    """A reading of the collector: `time` and processor seconds so far; None if no limit withholds any."""
-
-    time: float
-    job: float
-    agent: float
-    throttled: float | None
-
-
 class HostLoad:
     """Accumulates the host's load over the run, from snapshots with new readings of the collector."""
 
     def __init__(self) -> None:
-        self._readings: list[_Reading] = []
-        """The first and the newest."""
-        self._cpus = 0.0
+        self._first: dict[str, float] = {}
+        self._newest = self._first
+        """The first and the newest reading: the collector's figures by metric, and when they were read."""
         self._busy_cpu_seconds = 0.0
 
     def read(self, snapshot: SnapshotData) -> None:
-        """Add a snapshot's readings, unless they are those of the one before."""
-        busy, cpus, job = (_value(snapshot, name) for name in (BUSY, CPUS, JOB))
-        before = self._readings[-1] if self._readings else None
-        if busy is None or cpus is None or job is None or (before is not None and job == before.job):
+        """Add a snapshot's reading, unless it is that of the one before."""
+        told = {family.metric.name: family.series.get(()) for family in snapshot.families}
+        values = ((name, told.get(name)) for name in (BUSY, CPUS, JOB, THROTTLED))
+        read = {name: float(value) for name, value in values if isinstance(value, int | float)}
+        before = self._newest
+        if not {BUSY, CPUS, JOB} <= read.keys() or read[JOB] == before.get(JOB):
             return
-        agent = ((snapshot.document.get("agent") or {}).get("cpu_seconds") or {}).get("agent") or 0.0
-        reading = _Reading(seconds(snapshot.time), job, float(agent), _value(snapshot, THROTTLED))
-        self._cpus = cpus
-        if before is not None:
-            self._busy_cpu_seconds += busy * cpus * (reading.time - before.time)
-        self._readings = [*self._readings[:1], reading]
+        spent = ((snapshot.document.get("agent") or {}).get("cpu_seconds") or {}).get("agent") or 0.0
+        read |= {"time": seconds(snapshot.time), "agent": float(spent)}
+        if before:
+            self._busy_cpu_seconds += read[BUSY] * read[CPUS] * (read["time"] - before["time"])
+        self._first, self._newest = self._first or read, read
 
     def to_dict(self) -> dict[str, Any]:
         """The means over the run.
@@ -121,25 +96,16 @@ class HostLoad:
         `other_cpus`: processors kept busy by all but the training process and the agent, including the job's own loader
         workers. `throttled_cpus`: processors' worth of time that the container's limit withheld.
         """
-        if len(self._readings) < 2:
+        if self._first is self._newest:
             absent: Figure[float] = Figure(None, NOT_READ)
             return absent.under("cpus") | absent.under("other_cpus") | absent.under("throttled_cpus")
-        first, newest = self._readings
-        over = newest.time - first.time
-        own = newest.job - first.job + newest.agent - first.agent
-        known = first.throttled is not None and newest.throttled is not None
-        withheld = (newest.throttled or 0.0) - (first.throttled or 0.0) if known else None
-        throttled = figure(None if withheld is None else withheld / over, "no processor limit is known here")
-        other = max(0.0, self._busy_cpu_seconds - own) / over
-        return {"cpus": self._cpus, "other_cpus": other, **throttled.under("throttled_cpus")}
-
-
-def _value(snapshot: SnapshotData, metric: str) -> float | None:
-    for family in snapshot.families:
-        if family.metric.name == metric:
-            value = family.series.get(())
-            return float(value) if isinstance(value, int | float) else None
-    return None
+        grown = {
+            name: self._newest[name] - value for name, value in self._first.items() if name in self._newest
+        }
+        withheld = grown[THROTTLED] / grown["time"] if THROTTLED in grown else None
+        throttled = figure(withheld, "no processor limit is known here")
+        other = max(0.0, self._busy_cpu_seconds - grown[JOB] - grown["agent"]) / grown["time"]
+        return {"cpus": self._newest[CPUS], "other_cpus": other, **throttled.under("throttled_cpus")}
 
 
 MAX_RUNS: Final = 100
@@ -169,30 +135,28 @@ def _make_room(directory: Path, own: Path) -> None:
                 found += [(at, path)] if at < running else []
     left = MAX_BYTES - _size(own)
     for number, (_, path) in enumerate(sorted(found, reverse=True), 2):
+        if number > MAX_RUNS or left < _size(path):
+            _strip(path)
         left -= _size(path)
-        if number > MAX_RUNS or left < 0:
-            left += _strip(path)
         with suppress(OSError):
             if number > MAX_RUNS and all(held.name == RECORD for held in path.iterdir()):
                 (path / RECORD).unlink(missing_ok=True)
                 path.rmdir()
 
 
-def _strip(folder: Path) -> int:
-    """Delete what jaxobs has written to a folder beside its record; the bytes of it."""
-    freed, traces = 0, folder / "plugins" / "profile"
+def _strip(folder: Path) -> None:
+    """Delete what jaxobs has written to a folder beside its record."""
+    traces = folder / "plugins" / "profile"
     with suppress(OSError):
         for path in (*folder.iterdir(), traces):
             draft = DRAFT_NAME.fullmatch(path.name)  # of an agent that was killed
             is_trace = path == traces and path.is_dir() and not path.parent.is_symlink()
             if is_trace or draft or path.name in BESIDE or path.name.startswith(REPORT):
-                freed += _size(path)
                 if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path, ignore_errors=True)
                 else:
                     path.unlink()
         traces.parent.rmdir()
-    return freed
 
 
 def _size(path: Path) -> int:
@@ -215,9 +179,9 @@ class RunRecordExporter(Exporter):
     """
 
     takes_events = False
+    _agent: Agent
 
     def __init__(self) -> None:
-        self._agent: Agent | None = None
         self._is_users = False  # it is in the user's state directory
         self._interval = 0.0
         self._windows: dict[str, StepWindows] = {}
@@ -243,13 +207,9 @@ class RunRecordExporter(Exporter):
         self.awaited = not self._is_users  # a home may lie on a slow network
         if (self.takes_batches or directory_of(settings) is None) and (reason := why_not_kept(settings)):
             self._fail(reason)
-        if not self.takes_batches:
-            self._agent = None
 
     def export(self, batch: Batch) -> None:
         """Add the snapshot to the loops' windows and the host's load, and write the record when it is due."""
-        if self._agent is None:
-            return
         self._last = batch.snapshot
         self._load.read(batch.snapshot)
         for name, loop in (batch.snapshot.document.get("loops") or {}).items():
@@ -259,23 +219,18 @@ class RunRecordExporter(Exporter):
             and monotonic() - self._written_at >= self._interval
         ):
             self._written_at = monotonic()
-            self._write("running")
+            self._write(batch.snapshot, "running")
 
     def stop(self, timeout: float) -> None:  # noqa: ARG002  # one small file; the agent's own deadline holds for it
         """Write the last record: the job has ended, or was killed."""
-        if self._last is not None:
-            self._write(self._last.document["process"].get("ended") or "ended")
-        self._agent = None
+        last, self._last = self._last, None
+        if last is not None and is_kept(self._agent.settings, last.document):
+            self._write(last.served_no_more(), last.document["process"].get("ended") or "ended")
 
-    def _write(self, state: State) -> None:
-        snapshot, agent = self._last, self._agent
-        if agent is None or snapshot is None or not is_kept(agent.settings, snapshot.document):
-            return
-        if state != "running":
-            snapshot = snapshot.served_no_more()
+    def _write(self, snapshot: SnapshotData, state: State) -> None:
         try:
-            data = encoded(self._record(snapshot, agent, state))
-            folder = make_folder(agent.settings)
+            data = encoded(self._record(snapshot, state))
+            folder = make_folder(self._agent.settings)
             is_new = not (folder / RECORD).exists()
             write_whole(folder / RECORD, data)
             if self._is_users and (is_new or state != "running"):
@@ -287,12 +242,12 @@ class RunRecordExporter(Exporter):
 
     def _fail(self, reason: str) -> None:
         """Log why there is no record, unless nothing has been written since that was done."""
-        if self._agent is not None and not self._failed:
+        if not self._failed:
             self._agent.log(_refused(reason))
         self._failed = True
 
-    def _record(self, snapshot: SnapshotData, agent: Agent, state: State) -> dict[str, Any]:
-        process = snapshot.document["process"]
+    def _record(self, snapshot: SnapshotData, state: State) -> dict[str, Any]:
+        agent, process = self._agent, snapshot.document["process"]
         if not self._began:
             self._began = agent.clock.wall_time(snapshot.time) / NANOSECONDS - float(process["seconds"])
         return {

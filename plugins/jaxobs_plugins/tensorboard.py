@@ -27,10 +27,10 @@ class TensorBoardExporter(Exporter):
     """Writes curves if the setting `tensorboard_directory` is given. Raises where tensorboardX is not installed."""
 
     takes_events = False
+    _agent: Agent
 
     def __init__(self) -> None:
         self._writer: Any = None
-        self._agent: Agent | None = None
         self._newest: SnapshotData | None = None
         self._due = 0.0
 
@@ -44,28 +44,27 @@ class TensorBoardExporter(Exporter):
     def start(self, agent: Agent) -> None:
         """Check that tensorboardX is installed; the file is made with the first values."""
         self.takes_batches = bool(agent.settings.get("tensorboard_directory"))
-        if self.takes_batches:
-            if find_spec(WRITER) is None:
-                raise ModuleNotFoundError(NOT_INSTALLED, name=WRITER)
-            self._agent = agent
+        if self.takes_batches and find_spec(WRITER) is None:
+            raise ModuleNotFoundError(NOT_INSTALLED, name=WRITER)
+        self._agent = agent
 
     def export(self, batch: Batch) -> None:
         """Write a point of each curve, every few seconds."""
         self._newest = batch.snapshot
-        if self._agent is not None and monotonic() >= self._due:
+        if monotonic() >= self._due:
             self._due = monotonic() + SECONDS
-            self._write(batch.snapshot, self._agent)
+            self._write(batch.snapshot)
 
     def stop(self, timeout: float) -> None:  # noqa: ARG002  # one file; the agent's own deadline holds for it
         """Write the last point and close the file."""
-        if self._agent is not None and self._newest is not None:
-            self._write(self._newest, self._agent)
-        self._agent = None
+        newest, self._newest = self._newest, None
+        if newest is not None:
+            self._write(newest)
         if self._writer is not None:
             self._writer.close()
 
-    def _write(self, snapshot: SnapshotData, agent: Agent) -> None:
-        step = steps_of_main_loop(snapshot.document)
+    def _write(self, snapshot: SnapshotData) -> None:
+        agent, step = self._agent, steps_of_main_loop(snapshot.document)
         if not step:
             return  # before a loop there is no step to order the points by
         if self._writer is None:

@@ -132,7 +132,7 @@ def test_a_setting_without_a_default_is_named() -> None:
         limit: int
 
     wrong = type("Wrong", (Sound,), {"settings": Needy(limit=3)})
-    with pytest.raises(AssertionError, match=r"Wrong.settings, .*: limit has no default"):
+    with pytest.raises(AssertionError, match=r"Wrong.settings, .*: .*missing .*'limit'"):
         check_collector(wrong())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,7 +52,7 @@ QUERIES = {
     "amdsmi_get_violation_status": {"throttled"},
     "amdsmi_get_gpu_total_ecc_count": {"ecc_errors_total"},
 }
-RESOURCE = {"process.pid": "77"}
+RESOURCE = {"process.pid": "77", "jax.platform": "gpu"}
 
 
 @pytest.fixture
@@ -154,12 +153,15 @@ def test_ordinals_are_told_where_they_are_known(
 
 
 def test_devices_that_the_script_picks_after_the_agent_began_are_the_jobs(package: Path) -> None:
-    environment = {"JAX_PLATFORMS": "rocm"}
-    collector = started(package, environment)
-    assert {value.labels[:2] for value in collector.collect()} == {("0", "uuid-a"), ("1", "uuid-b")}
+    resource, environment = {"process.pid": "77"}, {"JAX_PLATFORMS": "rocm"}
+    agent: Any = SimpleNamespace(resource=resource, log=lambda line: None)
+    collector = AmdCollector(environment, driver=package)
+    collector.start(agent)
+    assert list(collector.collect()) == []
+    assert collector.reason == "JAX has made no backend yet"
     environment["HIP_VISIBLE_DEVICES"] = "1"
-    shown = {value.labels[:2] for value in collector.collect() if not math.isnan(value.value)}
-    assert shown == {("0", "uuid-b")}
+    resource["jax.platform"] = "gpu"
+    assert {value.labels[:2] for value in collector.collect()} == {("0", "uuid-b")}
 
 
 def test_without_driver_or_package_it_is_quiet_and_says_why(

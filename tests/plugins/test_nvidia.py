@@ -10,7 +10,7 @@ import pytest
 from jaxobs_plugins.collectors.nvidia import queries
 from jaxobs_plugins.collectors.nvidia.collector import NvidiaCollector
 from tests.plugins.nvml.board import ALL, EVERYTHING, QUERIES, series
-from tests.plugins.nvml.scripted import HOST, Nvml, built, host, script, started
+from tests.plugins.nvml.scripted import HOST, Nvml, built, host, in_use, script, started
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_a_board_that_does_not_tell_who_it_is_is_left_out_with_the_reason(nvml: 
 )
 def test_beside_a_board_that_is_left_out_no_ordinal_is_known(nvml: Nvml, environment: dict[str, str]) -> None:
     answers = host(3, nvmlDeviceGetPowerUsage="0 1000") | {"nvmlDeviceGetUUID/1": "3"}
-    turn = nvml.run(answers, environment=environment).turns[0]
+    turn = nvml.run(answers, environment=environment, resource=in_use(0, 1)).turns[0]
     assert set(turn.of("power_watts")) == {("", "GPU-aaaa"), ("", "GPU-cccc")}
     answers = host(2, nvmlDeviceGetPowerUsage="0 1000") | {"nvmlDeviceGetUUID/1": "3"}
     turn = nvml.run(answers, environment=environment).turns[0]
@@ -113,16 +113,6 @@ def test_nvlink_5_counts_in_bytes_and_in_fields_of_its_own(nvml: Nvml) -> None:
     }  # fmt: skip
 
 
-def test_the_identifier_of_older_drivers_may_mean_any_instance(nvml: Nvml) -> None:
-    split = HOST | {
-        "nvmlDeviceGetMigMode": "0 1", "instances/0": "0 2",
-        "nvmlDeviceGetUUID/0.0": "0 MIG-1111", "nvmlDeviceGetUUID/0.1": "0 MIG-2222",
-        "nvmlDeviceGetMemoryInfo_v2": "0 85899345920 0 1024",
-    }  # fmt: skip
-    turn = nvml.run(split, environment={"CUDA_VISIBLE_DEVICES": "MIG-GPU-aaaa/9/0"}).turns[0]
-    assert set(turn.of("memory_used_bytes")) == {("", "MIG-1111"), ("", "MIG-2222")}
-
-
 def test_a_counter_that_falls_adds_nothing_and_goes_on_from_there(nvml: Nvml) -> None:
     energy = [{**HOST, "nvmlDeviceGetTotalEnergyConsumption": f"0 {value}"} for value in (9000, 1000, 1500)]
     turns = nvml.run(*energy).turns
@@ -158,7 +148,7 @@ def test_an_older_driver_is_asked_by_the_older_name(nvml: Nvml, newer: str, olde
 
 def test_xid_errors_are_counted_named_and_said(nvml: Nvml) -> None:
     turns = (host(2), host(2, events="0 0:79 1:31 0:43"), host(2, events="0 0:79 1:31 0:43"))
-    life = nvml.run(*turns)
+    life = nvml.run(*turns, resource=in_use(0, 1))
     assert [turn.of("xid_events_total") for turn in life.turns] == [
         {("0", "GPU-aaaa"): 0.0, ("1", "GPU-bbbb"): 0.0},
         {("0", "GPU-aaaa"): 2.0, ("1", "GPU-bbbb"): 1.0},
@@ -171,14 +161,16 @@ def test_xid_errors_are_counted_named_and_said(nvml: Nvml) -> None:
 
 
 def test_a_board_without_events_leaves_the_events_of_the_others(nvml: Nvml) -> None:
-    (turn,) = nvml.run(host(2, events="0 1:31") | {"nvmlDeviceRegisterEvents/0": "3"}).turns
+    answers = host(2, events="0 1:31") | {"nvmlDeviceRegisterEvents/0": "3"}
+    (turn,) = nvml.run(answers, resource=in_use(0, 1)).turns
     assert turn.of("xid_events_total") == {("1", "GPU-bbbb"): 1.0}
 
 
 def test_a_lost_device_is_said_once_and_the_others_go_on(nvml: Nvml) -> None:
     fine = host(2, nvmlDeviceGetPowerUsage="0 1000")
     lost = {"script": script(fine | {"nvmlDeviceGetPowerUsage/0": "15"}), "seconds": 5}
-    life = nvml.run(fine, lost, lost, {**lost, "seconds": 61}, {"script": script(fine), "seconds": 61})
+    later, back = {**lost, "seconds": 61}, {"script": script(fine), "seconds": 61}
+    life = nvml.run(fine, lost, lost, later, back, resource=in_use(0, 1))
     alone = {("1", "GPU-bbbb"): 1.0}
     assert [turn.of("power_watts") for turn in life.turns[1:4]] == [alone] * 3
     assert ("jaxobs_nvidia_power_watts", ("0", "GPU-aaaa")) in life.turns[1].gone
@@ -192,17 +184,19 @@ def test_a_lost_device_is_said_once_and_the_others_go_on(nvml: Nvml) -> None:
 
 
 def test_a_device_that_cannot_be_opened_leaves_the_others_without_a_known_ordinal(nvml: Nvml) -> None:
-    life = nvml.run(host(3, nvmlDeviceGetPowerUsage="0 1000") | {"nvmlDeviceGetHandleByIndex/1": "15"})
+    answers = host(3, nvmlDeviceGetPowerUsage="0 1000") | {"nvmlDeviceGetHandleByIndex/1": "15"}
+    life = nvml.run(answers, resource=in_use(0, 1, 2))
     assert set(life.turns[0].of("power_watts")) == {("", "GPU-aaaa"), ("", "GPU-cccc")}
     assert "device 1" in life.log[0]
 
 
 def test_ordinals_follow_what_the_environment_and_jax_say(nvml: Nvml) -> None:
     everything = host(3, nvmlDeviceGetPowerUsage="0 1000")
-    picked = nvml.run(everything, environment={"CUDA_VISIBLE_DEVICES": "2,GPU-aaaa"})
+    environment = {"CUDA_VISIBLE_DEVICES": "2,GPU-aaaa"}
+    picked = nvml.run(everything, environment=environment, resource=in_use(0, 1))
     assert set(picked.turns[0].of("power_watts")) == {("0", "GPU-cccc"), ("1", "GPU-aaaa")}
-    told = {"script": script(everything), "resource": {"jax.local_hardware_ids": "1"}}
-    life = nvml.run(everything, told, resource={"jax.process_count": "3"})
+    told = {"script": script(everything), "resource": in_use(1)}
+    life = nvml.run(everything, told, resource={"jax.platform": "gpu"})
     unknown = {("", "GPU-aaaa"), ("", "GPU-bbbb"), ("", "GPU-cccc")}
     assert set(life.turns[0].of("power_watts")) == unknown
     assert set(life.turns[1].of("power_watts")) == {("0", "GPU-bbbb")}
@@ -211,8 +205,11 @@ def test_ordinals_follow_what_the_environment_and_jax_say(nvml: Nvml) -> None:
 
 def test_devices_that_the_script_picks_after_the_agent_began_are_the_jobs(nvml: Nvml) -> None:
     everything = host(3, nvmlDeviceGetPowerUsage="0 1000")
-    picked = {"script": script(everything), "environment": {"CUDA_VISIBLE_DEVICES": "2"}}
-    life = nvml.run(everything, picked)
+    picked = {
+        "script": script(everything), "environment": {"CUDA_VISIBLE_DEVICES": "2"}, "resource": in_use(0)
+    }  # fmt: skip
+    life = nvml.run(everything, picked, resource={})
+    assert life.turns[0].values == {}
     assert set(life.turns[1].of("power_watts")) == {("0", "GPU-cccc")}
 
 
@@ -238,7 +235,8 @@ def test_a_mig_instance_has_its_own_memory_and_its_boards_power(nvml: Nvml) -> N
     assert one.of("process_memory_bytes") == {("0", "MIG-2222"): 50.0}
     assert one.of("power_watts") == {("0", "GPU-aaaa"): 1.0}
     assert one.of("device_info") == {("0", "MIG-2222", "GPU-aaaa", "NVIDIA H100 80GB HBM3"): 1.0}
-    (two,) = nvml.run(partitioned, environment={"CUDA_VISIBLE_DEVICES": "MIG-2222,MIG-1111"}).turns
+    both = {"CUDA_VISIBLE_DEVICES": "MIG-2222,MIG-1111"}
+    (two,) = nvml.run(partitioned, environment=both, resource=in_use(0, 1)).turns
     assert two.of("memory_used_bytes") == {("0", "MIG-2222"): 200.0, ("1", "MIG-1111"): 100.0}
     assert two.of("power_watts") == {("0", "GPU-aaaa"): 1.0}  # once a board: sums count nothing twice
     (unnamed,) = nvml.run(partitioned).turns
@@ -257,7 +255,7 @@ def test_a_driver_of_another_version_is_said_once(nvml: Nvml) -> None:
     life = nvml.run({"nvmlInitWithFlags": "18"}, {}, {}, environment={"CUDA_VISIBLE_DEVICES": "0"})
     assert [turn.values for turn in life.turns] == [{}, {}, {}]
     assert [turn.calls for turn in life.turns[1:]] == [[], []]
-    assert "differ in version" in life.reason
+    assert "version mismatch" in life.reason
     assert life.log == [f"no metrics of NVIDIA devices: {life.reason}"]
     assert life.present == []
 

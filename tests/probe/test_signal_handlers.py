@@ -9,7 +9,6 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -22,7 +21,7 @@ import pytest
 from jaxobs.flow.pipe import WakeUp
 from jaxobs.jax_compat import equations
 from jaxobs.model.events import PhaseEnded, PhaseStarted, StepEnded
-from jaxobs.plugin.discovery import PROBES, Announced
+from jaxobs.plugin.discovery import PROBES, Found
 from jaxobs.plugin.files import why_not_writable
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.probe import side
@@ -225,7 +224,7 @@ def _warns() -> None:
 
 
 def _loads_a_plugin() -> None:
-    Announced(EntryPoint("example", f"{__name__}:rings", PROBES), built_in=True).load()
+    Found(PROBES, "example", f"{__name__}:rings", "jaxobs 0").load()
 
 
 def _waits_for_a_profile() -> None:

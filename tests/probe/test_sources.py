@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint
-
 from jaxobs.plugin.base import Probe
-from jaxobs.plugin.discovery import PROBES, Announced
+from jaxobs.plugin.discovery import PROBES, Found
 from jaxobs.plugin.guard import FAILURES_IN_A_ROW
 from jaxobs.plugin.protocol import Job
 from jaxobs.probe.sources import Source, Sources
@@ -27,8 +25,7 @@ class Sampled(Hooked):
 
 
 def started(name: str) -> Source:
-    point = EntryPoint(name.lower(), f"{__name__}:{name}", PROBES)
-    source = Source(Announced(point, built_in=True), lambda line: None)
+    source = Source(Found(PROBES, name.lower(), f"{__name__}:{name}", "jaxobs 0"), lambda line: None)
     source.begin(FakeJob())
     assert source.ready, source.guard.reason
     return source

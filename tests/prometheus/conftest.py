@@ -127,7 +127,7 @@ def _serving() -> Iterator[Callable[..., Running]]:
         families: tuple[Family, ...] = (),
         limits: Limits | None = None,
         token: Token | None = None,
-        ask: Callable[[float, bool], str | None] | None = None,
+        ask: Callable[[float, bool], str | None] = lambda seconds, keep: None,
         tls: ssl.SSLContext | None = None,
         hosts: AllowedHosts = LOOPBACK,
         **resource: str,

@@ -105,10 +105,10 @@ def test_a_rank_beyond_the_last_port_gets_any_free_one(port: int) -> None:
 
 @pytest.mark.parametrize(
     ("host", "reason"),
-    [("203.0.113.7", "not an address of this host"), ("no.such.host.invalid", "no such host")],
+    [("203.0.113.7", "Cannot assign"), ("no.such.host.invalid", "")],
 )
 def test_a_host_that_is_not_this_one_is_named(host: str, reason: str) -> None:
-    with pytest.raises(AddressError, match=rf"{host}:9464: {reason}"):
+    with pytest.raises(AddressError, match=rf"{host}:9464: {reason}.*JAXOBS_METRICS_HOST"):
         listen(Address(host, 9464), may_move=True)
 
 

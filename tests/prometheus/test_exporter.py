@@ -61,7 +61,6 @@ def test_each_scrape_shows_the_last_snapshot(make_agent: Callable) -> None:
         exporter.stop(5)
     with pytest.raises(OSError, match="refused"):
         get(address)
-    exporter.export(batch(steps(3)))
     exporter.stop(5)
     assert agent.lines == []
 
@@ -70,7 +69,7 @@ def test_switched_off_it_listens_nowhere(make_agent: Callable) -> None:
     agent = make_agent(prometheus=False)
     exporter = PrometheusExporter()
     exporter.start(agent)
-    exporter.export(batch(steps(1)))
+    assert not exporter.takes_batches
     exporter.stop(1)
     assert agent.addresses == []
 

@@ -1,4 +1,4 @@
-"""Files of the settings that do not answer while a job runs, at its start, or when they are checked."""
+"""Files of the settings that do not answer while a job runs, or at its start."""
 
 import os
 import ssl
@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from jaxobs_plugins.prometheus import exporter as exporter_module
 from jaxobs_plugins.prometheus import file_work
 from jaxobs_plugins.prometheus.exporter import PrometheusExporter
 from jaxobs_plugins.prometheus.file_work import FileWork
@@ -115,18 +114,6 @@ def test_the_page_goes_on_where_the_files_hang(
 
     wait_for(status, "the new token to be admitted")
     exporter.stop(5)
-
-
-@pytest.mark.parametrize("setting", ["metrics_token_file", "metrics_tls_certificate", "file_sd_directory"])
-def test_check_does_not_hang_with_the_files(
-    dead_mount: DeadMount, monkeypatch: pytest.MonkeyPatch, setting: str
-) -> None:
-    monkeypatch.setattr(exporter_module, "CHECK_SECONDS", 0.3)
-    dead_mount.die()
-    found = list(PrometheusExporter().check({setting: str(dead_mount.directory / "file")}))
-    [problem] = [remark.text for remark in found if remark.problem]
-    assert str(dead_mount.directory / "file") in problem
-    assert "no answer for 0 s" in problem
 
 
 def test_work_is_done_by_one_thread_however_often_it_is_asked_for() -> None:

@@ -126,9 +126,10 @@ def test_what_a_writer_that_was_killed_leaves_is_removed_by_the_next(tmp_path: P
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], env=environment, check=False)
     assert done.returncode == 9
-    [draft] = tmp_path.iterdir()
-    assert TargetFile(tmp_path, "localhost:9464").remove_stale() == [draft]
-    assert list(tmp_path.iterdir()) == []
+    assert len(list(tmp_path.iterdir())) == 1
+    target = TargetFile(tmp_path, "localhost:9464")
+    target.publish({})
+    assert list(tmp_path.iterdir()) == [target.path]
 
 
 def test_no_planted_link_is_written_through(tmp_path: Path) -> None:
@@ -203,13 +204,9 @@ def test_only_what_the_dead_of_this_host_left_is_removed(tmp_path: Path) -> None
     }
     for name in stale | kept:
         (tmp_path / name).touch()
-    removed = TargetFile(tmp_path, "localhost:9464").remove_stale()
-    assert {path.name for path in removed} == stale
-    assert {path.name for path in tmp_path.iterdir()} == kept
-
-
-def test_a_directory_that_is_not_there_yet_has_nothing_stale(tmp_path: Path) -> None:
-    assert TargetFile(tmp_path / "none", "localhost:9464").remove_stale() == []
+    target = TargetFile(tmp_path, "localhost:9464")
+    target.publish({})
+    assert {path.name for path in tmp_path.iterdir()} == kept | {target.path.name}
 
 
 def test_no_directory_is_made_above_the_one_that_is_named(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_each_figure_is_a_curve_over_steps_and_an_unknown_one_has_no_point(tmp_p
 def test_without_a_directory_nothing_is_written_and_the_writer_not_imported(tmp_path: Path) -> None:
     exporter = TensorBoardExporter()
     exporter.start(agent(None))
-    exporter.export(batch(10, 0.5))
+    assert not exporter.takes_batches
     exporter.stop(1.0)
     assert exporter._writer is None
     assert list(exporter.check({"tensorboard_directory": None})) == []

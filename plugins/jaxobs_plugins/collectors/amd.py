@@ -20,8 +20,8 @@ from typing import Any
 from jaxobs.model import hardware_forms as hw
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import DeviceReading, metric
-from jaxobs.plugin.base import DEVICE_VARIABLES, Collector
-from jaxobs.plugin.fields import Fields, Query, Sample, metrics_of
+from jaxobs.plugin.base import Collector
+from jaxobs.plugin.fields import Fields, Query, Sample, metrics_of, why_not_used
 from jaxobs.plugin.protocol import Agent
 
 UTILIZATION = metric(
@@ -181,7 +181,6 @@ class AmdCollector(Collector):
 
     metrics = metrics_of(QUERIES)
     device_readings = READINGS
-    interval = 5.0
 
     def __init__(self, environment: Mapping[str, str] = os.environ, driver: Path = KERNEL_MODULE) -> None:
         self.reason = "not started"
@@ -210,24 +209,24 @@ class AmdCollector(Collector):
         agent = self._agent
         if agent is None:
             return []
-        if agent.resource.get("jax.platform", "gpu") not in {"gpu", "rocm"}:
-            self.reason = "JAX uses no AMD device"
-            return [gone for _, fields in self._devices for gone in fields.withdraw()]
-        processes = agent.resource.get("jax.process_count", "1")
-        selected_by = (processes, *map(self._environment.get, DEVICE_VARIABLES))
-        gone = [] if selected_by == self._selected_by else self._choose(agent, alone=processes == "1")
+        selected_by = tuple(map(agent.resource.get, ("jax.platform", "jax.process_count")))
+        gone = [] if selected_by == self._selected_by else self._choose(agent)
         self._selected_by = selected_by
         return gone + [value for device, fields in self._devices for value in fields.collect(device)]
 
-    def _choose(self, agent: Agent, *, alone: bool) -> list[Measured]:
+    def _choose(self, agent: Agent) -> list[Measured]:
         """Choose the job's devices by what is known now. Returns values that withdraw the earlier choice's gauges."""
         gone = [value for _, fields in self._devices for value in fields.withdraw()]
-        library, self._devices = self._library, []
+        library, self._devices, told = self._library, [], agent.resource
+        self.reason = why_not_used(told, {"gpu", "rocm"}, "AMD device")
+        if self.reason:
+            return gone
+        alone = told.get("jax.process_count", "1") == "1"
         for ordinal, handle in _chosen(library, self._environment, alone=alone):
             labels = (ordinal, str(library.amdsmi_get_gpu_device_uuid(handle)))
             # The device refuses, or this release of the package lacks the call.
             fields = Fields(QUERIES, labels, unsupported=(library.AmdSmiException, AttributeError, KeyError))
-            self._devices.append((Device(library, handle, agent.resource.get("process.pid")), fields))
+            self._devices.append((Device(library, handle, told.get("process.pid")), fields))
         self.reason = "" if self._devices else "AMD SMI lists no device"
         return gone
 

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import metric
 from jaxobs.plugin.base import Collector
-from jaxobs.plugin.fields import Fields, Query, Sample, metrics_of
+from jaxobs.plugin.fields import Fields, Query, Sample, metrics_of, why_not_used
 from jaxobs.plugin.protocol import Agent
 
 RANKS = metric("jaxobs_nccl_ranks{communicator}", "Ranks of a communicator of NCCL's")
@@ -71,12 +71,12 @@ CONVERSATION = (
 
 
 class Member(NamedTuple):
-    """A rank of a communicator; `operations` is None where it did not answer."""
+    """A rank of a communicator, and the operations that it has begun, as far as it answered."""
 
     number: int
     host: str
     pid: int
-    operations: int | None
+    operations: int = 0
 
     @property
     def labels(self) -> tuple[str, str, str]:
@@ -84,16 +84,12 @@ class Member(NamedTuple):
 
 
 class Communicator(NamedTuple):
-    """A communicator as NCCL tells it, with all of its ranks that it knows."""
+    """A communicator as NCCL tells it: its ranks that answered, and those that did not."""
 
     name: str
     size: int
     members: tuple[Member, ...]
-
-    @property
-    def furthest(self) -> int:
-        """Operations of the member furthest ahead; 0 where NCCL counts none."""
-        return max((member.operations or 0 for member in self.members), default=0)
+    missing: tuple[Member, ...]
 
 
 def read_answer(text: str) -> list[Communicator]:
@@ -101,26 +97,23 @@ def read_answer(text: str) -> list[Communicator]:
     try:
         found = [_communicator(each) for each in json.loads(text)["communicators"]]
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
-        raise ValueError(f"{type(error).__name__}: {error}") from None
+        problem = f"{type(error).__name__}: {error}"
+        raise ValueError(f"its answer of {len(text)} characters is cut or no JSON ({problem})") from None
     return sorted(found, key=lambda each: each.size, reverse=True)
 
 
 def _communicator(told: dict[str, Any]) -> Communicator:
     answered = (_member(rank, sum(map(int, rank["collective_counts"].values()))) for rank in told["ranks"])
-    missing = (_member(rank, None) for rank in told["missing_ranks"])
-    return Communicator(str(told["hash"]), int(told["size"]), (*answered, *missing))
+    missing = (_member(rank) for rank in told["missing_ranks"])
+    return Communicator(str(told["hash"]), int(told["size"]), tuple(answered), tuple(missing))
 
 
-def _member(rank: dict[str, Any], operations: int | None) -> Member:
+def _member(rank: dict[str, Any], operations: int = 0) -> Member:
     return Member(int(rank["rank"]), str(rank["host"]), int(rank["pid"]), operations)
 
 
-class RefusedError(Exception):
-    """The service does not speak as it should; the message says what it said."""
-
-
 def ask(address: tuple[str, int]) -> str:
-    """What the service tells of the job. Raises OSError, and RefusedError."""
+    """What the service tells of the job. Raises OSError, and ValueError where it does not speak as it should."""
     with socket.create_connection(address, MORE_SECONDS) as connection, connection.makefile("rwb") as lines:
         connection.settimeout(ANSWER_SECONDS + MORE_SECONDS)
         for command, expected in CONVERSATION:
@@ -128,7 +121,7 @@ def ask(address: tuple[str, int]) -> str:
             lines.flush()
             said = lines.readline(4096).decode("utf-8", "replace").strip()
             if not said.startswith(expected):
-                raise RefusedError(f"{command}: {said[:100] or 'no answer'}")
+                raise ValueError(f"{command}: {said[:100] or 'no answer'}")
         lines.write(b"STATUS\n")
         lines.flush()
         return lines.read(MAX_BYTES).decode("utf-8", "replace")
@@ -140,42 +133,25 @@ def address_of(text: str) -> tuple[str, int]:
     return host.strip("[]") or "localhost", int(port)
 
 
-class Answer(NamedTuple):
-    """An answer, and the members that were missing in the one before it, by communicator and number."""
-
-    communicators: list[Communicator]
-    missed_before: frozenset[tuple[str, int]]
-
-    def missing(self, communicator: Communicator) -> list[Member]:
-        return [
-            member for member in communicator.members
-            if member.operations is None and (communicator.name, member.number) in self.missed_before
-        ]  # fmt: skip
-
-
-def _ranks(answer: Answer) -> Iterator[Sample]:
-    for each in answer.communicators[:MAX_COMMUNICATORS]:
-        missing = answer.missing(each)
+def _ranks(communicators: list[Communicator]) -> Iterator[Sample]:
+    for each in communicators[:MAX_COMMUNICATORS]:
         yield RANKS, (each.name,), float(each.size)
-        yield MISSING, (each.name,), float(len(missing))
-        for member in missing[:MAX_NAMED]:
+        yield MISSING, (each.name,), float(len(each.missing))
+        for member in each.missing[:MAX_NAMED]:
             yield MISSING_INFO, (each.name, *member.labels), 1.0
 
 
-def _operations(answer: Answer) -> Iterator[Sample]:
-    for each in answer.communicators[:MAX_COMMUNICATORS]:
-        if not (furthest := each.furthest):
-            continue
-        yield OPERATIONS, (each.name,), float(furthest)
-        behind = [
-            (furthest - member.operations, member) for member in each.members if member.operations is not None
-        ]
-        for by, member in sorted(behind, key=lambda pair: -pair[0])[:MAX_NAMED]:
-            if by:
-                yield BEHIND, (each.name, *member.labels), float(by)
+def _operations(communicators: list[Communicator]) -> Iterator[Sample]:
+    for each in communicators[:MAX_COMMUNICATORS]:
+        furthest = max((member.operations for member in each.members), default=0)
+        if furthest:  # else NCCL counts none
+            yield OPERATIONS, (each.name,), float(furthest)
+        behind = [member for member in each.members if member.operations < furthest]
+        for member in sorted(behind, key=lambda member: member.operations)[:MAX_NAMED]:
+            yield BEHIND, (each.name, *member.labels), float(furthest - member.operations)
 
 
-QUERIES: tuple[Query[Answer], ...] = (
+QUERIES: tuple[Query[list[Communicator]], ...] = (
     Query((RANKS, MISSING, MISSING_INFO), _ranks), Query((OPERATIONS, BEHIND), _operations)
 )  # fmt: skip
 
@@ -185,42 +161,37 @@ class NcclCollector(Collector):
 
     metrics = metrics_of(QUERIES)
     interval = SECONDS_APART
+    _agent: Agent
 
     def __init__(self) -> None:
         self.reason = "not started"
-        self._agent: Agent | None = None
         self._fields = Fields(QUERIES)
-        self._missed: frozenset[tuple[str, int]] = frozenset()
+        self._missed: dict[str, tuple[Member, ...]] = {}
+        """Those that did not answer the last time, by communicator."""
 
     def start(self, agent: Agent) -> None:
         self._agent = agent
 
     def collect(self) -> Iterable[Measured]:
-        self.reason = self._why_not() if self._agent is not None else "not started"
+        self.reason = self._why_not()
         communicators: list[Communicator] = []
         if not self.reason:
             try:
                 communicators = self._asked()
-            except (OSError, RefusedError, ValueError) as error:
+            except (OSError, ValueError) as error:
                 self.reason = f"NCCL's RAS service: {error}"
-        missed, self._missed = self._missed, frozenset(
-            (each.name, member.number) for each in communicators for member in each.members if member.operations is None
-        )  # fmt: skip
-        return (
-            self._fields.collect(Answer(communicators, missed)) if communicators else self._fields.withdraw()
-        )
-
-    def stop(self) -> None:
-        self._agent = None
+        missed, self._missed = self._missed, {each.name: each.missing for each in communicators}
+        again = [
+            each._replace(missing=tuple(rank for rank in each.missing if rank in missed.get(each.name, ())))
+            for each in communicators
+        ]
+        return self._fields.collect(again) if again else self._fields.withdraw()
 
     def _why_not(self) -> str:
         """Why the service is not asked; empty where it is."""
-        assert self._agent is not None
         told = self._agent.resource
-        if "jax.platform" not in told:
-            return "JAX has made no backend yet"
-        if told["jax.platform"] not in {"gpu", "cuda"}:
-            return "JAX uses no NVIDIA GPU"
+        if why_not := why_not_used(told, {"gpu", "cuda"}, "NVIDIA GPU"):
+            return why_not
         if told.get("jax.process_index", "0") != "0":
             return "the first process of the job asks for all"
         if os.environ.get("NCCL_RAS_ENABLE") == "0":
@@ -228,16 +199,11 @@ class NcclCollector(Collector):
         return ""
 
     def _asked(self) -> list[Communicator]:
-        """The job's communicators. Raises OSError, RefusedError, and ValueError where the answer cannot be read."""
-        assert self._agent is not None
-        text = ask(address_of(os.environ.get("NCCL_RAS_ADDR") or "localhost:28028"))
-        try:
-            found = read_answer(text)
-        except ValueError as error:
-            raise ValueError(f"its answer of {len(text)} characters is cut or no JSON ({error})") from None
+        """The job's communicators. Raises OSError, and ValueError where the answer cannot be read."""
+        found = read_answer(ask(address_of(os.environ.get("NCCL_RAS_ADDR") or "localhost:28028")))
         if not found:
             raise ValueError("there is no communicator yet")
         own = self._agent.resource.get("process.pid", "")
-        if not any(str(member.pid) == own for each in found for member in each.members):
+        if not any(str(member.pid) == own for each in found for member in each.members + each.missing):
             raise ValueError("another job answered, which shares its port (NCCL_RAS_ADDR gives each its own)")
         return found

@@ -32,7 +32,7 @@ from jaxobs.model import hardware_forms as hw
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import DeviceReading, Metric, metric
 from jaxobs.plugin.base import Collector
-from jaxobs.plugin.fields import Fields, Query, Sample, metrics_of
+from jaxobs.plugin.fields import Fields, Query, Sample, metrics_of, why_not_used
 from jaxobs.plugin.protocol import Agent
 
 
@@ -150,7 +150,6 @@ class TpuCollector(Collector):
 
     metrics = metrics_of(QUERIES)
     device_readings = READINGS
-    interval = 5.0
 
     def __init__(self) -> None:
         self.reason = "not started"
@@ -164,16 +163,14 @@ class TpuCollector(Collector):
         if importlib.util.find_spec("libtpu") is None:
             self.reason = "libtpu is not installed"
         else:
-            self.reason = "JAX has made no backend yet"
             self._agent = agent
 
     def collect(self) -> Iterable[Measured]:
         agent = self._agent
-        platform = None if agent is None else agent.resource.get("jax.platform")
-        if agent is None or platform is None:
+        if agent is None:
             return []
-        if platform != "tpu":
-            self.reason = "JAX uses no TPU"
+        if why_not := why_not_used(agent.resource, {"tpu"}, "TPU"):
+            self.reason = why_not
             return self._fields.withdraw()
         if not self._tried:
             self._tried = True

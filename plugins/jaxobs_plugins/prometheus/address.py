@@ -9,7 +9,7 @@ import os
 import re
 import socket
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -60,12 +60,20 @@ def listen(wanted: Address, may_move: bool) -> tuple[socket.socket, Address]:
     Where the port is taken and `may_move` is true, it is the next free one, or after `PORTS_TRIED` any free one.
     Raises AddressError.
     """
-    for port in _candidates(wanted.port, may_move):
+    if may_move:
+        ports = [*range(wanted.port, min(wanted.port + PORTS_TRIED, LAST_PORT + 1)), 0]
+    else:
+        ports = [wanted.port] if wanted.port <= LAST_PORT else []
+    for port in ports:
         try:
             listener = _bind(wanted.host, port)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
-                raise AddressError(_explain(wanted.host, port, error)) from error
+                raise AddressError(
+                    f"cannot serve metrics at {Address(wanted.host, port).netloc(wildcard_host=wanted.host)}: "
+                    f"{error.strerror}; set {HOST_VARIABLE} to a name or address of this host, and {PORT_VARIABLE} to "
+                    "a port above 1023"
+                ) from error
         else:
             return listener, Address(wanted.host, listener.getsockname()[1])
     reason = "the port is taken" if wanted.port <= LAST_PORT else "there is no such port"
@@ -80,14 +88,6 @@ def is_open_to_network(listener: socket.socket) -> bool:
     return not ipaddress.ip_address(listener.getsockname()[0]).is_loopback
 
 
-def _candidates(port: int, may_move: bool) -> Iterator[int]:
-    if not may_move:
-        yield from [port] if port <= LAST_PORT else []
-        return
-    yield from range(port, min(port + PORTS_TRIED, LAST_PORT + 1))
-    yield 0
-
-
 def _bind(host: str, port: int) -> socket.socket:
     if host == "localhost":
         return socket.create_server(("127.0.0.1", port), backlog=_BACKLOG)
@@ -96,17 +96,6 @@ def _bind(host: str, port: int) -> socket.socket:
     )[0]
     both = family == socket.AF_INET6 and host == "::" and socket.has_dualstack_ipv6()
     return socket.create_server(destination[:2], family=family, backlog=_BACKLOG, dualstack_ipv6=both)
-
-
-def _explain(host: str, port: int, error: OSError) -> str:
-    failed = f"cannot serve metrics at {Address(host, port).netloc(wildcard_host=host)}"
-    if isinstance(error, socket.gaierror):
-        return f"{failed}: no such host; set {HOST_VARIABLE} to a name or address of this host"
-    if error.errno == errno.EADDRNOTAVAIL:
-        return f"{failed}: not an address of this host; set {HOST_VARIABLE} to one that is"
-    if error.errno == errno.EACCES:
-        return f"{failed}: no permission; set {PORT_VARIABLE} to a port above 1023"
-    return f"{failed}: {error.strerror}; set {HOST_VARIABLE} and {PORT_VARIABLE}"
 
 
 def target_group(target: str, resource: Mapping[str, str], scheme: str = "http") -> list[dict[str, object]]:
@@ -183,6 +172,8 @@ class TargetFile:
             return
         # Without its parents: a mistyped path must not be created.
         self._directory.mkdir(0o700 if self._private else 0o777, exist_ok=True)
+        if not self._written:
+            self._remove_stale()
         write_whole(self.path, text.encode())  # its draft is not matched by Prometheus's `*.json`
         self._written = text
 
@@ -190,17 +181,15 @@ class TargetFile:
         """Withdraw the target. Raises OSError where the file cannot be removed."""
         self.path.unlink(missing_ok=True)
 
-    def remove_stale(self) -> list[Path]:
-        """Remove the files that killed processes of this host left behind, and return their paths. Raises OSError."""
+    def _remove_stale(self) -> None:
+        """Remove the files that killed processes of this host left behind, as far as this user may."""
         name = _name_of_host(self._host)
-        stale = []
-        for path in self._directory.iterdir() if self._directory.is_dir() else ():
+        for path in self._directory.iterdir():
             draft = DRAFT_NAME.fullmatch(path.name)
             match = name.fullmatch(draft["name"] if draft else path.name)
             if match and not _is_alive(int(match["process"])):
-                path.unlink(missing_ok=True)
-                stale.append(path)
-        return stale
+                with suppress(OSError):
+                    path.unlink()
 
 
 class Announcement:
@@ -212,7 +201,7 @@ class Announcement:
         self._resource: Mapping[str, str] | None = None
         self._row: Mapping[str, Any] | None = None
         self._told = 0.0
-        self._withdrawn = self._cleared = False
+        self._withdrawn = False
         self._work = FileWork(
             self._bring_about,
             file.path.parent,
@@ -238,12 +227,6 @@ class Announcement:
 
     def _bring_about(self) -> None:
         """Write or remove the file. Raises OSError."""
-        if not self._cleared:
-            self._cleared = True
-            try:
-                self._file.remove_stale()
-            except OSError as error:
-                self._log(f"file_sd: {error}")
         if self._resource is not None and not self._withdrawn:
             self._file.publish(self._resource, self._row)
         if self._withdrawn:  # perhaps only since the check above

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -30,9 +29,6 @@ from jaxobs_plugins.prometheus.file_work import FileWork
 from jaxobs_plugins.prometheus.pages import METRICS_PATH, Pages, answer
 from jaxobs_plugins.prometheus.server import HttpServer, Request, Response
 
-CHECK_SECONDS = 5.0
-"""Seconds that `jaxobs check` waits for the files of the settings: half the time after which a plugin counts as stuck."""
-
 
 class PrometheusExporter(Exporter):
     """Serves /metrics. Settings: `prometheus` (false: does nothing), `file_sd_directory`, `metrics_…`.
@@ -43,13 +39,13 @@ class PrometheusExporter(Exporter):
 
     takes_events = False
     """It shows snapshots alone."""
+    _agent: Agent
+    _pages: Pages
 
     def __init__(self) -> None:
-        self._agent: Agent | None = None
         self._server: HttpServer | None = None
         self._announced: list[Announcement] = []
         """For Prometheus where the settings name a directory, and for the pages of this host's other ranks."""
-        self._pages = Pages()
         self._reading: FileWork | None = None
         self._said_misdirected = False
         self._window_until = 0.0
@@ -62,15 +58,14 @@ class PrometheusExporter(Exporter):
             return
         said: list[str] = []
         try:
-            credentials = Credentials(settings, said.append)
-            if credentials.named:
-                _try(credentials.read, credentials.named, "nothing would be served", said)
+            Credentials(settings, said.append).read()
             yield _address_remark(settings)
         except (CredentialsError, AddressError) as error:
             said.append(str(error))
-        if directory := _directory(settings):
+        directory = _directory(settings)
+        if directory is not None and (reason := _why_no_file(directory)):
             cure = "set JAXOBS_FILE_SD_DIRECTORY to a writable directory"
-            _try(partial(_be_writable, directory), directory, cure, said)
+            said.append(f"no file_sd file can be written in {directory}: {reason}; {cure}")
         yield from (Remark(line, problem=True) for line in said)
 
     def start(self, agent: Agent) -> None:
@@ -87,11 +82,7 @@ class PrometheusExporter(Exporter):
         places = [each for each in (_directory(agent.settings), meeting_place()) if each is not None]
         self._pages = Pages(agent.resource, Neighbours(places, agent.resource).ranks)
         self._agent = agent  # set before the server starts, for requests that come at once
-        try:
-            self._server = self._serve(agent, credentials)
-        except BaseException:
-            self._agent = None
-            raise
+        self._server = self._serve(agent, credentials)
         if credentials.named:
             self._reading = FileWork(
                 credentials.read,
@@ -102,8 +93,6 @@ class PrometheusExporter(Exporter):
 
     def export(self, batch: Batch) -> None:
         """Show this snapshot from now on."""
-        if self._agent is None:
-            return
         self._pages.show(batch.snapshot, self._agent.resource)
         if self._reading is not None:
             self._reading.soon()
@@ -125,12 +114,9 @@ class PrometheusExporter(Exporter):
     def stop(self, timeout: float) -> None:
         """Close the port at once, then the connections, and withdraw the target."""
         deadline = monotonic() + timeout
-        server, self._server = self._server, None
-        announced, self._announced = self._announced, []
-        self._agent = None
-        if server is not None:
-            server.stop(timeout)
-        for announcement in announced:
+        if self._server is not None:
+            self._server.stop(timeout)
+        for announcement in self._announced:
             announcement.withdraw(deadline - monotonic())
 
     def _serve(self, agent: Agent, credentials: Credentials) -> HttpServer:
@@ -174,15 +160,12 @@ class PrometheusExporter(Exporter):
 
     def _ask_for_profile(self, seconds: float, keep: bool) -> str | None:
         """Ask the job for a profiler window. Returns None, or why it was not asked."""
-        agent = self._agent
-        if agent is None:
-            return "the job has ended"
-        if keep and not agent.settings.get("run_folder"):
+        if keep and not self._agent.settings.get("run_folder"):
             return f"{NO_FOLDER}: set JAXOBS_RUN_DIRECTORY before it starts"
         left = self._window_until - monotonic()
         if left > 0:  # otherwise repeated requests would have the job profiled for hours
             return f"the window that was asked for before lasts {left:.1f} s longer: ask again then"
-        agent.profile(seconds, keep)
+        self._agent.profile(seconds, keep)
         self._window_until = monotonic() + seconds
         return None
 
@@ -191,12 +174,6 @@ def _directory(settings: Mapping[str, Any]) -> Path | None:
     """The directory for Prometheus's `file_sd` that the settings name."""
     given = settings.get("file_sd_directory")
     return None if given is None else Path(given)
-
-
-def _try(work: Callable[[], None], files: object, otherwise: str, said: list[str]) -> None:
-    """Do something with files of the settings, and add what is wrong with them, also where they do not answer."""
-    if not FileWork(work, files, said.append, otherwise).done(CHECK_SECONDS):
-        said.append(f"{files}: no answer for {CHECK_SECONDS:.0f} s")
 
 
 def _address_remark(settings: Mapping[str, Any]) -> Remark:
@@ -214,9 +191,7 @@ def _address_remark(settings: Mapping[str, Any]) -> Remark:
     return Remark(f"port {wanted.port} is taken: {would}; {cure}", problem=True)
 
 
-def _be_writable(directory: Path) -> None:
-    """Raises OSError where no file can be written in `directory`, which is made if only its parent exists."""
+def _why_no_file(directory: Path) -> str | None:
+    """Why no file can be written in `directory`, which is made if only its parent exists; None if one can."""
     there = os.path.exists(directory.parent)  # noqa: PTH110  # which raises nothing
-    reason = why_not_writable(directory) if there else f"there is no directory {directory.parent}"
-    if reason:
-        raise OSError(f"no file_sd file can be written in {directory}: {reason}")
+    return why_not_writable(directory) if there else f"there is no directory {directory.parent}"

@@ -129,7 +129,7 @@ def answer(
     pages: Pages,
     hosts: AllowedHosts,
     token: Token | None = None,
-    ask: AskForProfile | None = None,
+    ask: AskForProfile = lambda seconds, keep: None,
 ) -> Response:
     """The response to `request`.
 
@@ -210,11 +210,10 @@ def _page(request: Request, pages: Pages, loop: str | None) -> Response:
     return Response(HTTPStatus.OK, pages.snapshot(), {"Content-Type": "application/json", **_SAFE})
 
 
-def _answer_profile_request(request: Request, ask: AskForProfile | None) -> Response:
+def _answer_profile_request(request: Request, ask: AskForProfile) -> Response:
     """Ask the job for a window. The status is 202 if it was asked, though it may still skip the window.
 
-    `jaxobs_profile_windows_total` shows what became of it. 400: invalid parameters; 409: not possible at present; 503:
-    the job cannot be asked.
+    `jaxobs_profile_windows_total` shows what became of it. 400: invalid parameters; 409: not possible at present.
     """
     if request.method != "POST":
         return plain(HTTPStatus.METHOD_NOT_ALLOWED, "use POST", {"Allow": "POST"})
@@ -222,14 +221,7 @@ def _answer_profile_request(request: Request, ask: AskForProfile | None) -> Resp
         seconds, keep = _parameters(request)
     except ValueError as error:
         return plain(HTTPStatus.BAD_REQUEST, str(error))
-    if ask is None:
-        return plain(HTTPStatus.SERVICE_UNAVAILABLE, "this job cannot be asked for a profiler window")
-    try:
-        reason = ask(seconds, keep)
-    except Exception as error:  # noqa: BLE001  # the client is told, whatever went wrong
-        text = f"the job could not be asked: {type(error).__name__}: {error}"
-        return plain(HTTPStatus.SERVICE_UNAVAILABLE, " ".join(text.split()))
-    if reason:
+    if reason := ask(seconds, keep):
         return plain(HTTPStatus.CONFLICT, " ".join(reason.split()))
     body = json.dumps({"asked": True, "seconds": seconds, "keep": keep}).encode() + b"\n"
     return Response(HTTPStatus.ACCEPTED, body, {"Content-Type": "application/json"})
@@ -239,17 +231,10 @@ def _parameters(request: Request) -> tuple[float, bool]:
     """The seconds and whether to keep the trace. Raises ValueError with a sentence for the client."""
     if request.has_body:
         raise ValueError("a body is not read: say it in the address, as in /profile?seconds=2&keep=true")
-    given: dict[str, str] = {}
-    for name, value in parse_qsl(request.query, keep_blank_values=True):
-        if name not in {"seconds", "keep"} or name in given:
-            raise ValueError(f"{name!r} is no parameter, or is there twice: use seconds and keep")
-        given[name] = value
-    return checked_seconds(given.get("seconds", str(DEFAULT_PROFILE_SECONDS))), _flag(
-        given.get("keep", "false")
-    )
-
-
-def _flag(text: str) -> bool:
-    if text.lower() not in _FLAGS:
-        raise ValueError(f"keep={text!r} is neither true nor false")
-    return _FLAGS[text.lower()]
+    given = dict(parse_qsl(request.query, keep_blank_values=True))
+    for name in given.keys() - {"seconds", "keep"}:
+        raise ValueError(f"{name!r} is no parameter: use seconds and keep")
+    keep = given.get("keep", "false").lower()
+    if keep not in _FLAGS:
+        raise ValueError(f"keep={keep!r} is neither true nor false")
+    return checked_seconds(given.get("seconds", DEFAULT_PROFILE_SECONDS)), _FLAGS[keep]

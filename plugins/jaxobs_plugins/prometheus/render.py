@@ -1,10 +1,9 @@
 """Renders a snapshot's metrics in the two formats that Prometheus reads, and chooses between them. Pure functions.
 
-Formats: the Prometheus text format 0.0.4, and OpenMetrics 1.0, which alone carries exemplars and units. The choice is
-by the names and weights in the client's header, and is no use of prometheus_client's own `choose_encoder` and
-`gzip_accepted`, which ignore weights (as of 0.26): a client that refuses OpenMetrics by `q=0` would get it. A client that
-names neither format, or refuses every one, gets the plainest: a scraper that reads it after all is better off than with
-an error.
+Formats: the Prometheus text format 0.0.4, and OpenMetrics 1.0, which alone carries exemplars and units. A client gets
+OpenMetrics where it names it, and the plainest where it names neither: a scraper that reads it after all is better off
+than with an error. The `choose_encoder` and `gzip_accepted` of prometheus_client ignore weights (as of 0.26): who
+refuses OpenMetrics by `q=0` would get it.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
-_WEIGHT = re.compile(r"0?\.\d+|0\.?|1(\.0*)?")
+_REFUSED = re.compile(r"q=0(\.0*)?")
 
 # prometheus_client has no types for these two.
 _openmetrics: Callable[[Collector], bytes] = generate_openmetrics
@@ -113,23 +112,16 @@ def label_name(dotted: str) -> str:
 
 
 def negotiate(accept: str) -> str:
-    """The content type for an `Accept` header: OpenMetrics if it weighs that above 0, and no less than plain text."""
-    weights = _weights(accept)
-    openmetrics, text = (weights.get(kind.partition(";")[0], 0.0) for kind in (OPENMETRICS, TEXT))
-    return OPENMETRICS if 0 < openmetrics >= text else TEXT
+    """The content type for an `Accept` header: OpenMetrics where it is named, else plain text."""
+    return OPENMETRICS if _names(accept, OPENMETRICS.partition(";")[0]) else TEXT
 
 
 def accepts_gzip(accept_encoding: str) -> bool:
-    """Whether an `Accept-Encoding` header names gzip, with a weight no less than that of plain bytes."""
-    weights = _weights(accept_encoding)
-    return 0 < weights.get("gzip", 0.0) >= weights.get("identity", 0.0)
+    """Whether an `Accept-Encoding` header names gzip."""
+    return _names(accept_encoding, "gzip")
 
 
-def _weights(header: str) -> dict[str, float]:
-    """The largest weight of each name that a header lists; 0 for one that is malformed. Versions do not count."""
-    weights: dict[str, float] = {}
-    for element in header.lower().split(","):
-        name, *parameters = (part.strip() for part in element.split(";"))
-        weight = next((each.removeprefix("q=") for each in parameters if each.startswith("q=")), "1")
-        weights[name] = max(weights.get(name, 0.0), float(weight) if _WEIGHT.fullmatch(weight) else 0.0)
-    return weights
+def _names(header: str, name: str) -> bool:
+    """Whether a header lists a name, and does not refuse it by a weight of 0. Versions do not count."""
+    elements = ([part.strip() for part in element.split(";")] for element in header.lower().split(","))
+    return any(listed == name and not any(map(_REFUSED.fullmatch, more)) for listed, *more in elements)

@@ -11,12 +11,15 @@ from typing import Any
 
 from jaxobs_plugins.collectors.nvidia.collector import NvidiaCollector
 
+IN_USE = {"jax.platform": "gpu", "jax.local_hardware_ids": "0"}
+"""What JAX tells of its backend where a request says nothing else."""
+
 
 def run(request: dict[str, Any]) -> dict[str, Any]:
     """One collector's life: `turns` of scripts, of what JAX tells and the job sets, and of seconds before the turn."""
     script, calls = Path(os.environ["NVML_SCRIPT"]), Path(os.environ["NVML_CALLS"])
     said: list[str] = []
-    resource: dict[str, str] = {"process.pid": "4321", **request.get("resource", {})}
+    resource: dict[str, str] = {"process.pid": "4321", **request.get("resource", IN_USE)}
     agent: Any = SimpleNamespace(resource=resource, log=said.append)
     seconds = 0.0
     environment: dict[str, str] = request.get("environment", {})

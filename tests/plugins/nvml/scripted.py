@@ -48,6 +48,11 @@ def script(answers: Answers) -> str:
     return "".join(f"{key} {value}\n" for key, value in answers.items())
 
 
+def in_use(*numbers: int) -> dict[str, str]:
+    """What JAX tells where it uses these of the devices that CUDA shows."""
+    return {"jax.platform": "gpu", "jax.local_hardware_ids": ",".join(map(str, numbers))}
+
+
 class Turn:
     """What one call of `collect()` gave."""
 

@@ -1,17 +1,14 @@
 """The collector `nvidia`: opens NVML, selects the job's devices, and queries each in turn; a lost one rests a while.
 
-Devices are selected, with their JAX ordinals, by the job's environment and JAX's reports.
+Devices are selected, with their JAX ordinals, by the job's environment and what JAX reports of its backend.
 CUDA's rules, by its programming guide and the MIG user guide: CUDA_VISIBLE_DEVICES lists devices by index, by UUID or
 the beginning of one, or by a MIG instance's UUID; the list ends before the first entry that names nothing. An
 index counts boards by PCI address under CUDA_DEVICE_ORDER=PCI_BUS_ID; by default the fastest come first, which is the
 same order where all boards are of one model. On a partitioned board CUDA takes the first instance unless one is named;
-without CUDA_VISIBLE_DEVICES, the first instance of all boards hides the rest. That an entry named twice leaves no
-device is what PyTorch found (`_parse_visible_devices` in torch/cuda/__init__.py).
+without CUDA_VISIBLE_DEVICES, the first instance of all boards hides the rest.
 
-JAX's rules: the local ordinals count, in ascending order, the CUDA devices that the process was given: those that JAX
-reported (`jax.local_hardware_ids`), else those of JAX_LOCAL_DEVICE_IDS (with several processes) or
-JAX_CUDA_VISIBLE_DEVICES, else all if the process is alone or there is only one device. Otherwise the ordinals are
-unknown, and the label `device` is empty.
+JAX's local ordinals count the CUDA devices that it reported (`jax.local_hardware_ids`), or the only one. Where CUDA's
+order is unknown, the ordinals are, and the label `device` is empty. Nothing is measured before JAX has a backend.
 """
 
 from __future__ import annotations
@@ -20,19 +17,19 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pynvml
 
 from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Metric
-from jaxobs.plugin.base import DEVICE_VARIABLES, Collector
-from jaxobs.plugin.fields import Fields, Query, metrics_of
+from jaxobs.plugin.base import Collector
+from jaxobs.plugin.fields import Fields, metrics_of, why_not_used
 from jaxobs.plugin.protocol import Agent
 from jaxobs_plugins.collectors.nvidia import library
-from jaxobs_plugins.collectors.nvidia.library import UNSUPPORTED, Board, Instance, XidEvents
+from jaxobs_plugins.collectors.nvidia.library import UNSUPPORTED, Board, Part, XidEvents
 from jaxobs_plugins.collectors.nvidia.queries import (
     BOARD_QUERIES,
     DEVICE_INFO,
@@ -46,20 +43,14 @@ from jaxobs_plugins.collectors.nvidia.queries import (
 CUDA_PLATFORMS = {"cuda", "gpu"}
 
 
-@dataclass(frozen=True, slots=True)
-class CudaDevice:
-    """A device as CUDA shows it: a board, or a MIG instance of one."""
+class CudaDevice(NamedTuple):
+    """A device as CUDA shows it, and the board that it is a part of."""
 
     board: Board
-    instance: Instance | None = None
-
-    @property
-    def uuid(self) -> str:
-        return self.board.uuid if self.instance is None else self.instance.uuid
+    part: Part
 
 
-@dataclass(frozen=True, slots=True)
-class Visible:
+class Visible(NamedTuple):
     """The CUDA devices of a process; unless `ordered`, CUDA's order of them is unknown."""
 
     devices: tuple[CudaDevice, ...]
@@ -70,90 +61,45 @@ def visible(environment: Mapping[str, str], boards: Sequence[Board], *, complete
     """The devices that CUDA shows. `boards` are in the order of their PCI addresses; `complete`: none is missing."""
     by_bus = environment.get("CUDA_DEVICE_ORDER", "").upper() == "PCI_BUS_ID"
     ordered = complete and (by_bus or len({board.name for board in boards}) < 2)
+    every = [CudaDevice(board, part) for board in boards for part in board.parts]
     wanted = environment.get("CUDA_VISIBLE_DEVICES")
     if wanted is None:
-        instances = [CudaDevice(board, instance) for board in boards for instance in board.instances]
-        whole = [CudaDevice(board) for board in boards if not board.partitioned]
-        return Visible(tuple(instances[:1] or whole), ordered)
-    entries = wanted.split(",")
-    by_index = any(re.match(r"\s*\d", entry) for entry in entries)
-    by_name = any(entry.strip().startswith(("GPU-", "MIG-")) for entry in entries)
-    # Without a known order an index may mean any of the devices, and a name one that is missing. Drivers before 470
-    # named MIG instances by their place on a board, and CUDA takes that still.
-    by_place = any(entry.strip().startswith("MIG-GPU-") for entry in entries)
-    if (by_index and not ordered) or (by_name and not complete) or by_place:
-        return Visible(tuple(device for board in boards for device in _of_board(board)), ordered=False)
+        instances = [device for device in every if device.part.uuid != device.board.uuid]
+        return Visible(tuple(instances[:1] or every), ordered)
+    entries = [entry.strip() for entry in wanted.split(",")]
+    # Without a known order an index may mean any of the devices, and a name one that is missing.
+    if not complete or (not ordered and any(entry[:1].isdecimal() for entry in entries)):
+        return Visible(tuple(every), ordered=False)
     chosen: list[CudaDevice] = []
     for entry in entries:
-        device = _named(entry.strip(), boards)
+        device = _named(entry, boards)
         if device is None:
             break
-        if device in chosen:
-            return Visible(())
         chosen.append(device)
     return Visible(tuple(chosen))
 
 
-def jax_devices(
-    seen: Visible, environment: Mapping[str, str], resource: Mapping[str, str]
-) -> list[tuple[str, CudaDevice]]:
+def jax_devices(seen: Visible, resource: Mapping[str, str]) -> list[tuple[str, CudaDevice]]:
     """Pairs of JAX's local ordinal (empty where unknown) and device; none where JAX runs on another platform."""
-    platform = resource.get("jax.platform")
-    asked = {name.strip().lower() for name in environment.get("JAX_PLATFORMS", "").split(",")} - {""}
-    if (platform is not None and platform not in CUDA_PLATFORMS) or (asked and not asked & CUDA_PLATFORMS):
+    if resource.get("jax.platform") not in CUDA_PLATFORMS:
         return []
     devices = seen.devices
-    if len(devices) < 2:
-        return [("0" if seen.ordered else "", device) for device in devices]
-    alone = resource.get("jax.process_count", "1") == "1"
-    numbers = _numbers(resource.get("jax.local_hardware_ids"))
-    if numbers is None:
-        numbers = None if alone else _sorted(environment.get("JAX_LOCAL_DEVICE_IDS"))
-    if numbers is None:
-        numbers = _sorted(environment.get("JAX_CUDA_VISIBLE_DEVICES"))
-    if numbers is None and alone:
-        numbers = list(range(len(devices)))
-    if numbers is None or not seen.ordered or max(numbers) >= len(devices):
+    told = resource.get("jax.local_hardware_ids", "0" if len(devices) == 1 else "")
+    numbers = [int(number) for number in told.split(",")] if told else []
+    if not numbers or not seen.ordered or max(numbers) >= len(devices):
         return [("", device) for device in devices]
     return [(str(ordinal), devices[number]) for ordinal, number in enumerate(numbers)]
 
 
-def _of_board(board: Board) -> list[CudaDevice]:
-    if board.partitioned:
-        return [CudaDevice(board, instance) for instance in board.instances]
-    return [CudaDevice(board)]
-
-
 def _named(entry: str, boards: Sequence[Board]) -> CudaDevice | None:
-    number = re.match(r"\d+", entry)
-    if number:  # as C's strtol reads it: what follows the digits does not count
-        index = int(number[0])
-        found = _of_board(boards[index])[:1] if index < len(boards) else []
-    elif entry.startswith("GPU-"):
-        found = [
-            device for board in boards if board.uuid.startswith(entry) for device in _of_board(board)[:1]
-        ]
-    elif entry.startswith("MIG-"):
-        found = [
-            CudaDevice(board, instance)
-            for board in boards
-            for instance in board.instances
-            if instance.uuid.startswith(entry)
-        ]
-    else:
-        return None
+    """The device that an entry of CUDA_VISIBLE_DEVICES names; None if it names none or several."""
+    first = {board.uuid: CudaDevice(board, board.parts[0]) for board in boards if board.parts}
+    if number := re.match(r"\d+", entry):  # as C's strtol reads it: what follows the digits does not count
+        named = boards[int(number[0]) : int(number[0]) + 1]
+        return first.get(named[0].uuid) if named else None
+    every = first | {part.uuid: CudaDevice(board, part) for board in boards for part in board.parts}
+    found = [device for uuid, device in every.items() if entry and uuid.startswith(entry)]
     return found[0] if len(found) == 1 else None
-
-
-def _numbers(value: str | None) -> list[int] | None:
-    entries = [entry.strip() for entry in (value or "").split(",")]
-    return [int(entry) for entry in entries] if all(entry.isdecimal() for entry in entries) else None
-
-
-def _sorted(value: str | None) -> list[int] | None:
-    """The numbers in ascending order, each once, because XLA keeps them as a set."""
-    numbers = _numbers(value)
-    return None if numbers is None else sorted(set(numbers))
 
 
 LOST_SECONDS = 60.0
@@ -168,11 +114,16 @@ class WatchedDevice:
         with_board: bool, clock: Callable[[], float] = monotonic,
     ) -> None:  # fmt: skip
         board = device.board
-        self._subject = Device(board.uuid, board.handle, (device.instance or board).handle, pid, xids)
-        self._fields = [_fields(PART_QUERIES, (ordinal, device.uuid), clock)]
-        if with_board:
-            self._fields.append(_fields(BOARD_QUERIES, (ordinal, board.uuid), clock))
-        self._labels = (ordinal, device.uuid)
+        self._subject = Device(board.uuid, board.handle, device.part.handle, pid, xids)
+        self._labels = (ordinal, device.part.uuid)
+        of_board = [(BOARD_QUERIES, (ordinal, board.uuid))] if with_board else []
+        self._fields = [
+            Fields(
+                queries, labels, whole=(XID_EVENTS,), unsupported=UNSUPPORTED,
+                passed_on=(pynvml.NVMLError_GpuIsLost,), clock=clock,
+            )
+            for queries, labels in [(PART_QUERIES, self._labels), *of_board]
+        ]  # fmt: skip
         self._info = (*self._labels, board.uuid, board.name)
         self._log = log
         self._clock = clock
@@ -202,20 +153,11 @@ class WatchedDevice:
         return [value for fields in self._fields for value in fields.withdraw()]
 
 
-def _fields(
-    queries: Sequence[Query[Device]], labels: tuple[str, str], clock: Callable[[], float]
-) -> Fields[Device]:
-    return Fields(
-        queries, labels, whole=(XID_EVENTS,), unsupported=UNSUPPORTED,
-        passed_on=(pynvml.NVMLError_GpuIsLost,), clock=clock,
-    )  # fmt: skip
-
-
 def _value(metric: Metric, labels: tuple[str, ...], value: float) -> Measured:
     return Measured(metric.name, labels, value, now())
 
 
-_JAX_ATTRIBUTES = ("jax.platform", "jax.local_hardware_ids", "jax.process_count")
+_JAX_ATTRIBUTES = ("jax.platform", "jax.local_hardware_ids")
 _KERNEL_MODULE = Path("/proc/driver/nvidia/version")
 
 
@@ -227,7 +169,6 @@ class NvidiaCollector(Collector):
 
     metrics = (DEVICE_INFO, UP, *metrics_of((*BOARD_QUERIES, *PART_QUERIES)))
     device_readings = READINGS
-    interval = 5.0
 
     def __init__(
         self, environment: Mapping[str, str] = os.environ, clock: Callable[[], float] = monotonic
@@ -236,7 +177,8 @@ class NvidiaCollector(Collector):
         self._clock = clock
         self._environment = environment
         self._agent: Agent | None = None
-        self._shown = library.Boards([], [])
+        self._boards: list[Board] = []
+        self._is_complete = True
         self._selected_by: tuple[str | None, ...] | None = None
         self._devices: list[WatchedDevice] = []
         self._xids = XidEvents()
@@ -250,8 +192,9 @@ class NvidiaCollector(Collector):
                 agent.log(f"no metrics of NVIDIA devices: {self.reason}")
             return
         self._agent = agent
-        self._shown = library.boards()
-        for problem in self._shown.problems:
+        self._boards, problems = library.boards()
+        self._is_complete = not problems
+        for problem in problems:
             agent.log(problem)
 
     def collect(self) -> Iterable[Measured]:
@@ -259,8 +202,7 @@ class NvidiaCollector(Collector):
         if agent is None:
             return []
         measured = []
-        told, environment = agent.resource, self._environment
-        selected_by = (*map(told.get, _JAX_ATTRIBUTES), *map(environment.get, DEVICE_VARIABLES))
+        selected_by = tuple(map(agent.resource.get, _JAX_ATTRIBUTES))
         if selected_by != self._selected_by:
             self._selected_by = selected_by
             measured += self._choose(agent)
@@ -281,15 +223,15 @@ class NvidiaCollector(Collector):
         if library.open_library():
             return ()
         try:
-            return tuple(board.name for board in library.boards().boards)
+            return tuple(board.name for board in library.boards()[0])
         finally:
             library.close_library()
 
     def _choose(self, agent: Agent) -> list[Measured]:
         """Choose the job's devices by what is known now. Returns values that withdraw the earlier choice's gauges."""
         gone = [value for device in self._devices for value in device.withdraw()]
-        seen = visible(self._environment, self._shown.boards, complete=not self._shown.problems)
-        chosen = jax_devices(seen, self._environment, agent.resource)
+        seen = visible(self._environment, self._boards, complete=self._is_complete)
+        chosen = jax_devices(seen, agent.resource)
         boards = {device.board.uuid: device.board for _, device in chosen}
         self._xids.watch(boards.values())
         pid = agent.resource.get("process.pid")
@@ -301,5 +243,6 @@ class NvidiaCollector(Collector):
                     ordinal, device, pid, self._xids, agent.log, with_board=with_board, clock=self._clock
                 )
             )
-        self.reason = "" if chosen else "JAX uses no NVIDIA device"
+        why_not = why_not_used(agent.resource, CUDA_PLATFORMS, "NVIDIA device")
+        self.reason = "" if chosen else why_not or "JAX uses no NVIDIA device"
         return gone

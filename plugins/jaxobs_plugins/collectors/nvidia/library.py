@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pynvml
@@ -19,30 +19,20 @@ UNSUPPORTED = (
 """Errors that will persist, because the device, the driver or nvidia-ml-py does not support the query."""
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
-    """A MIG instance: a slice of a board that CUDA shows as a device."""
+class Part(NamedTuple):
+    """What CUDA shows as a device: a whole board, or a slice of one (a MIG instance)."""
 
     uuid: str
     handle: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Board:
-    """A physical device. `partitioned`: MIG is on, so that only its instances can compute."""
+class Board(NamedTuple):
+    """A physical device. Where MIG is on, only its instances can compute, and are its parts; else it is its own."""
 
     uuid: str
     handle: Any
     name: str
-    partitioned: bool
-    instances: tuple[Instance, ...]
-
-
-class Boards(NamedTuple):
-    """The boards of this host, and why others that NVML counts are missing among them."""
-
-    boards: list[Board]
-    problems: list[str]
+    parts: tuple[Part, ...]
 
 
 def open_library() -> str:
@@ -51,11 +41,6 @@ def open_library() -> str:
         pynvml.nvmlInit()
     except pynvml.NVMLError_LibraryNotFound:
         return "no NVIDIA driver is installed: libnvidia-ml.so.1 was not found"
-    except pynvml.NVMLError_LibRmVersionMismatch as error:
-        return (
-            f"NVML and the loaded driver differ in version ({error}): reboot the host, or restart the "
-            "container, so that both are of the same one"
-        )
     except pynvml.NVMLError as error:
         return f"NVML could not be opened: {error}"
     return ""
@@ -66,38 +51,34 @@ def close_library() -> None:
     pynvml.nvmlShutdown()
 
 
-def boards() -> Boards:
-    """All boards that NVML shows, in the order of their PCI addresses. One that does not tell who it is is left out."""
+def boards() -> tuple[list[Board], list[str]]:
+    """All boards that NVML shows, in the order of their PCI addresses, and why others that it counts are left out."""
     found: dict[str, Board] = {}
     problems: list[str] = []
     for index in range(pynvml.nvmlDeviceGetCount()):
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            partitioned, parts = _partitions(handle)
             uuid, name = text(pynvml.nvmlDeviceGetUUID(handle)), text(pynvml.nvmlDeviceGetName(handle))
-            instances = tuple(Instance(text(pynvml.nvmlDeviceGetUUID(part)), part) for part in parts)
+            parts = tuple(Part(text(pynvml.nvmlDeviceGetUUID(part)), part) for part in _parts(handle))
             address = text(pynvml.nvmlDeviceGetPciInfo(handle).busId).upper()
         except pynvml.NVMLError as error:
             problems.append(f"device {index} of NVML cannot be read, and is left out: {error}")
             continue
-        found[address] = Board(uuid, handle, name, partitioned, instances)
-    return Boards([found[address] for address in sorted(found)], problems)
+        found[address] = Board(uuid, handle, name, parts)
+    return [found[address] for address in sorted(found)], problems
 
 
-def _partitions(handle: Any) -> tuple[bool, list[Any]]:
-    try:
-        partitioned = pynvml.nvmlDeviceGetMigMode(handle)[0] == pynvml.NVML_DEVICE_MIG_ENABLE
-    except pynvml.NVMLError:  # boards before A100
-        return False, []
-    return partitioned, list(_instances(handle)) if partitioned else []
-
-
-def _instances(handle: Any) -> Iterator[Any]:
+def _parts(handle: Any) -> Iterator[Any]:
+    """The handles of a board's parts."""
+    is_partitioned = False
+    with suppress(pynvml.NVMLError):  # boards before A100
+        is_partitioned = pynvml.nvmlDeviceGetMigMode(handle)[0] == pynvml.NVML_DEVICE_MIG_ENABLE
+    if not is_partitioned:
+        yield handle
+        return
     for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
-        try:
+        with suppress(pynvml.NVMLError_NotFound):  # fewer instances exist than the board could have
             yield pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-        except pynvml.NVMLError_NotFound:  # fewer instances exist than the board could have
-            continue
 
 
 def newest(names: tuple[str, ...], *arguments: Any) -> Any:
@@ -144,65 +125,57 @@ EVENTS_A_TURN = 64
 
 
 class XidEvents:
-    """Counts Xid errors by board. Where events are not available, `count` raises the reason."""
+    """Counts Xid errors by board. Where events are not available, `of` raises the reason."""
 
     def __init__(self) -> None:
         self._set: Any = None
         self._uuids: dict[int | None, str] = {}
-        self._counts: dict[str, int] = {}
-        self._last: dict[str, int] = {}
-        self._problems: dict[str, Exception] = {}
-        self._waiting_failed: Exception | None = None
+        self._seen: dict[str, tuple[int, int | None]] = {}
+        """The number of a board's errors so far, and the last of them."""
+        self._failed: Exception | None = None
 
     def watch(self, boards: Iterable[Board]) -> None:
         """Count the events of these boards from now on, from 0."""
         self.close()
-        self._counts, self._last, self._problems = {}, {}, {}
-        self._waiting_failed = None
+        self._seen, self._failed = {}, None
         try:
             self._set = pynvml.nvmlEventSetCreate()
         except pynvml.NVMLError as error:
-            self._waiting_failed = error
+            self._failed = error
             return
         for board in boards:
-            try:
+            with suppress(pynvml.NVMLError):  # a board that reports none
                 pynvml.nvmlDeviceRegisterEvents(board.handle, pynvml.nvmlEventTypeXidCriticalError, self._set)
-            except pynvml.NVMLError as error:
-                self._problems[board.uuid] = error
-            else:
                 self._uuids[_address(board.handle)] = board.uuid
-                self._counts[board.uuid] = 0
+                self._seen[board.uuid] = 0, None
 
     def poll(self) -> list[tuple[str, int]]:
         """Take what was reported since the last turn: pairs of board UUID and Xid."""
         events: list[tuple[str, int]] = []
-        if self._uuids:
-            self._waiting_failed = None
-        for _ in range(EVENTS_A_TURN if self._uuids else 0):
+        if not self._uuids:
+            return events
+        self._failed = None
+        for _ in range(EVENTS_A_TURN):
             try:
                 event = pynvml.nvmlEventSetWait_v2(self._set, WAIT_MILLISECONDS)
             except pynvml.NVMLError_Timeout:
                 break
             except pynvml.NVMLError as error:
-                self._waiting_failed = error
+                self._failed = error
                 break
-            uuid = self._uuids.get(_address(event.device))
+            uuid, number = self._uuids.get(_address(event.device)), int(event.eventData)
             if uuid is not None and event.eventType & pynvml.nvmlEventTypeXidCriticalError:
-                events.append((uuid, int(event.eventData)))
-        for uuid, number in events:
-            self._counts[uuid] += 1
-            self._last[uuid] = number
+                events.append((uuid, number))
+                self._seen[uuid] = self._seen[uuid][0] + 1, number
         return events
 
-    def count(self, uuid: str) -> int:
-        """The number of a board's errors so far. Raises NVML's error where they cannot be counted."""
-        problem = self._problems.get(uuid) or self._waiting_failed
-        if problem is not None:
-            raise problem
-        return self._counts[uuid]
-
-    def last(self, uuid: str) -> int | None:
-        return self._last.get(uuid)
+    def of(self, uuid: str) -> tuple[int, int | None]:
+        """The number of a board's errors so far, and the last. Raises NVML's error where they cannot be counted."""
+        if self._failed is not None:
+            raise self._failed
+        if uuid not in self._seen:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return self._seen[uuid]
 
     def close(self) -> None:
         events, self._set, self._uuids = self._set, None, {}

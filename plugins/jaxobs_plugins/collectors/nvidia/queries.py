@@ -190,8 +190,9 @@ def _remapped_rows(device: Device) -> Iterator[Sample]:
 
 
 def _xid(device: Device) -> Iterator[Sample]:
-    yield XID_EVENTS, (), device.xids.count(device.board_uuid)
-    yield LAST_XID, (), device.xids.last(device.board_uuid)
+    count, last = device.xids.of(device.board_uuid)
+    yield XID_EVENTS, (), count
+    yield LAST_XID, (), last
 
 
 def _temperature(handle: Any) -> float:
