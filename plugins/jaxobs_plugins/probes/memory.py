@@ -80,7 +80,7 @@ INTERVAL_SECONDS = 10.0
 """Censuses follow each other at the first interval while a job makes its arrays, and the pause doubles up to the
 second."""
 
-TOO_MANY = f"{{}} arrays; listing more than {MAX_ARRAYS} holds the interpreter lock too long"
+TOO_MANY = f"about {{}} arrays; listing more than {MAX_ARRAYS} holds the interpreter lock too long"
 UNKNOWN_NUMBER = (
     "how many arrays there are is not known, and listing very many holds the interpreter lock too long"
 )
@@ -96,19 +96,16 @@ class ArrayCensus:
     def __init__(self) -> None:
         self._next = 0.0
         self._interval = FIRST_INTERVAL_SECONDS
-        self._reason = ""
 
     def turn(self) -> LiveArraysCounted | None:
-        """Count if a census is due; None if it is not, or if it was said already why it cannot be made."""
+        """Count if a census is due, or say why it cannot be made; None if it is not due."""
         if monotonic() < self._next:
             return None
-        alive = arrays_alive()
-        before, self._reason = self._reason, ""
-        if alive is None or alive > MAX_ARRAYS:
-            self._reason = UNKNOWN_NUMBER if alive is None else TOO_MANY.format(_rounded(alive))
-            return not_counted(self._reason) if self._reason != before else None
         self._next = monotonic() + self._interval
         self._interval = min(2 * self._interval, INTERVAL_SECONDS)
+        alive = arrays_alive()
+        if alive is None or alive > MAX_ARRAYS:
+            return not_counted(UNKNOWN_NUMBER if alive is None else TOO_MANY.format(alive))
         return self._counted(tracebacks=alive <= MAX_WITH_LINES)
 
     def _counted(self, *, tracebacks: bool) -> LiveArraysCounted:
@@ -126,18 +123,10 @@ def not_counted(reason: str) -> LiveArraysCounted:
     return LiveArraysCounted(None, None, (), (), "", 0.0, reason, now())
 
 
-def _rounded(count: int) -> str:
-    """A number of arrays with two significant digits: a reason that changes is sent again, and arrays come and go."""
-    return f"some {float(f'{count:.2g}'):.0f}"
-
-
 FIRST_PAUSE_SECONDS = 2.0
 LONGEST_PAUSE_SECONDS = 300.0
 """A backend that failed is queried again after the first pause, which doubles with each
 further failure up to the longest."""
-
-SAID_AGAIN = 60
-"""Samples after which the reason why a device has no figures is sent again, for an agent that was restarted."""
 
 IN_THE_PROCESS = "its arrays lie in the memory of the process"
 NOTHING_TOLD = "the backend tells no memory statistics"
@@ -152,9 +141,7 @@ class MemoryProbe(Probe):
     def __init__(self) -> None:
         self._job: Job | None = None
         self._census = ArrayCensus()
-        self._silent: set[int] = set()
         self._known: set[int] = set()
-        self._samples = 0
         self._pause = 0.0
         self._not_before = 0.0
 
@@ -169,9 +156,6 @@ class MemoryProbe(Probe):
         job = self._job
         if job is None or not backend_exists():
             return
-        if self._samples % SAID_AGAIN == 0:
-            self._silent.clear()
-        self._samples += 1
         job.emit(process_memory())
         if monotonic() < self._not_before:
             return
@@ -190,16 +174,12 @@ class MemoryProbe(Probe):
             job.emit(not_counted(f"the arrays could not be counted: {type(error).__name__}: {error}"[:300]))
 
     def _device(self, job: Job, allocator: DeviceStatistics) -> None:
-        amounts = named_amounts(allocator.statistics)
-        if amounts["in_use"] is not None:
-            self._silent.discard(allocator.device)
+        amounts, reason = named_amounts(allocator.statistics), ""
+        if amounts["in_use"] is None:
+            reason = IN_THE_PROCESS if allocator.platform == "cpu" else NOTHING_TOLD
+        else:
             self._known.add(allocator.device)
-            job.emit(MemorySampled(device=allocator.device, **amounts, reason="", time=now()))
-        elif allocator.device not in self._silent:
-            self._silent.add(allocator.device)
-            job.emit(
-                _nothing(allocator.device, IN_THE_PROCESS if allocator.platform == "cpu" else NOTHING_TOLD)
-            )
+        job.emit(MemorySampled(device=allocator.device, **amounts, reason=reason, time=now()))
 
     def _failed(self, job: Job, error: Exception) -> None:
         self._pause = min(max(FIRST_PAUSE_SECONDS, 2 * self._pause), LONGEST_PAUSE_SECONDS)
@@ -207,8 +187,4 @@ class MemoryProbe(Probe):
         reason = f"the backend failed: {type(error).__name__}: {error}"[:300]
         job.emit(not_counted(reason))
         for device in self._known:
-            job.emit(_nothing(device, reason))
-
-
-def _nothing(device: int, reason: str) -> MemorySampled:
-    return MemorySampled(device, None, None, None, None, None, reason, now())
+            job.emit(MemorySampled(device, None, None, None, None, None, reason, now()))
