@@ -45,6 +45,7 @@ STACKS = b"T"  # agent to job: take the stacks of your threads; the body is the 
 PAYLOAD = b"X"  # job to agent: a serialised module or trace, raw, of an event of the frame that follows
 
 MAXIMUM_BODY = 2**30
+"""More than the job lets wait (`jaxobs.probe.transport.backlog`)."""
 
 
 class WireError(ValueError):
@@ -84,11 +85,8 @@ def payloads_apart(events: Sequence[Event | StepRows]) -> tuple[list[Event | Ste
     pieces: list[bytes] = []
     for event in events:
         light, payload = payload_apart(event)
-        if isinstance(payload, bytes) and len(payload) > MAXIMUM_BODY:
-            reason = f"it has {len(payload)} bytes, and the agent takes {MAXIMUM_BODY}"
-            travelling.append(without_payload(light, reason, "too_large"))
         # An event that will be left out must leave no payload behind: the next event would get it.
-        elif isinstance(payload, bytes) and (row := _row(light)) is not None and _encodable(row):
+        if isinstance(payload, bytes) and (row := _row(light)) is not None and _encodable(row):
             pieces += [_HEADER.pack(PAYLOAD, len(payload)), payload]
             travelling.append(light)
         else:
@@ -103,14 +101,6 @@ def payload_apart(event: Event | StepRows) -> tuple[Event | StepRows, bytes | No
     if isinstance(event, ExecutableCreated):
         return event._replace(proto=b""), event.proto
     return event, None
-
-
-def without_payload(event: Event | StepRows, reason: str, outcome: str) -> Event:
-    """The event without its module or trace, with the reason; a profiler window's gets the `outcome` as well."""
-    if isinstance(event, ProfileWindow):
-        return event._replace(xspace=None, outcome=outcome, reason=reason)
-    assert isinstance(event, ExecutableCreated)
-    return event._replace(proto=None, proto_reason=reason, buffers=b"")
 
 
 def events_of(body: list[tuple[Any, ...] | StepRows]) -> Iterator[Event | StepRows]:

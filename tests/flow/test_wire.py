@@ -170,23 +170,6 @@ def test_modules_travel_raw_as_traces_do(modules: list[bytes], size: int) -> Non
     assert list(wire.events_of(arrived[-1][1])) == [created(b"") for _ in modules]
 
 
-def test_what_the_other_end_would_not_take_stays_behind_with_a_reason(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(wire, "MAXIMUM_BODY", 1000)
-    window = ProfileWindow("user", "read", 1, 2, 3, b"t" * 1001, "", "")
-    told, pieces = wire.payloads_apart([created(b"m" * 1001), created(b"m" * 1000), window])
-    frames = wire.Frames()
-    (payload, (_, body)) = frames.feed(b"".join([*pieces, wire.events_frame(told)[0]]))
-    assert payload == (wire.PAYLOAD, b"m" * 1000)
-    large, small, trace = wire.events_of(body)
-    assert isinstance(large, ExecutableCreated)
-    assert isinstance(trace, ProfileWindow)
-    assert (large.proto, large.proto_reason) == (None, "it has 1001 bytes, and the agent takes 1000")
-    assert small == created(b"")
-    assert (trace.xspace, trace.outcome, trace.reason) == (None, "too_large", large.proto_reason)
-
-
 def test_an_event_that_cannot_travel_leaves_no_payload_for_the_next() -> None:
     told, pieces = wire.payloads_apart([created(b"first", object()), created(b"second")])
     assert pieces[1:] == [b"second"]

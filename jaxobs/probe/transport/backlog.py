@@ -7,13 +7,14 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from jaxobs.flow.ring import Ring
-from jaxobs.flow.wire import payload_apart, without_payload
+from jaxobs.flow.wire import payload_apart
 from jaxobs.model.events import (
     BackendFound,
     Event,
     ExecutableCreated,
     FunctionWatched,
     LoopDeclared,
+    ProfileWindow,
     StepRows,
 )
 
@@ -57,7 +58,10 @@ class Payloads:
             if self._at_most + size > self._most:
                 self._at_most = self.waiting_bytes()
             if self._at_most + size > self._most:
-                event = without_payload(event, self._why_not(size), "failed")
+                if isinstance(event, ProfileWindow):
+                    event = event._replace(xspace=None, outcome="failed", reason=self._why_not(size))
+                elif isinstance(event, ExecutableCreated):
+                    event = _without_module(event, self._why_not(size))
             else:
                 self._at_most += size
             self._ring.emit(event)
@@ -70,6 +74,10 @@ class Payloads:
     def waiting_bytes(self) -> int:
         """The bytes that wait now, counted over every event in the ring."""
         return self._unsent() + sum(map(payload_bytes, self._ring.waiting()))
+
+
+def _without_module(event: ExecutableCreated, reason: str) -> ExecutableCreated:
+    return event._replace(proto=None, proto_reason=reason, buffers=b"")
 
 
 def payload_bytes(event: Event) -> int:
@@ -99,8 +107,7 @@ class Retained:
         elif isinstance(event, ExecutableCreated):
             size = len(event.proto or b"") + len(event.buffers)
             if self._bytes + size > RETAINED_BYTES:
-                lost = "lost when the agent was started again"
-                event, size = event._replace(proto=None, proto_reason=lost, buffers=b""), 0
+                event, size = _without_module(event, "lost when the agent was started again"), 0
             self._bytes += size
             self._executables.append(event)
         else:
