@@ -20,6 +20,7 @@ from jaxobs.model.addresses import loaded_prometheus
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, monotonic, now
 from jaxobs.model.profile import ProfileResult, checked_seconds
 from jaxobs.plugin.files import why_not_writable
+from jaxobs.plugin.guard import described
 from jaxobs.plugin.span_context import application_instance
 from jaxobs.plugin.threads import join_all
 from jaxobs.probe.import_hook import weakly, when_imported
@@ -350,10 +351,10 @@ class Observer:
             self._started = True
             try:
                 self._side.start_threads()
-            except (OSError, RuntimeError) as error:  # there is no file descriptor, or no thread
+            except Exception as error:  # noqa: BLE001  # there is no descriptor or thread, or a guard forbids sockets
                 self._ended = True
                 self._side.stop(0.0)
-                warn(f"nothing is observed: {error}")
+                warn(f"nothing is observed: {described(error)}")
                 return
             atexit.register(self._at_exit)
 

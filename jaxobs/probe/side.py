@@ -188,11 +188,13 @@ class ProbeSide:
     def start_threads(self) -> None:
         """Start our threads. `begin_end` ends them, also those that were started before an error.
 
-        Raises OSError or RuntimeError, and no agent is started then: the sender, which starts it, comes last.
+        Raises OSError, RuntimeError, or what a guard of the job's raises that forbids sockets. No agent is started then:
+        the sender, which starts it, comes last.
         """
         self.sender.open()
         try:
             self._threads["completions"] = Thread("completions", self._poll)
+            self.sources.begin_sampling()
             if self.host_lines is not None:
                 self._threads["host-lines"] = Thread("host-lines", self.host_lines.run)
             self._threads["sender"] = Thread("sender", self.sender.run, awaited=False)

@@ -7,7 +7,6 @@ neither the job nor the others.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from functools import partial
@@ -155,13 +154,12 @@ class Sources:
             if source.built_in:
                 source.begin(self._job_of(source.guard))
 
+    def begin_sampling(self) -> None:
+        """Start the thread that samples. Raises RuntimeError where none can be started."""
+        self._own = Turns("sampling", self._sample_own)
+
     def turn(self) -> Iterable[SourceReported]:
         """Sample all probes, without waiting for one that hangs, and report the state of each."""
-        if self._own is None and not self.ended:
-            with contextlib.suppress(RuntimeError):  # no thread can be started: tried again at the next turn
-                self._own = Turns("sampling", self._sample_own)
-                if self.ended:  # meanwhile
-                    self._own.stop()
         if not self.ended:
             deadline = monotonic() + TURN_SECONDS
             for done in [turns.begin() for turns in self._turns()]:

@@ -48,7 +48,7 @@ assert after == before, (after, before)
 def test_where_a_thread_cannot_be_started_the_job_is_as_without(run: Callable[..., Any], most: int) -> None:
     outcome = run(NO_MORE_THREADS.format(most=most), observed=False)
     assert (outcome.status, outcome.stdout) == (0, "2.0\n2.0\n2.0\n"), outcome.stderr
-    assert outcome.stderr.splitlines() == ["jaxobs: nothing is observed: can't start new thread"]
+    assert outcome.stderr.splitlines() == ["jaxobs: nothing is observed: RuntimeError: can't start new thread"]
 
 
 NO_INTERPRETER_LOCK = """
@@ -102,8 +102,8 @@ def test_where_sockets_or_files_are_forbidden_the_job_goes_on(run: Callable[...,
     outcome = run(FORBIDDEN, observed=False)
     assert (outcome.status, outcome.stdout) == (0, "None None\n" * 3 + "over\n"), outcome.stderr
     assert outcome.stderr.splitlines() == [
-        "jaxobs: nothing is observed: no socket can be had: Forbidden: not here",
-        "jaxobs: nothing is observed: no socket can be had: Forbidden: not here",
+        "jaxobs: nothing is observed: Forbidden: not here",
+        "jaxobs: nothing is observed: Forbidden: not here",
         "jaxobs: the agent could not be started: Forbidden: not here; nothing is observed",
         "jaxobs: the agent is gone; it is started again",
         "jaxobs: the agent could not be started: Forbidden: not here; nothing is observed",

@@ -17,7 +17,7 @@ from jaxobs.flow.pipe import Descriptor, WakeUp, ready
 from jaxobs.flow.ring import Ring
 from jaxobs.model.clock import NANOSECONDS, monotonic, now
 from jaxobs.model.events import Event, ProbeReported
-from jaxobs.plugin.guard import described, raised_by_signal_handler
+from jaxobs.plugin.guard import described
 from jaxobs.plugin.threads import Flag, cpu_seconds
 from jaxobs.probe.transport.agent_process import AgentProcess, Connection
 from jaxobs.probe.transport.backlog import Retained
@@ -161,14 +161,8 @@ class Sender:
         """The first agent was started, or could not be."""
 
     def open(self) -> None:
-        """Prepare for `run`, on the thread that starts it. Raises OSError where no socket can be had."""
-        try:
-            self._wake_up = WakeUp()
-        except Exception as error:
-            if isinstance(error, OSError) or raised_by_signal_handler(error):
-                raise
-            # A guard of the job's forbids it.
-            raise OSError(f"no socket can be had: {described(error)}") from error
+        """Prepare for `run`, on the thread that starts it. Raises as `WakeUp` does where no socket can be had."""
+        self._wake_up = WakeUp()
 
     def unsent_bytes(self) -> int:
         """Bytes that were taken out of the ring and are not written yet. May be called from any thread."""
