@@ -45,6 +45,9 @@ ARRAYS_KEPT = 50_000
 """Most functions, and most arrays in all signatures; the least recently compiled are forgotten beyond that. An array
 takes 300 bytes where no other of its signature has its shape and type, so 15 MB at most."""
 
+ARRAYS_COMPARED = 20_000
+"""Most arrays of a function whose compiles are explained. The largest train states have some thousand."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Traced:
@@ -91,12 +94,11 @@ UNDER_WAY = 32
 CONTROL_FLOW = "control flow outside jit"
 """First element of the keys of loops and conditionals of `jax.lax` that run outside jit."""
 
-NOT_SEEN = "what it was compiled for could not be seen"
+NOT_SEEN = "what it was compiled for could not be seen, or it takes more arrays than are compared"
 NO_DIFFERENCE = (
     "nothing that is compared differs: its executable had been let go of, or an option of XLA's differs, or it is of "
     "another object with the same source under grad or vmap outside jit"
 )
-TOO_MANY = "nothing that is compared differs, and it takes more arrays than are compared"
 
 Key = TypeVar("Key")
 Noted = TypeVar("Noted")
@@ -147,7 +149,7 @@ class Causes:
             # A future JAX may have other types, and types of the user's may misbehave: the cause then stays unknown.
             mapped = mapped_call(frame)
             call = mapped or call_being_traced(frame)
-            if call is None:
+            if call is None or len(call.avals) > ARRAYS_COMPARED:
                 return
             # pmap and jit make different programs of the same function.
             key = (function, *function_key(call.function), "pmap" if mapped else "jit")
@@ -179,6 +181,8 @@ class Causes:
     def _lowered(self, function: str, program: Lowering | None, traced: Traced | None) -> Traced | None:
         if program is None:
             return traced
+        if len(program.avals) > ARRAYS_COMPARED:
+            return None
         known: Traced | None = None
         if not program.transformation:
             if traced is not None and leaves_of(program.avals) != traced.signature.leaves:
@@ -196,7 +200,7 @@ class Causes:
             key = (function, program.source, program.transformation, len(program.avals), program.outputs)
             known = Traced(key, untraced_signature(program.names, program.avals))
         signature = known.signature
-        shardings = shardings_of(program.shardings, len(signature.leaves)) if signature.complete else ()
+        shardings = shardings_of(program.shardings, len(signature.leaves))
         return Traced(known.key, signature._replace(shardings=shardings, context=context_now()))
 
     def _traced_before(self, jaxpr: Any) -> Traced | None:
@@ -226,7 +230,7 @@ class Causes:
         if explanation == UNEXPLAINED and noted is not None and noted.key[0] == CONTROL_FLOW:
             # Neither its arrays nor its length differ, so the function that it applies does: it is another one.
             explanation = explanation._replace(cause="redefined")
-        reason = _why_unknown(noted) if explanation.cause == "other" else None
+        reason = (NOT_SEEN if noted is None else NO_DIFFERENCE) if explanation.cause == "other" else None
         details = (
             (names.MISS_ARGUMENT, explanation.argument and cut_name(explanation.argument)),
             (names.MISS_OLD, explanation.old),
@@ -236,15 +240,6 @@ class Causes:
         )
         attributes = where + tuple((name, value) for name, value in details if value is not None)
         return Explained(explanation.cause, attributes, definition)
-
-
-def _why_unknown(noted: Traced | None) -> str:
-    """Say why the cause of a recompile is not known."""
-    if noted is None:
-        return NOT_SEEN
-    if not noted.signature.complete:
-        return TOO_MANY
-    return NO_DIFFERENCE
 
 
 def _keep(noted: dict[Key, Noted], key: Key, what: Noted, most: int = UNDER_WAY) -> None:

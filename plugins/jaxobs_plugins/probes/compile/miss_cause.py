@@ -44,7 +44,7 @@ class Signature(NamedTuple):
     `reference` keeps from being another's; where it is a `partial`, the arguments that it binds are among the
     `statics`. `bindings` say how each argument was passed, `structure` holds (path, container) for each container among
     the arguments, `names` and `leaves` the arrays in them. `shardings` is in the order of `leaves`, and empty where it
-    was not seen. `complete` is False where arrays or containers were left out.
+    was not seen.
     """
 
     function: Value
@@ -56,7 +56,6 @@ class Signature(NamedTuple):
     names: tuple[str, ...]
     leaves: tuple[Leaf, ...]
     shardings: tuple[str, ...]
-    complete: bool = True
     partial: bool = False
     reference: object = None
 

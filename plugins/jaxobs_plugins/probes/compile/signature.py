@@ -19,9 +19,6 @@ from jaxobs_plugins.probes.compile.values import bound_arguments, dtype_text, fu
 POSITIONAL, KEYWORD = Value("positional"), Value("keyword")
 """How an argument was passed."""
 
-NODES_KEPT = 20_000
-"""Most containers and arrays that are compared in a signature. The largest train states have some thousand leaves."""
-
 
 def signature_of(call: JitCall) -> Signature:
     """The signature of a call that is about to be traced; its shardings are known only when it is lowered.
@@ -52,10 +49,7 @@ def signature_of(call: JitCall) -> Signature:
     ]
     bound = bound_arguments(call.function)
     values += [(name, value_of(value)) for name, value in bound]
-    leaves = leaves_of(call.avals)
-    names = (
-        call.names if call.names is not None and len(call.names) == len(call.avals) else tuple(walk.leaves)
-    )
+    named = call.names is not None and len(call.names) == len(call.avals)
     return Signature(
         Value(function_text(call.function), id(function)),
         tuple((name, value_of(value)) for name, value in call.options),
@@ -63,10 +57,9 @@ def signature_of(call: JitCall) -> Signature:
         tuple(bindings),
         tuple(values),
         tuple(walk.containers),
-        names[:NODES_KEPT],
-        leaves,
+        call.names if named else tuple(walk.leaves),
+        leaves_of(call.avals),
         (),
-        len(leaves) == len(call.avals) and not walk.cut,
         bool(bound),
         function,
     )
@@ -74,9 +67,8 @@ def signature_of(call: JitCall) -> Signature:
 
 def untraced_signature(names: tuple[str, ...], avals: tuple[Any, ...]) -> Signature:
     """The signature of what a transformation made of a function outside `jit`: only the arrays it takes are known."""
-    names = tuple(name or f"args[{number}]" for number, name in enumerate(names[:NODES_KEPT]))
-    leaves = leaves_of(avals)
-    return Signature(Value(""), (), context_now(), (), (), (), names, leaves, (), len(leaves) == len(avals))
+    names = tuple(name or f"args[{number}]" for number, name in enumerate(names))
+    return Signature(Value(""), (), context_now(), (), (), (), names, leaves_of(avals), ())
 
 
 def context_now() -> tuple[tuple[str, Value], ...]:
@@ -92,11 +84,11 @@ def context_now() -> tuple[tuple[str, Value], ...]:
 
 
 def leaves_of(avals: tuple[Any, ...]) -> tuple[Leaf, ...]:
-    """The first NODES_KEPT arrays; equal ones share one `Leaf`, so that thousands of few shapes take little memory."""
+    """The arrays; equal ones share one `Leaf`, so that thousands of few shapes take little memory."""
     known: dict[tuple[Any, ...], Leaf] = {}
     dtypes: dict[int, str] = {}
     leaves = []
-    for aval in avals[:NODES_KEPT]:
+    for aval in avals:
         if not is_of(type(aval), "jax"):
             leaves.append(Leaf((), name_of(type(aval)), False))
             continue
@@ -116,7 +108,7 @@ def leaves_of(avals: tuple[Any, ...]) -> tuple[Leaf, ...]:
 
 def shardings_of(shardings: tuple[Any, ...], count: int) -> tuple[str, ...]:
     """The texts of the last `count` shardings; those before them belong to constants of the function."""
-    kept = shardings[len(shardings) - count :][:NODES_KEPT]
+    kept = shardings[len(shardings) - count :]
     texts = {
         number: sharding_text(sharding) for number, sharding in {id(each): each for each in kept}.items()
     }
@@ -129,7 +121,6 @@ class Walk:
     def __init__(self) -> None:
         self.containers: list[tuple[str, Value]] = []
         self.leaves: list[str] = []
-        self.cut = False
 
     def tree(self, root: str, definition: Any) -> None:
         pending = [(root, definition)]
@@ -139,9 +130,6 @@ class Walk:
             if node is None:
                 self.leaves.append(path)
                 continue
-            if len(self.containers) + len(self.leaves) >= NODES_KEPT:
-                self.cut = True
-                return
             kind, data = node
             children = tree.children()
             value, keys = container(kind, data, len(children))
