@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NamedTuple, TypeVar
 
-from jaxobs.jax_compat.compiling import Lowering, call_being_traced, lowering, plain_parameters
-from jaxobs.jax_compat.pmap import mapped_call
+from jaxobs.jax_compat.compiling import call_being_traced, lowering, plain_parameters
+from jaxobs.jax_compat.pmap import call_of_pmap, mapped_function
 from jaxobs.model import events as names
 from jaxobs.model.events import Attributes
 from jaxobs.plugin.frames import CallSite, call_site
@@ -147,12 +147,11 @@ class Causes:
         thread.traced.pop(function, None)
         with Suppressed(Exception):
             # A future JAX may have other types, and types of the user's may misbehave: the cause then stays unknown.
-            mapped = mapped_call(frame)
-            call = mapped or call_being_traced(frame)
+            # What `pmap` jits is a function of JAX's own, which tells nothing of the user's.
+            call = None if call_of_pmap(frame) is not None else call_being_traced(frame)
             if call is None or len(call.avals) > ARRAYS_COMPARED:
                 return
-            # pmap and jit make different programs of the same function.
-            key = (function, *function_key(call.function), "pmap" if mapped else "jit")
+            key = (function, *function_key(call.function))
             signature = signature_of(call)
             if (parameters := plain_parameters(call.function)) is not None:
                 # JAX makes a new function object for each such program, so its name and line serve as the key instead.
@@ -169,7 +168,7 @@ class Causes:
             # The call site is read here and not at the trace, which another call such
             # as `jax.eval_shape` may have begun.
             _keep(thread.sites, function, call_site(frame))
-            lowered = self._lowered(function, lowering(frame), traced)
+            lowered = self._lowered(function, frame, traced)
             if lowered is not None:
                 _keep(thread.lowered, function, lowered)
 
@@ -178,7 +177,8 @@ class Causes:
         if function not in self._thread.lowered:
             self.lowering_began(function, frame)
 
-    def _lowered(self, function: str, program: Lowering | None, traced: Traced | None) -> Traced | None:
+    def _lowered(self, function: str, frame: FrameType, traced: Traced | None) -> Traced | None:
+        program = lowering(frame)
         if program is None:
             return traced
         if len(program.avals) > ARRAYS_COMPARED:
@@ -196,8 +196,10 @@ class Causes:
         if known is None:
             # What grad or vmap makes of a function is another program: its first compile is no recompile of the
             # function. Each pass of a gradient is another one still, recognised by its numbers of arrays and results.
-            # The key needs the name as well, because JAX gives its own code as the source of a pmapped function.
-            key = (function, program.source, program.transformation, len(program.avals), program.outputs)
+            # JAX gives its own code as the source of a pmapped function.
+            call = call_of_pmap(frame)
+            source = (program.source,) if call is None else function_key(mapped_function(call))
+            key = (function, *source, program.transformation, len(program.avals), program.outputs)
             known = Traced(key, untraced_signature(program.names, program.avals))
         signature = known.signature
         shardings = shardings_of(program.shardings, len(signature.leaves))
