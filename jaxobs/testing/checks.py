@@ -15,7 +15,7 @@ from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Catalogue, DeviceReading, Metric
 from jaxobs.model.snapshot import SnapshotData
-from jaxobs.plugin.base import Collector, Delivery, Exporter, Plugin, Probe
+from jaxobs.plugin.base import Collector, Delivery, Exporter, Probe
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, conformance_problem, shown
 from jaxobs.plugin.guard import described
 from jaxobs.plugin.protocol import Batch, Remark
@@ -82,10 +82,16 @@ def lived(
 ) -> Iterator[Given]:
     """A plugin conforms, is checked, started, used in the block and stopped, twice and also without a start."""
     name, call = type(plugin).__name__, "stop(timeout)" if timeout else "stop()"
-    _conforms(group, plugin)
+    problem = conformance_problem(group, plugin)
+    assert not problem, problem
+    _declares(name, plugin.metrics)
     raised(f"{name}.{call} before start()", "there is nothing to undo yet", plugin.stop, *timeout)
     given = make()
-    _remarks(plugin, given.settings)
+    expected = "an iterable of jaxobs.plugin.protocol.Remark"
+    for remark in answered(f"{name}.check(settings)", lambda: plugin.check(given.settings), expected, Remark):
+        assert remark.text.isprintable(), (
+            f"{name}.check(settings): the remark {remark.text!r} is not one line of text: leave out line ends"
+        )
     what = "job" if group == PROBES else "agent"
     raised(f"{name}.start({what})", advice, plugin.start, given)
     yield given
@@ -160,12 +166,10 @@ def check_exporter(exporter: Exporter, settings: Mapping[str, Any] | None = None
     return agent
 
 
-def _conforms(group: str, plugin: Plugin) -> None:
-    problem = conformance_problem(group, plugin)
-    assert not problem, problem
-    name = type(plugin).__name__
+def _declares(name: str, metrics: Iterable[Metric]) -> None:
+    """The metrics fit together, and none is the core's."""
     catalogue = Catalogue(CORE_METRICS)
-    for metric in plugin.metrics:
+    for metric in metrics:
         assert catalogue.get(metric.name) is None, (
             f"{name}.metrics: {metric.name} belongs to the core: use a prefix of your own"
         )
@@ -173,12 +177,3 @@ def _conforms(group: str, plugin: Plugin) -> None:
             catalogue.declare([metric])
         except ValueError as error:
             raise AssertionError(f"{name}.metrics: {error}") from None
-
-
-def _remarks(plugin: Plugin, settings: Mapping[str, Any]) -> None:
-    name = type(plugin).__name__
-    expected = "an iterable of jaxobs.plugin.protocol.Remark"
-    for remark in answered(f"{name}.check(settings)", lambda: plugin.check(settings), expected, Remark):
-        assert remark.text.isprintable(), (
-            f"{name}.check(settings): the remark {remark.text!r} is not one line of text: leave out line ends"
-        )

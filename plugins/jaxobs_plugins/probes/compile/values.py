@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
@@ -62,27 +62,20 @@ def _of_python(thing: Any, kind: type, depth: int) -> Value | None:
 
 
 def _container(thing: Any, depth: int) -> Value:
-    if type(thing) is dict:
-        pairs = [(value_of(key, depth - 1), value_of(item, depth - 1)) for key, item in _first(thing.items())]
-        values = list(itertools.chain.from_iterable(pairs))
-        texts = [f"{key.text}: {item.text}" for key, item in pairs]
-    else:
-        values = [value_of(item, depth - 1) for item in _first(thing)]
-        texts = [value.text for value in values]
-    more = ["…"] if len(thing) > ITEMS_SHOWN else []
-    inner = ", ".join(texts + more)
-    opening, closing = next((first, last) for kind, first, last in CONTAINERS if kind is type(thing))
-    comma = "," if type(thing) is tuple and len(values) == 1 else ""
-    text = f"{opening}{inner}{comma}{closing}"
+    is_dict = type(thing) is dict
+    items = itertools.islice(thing.items() if is_dict else thing, ITEMS_SHOWN)
+    described = [[value_of(part, depth - 1) for part in (item if is_dict else (item,))] for item in items]
+    texts = [": ".join(value.text for value in values) for values in described]
     # One identity mixed from those of all items. Containers with more items than are shown are told apart as objects.
-    identities = [value.identity for value in values] + ([id(thing)] if more else [])
+    identities = [value.identity for values in described for value in values]
+    if len(thing) > ITEMS_SHOWN:
+        texts.append("…")
+        identities.append(id(thing))
+    opening, closing = next((first, last) for kind, first, last in CONTAINERS if kind is type(thing))
+    comma = "," if type(thing) is tuple and len(thing) == 1 else ""
+    text = f"{opening}{', '.join(texts)}{comma}{closing}"
     identities += [hash(text)] if len(text) > TEXT_LENGTH else []
-    identity = hash(tuple(identities)) or 1 if any(identities) else 0
-    return Value(clipped(text), identity)
-
-
-def _first(items: Iterable[Any]) -> Iterable[Any]:
-    return itertools.islice(items, ITEMS_SHOWN)
+    return Value(clipped(text), hash(tuple(identities)) or 1 if any(identities) else 0)
 
 
 def _of_jax(thing: Any, kind: type) -> Value | None:
