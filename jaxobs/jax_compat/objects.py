@@ -57,17 +57,6 @@ def device_text(device: Any) -> str:
     return f"{device.platform}:{device.id}"
 
 
-def explicit_text(sharding: Any) -> str:
-    """The sharding that is part of an array's type, in explicit sharding mode; empty in every other mode.
-
-    By `Mesh._any_axis_explicit` (since 0.8); without the name every mesh counts as explicit.
-    """
-    mesh = getattr(sharding, "mesh", None)
-    if mesh is None or mesh.empty or not getattr(mesh, "_any_axis_explicit", True):
-        return ""
-    return f"{spec_text(sharding.spec)} over {mesh_text(mesh)}"
-
-
 def mesh_text(mesh: Any) -> str:
     """The mesh's axes, sizes and devices, as in `(data=4, model=2) on gpu:0 to 7`; explicit axes are marked."""
     if mesh.empty:

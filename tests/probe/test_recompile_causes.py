@@ -87,7 +87,8 @@ EXPECTED: dict[str, tuple[str, str | None, str | None, str | None]] = {
         "sharding", "x", "P('data', None) over (data=8) on cpu:0 to 7", "P(None, 'data') over (data=8) on cpu:0 to 7",
     ),
     "another_partition_of_an_explicit_mesh": (
-        "sharding", "x", f"{X} P('data', None) over (data=8 explicit)", f"{X} P(None, 'data') over (data=8 explicit)",
+        "sharding", "x", "P('data', None) over (data=8 explicit) on cpu:0 to 7",
+        "P(None, 'data') over (data=8 explicit) on cpu:0 to 7",
     ),
     "another_device": ("sharding", "x", "cpu:0", "cpu:1"),
     "committed_or_not": ("sharding", "x", "uncommitted", "cpu:0"),

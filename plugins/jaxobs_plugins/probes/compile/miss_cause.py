@@ -22,19 +22,17 @@ class Value(NamedTuple):
 
 
 class Leaf(NamedTuple):
-    """The abstract value of an array argument. `sharding` is that of its type, which explicit sharding mode adds."""
+    """The abstract value of an array argument, without the sharding that explicit sharding mode adds to its type."""
 
     shape: tuple[int | str, ...]
     dtype: str
     weak_type: bool
-    sharding: str = ""
 
     @property
     def text(self) -> str:
         """Type and shape, such as `float32[8,16]`; a weakly typed array comes from a Python scalar."""
         dimensions = ",".join(map(str, self.shape))
-        weak = " (weak type)" if self.weak_type else ""
-        return f"{self.dtype}[{dimensions}]{weak}" + (f" {self.sharding}" if self.sharding else "")
+        return f"{self.dtype}[{dimensions}]" + (" (weak type)" if self.weak_type else "")
 
 
 class Signature(NamedTuple):
@@ -169,6 +167,4 @@ def _leaves(old: Signature, new: Signature) -> Iterator[Difference]:
 def _cause(old: Leaf, new: Leaf) -> str:
     if old.dtype != new.dtype:
         return "dtype"
-    if old.shape != new.shape:
-        return "shape"
-    return "weak_type" if old.weak_type != new.weak_type else "sharding"
+    return "shape" if old.shape != new.shape else "weak_type"

@@ -12,7 +12,7 @@ from typing import Any
 
 from jaxobs.jax_compat.compiling import JitCall
 from jaxobs.jax_compat.jit import trace_context
-from jaxobs.jax_compat.objects import clipped, explicit_text, is_of, mesh_text, name_of, plain, sharding_text
+from jaxobs.jax_compat.objects import clipped, is_of, mesh_text, name_of, plain, sharding_text
 from jaxobs_plugins.probes.compile.miss_cause import Leaf, Signature, Value
 from jaxobs_plugins.probes.compile.values import bound_arguments, dtype_text, function_text, value_of
 
@@ -49,7 +49,7 @@ def signature_of(call: JitCall) -> Signature:
     ]
     bound = bound_arguments(call.function)
     values += [(name, value_of(value)) for name, value in bound]
-    named = call.names is not None and len(call.names) == len(call.avals)
+    names = call.names or ()
     return Signature(
         Value(function_text(call.function), id(function)),
         tuple((name, value_of(value)) for name, value in call.options),
@@ -57,7 +57,7 @@ def signature_of(call: JitCall) -> Signature:
         tuple(bindings),
         tuple(values),
         tuple(walk.containers),
-        call.names if named else tuple(walk.leaves),
+        names if len(names) == len(call.avals) else tuple(walk.leaves),
         leaves_of(call.avals),
         (),
         bool(bound),
@@ -96,8 +96,7 @@ def leaves_of(avals: tuple[Any, ...]) -> tuple[Leaf, ...]:
         text = dtypes.get(id(dtype))
         if text is None:
             text = dtypes[id(dtype)] = name_of(type(aval)) if dtype is None else dtype_text(dtype)
-        placed = explicit_text(getattr(aval, "sharding", None))
-        key = (tuple(getattr(aval, "shape", ())), text, bool(getattr(aval, "weak_type", False)), placed)
+        key = (tuple(getattr(aval, "shape", ())), text, bool(getattr(aval, "weak_type", False)))
         leaf = known.get(key)
         if leaf is None:
             shape = tuple(size if type(size) is int else name_of(type(size)) for size in key[0])
