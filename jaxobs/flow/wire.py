@@ -123,60 +123,27 @@ class Frames:
 
     def __init__(self) -> None:
         self._pieces = bytearray()
-        self._payload: memoryview | None = None
-        self._missing = 0
 
     def feed(self, piece: bytes) -> Iterator[tuple[bytes, Any]]:
         """Yield the frames that this piece completes, as (kind, body). Raises WireError on bytes that are no frame.
 
-        The body of a payload is a memoryview.
+        The body of a payload is a memoryview, of which no copy is made.
         """
-        self._add(piece)
-        while True:
-            if self._payload is not None:
-                if self._missing:
-                    return
-                payload, self._payload = self._payload, None
-                yield PAYLOAD, payload
-            if len(self._pieces) < _HEADER.size:
-                return
+        self._pieces += piece
+        while len(self._pieces) >= _HEADER.size:
             kind, length = _HEADER.unpack_from(self._pieces)
             if length > MAXIMUM_BODY:
                 raise WireError(f"a frame of {length} bytes: more than {MAXIMUM_BODY}")
-            if kind == PAYLOAD:
-                self._begin_payload(length)
-                continue
             end = _HEADER.size + length
             if len(self._pieces) < end:
                 return
-            with memoryview(self._pieces) as view, view[_HEADER.size : end] as body:
-                try:
-                    content = marshal.loads(body)  # noqa: S302  # written by our own other end, see above
-                except Exception as error:  # noqa: BLE001  # marshal raises many types on bytes it did not write
-                    raise WireError(f"a frame of kind {kind!r} whose body does not decode: {error}") from None
-            del self._pieces[:end]
+            whole, self._pieces = self._pieces, self._pieces[end:]
+            body = memoryview(whole)[_HEADER.size : end]
+            try:
+                content = body if kind == PAYLOAD else marshal.loads(body)  # noqa: S302  # of our own other end, see above
+            except Exception as error:  # noqa: BLE001  # marshal raises many types on bytes it did not write
+                raise WireError(f"a frame of kind {kind!r} whose body does not decode: {error}") from None
             yield kind, content
-
-    def _begin_payload(self, length: int) -> None:
-        import mmap  # here: only the agent receives payloads, and the job loads nothing that JAX has not loaded
-
-        # A mapping gets its pages as they are written, so no single call takes the time of allocating all its bytes.
-        # Private, because the default, a mapping that processes could share, is ten times as slow to fill (measured).
-        whole = mmap.mmap(-1, length, access=mmap.ACCESS_COPY) if length else b""
-        self._payload = memoryview(whole)
-        self._missing = length
-        rest = bytes(self._pieces[_HEADER.size :])
-        self._pieces.clear()
-        self._add(rest)
-
-    def _add(self, piece: bytes) -> None:
-        if self._payload is not None and self._missing:
-            at = len(self._payload) - self._missing
-            own = memoryview(piece)[: self._missing]
-            self._payload[at : at + len(own)] = own
-            self._missing -= len(own)
-            piece = piece[len(own) :]
-        self._pieces += piece
 
 
 def _row(event: Event | StepRows) -> tuple[Any, ...] | StepRows | None:
