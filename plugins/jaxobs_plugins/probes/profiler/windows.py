@@ -137,8 +137,7 @@ class Windows:
     def _window(self, kind: str, wanted: float | None, keep: bool | str = False) -> ProfileWindow | None:
         """Make a window of `wanted` seconds (None: the schedule's length). Returns None if the probe has stopped."""
         if not self._session_lock.begin_ours():
-            stopped = self._session_lock.stopped
-            return None if stopped else self._skipped(kind, "the job has a session of its own")
+            return self._skipped(kind, "the job has a session of its own")
         self._annotate(self)
         try:
             return self._made(kind, wanted, keep)
@@ -160,8 +159,7 @@ class Windows:
         if platform == "cpu" and length > UNWATCHED_SECONDS:
             usual = usually_allocated(self._session_lock, self._pace.step_seconds, self._allocated)
         if not self._session_lock.record(0.0):  # the user's session must not wait for one more of ours
-            stopped = self._session_lock.stopped
-            return None if stopped else self._skipped(kind, "the job began a session of its own")
+            return self._skipped(kind, "the job began a session of its own")
         modules = self._wants_modules(before, kept=bool(keep))
         max_held = max(MAX_HELD, int(HELD_A_TRACED_BYTE * self._maximum_bytes)) if wanted else MAX_HELD
         most = None if usual is None else usual + max_held
@@ -218,7 +216,9 @@ class Windows:
             return True
         return monotonic() - self._modules_given_at > MODULES_AGAIN_SECONDS
 
-    def _skipped(self, kind: str, reason: str) -> ProfileWindow:
+    def _skipped(self, kind: str, reason: str) -> ProfileWindow | None:
+        if self._session_lock.stopped:
+            return None
         self.schedule = self.schedule.skipped(monotonic())
         return _nothing(kind, "user_session", reason)
 
