@@ -102,9 +102,7 @@ def test_none_is_run_that_jax_does_not_import_and_another_version_is_what_the_jo
     for asked in modules.values():
         assert {name.partition(".")[0] for name in asked} - plain - OURS <= OF_THE_PROFILER
     # And what only runs now and then, such as the report of memory that runs out.
-    assert {(by, name) for by, name in imports_of_the_job() if name.partition(".")[0] not in plain} == {
-        ("jaxobs.flow.wire", "mmap"),  # in a function that only the agent calls
-    }
+    assert not {(by, name) for by, name in imports_of_the_job() if name.partition(".")[0] not in plain}
 
 
 def shadowed(loaded: set[str]) -> set[str]:
