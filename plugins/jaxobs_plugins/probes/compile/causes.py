@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from jaxobs.jax_compat.compiling import call_being_traced, lowering, plain_parameters
 from jaxobs.jax_compat.pmap import call_of_pmap, mapped_function
-from jaxobs.model import events as names
+from jaxobs.model import events
 from jaxobs.model.events import Attributes
 from jaxobs.plugin.frames import CallSite, call_site
 from jaxobs.plugin.guard import Suppressed
@@ -196,11 +196,11 @@ class Causes:
         if known is None:
             # What grad or vmap makes of a function is another program: its first compile is no recompile of the
             # function. Each pass of a gradient is another one still, recognised by its numbers of arrays and results.
-            # JAX gives its own code as the source of a pmapped function.
-            call = call_of_pmap(frame)
-            source = (program.source,) if call is None else function_key(mapped_function(call))
+            source, names = (program.source,), program.names
+            if (call := call_of_pmap(frame)) is not None:  # of which JAX gives its own code as the source
+                source, names = function_key(mapped_function(call)), ("",) * len(names)
             key = (function, *source, program.transformation, len(program.avals), program.outputs)
-            known = Traced(key, untraced_signature(program.names, program.avals))
+            known = Traced(key, untraced_signature(names, program.avals))
         signature = known.signature
         shardings = shardings_of(program.shardings, len(signature.leaves))
         return Traced(known.key, signature._replace(shardings=shardings, context=context_now()))
@@ -217,7 +217,7 @@ class Causes:
         where: Attributes = ()
         if site is not None:
             where = (
-                (names.CALL_FILE, site.file), (names.CALL_LINE, site.line), (names.CALL_FUNCTION, site.function)
+                (events.CALL_FILE, site.file), (events.CALL_LINE, site.line), (events.CALL_FUNCTION, site.function)
             )  # fmt: skip
         # A missing lowering means that the function was lowered before and only its executable had to be made again.
         noted = thread.lowered.pop(function, None) or thread.traced.pop(function, None)
@@ -234,11 +234,11 @@ class Causes:
             explanation = explanation._replace(cause="redefined")
         reason = (NOT_SEEN if noted is None else NO_DIFFERENCE) if explanation.cause == "other" else None
         details = (
-            (names.MISS_ARGUMENT, explanation.argument and cut_name(explanation.argument)),
-            (names.MISS_OLD, explanation.old),
-            (names.MISS_NEW, explanation.new),
-            (names.MISS_DIFFERENCES, explanation.differences or None),
-            (names.MISS_REASON, reason),
+            (events.MISS_ARGUMENT, explanation.argument and cut_name(explanation.argument)),
+            (events.MISS_OLD, explanation.old),
+            (events.MISS_NEW, explanation.new),
+            (events.MISS_DIFFERENCES, explanation.differences or None),
+            (events.MISS_REASON, reason),
         )
         attributes = where + tuple((name, value) for name, value in details if value is not None)
         return Explained(explanation.cause, attributes, definition)
