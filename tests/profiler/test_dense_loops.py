@@ -102,7 +102,7 @@ def long_windows(observed: Any) -> Any:
     """As in a job of slow steps and few operations."""
     made = observed.probe._windows
     made.schedule = dataclasses.replace(made.schedule, density=10_000.0)
-    made._tried = observed.job.compiled, 1
+    made._looked_at = observed.job.compiled
     made._pace._changes.extend([(0.0, 0), (1.0, 2)])
     assert made.schedule.next_length(made._pace.step_seconds) > 2.0
     return made
