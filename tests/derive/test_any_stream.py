@@ -102,7 +102,9 @@ def test_flops_are_exactly_runs_times_cost_times_devices(
     calls: list[tuple[int, bool]], decoded: list[int], devices: list[int], flops: list[int]
 ) -> None:
     """Also when a module is decoded after its runs, or between them."""
-    fold = applied(new_fold(), [created(number, "f", devices[number - 1]) for number in (1, 2, 3)])
+    made = [created(number, "f", devices[number - 1]) for number in (1, 2, 3)]
+    fold = applied(new_fold(), [backend(), *made])
+    fold.bind_peaks("example", PEAKS)
     waiting = list(decoded)
     for position, (number, decode) in enumerate(calls):
         if decode and waiting:

@@ -10,7 +10,6 @@ from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.loops.bottleneck import ENOUGH_STEPS
 from jaxobs.derive.loops.stretches import Stretch
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
-from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost
 from jaxobs.roofline_model.bounds import Utilization, model_flops_utilization
 from jaxobs.vocabulary.units import rough_percent
@@ -55,8 +54,7 @@ class LoopWork:
 
     def __init__(self, executables: Executables) -> None:
         self._executables = executables
-        self._waiting_for_cost: Counter[int] = Counter()
-        self._waiting_for_bound: Counter[int] = Counter()
+        self._waiting: Counter[int] = Counter()
         self.model_flops: float | None = None
         """The user's own count of a step's FLOPs, on all local devices."""
         self.flops: defaultdict[tuple[str, str], float] = defaultdict(float)
@@ -66,28 +64,41 @@ class LoopWork:
 
     def ran(self, run: int, calls: int = 1) -> None:
         """Add watched calls, by number as in `StepEnded.runs`."""
-        self._waiting_for_cost[run] += calls
-        self._waiting_for_bound[run] += calls
+        self._waiting[run] += calls
 
     def why_unseen(self) -> str | None:
         """Why calls of the loop do not show which executable ran, so that no rate gives an MFU; None where all do."""
-        return self._executables.why_unseen(self._waiting_for_cost)
+        return self._executables.why_unseen(self._waiting)
 
     def count(self) -> None:
-        """Bring the counters up to what is known by now."""
-        for run, count in list(self._waiting_for_cost.items()):
+        """Bring the counters up to what is known by now. Without a bound there is no bound time, rather than 0 s."""
+        peaks = self._executables.peaks
+        for run, count in list(self._waiting.items()):
             executable = self._executables.get(run)
-            if executable is None or executable.work is None:
+            if peaks is None or executable is None or executable.work is None:
                 continue
-            del self._waiting_for_cost[run]
-            times = count * executable.devices
-            every, repeated = _by_peak(executable.work, self._executables.peaks)
+            del self._waiting[run]
+            work, times = executable.work, count * executable.devices
+            every = peaks.types_run_in(
+                work.matrix_flops_by_type, work.float32_flops_by_precision, passes=False
+            )
+            repeated = peaks.types_run_in(
+                work.rematerialized_flops_by_type,
+                work.rematerialized_float32_flops_by_precision,
+                passes=False,
+            )
             for dtype, flops in every.items():
                 again = repeated.get(dtype, 0.0)
                 self.flops[dtype, "model"] += times * (flops - again)
                 self.flops[dtype, "rematerialized"] += times * again
-            self.bytes = (self.bytes or 0.0) + times * executable.work.bytes
-        self._count_bounds()
+            self.bytes = (self.bytes or 0.0) + times * work.bytes
+            if (bound := executable.bound) is None:
+                continue
+            if bound.seconds is not None:
+                for word in ("compute", "memory"):
+                    self.bound_seconds[word] += count * bound.seconds if bound.limit == word else 0.0
+            if bound.communication_seconds is not None:
+                self.bound_seconds["communication"] += count * bound.communication_seconds
 
     def utilization(
         self, rated: Stretch, did: Work, profile: LoopProfile | None, unwatched: str | None, *, watched: bool
@@ -113,31 +124,6 @@ class LoopWork:
             return used
         reason = _why_more(rated, executables, profile, sampled=sampled is not None)
         return used._replace(reason=reason or used.reason or (SAMPLED if sampled is not None else None))
-
-    def _count_bounds(self) -> None:
-        """Count the bound times of runs whose executable has a bound. Without peaks there are none, rather than 0 s."""
-        for run, count in list(self._waiting_for_bound.items()):
-            executable = self._executables.get(run)
-            if executable is None or executable.bound is None:
-                continue
-            del self._waiting_for_bound[run]
-            bound = executable.bound
-            if bound.seconds is not None:
-                for word in ("compute", "memory"):
-                    self.bound_seconds[word] += count * bound.seconds if bound.limit == word else 0.0
-            if bound.communication_seconds is not None:
-                self.bound_seconds["communication"] += count * bound.communication_seconds
-
-
-def _by_peak(work: Cost, peaks: Peaks | None) -> tuple[Mapping[str, float], Mapping[str, float]]:
-    """Matrix FLOPs, and the rematerialised ones among them, by the element type whose peak they are compared with."""
-    every, repeated = work.matrix_flops_by_type, work.rematerialized_flops_by_type
-    if peaks is None:
-        return every, repeated
-    return (
-        peaks.types_run_in(every, work.float32_flops_by_precision, passes=False),
-        peaks.types_run_in(repeated, work.rematerialized_float32_flops_by_precision, passes=False),
-    )
 
 
 def _why_unknown(
