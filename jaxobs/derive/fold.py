@@ -116,7 +116,6 @@ class Fold(Rooms):
         steps, completed = loop.steps_ended(steps)
         self.profiles.steps_ended(steps, loop.stretches.log)
         self.run_time.steps_ended(steps, found=loop.inferred)
-        self.recent.steps_ended(steps)
         self.spans.steps_ended(steps, loop)
         for event in completed:
             self.spans.completed(event, loop)
@@ -214,7 +213,7 @@ class Fold(Rooms):
                 self.run_time.compile_ended,
             ),
             events.Compilation: (
-                self.recent.compiled,
+                self.recent.append,
                 self.compiles.compiled,
                 self.compile_times.compiled,
                 self.spans.compiled,

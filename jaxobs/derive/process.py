@@ -1,8 +1,7 @@
-"""The observed process, and how its observer is doing: events, plugins, what observing costs, the newest steps."""
+"""The observed process, and how its observer is doing: events, plugins, what observing costs, the newest compiles."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -12,7 +11,6 @@ from jaxobs.derive.devices import NO_BACKEND
 from jaxobs.derive.loops.host_lines import Row
 from jaxobs.derive.memory import LiveArrays, ProcessMemory
 from jaxobs.derive.refusal import Refusals, is_amount, require
-from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import (
     Attributes,
@@ -32,7 +30,7 @@ FRESH: Final = 5 * NANOSECONDS
 arrives a second later."""
 
 MAX_RECENT = 20
-"""How many of the newest steps, and of the newest compiles, are shown."""
+"""How many of the newest compiles are shown."""
 
 RUN_LABELS: Final = (
     "jaxobs.run", "jaxobs.run_id", "jaxobs.attempt", "jax.process_index", "host.name", "process.owner", "slurm.job_id",
@@ -48,27 +46,14 @@ NOT_MEASURED = "the agent has not measured itself yet"
 
 @dataclass(frozen=True, slots=True)
 class RecentView:
-    """The newest steps and compiles at `now`, the newest last. Rows are made only when they are written."""
+    """The newest compiles at `now`, the newest last. Rows are made only when they are written."""
 
-    steps: Sequence[Steps]
     compilations: Sequence[Compilation]
     now: int
 
     def to_dict(self) -> dict[str, Any]:
         """The rows as plain data; `ago` is the time since then in seconds, `number` that of an executable."""
         return {
-            "steps": [
-                {
-                    "loop": step.loop,
-                    "step": step.step,
-                    "seconds": seconds(step.end - step.start),
-                    "input_wait_seconds": seconds(step.input_wait),
-                    "failed": step.failed,
-                    "ago": seconds(self.now - step.end),
-                }
-                for steps in self.steps
-                for step in steps.events()
-            ],
             "compilations": [
                 {
                     "function": event.function,
@@ -123,24 +108,6 @@ class SourceState(NamedTuple):
 
     report: SourceReported
     lost: tuple[int, str] | None
-
-
-class Recent:
-    """Remembers the last MAX_RECENT steps and compiles, the newest last."""
-
-    def __init__(self) -> None:
-        self._steps: deque[Steps] = deque(maxlen=MAX_RECENT)
-        self._compilations: deque[Compilation] = deque(maxlen=MAX_RECENT)
-
-    def steps_ended(self, steps: Steps) -> None:
-        first = max(0, len(steps) - MAX_RECENT)
-        self._steps.extend(steps.cut(at, at + 1) for at in range(first, len(steps)))
-
-    def compiled(self, event: Compilation) -> None:
-        self._compilations.append(event)
-
-    def view(self, now: int) -> RecentView:
-        return RecentView(tuple(self._steps), tuple(self._compilations), now)
 
 
 class RunsUnderWay:

@@ -21,7 +21,6 @@ from tests.derive.made_up import (
     check,
     created,
     new_fold,
-    step,
 )
 
 GIB = 2**30
@@ -191,12 +190,3 @@ def test_the_executable_with_the_largest_need_sets_the_peak() -> None:
     assert [memory_need(dict(event.memory)) for event in (small, large)] == [55, 111]
     peak = document(fold)["process"]["peak_executable"]
     assert (peak["executable"], peak["bytes"]) == ("number-2", 111)
-
-
-def test_the_last_steps_are_told_newest_last() -> None:
-    fold = applied(
-        new_fold(), [backend(), *(step(number, number / 10, number / 10 + 0.1) for number in range(30))]
-    )
-    steps = document(fold)["process"]["recent"]["steps"]
-    assert [told["step"] for told in steps] == list(range(10, 30))
-    assert steps[-1]["seconds"] == pytest.approx(0.1)

@@ -270,7 +270,7 @@ def _peaks(document: Mapping[str, Any], function: str | None) -> list[Any]:
 
 
 def _process(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The last steps and compiles, and the memory of the process."""
+    """The last compiles, and the memory of the process."""
     process = document.get("process")
     if process is None:
         raise LookupError(document.get("process_reason") or "the agent did not tell it")
