@@ -13,11 +13,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jaxobs.derive.executables.registry import Executables
-from jaxobs.derive.loops.bottleneck import NO_BOUND, HostShares, Known, charged, split, untraced
+from jaxobs.derive.loops.bottleneck import NO_BOUND, Known, charged, split, untraced
 from jaxobs.derive.loops.stretches import Stretch
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile, Part
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.events import ExecutableRan, FunctionWatched
+from jaxobs.vocabulary.activities import DEVICE, PROCESSOR, WAITING
 from jaxobs.vocabulary.words import COMPONENTS
 from tests.derive.made_up import PEAKS, at, created, module
 
@@ -64,7 +65,7 @@ def stretch(
 def test_runs_too_short_to_be_timed_leave_the_rest_of_the_time_to_the_host() -> None:
     known = executables()
     known.sampled(ExecutableRan(2, 0.0005, 0.0005, at(0.5)))
-    found = charged(stretch(10.0, 100, {2: 100}), Known(known, None, HostShares(on_processor=1.0), 1.0, True))
+    found = charged(stretch(10.0, 100, {2: 100}), Known(known, None, BUSY_HOST, 1.0, True))
     assert known.seconds_of(2) is None
     assert math.isclose(found.components["host"], 10.0 - 100 * 0.001)
     assert math.isclose(found.components["unknown"], 100 * 0.001)
@@ -93,7 +94,8 @@ def test_each_second_is_charged_once(
     runs: dict[int, int], watched: bool, idle: float, on_processor: float, blocked: float,
 ) -> None:  # fmt: skip
     piece = stretch(wall, steps, runs, compiling=compiling, checkpoint=checkpoint, input=wait)
-    host = HostShares(on_processor, blocked=(1 - on_processor) * blocked)
+    others = 1 - on_processor
+    host = {PROCESSOR: on_processor, WAITING: others * blocked, DEVICE: others * (1 - blocked)}
     known = Known(executables(), profile, host, idle, bool(runs), None if watched else "g")
     found = charged(piece, known)
     assert set(found.components) == set(COMPONENTS)
@@ -101,7 +103,7 @@ def test_each_second_is_charged_once(
     assert math.isclose(sum(found.components.values()), wall, rel_tol=1e-9, abs_tol=1e-9)
     assert 0.0 <= found.by_operation <= wall * (1 + 1e-9)
     assert sum(found.spent.values()) <= wall * (1 + 1e-9)
-    assert found.components["host"] <= (on_processor + host.blocked) * wall * (1 + 1e-9)
+    assert found.components["host"] <= (on_processor + others * blocked) * wall * (1 + 1e-9)
     assert found.components["unknown"] <= wall * 1e-9 or found.reason
 
 
@@ -122,7 +124,7 @@ def test_untraced_steps_take_no_longer_than_traced_ones(
     assert 0.0 <= untraced(profile, stretch(wall, steps)) <= 1.0 + 1e-9
 
 
-BUSY_HOST = HostShares(on_processor=1.0)
+BUSY_HOST = {PROCESSOR: 1.0}
 """The main thread was on a processor all the time, as far as JAX did not keep it."""
 
 

@@ -48,30 +48,13 @@ TRACED_EVENT = 0.7e-6
 whose runs took 1.5 to 4.2 times as long (measured on two cores)."""
 
 
-class HostShares(NamedTuple):
-    """Shares of wall time in which the loop's thread was on a processor, below an unmarked iterator of data, or blocked.
-
-    All are 0 where nothing is known of the thread: then no time is charged by them.
-    """
-
-    on_processor: float = 0.0
-    input: float = 0.0
-    blocked: float = 0.0
-
-    @classmethod
-    def of(cls, sampled: Mapping[str, float]) -> HostShares:
-        """From sampled seconds by activity."""
-        total = sum(sampled.values())
-        words = (activities.PROCESSOR, activities.INPUT, activities.WAITING)
-        return cls(*(sampled.get(word, 0.0) / total for word in words)) if total > 0 else cls()
-
-
 class Known(NamedTuple):
     """What is known of a loop beside its stretches."""
 
     executables: Executables
     profile: LoopProfile | None = None
-    host: HostShares = HostShares()
+    sampled: Mapping[str, float] = {}
+    """Seconds at which the loop's thread was seen of late, by activity; without any no time is charged by them."""
     idle_at_ends: float = 0.0
     """Share of turns at whose end the device was known to be idle."""
     watched: bool = False
@@ -123,9 +106,12 @@ def charged(piece: Stretch, known: Known) -> Charged:
         given = min(max(amount, 0.0), remaining)
         components[word] += given
         remaining -= given
-    host = known.host
-    blocked = host.blocked if known.idle_at_ends >= IDLE_KNOWN else 0.0
-    seen = {"input": host.input * piece.wall, "host": (host.on_processor + blocked) * piece.wall}
+    of_host = (activities.PROCESSOR, *((activities.WAITING,) if known.idle_at_ends >= IDLE_KNOWN else ()))
+    scale = piece.wall / (sum(known.sampled.values()) or 1.0)
+    seen = {
+        "input": scale * known.sampled.get(activities.INPUT, 0.0),
+        "host": scale * sum(known.sampled.get(activity, 0.0) for activity in of_host),
+    }
     together = sum(seen.values())
     bounded = sum(busy.bounded.values())
     left = min(remaining, together) - bounded  # runs without a time may have been at any moment

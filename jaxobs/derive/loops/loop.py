@@ -10,7 +10,7 @@ from jaxobs.derive.catalogue import HOST_STEP_BUCKETS, STEP_BUCKETS
 from jaxobs.derive.compiling import CompileTimes
 from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.loops import bottleneck
-from jaxobs.derive.loops.bottleneck import Charged, HostShares, Known, charged
+from jaxobs.derive.loops.bottleneck import Charged, Known, charged
 from jaxobs.derive.loops.host_lines import HostLines
 from jaxobs.derive.loops.pace import Pace
 from jaxobs.derive.loops.stalls import MIN_STALL_SECONDS, STEPS_KEPT, Stalls
@@ -192,7 +192,7 @@ class Loop:
             self.stretches.add_sampled(self.host.take())
         self.whole, self.rated = self.stretches.whole(), self.stretches.rated()
         known = Known(
-            self._executables, self.profile.value, HostShares.of(self.whole.sampled), self.stretches.idle_at_ends,
+            self._executables, self.profile.value, self.whole.sampled, self.stretches.idle_at_ends,
             self.stretches.watched, self.unwatched(),
         )  # fmt: skip
         if ended:

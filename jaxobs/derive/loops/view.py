@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jaxobs.derive.executables.executable import MEASURED, lower_bound_reason
-from jaxobs.derive.loops.bottleneck import ENOUGH_STEPS, IDLE_KNOWN
+from jaxobs.derive.loops.bottleneck import IDLE_KNOWN
 from jaxobs.derive.loops.found import LONG_TURN
 from jaxobs.derive.loops.host_lines import Row
 from jaxobs.derive.loops.loop import Loop
@@ -35,11 +35,15 @@ UNSEEN = (
     f"{round(IN_FLIGHT / MAX_DOUBT)} steps without a break"
 )
 
-DOUBTFUL = "the host left the loop while the device may have worked on, and no end of a run was seen there"
-
-TOO_SHORT = "where nothing is watched it takes a second of the host's turns"
-
-ALL_COMPILED = "all steps compiled, and the device may have worked meanwhile: their own time is not known"
+WHY_NO_RATE = {
+    Kind.DOUBTFUL: (
+        "the host left the loop while the device may have worked on, and no end of a run was seen there"
+    ),
+    Kind.UNSEEN: UNSEEN,
+    Kind.UNWATCHED: "where nothing is watched it takes a second of the host's turns",
+    Kind.SEEN: "all steps compiled, and the device may have worked meanwhile: their own time is not known",
+}
+"""By the kind of the newest stretches; the first of these that is among them tells."""
 
 NO_ITERATIONS = (
     "no step is a call of seconds whose executable does most of its work in a loop with a known trip count"
@@ -85,11 +89,6 @@ def loop_view(loop: Loop) -> LoopView:
     known = rated.steps > 0 and rated.wall > 0
     note = _note(rated) if known else _why_no_rate(loop)
     rate = Figure(rated.steps / rated.wall if known else None, note)
-    few = (
-        f"of {rated.steps} step{'s' * (rated.steps > 1)} alone"
-        if known and rated.steps < ENOUGH_STEPS
-        else None
-    )
     mfu, hfu = _utilization(loop, note)
     return LoopView(
         inferred=loop.inferred,
@@ -99,7 +98,7 @@ def loop_view(loop: Loop) -> LoopView:
         examples=loop.amount("examples"),
         tokens=loop.amount("tokens"),
         wall_seconds=loop.wall,
-        step_seconds=Figure(rated.wall / rated.steps if known else None, few or note),
+        step_seconds=Figure(rated.wall / rated.steps if known else None, note),
         device_seconds_per_step=_device_seconds(loop),
         step_seconds_source=figure(_source(rated) if known else None, note),
         host_seconds=figure(loop.host_seconds(), "no step has ended yet"),
@@ -141,18 +140,8 @@ def _note(rated: Stretch) -> str | None:
 
 def _why_no_rate(loop: Loop) -> str:
     """Why there is no rate."""
-    if loop.quiet is not None:
-        return loop.quiet
-    kinds = loop.stretches.kinds
-    if Kind.DOUBTFUL in kinds:
-        return DOUBTFUL
-    if Kind.UNSEEN in kinds:
-        return UNSEEN
-    if Kind.UNWATCHED in kinds:
-        return TOO_SHORT
-    if Kind.SEEN in kinds:
-        return ALL_COMPILED
-    return NO_END_SEEN if loop.steps else "no step has ended yet"
+    why = next((why for kind, why in WHY_NO_RATE.items() if kind in loop.stretches.kinds), None)
+    return loop.quiet or why or (NO_END_SEEN if loop.steps else "no step has ended yet")
 
 
 def _iterations(loop: Loop) -> Figure[int]:
