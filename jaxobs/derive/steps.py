@@ -162,17 +162,8 @@ class Steps:
 
     def are_sound(self) -> bool:
         """Whether no step has a negative part, and each begins no earlier than the one before it ended."""
-        dispatches = self.rows[6::ROW_LENGTH]
-        parts = (
-            *self.waits,
-            *dispatches,
-            *self.lengths,
-            *self.gaps,
-            *self.turns,
-            self.nested,
-            self.checkpoint,
-        )
-        if min(parts) < 0:
+        columns = (self.waits, self.rows[6::ROW_LENGTH], self.lengths, self.gaps, self.turns)
+        if min(self.nested, self.checkpoint, *map(min, columns)) < 0:
             return False
         if len(self) == 1:
             return True

@@ -238,7 +238,7 @@ class Hangs:
         answer, self._answer = self._answer, ()
         if where.loop is not None and self._last != self._last_at_look:
             self._last_at_look = self._last
-            self._lines = self._lines[1], frozenset(where.loop.host.lines)
+            self._lines = self._lines[1], frozenset(each.line for each in where.loop.host.seconds)
         if self._asked is not None:
             silent = where.heard is None or where.heard < self._asked
             patience = ANSWER_SECONDS if silent else LOST_SECONDS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from jaxobs.model.figure import Figure
@@ -46,8 +46,9 @@ class HostLines:
     """Sampled seconds of the main thread in one loop, or outside loops."""
 
     def __init__(self) -> None:
-        self._seconds: dict[HostLine, float] = {}
-        self._samples = 0
+        self.seconds: dict[HostLine, float] = {}
+        """Sampled seconds so far by row."""
+        self.samples = 0
         self._new: set[HostLine] = set()
         self._in_series: set[HostLine] = set()
         self._by_activity: defaultdict[str, float] = defaultdict(float)
@@ -55,20 +56,10 @@ class HostLines:
     def add(self, line: HostLine, seconds: float, samples: int) -> None:
         """Add `seconds` that were sampled at this line."""
         self._by_activity[line.activity] += seconds
-        kept = line if line in self._seconds or len(self._seconds) < LINES_KEPT else OTHERS
-        self._seconds[kept] = self._seconds.get(kept, 0.0) + seconds
+        kept = line if line in self.seconds or len(self.seconds) < LINES_KEPT else OTHERS
+        self.seconds[kept] = self.seconds.get(kept, 0.0) + seconds
         self._new.add(kept)
-        self._samples += samples
-
-    @property
-    def seconds(self) -> Mapping[HostLine, float]:
-        """Sampled seconds so far by row."""
-        return self._seconds
-
-    @property
-    def lines(self) -> Iterator[str]:
-        """The lines of the rows that are kept."""
-        return (each.line for each in self._seconds)
+        self.samples += samples
 
     def take(self) -> defaultdict[str, float]:
         """Take the seconds sampled since the last call, by activity."""
@@ -80,24 +71,19 @@ class HostLines:
 
         The largest have series of their own.
         """
-        total = sum(self._seconds.values())
+        total = sum(self.seconds.values())
         new, self._new = self._new, set()
-        for line in sorted(new, key=lambda line: -self._seconds[line]):
-            if len(self._in_series) < SERIES and self._seconds[line] >= MIN_SHARE * total:
+        for line in sorted(new, key=lambda line: -self.seconds[line]):
+            if len(self._in_series) < SERIES and self.seconds[line] >= MIN_SHARE * total:
                 self._in_series.add(line)
-            yield line, line if line in self._in_series else OTHERS, self._seconds[line]
-
-    @property
-    def samples(self) -> int:
-        """How many samples the rows hold."""
-        return self._samples if any(self._seconds.values()) else 0
+            yield line, line if line in self._in_series else OTHERS, self.seconds[line]
 
     def rows(self) -> Figure[list[Row]]:
         """The rows with the most seconds, largest first; or why there are none."""
-        total = sum(self._seconds.values())
+        total = sum(self.seconds.values())
         if total <= 0:
             return Figure(None, NOT_SAMPLED)
-        ranked = sorted(self._seconds.items(), key=lambda item: -item[1])[:LINES_SHOWN]
+        ranked = sorted(self.seconds.items(), key=lambda item: -item[1])[:LINES_SHOWN]
         return Figure(
             [{**line._asdict(), "seconds": spent, "share": spent / total} for line, spent in ranked]
         )
