@@ -163,7 +163,8 @@ def small_operations(
     document = with_shares(quiet(), "latency", latency=share)
     document["operations"][0] |= {"executions": count, "seconds": seconds, "bottleneck": "latency"}
     document["loops"]["train"]["profile"] |= {
-        "busy_seconds": seconds, "gap_seconds": gap, "seconds_by_bottleneck": {"latency": seconds + gap},
+        "operations": count, "busy_seconds": seconds, "gap_seconds": gap,
+        "seconds_by_bottleneck": {"latency": seconds + gap},
     }  # fmt: skip
     return document
 
