@@ -292,13 +292,13 @@ class Service:
 
     def _read_windows(self, *, final: bool = False) -> None:
         """Submit the profiler windows whose steps are known by now to the worker."""
-        for window in self.fold.windows_to_read(now(), final=final):
+        for window in self.fold.profiles.to_read(now(), final=final):
             self._analysis.submit_window(window)
 
     def _analysed(self, finished: list[Done]) -> None:
         for done in finished:
             if isinstance(done, WindowDone):
-                self.fold.profiled(*done)
+                self.fold.profiles.read(*done)
                 if done.reason:
                     self.log(f"a profiler window could not be read: {done.reason}")
             else:

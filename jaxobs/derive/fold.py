@@ -12,7 +12,6 @@ from jaxobs.derive.executables.registry import MAX_RUN_SECONDS
 from jaxobs.derive.loops.found import Followed
 from jaxobs.derive.loops.hangs import Sign, Where
 from jaxobs.derive.process import RunsUnderWay, run_attributes
-from jaxobs.derive.profiler_windows.windows import WindowToRead
 from jaxobs.derive.refusal import described, require_types
 from jaxobs.derive.snapshot import Rooms, end_run_time, snapshot_view
 from jaxobs.derive.steps import Steps, grouped
@@ -22,7 +21,6 @@ from jaxobs.model import events
 from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.snapshot import SnapshotData
-from jaxobs.roofline_model.traced import Profiled
 from jaxobs.vocabulary.words import CHECKPOINT
 
 DISTURBED = 0.15
@@ -150,14 +148,6 @@ class Fold(Rooms):
             self.devices.dtypes |= module.cost.matrix_flops_by_type.keys()
             if any(BACKWARD in operation.operation_name for operation in module.operations):
                 self.with_gradients |= {module.fingerprint}
-
-    def windows_to_read(self, now: int, *, final: bool = False) -> list[WindowToRead]:
-        """Return the profiler windows whose steps are known by now; `final`: no more events will come."""
-        return self.profiles.to_read(now, final=final)
-
-    def profiled(self, window: WindowToRead, profiled: Profiled | None, reason: str = "") -> None:
-        """Take what the agent read in a window; `profiled` is None, with a `reason`, where it could not be read."""
-        self.profiles.read(window, profiled, reason)
 
     def end(self, now: int, *, by_itself: bool) -> None:
         """Close the run and show what was held back. `by_itself` is false where the job died without reporting it."""

@@ -52,11 +52,11 @@ RECORDED = Path(__file__).parents[1] / "trace" / "data" / "mi300x_8gpu_conv3d.xp
 
 def test_a_window_waits_until_the_step_that_holds_it_has_ended() -> None:
     fold = applied(new_fold(), [step(0, 1.0, 2.0), window(1.5, 2.5)])
-    assert fold.windows_to_read(at(2.6)) == []
+    assert fold.profiles.to_read(at(2.6)) == []
     fold.apply(step(1, 2.0, 3.0))
-    (told,) = fold.windows_to_read(at(3.1))
+    (told,) = fold.profiles.to_read(at(3.1))
     assert set(told.stretches) == {"train"}
-    assert fold.windows_to_read(at(3.1)) == []
+    assert fold.profiles.to_read(at(3.1)) == []
 
 
 @pytest.mark.parametrize("why", ["the loop ended", "nothing came for minutes", "the job ended"])
@@ -67,7 +67,7 @@ def test_a_window_does_not_wait_for_ever(why: str) -> None:
         fold.apply(LoopEnded("train", at(2.55), 0))
     elif why == "nothing came for minutes":
         now += PATIENCE
-    assert len(fold.windows_to_read(now, final=why == "the job ended")) == 1
+    assert len(fold.profiles.to_read(now, final=why == "the job ended")) == 1
 
 
 def test_a_window_makes_a_loop_decidable_that_watches_nothing() -> None:
@@ -250,8 +250,8 @@ def test_device_time_by_call_path_adds_up_to_that_of_all_operations(monkeypatch:
 
 def test_a_window_that_cannot_be_read_is_counted_and_changes_nothing_else() -> None:
     fold = applied(fold_with_steps(), [window(2.0, 3.0)])
-    (told,) = fold.windows_to_read(at(5))
-    fold.profiled(told, None, "a line is corrupted")
+    (told,) = fold.profiles.to_read(at(5))
+    fold.profiles.read(told, None, "a line is corrupted")
     snapshot = fold.snapshot(at(5.1))
     shown = families(snapshot)["jaxobs_profile_windows_total"]
     assert (shown["unreadable",], shown["read",]) == (1.0, 0.0)
@@ -273,7 +273,7 @@ def test_many_operations_fold_into_others_and_no_counter_falls() -> None:
         ]
         module = cost_of(*((name, COMPUTE, 1) for name in names))
         fold.apply(window(2.0 + turn, 2.5 + turn))
-        (told,) = fold.windows_to_read(at(100), final=True)
+        (told,) = fold.profiles.to_read(at(100), final=True)
         read(fold, told, trace_of(device(operations)), lambda *_, module=module: module)
         snapshot = fold.snapshot(at(5 + turn))
         before = check(snapshot, before)
@@ -292,7 +292,7 @@ def test_a_real_trace_of_eight_gpus_adds_up_in_the_fold() -> None:
     began, ended = at(1 + first), at(1 + last)
     fold.apply(StepEnded("train", 0, began, ended, 0, 0, 0, 0, 0, None, None, False, 1, (), None))
     fold.apply(window(1.0, 1.0 + last + 1, RECORDED.read_bytes()))
-    (told,) = fold.windows_to_read(at(3 + last), final=True)
+    (told,) = fold.profiles.to_read(at(3 + last), final=True)
     trace = read_trace(RECORDED.read_bytes(), stretches=told.stretches)
     read(fold, told, trace, modules_of(trace))
     snapshot = fold.snapshot(at(3 + last)).to_dict()
@@ -318,7 +318,7 @@ def test_steps_longer_than_a_window_have_operations_where_most_of_its_time_was_r
     made = cost_of(("dot", COMPUTE, 1), ("add", MEMORY, 1))
     fold.analysed(1, made)
     fold.apply(window(12.0, 13.0))
-    (told,) = fold.windows_to_read(at(31))
+    (told,) = fold.profiles.to_read(at(31))
     rows = [operation("dot", 0.75 * busy, runs=3), operation("add", 0.25 * busy, runs=3)]
     one = device(rows, runs=0)
     cut = replace(one, modules=(replace(one.modules[0], runs=0, cut_runs=1, cut_seconds=busy),))

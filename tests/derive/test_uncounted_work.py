@@ -32,7 +32,7 @@ def loop_whose_device_also_runs(other: float, kind: str = "compute") -> dict[str
     for number in range(10):
         fold.apply(ExecutableRan(1, 0.04, 0.001, at(1.5 + number / 10)))
     fold.apply(window(2.0, 3.0))
-    (told,) = fold.windows_to_read(at(5))
+    (told,) = fold.profiles.to_read(at(5))
     outside = replace(operation("product", other, runs=10, kind=kind), program_id=2, module="jit_dot")
     rows = [operation("dot", 0.4, runs=10), outside]
 

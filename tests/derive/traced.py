@@ -40,7 +40,7 @@ def read(fold: Fold, told: WindowToRead, trace: Trace, modules: Any) -> Profiled
     joined = join(
         trace, modules, {(one.host, one.name): told.peaks for one in trace.devices}, told.working_sets
     )
-    fold.profiled(told, joined)
+    fold.profiles.read(told, joined)
     return joined
 
 
@@ -105,7 +105,7 @@ def profiled_fold(operations: list[OperationTime], module: ModuleCost, **more: A
     fold = fold_with_steps()
     fold.analysed(1, module)
     fold.apply(window(2.0, 3.0))
-    (told,) = fold.windows_to_read(at(5))
+    (told,) = fold.profiles.to_read(at(5))
     read(fold, told, trace_of(device(operations, **more)), lambda *_: module)
     return fold
 

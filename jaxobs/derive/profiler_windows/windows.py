@@ -95,7 +95,7 @@ class Profiles:
         else:
             self.outcomes[event.outcome] += 1
 
-    def to_read(self, now: int, *, final: bool) -> list[WindowToRead]:
+    def to_read(self, now: int, *, final: bool = False) -> list[WindowToRead]:
         """Take the windows that may be read now; `final`: nothing more will be known of their steps."""
         found = []
         while self._waiting and (
@@ -107,7 +107,7 @@ class Profiles:
             found.append(WindowToRead(event, parts, peaks, self._executables.working_sets()))
         return found
 
-    def read(self, window: WindowToRead, profiled: Profiled | None, reason: str) -> None:
+    def read(self, window: WindowToRead, profiled: Profiled | None, reason: str = "") -> None:
         """Take the result of reading a window: None, with a reason, where it could not be read."""
         if profiled is None:
             self.outcomes["unreadable"] += 1
