@@ -78,9 +78,6 @@ class Tally:
         tally.unmodelled = dict.fromkeys(cost.unmodelled)
         return tally
 
-    def same_figures(self, other: Tally) -> bool:
-        return self.freeze() == other.freeze()
-
     @property
     def flops(self) -> float:
         return sum(

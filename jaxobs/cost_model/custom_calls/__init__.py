@@ -10,14 +10,7 @@ from jaxobs.cost_model.custom_calls import attention, lapack, libraries
 from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
 
 BUILT_IN_RULES: Final[Mapping[str, Rule]] = MappingProxyType(
-    {
-        **attention.RULES,
-        **libraries.PRODUCT_RULES,
-        **libraries.CONVOLUTION_RULES,
-        **libraries.FACTORISATION_RULES,
-        **lapack.RULES,
-        **libraries.MOVEMENT_RULES,
-    }
+    {**attention.RULES, **libraries.RULES, **lapack.RULES}
 )
 """Rules by custom-call target."""
 

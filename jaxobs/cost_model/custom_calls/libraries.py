@@ -14,7 +14,6 @@ from jaxobs.cost_model.arithmetic.products import (
 )
 from jaxobs.cost_model.custom_calls import lapack
 from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
-from jaxobs.cost_model.hlo.instructions import Shape
 from jaxobs.cost_model.precision import executed_by_cublas, executed_by_cudnn
 from jaxobs.model.cost import Cost
 
@@ -87,16 +86,6 @@ def block_scaled_dot(call: CustomCall) -> Cost | None:
     return call.matrix(multiply_add_flops(left, right) * multiply_adds, of=wider)
 
 
-PRODUCT_RULES: Final[dict[str, Rule]] = {
-    "__cudnn$blockScaledDot": block_scaled_dot,
-    "__op$block_scaled_dot": block_scaled_dot,
-    "__cublas$gemm": gemm,
-    "__cublas$lt$matmul": gemm,
-    "__cublas$lt$matmul$f8": gemm,
-    "__onednn$matmul": onednn_matmul,
-}
-
-
 # Rules for convolutions in cuDNN, and in MIOpen under the same names.
 #
 # Window and dimension numbers are those of the forward convolution, whichever of its three arrays the call
@@ -104,64 +93,27 @@ PRODUCT_RULES: Final[dict[str, Rule]] = {
 # The result is a tuple that ends with the workspace.
 
 
-def _convolution(call: CustomCall, input_: Shape, kernel: Shape, output: Shape, additions: int = 0) -> Cost:
-    multiply_adds = convolution_multiply_adds(input_, kernel, output, call.instruction.message)
-    flops = multiply_add_flops(*call.operands[:2]) * multiply_adds
-    vector = float(additions * call.results[0].elements)
-    part = call.results[0].type.part
-    floating = next((operand for operand in call.operands if operand.floating), call.results[0])
-    executed = executed_by_cudnn(call.instruction, floating.type.part)
-    return call.matrix(
-        flops,
-        of=floating,
-        precision=executed.precision,
-        vector_flops_by_type={part: vector} if vector else {},
-    )
+def convolution(input_: int, kernel: int, output: int, *, biased: bool = False) -> Rule:
+    """A rule from the places of a forward convolution's arrays among the call's: two operands, then the result.
 
+    `biased`: further operands are a bias and perhaps a side input, which are added.
+    """
 
-def forward(call: CustomCall) -> Cost:
-    """The cost of a forward convolution. Operands: input, kernel."""
-    return _convolution(call, call.operands[0], call.operands[1], call.results[0])
+    def rule(call: CustomCall) -> Cost:
+        result = call.results[0]
+        arrays = (*call.operands[:2], result)
+        message = call.instruction.message
+        multiply_adds = convolution_multiply_adds(arrays[input_], arrays[kernel], arrays[output], message)
+        vector = float((len(call.operands) - 2) * result.elements) if biased else 0.0
+        floating = next((operand for operand in call.operands if operand.floating), result)
+        return call.matrix(
+            multiply_add_flops(*call.operands[:2]) * multiply_adds,
+            of=floating,
+            precision=executed_by_cudnn(call.instruction, floating.type.part).precision,
+            vector_flops_by_type={result.type.part: vector} if vector else {},
+        )
 
-
-def with_bias(call: CustomCall) -> Cost:
-    """The cost with additions. Operands: input, kernel, bias, and perhaps a side input; the last two are added."""
-    return _convolution(call, call.operands[0], call.operands[1], call.results[0], len(call.operands) - 2)
-
-
-def backward_input(call: CustomCall) -> Cost:
-    """The cost of the input's gradient. Operands: the output's gradient, kernel."""
-    return _convolution(call, call.results[0], call.operands[1], call.operands[0])
-
-
-def backward_kernel(call: CustomCall) -> Cost:
-    """The cost of the kernel's gradient. Operands: input, the output's gradient."""
-    return _convolution(call, call.operands[0], call.results[0], call.operands[1])
-
-
-CONVOLUTION_RULES: Final[dict[str, Rule]] = {
-    "__cudnn$convForward": forward,
-    "__cudnn$convForwardGraph": forward,
-    "__cudnn$convBiasActivationForward": with_bias,
-    "__cudnn$convBackwardInput": backward_input,
-    "__cudnn$convBackwardFilter": backward_kernel,
-}
-
-
-FACTORISATION_RULES: Final[dict[str, Rule]] = {
-    **{
-        f"{library}_{routine}{suffix}": rule
-        for library in ("cusolver", "cublas", "cusparse", "hipsolver", "hipblas", "hipsparse")
-        for routine, rule in lapack.ROUTINES.items()
-        for suffix in ("", "_ffi", "_batched", "_batched_ffi")
-    },
-    "__cusolver$cholesky": lapack.cholesky,
-    # XLA's own factorisations, for backends that keep these calls instead of expanding them.
-    "Qr": lapack.qr,
-    "LuDecomposition": lapack.lu,
-    "ProductOfElementaryHouseholderReflectors": lapack.householder_product,
-    "__cublas$triangularSolve": lapack.triangular_solve,
-}
+    return rule
 
 
 def nothing(_: CustomCall) -> Cost:
@@ -191,7 +143,31 @@ MOVEMENTS: Final = (
 )  # fmt: skip
 """Targets of calls that compare, or do integer work: no FLOPs."""
 
-MOVEMENT_RULES: Final[dict[str, Rule]] = {
+RULES: Final[dict[str, Rule]] = {
+    "__cudnn$blockScaledDot": block_scaled_dot,
+    "__op$block_scaled_dot": block_scaled_dot,
+    "__cublas$gemm": gemm,
+    "__cublas$lt$matmul": gemm,
+    "__cublas$lt$matmul$f8": gemm,
+    "__onednn$matmul": onednn_matmul,
+    "__cudnn$convForward": convolution(0, 1, 2),
+    "__cudnn$convForwardGraph": convolution(0, 1, 2),
+    "__cudnn$convBiasActivationForward": convolution(0, 1, 2, biased=True),
+    "__cudnn$convBackwardInput": convolution(2, 1, 0),
+    "__cudnn$convBackwardFilter": convolution(0, 2, 1),
+    **{
+        f"{library}_{routine}{suffix}": rule
+        for library in ("cusolver", "cublas", "cusparse", "hipsolver", "hipblas", "hipsparse")
+        for routine, rule in lapack.ROUTINES.items()
+        for suffix in ("", "_ffi", "_batched", "_batched_ffi")
+    },
+    "__cusolver$cholesky": lapack.cholesky,
+    # XLA's own factorisations, for backends that keep these calls instead of expanding them.
+    "Qr": lapack.qr,
+    "LuDecomposition": lapack.lu,
+    "ProductOfElementaryHouseholderReflectors": lapack.householder_product,
+    "__cublas$triangularSolve": lapack.triangular_solve,
     **dict.fromkeys(MOVEMENTS, CustomCall.movement),
     **dict.fromkeys(ANNOTATIONS, nothing),
 }
+"""Rules by custom-call target."""

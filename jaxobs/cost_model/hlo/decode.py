@@ -159,6 +159,17 @@ def where_run(order: list[Computation], entry: Computation) -> tuple[set[Computa
     return scheduled, embedded
 
 
+def runs_of(control: Instruction, least: dict[Instruction, Computation]) -> list[tuple[Computation, int]]:
+    """The computations that a loop, call or conditional runs, and how often: a loop of unknown trip count once."""
+    called = control.called
+    if control.opcode == "while" and len(called) == 2:
+        trips = 1 if (known := control.trip_count) is None else known
+        return [(called[0], trips), (called[1], trips + 1)]
+    if control.opcode == "conditional" and called:
+        return [(least[control], 1)]
+    return [(each, 1) for each in called[:1]]
+
+
 def executions(
     order: list[Computation], entry: Computation, least: dict[Instruction, Computation]
 ) -> dict[Computation, float]:
@@ -170,15 +181,7 @@ def executions(
         if not outer:
             continue
         for instruction in computation.instructions:
-            called, opcode = instruction.called, instruction.opcode
-            if not called or opcode not in CONTROL:
-                continue
-            if opcode == "while" and len(called) == 2:
-                count = 1 if (known := instruction.trip_count) is None else known
-                times[called[0]] += outer * count
-                times[called[1]] += outer * (count + 1)
-            elif opcode == "conditional":
-                times[least[instruction]] += outer
-            else:
-                times[called[0]] += outer
+            if instruction.opcode in CONTROL:
+                for called, count in runs_of(instruction, least):
+                    times[called] += outer * count
     return times
