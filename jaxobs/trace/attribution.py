@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from heapq import heappop, heappush
 from operator import itemgetter
 from typing import Final
 
@@ -24,12 +24,13 @@ Interval = tuple[int, int, int]
 _RANK: Final[dict[Kind, int]] = {
     "compute": 0,
     "command_buffer": 0,
-    "control": 0,
     "collective": 1,
     "transfer": 2,
     "copy": 3,
 }
 _RANKS: Final = 4
+_CONTAINER: Final = -1
+"""In place of a rank, that of a loop, conditional or call: its own time counts as computation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,37 +59,29 @@ def attribute(
     real = sorted([one for one in intervals if one[1] > one[0]])
     if not real:
         return Attribution(charged, 0.0, (0,) * _RANKS, (0.0,) * _RANKS, 0, 0)
-    leaves = [interval for interval in real if kinds[interval[2]] != "control"]
     together, exposed = [0] * _RANKS, [0.0] * _RANKS
-    ranks = [_RANK[kind] for kind in kinds]
-    spans: list[Span] = []
-    for cluster, reach in _clusters(leaves):
-        spans.append((cluster[0][0], reach))
+    ranks = [_CONTAINER if kind == "control" else _RANK[kind] for kind in kinds]
+    for cluster in _clusters(real):
         _share(cluster, ranks, charged, together, exposed)
-    containers = [interval for interval in real if kinds[interval[2]] == "control"]
-    if containers:
-        own = _uncovered(containers, _Covered(spans), charged)
-        exposed[0] += own
-        together[0] += round(own)
-    for rank in {ranks[operation] for _, _, operation in in_flight} - {_RANK["compute"]}:
+    for rank in {ranks[operation] for _, _, operation in in_flight} - {_CONTAINER, _RANK["compute"]}:
         running = joined((start, end) for start, end, one in (*real, *in_flight) if ranks[one] == rank)
         together[rank] = sum(end - start for start, end in running)
     end = max(interval[1] for interval in real)
     return Attribution(charged, sum(exposed), tuple(together), tuple(exposed), real[0][0], end)
 
 
-def _clusters(intervals: Iterable[Interval]) -> Iterator[tuple[list[Interval], int]]:
-    """Intervals that overlap, directly or through others, and where the last of them ends; in order."""
+def _clusters(intervals: Iterable[Interval]) -> Iterator[list[Interval]]:
+    """Intervals that overlap, directly or through others; in order."""
     cluster: list[Interval] = []
     reach = -1
     for interval in intervals:
         if interval[0] >= reach and cluster:
-            yield cluster, reach
+            yield cluster
             cluster = []
         cluster.append(interval)
         reach = max(reach, interval[1])
     if cluster:
-        yield cluster, reach
+        yield cluster
 
 
 def _share(
@@ -97,7 +90,7 @@ def _share(
     """Charge a cluster of intervals that overlap."""
     if len(cluster) == 1:
         start, end, operation = cluster[0]
-        rank = ranks[operation]
+        rank = max(0, ranks[operation])
         charged[operation] += end - start
         together[rank] += end - start
         exposed[rank] += end - start
@@ -109,23 +102,29 @@ def _share(
     # By rank, the charge so far of an operation that runs all the time: it makes the end of an operation O(1).
     level = [0.0] * _RANKS
     entered = [0.0] * len(cluster)
+    containers: list[
+        tuple[int, int, int]
+    ] = []  # negated start, end and operation: the one begun last comes first
     last = bounds[0][0]
     for moment, begins, at in bounds:
         passed = moment - last
         if passed:
+            ran = [rank for rank, count in enumerate(running) if count]
+            if ran:
+                level[ran[0]] += passed / running[ran[0]]
+            else:
+                ran = [_RANK["compute"]]
+                charged[_innermost(containers, last)] += passed
+            exposed[ran[0]] += passed
+            for rank in ran:
+                together[rank] += passed
             last = moment
-            lowest = -1
-            for rank, count in enumerate(running):
-                if count:
-                    together[rank] += passed
-                    if lowest < 0:
-                        lowest = rank
-            if lowest >= 0:
-                exposed[lowest] += passed
-                level[lowest] += passed / running[lowest]
-        operation = cluster[at][2]
+        start, end, operation = cluster[at]
         rank = ranks[operation]
-        if begins:
+        if rank == _CONTAINER:
+            if begins:
+                heappush(containers, (-start, end, operation))
+        elif begins:
             running[rank] += 1
             entered[at] = level[rank]
         else:
@@ -133,47 +132,11 @@ def _share(
             charged[operation] += level[rank] - entered[at]
 
 
-class _Covered:
-    """Disjoint stretches of time in order, with the covered time before any moment."""
-
-    def __init__(self, spans: Sequence[Span]) -> None:
-        self._starts, self._ends = [start for start, _ in spans], [end for _, end in spans]
-        self._before = [0, *accumulate(end - start for start, end in spans)]
-
-    def until(self, moment: int) -> int:
-        at = bisect_right(self._starts, moment) - 1
-        if at < 0:
-            return 0
-        return self._before[at] + min(moment, self._ends[at]) - self._starts[at]
-
-    def gaps(self, start: int, end: int) -> int:
-        """The part of a stretch that is not covered, in picoseconds."""
-        return end - start - (self.until(end) - self.until(start))
-
-
-def _uncovered(containers: list[Interval], covered: _Covered, charged: list[float]) -> float:
-    """Charge each container the time that no operation and no container begun later covers. Returns the sum."""
-    stack: list[tuple[int, int]] = []  # end and operation, the one begun last on top
-    total = 0.0
-    outer_first = [(start, -end, operation) for start, end, operation in containers]
-    for start, negated_end, operation in sorted(outer_first):
-        end = -negated_end
-        while stack and stack[-1][0] <= start:
-            stack.pop()
-        own = covered.gaps(start, end)
-        charged[operation] += own
-        total += own
-        place = start
-        for other_end, other in reversed(stack):
-            if other_end > place:
-                taken = covered.gaps(place, min(end, other_end))
-                charged[other] -= taken
-                total -= taken
-                place = min(end, other_end)
-            if place >= end:
-                break
-        stack.append((end, operation))
-    return total
+def _innermost(containers: list[tuple[int, int, int]], moment: int) -> int:
+    """The container begun last of those that go on beyond a moment; ended ones are dropped from the heap."""
+    while containers[0][1] <= moment:
+        heappop(containers)
+    return containers[0][2]
 
 
 PICOSECONDS: Final = 1e12
