@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence, Set
+from operator import itemgetter
 from typing import Any, Final
 
+from jaxobs.model.intervals import Span
 from jaxobs.model.trace import Step
 from jaxobs.trace.attribution import PICOSECONDS, Interval
 from jaxobs.trace.modules import ForeignPrograms, ModuleIndex, program_of, text_of
@@ -210,26 +212,17 @@ class Endings:
                 longer[at] = (start, moment, operation)
         return longer
 
-    def runs(self, intervals: list[Interval]) -> tuple[dict[bytes, tuple[int, int]], dict[bytes, int]]:
-        """For each run, the span from its first operation to the end of its last, and one of its operations.
+    def runs(self, intervals: list[Interval]) -> dict[bytes, tuple[Span, set[int]]]:
+        """For each run, the span from its first operation to the end of its last, and all its operations.
 
         Empty where operations have no run id.
         """
-        spans: dict[bytes, tuple[int, int]] = {}
-        operations: dict[bytes, int] = {}
+        found: dict[bytes, tuple[Span, set[int]]] = {}
         for (_, run), (start, end, operation) in zip(self.flows, intervals, strict=True):
             if run:
-                known = spans.get(run)
-                spans[run] = (start, end) if known is None else (min(start, known[0]), max(end, known[1]))
-                operations[run] = operation
-        return spans, operations
-
-    def operations_of(self, runs: Set[bytes], intervals: list[Interval]) -> dict[bytes, set[int]]:
-        """All operations of these runs."""
-        found: dict[bytes, set[int]] = {run: set() for run in runs}
-        for (_, run), (_, _, operation) in zip(self.flows, intervals, strict=True):
-            if run in found:
-                found[run].add(operation)
+                (first, last), seen = found.get(run) or ((start, end), set[int]())
+                seen.add(operation)
+                found[run] = (min(first, start), max(last, end)), seen
         return found
 
     def _sort(self, intervals: list[Interval]) -> None:
@@ -265,34 +258,29 @@ class Endings:
 
 def add_runs(device: Timeline, endings: Endings) -> None:
     """Add the runs to the device, in the order of their starts."""
-    spans, operations = endings.runs(device.intervals)
-    programs = {run: device.operations[operation].program_id for run, operation in operations.items()}
-    ordered = sorted(spans, key=spans.__getitem__)
-    by_program: dict[int | None, list[bytes]] = {}
-    for run in ordered:
-        by_program.setdefault(programs[run], []).append(run)
-    seen = endings.operations_of(
-        {run for runs in by_program.values() for run in (runs[0], runs[len(runs) // 2], runs[-1])},
-        device.intervals,
-    )
-    cut = {run for program, runs in by_program.items() for run in _cut(device, program, runs, seen)}
-    for run in ordered:
-        (device.cut_runs if run in cut else device.whole_runs).append(Run(spans[run], programs[run]))
+    by_program: dict[int | None, list[tuple[Span, set[int]]]] = {}
+    for span, seen in sorted(endings.runs(device.intervals).values(), key=itemgetter(0)):
+        by_program.setdefault(device.operations[max(seen)].program_id, []).append((span, seen))
+    for program, runs in by_program.items():
+        cut = _cut(device, program, [seen for _, seen in runs])
+        for at, (span, _) in enumerate(runs):
+            (device.cut_runs if at in cut else device.whole_runs).append(Run(span, program))
+    for found in (device.cut_runs, device.whole_runs):
+        found.sort(key=itemgetter(0))
 
 
-def _cut(
-    device: Timeline, program: int | None, runs: list[bytes], seen: Mapping[bytes, set[int]]
-) -> set[bytes]:
-    """The runs of a program that the trace holds only in part: the first and the last, where they lack an operation.
+def _cut(device: Timeline, program: int | None, runs: list[set[int]]) -> set[int]:
+    """Which of a program's runs the trace holds only in part: the first and the last, where they lack an operation.
 
     A whole run has the operations of one between them, or where there is none, those of the module's entry computation.
     """
+    edges = {0, len(runs) - 1}
     if len(runs) > 2:  # one lies between the first and the last
-        between_them = seen[runs[len(runs) // 2]]
+        between_them = runs[len(runs) // 2]
         entered = {at for at in between_them if device.operations[at].in_entry}
         wanted = entered or between_them  # all of them where the module is unknown
-        return {run for run in (runs[0], runs[-1]) if not wanted <= seen[run]}
+        return {at for at in edges if not wanted <= runs[at]}
     entry = device.entry_operations(program)
     if entry is None:
-        return set(runs)
-    return {run for run in runs if not entry <= {device.operations[at].instruction or "" for at in seen[run]}}
+        return edges
+    return {at for at in edges if not entry <= {device.operations[one].instruction or "" for one in runs[at]}}
