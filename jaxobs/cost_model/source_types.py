@@ -15,7 +15,7 @@ from typing import Final
 
 from jaxobs.cost_model.arithmetic.products import MULTIPLY_ADDS
 from jaxobs.cost_model.hlo.instructions import Computation, Instruction
-from jaxobs.cost_model.hlo.scopes import operation_name, scope_of, was_product
+from jaxobs.cost_model.hlo.scopes import AGAIN, operation_name, scope_of, was_product
 from jaxobs.proto.element_types import ElementType, Kind
 
 _MAX_WALK: Final = 256
@@ -129,7 +129,6 @@ _MAX_SUM_WALK: Final = 64
 _SUMS: Final = frozenset(("reduce", "reduce-window"))
 _RENAMING: Final = frozenset(("bitcast", "convert", "copy", "pad", "reshape", "transpose"))
 _LIBRARIES: Final = ("__cublas$", "__cudnn$", "__onednn$")
-_AGAIN: Final = "rematted_computation"
 _BACKWARD: Final = "transpose("  # JAX's name for the transposed half of a gradient
 
 
@@ -204,14 +203,11 @@ def _first_work(products: list[Instruction]) -> set[Instruction]:
     forward: dict[str, float] = defaultdict(float)
     twins: set[tuple[str, tuple[int, ...]]] = set()
     again: dict[str, list[tuple[int, tuple[int, ...], Instruction]]] = defaultdict(list)
-    scopes: dict[str, str] = {}
     for product in products:
         name = operation_name(product)
-        if name not in scopes:
-            scopes[name] = scope_of(name)
-        scope, shapes = scopes[name], _sizes(product)
-        if _AGAIN in name:
-            again[scope].append((name.count(_AGAIN), shapes, product))
+        scope, shapes = scope_of(name), _sizes(product)
+        if AGAIN in name:
+            again[scope].append((name.count(AGAIN), shapes, product))
         elif _BACKWARD not in name:
             forward[scope] += _weight(shapes)
             twins.add((scope, shapes))

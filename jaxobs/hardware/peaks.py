@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal
 
 Provenance = Literal["datasheet", "measured", "profiler", "user"]
@@ -26,9 +26,6 @@ class Peak:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.value) and self.value > 0):
             raise ValueError(f"a peak is a positive, finite number, not {self.value!r} ({self.source})")
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"value": self.value, "provenance": self.provenance, "source": self.source}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,20 +128,12 @@ class Peaks:
     def to_dict(self) -> dict[str, Any]:
         """Plain data for a snapshot; an absent value is None, with `reason` beside it."""
         return {
-            "device_kind": self.device_kind,
-            "matrix": {dtype: peak.to_dict() for dtype, peak in self.matrix.items()},
-            "vector": {dtype: peak.to_dict() for dtype, peak in self.vector.items()},
-            "transcendentals": self.transcendentals.to_dict() if self.transcendentals else None,
-            "memory": self.memory.to_dict() if self.memory else None,
+            **asdict(self),
             "memory_by_working_set": [list(point) for point in self.memory_by_working_set],
-            "link": self.link.to_dict() if self.link else None,
-            "memory_capacity": self.memory_capacity,
             "float32_products": {
                 precision: {"type": dtype, "passes": passes}
                 for precision, (dtype, passes) in self.float32_products.items()
             },
-            "shared_by": self.shared_by,
-            "reason": self.reason,
         }
 
 

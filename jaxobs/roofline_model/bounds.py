@@ -167,14 +167,14 @@ def efficiency(bound: Bound, measured_seconds: float | None) -> Efficiency:
 
     None too where what limits the bound is not known: the time of what is missing could be most of it.
     """
-    measured = usable(measured_seconds)
     if bound.seconds is None or bound.limit is None:
         return Efficiency(None, bound.reason, None)
-    if measured is None:
-        return Efficiency(None, f"the measured time is no positive number: {measured_seconds} s", bound.limit)
-    value = usable(bound.seconds / measured)
+    measured = usable(measured_seconds)
+    value = usable(bound.seconds / measured) if measured else None
     if value is None:
-        return Efficiency(None, f"bound {bound.seconds} s over {measured} s is out of range", bound.limit)
+        return Efficiency(
+            None, f"the measured time, {measured_seconds} s, is no plausible number", bound.limit
+        )
     if value <= 1:
         return Efficiency(value, None, bound.limit)
     if bound.limit == "memory":

@@ -132,7 +132,7 @@ class HostPlane:
             index = device.operation(name, program, instruction=operation, module=module)
             add_ending: Callable[[tuple[bytes | None, bytes]], None] = endings.flows.append
             run_at = position(stats, "run_id")
-            add_run = device.runs.setdefault(program, set()).add if run_at >= 0 else _nothing
+            add_run = (device.runs.setdefault(program, set()) if run_at >= 0 else set[object]()).add
             add = device.intervals.append
             return (_OPERATION, add, index, add_ending, position(stats, "_p"), run_at, add_run)
         if name.startswith(_END):
@@ -150,10 +150,6 @@ class HostPlane:
         if isinstance(number, int):
             name = self._metadata.events[metadata_id].name
             self.steps.append(Step(name, number, start / PICOSECONDS, duration / PICOSECONDS))
-
-
-def _nothing(_: bytes) -> None:
-    """Do nothing, in place of adding a run id, for operations without one."""
 
 
 # Finds when an operation of a CPU device ended, which may be on another thread than the one that started it.

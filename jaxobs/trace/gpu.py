@@ -51,8 +51,8 @@ def _number(value: Value) -> int:
 
 def read_gpu(
     plane: Plane, metadata: PlaneMetadata, host: str, modules: ModuleIndex, copies: Mapping[bytes, str]
-) -> tuple[Timeline, int]:
-    """A GPU and the number of events read; `copies` are the host's calls by correlation id. Raises TraceError."""
+) -> Timeline:
+    """A GPU; `copies` are the host's calls by correlation id. Raises TraceError."""
     reader = _GpuPlane(metadata, Timeline(metadata.name, host, "gpu", modules), modules, copies)
     reader.device.capabilities = metadata.stats
     for line in lines_of(plane):
@@ -60,7 +60,7 @@ def read_gpu(
             reader.read(line)
     reader.add_graphs()
     reader.device.launches = _launches(reader.device)
-    return reader.device, reader.events
+    return reader.device
 
 
 def _launches(device: Timeline) -> list[tuple[int, int]]:
@@ -81,7 +81,6 @@ class _GpuPlane:
         self, metadata: PlaneMetadata, device: Timeline, modules: ModuleIndex, copies: Mapping[bytes, str]
     ) -> None:
         self.device = device
-        self.events = 0
         self._metadata, self._copies = metadata, copies
         self._stats = EventStats(metadata, _DISTINCT_STATS)
         self._modules = modules
@@ -119,7 +118,7 @@ class _GpuPlane:
             if index != previous or metadata_id == first_kernel:
                 operations[index].executions += 1
                 previous, first_kernel = index, metadata_id
-        self.events += len(line.events)
+        self.device.events += len(line.events)
 
     def _find(self, metadata_id: int, stats: list[bytes]) -> _Entry:
         key = self._stats.learn(stats)

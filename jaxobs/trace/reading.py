@@ -7,7 +7,7 @@ import os
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -162,12 +162,9 @@ def _read_planes(
             hosts[-1].read(plane)
     timelines = [device for host in hosts for device in host.devices()]
     copies = {correlation: call for host in hosts for correlation, call in host.copies.items()}
-    events = sum(host.events for host in hosts)
     for plane in planes:
-        timeline, count = _read_device(plane, name, index, copies, notes)
-        events += count
-        if timeline is not None:
-            timelines.append(timeline)
+        if plane.name.startswith(_DEVICE):
+            timelines += _read_device(plane, name, index, copies, notes)
     devices = tuple(timeline.finish(stretches) for timeline in timelines)
     if not devices:
         notes.append("no operation of a device is in the trace (JAX 0.6 records none of a CPU)")
@@ -180,7 +177,7 @@ def _read_planes(
         versions=versions,
         start_unix_ns=_integer(times.get("profile_start_time")),
         stop_unix_ns=_integer(times.get("profile_stop_time")),
-        events=events,
+        events=sum(one.events for one in (*hosts, *timelines)),
         notes=tuple(notes),
         calls=calls_in(stretches, (call for host in hosts for call in host.calls)),
     )
@@ -188,23 +185,21 @@ def _read_planes(
 
 def _read_device(
     plane: Plane, host: str, index: ModuleIndex, copies: dict[bytes, str], notes: list[str]
-) -> tuple[Timeline | None, int]:
-    """The device of a plane, or None if it is no device's or the device ran nothing, and the events read."""
-    if not plane.name.startswith(_DEVICE):
-        return None, 0
+) -> Iterator[Timeline]:
+    """The device of a plane; none if it is of no known kind, or ran nothing."""
     metadata = PlaneMetadata(plane)
     if plane.name.startswith(_GPU):
-        timeline, events = read_gpu(plane, metadata, host, index, copies)
+        timeline = read_gpu(plane, metadata, host, index, copies)
     elif _TPU.match(plane.name):
-        timeline, events = read_tpu(plane, metadata, host, index)
+        timeline = read_tpu(plane, metadata, host, index)
     else:
         if plane.lines:
             notes.append(f"the plane {plane.name} is of no kind that is known, and was left out")
-        return None, 0
-    if not timeline.intervals:
+        return
+    if timeline.intervals:
+        yield timeline
+    else:
         notes.append(f"{plane.name} ran nothing")
-        return None, events
-    return timeline, events
 
 
 def _integer(value: object) -> int | None:

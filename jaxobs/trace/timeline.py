@@ -93,6 +93,8 @@ class Timeline:
         self.launches_of_graphs: Mapping[int | None, int] = {}
         """How often the kernels of CUDA graphs ran, by program id."""
         self.capabilities: Mapping[str, Value] = {}
+        self.events = 0
+        """Events read of the device's own plane, and those left out for their times."""
         self.wrong_times = 0
         self._modules = modules
         self._indices: dict[tuple[str | None, int | None, str], int] = {}

@@ -24,8 +24,8 @@ _HOST_MEMORY: Final = "S(5)"
 _MODULE: Final = re.compile(r"(.*?)\((\d+)\)\Z", re.DOTALL)
 
 
-def read_tpu(plane: Plane, metadata: PlaneMetadata, host: str, modules: ModuleIndex) -> tuple[Timeline, int]:
-    """A TPU core and the number of events read. Raises TraceError for corrupted bytes."""
+def read_tpu(plane: Plane, metadata: PlaneMetadata, host: str, modules: ModuleIndex) -> Timeline:
+    """A TPU core. Raises TraceError for corrupted bytes."""
     reader = _TpuPlane(metadata, Timeline(metadata.name, host, "tpu", modules))
     reader.device.capabilities = metadata.stats
     later: list[Line] = []
@@ -39,7 +39,7 @@ def read_tpu(plane: Plane, metadata: PlaneMetadata, host: str, modules: ModuleIn
     ):  # the modules' names must be known first
         reader.read_operations(line)
     reader.device.in_flight = reader.device.in_flight or _pairs(reader.device)
-    return reader.device, reader.events
+    return reader.device
 
 
 def _pairs(device: Timeline) -> list[Interval]:
@@ -59,7 +59,6 @@ def _pairs(device: Timeline) -> list[Interval]:
 class _TpuPlane:
     def __init__(self, metadata: PlaneMetadata, device: Timeline) -> None:
         self.device = device
-        self.events = 0
         self._metadata = metadata
         self._stats = EventStats(metadata, ())
         self._indices: dict[int, int] = {}
@@ -78,7 +77,7 @@ class _TpuPlane:
                 start, end = self._times(line.base, event)
                 if 0 <= start <= end <= start + MAX_DURATION:
                     self.device.whole_runs.append(Run((start, end), program))
-        self.events += len(line.events)
+        self.device.events += len(line.events)
 
     def read_operations(self, line: Line) -> None:
         """Read a line of operations. On the synchronous one the event of a loop encloses those of its body.
@@ -93,7 +92,7 @@ class _TpuPlane:
                 self.device.wrong_times += 1
                 continue
             found.append((start, end, self._operation(event.metadata_id)))
-        self.events += len(line.events)
+        self.device.events += len(line.events)
         if line.name == _ASYNCHRONOUS:
             self.device.in_flight.extend(found)
             return

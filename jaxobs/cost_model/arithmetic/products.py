@@ -111,21 +111,6 @@ def dot_multiply_adds(left: Shape, right: Shape, contracted: Sequence[int], batc
     return float(left.elements) * right.elements / shared
 
 
-def ragged_dot_multiply_adds(left: Shape, right: Shape, numbers: Any) -> float:
-    """Multiply-adds of a ragged dot product: each ragged row meets one group of the right side.
-
-    With the ragged dimension among the rows, b m k n: the group dimension of the right side counts once.
-    With it contracted, each group's share of it is contracted once: b m k n again, whatever the groups.
-    """
-    dot = numbers.dot_dimension_numbers
-    contracted = _extent(left, dot.lhs_contracting_dimensions)
-    groups = _extent(right, numbers.rhs_group_dimensions)
-    if numbers.rhs_group_dimensions:
-        shared = contracted * _extent(left, dot.lhs_batch_dimensions) * groups
-        return float(left.elements) * right.elements / shared if shared else 0.0
-    return dot_multiply_adds(left, right, dot.lhs_contracting_dimensions, dot.lhs_batch_dimensions)
-
-
 def convolution_multiply_adds(input_: Shape, kernel: Shape, output: Shape, message: Any) -> float:
     """Multiply-adds of a convolution with the dimension numbers and the window of an instruction's message.
 
@@ -159,8 +144,17 @@ def _dot(instruction: Instruction) -> float:
 
 
 def _ragged_dot(instruction: Instruction) -> float:
+    """Those of a ragged dot product: each ragged row meets one group of the right side.
+
+    With the ragged dimension among the rows, b m k n: the group dimension of the right side counts once.
+    With it contracted, each group's share of it is contracted once: b m k n again, whatever the groups.
+    """
     numbers = instruction.message.ragged_dot_dimension_numbers
-    return ragged_dot_multiply_adds(instruction.operand(0).shape, instruction.operand(1).shape, numbers)
+    dot = numbers.dot_dimension_numbers
+    left, right = instruction.operand(0).shape, instruction.operand(1).shape
+    shared = (*dot.lhs_batch_dimensions, *dot.lhs_contracting_dimensions)
+    groups = _extent(right, numbers.rhs_group_dimensions)
+    return dot_multiply_adds(left, right, shared, ()) / groups if groups else 0.0
 
 
 def _convolution(instruction: Instruction) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -20,7 +21,8 @@ _TRANSFORMATION: Final = re.compile(
 _FUNCTION: Final = re.compile(
     r"(?:jit|pjit|checkpoint|remat|custom_jvp|custom_vjp|core_call)\(.*\)\Z", re.DOTALL
 )
-_AGAIN: Final = "rematted_computation"
+AGAIN: Final = "rematted_computation"
+"""JAX's name for what ``jax.checkpoint`` computes once more."""
 _EINSUM: Final = "->"  # jnp.einsum names a scope after its subscripts
 # Path elements that JAX makes for its own control flow and calls; branch_3_fun is a conditional's branch.
 _STRUCTURE: Final = re.compile(
@@ -35,6 +37,7 @@ MAX_CALLS: Final = 100
 """Most calls kept of them, the innermost: as many as JAX writes by default (`jax_traceback_in_locations_limit`)."""
 
 
+@lru_cache(maxsize=4096)
 def scope_of(operation_name: str) -> str:
     """The user's scopes in an operation name, outermost first.
 
@@ -57,7 +60,7 @@ def scope_of(operation_name: str) -> str:
 def autodiff_of(operation_name: str) -> str:
     """The part of automatic differentiation that JAX's transformations in an operation name tell of; empty for none."""
     name = operation_name.partition(";")[0]
-    if _AGAIN in name:
+    if AGAIN in name:
         return REMATERIALIZED
     return BACKWARD if "transpose(" in name else FORWARD if "jvp(" in name or "linearize(" in name else ""
 
@@ -98,7 +101,6 @@ class Provenance:
     def __init__(self, module: Module) -> None:
         self._frames = module.message.stack_frame_index
         self._stacks: dict[int, tuple[Frame, ...]] = {}
-        self._scopes: dict[str, str] = {}
         self.known: dict[bytes, Origin] = {}
 
     def of(self, instruction: Instruction) -> Origin:
@@ -112,9 +114,7 @@ class Provenance:
             if not stack and metadata.source_file:
                 stack = (Frame("", str(metadata.source_file, "utf-8", "replace"), metadata.source_line),)
             source = f"{stack[-1].file}:{stack[-1].line}" if stack else ""
-            scope = self._scopes.get(name)
-            if scope is None:
-                scope = self._scopes[name] = cut_name(scope_of(name))
+            scope = cut_name(scope_of(name))
             known = self.known[serialized] = Origin(name, scope, source, stack, autodiff_of(name))
         return known
 
