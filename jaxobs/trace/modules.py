@@ -176,22 +176,13 @@ class ModuleIndex:
     """Instructions by program id and name; each module is decoded when first asked for."""
 
     def __init__(self, modules: dict[int, bytes], notes: list[str]) -> None:
-        self._serialized = modules
+        self.serialized = modules
+        """The HloModuleProto of each program id of the trace."""
         self._notes = notes
         self._decoded: dict[int | None, Module] = {None: _UNKNOWN}
 
     def name(self, program_id: int | None) -> str | None:
         return self.module(program_id).name or None
-
-    @property
-    def program_ids(self) -> list[int]:
-        """The program ids of all modules of the trace."""
-        return list(self._serialized)
-
-    def has(self, program_id: int, name: str, instructions: Set[str]) -> bool:
-        """Whether a program's module has this name and all of these instructions."""
-        module = self.module(program_id)
-        return module.name == name and instructions <= module.instructions.keys()
 
     def instruction(self, program_id: int | None, name: str) -> Instruction | None:
         """An instruction by name; None if the module is not in the trace, or has none of this name."""
@@ -213,7 +204,7 @@ class ModuleIndex:
     def module(self, program_id: int | None) -> Module:
         known = self._decoded.get(program_id)
         if known is None:
-            serialized = self._serialized.get(program_id or 0)
+            serialized = self.serialized.get(program_id or 0)
             try:
                 known = _module(serialized) if serialized else _UNKNOWN
             except DecodeError:
@@ -347,9 +338,13 @@ class ForeignPrograms:
 
         A program whose module is not found keeps the recorded id, if no other program has it.
         """
-        free = [identifier for identifier in self._modules.program_ids if identifier not in programs]
+        free = {one: self._modules.module(one) for one in self._modules.serialized if one not in programs}
         fitting = {
-            (recorded, name): [one for one in free if self._modules.has(one, name, programs[placeholder])]
+            (recorded, name): [
+                program
+                for program, module in free.items()
+                if module.name == name and programs[placeholder] <= module.instructions.keys()
+            ]
             for (recorded, name), placeholder in self._placeholders.items()
             if placeholder in programs
         }
@@ -364,6 +359,6 @@ class ForeignPrograms:
             if modules and note not in self._notes:  # once, however many devices ran it
                 self._notes.append(note)
             alone = [other for other, _ in fitting].count(recorded) == 1
-            if alone and recorded not in self._modules.program_ids:
+            if alone and recorded not in self._modules.serialized:
                 found[self._placeholders[key]] = recorded
         return found
