@@ -98,7 +98,7 @@ def add_collective(instruction: Instruction, tally: Tally, *, scatters: bool = F
     if kind in _WHOLE:
         pairs = instruction.message.source_target_pairs
         sends = not pairs or any(pair.source != pair.target for pair in pairs)
-        tally.add_collective(kind, held if sends else 0.0)
+        tally.add_amount("collective_bytes", kind, held if sends else 0.0)
         return
     members = group_size(instruction)
     if members is None:
@@ -110,7 +110,7 @@ def add_collective(instruction: Instruction, tally: Tally, *, scatters: bool = F
         held = instruction.operands[0].shape.held if instruction.operands else 0.0
         tally.add_reason(f"{instruction.name} sends parts whose sizes are known only at run time")
     sent = _RINGS[kind] * held * (members - 1) / members
-    tally.add_collective(kind, sent)
+    tally.add_amount("collective_bytes", kind, sent)
 
 
 def memory_bytes(instruction: Instruction) -> float:

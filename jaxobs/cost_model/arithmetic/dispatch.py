@@ -155,9 +155,10 @@ class Arithmetic:
         precision = executed.precision if source in FLOAT32_SOURCES else None
         tally.add_matrix(source, executed.type, flops, instruction.rematerialized, precision)
         if executed.precision is not None and precision is None:
-            tally.add_widened(executed.precision, flops)
+            tally.add_amount("widened_flops_by_precision", executed.precision, flops)
         if executed.passes > 1:
-            tally.add_executed(executed.type, flops * (executed.passes - 1))
+            further = flops * (executed.passes - 1)
+            tally.add_amount("executed_matrix_flops_by_type", executed.type, further)
 
     def _add_factorisation(self, instruction: Instruction, tally: Tally) -> None:
         type_ = instruction.operand(0).shape.type

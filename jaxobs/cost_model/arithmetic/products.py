@@ -144,7 +144,7 @@ def _dot(instruction: Instruction) -> float:
 
 
 def _ragged_dot(instruction: Instruction) -> float:
-    """Those of a ragged dot product: each ragged row meets one group of the right side.
+    """Multiply-adds of a ragged dot product: each ragged row meets one group of the right side.
 
     With the ragged dimension among the rows, b m k n: the group dimension of the right side counts once.
     With it contracted, each group's share of it is contracted once: b m k n again, whatever the groups.

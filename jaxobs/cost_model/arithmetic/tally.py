@@ -27,28 +27,17 @@ class Tally:
         self, source: str, executed: str, flops: float, rematerialized: bool, precision: str | None = None
     ) -> None:
         """Add matrix FLOPs written in type ``source`` and run in type ``executed``, float32 ones at a ``precision``."""
-        self._add("matrix_flops_by_type", source, flops)
-        self.add_executed(executed, flops)
+        self.add_amount("matrix_flops_by_type", source, flops)
+        self.add_amount("executed_matrix_flops_by_type", executed, flops)
         if rematerialized:
-            self._add("rematerialized_flops_by_type", source, flops)
+            self.add_amount("rematerialized_flops_by_type", source, flops)
         if precision is not None:
-            self._add("float32_flops_by_precision", precision, flops)
+            self.add_amount("float32_flops_by_precision", precision, flops)
             if rematerialized:
-                self._add("rematerialized_float32_flops_by_precision", precision, flops)
-
-    def add_executed(self, executed: str, flops: float) -> None:
-        """Add matrix FLOPs to those executed alone: the further passes of a product."""
-        self._add("executed_matrix_flops_by_type", executed, flops)
-
-    def add_widened(self, precision: str, flops: float) -> None:
-        """Add matrix FLOPs of a narrower type to those that run in float32 at a ``precision`` left to the device."""
-        self._add("widened_flops_by_precision", precision, flops)
+                self.add_amount("rematerialized_float32_flops_by_precision", precision, flops)
 
     def add_vector(self, type_: str, flops: float) -> None:
-        self._add("vector_flops_by_type", type_, flops)
-
-    def add_collective(self, kind: str, sent: float) -> None:
-        self._add("collective_bytes", kind, sent)
+        self.add_amount("vector_flops_by_type", type_, flops)
 
     def add_reason(self, reason: str) -> None:
         """Add a reason why the figures are not exact."""
@@ -61,7 +50,7 @@ class Tally:
     def add(self, other: Tally, times: float = 1.0) -> None:
         for name, theirs in other.amounts.items():
             for key, value in theirs.items():
-                self._add(name, key, value * times)
+                self.add_amount(name, key, value * times)
         self.transcendentals += other.transcendentals * times
         self.bytes += other.bytes * times
         self.reasons.update(other.reasons)
@@ -98,6 +87,7 @@ class Tally:
             unmodelled=tuple(self.unmodelled),
         )
 
-    def _add(self, name: str, key: str, value: float) -> None:
+    def add_amount(self, name: str, key: str, value: float) -> None:
+        """Add to an amount by its name, one of AMOUNTS_BY_NAME, and what it is of."""
         amounts = self.amounts.setdefault(name, {})
         amounts[key] = amounts.get(key, 0.0) + value
