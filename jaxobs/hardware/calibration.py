@@ -172,11 +172,7 @@ def file_name(device_kind: str, processor: str, cores: int, jaxlib: str) -> str:
 
 def this_host(device_kind: str, jaxlib: str | None = None) -> str:
     """The name of the file for a device of this host, with the installed jaxlib's version if none is given."""
-    if jaxlib is None:
-        try:
-            jaxlib = importlib.metadata.version("jaxlib")
-        except importlib.metadata.PackageNotFoundError:
-            jaxlib = "none"
+    jaxlib = jaxlib or importlib.metadata.version("jaxlib")
     return file_name(device_kind, processor_model(), usable_cores(), jaxlib)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 
 V1_UNLIMITED_BYTES = 2**62
@@ -81,11 +82,8 @@ def _tightest(limits: list[tuple[Path, float | None]]) -> tuple[Path, float | No
     """The smallest limit and its folder, or the first folder and None. Raises FileNotFoundError for an empty list."""
     if not limits:
         raise FileNotFoundError("this control group has no such limit")
-    limited = [(limit, -position) for position, (_, limit) in enumerate(limits) if limit is not None]
-    if not limited:
-        return limits[0]
-    limit, position = min(limited)
-    return limits[-position][0], limit
+    limited = [each for each in reversed(limits) if each[1] is not None]  # of equal ones the outermost counts
+    return min(limited, key=itemgetter(1), default=limits[0])
 
 
 def _mount(mounts: list[str], kind: str, controller: str | None) -> tuple[str, Path]:
