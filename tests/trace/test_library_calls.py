@@ -81,7 +81,7 @@ def test_a_call_that_works_in_blocks_is_one_execution_a_run():
     assert operations["potrf"].executions == RUNS
     assert operations["potrf"].work.cost.flops == pytest.approx(RUNS * FACTORISED)
     executable = Executable(1, "solve", {}, 1)
-    absorb(executable, only(found.modules.values()), operations.values())
+    absorb(executable, only(found.modules.values()), operations.values(), cost.operations)
     assert executable.seconds_per_run == pytest.approx((BLOCKS * 30 + 20) * 1e-6)
 
 
@@ -116,5 +116,5 @@ def test_several_programs_of_one_content_run_on_one_device():
     assert (ran.devices, ran.runs) == (1, 6)
     assert {one.devices for one in found.operations.values()} == {1}
     executable = Executable(1, "solve", {}, 1)
-    absorb(executable, ran, found.operations.values())
+    absorb(executable, ran, found.operations.values(), cost.operations)
     assert executable.windows.runs == 6
