@@ -177,7 +177,7 @@ def _read_planes(
         versions=versions,
         start_unix_ns=_integer(times.get("profile_start_time")),
         stop_unix_ns=_integer(times.get("profile_stop_time")),
-        events=sum(one.events for one in (*hosts, *timelines)),
+        events=sum(host.events for host in hosts) + sum(one.events for one in timelines),
         notes=tuple(notes),
         calls=calls_in(stretches, (call for host in hosts for call in host.calls)),
     )

@@ -163,7 +163,7 @@ def test_mfu_of_what_is_not_watched_goes_by_calls_and_not_by_runs_on_the_device(
     module = cost_of(("dot", COMPUTE, 1))
     fold.analysed(1, module)
     fold.apply(window(2.0, 2.0 + steps / 10))
-    (told,) = fold.windows_to_read(at(5))
+    (told,) = fold.profiles.to_read(at(5))
     ahead = device([operation("dot", 0.8, runs=31)], runs=31)
     read(fold, told, trace_of(ahead, calls=calls), lambda *_: module)
     loop = loop_of(fold)

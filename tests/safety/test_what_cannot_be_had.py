@@ -48,7 +48,9 @@ assert after == before, (after, before)
 def test_where_a_thread_cannot_be_started_the_job_is_as_without(run: Callable[..., Any], most: int) -> None:
     outcome = run(NO_MORE_THREADS.format(most=most), observed=False)
     assert (outcome.status, outcome.stdout) == (0, "2.0\n2.0\n2.0\n"), outcome.stderr
-    assert outcome.stderr.splitlines() == ["jaxobs: nothing is observed: RuntimeError: can't start new thread"]
+    assert outcome.stderr.splitlines() == [
+        "jaxobs: nothing is observed: RuntimeError: can't start new thread"
+    ]
 
 
 NO_INTERPRETER_LOCK = """
