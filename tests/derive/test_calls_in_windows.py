@@ -28,6 +28,19 @@ def test_calls_of_a_function_with_two_executables_in_one_window_are_given_to_nei
     assert apart.parts["abc"].calls is None
 
 
+def test_calls_of_a_function_are_given_to_neither_of_two_executables_that_did_not_run() -> None:
+    """As after a recompile, where the host is ahead of the device: which of the two it called is not known."""
+    part = LoopPart((), (), 10.0, 1.0, whole=True)
+    functions = {"abc": "g", "def": "g", "old": "f", "new": "f"}
+    both = loop_profile("train", part, two_executables(), functions, at(3))
+    assert isinstance(both, LoopProfile)
+    assert (both.parts["old"].calls, both.parts["new"].calls) == (None, None)
+    del functions["old"]
+    alone = loop_profile("train", part, two_executables(), functions, at(3))
+    assert isinstance(alone, LoopProfile)
+    assert alone.parts["new"].calls == 10
+
+
 def two_executables() -> Profiled:
     """Ten calls of `f` in ten steps, and operations of two executables."""
     rows = [

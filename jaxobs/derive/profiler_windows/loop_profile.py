@@ -219,7 +219,7 @@ def loop_profile(
         found.leave_out(min(edges, 0.9 * length))
     found.whole_steps = part.steps if part.whole else part.whole_steps
     if found.whole_steps:
-        _add_calls(found, profiled.calls.get(name if part.whole else name + CALLS, {}))
+        _add_calls(found, profiled.calls.get(name if part.whole else name + CALLS, {}), functions)
     return found
 
 
@@ -241,7 +241,7 @@ def _only_parts_of(
     return None
 
 
-def _add_calls(found: LoopProfile, calls: Mapping[str, int]) -> None:
+def _add_calls(found: LoopProfile, calls: Mapping[str, int], functions: Mapping[str, str]) -> None:
     """Set how often the steps called each executable, by its function's name.
 
     Runs on the device do not tell: a host that runs ahead calls at one time what runs at another.
@@ -250,10 +250,14 @@ def _add_calls(found: LoopProfile, calls: Mapping[str, int]) -> None:
     for fingerprint, part in found.parts.items():
         if fingerprint:
             by_function.setdefault(part.function, []).append(fingerprint)
+    elsewhere = calls.keys() - by_function.keys()  # they ran on the device before or after these steps
+    for fingerprint, function in functions.items():
+        if function in elsewhere:
+            by_function.setdefault(function, []).append(fingerprint)
     for function, fingerprints in by_function.items():
         for fingerprint in fingerprints:
             called = float(calls.get(function, 0)) if len(fingerprints) == 1 else None
-            found.parts[fingerprint].calls = called
+            found.parts.setdefault(fingerprint, Part(function)).calls = called
 
 
 def _add_device(
