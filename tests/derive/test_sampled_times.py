@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.derive.executables.executable import ENOUGH_SAMPLES, SAMPLES_KEPT, Executable, absorb
-from jaxobs.derive.executables.view import TRACED, executable_view
+from jaxobs.derive.executables.view import FEW_TRACED, TRACED, executable_view
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.loops.bottleneck import decide
 from jaxobs.model.cost import Cost
@@ -110,10 +110,11 @@ def branches(*samples: float) -> Executable:
     return made
 
 
-def test_what_traced_runs_tell_says_so() -> None:
-    made = window(executable(), 1e-3, 20)
+@pytest.mark.parametrize(("runs", "reserve"), [(7, FEW_TRACED), (20, TRACED)])
+def test_what_few_traced_runs_tell_has_a_reserve_of_its_own(runs: int, reserve: str) -> None:
+    made = window(executable(), 1e-3, runs)
     view = executable_view(made, made.seconds_per_run, None, PEAKS)
-    assert (view.seconds_per_run.value, view.seconds_per_run.reason) == (pytest.approx(1e-3), TRACED)
+    assert (view.seconds_per_run.value, view.seconds_per_run.reason) == (pytest.approx(1e-3), reserve)
 
 
 def test_a_disturbed_run_in_a_window_does_not_lengthen_runs_that_are_alike() -> None:

@@ -20,7 +20,12 @@ LISTED = 300
 """Most executables in a snapshot: an entry takes 30 µs and 1.4 kB (measured)."""
 
 TRACED = "of runs that the profiler traced, which takes up to 0.7 µs an operation longer (measured on a CPU)"
-"""The note on times that come from profiler windows alone."""
+FEW_TRACED = f"{TRACED}; of fewer than 20 runs, so too long if other programs disturbed most of them"
+"""The notes on times that come from profiler windows alone."""
+
+FEW_RUNS = 20
+"""Where a third of the runs are disturbed, as on two processors that also do other things, so are most of seven in a
+sixth of cases, and most of twenty in a twenty-fifth (binomial)."""
 
 OF_KIN = "of an executable of the same function and sizes: no run of this one was timed"
 
@@ -81,7 +86,8 @@ def executable_view(
     not_timed = TOO_DIFFERENT if executable.differs else TOO_SHORT if executable.at_most else NOT_TIMED
     unmeasured = None if per_run is not None else why_no_runs or not_timed
     is_traced = per_run is not None and per_run == executable.windows.seconds_per_run
-    traced = TRACED if is_traced else OF_KIN if executable.seconds_per_run != per_run else None
+    tracing = FEW_TRACED if executable.windows.timed_runs < FEW_RUNS else TRACED
+    traced = tracing if is_traced else OF_KIN if executable.seconds_per_run != per_run else None
     unbound = bound_reason(executable, peaks)
     achieved = _rate(cost, per_run)
     no_flops = "it computes no floating-point number" if cost is not None and not cost.flops > 0 else None

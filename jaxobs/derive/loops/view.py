@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jaxobs.derive.executables.executable import MEASURED, lower_bound_reason
-from jaxobs.derive.loops.bottleneck import IDLE_KNOWN
+from jaxobs.derive.loops.bottleneck import ENOUGH_STEPS, IDLE_KNOWN
 from jaxobs.derive.loops.found import LONG_TURN
 from jaxobs.derive.loops.host_lines import Row
 from jaxobs.derive.loops.loop import Loop
@@ -89,6 +89,11 @@ def loop_view(loop: Loop) -> LoopView:
     known = rated.steps > 0 and rated.wall > 0
     note = _note(rated) if known else _why_no_rate(loop)
     rate = Figure(rated.steps / rated.wall if known else None, note)
+    few = (
+        f"of {rated.steps} step{'s' * (rated.steps > 1)} alone"
+        if known and rated.steps < ENOUGH_STEPS
+        else None
+    )
     mfu, hfu = _utilization(loop, note)
     return LoopView(
         inferred=loop.inferred,
@@ -98,7 +103,7 @@ def loop_view(loop: Loop) -> LoopView:
         examples=loop.amount("examples"),
         tokens=loop.amount("tokens"),
         wall_seconds=loop.wall,
-        step_seconds=Figure(rated.wall / rated.steps if known else None, note),
+        step_seconds=Figure(rated.wall / rated.steps if known else None, few or note),
         device_seconds_per_step=_device_seconds(loop),
         step_seconds_source=figure(_source(rated) if known else None, note),
         host_seconds=figure(loop.host_seconds(), "no step has ended yet"),
