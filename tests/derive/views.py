@@ -103,7 +103,6 @@ def _profile(found: Mapping[str, Any]) -> LoopProfile:
         steps=found.get("steps") or 0.0,
         active_seconds=found.get("seconds") or 0.0,
         busy_seconds=found.get("busy_seconds") or 0.0,
-        operations=found.get("operations") or 0.0,
         parts={"": Part(seconds=Counter(seconds))},
     )
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from jaxobs.derive.advice.facts import Facts, Finding, LoopFacts
 from jaxobs.derive.loops.view import LoopView
+from jaxobs.derive.profiler_windows.operations import Row
 from jaxobs.model.snapshot import main_thread_lines
 from jaxobs.vocabulary.activities import INPUT, MARKED_INPUT
 from jaxobs.vocabulary.units import duration, rough_percent
@@ -157,30 +158,45 @@ def exposed_communication(facts: Facts) -> Iterator[Finding]:
 def small_operations(facts: Facts) -> Iterator[Finding]:
     """A loop launches many small operations and waits for them.
 
-    When: its time is in part `latency`, and a profiler window saw 20 operations a step or more that take 50 µs or
-    less on average.
+    When: its time is in part `latency`, and a profiler window saw 20 operations a step or more that take 50 µs or less.
     Gives back: nine tenths of the share charged to `latency`.
     Why so: launching takes 2 to 10 µs; `latency` is time in operations that take more than ten times what their work
     must, so that nine tenths are not spent on it, and time between the operations of a run.
     """
+    often = _small_operations_a_second(facts.view.operations.value or ())
     for loop in facts.loops:
         lost, profile = loop.shares.get("latency"), loop.view.profile.value
-        if not lost or profile is None or not profile.labels().get("latency"):
+        if not lost or profile is None or not profile.steps or not profile.labels().get("latency"):
             continue
-        if not (profile.steps and profile.operations):
-            continue
-        launches, each = profile.operations / profile.steps, profile.busy_seconds / profile.operations
-        if launches < 20 or each > SMALL_OPERATION:
+        launches = often * profile.busy_seconds / profile.steps
+        if launches < 20:
             continue
         yield Finding(
             loop.subject,
             f"the loop `{loop.name}` spends {_amount(loop, lost)} launching small operations and waiting for them: "
-            f"{launches:,.0f} a step take {duration(each)} each on average",
+            f"{launches:,.0f} a step or more take {duration(SMALL_OPERATION)} or less",
             "put more work into one operation: batch small arrays together, `jax.vmap` or `jax.lax.scan` over layers "
             "and parameters instead of Python loops, jit the whole step and not its parts",
             loop.confidence,
             loop.part * lost * 0.9,
         )
+
+
+def _small_operations_a_second(operations: Iterable[Row]) -> float:
+    """Executions of small operations in a second of busy time, over all loops and windows; 0 if not known.
+
+    It is a lower bound, as a snapshot leaves out the smallest operations.
+    """
+    busy = small = 0.0
+    for row in operations:
+        count, seconds = row["executions"], row["seconds"]
+        if not count or not seconds:
+            continue
+        busy = max(busy, seconds / row["share"] if row["share"] else 0.0)
+        # The own time of loops and conditionals is the time between the operations in them.
+        if row["kind"] != "control" and seconds / count <= SMALL_OPERATION:
+            small += count
+    return small / busy if busy else 0.0
 
 
 def _amount(loop: LoopFacts, share: float) -> str:

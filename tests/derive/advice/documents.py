@@ -163,8 +163,7 @@ def small_operations(
     document = with_shares(quiet(), "latency", latency=share)
     document["operations"][0] |= {"executions": count, "seconds": seconds, "bottleneck": "latency"}
     document["loops"]["train"]["profile"] |= {
-        "operations": count, "busy_seconds": seconds, "gap_seconds": gap,
-        "seconds_by_bottleneck": {"latency": seconds + gap},
+        "busy_seconds": seconds, "gap_seconds": gap, "seconds_by_bottleneck": {"latency": seconds + gap},
     }  # fmt: skip
     return document
 

@@ -171,12 +171,31 @@ def test_communication_is_exposed_only_where_a_window_saw_it() -> None:
     assert advise(document) == []
 
 
-def test_operations_are_small_by_their_mean_and_counted_by_the_step() -> None:
-    sentence = only(documents.small_operations(count=400, seconds=0.003))["sentence"]
-    assert (
-        "launching small operations and waiting for them: 40 a step take 7.5 µs each on average" in sentence
-    )
-    assert advise(documents.small_operations(count=400, seconds=0.03)) == []
+def test_operations_of_several_devices_are_counted_for_one() -> None:
+    document = documents.small_operations(count=390, seconds=0.0039)
+    assert conditions_of(document) == ["small_operations"]
+    document["loops"]["train"]["profile"]["busy_seconds"] /= 2
+    assert advise(document) == []
+
+
+def test_the_count_a_step_does_not_grow_with_the_windows() -> None:
+    """A loop's profile holds for ten minutes, its operations are of the whole run."""
+    sentence = only(documents.small_operations())["sentence"]
+    document = documents.small_operations()
+    row = document["operations"][0]
+    row |= {"executions": 6 * row["executions"], "seconds": 6 * row["seconds"]}
+    assert only(document)["sentence"] == sentence
+
+
+def test_the_number_of_small_operations_is_told_without_the_loops_around_them() -> None:
+    document = documents.small_operations(count=400, seconds=0.003, gap=0.0)
+    row = document["operations"][0]
+    document["operations"] = [
+        row | {"seconds": 0.001, "share": 1 / 3},
+        row | {"seconds": 0.002, "share": 2 / 3, "kind": "control", "executions": 100},
+    ]
+    sentence = only(document)["sentence"]
+    assert "launching small operations and waiting for them: 40 a step or more take 50 µs or less" in sentence
 
 
 def test_products_that_may_run_in_tensorfloat32_are_held_against_its_peak() -> None:
