@@ -221,7 +221,7 @@ ROWS: dict[int, Row] = {
     )),
     54: Row("bare line feeds, what is no HTTP, q=0", (
         "prometheus/test_requests.py::test_what_is_no_request_is_refused_in_one_line",
-        "prometheus/test_negotiation.py::test_who_refuses_everything_gets_the_text_format",
+        "prometheus/test_negotiation.py::test_who_refuses_openmetrics_or_names_nothing_known_gets_the_text_format",
     )),
     55: Row("a certificate that expires", (
         "prometheus/test_certificate.py::test_it_is_said_when_it_is_read",

@@ -114,7 +114,6 @@ def test_sums_count_from_when_this_agent_started(sending: Harness, receiver: Rec
     family = Family(Metric("jaxobs_steps_total", "counter", ""), {(): 1.0})
 
     def has_metrics(count: int) -> bool:
-        sending.export()
         return len(receiver.metrics()) == count
 
     for restarts in range(2):
@@ -166,6 +165,19 @@ def test_one_signal_in_a_protocol_that_is_not_spoken_is_said_and_the_other_sent(
     (line,) = sending.agent.lines
     assert "metrics are not sent" in line
     assert "'grpc'" in line
+
+
+def test_what_is_asked_of_a_variable_and_not_done_is_said_once(
+    sending: Harness, environment: pytest.MonkeyPatch
+) -> None:
+    environment.setenv("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta")
+    environment.setenv("OTEL_TRACES_SAMPLER", "traceidratio")
+    sending.start()
+    sampler, temporality = sending.agent.lines
+    assert (
+        "OTEL_TRACES_SAMPLER is none of always_on, parentbased_always_on, always_off; always_on is" in sampler
+    )
+    assert "OTLP_METRICS_TEMPORALITY_PREFERENCE is none of cumulative; cumulative is used" in temporality
 
 
 def test_an_endpoint_that_cannot_be_used_at_all_sets_the_exporter_aside(

@@ -79,10 +79,11 @@ def test_a_number_that_is_none_is_reported(text: str, number: int, reports: int)
 def test_a_number_that_no_thread_can_wait_for_is_the_largest_that_one_can(text: str) -> None:
     never = threading.Event()
     never.set()
-    number = positive_number("OTEL_N", 5, {"OTEL_N": text}, pytest.fail)
-    assert never.wait(number)
-    with socket.socket() as waiting:
-        waiting.settimeout(number)
+    for default, seconds in ((5, 0.001), (5.0, 1.0)):
+        number = positive_number("OTEL_N", default, {"OTEL_N": text}, pytest.fail)
+        assert never.wait(number * seconds)
+        with socket.socket() as waiting:
+            waiting.settimeout(number * seconds)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,7 @@ def test_requests_are_made_as_the_variables_say(
         (
             "OTEL_EXPORTER_OTLP_TIMEOUT",
             "soon",
-            "OTEL_EXPORTER_OTLP_TIMEOUT is no positive number; 10 is used",
+            "OTEL_EXPORTER_OTLP_TIMEOUT is no positive number of seconds; 10 is used",
         ),
         ("OTEL_EXPORTER_OTLP_TIMEOUT", "-1", "TIMEOUT is no positive number"),
         (

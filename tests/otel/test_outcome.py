@@ -13,7 +13,7 @@ from jaxobs_plugins.otel.delivery import MAX_RETRY_AFTER, outcome_of
         (307, "refused"),
         (400, "refused"),
         (401, "refused"),
-        (413, "refused"),
+        (413, "split"),
         (429, "retryable"),
         (500, "refused"),
         (502, "retryable"),

@@ -9,13 +9,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from jaxobs.probe.transport import agent_process
 from jaxobs.probe.transport.agent_process import AgentProcess, close_in_child, start_agent_process
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_an_agent_that_ends_while_its_state_is_read_is_not_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,6 +48,7 @@ def sockets_open() -> set[str]:
     return {link for link in found if link.startswith("socket:")}
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning", "ignore:.*fork.*:DeprecationWarning")
 def test_a_child_forked_in_the_midst_of_a_start_closes_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """As by a signal handler, by a fork that began before forks wait for a start, or by one that waited too long."""
     before = sockets_open()

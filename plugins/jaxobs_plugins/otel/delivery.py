@@ -1,4 +1,4 @@
-"""Delivers one signal over OTLP/HTTP: one attempt after the other, with pauses, and in time.
+"""Delivers one signal over OTLP/HTTP on a thread: one attempt after the other, with pauses, in parts, and in time.
 
 The SDK's encoders make the messages. They are posted here and not by the SDK's exporters, which sleep between attempts
 by rules of their own and do not report why a request failed. The rules are those of
@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import math
 import random
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,7 +19,7 @@ import requests
 from google.protobuf.message import DecodeError
 from opentelemetry.instrumentation.utils import suppress_instrumentation
 
-from jaxobs.model.clock import monotonic
+from jaxobs.model.clock import monotonic, sleep
 from jaxobs.plugin.protocol import Batch
 from jaxobs.vocabulary.text import MASK, masked
 from jaxobs_plugins.otel.environment import Sending
@@ -29,10 +30,13 @@ if TYPE_CHECKING:
     from jaxobs_plugins.otel.encoding import Signal
 
 RETRYABLE = frozenset({429, 502, 503, 504})
+PAYLOAD_TOO_LARGE = 413
 MAX_RETRY_AFTER = 3_600.0
 """Longest wait in seconds that is granted to a receiver. The specification sets no limit."""
 MAX_ANSWER_BYTES = 65_536
 """Longest answer that is read; one that says how many items were rejected, and why, has some hundred bytes."""
+MAX_REQUEST_BYTES = 64 * 2**20
+"""Largest request before compression, which is also the default of the SDK's own exporters (in 1.45)."""
 MIN_TIMEOUT = 0.001
 """Shortest timeout of a request in seconds, because `requests` refuses one of 0."""
 FIRST_PAUSE = 1.0
@@ -44,15 +48,15 @@ QUICK_SECONDS = 0.5
 GIVE_UP_SECONDS = 300.0
 """Seconds after its first attempt at which a payload is dropped: the OpenTelemetry Collector's `max_elapsed_time`."""
 
-Verdict = Literal["delivered", "retryable", "refused"]
+Verdict = Literal["delivered", "retryable", "split", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The outcome of one request.
 
-    `retry_after` is in seconds, None if the receiver named no time. `rejected` counts items of a delivered request that
-    the receiver did not take.
+    The verdict `split` means that the receiver may take the request in parts. `retry_after` is in seconds, None if the
+    receiver named no time. `rejected` counts items of a delivered request that the receiver did not take.
     """
 
     verdict: Verdict
@@ -62,7 +66,7 @@ class Outcome:
 
 
 class Connection:
-    """Posts requests to an endpoint, in one attempt each."""
+    """Posts requests to an endpoint, on one thread, in one attempt each."""
 
     def __init__(self, sending: Sending) -> None:
         self._sending = sending
@@ -72,6 +76,8 @@ class Connection:
     def post(self, message: Message, deadline: float | None) -> tuple[Outcome, bytes]:
         """The outcome of one attempt, which ends by `deadline` (monotonic seconds), and the answer's body."""
         data = message.SerializeToString()
+        if len(data) > MAX_REQUEST_BYTES:
+            return Outcome("split", f"a request of {len(data) >> 20} MiB is too large"), b""
         sending, timeout = self._sending, self._sending.timeout
         if deadline is not None:
             timeout = max(min(timeout, deadline - monotonic()), MIN_TIMEOUT)
@@ -110,7 +116,7 @@ def outcome_of(status: int, phrase: str, headers: Mapping[str, str]) -> Outcome:
     reason = f"HTTP {status} {phrase}".strip()
     if status in RETRYABLE:
         return Outcome("retryable", reason, _retry_after(headers.get("Retry-After", "")))
-    return Outcome("refused", reason)
+    return Outcome("split" if status == PAYLOAD_TOO_LARGE else "refused", reason)
 
 
 def _retry_after(text: str) -> float | None:
@@ -130,57 +136,41 @@ def _root_cause(error: BaseException) -> str:
     return f"{type(seen).__name__}: {seen}"
 
 
-class Sender:
-    """Sends one signal, a turn at a time, on the thread of the exporter."""
+class Worker:
+    """Delivers one signal on a daemon thread, which never uses JAX and may be left behind with a silent receiver."""
 
     def __init__(self, signal: Signal, endpoint: str, sending: Sending) -> None:
         """`endpoint` is what messages show."""
         self.signal = signal
         self.endpoint = endpoint
-        self.dropped = self._told = 0
-        """Items that were dropped so far, and those of which `news` told."""
-        self._dropped_because = self._failure = ""
-        self._failed = self._delivered_any = False
         self._connection = Connection(sending)
-        self._pending: tuple[Any, ...] = ()
-        """Items of a request that failed, which is made again."""
-        self._attempts = 0
-        self._first_attempt = 0.0
-        self._due = 0.0
-        self._is_held = False
-        """Whether the receiver named the time until the next attempt."""
+        self._lock = threading.Lock()
+        self._dropped = 0
+        self._failure = self._last_failure = ""
+        self.dropped_because = ""
+        """Why items were last dropped; empty if none were."""
+        self._delivered_any = False
+        self._in_flight = 0
         self._asked_at: float | None = None
         self._was_quick = False
+        self._deadline: float | None = None
+        self._closing = threading.Event()
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"jaxobs-otel-{signal.name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
 
     def offer(self, batch: Batch) -> None:
-        self._drop(self.signal.offer(batch), "more came than may wait")
-
-    def turn(self, deadline: float | None = None) -> None:
-        """Send what waits where it is time for that. With a deadline (monotonic seconds): a last time."""
-        if monotonic() < self._due and (deadline is None or self._is_held):
-            return
-        self._due, self._is_held = monotonic() + self.signal.interval, False
-        with suppress_instrumentation():  # our requests are no part of the application's traces
-            while items := self._pending or self.signal.take():
-                self._pending = items
-                if (deadline is not None and monotonic() >= deadline) or not self._deliver(items, deadline):
-                    return
-                self._pending = ()
-
-    def close(self) -> None:
-        """Count what is undelivered as dropped."""
-        self._connection.close()
-        if undelivered := self._undelivered():
-            why = self._failure
-            self._fail("the end of the job came first" + (f", after a failure: {why}" if why else ""))
-            self._drop(undelivered, self._failure)
-        self._pending = ()
-        self.signal.clear()
+        self._count_dropped(self.signal.offer(batch), "more came than may wait")
+        if self.signal.is_full():
+            self._wake.set()
 
     def news(self) -> tuple[int, str]:
         """The items dropped since the last call, and why a request last failed since then (empty: none did)."""
-        news = self.dropped - self._told, self._failure if self._failed else ""
-        self._told, self._failed = self.dropped, False
+        with self._lock:
+            news = self._dropped, self._failure
+            self._dropped, self._failure = 0, ""
         return news
 
     @property
@@ -189,55 +179,117 @@ class Sender:
         asked = self._asked_at
         return self._was_quick and (asked is None or monotonic() - asked < QUICK_SECONDS)
 
-    def undelivered(self) -> str:
-        """What waits or was dropped, in words; empty where all was delivered."""
-        asked, waiting, items = self._asked_at, self._undelivered(), self.signal.item_name
+    def undelivered(self) -> tuple[int, str]:
+        """The number of items that wait or are in flight, and why they have not been delivered."""
+        asked, items = self._asked_at, self._in_flight + self.signal.waiting()
+        if asked is not None:
+            return items, f"no answer for {monotonic() - asked:.1f} s"
         since = "they came after the last request" if self._delivered_any else "nothing was sent yet"
-        why = self._failure or since if asked is None else f"no answer for {monotonic() - asked:.1f} s"
-        parts = [f"{waiting} {items} wait ({why})"] if waiting else []
-        parts += [f"{self.dropped} {items} were dropped ({self._dropped_because})"] if self.dropped else []
-        return f"{self.endpoint}: {', '.join(parts)}" if parts else ""
+        return items, self._last_failure or since
 
-    def _undelivered(self) -> int:
-        return self.signal.size(self._pending) + self.signal.waiting()
+    def close(self, deadline: float) -> None:
+        """Send what waits, and end by `deadline` (monotonic seconds). Returns at once; `join` waits."""
+        self._deadline = deadline
+        self._closing.set()
+        self._wake.set()
 
-    def _deliver(self, items: tuple[Any, ...], deadline: float | None) -> bool:
-        """Deliver items or give them up. False if they are to be sent again, in a later turn."""
-        began = monotonic()
-        self._first_attempt = self._first_attempt if self._attempts else began
-        outcome = self._attempt(items, deadline)
-        if outcome.verdict == "delivered":
-            self._failure, self._delivered_any = "", True
-            self._drop(outcome.rejected, "the receiver did not take them")
-        else:
-            self._fail(outcome.reason)
-            if outcome.verdict == "retryable" and began - self._first_attempt < GIVE_UP_SECONDS:
-                delay = min(FIRST_PAUSE * 2.0**self._attempts, MAX_PAUSE) * random.uniform(0.8, 1.0)  # noqa: S311  # no secret
-                self._is_held = outcome.retry_after is not None
-                self._due = monotonic() + max(outcome.retry_after or delay, FIRST_PAUSE)
-                self._attempts += 1
+    def join(self) -> None:
+        """Wait until the deadline at most; items that are undelivered by then count as dropped."""
+        assert self._deadline is not None
+        self._thread.join(max(self._deadline - monotonic(), 0.0))
+        undelivered = self._in_flight + self.signal.waiting()
+        if undelivered:
+            why = self._last_failure
+            self._fail("the end of the job came first" + (f", after a failure: {why}" if why else ""))
+            self._count_dropped(undelivered, self._last_failure)
+
+    def _run(self) -> None:
+        with suppress_instrumentation():  # our requests are no part of the application's traces
+            more = True
+            while more and not self._closing.is_set():
+                self._wake.wait(self.signal.interval)
+                self._wake.clear()
+                more = self._drain()
+            if more:
+                self._drain()
+        self._connection.close()
+
+    def _drain(self) -> bool:
+        """Deliver what waits. False if time ran out and nothing more can be delivered."""
+        while self._deadline is None or monotonic() < self._deadline:
+            items = self.signal.take()
+            if not items:
+                return True
+            if not self._deliver(items):
                 return False
-            self._drop(self.signal.size(items), outcome.reason)
-        self._attempts = 0
+        return False
+
+    def _deliver(self, items: tuple[Any, ...]) -> bool:
+        """Deliver items or give them up. False if time ran out before; they then stay in flight."""
+        pending = [items]
+        first_attempt, attempt = monotonic(), 0
+        while pending:
+            self._in_flight = sum(map(self.signal.size, pending))
+            outcome = self._attempt(pending[-1])
+            if outcome.verdict == "delivered":
+                pending.pop()
+                attempt, self._last_failure, self._delivered_any = 0, "", True
+                self._count_dropped(outcome.rejected, "the receiver did not take them")
+                continue
+            self._fail(outcome.reason)
+            if outcome.verdict == "retryable" and monotonic() - first_attempt < GIVE_UP_SECONDS:
+                if not self._pause(outcome.retry_after, attempt):
+                    return False
+                attempt += 1
+                continue
+            given_up = pending.pop()
+            if outcome.verdict == "split" and len(given_up) > 1:
+                middle = len(given_up) // 2
+                pending += [given_up[middle:], given_up[:middle]]
+            else:
+                self._count_dropped(self.signal.size(given_up), outcome.reason)
+        self._in_flight = 0
         return True
 
-    def _attempt(self, items: tuple[Any, ...], deadline: float | None) -> Outcome:
+    def _attempt(self, items: tuple[Any, ...]) -> Outcome:
         self._asked_at = began = monotonic()
         try:
-            outcome, answer = self._connection.post(self.signal.encode(items), deadline)
+            outcome, answer = self._connection.post(self.signal.encode(items), self._deadline)
             if outcome.verdict == "delivered":
                 outcome = replace(outcome, rejected=self.signal.rejected(answer))
         except DecodeError:  # accepted by something that does not answer in OTLP
             outcome = Outcome("delivered")
         except Exception as error:  # noqa: BLE001  # one item that cannot be sent must not end all sending
-            outcome = Outcome("refused", f"{type(error).__name__}: {error}")
+            outcome = Outcome("split", f"{type(error).__name__}: {error}")
         self._was_quick = outcome.verdict == "delivered" and monotonic() - began < QUICK_SECONDS
         self._asked_at = None
         return outcome
 
-    def _drop(self, items: int, why: str) -> None:
-        self.dropped += items
-        self._dropped_because = why if items else self._dropped_because
+    def _pause(self, retry_after: float | None, attempt: int) -> bool:
+        """Wait before the next attempt; False if there will be none.
+
+        When the worker is closed, our own pause is cut short for one last attempt; a time that the receiver named is
+        kept.
+        """
+        delay = min(FIRST_PAUSE * 2.0**attempt, MAX_PAUSE) * random.uniform(0.8, 1.0)  # noqa: S311  # no secret
+        if retry_after is not None:
+            delay = max(retry_after, FIRST_PAUSE)
+        resume = monotonic() + delay
+        was_closing = self._closing.is_set()
+        if not was_closing and not self._closing.wait(delay):
+            return True
+        if retry_after is None:
+            return not was_closing
+        if self._deadline is None or resume >= self._deadline:
+            return False
+        sleep(max(resume - monotonic(), 0.0))
+        return True
+
+    def _count_dropped(self, items: int, why: str) -> None:
+        with self._lock:
+            self._dropped += items
+            self.dropped_because = why if items else self.dropped_because
 
     def _fail(self, reason: str) -> None:
-        self._failure, self._failed = reason, True
+        with self._lock:
+            self._failure = self._last_failure = reason

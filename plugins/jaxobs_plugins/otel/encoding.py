@@ -9,8 +9,9 @@ goes out under the name of the semantic conventions too.
 from __future__ import annotations
 
 import sys
+import threading
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -111,8 +112,14 @@ def _clean(value: AttributeValue) -> AttributeValue:
     return value if not isinstance(value, int) or -(2**63) <= value < 2**63 else str(value)
 
 
+def sampled(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """The spans without a parent or with a sampled one: spans that the application drops take their children along."""
+    kept = TraceFlags.SAMPLED
+    return tuple(span for span in spans if span.parent is None or span.parent.trace_flags & kept)
+
+
 class _Queue:
-    """What waits to be sent of a signal.
+    """What waits to be sent of a signal: the exporter's thread adds, the worker's takes.
 
     `interval` is in seconds from request to request, of which each has at most `batch_size` items.
     """
@@ -122,22 +129,25 @@ class _Queue:
         self._agent = agent
         self._batch_size = batch_size
         self._items: deque[Any] = deque()
+        self._lock = threading.Lock()
+
+    def is_full(self) -> bool:
+        """Whether enough items wait to send them before the interval is over."""
+        return len(self._items) >= self._batch_size
 
     def take(self) -> tuple[Any, ...]:
         """Remove and return what the next request carries; empty if nothing waits."""
-        taken = min(len(self._items), self._batch_size)
-        return tuple(self._items.popleft() for _ in range(taken))
-
-    def clear(self) -> None:
-        self._items.clear()
+        with self._lock:
+            taken = min(len(self._items), self._batch_size)
+            return tuple(self._items.popleft() for _ in range(taken))
 
     def size(self, items: Collection[Any]) -> int:
         """The number of items, as users count them."""
         return len(items)
 
     def waiting(self) -> int:
-        """The number of items that wait; may be called on any thread."""
-        return self.size(tuple(self._items))
+        with self._lock:
+            return self.size(self._items)
 
 
 class TraceSignal(_Queue):
@@ -152,11 +162,10 @@ class TraceSignal(_Queue):
 
     def offer(self, batch: Batch) -> int:
         """Queue what is new. Returns the number of items dropped because the queue is full."""
-        # Spans that the application drops take their children along.
-        kept = TraceFlags.SAMPLED
-        spans = [span for span in batch.spans if span.parent is None or span.parent.trace_flags & kept]
-        dropped = max(len(self._items) + len(spans) - self._capacity, 0)
-        self._items.extend(spans)
+        spans = sampled(batch.spans)
+        with self._lock:
+            dropped = max(len(self._items) + len(spans) - self._capacity, 0)
+            self._items.extend(spans)
         return dropped
 
     def encode(self, items: tuple[Span, ...]) -> Message:
@@ -168,6 +177,13 @@ class TraceSignal(_Queue):
         return int(ExportTraceServiceResponse.FromString(answer).partial_success.rejected_spans)
 
 
+class Reading(NamedTuple):
+    """A metric family of a snapshot taken at `time` (monotonic nanoseconds)."""
+
+    time: int
+    family: Family
+
+
 class MetricSignal(_Queue):
     """The signal of metrics. Only the newest snapshot waits, since skipping one loses nothing of cumulative values."""
 
@@ -175,28 +191,31 @@ class MetricSignal(_Queue):
 
     def __init__(self, agent: Agent, interval: float) -> None:
         super().__init__(agent, interval)
-        self._items = deque(maxlen=1)
         self._start: int | None = None
         """Wall-clock nanoseconds since which sums count: fixed, though the clock may be set meanwhile."""
 
     def offer(self, batch: Batch) -> int:
-        if self.size([batch.snapshot]):
-            self._items.append(batch.snapshot)
+        snapshot = batch.snapshot
+        readings = [Reading(snapshot.time, family) for family in snapshot.families if family.series]
+        if readings:
+            if self._start is None:
+                self._start = self._agent.clock.wall_time(_counted_since(snapshot))
+            with self._lock:
+                self._items = deque(readings)
         return 0
 
-    def encode(self, items: tuple[SnapshotData, ...]) -> Message:
-        (snapshot,) = items
-        time = self._agent.clock.wall_time(snapshot.time)
-        if self._start is None:
-            self._start = self._agent.clock.wall_time(_counted_since(snapshot))
+    def encode(self, items: tuple[Reading, ...]) -> Message:
+        time = self._agent.clock.wall_time(items[0].time)
+        period = Period(min(self._start or time, time), time)
+        families = [reading.family for reading in items]
         of = resource(self._agent.resource)
-        return encode_metrics(metrics_data(snapshot.families, Period(min(self._start, time), time), of))
+        return encode_metrics(metrics_data(families, period, of))
 
     def rejected(self, answer: bytes) -> int:
         return int(ExportMetricsServiceResponse.FromString(answer).partial_success.rejected_data_points)
 
-    def size(self, items: Collection[SnapshotData]) -> int:
-        return sum(len(family.series) for snapshot in items for family in snapshot.families)
+    def size(self, items: Collection[Reading]) -> int:
+        return sum(len(reading.family.series) for reading in items)
 
 
 Signal = TraceSignal | MetricSignal
@@ -223,8 +242,6 @@ def metrics_data(families: Iterable[Family], period: Period, of: Resource) -> Me
     """The families in the SDK's form, under our names and, if they have one, under those of the conventions."""
     metrics: dict[str, SdkMetric] = {}
     for family in families:
-        if not family.series:
-            continue
         name, unit = otlp_name(family.metric)
         metrics[name] = SdkMetric(name, family.metric.help, unit, _data(family, period))
         _add_hardware(metrics, family, period)
@@ -235,20 +252,18 @@ def metrics_data(families: Iterable[Family], period: Period, of: Resource) -> Me
 
 def _data(family: Family, period: Period) -> Sum | Gauge | Histogram:
     cumulative = AggregationTemporality.CUMULATIVE
-    series: Mapping[tuple[str, ...], Any] = family.series
     if family.metric.kind == "histogram":
         distributions = [
             _distribution(_attributes(family, labels), value, family.metric.buckets, period)
-            for labels, value in series.items()
+            for labels, value in family.series.items()
+            if isinstance(value, HistogramValue)
         ]
         return Histogram(distributions, cumulative)
     is_counter = family.metric.kind == "counter"
     is_sum = is_counter or family.metric.name.endswith("_info")
     points = [
-        NumberDataPoint(
-            _attributes(family, labels), period.start if is_sum else UNKNOWN, period.end, float(value)
-        )
-        for labels, value in series.items()
+        NumberDataPoint(_attributes(family, labels), period.start if is_sum else UNKNOWN, period.end, value)
+        for labels, value in _numbers(family)
     ]
     return Sum(points, cumulative, is_counter) if is_sum else Gauge(points)
 
@@ -259,19 +274,24 @@ def _add_hardware(metrics: dict[str, SdkMetric], family: Family, period: Period)
     if form is None:
         return
     points = []
-    series: Mapping[tuple[str, ...], Any] = family.series
-    for values, value in series.items():
+    for values, value in _numbers(family):
         labels = _attributes(family, values)
         attributes = {name: labels[label] for label, name in form.labels.items()} | dict(form.attributes)
         if attributes["hw.id"]:
             since = period.start if form.is_sum else UNKNOWN
-            points.append(NumberDataPoint(attributes, since, period.end, float(value)))
+            points.append(NumberDataPoint(attributes, since, period.end, value))
     if form.name in metrics:
         metrics[form.name].data.data_points.extend(points)  # type: ignore[union-attr]  # of one form
     elif points:
         is_monotonic = family.metric.kind == "counter"
         data = Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic) if form.is_sum else Gauge(points)
         metrics[form.name] = SdkMetric(form.name, family.metric.help, form.unit, data)
+
+
+def _numbers(family: Family) -> Iterator[tuple[tuple[str, ...], float]]:
+    for labels, value in family.series.items():
+        if not isinstance(value, HistogramValue):
+            yield labels, float(value)
 
 
 def _distribution(

@@ -12,14 +12,21 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Literal
+from typing import Literal, TypeVar
 from urllib.parse import unquote, urlsplit
 
 SignalName = Literal["traces", "metrics"]
+Number = TypeVar("Number", int, float)
 PROTOCOL = "http/protobuf"
 """The only protocol that is supported, and the specification's default."""
 
 COMPRESSIONS = ("none", "gzip")
+
+_HEEDED = {
+    "OTEL_TRACES_SAMPLER": ("always_on", "parentbased_always_on", "always_off"),
+    "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": ("cumulative",),
+}
+"""By variable of which some values alone are heeded, those values; the first is what is done."""
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e\x80-\xff]([\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?")
@@ -28,8 +35,8 @@ _HEADER_VALUE = re.compile(r"[\x21-\x7e\x80-\xff]([\t\x20-\x7e\x80-\xff]*[\x21-\
 OWN_HEADERS = ("content-type", "user-agent", "content-encoding")
 """Names of the headers that say what is sent, and by whom."""
 
-MAX_NUMBER = 2_000_000.0
-"""Largest number that is used, of seconds, milliseconds or items: no thread can wait for 2³¹ ms."""
+MAX_NUMBER = 2**31 - 1
+"""Largest number that is used, of milliseconds or items: no thread can wait for as long as a larger one may say."""
 
 DEFAULT_TIMEOUT = 10.0
 """Seconds; the specification's default for OTEL_EXPORTER_OTLP_TIMEOUT."""
@@ -50,24 +57,21 @@ class Destination:
 def destination(signal: SignalName, environment: Mapping[str, str]) -> Destination:
     """The destination of one signal according to the variables."""
     variable, url = _option(signal, "ENDPOINT", environment)
-    exporters = _words(environment.get(f"OTEL_{signal.upper()}_EXPORTER") or "otlp")
-    if (
-        not url
-        or _words(environment.get("OTEL_SDK_DISABLED", "")) == {"true"}
-        or (signal == "traces" and _words(environment.get("OTEL_TRACES_SAMPLER", "")) == {"always_off"})
-        or not exporters
-        & {"otlp", "otlp_proto_http", "otlp_proto_grpc"}  # `none`, or one that is not ours to replace
-    ):
+    if not url or environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return Destination(signal, None)
+    if signal == "traces" and environment.get("OTEL_TRACES_SAMPLER", "").strip().lower() == "always_off":
+        return Destination(signal, None)
+    exporters = _words(environment.get(f"OTEL_{signal.upper()}_EXPORTER") or "otlp")
+    if not exporters & {"otlp", "otlp_proto_http", "otlp_proto_grpc"}:
+        return Destination(signal, None)  # `none`, or an exporter that is not ours to replace
     asked = _option(signal, "PROTOCOL", environment)[1].lower() or PROTOCOL
     named = {"otlp_proto_grpc": "grpc", "otlp_proto_http": PROTOCOL}
     protocol = next((named[name] for name in named if name in exporters), asked)
     if protocol != PROTOCOL:
-        told = protocol if protocol in {"grpc", "http/json"} else "unknown"  # the variable may hold anything
         return Destination(
             signal,
             None,
-            f"{signal} are not sent: the OTEL_… variables ask for the protocol {told!r}, and only "
+            f"{signal} are not sent: the OTEL_… variables ask for {_other(protocol)}, and only "
             f"{PROTOCOL!r} is spoken; set OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL={PROTOCOL} and an "
             "endpoint that takes it (port 4318 in most collectors)",
         )
@@ -77,6 +81,15 @@ def destination(signal: SignalName, environment: Mapping[str, str]) -> Destinati
             signal, None, f"{signal} are not sent: {variable} must be a URL such as http://localhost:4318"
         )
     return Destination(signal, _for_signal(signal, variable, shown))
+
+
+def not_heeded(environment: Mapping[str, str]) -> list[str]:
+    """What is asked for by the variables and not done, a line for each."""
+    return [
+        f"the value of {name} is none of {', '.join(heeded)}; {heeded[0]} is used"
+        for name, heeded in _HEEDED.items()
+        if environment.get(name, "").strip().lower() not in {"", *heeded}
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +162,27 @@ def _headers(text: str, report: Callable[[str], None]) -> dict[str, str]:
     return found
 
 
+def _other(protocol: str) -> str:
+    """A protocol that is not spoken, named where it is one: the variable may hold anything."""
+    return f"the protocol {protocol!r}" if protocol in {"grpc", "http/json"} else "a protocol that is unknown"
+
+
 def positive_number(
-    name: str, default: float, environment: Mapping[str, str], report: Callable[[str], None]
-) -> float:
-    """A positive number from a variable, at most MAX_NUMBER; any other is reported and replaced by the default."""
+    name: str, default: Number, environment: Mapping[str, str], report: Callable[[str], None]
+) -> Number:
+    """A positive number of the default's type from a variable; any other is reported and replaced by the default.
+
+    A whole one is of milliseconds or items, any other of seconds. What is larger than MAX_NUMBER counts as that.
+    """
+    kind = type(default)
     try:
-        number = float(environment.get(name, "").strip() or default)
+        number = kind(environment.get(name, "").strip() or default)
     except ValueError:
-        number = 0.0
+        number = kind(0)
     if 0 < number < math.inf:
-        return min(number, MAX_NUMBER)
-    report(f"the value of {name} is no positive number; {default:g} is used")
+        return min(number, kind(MAX_NUMBER if kind is int else MAX_NUMBER / 1_000))
+    wanted = "whole number" if kind is int else "number of seconds"
+    report(f"the value of {name} is no positive {wanted}; {default:g} is used")
     return default
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -13,15 +13,15 @@ from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Metric, metric
 from jaxobs.plugin.base import Delivery, Exporter
 from jaxobs.plugin.protocol import Agent, Batch, Remark
-from jaxobs_plugins.otel.environment import SignalName, destination, positive_number, sending
+from jaxobs_plugins.otel.environment import SignalName, destination, not_heeded, positive_number, sending
 
 if TYPE_CHECKING:
-    from jaxobs_plugins.otel.delivery import Sender
+    from jaxobs_plugins.otel.delivery import Worker
 
 DROPPED = metric(
     "jaxobs_otlp_dropped_total{signal}", "Spans and data points that did not reach the OTLP endpoint."
 )
-SIGNALS: tuple[SignalName, ...] = ("metrics", "traces")
+SIGNALS: tuple[SignalName, ...] = ("traces", "metrics")
 CONNECT_SECONDS = 2.0
 """Seconds that a check waits for a connection: longer than any round trip on a healthy network."""
 
@@ -31,21 +31,23 @@ class DeliveryError(RuntimeError):
 
 
 class OpenTelemetryExporter(Exporter):
-    """Sends metrics and spans over OTLP/HTTP, one after the other.
+    """Sends spans and metrics over OTLP/HTTP, each signal on a thread of its own.
 
-    `export` raises DeliveryError where a request failed, so that the failure is counted; the items handed over are kept
-    and sent again. OTEL_METRIC_EXPORT_INTERVAL, OTEL_BSP_SCHEDULE_DELAY,
+    `export` raises DeliveryError where a request failed since its last call, so that the failure is counted; the items
+    handed over are kept and sent again. OTEL_METRIC_EXPORT_INTERVAL, OTEL_BSP_SCHEDULE_DELAY,
     OTEL_BSP_MAX_QUEUE_SIZE and OTEL_BSP_MAX_EXPORT_BATCH_SIZE keep the meaning that they have for the SDK.
     """
 
     metrics: tuple[Metric, ...] = (DROPPED,)
     takes_events = False
     """It sends spans and snapshots."""
-    _agent: Agent
 
     def __init__(self) -> None:
-        self._senders: tuple[Sender, ...] = ()
+        self._workers: tuple[Worker, ...] = ()
+        self._dropped: dict[str, int] = {}
+        self._emit: Callable[[Measured], None] | None = None
         self._raised = False
+        self._ended = False
 
     def delivery(self) -> Delivery:
         """The state of delivery. Only spans count as lost: metrics of a failed request are in the next one too.
@@ -53,10 +55,17 @@ class OpenTelemetryExporter(Exporter):
         The end is worth waiting for where each endpoint accepted its last request, and quickly.
         """
         return Delivery(
-            dropped=sum(sender.dropped for sender in self._senders if sender.signal.name == "traces"),
-            undelivered="; ".join(filter(None, (sender.undelivered() for sender in self._senders))),
-            worth_waiting_for=all(sender.delivers for sender in self._senders),
+            dropped=self._dropped.get("traces", 0),
+            undelivered="; ".join(filter(None, map(self._undelivered, self._workers))),
+            worth_waiting_for=all(worker.delivers for worker in self._workers),
         )
+
+    def _undelivered(self, worker: Worker) -> str:
+        items, dropped = worker.signal.item_name, self._dropped.get(worker.signal.name, 0)
+        waiting, why = worker.undelivered()
+        parts = [f"{waiting} {items} wait ({why})"] if waiting and not self._ended else []
+        parts += [f"{dropped} {items} were dropped ({worker.dropped_because})"] if dropped else []
+        return f"{worker.endpoint}: {', '.join(parts)}" if parts else ""
 
     def check(self, settings: Mapping[str, Any]) -> Iterable[Remark]:  # noqa: ARG002  # all is in OTEL_… variables
         """Check where spans and metrics would be sent, and whether a server answers there; nothing is sent."""
@@ -70,24 +79,26 @@ class OpenTelemetryExporter(Exporter):
             yield Remark("spans and metrics are not sent: no endpoint is named (OTEL_EXPORTER_OTLP_ENDPOINT)")
 
     def start(self, agent: Agent) -> None:
-        """Open a connection for each signal. Raises ValueError if an endpoint is named and nothing can be sent to it."""
+        """Start a worker for each signal. Raises ValueError if an endpoint is named and nothing can be sent to it."""
         destinations = [destination(signal, os.environ) for signal in SIGNALS]
         problems = [found.problem for found in destinations if found.problem]
         endpoints = {found.signal: found.endpoint for found in destinations if found.endpoint is not None}
         if problems and not endpoints:
             raise ValueError("; ".join(problems))
-        for problem in problems:
+        for problem in [*problems, *(not_heeded(os.environ) if endpoints else ())]:
             agent.log(f"exporter otel: {problem}")
         self.takes_batches = bool(endpoints)
         if endpoints:
-            self._agent = agent
-            self._senders = tuple(_sender(signal, endpoint, agent) for signal, endpoint in endpoints.items())
+            self._emit = agent.emit
+            self._ended = False
+            self._workers = tuple(_worker(signal, endpoint, agent) for signal, endpoint in endpoints.items())
+            for worker in self._workers:
+                worker.start()
 
     def export(self, batch: Batch) -> None:
-        """Take the batch, and send what is due."""
-        for sender in self._senders:
-            sender.offer(batch)
-            sender.turn()
+        """Hand the batch to the workers, without waiting for the network."""
+        for worker in self._workers if not self._ended else ():
+            worker.offer(batch)
         # Never raise twice in a row: a plugin that always fails is set aside, and then gets no batches to keep.
         quiet, self._raised = self._raised, False
         if not quiet:
@@ -99,22 +110,31 @@ class OpenTelemetryExporter(Exporter):
 
     def stop(self, timeout: float) -> None:
         """Send what waits, for at most `timeout` seconds. Raises DeliveryError where a request failed."""
-        for sender in self._senders:
-            sender.turn(monotonic() + timeout / len(self._senders))
-            sender.close()
-        self._report()
+        if self._ended:
+            return
+        workers, deadline = self._workers, monotonic() + timeout
+        for worker in workers:
+            worker.close(deadline)
+        for worker in workers:
+            worker.join()
+        try:
+            self._report()
+        finally:
+            self._ended = True
 
     def _report(self) -> None:
         failures = []
-        for sender in self._senders:
-            name = sender.signal.name
-            dropped, failure = sender.news()
+        for worker in self._workers:
+            name = worker.signal.name
+            dropped, failure = worker.news()
             if dropped:
-                self._agent.emit(Measured(DROPPED.name, (name,), dropped, now()))
+                self._dropped[name] = self._dropped.get(name, 0) + dropped
+                if self._emit is not None:
+                    self._emit(Measured(DROPPED.name, (name,), dropped, now()))
             if failure:
                 failures.append(
-                    f"OTLP {name} to {sender.endpoint}: {failure}; "
-                    f"{sender.dropped} {sender.signal.item_name} dropped so far"
+                    f"OTLP {name} to {worker.endpoint}: {failure}; "
+                    f"{self._dropped.get(name, 0)} {worker.signal.item_name} dropped so far"
                 )
         if failures:
             raise DeliveryError("; ".join(failures))
@@ -134,16 +154,16 @@ def _reached(signal: SignalName, endpoint: str) -> Remark:
     return Remark(f"{signal} would be sent to {endpoint}, which takes connections")
 
 
-def _sender(name: SignalName, endpoint: str, agent: Agent) -> Sender:
+def _worker(name: SignalName, endpoint: str, agent: Agent) -> Worker:
     # Imported here, because without an endpoint nothing of OpenTelemetry should be imported.
-    from jaxobs_plugins.otel.delivery import Sender
+    from jaxobs_plugins.otel.delivery import Worker
     from jaxobs_plugins.otel.encoding import MetricSignal, Signal, TraceSignal
 
     def report(problem: str) -> None:
         agent.log(f"exporter otel: {problem}")
 
     def number(variable: str, default: int) -> int:
-        return int(positive_number(variable, default, os.environ, report))
+        return positive_number(variable, default, os.environ, report)
 
     signal: Signal
     if name == "traces":
@@ -152,4 +172,4 @@ def _sender(name: SignalName, endpoint: str, agent: Agent) -> Sender:
         signal = TraceSignal(agent, interval / 1_000, capacity, number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 512))
     else:
         signal = MetricSignal(agent, number("OTEL_METRIC_EXPORT_INTERVAL", 60_000) / 1_000)
-    return Sender(signal, endpoint, sending(name, os.environ, report))
+    return Worker(signal, endpoint, sending(name, os.environ, report))
