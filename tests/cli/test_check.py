@@ -129,11 +129,11 @@ def test_each_plugin_says_what_it_needs_and_lacks(listener: socket.socket, tmp_p
         "set JAXOBS_RUN_DIRECTORY to a writable directory, or JAXOBS_KEEP_RUNS=0"
     )
     assert remarks(checked, "otel") == [
+        f"traces would be sent to http://127.0.0.1:{port}, which takes connections",
         (
             "! metrics cannot be sent to http://127.0.0.1:1/v1/metrics: Connection refused; start a collector there, "
             "or change OTEL_EXPORTER_OTLP_ENDPOINT"
         ),
-        f"traces would be sent to http://127.0.0.1:{port}, which takes connections",
     ]
     for name in ("prometheus", "jsonl", "profiler", "otel"):
         wrong = [said for said in remarks(checked, name) if said.startswith("! ")]
