@@ -127,8 +127,9 @@ def test_an_agent_that_runs_out_of_memory_costs_the_job_nothing(start: Callable[
     job = start(MODEST, reads=True, JAXOBS_INTERVAL="0.1")
     job.wait_for("running")
     agent = job.agent()
-    held = agent.process.memory_info().vms
-    resource.prlimit(agent.process.pid, resource.RLIMIT_AS, (held, held))
+    # Of its data, and not of its addresses: each thread of an agent has some 64 MB of these reserved, which it may use.
+    held = agent.process.memory_info().data
+    resource.prlimit(agent.process.pid, resource.RLIMIT_DATA, (held, held))
     job.say("train")
     job.wait_for("trained")
     assert agent.is_gone_within(60), "the limit was none"
