@@ -157,9 +157,28 @@ def shape_of_a_pmapped_function() -> None:
 
 
 @case
+def static_argument_of_a_pmapped_function() -> None:
+    @functools.partial(jax.pmap, static_broadcasted_argnums=1)
+    def step(x: Any, times: int) -> Any:
+        return x * times
+
+    step(x, 2)
+    step(x, 3)
+
+
+@case
 def pmapped_arrays_that_lie_on_the_devices_by_then() -> None:
     step = jax.pmap(lambda x: x * 2)
     step(step(x))
+
+
+@case
+def axes_of_pmap() -> None:
+    def step(x: Any, y: Any) -> Any:
+        return x * y.sum()
+
+    jax.pmap(step)(x, x)
+    jax.pmap(step, in_axes=(0, None))(x, x)
 
 
 @case

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NamedTuple, TypeVar
 
-from jaxobs.jax_compat.compiling import call_being_traced, lowering, plain_parameters
-from jaxobs.jax_compat.pmap import call_of_pmap, mapped_function
-from jaxobs.model import events
+from jaxobs.jax_compat.compiling import Lowering, call_being_traced, lowering, plain_parameters
+from jaxobs.jax_compat.pmap import mapped_call
+from jaxobs.model import events as names
 from jaxobs.model.events import Attributes
 from jaxobs.plugin.frames import CallSite, call_site
 from jaxobs.plugin.guard import Suppressed
@@ -147,11 +147,12 @@ class Causes:
         thread.traced.pop(function, None)
         with Suppressed(Exception):
             # A future JAX may have other types, and types of the user's may misbehave: the cause then stays unknown.
-            # What `pmap` jits is a function of JAX's own, which tells nothing of the user's.
-            call = None if call_of_pmap(frame) is not None else call_being_traced(frame)
+            mapped = mapped_call(frame)
+            call = mapped or call_being_traced(frame)
             if call is None or len(call.avals) > ARRAYS_COMPARED:
                 return
-            key = (function, *function_key(call.function))
+            # pmap and jit make different programs of the same function.
+            key = (function, *function_key(call.function), "pmap" if mapped else "jit")
             signature = signature_of(call)
             if (parameters := plain_parameters(call.function)) is not None:
                 # JAX makes a new function object for each such program, so its name and line serve as the key instead.
@@ -168,7 +169,7 @@ class Causes:
             # The call site is read here and not at the trace, which another call such
             # as `jax.eval_shape` may have begun.
             _keep(thread.sites, function, call_site(frame))
-            lowered = self._lowered(function, frame, traced)
+            lowered = self._lowered(function, lowering(frame), traced)
             if lowered is not None:
                 _keep(thread.lowered, function, lowered)
 
@@ -177,8 +178,7 @@ class Causes:
         if function not in self._thread.lowered:
             self.lowering_began(function, frame)
 
-    def _lowered(self, function: str, frame: FrameType, traced: Traced | None) -> Traced | None:
-        program = lowering(frame)
+    def _lowered(self, function: str, program: Lowering | None, traced: Traced | None) -> Traced | None:
         if program is None:
             return traced
         if len(program.avals) > ARRAYS_COMPARED:
@@ -196,11 +196,9 @@ class Causes:
         if known is None:
             # What grad or vmap makes of a function is another program: its first compile is no recompile of the
             # function. Each pass of a gradient is another one still, recognised by its numbers of arrays and results.
-            source, names = (program.source,), program.names
-            if (call := call_of_pmap(frame)) is not None:  # of which JAX gives its own code as the source
-                source, names = function_key(mapped_function(call)), ("",) * len(names)
-            key = (function, *source, program.transformation, len(program.avals), program.outputs)
-            known = Traced(key, untraced_signature(names, program.avals))
+            # The key needs the name as well, because JAX gives its own code as the source of a pmapped function.
+            key = (function, program.source, program.transformation, len(program.avals), program.outputs)
+            known = Traced(key, untraced_signature(program.names, program.avals))
         signature = known.signature
         shardings = shardings_of(program.shardings, len(signature.leaves))
         return Traced(known.key, signature._replace(shardings=shardings, context=context_now()))
@@ -217,7 +215,7 @@ class Causes:
         where: Attributes = ()
         if site is not None:
             where = (
-                (events.CALL_FILE, site.file), (events.CALL_LINE, site.line), (events.CALL_FUNCTION, site.function)
+                (names.CALL_FILE, site.file), (names.CALL_LINE, site.line), (names.CALL_FUNCTION, site.function)
             )  # fmt: skip
         # A missing lowering means that the function was lowered before and only its executable had to be made again.
         noted = thread.lowered.pop(function, None) or thread.traced.pop(function, None)
@@ -234,11 +232,11 @@ class Causes:
             explanation = explanation._replace(cause="redefined")
         reason = (NOT_SEEN if noted is None else NO_DIFFERENCE) if explanation.cause == "other" else None
         details = (
-            (events.MISS_ARGUMENT, explanation.argument and cut_name(explanation.argument)),
-            (events.MISS_OLD, explanation.old),
-            (events.MISS_NEW, explanation.new),
-            (events.MISS_DIFFERENCES, explanation.differences or None),
-            (events.MISS_REASON, reason),
+            (names.MISS_ARGUMENT, explanation.argument and cut_name(explanation.argument)),
+            (names.MISS_OLD, explanation.old),
+            (names.MISS_NEW, explanation.new),
+            (names.MISS_DIFFERENCES, explanation.differences or None),
+            (names.MISS_REASON, reason),
         )
         attributes = where + tuple((name, value) for name, value in details if value is not None)
         return Explained(explanation.cause, attributes, definition)
