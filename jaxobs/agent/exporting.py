@@ -116,7 +116,7 @@ class Exporting:
 
     def undelivered(self) -> str:
         """Describe what it was given and has not delivered; empty where that is nothing, or not known."""
-        told, asked = str(self._delivery().undelivered), self.guard.waiting_seconds()
+        told, asked = str(self._delivery().undelivered or ""), self.guard.waiting_seconds()
         why = f"no answer for {asked:.1f} s" if asked >= QUICK_SECONDS else self.guard.reason
         waiting = f"{self._waiting()} events and spans wait for it: {why}" if why and self._waiting() else ""
         return "; ".join(filter(None, (told, waiting)))

@@ -137,12 +137,16 @@ class Frames:
             end = _HEADER.size + length
             if len(self._pieces) < end:
                 return
-            whole, self._pieces = self._pieces, self._pieces[end:]
-            body = memoryview(whole)[_HEADER.size : end]
-            try:
-                content = body if kind == PAYLOAD else marshal.loads(body)  # noqa: S302  # of our own other end, see above
-            except Exception as error:  # noqa: BLE001  # marshal raises many types on bytes it did not write
-                raise WireError(f"a frame of kind {kind!r} whose body does not decode: {error}") from None
+            if kind == PAYLOAD:
+                whole, self._pieces = self._pieces, self._pieces[end:]
+                yield PAYLOAD, memoryview(whole)[_HEADER.size : end]
+                continue
+            with memoryview(self._pieces) as view, view[_HEADER.size : end] as body:
+                try:
+                    content = marshal.loads(body)  # noqa: S302  # written by our own other end, see above
+                except Exception as error:  # noqa: BLE001  # marshal raises many types on bytes it did not write
+                    raise WireError(f"a frame of kind {kind!r} whose body does not decode: {error}") from None
+            del self._pieces[:end]  # which moves nothing
             yield kind, content
 
 

@@ -71,12 +71,19 @@ TRACE_SETTINGS = (
 )  # fmt: skip
 """Settings in the key of JAX's cache of traces: those with `include_in_jit_key` in its source up to 0.12.0.1."""
 
+TRACE_CONTEXTS = {"compute_on": "compute_on_context_manager", "xla_metadata": "xla_metadata_context_manager"}
+"""Context managers that are in that key as well, by the attribute of JAX's `config.py` that holds their value."""
+
 
 def trace_context() -> list[tuple[str, Any]]:
-    """This thread's current values of the settings and the mesh on which a trace depends; missing ones are left out."""
+    """This thread's current values of the settings and contexts on which a trace depends; missing ones are left out."""
     config: Any = sys.modules.get("jax._src.config")
     holders = getattr(getattr(config, "config", None), "_value_holders", {})
     values = [(name, holders[name].value) for name in TRACE_SETTINGS if name in holders]
+    for name, attribute in TRACE_CONTEXTS.items():
+        manager = getattr(config, attribute, None)
+        if manager is not None:
+            values.append((name, manager.value))
     mesh = sys.modules.get("jax._src.mesh")
     resources = getattr(mesh, "thread_resources", None)
     by_with = getattr(getattr(resources, "env", None), "physical_mesh", None)

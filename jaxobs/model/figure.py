@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from functools import cache
 from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
@@ -48,32 +47,43 @@ def plain(value: Any) -> Any:
 
 
 def _view(view: Any) -> dict[str, Any]:
-    kind: Any = type(view)
-    return _document((name, getattr(view, name), reason, always) for name, reason, always in _names(kind))
-
-
-def _mapping(values: Mapping[Any, Any]) -> dict[Any, Any]:
-    """A mapping as plain data; a figure's reason is added only where there is one."""
-    return _document((name, shown, f"{name}_reason", False) for name, shown in values.items())
-
-
-def _document(entries: Iterable[tuple[Any, Any, str, bool]]) -> dict[Any, Any]:
-    """Entries by name, each with what it shows, the name of its reason, and whether that is there without a reason."""
-    document: dict[Any, Any] = {}
-    for name, shown, reason, always in entries:
+    document: dict[str, Any] = {}
+    for name, reason, always in _names(type(view)):
+        shown = getattr(view, name)
         if type(shown) is not Figure:
             document[name] = shown if type(shown) in ATOMS else plain(shown)
             continue
-        document[name] = plain(shown.value)
-        if always or shown.reason is not None:
+        value = shown.value
+        document[name] = value if type(value) in ATOMS else plain(value)
+        if always or value is None:
             document[reason] = shown.reason
     return document
 
 
-@cache  # because finding them takes longer than writing the view
 def _names(kind: type) -> tuple[tuple[str, str, bool], ...]:
     """For each field of a view, its name, the name of its reason, and whether the reason is always present."""
-    return tuple((each.name, f"{each.name}_reason", "reason" not in each.metadata) for each in fields(kind))
+    if kind not in _NAMES:
+        _NAMES[kind] = tuple(
+            (each.name, f"{each.name}_reason", "reason" not in each.metadata) for each in fields(kind)
+        )
+    return _NAMES[kind]
+
+
+_NAMES: dict[type, tuple[tuple[str, str, bool], ...]] = {}
+"""Cache of `_names` by view, because finding them takes longer than writing the view."""
+
+
+def _mapping(values: Mapping[Any, Any]) -> dict[Any, Any]:
+    """A mapping as plain data; a figure's reason is added only where there is one."""
+    document = {}
+    for name, shown in values.items():
+        if type(shown) is not Figure:
+            document[name] = shown if type(shown) in ATOMS else plain(shown)
+            continue
+        document[name] = plain(shown.value)
+        if shown.reason is not None:
+            document[f"{name}_reason"] = shown.reason
+    return document
 
 
 class Rows:

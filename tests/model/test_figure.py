@@ -88,3 +88,9 @@ def test_a_row_that_stays_is_written_once_and_one_that_changes_anew() -> None:
     assert after[0] is before[1]
     assert after[1] == before[0]
     assert after[1] is not before[0]  # older snapshots have theirs
+
+
+def test_a_reason_that_is_told_where_the_value_is_absent_is_no_reserve() -> None:
+    reserved = plain(replace(WHOLE, count=Figure(3, "a reserve")))
+    assert "count_reason" not in reserved
+    assert plain(replace(WHOLE, count=Figure(None, "not counted")))["count_reason"] == "not counted"

@@ -33,22 +33,16 @@ class Training:
 
 
 @pytest.fixture(scope="session")
-def browser() -> str:
-    """The program of a browser, which Node drives."""
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None or "JAXOBS_PAGE_BROWSER" not in os.environ:
+def node() -> Callable[..., dict[str, Any]]:
+    """What a script of `tests/page/node` finds with a browser, which is told in its request."""
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if browser is None or "JAXOBS_PAGE_BROWSER" not in os.environ:
         pytest.fail("run `make prove-page`, with Chromium (apt install chromium) and Node 20 or newer")
-    return found
 
-
-@pytest.fixture(scope="session")
-def look(browser: str) -> Callable[..., dict[str, Any]]:
-    """What a browser finds at an address; the parts of `tests/page/node/look.mjs` that are asked for."""
-
-    def ask(url: str, **wanted: Any) -> dict[str, Any]:
-        request = json.dumps({"url": url, "browser": browser, **wanted})
+    def run(script: str, **wanted: Any) -> dict[str, Any]:
+        request = json.dumps({"browser": browser, **wanted})
         ran = subprocess.run(
-            ["node", HERE / "node" / "look.mjs", request],
+            ["node", HERE / "node" / script, request],
             capture_output=True,
             text=True,
             timeout=240,
@@ -58,7 +52,13 @@ def look(browser: str) -> Callable[..., dict[str, Any]]:
         found: dict[str, Any] = json.loads(ran.stdout)
         return found
 
-    return ask
+    return run
+
+
+@pytest.fixture(scope="session")
+def look(node: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """What a browser finds at an address; the parts of `tests/page/node/look.mjs` that are asked for."""
+    return lambda url, **wanted: node("look.mjs", url=url, **wanted)
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
+from collections.abc import Callable
 
 import nbformat
 import pytest
@@ -38,7 +37,9 @@ COLAB = "<html theme='{theme}'><body>"
 
 @pytest.fixture(scope="module")
 def looks(
-    browser: str, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+    node: Callable[..., dict[str, Looks]],
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
 ) -> dict[str, Looks]:
     """How each element of a snapshot looks, by where it is shown. The system is light, but where it says otherwise."""
     shown = snapshot_html(document())
@@ -69,16 +70,7 @@ def looks(
             "scheme": "dark" if name == "dark" else "light",
             "picture": picture,
         }
-    ran = subprocess.run(
-        ["node", HERE / "node" / "notebook.mjs", json.dumps({"browser": browser, "pages": wanted})],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    found: dict[str, Looks] = json.loads(ran.stdout)
-    return found
+    return node("notebook.mjs", pages=wanted)
 
 
 def of_jupyter(shown: str, template: str, theme: str = "light") -> str:

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jax.experimental.xla_metadata import set_xla_metadata
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
+from jaxobs.jax_compat.jit import trace_context
 from jaxobs.jax_compat.objects import TEXT_LENGTH, sharding_text
 from jaxobs_plugins.probes.compile.miss_cause import Value
 from jaxobs_plugins.probes.compile.signature import container
@@ -134,3 +136,10 @@ def test_wrapped_functions_are_who_they_wrap() -> None:
     ring = Wrapper(first)
     vars(ring)["__wrapped__"] = ring
     assert function_key(ring)
+
+
+def test_metadata_for_xla_is_a_context_that_a_trace_depends_on() -> None:
+    outside = dict(trace_context())
+    with set_xla_metadata(kept="together"):
+        assert dict(trace_context())["xla_metadata"] != outside["xla_metadata"]
+    assert dict(trace_context()) == outside

@@ -102,11 +102,19 @@ def test_where_it_cannot_be_found_out_the_reason_is_said(text: str) -> None:
     assert "\n" not in problem
 
 
-@pytest.mark.parametrize(("now", "is_one"), [(-3, True), (0, False), (85, False), (86.5, True), (100, True)])
-def test_a_problem_is_said_exactly_where_there_is_one(make: Make, now: float, is_one: bool) -> None:
+@pytest.mark.parametrize(
+    ("now", "problem"),
+    [
+        (-3, "it is not valid before 2001-09-09 01:46 UTC, and clients refuse it until then"),
+        (0, None),
+        (85, None),
+        (86.5, "it expires on 2001-12-18 01:46 UTC, in 13.5 days"),
+        (100, "it expired on 2001-12-18 01:46 UTC, and clients refuse it"),
+    ],
+)
+def test_a_problem_is_said_exactly_where_there_is_one(make: Make, now: float, problem: str | None) -> None:
     file = make(1e9, 1e9 + 100 * DAY)
-    told = "clients take it from 2001-09-09 01:46 UTC to 2001-12-18 01:46 UTC alone"
-    assert problem_of(file, 1e9 + now * DAY) == (told if is_one else None)
+    assert problem_of(file, 1e9 + now * DAY) == problem
 
 
 def test_it_is_said_when_it_is_read(make: Make, certificates: Any) -> None:
@@ -116,8 +124,8 @@ def test_it_is_said_when_it_is_read(make: Make, certificates: Any) -> None:
     for _ in range(3):
         credentials.read()
     assert len(lines) == 1
-    assert lines[0].startswith(f"metrics_tls_certificate: {file}: clients take it from ")
-    assert "alone; a new one in its place" in lines[0]
+    assert lines[0].startswith(f"metrics_tls_certificate: {file}: it expires on ")
+    assert "in 3.0 days; a new one in its place" in lines[0]
     file.write_bytes(certificates.leaf.read_bytes() + certificates.key.read_bytes())
     credentials.read()
     assert len(lines) == 1
@@ -125,7 +133,7 @@ def test_it_is_said_when_it_is_read(make: Make, certificates: Any) -> None:
     credentials.read()
     credentials.read()
     assert len(lines) == 2
-    assert lines[1] != lines[0]
+    assert "it expired on" in lines[1]
 
 
 def test_check_says_it_as_a_problem(make: Make, certificates: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +143,8 @@ def test_check_says_it_as_a_problem(make: Make, certificates: Any, monkeypatch: 
         settings = {"metrics_tls_certificate": str(file)}
         return [remark.text for remark in PrometheusExporter().check(settings) if remark.problem]
 
-    for left in (-1, 13):
-        [problem] = problems(make(time.time() - 2 * DAY, time.time() + left * DAY))
-        assert "clients take it from" in problem
+    [problem] = problems(make(time.time() - 2 * DAY, time.time() - DAY))
+    assert "it expired on" in problem
+    [problem] = problems(make(time.time() - 2 * DAY, time.time() + 13 * DAY))
+    assert "it expires on" in problem
     assert problems(make(time.time() - 2 * DAY, time.time() + 15 * DAY)) == []

@@ -222,26 +222,48 @@ class HostCollector(Collector):
     """
 
     metrics = metrics_of((*PROCESS_QUERIES, *HOST_QUERIES, *chain(*CGROUP_QUERIES.values())))
+    interval = 5.0
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
-        self._subjects: list[tuple[Any, Fields[Any]]] = []
+        self._process: psutil.Process | None = None
+        self._others: list[tuple[Any, Fields[Any]]] = []
+        self._process_fields = Fields(
+            PROCESS_QUERIES,
+            whole=SINCE_ITS_START,
+            unsupported=_UNSUPPORTED,
+            passed_on=(psutil.NoSuchProcess,),
+        )
 
     def start(self, agent: Agent) -> None:
-        """Find the process, the host and the control groups."""
+        """Find the process, which psutil identifies by its id and start time, so that a reused id is not mistaken."""
         pid = int(agent.resource["process.pid"])
-        process = Fields(PROCESS_QUERIES, whole=SINCE_ITS_START, unsupported=_UNSUPPORTED)
+        self._process = psutil.Process(pid)
         host, fields = Machine(), Fields(HOST_QUERIES, unsupported=_UNSUPPORTED)
         fields.collect(host)  # the baseline of values that are differences
-        self._subjects = [(psutil.Process(pid), process), (host, fields)]
+        self._others = [(host, fields)]
         for controller, queries in CGROUP_QUERIES.items():
             # Perhaps there are no control groups, or they are not mounted here.
             with suppress(OSError, LookupError, ValueError):
                 group = find_group(controller, pid, self._proc)
-                self._subjects.append((group, Fields(queries, unsupported=_UNSUPPORTED)))
+                self._others.append((group, Fields(queries, unsupported=_UNSUPPORTED)))
 
     def collect(self) -> Iterable[Measured]:
-        return [value for subject, fields in self._subjects for value in fields.collect(subject)]
+        measured = self._of_process()
+        for subject, fields in self._others:
+            measured += fields.collect(subject)
+        return measured
 
     def stop(self) -> None:
-        self._subjects = []
+        self._process, self._others = None, []
+
+    def _of_process(self) -> list[Measured]:
+        if self._process is None:
+            return []
+        try:
+            if self._process.is_running():
+                with self._process.oneshot():  # one reading of each file of /proc
+                    return self._process_fields.collect(self._process)
+        except psutil.NoSuchProcess:  # it ended meanwhile
+            pass
+        return self._process_fields.withdraw()

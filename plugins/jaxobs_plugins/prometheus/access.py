@@ -164,9 +164,12 @@ def certificate_problem(chain: str, now: float) -> str | None:
         begins, ends = validity(chain)
     except ValueError as error:
         return f"when it expires could not be found out: {error}"
-    if begins <= now < ends - SOON_SECONDS:
-        return None
-    return f"clients take it from {_date(begins)} to {_date(ends)} alone"
+    if now < begins:
+        return f"it is not valid before {_date(begins)}, and clients refuse it until then"
+    if now >= ends:
+        return f"it expired on {_date(ends)}, and clients refuse it"
+    left = ends - now
+    return f"it expires on {_date(ends)}, in {left / 86_400:.1f} days" if left < SOON_SECONDS else None
 
 
 def validity(chain: str) -> tuple[float, float]:

@@ -41,6 +41,11 @@ def open_library() -> str:
         pynvml.nvmlInit()
     except pynvml.NVMLError_LibraryNotFound:
         return "no NVIDIA driver is installed: libnvidia-ml.so.1 was not found"
+    except pynvml.NVMLError_LibRmVersionMismatch as error:
+        return (
+            f"NVML and the loaded driver differ in version ({error}): reboot the host, or restart the "
+            "container, so that both are of the same one"
+        )
     except pynvml.NVMLError as error:
         return f"NVML could not be opened: {error}"
     return ""
