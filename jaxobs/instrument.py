@@ -105,12 +105,12 @@ def _begun(before: Observer | None, settings: dict[str, Any], *, wait_for_backen
 
 
 def _in_forked_child() -> None:
-    from jaxobs.probe.transport.agent_process import close_in_child  # loaded by the parent
+    from jaxobs.flow.pipe import close_all  # loaded by the parent
     from jaxobs.probe.watch.registry import renew_lock
 
     global _lock
     _lock = _thread.RLock()  # a thread of the parent, which the child lacks, may have held it
-    close_in_child()
+    close_all()
     renew_lock()
     if _observer is not None:
         _observer.end_in_child()

@@ -7,6 +7,7 @@ that means something else by now is let go of and not touched, neither by a garb
 
 from __future__ import annotations
 
+import _imp
 import _socket
 import _thread
 import contextlib
@@ -34,8 +35,15 @@ class Descriptor:
     @classmethod
     def pair(cls) -> tuple[Self, Self]:
         """Both ends of a new pair. Raises what making sockets raises: OSError, or anything where a guard forbids it."""
-        ours, theirs = socket.socketpair()
-        return cls(ours), cls(theirs)
+        # Python forks with the lock of imports held, which it takes last: while it is ours, no child comes into being
+        # that has sockets of which `close_all` does not know yet.
+        _imp.acquire_lock()
+        try:
+            ours, theirs = (cls(end) for end in socket.socketpair())
+            _pairs[:] = [*(end for end in _pairs if end.fileno() >= 0), ours, theirs]
+        finally:
+            _imp.release_lock()
+        return ours, theirs
 
     def fileno(self) -> int:
         """The number; -1 where it is closed or names something else by now."""
@@ -60,6 +68,16 @@ class Descriptor:
         if self.fileno() < 0:
             raise OSError(errno.EBADF, "the descriptor is closed")
         return self._socket
+
+
+_pairs: list[Descriptor] = []
+"""The ends that are open in this process."""
+
+
+def close_all() -> None:
+    """Close each end in a forked child: with one open there, the agent would not see the end of the job."""
+    for end in _pairs:
+        end.close()
 
 
 def identity(number: int) -> tuple[int, int] | None:

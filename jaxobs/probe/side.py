@@ -328,11 +328,10 @@ class ProbeSide:
             self.sender.finish(max(0.0, self._deadline - monotonic()))
 
     def forget_in_child(self) -> None:
-        """Switch everything off in a forked child, and close its copy of the pipe, which the agent would wait for."""
+        """Switch everything off in a forked child, whose copies of our sockets are closed."""
         self.completions.let_go()
         self.recorded.forget_in_child()
         self.sources.forget_in_child()
-        self.sender.abandon()
         self._threads = {}
         self.ring.close()
         self.loops.emit = self.ring.emit

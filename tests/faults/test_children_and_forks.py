@@ -77,7 +77,11 @@ print(sorted(name for line in variables if (name := line.partition(b"=")[0]).sta
 with open(proc + "status") as file: blocked = [line.split()[1] for line in file if line.startswith("SigBlk")]
 print({os.readlink(proc + f"fd/{number}") for number in (0, 1, 2)}, os.readlink(proc + "cwd"), int(blocked[0], 16))
 held = os.readlink(f"/proc/self/fd/{held}")
-print(held in [os.readlink(proc + "fd/" + number) for number in os.listdir(proc + "fd")])
+its = set()
+for number in os.listdir(proc + "fd"):
+    try: its.add(os.readlink(proc + "fd/" + number))
+    except OSError: pass  # it reads a file now and then, which it has closed by now
+print(held in its)
 """
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from jaxobs.flow.pipe import Descriptor, ready
+from jaxobs.flow.pipe import Descriptor, WakeUp, close_all, ready
 
 
 def test_a_number_that_means_something_else_is_not_touched(tmp_path: Path) -> None:
@@ -59,3 +63,45 @@ def test_sending_to_an_end_that_is_gone_raises_no_signal() -> None:
         [sys.executable, "-c", SENDS_TO_NOBODY], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (0, "lives\nstill\n"), done.stderr
+
+
+def sockets_open() -> set[str]:
+    found = set()
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # that of the listing itself
+            found.add(str(descriptor.readlink()))
+    return {link for link in found if link.startswith("socket:")}
+
+
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning", "ignore:.*fork.*:DeprecationWarning")
+def test_a_child_forked_by_another_thread_while_sockets_are_made_closes_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At whatever moment: making them lets other threads go on, which may have waited for that in the midst of a fork."""
+    before = sockets_open()
+    statuses: list[int] = []
+
+    def forks() -> None:
+        child = os.fork()
+        if child == 0:
+            close_all()
+            os._exit(len(sockets_open() - before))
+        statuses.append(os.waitpid(child, 0)[1])
+
+    forking = threading.Thread(target=forks)
+
+    def making_them_takes_long(make: Any) -> Any:
+        def made() -> Any:
+            pair = make()
+            forking.start()
+            forking.join(0.3)
+            return pair
+
+        return made
+
+    monkeypatch.setattr(socket, "socketpair", making_them_takes_long(socket.socketpair))
+    wake_up = WakeUp()
+    forking.join()
+    assert statuses == [0]
+    wake_up.close()
+    assert sockets_open() == before

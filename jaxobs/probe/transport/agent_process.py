@@ -45,9 +45,6 @@ launcher's `sitecustomize`; PYTHONTRACEMALLOC, PYTHONDEVMODE and their kin are m
 
 _starting = threading.RLock()
 _guards_forks = False
-_pipes: list[Descriptor] = []
-"""The ends of pipes that are open in the job, which a forked child must close."""
-
 
 _FORK = "import posix; posix.fork() and posix._exit(0); "
 
@@ -122,11 +119,9 @@ def start_agent_process() -> Connection:
         raise OSError(f"there is no Python at {sys.executable!r}")
     _guard_forks()
     path = marshal.dumps(_import_path())
-    with _starting:  # a child forked meanwhile would keep both ends of the pipe
+    with _starting:
         ours, theirs = Descriptor.pair()
         try:
-            # Both: a fork that began before forks wait, or that waited too long, comes in the midst of this.
-            _pipes[:] = [*(pipe for pipe in _pipes if pipe.fileno() >= 0), ours, theirs]
             # For the milliseconds in which the shell starts, what C code of the job starts inherits this end too. With
             # it the agent still sees the end of the job; only its own end would be seen no earlier than that of both.
             os.set_inheritable(theirs.fileno(), True)
@@ -142,12 +137,6 @@ def start_agent_process() -> Connection:
         finally:
             theirs.close()
     return ours, AgentProcess()
-
-
-def close_in_child() -> None:
-    """Close the pipes in a forked child: with an end open there, the agent would not see the end of the job."""
-    for pipe in _pipes:
-        pipe.close()
 
 
 def _start_unseen(command: list[str]) -> bool:
@@ -243,7 +232,7 @@ def _import_path() -> list[str]:
 
 
 def _guard_forks() -> None:
-    """Let forks wait while a pipe is made, so that no child inherits an end that `close_in_child` does not know."""
+    """Let forks wait for a start. In a child of its midst libc would for good count a `system()` that runs."""
     global _guards_forks
     if not _guards_forks:
         _guards_forks = True
