@@ -88,8 +88,10 @@ def test_the_first_window_over_such_a_loop_is_very_short_and_so_are_the_next(
     while [each.outcome for each in made].count("read") < 2 and len(made) < 20:
         made.append(
             window(observed)
-        )  # one may have fallen into a pause, or into what a loaded machine gave to others
-    for each in made:
+        )  # one may have fallen into a pause, or into what others had of the machine
+    # The short recording before the first may have lain in a pause, as the time of another thread counts as well: the
+    # first is then ended by what it holds.
+    for each in made[made[0].outcome == "too_large" :]:
         assert each.outcome in ("read", "empty"), each.reason
         assert each.end - each.start < 0.3e9
     assert [each.outcome for each in made].count("read") >= 2
