@@ -15,15 +15,10 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-from functools import partial
 from pathlib import Path
 
 from jaxobs.flow.pipe import Descriptor
 from jaxobs.identity import state_and_start
-
-FORK_PATIENCE = 2.0
-"""Most seconds that a fork in the job waits for a start of the agent to end, which takes some milliseconds."""
 
 STARTER_PATIENCE = 10.0
 """Seconds to wait for the process that forks the agent where `clone()` cannot be used."""
@@ -42,9 +37,6 @@ _KEPT_VARIABLES = {
 }
 """Python's variables that the agent shares with the job: by these it finds what is installed. PYTHONPATH may bring a
 launcher's `sitecustomize`; PYTHONTRACEMALLOC, PYTHONDEVMODE and their kin are meant for the job, and slow."""
-
-_starting = threading.RLock()
-_guards_forks = False
 
 _FORK = "import posix; posix.fork() and posix._exit(0); "
 
@@ -117,25 +109,23 @@ def start_agent_process() -> Connection:
         raise OSError("this program is frozen: it has no Python to start the agent with")
     if not sys.executable or not os.access(sys.executable, os.X_OK):
         raise OSError(f"there is no Python at {sys.executable!r}")
-    _guard_forks()
     path = marshal.dumps(_import_path())
-    with _starting:
-        ours, theirs = Descriptor.pair()
-        try:
-            # For the milliseconds in which the shell starts, what C code of the job starts inherits this end too. With
-            # it the agent still sees the end of the job; only its own end would be seen no earlier than that of both.
-            os.set_inheritable(theirs.fileno(), True)
-            if ours.send(path) < len(path):  # of more than a hundred kilobytes
-                raise OSError("the job's sys.path is too long to be handed on")  # noqa: TRY301  # both ends are closed
-            arguments = [str(theirs.fileno()), f"job={os.getpid()}", str(len(path))]
-            python = [str(Path(sys.executable).absolute()), "-S", "-c"]
-            if not _start_unseen([*python, _ENTRY, *arguments]):
-                _start_by_child([*python, _FORK + _ENTRY, *arguments], theirs.fileno())
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
+    ours, theirs = Descriptor.pair()
+    try:
+        # For the milliseconds in which the shell starts, what C code of the job starts inherits this end too. With
+        # it the agent still sees the end of the job; only its own end would be seen no earlier than that of both.
+        os.set_inheritable(theirs.fileno(), True)
+        if ours.send(path) < len(path):  # of more than a hundred kilobytes
+            raise OSError("the job's sys.path is too long to be handed on")  # noqa: TRY301  # both ends are closed
+        arguments = [str(theirs.fileno()), f"job={os.getpid()}", str(len(path))]
+        python = [str(Path(sys.executable).absolute()), "-S", "-c"]
+        if not _start_unseen([*python, _ENTRY, *arguments]):
+            _start_by_child([*python, _FORK + _ENTRY, *arguments], theirs.fileno())
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
     return ours, AgentProcess()
 
 
@@ -229,16 +219,3 @@ def _import_path() -> list[str]:
     ]
     first = [] if ours in own or ours == beside else [ours]
     return list(dict.fromkeys([*first, *own, *found, ours]))
-
-
-def _guard_forks() -> None:
-    """Let forks wait for a start. In a child of its midst libc would for good count a `system()` that runs."""
-    global _guards_forks
-    if not _guards_forks:
-        _guards_forks = True
-        # Methods in C: what a signal handler raises within a Python function that runs at a fork is printed and lost.
-        os.register_at_fork(
-            before=partial(_starting.acquire, True, FORK_PATIENCE),
-            after_in_parent=_starting.release,
-            after_in_child=_starting.release,
-        )
