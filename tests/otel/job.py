@@ -12,6 +12,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.profiles.v1development.profiles_service_pb2 import (
+    ExportProfilesServiceRequest,
+)
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from jaxobs.model.clock import now
@@ -25,6 +28,7 @@ from jaxobs_plugins.otel.exporter import DeliveryError, OpenTelemetryExporter
 DECODERS: dict[str, Any] = {
     "/v1/traces": ExportTraceServiceRequest,
     "/v1/metrics": ExportMetricsServiceRequest,
+    "/v1development/profiles": ExportProfilesServiceRequest,
 }
 DECOMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
@@ -121,8 +125,10 @@ class Harness:
     def start(self) -> None:
         self.exporter.start(self.agent)
 
-    def export(self, spans: tuple[Span, ...] = (), families: tuple[Family, ...] = ()) -> None:
-        self._guarded(self.exporter.export, Batch(SnapshotData(now(), {}, families), (), spans))
+    def export(
+        self, spans: tuple[Span, ...] = (), families: tuple[Family, ...] = (), **document: Any
+    ) -> None:
+        self._guarded(self.exporter.export, Batch(SnapshotData(now(), document, families), (), spans))
 
     def stop(self, timeout: float) -> float:
         """Seconds it took."""

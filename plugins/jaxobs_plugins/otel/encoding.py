@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
@@ -44,6 +45,7 @@ from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.protocol import Agent, Batch
 from jaxobs.vocabulary.text import valid_text
+from jaxobs_plugins.otel.environment import SignalName
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -118,11 +120,14 @@ def sampled(spans: Iterable[Span]) -> tuple[Span, ...]:
     return tuple(span for span in spans if span.parent is None or span.parent.trace_flags & kept)
 
 
-class _Queue:
-    """What waits to be sent of a signal: the exporter's thread adds, the worker's takes.
+class Signal(ABC):
+    """One signal, and what waits to be sent of it: the exporter's thread adds, the worker's takes.
 
     `interval` is in seconds from request to request, of which each has at most `batch_size` items.
     """
+
+    name: SignalName
+    item_name: str
 
     def __init__(self, agent: Agent, interval: float, batch_size: int = sys.maxsize) -> None:
         self.interval = interval
@@ -130,6 +135,18 @@ class _Queue:
         self._batch_size = batch_size
         self._items: deque[Any] = deque()
         self._lock = threading.Lock()
+
+    @abstractmethod
+    def offer(self, batch: Batch) -> int:
+        """Queue what is new. Returns the number of items dropped because the queue is full."""
+
+    @abstractmethod
+    def encode(self, items: tuple[Any, ...]) -> Message:
+        """The request that carries these items."""
+
+    @abstractmethod
+    def rejected(self, answer: bytes) -> int:
+        """How many items the receiver did not take, by its answer. Raises DecodeError if that is no OTLP."""
 
     def is_full(self) -> bool:
         """Whether enough items wait to send them before the interval is over."""
@@ -150,7 +167,7 @@ class _Queue:
             return self.size(self._items)
 
 
-class TraceSignal(_Queue):
+class TraceSignal(Signal):
     """The signal of spans. The oldest are dropped if more than `capacity` wait."""
 
     name, item_name = "traces", "spans"
@@ -161,7 +178,6 @@ class TraceSignal(_Queue):
         self._capacity = capacity
 
     def offer(self, batch: Batch) -> int:
-        """Queue what is new. Returns the number of items dropped because the queue is full."""
         spans = sampled(batch.spans)
         with self._lock:
             dropped = max(len(self._items) + len(spans) - self._capacity, 0)
@@ -173,7 +189,6 @@ class TraceSignal(_Queue):
         return encode_spans([readable_span(span, self._agent.clock, of) for span in items])
 
     def rejected(self, answer: bytes) -> int:
-        """How many items the receiver did not take, by its answer. Raises DecodeError if that is no OTLP."""
         return int(ExportTraceServiceResponse.FromString(answer).partial_success.rejected_spans)
 
 
@@ -184,7 +199,7 @@ class Reading(NamedTuple):
     family: Family
 
 
-class MetricSignal(_Queue):
+class MetricSignal(Signal):
     """The signal of metrics. Only the newest snapshot waits, since skipping one loses nothing of cumulative values."""
 
     name, item_name = "metrics", "data points"
@@ -216,9 +231,6 @@ class MetricSignal(_Queue):
 
     def size(self, items: Collection[Reading]) -> int:
         return sum(len(reading.family.series) for reading in items)
-
-
-Signal = TraceSignal | MetricSignal
 
 
 def _counted_since(snapshot: SnapshotData) -> int:

@@ -15,10 +15,14 @@ from importlib.metadata import version
 from typing import Literal, TypeVar
 from urllib.parse import unquote, urlsplit
 
-SignalName = Literal["traces", "metrics"]
+SignalName = Literal["traces", "metrics", "profiles"]
 Number = TypeVar("Number", int, float)
+COMMON_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 PROTOCOL = "http/protobuf"
 """The only protocol that is supported, and the specification's default."""
+
+PROFILES_SINCE = [1, 40]
+"""First version of opentelemetry-proto with the form that is sent: earlier ones have no table of stacks."""
 
 COMPRESSIONS = ("none", "gzip")
 
@@ -57,13 +61,16 @@ class Destination:
 def destination(signal: SignalName, environment: Mapping[str, str]) -> Destination:
     """The destination of one signal according to the variables."""
     variable, url = _option(signal, "ENDPOINT", environment)
-    if not url or environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        return Destination(signal, None)
-    if signal == "traces" and environment.get("OTEL_TRACES_SAMPLER", "").strip().lower() == "always_off":
-        return Destination(signal, None)
     exporters = _words(environment.get(f"OTEL_{signal.upper()}_EXPORTER") or "otlp")
-    if not exporters & {"otlp", "otlp_proto_http", "otlp_proto_grpc"}:
-        return Destination(signal, None)  # `none`, or an exporter that is not ours to replace
+    if not url or not _is_wanted(signal, variable, exporters, environment):
+        return Destination(signal, None)
+    installed = version("opentelemetry-proto")
+    if signal == "profiles" and [int(part) for part in installed.split(".")[:2]] < PROFILES_SINCE:
+        return Destination(
+            signal,
+            None,
+            f"profiles are not sent: opentelemetry-proto {installed} has no such form of them; 1.40 has",
+        )
     asked = _option(signal, "PROTOCOL", environment)[1].lower() or PROTOCOL
     named = {"otlp_proto_grpc": "grpc", "otlp_proto_http": PROTOCOL}
     protocol = next((named[name] for name in named if name in exporters), asked)
@@ -81,6 +88,22 @@ def destination(signal: SignalName, environment: Mapping[str, str]) -> Destinati
             signal, None, f"{signal} are not sent: {variable} must be a URL such as http://localhost:4318"
         )
     return Destination(signal, _for_signal(signal, variable, shown))
+
+
+def _is_wanted(
+    signal: SignalName, variable: str, exporters: set[str], environment: Mapping[str, str]
+) -> bool:
+    def value(name: str) -> str:
+        return environment.get(name, "").strip().lower()
+
+    if value("OTEL_SDK_DISABLED") == "true" or (
+        signal == "traces" and value("OTEL_TRACES_SAMPLER") == "always_off"
+    ):
+        return False
+    if signal == "profiles" and variable == COMMON_ENDPOINT:  # no stable signal: few receivers take it
+        return False
+    # Else `none`, or an exporter that is not ours to replace.
+    return bool(exporters & {"otlp", "otlp_proto_http", "otlp_proto_grpc"})
 
 
 def not_heeded(environment: Mapping[str, str]) -> list[str]:
@@ -195,7 +218,7 @@ def _option(signal: SignalName, name: str, environment: Mapping[str, str]) -> tu
 
 def _for_signal(signal: SignalName, variable: str, url: str) -> str:
     """The URL as it is where the signal's own variable has it, else with the signal's path."""
-    return f"{url.removesuffix('/')}/v1/{signal}" if variable == "OTEL_EXPORTER_OTLP_ENDPOINT" else url
+    return f"{url.removesuffix('/')}/v1/{signal}" if variable == COMMON_ENDPOINT else url
 
 
 def _words(text: str) -> set[str]:

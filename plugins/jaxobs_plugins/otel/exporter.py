@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from jaxobs_plugins.otel.delivery import Worker
 
 DROPPED = metric(
-    "jaxobs_otlp_dropped_total{signal}", "Spans and data points that did not reach the OTLP endpoint."
+    "jaxobs_otlp_dropped_total{signal}",
+    "Spans, data points and profiles that did not reach the OTLP endpoint.",
 )
-SIGNALS: tuple[SignalName, ...] = ("traces", "metrics")
+SIGNALS: tuple[SignalName, ...] = ("traces", "metrics", "profiles")
 CONNECT_SECONDS = 2.0
 """Seconds that a check waits for a connection: longer than any round trip on a healthy network."""
 
@@ -170,6 +171,10 @@ def _worker(name: SignalName, endpoint: str, agent: Agent) -> Worker:
         interval = number("OTEL_BSP_SCHEDULE_DELAY", 5_000)
         capacity = number("OTEL_BSP_MAX_QUEUE_SIZE", 2_048)
         signal = TraceSignal(agent, interval / 1_000, capacity, number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 512))
+    elif name == "profiles":
+        from jaxobs_plugins.otel.profiles import ProfileSignal
+
+        signal = ProfileSignal(agent)
     else:
         signal = MetricSignal(agent, number("OTEL_METRIC_EXPORT_INTERVAL", 60_000) / 1_000)
     return Worker(signal, endpoint, sending(name, os.environ, report))
