@@ -38,6 +38,7 @@ A plugin's own settings are `JAXOBS_<PLUGIN>_<FIELD>`; `jaxobs plugins` lists th
 | variable | what |
 |---|---|
 | `OTEL_EXPORTER_OTLP_ENDPOINT` | where spans and metrics are pushed over OTLP/HTTP (mostly port 4318; no gRPC); those for traces and metrics alone work too |
+| `OTEL_EXPORTER_OTLP_PROFILES_ENDPOINT` | where [device time by line](../questions/which_line.md) is pushed |
 | `OTEL_EXPORTER_OTLP_TIMEOUT` | seconds, as in the SDK; OpenTelemetry's specification has milliseconds |
 | `OTEL_TRACES_SAMPLER` | `always_off` sends no spans; others are not heeded: a span below one of the application's goes where that goes, all others are sent |
 | `OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE` | not heeded: sums and histograms are cumulative |

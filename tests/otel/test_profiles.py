@@ -60,8 +60,9 @@ def test_each_window_is_a_profile_of_what_it_added(sending: Harness, receiver: R
     rows = device_time()["by_line"]
     sending.export()
     sending.export(device_time={"by_line": rows})
-    sending.export(device_time={"by_line": rows})  # no window meanwhile
-    more = [row | {"seconds": row["seconds"] * (3 if row["name"] == "(backward)" else 1)} for row in rows]
+    sending.export(device_time={"by_line": [dict(row) for row in rows]})  # no window meanwhile
+    grown = {"main.<locals>.step": 7.0, "attention": 7.0, "(backward)": 6.0}
+    more = [row | {"seconds": grown.get(row["name"], row["seconds"])} for row in rows]
     sending.export(device_time={"by_line": more})
     sending.stop(5.0)
     (request,) = receiver.accepted(PATH)

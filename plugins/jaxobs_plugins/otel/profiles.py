@@ -55,13 +55,14 @@ class ProfileSignal(Signal):
         super().__init__(agent, INTERVAL)
         self._items = deque(maxlen=CAPACITY)
         self._start = now()
-        self._tree: Sequence[Row] = ()
+        self._busy = 0.0
         self._sums: dict[object, Values] = {}
         """By path, its values in all windows that were seen."""
 
     def offer(self, batch: Batch) -> int:
         tree = (batch.snapshot.document.get("device_time") or {}).get("by_line", ())
-        if tree is self._tree:
+        busy = sum(row["seconds"] for row in tree if not row["depth"])
+        if busy == self._busy:  # no window since
             return 0
         sums: dict[object, Values] = {}
         samples = []
@@ -76,7 +77,7 @@ class ProfileSignal(Signal):
         dropped = len(KINDS) * (len(self._items) == CAPACITY)
         with self._lock:
             self._items.append(Window(self._start, batch.snapshot.time, samples))
-        self._tree, self._sums, self._start = tree, sums, batch.snapshot.time
+        self._busy, self._sums, self._start = busy, sums, batch.snapshot.time
         return dropped
 
     def encode(self, items: tuple[Window, ...]) -> Message:
