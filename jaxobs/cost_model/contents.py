@@ -27,6 +27,12 @@ NOT_COUNTED: Final = frozenset(["parameter", "constant", "tuple", "get-tuple-ele
 NUMBERS: Final = re.compile(r"\d+")
 """Scopes are numbered where layers are: `block_7/attention`, Flax's `Dense_3`."""
 
+AUTOTUNED: Final = re.compile(
+    rb'"(?:selected_algorithm|triton_gemm_config|plan_id)"|"algorithm"\s*:\s*\{|"__triton_nested_fusion_gemm"'
+)
+"""In a configuration of XLA's for GPUs, what it chose by trying (``xla/service/gpu/backend_configs.proto``): an algorithm
+of cuBLAS, tiles of Triton's, a plan of cuDNN's."""
+
 MIN_TIMES: Final = 10
 """Fewer turns are no burden to a compiler that is worth another way to write them."""
 
@@ -52,12 +58,15 @@ def contents_of(module: Module, provenance: Provenance) -> Contents:
     found: Counter[tuple[bytes, str]] = Counter()
     examples: dict[tuple[bytes, str], Instruction] = {}
     constants: list[Constant] = []
+    autotuned = 0
     for computation in module.computations:
         for instruction in computation.instructions:
             if instruction.opcode not in NOT_COUNTED:
                 key = instruction.message.metadata, instruction.opcode
                 found[key] += 1
                 examples.setdefault(key, instruction)
+                if instruction.opcode in ("custom-call", "fusion"):
+                    autotuned += AUTOTUNED.search(instruction.backend_config) is not None
             elif instruction.opcode == "constant" and instruction.shape.bytes >= MIN_CONSTANT_BYTES:
                 constants.append(_constant(instruction, provenance))
     stacks: defaultdict[Stack, Counter[tuple[str, str]]] = defaultdict(Counter)
@@ -65,7 +74,7 @@ def contents_of(module: Module, provenance: Provenance) -> Contents:
         origin = provenance.of(instruction)
         stacks[origin.stack][NUMBERS.sub("", origin.operation_name), instruction.opcode] += found[key]
     unrolled = figure(unrolled_loop(stacks), f"no unrolled loop has {rough_percent(MIN_SHARE)} of it")
-    return Contents(Figure(found.total()), unrolled, largest(constants))
+    return Contents(Figure(found.total()), unrolled, largest(constants), Figure(autotuned))
 
 
 def _constant(instruction: Instruction, provenance: Provenance) -> Constant:

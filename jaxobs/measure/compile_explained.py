@@ -104,7 +104,9 @@ def _module(compiled: Any) -> tuple[Contents, Figure[int]]:
         return module_contents(serialized), Figure(len(serialized))
     except (RuntimeError, NotImplementedError, AttributeError, ValueError) as error:
         reason = f"it could not be read: {error}"[:200]
-        return Contents(Figure(None, reason), Figure(None, reason), ()), Figure(None, reason)
+        return Contents(Figure(None, reason), Figure(None, reason), (), Figure(None, reason)), Figure(
+            None, reason
+        )
 
 
 class _Heard:

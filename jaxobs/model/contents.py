@@ -1,4 +1,4 @@
-"""What a module holds that makes it slow to compile: its size, what an unrolled loop wrote into it, large constants.
+"""What a module holds that makes it slow to compile: its size, an unrolled loop, large constants, what was autotuned.
 
 The texts are made of plain data, so that they are the same for a module at hand and for a document that was read back.
 """
@@ -77,6 +77,8 @@ class Contents:
     """The unrolled loop that has most of them."""
     constants: tuple[Constant, ...]
     """The large ones, the largest first."""
+    autotuned: Figure[int]
+    """Operations of a GPU of which XLA compiles several kernels, and tries them, to take the fastest."""
 
 
 def largest(constants: Sequence[Constant]) -> tuple[Constant, ...]:
@@ -86,13 +88,16 @@ def largest(constants: Sequence[Constant]) -> tuple[Constant, ...]:
 
 
 def facts_in_words(contents: Mapping[str, Any]) -> Iterator[str]:
-    """What `Contents` as plain data tell, each in a clause: the size, the unrolled loop, the constants."""
+    """What `Contents` as plain data tell, each in a clause."""
     if (number := contents["instructions"]) is not None:
         yield f"instructions: {count(number)}"
     if unrolled := contents["unrolled"]:
         yield unrolled_in_words(unrolled)
     if constants := contents["constants"]:
         yield constants_in_words(constants)
+    if autotuned := contents.get("autotuned"):  # none in records of earlier versions
+        kernels = "1 operation" if autotuned == 1 else f"{count(autotuned)} operations"
+        yield f"autotuned: {kernels}; of each the compiler makes several kernels, and tries them on the device"
 
 
 def remedies(contents: Mapping[str, Any]) -> Iterator[str]:

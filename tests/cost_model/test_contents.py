@@ -200,3 +200,39 @@ def test_the_largest_constants_are_kept_and_told() -> None:
     assert "float32[1024,262] (1.02 MiB)" in list(facts_in_words(plain(found)))[-1]
     (remedy,) = remedies(plain(found))
     assert remedy.startswith("5.08 MiB: pass captured arrays")
+
+
+def test_what_a_gpus_compiler_chose_by_trying_is_counted(text_proto: Callable[[str], bytes]) -> None:
+    """Not the tiles of a fusion that its cost model chose, nor the algorithm that a precision asks for."""
+    text = """
+    f { ROOT a = bf16[4,16]{1,0} parameter(0) }
+    g { ROOT a = bf16[4,16]{1,0} parameter(0) }
+    h { ROOT a = bf16[4,16]{1,0} parameter(0) }
+    ENTRY e {
+      a = bf16[4,8]{1,0} parameter(0)
+      b = bf16[8,16]{1,0} parameter(1)
+      c = (bf16[4,16]{1,0}, s8[64]{0}) custom-call(a, b), custom_call_target="__cublas$gemm",
+        backend_config={"gemm_backend_config":{"selected_algorithm":"7","alpha_real":1}}
+      d = (bf16[4,16]{1,0}, s8[64]{0}) custom-call(a, b), custom_call_target="__cudnn$convForward",
+        backend_config={"cudnn_conv_backend_config":{"algorithm":{"algo_id":"28","tuning_knobs":{"2":"1"}}}}
+      x = (bf16[4,16]{1,0}, s8[64]{0}) custom-call(a, b), custom_call_target="__cublas$lt$matmul",
+        backend_config={"gemm_backend_config":{"precision_config":{"algorithm":"ALG_DOT_BF16_BF16_F32"}}}
+      i = bf16[4,16]{1,0} get-tuple-element(c), index=0
+      j = bf16[4,16]{1,0} fusion(i), kind=kCustom, calls=f,
+        backend_config={"fusion_backend_config":{"kind":"__triton_gemm","triton_gemm_config":{"block_m":"64"}}}
+      k = bf16[4,16]{1,0} fusion(j), kind=kCustom, calls=g,
+        backend_config={"fusion_backend_config":{"kind":"__triton_nested_fusion_gemm"}}
+      ROOT l = bf16[4,16]{1,0} fusion(k), kind=kCustom, calls=h,
+        backend_config={"fusion_backend_config":{"kind":"__triton","block_level_fusion_config":{"num_warps":"4"}}}
+    }"""
+    found = module_contents(text_proto(text))
+    assert found.autotuned.value == 4
+    assert "autotuned: 4 operations" in "; ".join(facts_in_words(plain(found)))
+
+
+def test_a_cpu_tries_nothing(contents_of: Found) -> None:
+    found = contents_of(
+        layer, jax.ShapeDtypeStruct((2, 8), jnp.float32), jax.ShapeDtypeStruct((8, 8), jnp.float32)
+    )
+    assert found.autotuned.value == 0
+    assert "autotuned" not in "; ".join(facts_in_words(plain(found)))

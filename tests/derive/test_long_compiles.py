@@ -23,8 +23,8 @@ from tests.report.markup_reading import Read
 
 UNROLLED = Unrolled(300, 8, 0.96, "/home/ada/train.py:12", "loss", "", "/home/ada/train.py:40")
 TABLE = Constant("float32", (1024, 51200), 200.0 * 2**20, "", "/home/ada/train.py:9")
-CONTENTS = Contents(Figure(2_500), Figure(UNROLLED), (TABLE,))
-NOTHING = Contents(Figure(2_500), Figure(None, "no unrolled loop has 25 % of it"), ())
+CONTENTS = Contents(Figure(2_500), Figure(UNROLLED), (TABLE,), Figure(12))
+NOTHING = Contents(Figure(2_500), Figure(None, "no unrolled loop has 25 % of it"), (), Figure(0))
 
 
 def compiled(
@@ -119,7 +119,8 @@ def test_page_and_summary_say_what_made_it_long_and_what_to_do() -> None:
         (
             "step took 11 s to compile: trace 1 s, backend 10 s; persistent cache: off; instructions: 2,500; "
             "96 % of the instructions are the same 8 operations 300 times, of train.py:12 loss, called at "
-            "train.py:40; captured constants: float32[1024,51200] (200 MiB) used at train.py:9."
+            "train.py:40; captured constants: float32[1024,51200] (200 MiB) used at train.py:9; "
+            "autotuned: 12 operations; of each the compiler makes several kernels, and tries them on the device."
         ),
         "jax.lax.scan",
         "200 MiB: pass captured arrays as arguments",
