@@ -92,10 +92,11 @@ class ProfileSignal(Signal):
             start, end = map(self._agent.clock.wall_time, (window.start, window.end))
             for place, (kind, unit) in enumerate(KINDS):
                 profile = scoped.profiles.add(
-                    profile_id=os.urandom(16), time_unix_nano=start, duration_nano=max(0, end - start)
+                    sample_type={"type_strindex": tables.text(kind), "unit_strindex": tables.text(unit)},
+                    profile_id=os.urandom(16),
+                    time_unix_nano=start,
+                    duration_nano=max(0, end - start),
                 )
-                profile.sample_type.type_strindex = tables.text(kind)
-                profile.sample_type.unit_strindex = tables.text(unit)
                 for path, values in window.samples:
                     if (value := min(round(values[place]), _MAX_VALUE)) > 0:
                         profile.samples.add(values=[value], **tables.path(path))
