@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from benchmarks.beside import without_settings
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[1]
 PRELUDE = """
@@ -100,7 +101,8 @@ class Job:
         return [process for process in psutil.process_iter() if _is_agent_of(process, self.process.pid)]
 
     def agent(self) -> Agent:
-        (process,) = self.agents()
+        """Its agent, once that is there: `instrument()` does not wait for the shell that becomes it."""
+        (process,) = wait_for(self.agents, "the agent")
         return Agent(process)
 
     def end(self, timeout: float = 120.0) -> Outcome:

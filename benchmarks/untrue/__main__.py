@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 
 from benchmarks.observed import How, Run
 from benchmarks.truths import Case, Figure, Shown, chosen, judge, label, options_of
+from jaxobs.report.flame_graph import dearest
 
 PROGRAMS = Path(__file__).with_name("programs")
 LOOPS = PROGRAMS.parents[1] / "labels" / "loops.py"
@@ -156,6 +158,15 @@ def little_initialisation(run: Run) -> Figure:
     return Figure("initialisation", seconds if line else None, between=(0.0, most), unit="s")
 
 
+def dearest_lines(run: Run) -> Figure:
+    """The functions whose lines can be left out, the dearest first."""
+    cost, found = run.truth["cost"], Counter[str]()
+    for line in dearest(((run.last or {}).get("device_time") or {}).get("by_line", ())):
+        found[line["name"].rpartition(".")[2]] += line["seconds"]
+    shown = ", ".join(name for name, _ in found.most_common() if name in cost)
+    return Figure("dearest lines", shown or None, ", ".join(cost))
+
+
 def case(name: str, file: str, words: str, *figures: Shown, how: How = "plain", **rest: Any) -> Case:
     """A program of this folder: its file, and its name in it with its arguments."""
     return Case(name, PROGRAMS / f"{file}.py", figures, how, tuple(words.split()), **rest)
@@ -201,6 +212,7 @@ CASES = (
     case("scan outside jit", "runs", "scan_outside_jit", step_time, little_initialisation, how="observed"),
     case("sleeping host", "hosts", "sleeping", label(), step_time),
     case("helper beside a host loop", "hosts", "helper", label(), step_time),
+    *(case(f"lines, {kind}", "lines", f"lines {kind}", dearest_lines) for kind in ("plain", "remat", "scan")),
     case("loop of a thread", "hosts", "threads", label("host"), line_of_another_thread, step_time, how="observed"),
 )  # fmt: skip
 
