@@ -17,7 +17,8 @@ from jaxobs.report.markup import Element, chart, folded, legend, quiet, table, t
 from jaxobs.report.tables import Column, Row, figure, text
 from jaxobs.vocabulary.units import amount, byte_size, duration, or_absent, percent, rough_percent
 
-_PARTS: Final = {f"({name})": name for name in (FORWARD, BACKWARD, REMATERIALIZED, "itself")}
+ITSELF: Final = "itself"
+_PARTS: Final = {f"({name})": name for name in (FORWARD, BACKWARD, REMATERIALIZED, ITSELF)}
 """Leaves that are no line and no scope, but a part of the one above them; and how they are called there."""
 
 _HEIGHT: Final = 20

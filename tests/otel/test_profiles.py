@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ def read(message: Any) -> list[Samples]:
     texts = tables.string_table
     for name in ("mapping", "location", "function", "link", "attribute", "stack"):
         table = getattr(tables, f"{name}_table")
-        assert table[0] == type(table[0])(), "the first of each table is the empty one"
+        assert not table[0].ByteSize(), "the first of each table is the empty one"
         assert len({item.SerializeToString() for item in table}) == len(table), "none twice"
     assert (texts[0], len(set(texts))) == ("", len(texts))
 
@@ -85,6 +86,41 @@ def test_each_window_is_a_profile_of_what_it_added(sending: Harness, receiver: R
     assert of.scope_profiles[0].scope.name == "jaxobs"
     one, *_, last = of.scope_profiles[0].profiles
     assert one.time_unix_nano + one.duration_nano == last.time_unix_nano
+
+
+def row(depth: int, name: str, line: int, seconds: float) -> dict[str, Any]:
+    file = "/home/ada/model.py" if line else ""
+    return {
+        "depth": depth,
+        "name": name,
+        "file": file,
+        "line": line,
+        "seconds": seconds,
+        "flops": None,
+        "bytes": None,
+    }
+
+
+def test_all_windows_add_up_where_a_line_calls_others_later_or_is_told_with_others(
+    sending: Harness, receiver: Receiver
+) -> None:
+    """A tree has so many paths at most: the small ones are below `(other)`, and which these are may change."""
+    alone = [row(0, "step", 7, 3.0), row(0, "small", 9, 0.25)]
+    calling = [
+        row(0, "step", 7, 5.0), row(1, "(itself)", 0, 3.5), row(1, "layer", 3, 1.5),
+        row(0, "(other)", 0, 0.5),
+    ]  # fmt: skip
+    sending.export(device_time={"by_line": alone})
+    sending.export(device_time={"by_line": calling})
+    sending.stop(5.0)
+    (request,) = receiver.accepted(PATH)
+    whole: Counter[tuple[str, ...]] = Counter()
+    for window in read(request.message):
+        whole.update(window["device_time nanoseconds"])
+    step = "step /home/ada/model.py:7"
+    assert {frames: value / 1e9 for frames, value in whole.items() if value} == {
+        ("", step): 3.5, ("", "layer /home/ada/model.py:3", step): 1.5, ("", "(other) :0"): 0.5,
+    }  # fmt: skip
 
 
 def test_profiles_that_a_receiver_rejects_are_counted(sending: Harness, receiver: Receiver) -> None:
