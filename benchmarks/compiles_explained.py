@@ -2,15 +2,18 @@
 
     python -m benchmarks.compiles_explained [--only capturing]
 
-Printed are the seconds of each phase beside those that JAX tells, the Python that ran while tracing, by line, beside its
-own clock, and which unrolled loop and captured constants were found. Seconds may be off by 10 %. Exit status 1 where
-something is wrong.
+Printed are the seconds of each phase beside this program's own clock around JAX's `trace`, `lower` and `compile` of the
+same function once more, the Python that ran while tracing, by line, beside its own clock, and which unrolled loop, captured
+constants and equations were found. Seconds may be off by 10 %, and where the machine itself was, by what it was: the
+own clock runs before and after. Exit status 1 where something is wrong.
 """
 
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,7 +23,6 @@ import numpy as np
 
 import jaxobs
 from benchmarks.truths import Figure, Table, chosen, options_of
-from jaxobs.jax_compat.compiling import PHASES
 
 TOLERANCE = 0.1
 MIN_SECONDS = 0.01
@@ -70,33 +72,103 @@ def capturing(x: jax.Array) -> jax.Array:
     return x @ TABLE
 
 
+DIFFERENT = (
+    jnp.sin,
+    jnp.cos,
+    jnp.tanh,
+    jnp.exp,
+    jnp.log1p,
+    jnp.arctan,
+    jnp.sinh,
+    jnp.expm1,
+    jax.nn.relu,
+    jnp.square,
+)
+EQUATIONS = 3_000
+
+
+def many_equations(x: jax.Array) -> jax.Array:
+    """Thousands of equations, of which no loop is the reason: each part of ten has another order."""
+    for index in range(EQUATIONS // 10):
+        for turn in range(10):
+            x = DIFFERENT[(turn * (index % 7 + 1) + index) % 10](x) * 0.5
+    return x
+
+
+def not_cached(x: jax.Array) -> jax.Array:
+    """A program that JAX's persistent cache does not have the first time, and has the second."""
+    for _ in range(40):
+        x = jnp.linalg.inv(jnp.tanh(x @ x.T)) + jnp.eye(len(x))
+    return x
+
+
 TURNS = {unrolled: LAYERS, python_heavy: FEWER, capturing: 0}
+
+
+def own_clock(function: Callable[..., Any], *arguments: Any) -> dict[str, float]:
+    """Seconds of each phase, of a copy that JAX has not seen."""
+    copy = types.FunctionType(function.__code__, function.__globals__, function.__name__)
+    seconds, made = {}, jax.jit(copy)
+    for phase, act in (
+        ("trace", lambda made: made.trace(*arguments)),
+        ("lower", _lower),
+        ("backend", _compile),
+    ):
+        began = time.perf_counter()
+        made = act(made)
+        seconds[phase] = time.perf_counter() - began
+    return seconds
+
+
+def _lower(traced: Any) -> Any:
+    return traced.lower()
+
+
+def _compile(lowered: Any) -> Any:
+    return lowered.compile()
 
 
 def figures(function: Callable[..., Any], *arguments: Any) -> Iterator[Figure]:
     """What is told of a compile, beside the truth."""
-    jax_says: dict[str, float] = {}
-
-    def heard(event: str, duration_secs: float, **_: Any) -> None:
-        if event in PHASES:
-            jax_says[PHASES[event]] = duration_secs  # the outermost trace ends last
-
-    jax.monitoring.register_event_duration_secs_listener(heard)
+    own_clock(function, *arguments)  # what JAX and XLA load and keep at their first
+    before = own_clock(function, *arguments)
     clocks.clear()
     found = jaxobs.explain_compile(function, *arguments)
+    spent = dict(clocks)
     print(found, file=sys.stderr)
-    for phase, truth in jax_says.items():
-        yield Figure(
-            phase, found.seconds[phase].value, truth, absolute=max(TOLERANCE * truth, MIN_SECONDS), unit="s"
-        )
-    for name, spent in clocks.items():
+    after = own_clock(function, *arguments)
+    for phase in before:
+        low, high = sorted((before[phase], after[phase]))
+        allowed = max(TOLERANCE * high, MIN_SECONDS)
+        yield Figure(phase, found.seconds[phase].value, between=(low - allowed, high + allowed), unit="s")
+    for name, seconds in spent.items():
         lines = found.trace_lines.value or {}
         seen = sum(seconds for line, seconds in lines.items() if line.endswith(f" {name}"))
-        yield Figure(f"tracing in {name}", seen, spent, relative=TOLERANCE, unit="s")
+        yield Figure(f"tracing in {name}", seen, seconds, relative=TOLERANCE, unit="s")
     loop = found.contents.unrolled.value
-    yield Figure("turns of a loop", loop.times if loop else 0, TURNS[function])
+    if function in TURNS:
+        yield Figure("turns of a loop", loop.times if loop else 0, TURNS[function])
+    else:
+        yield Figure("equations", found.equations, between=(2 * EQUATIONS, 3 * EQUATIONS))
     size = sum(constant.bytes for constant in found.contents.constants)
     yield Figure("constants", size, TABLE.nbytes if function is capturing else 0, unit="B")
+
+
+def cached(function: Callable[..., Any], *arguments: Any) -> Iterator[Figure]:
+    """What is told of the persistent cache: a miss, then a hit, which reads and compiles nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        jax.config.update("jax_compilation_cache_dir", folder)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        for truth in ("miss", "hit"):
+            jax.clear_caches()
+            began = time.perf_counter()
+            found = jaxobs.explain_compile(function, *arguments)
+            whole = time.perf_counter() - began
+            print(found, file=sys.stderr)
+            yield Figure("persistent cache", found.persistent_cache.value, truth)
+            seconds = sum(each.value or 0.0 for each in found.seconds.values())
+            yield Figure(f"seconds, {truth}", seconds, between=(0.5 * whole, whole), unit="s")
+        jax.config.update("jax_compilation_cache_dir", None)
 
 
 def main() -> int:
@@ -108,9 +180,12 @@ def main() -> int:
         unrolled: (weights, jax.ShapeDtypeStruct((4, 64), jnp.float32)),
         python_heavy: (jnp.ones(8),),
         capturing: (jnp.ones((4, 1024)),),
+        many_equations: (jnp.ones(64),),
+        not_cached: (jnp.ones((32, 32)),),
     }
     for function in chosen(options.only, ((case.__name__, case) for case in cases)):
-        table.add(function.__name__, figures(function, *cases[function]))
+        told = cached if function is not_cached else figures
+        table.add(function.__name__, told(function, *cases[function]))
     return table.status()
 
 

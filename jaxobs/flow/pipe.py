@@ -25,7 +25,7 @@ _NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
 class Descriptor:
     """One end of a socket pair, non-blocking. Its methods raise OSError where it is closed or no longer ours."""
 
-    def __init__(self, end: socket.socket) -> None:
+    def __init__(self, end: _socket.socket) -> None:
         """Take the socket over: `end` is empty afterwards."""
         family, kind, protocol = end.family, end.type, end.proto
         self._socket = _Kept(family, kind, protocol, fileno=above_streams(end.detach()))
@@ -35,14 +35,18 @@ class Descriptor:
     @classmethod
     def pair(cls) -> tuple[Self, Self]:
         """Both ends of a new pair. Raises what making sockets raises: OSError, or anything where a guard forbids it."""
-        # Python forks with the lock of imports held, which it takes last: while it is ours, no child comes into being
-        # that has sockets of which `close_all` does not know yet.
+        socket.socket(socket.AF_UNIX).close()
+        # Python forks with the lock of imports held, which it takes last: while it is ours, no other thread makes a child
+        # that has sockets of which `close_all` does not know. No code of the job's runs meanwhile: a guard, or an audit
+        # hook, is asked above; no signal handler, as they are put off, or run on another thread.
         _imp.acquire_lock()
         try:
-            ours, theirs = (cls(end) for end in socket.socketpair())
-            _pairs[:] = [*(end for end in _pairs if end.fileno() >= 0), ours, theirs]
+            numbers = [above_streams(end.detach()) for end in _socket.socketpair()]
+            still = [(number, known) for number, known in _open if identity(number) == known]
+            _open[:] = [*still, *((number, identity(number)) for number in numbers)]
         finally:
             _imp.release_lock()
+        ours, theirs = (cls(_Kept(fileno=number)) for number in numbers)
         return ours, theirs
 
     def fileno(self) -> int:
@@ -70,14 +74,15 @@ class Descriptor:
         return self._socket
 
 
-_pairs: list[Descriptor] = []
-"""The ends that are open in this process."""
+_open: list[tuple[int, tuple[int, int] | None]] = []
+"""The numbers and identities of the ends that are open in this process."""
 
 
 def close_all() -> None:
     """Close each end in a forked child: with one open there, the agent would not see the end of the job."""
-    for end in _pairs:
-        end.close()
+    for number, known in _open:
+        if identity(number) == known:
+            os.close(number)
 
 
 def identity(number: int) -> tuple[int, int] | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from jaxobs.model.figure import Figure
-from jaxobs.vocabulary.units import byte_size, count, rough_percent
+from jaxobs.vocabulary.units import byte_size, count, duration, rough_percent
 
 LONG_COMPILE: Final = 5.0
 """Seconds from which on a compile is long: somebody who waits begins to wonder what for."""
@@ -100,12 +100,13 @@ def facts_in_words(contents: Mapping[str, Any]) -> Iterator[str]:
         yield f"autotuned: {kernels}; of each the compiler makes several kernels, and tries them on the device"
 
 
-def remedies(contents: Mapping[str, Any]) -> Iterator[str]:
-    """What to do about it, with the size that it is about."""
+def remedies(contents: Mapping[str, Any], seconds: float) -> Iterator[str]:
+    """What to do about it, with the size that it is about; `seconds` it took to lower and compile all of it."""
+    took = f", which took {duration(seconds)} to lower and compile" if seconds else ""
     if unrolled := contents.get("unrolled"):
-        yield f"{rough_percent(unrolled['share'])} of the instructions: {ROLL_UP}"
+        yield f"{rough_percent(unrolled['share'])} of the instructions{took}: {ROLL_UP}"
     if constants := contents.get("constants"):
-        yield f"{byte_size(sum(each['bytes'] for each in constants))}: {MAKE_ARGUMENTS}"
+        yield f"{byte_size(sum(each['bytes'] for each in constants))} of the program{took}: {MAKE_ARGUMENTS}"
 
 
 def unrolled_in_words(unrolled: Mapping[str, Any]) -> str:

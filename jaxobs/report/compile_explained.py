@@ -82,7 +82,7 @@ class CompileExplanation:
         spent = {phase: each.value or 0.0 for phase, each in self.seconds.items()}
         if 0 < sum(spent.values()) < CACHED_FROM:
             return
-        yield from remedies(plain(self.contents))
+        yield from remedies(plain(self.contents), spent["lower"] + spent["backend"])
         if self.persistent_cache.value == "off" and spent["backend"] >= CACHED_FROM:
             yield (
                 f"up to {duration(spent['backend'])} of the next start: set `jax_compilation_cache_dir` "
@@ -108,7 +108,7 @@ def long_compiles(document: Document) -> Iterator[tuple[str, list[str]]]:
         seconds, contents = dict(row["seconds"]), row.get("contents")
         seconds["backend"] = seconds.get("backend", 0.0) - seconds.get("cache_read", 0.0)
         facts = [str(row.get("contents_reason"))] if contents is None else facts_in_words(contents)
-        todo = list(remedies(contents or {}))
+        todo = list(remedies(contents or {}, seconds.get("lower", 0.0) + seconds["backend"]))
         if seconds.get("trace", 0.0) >= MOSTLY * row["whole_seconds"]:
             todo.append("tracing runs your Python: `jaxobs.explain_compile` tells the lines")
         yield f"`{name}` took {'; '.join((_took(seconds, row['persistent_cache']), *facts))}.", todo

@@ -6,7 +6,6 @@ import contextlib
 import gc
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -74,8 +73,9 @@ def sockets_open() -> set[str]:
 
 
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning", "ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("moment", ["_socket.socketpair", "jaxobs.flow.pipe.identity"])
 def test_a_child_forked_by_another_thread_while_sockets_are_made_closes_them(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     """At whatever moment: making them lets other threads go on, which may have waited for that in the midst of a fork."""
     before = sockets_open()
@@ -90,16 +90,18 @@ def test_a_child_forked_by_another_thread_while_sockets_are_made_closes_them(
 
     forking = threading.Thread(target=forks)
 
-    def making_them_takes_long(make: Any) -> Any:
-        def made() -> Any:
-            pair = make()
-            forking.start()
-            forking.join(0.3)
-            return pair
+    def takes_long(act: Any) -> Any:
+        def acted(*args: Any) -> Any:
+            made = act(*args)
+            if forking.ident is None:
+                forking.start()
+                forking.join(0.3)
+            return made
 
-        return made
+        return acted
 
-    monkeypatch.setattr(socket, "socketpair", making_them_takes_long(socket.socketpair))
+    module, _, name = moment.rpartition(".")
+    monkeypatch.setattr(moment, takes_long(getattr(sys.modules[module], name)))
     wake_up = WakeUp()
     forking.join()
     assert statuses == [0]

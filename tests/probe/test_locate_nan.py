@@ -163,8 +163,8 @@ def test_what_came_in_is_told_with_the_argument(observer: Any, caplog: pytest.Lo
     bad = np.array([1, np.inf, 2, 3], np.float32)
     trained(observer(locate_nan=True), lambda w, x: (w * x).sum(), [ONES, bad, ONES])
     assert said(caplog) == (
-        "jaxobs: the recorded value `loss` is inf: inf came in with the argument `batch['x']` of `step`: "
-        "float32[4] from 1 to 3, 1 of 4 not finite"
+        "jaxobs: the recorded value `loss` is inf: inf came in with the argument `batch['x']` of `step`, called at "
+        f"test_locate_nan.py:{trained.__code__.co_firstlineno + 10}: float32[4] from 1 to 3, 1 of 4 not finite"
     )
 
 

@@ -18,6 +18,7 @@ from jaxobs.jax_compat.jit import is_tracer
 from jaxobs.jax_compat.objects import is_of
 from jaxobs.model.clock import now
 from jaxobs.model.events import Event, Recorded
+from jaxobs.plugin.frames import CallSite, call_site
 from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
 from jaxobs.plugin.guard import described as error_described
 from jaxobs.plugin.wrapping import internal
@@ -43,6 +44,7 @@ class Call(NamedTuple):
     leaves: list[Any]
     structure: Any
     outputs: tuple[weakref.ref[Any] | None, ...]
+    called_at: CallSite | None
 
     def place_of(self, value: Any) -> int | None:
         """The place of a value among what was returned; None if it is not of it."""
@@ -86,7 +88,9 @@ class CheckedValues(RecordedValues):
             self._number += 1
             calls = self._calls.setdefault(id(function), deque(maxlen=CALLS_KEPT))
             given = list(map(_as_given, leaves))
-            calls.append(Call(self._number, function, given, structure, tuple(map(reference, outputs))))
+            called_at = call_site(sys._getframe(1))  # noqa: SLF001  # the public way to a frame
+            kept = tuple(map(reference, outputs))
+            calls.append(Call(self._number, function, given, structure, kept, called_at))
             self._calls.move_to_end(id(function))
             if len(self._calls) > FUNCTIONS_KEPT:
                 self._calls.popitem(last=False)

@@ -18,6 +18,7 @@ from jaxobs.jax_compat.equations import (
     first_origin,
     not_finite,
 )
+from jaxobs.model.contents import last_name
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.probe.watch.locate_nan import Call
 from jaxobs.probe.watch.watchable import name_of
@@ -85,8 +86,9 @@ def _said(origin: Origin, call: Call, leaves: Leaves) -> Iterator[str]:
     """An origin in words, and that of the infinity that it came of."""
     function, operands = name_of(call.function), "; ".join(origin.operands)
     if origin.argument is not None:
-        name = _name(call, leaves[origin.argument][0])
-        yield f"{origin.word} came in with the argument `{name}` of `{function}`: {operands}"
+        name, at = _name(call, leaves[origin.argument][0]), call.called_at
+        where = f", called at {last_name(at.file)}:{at.line}" if at is not None else ""
+        yield f"{origin.word} came in with the argument `{name}` of `{function}`{where}: {operands}"
         return
     yield f"{origin.word} first came out of {origin.equation}, in `{function}`; it was given {operands}"
     if origin.infinite is not None:
