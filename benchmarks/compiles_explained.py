@@ -3,9 +3,9 @@
     python -m benchmarks.compiles_explained [--only capturing]
 
 Printed are the seconds of each phase beside this program's own clock around JAX's `trace`, `lower` and `compile` of the
-same function once more, the Python that ran while tracing, by line, beside its own clock, and which unrolled loop, captured
-constants and equations were found. Seconds may be off by 10 %, and where the machine itself was, by what it was: the
-own clock runs before and after. Exit status 1 where something is wrong.
+same function, before and after; the Python that ran while tracing, by line, beside its own clock; which unrolled loop,
+captured constants and equations were found; and what is told of the persistent cache. Seconds may be off by 10 %. Exit
+status 1 where something is wrong.
 """
 
 from __future__ import annotations

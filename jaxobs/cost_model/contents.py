@@ -28,10 +28,11 @@ NUMBERS: Final = re.compile(r"\d+")
 """Scopes are numbered where layers are: `block_7/attention`, Flax's `Dense_3`."""
 
 AUTOTUNED: Final = re.compile(
-    rb'"(?:selected_algorithm|triton_gemm_config|plan_id)"|"algorithm"\s*:\s*\{|"__triton_nested_fusion_gemm"'
+    rb'"(?:selected_algorithm|triton_gemm_config|plan_id|cudnn_conv_backend_config)"|"__triton_nested_fusion_gemm"'
 )
-"""In a configuration of XLA's for GPUs, what it chose by trying (``xla/service/gpu/backend_configs.proto``): an algorithm
-of cuBLAS, tiles of Triton's, a plan of cuDNN's."""
+"""Marks, in XLA's configurations for GPUs, of an operation whose kernel autotuning chooses where it is on
+(``xla/service/gpu/backend_configs.proto``): cuBLAS's algorithm, Triton's tiles, cuDNN's plan. JAX itself sets that of
+cuDNN's attention."""
 
 MIN_TIMES: Final = 10
 """Fewer turns are no burden to a compiler that is worth another way to write them."""

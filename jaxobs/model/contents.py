@@ -78,7 +78,7 @@ class Contents:
     constants: tuple[Constant, ...]
     """The large ones, the largest first."""
     autotuned: Figure[int]
-    """Operations of a GPU of which XLA compiles several kernels, and tries them, to take the fastest."""
+    """Operations of a GPU whose kernel XLA chooses by trying several, equal ones together, but for cached ones."""
 
 
 def largest(constants: Sequence[Constant]) -> tuple[Constant, ...]:
@@ -96,8 +96,7 @@ def facts_in_words(contents: Mapping[str, Any]) -> Iterator[str]:
     if constants := contents["constants"]:
         yield constants_in_words(constants)
     if autotuned := contents.get("autotuned"):  # none in records of earlier versions
-        kernels = "1 operation" if autotuned == 1 else f"{count(autotuned)} operations"
-        yield f"autotuned: {kernels}; of each the compiler makes several kernels, and tries them on the device"
+        yield f"autotuning chooses the kernels of {count(autotuned)} operations, equal ones together"
 
 
 def remedies(contents: Mapping[str, Any], seconds: float) -> Iterator[str]:

@@ -202,6 +202,12 @@ class Frame(NamedTuple):
     line: int
 
 
+ITSELF: Final = Frame("(itself)", "", 0)
+"""In a tree of calls, the operations of a line or scope that calls others as well."""
+OTHER_CALLS: Final = Frame("(other)", "", 0)
+"""In a tree of calls, small paths that are left out, summed."""
+
+
 @dataclass(frozen=True, slots=True)
 class OperationCost:
     """One schedulable operation of a module; a fusion is one operation."""

@@ -11,14 +11,16 @@ from itertools import pairwise
 from typing import Any, Final
 
 from jaxobs.model.contents import last_name
-from jaxobs.model.cost import BACKWARD, FORWARD, REMATERIALIZED
+from jaxobs.model.cost import BACKWARD, FORWARD, ITSELF, REMATERIALIZED
 from jaxobs.report.charts import part
 from jaxobs.report.markup import Element, chart, folded, legend, quiet, table, tag
 from jaxobs.report.tables import Column, Row, figure, text
 from jaxobs.vocabulary.units import amount, byte_size, duration, or_absent, percent, rough_percent
 
-ITSELF: Final = "itself"
-_PARTS: Final = {f"({name})": name for name in (FORWARD, BACKWARD, REMATERIALIZED, ITSELF)}
+PARTS: Final = {
+    **{f"({name})": name for name in (FORWARD, BACKWARD, REMATERIALIZED)},
+    ITSELF.function: "itself",
+}
 """Leaves that are no line and no scope, but a part of the one above them; and how they are called there."""
 
 _HEIGHT: Final = 20
@@ -58,7 +60,7 @@ def leaves(rows: Sequence[Row]) -> Iterator[list[Row]]:
 
 def part_of(path: Sequence[Row]) -> str | None:
     """The part of the line above it that the leaf of a path is; None where it is a line of its own."""
-    return _PARTS.get(path[-1]["name"]) if len(path) > 1 else None
+    return PARTS.get(path[-1]["name"]) if len(path) > 1 else None
 
 
 def dearest(rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -91,8 +93,8 @@ def _summed(line: dict[str, Any]) -> dict[str, Any]:
     limits, parts = defaultdict[str, float](float), defaultdict[str, float](float)
     for leaf in own:
         limits[leaf["bottleneck"]] += leaf["seconds"]
-        if leaf["name"] in _PARTS and leaf["share"]:
-            parts[_PARTS[leaf["name"]]] += leaf["share"]
+        if leaf["name"] in PARTS and leaf["share"]:
+            parts[PARTS[leaf["name"]]] += leaf["share"]
     line["bottleneck"], line["parts"] = max(limits, key=limits.__getitem__), dict(parts)
     return line
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from jaxobs.model.cost import Frame
+from jaxobs.model.cost import ITSELF, OTHER_CALLS, Frame
 from jaxobs.roofline_model.operation_work import Work
 from jaxobs.roofline_model.traced import Operation
 
@@ -25,10 +25,6 @@ MAX_REASON: Final = 200
 
 NO_LINE: Final = Frame("(no source line)", "", 0)
 NO_SCOPE: Final = Frame("(no named scope)", "", 0)
-OTHER: Final = Frame("(other)", "", 0)
-"""What was left out, summed."""
-ITSELF: Final = Frame("(itself)", "", 0)
-"""The operations of a line or scope that calls others as well."""
 
 Path = tuple[Frame, ...]
 
@@ -86,7 +82,7 @@ PATHS: Final = {"by_line": line_path, "by_scope": scope_path}
 def call_tree(parts: Iterable[Part], limit: int = MAX_NODES) -> list[Node]:
     """The tree of all parts, each node before what it calls, the largest first.
 
-    It has the `limit` nodes with the most time. Further ones are summed as OTHER beside those that their caller has.
+    It has the `limit` nodes with the most time. Others are summed as OTHER_CALLS beside those that their caller has.
     """
     root = _Branch()
     for part in parts:
@@ -120,15 +116,15 @@ class _Branch:
         return set(sorted(self.named(), key=lambda branch: -branch.seconds)[:limit])
 
     def named(self) -> Iterator[_Branch]:
-        """All branches below, each before its own, but for those of OTHER."""
+        """All branches below, each before its own, but for those of OTHER_CALLS."""
         for frame, child in self.children.items():
-            if frame != OTHER:
+            if frame != OTHER_CALLS:
                 yield child
                 yield from child.named()
 
     def below(self, kept: set[_Branch], depth: int) -> list[list[Node]]:
         """For each child, its node and those below it."""
-        found, rest = [], Node(depth, OTHER)
+        found, rest = [], Node(depth, OTHER_CALLS)
         for frame, child in self.children.items():
             if child not in kept:
                 for part in child.everything():

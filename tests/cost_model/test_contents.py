@@ -205,7 +205,7 @@ def test_the_largest_constants_are_kept_and_told() -> None:
 
 
 def test_what_a_gpus_compiler_chose_by_trying_is_counted(text_proto: Callable[[str], bytes]) -> None:
-    """Not the tiles of a fusion that its cost model chose, nor the algorithm that a precision asks for."""
+    """Not tiles that its cost model chose, what JAX sets itself, nor an algorithm that a precision asks for."""
     text = """
     f { ROOT a = bf16[4,16]{1,0} parameter(0) }
     g { ROOT a = bf16[4,16]{1,0} parameter(0) }
@@ -217,6 +217,8 @@ def test_what_a_gpus_compiler_chose_by_trying_is_counted(text_proto: Callable[[s
         backend_config={"gemm_backend_config":{"selected_algorithm":"7","alpha_real":1}}
       d = (bf16[4,16]{1,0}, s8[64]{0}) custom-call(a, b), custom_call_target="__cudnn$convForward",
         backend_config={"cudnn_conv_backend_config":{"algorithm":{"algo_id":"28","tuning_knobs":{"2":"1"}}}}
+      y = (bf16[4,16]{1,0}, s8[64]{0}) custom-call(a, b), custom_call_target="__cudnn$fmhaSoftmax",
+        backend_config={"cudnn_fmha_backend_config":{"algorithm":{"algo_id":"0","tuning_knobs":{"17":"1"}}}}
       x = (bf16[4,16]{1,0}, s8[64]{0}) custom-call(a, b), custom_call_target="__cublas$lt$matmul",
         backend_config={"gemm_backend_config":{"precision_config":{"algorithm":"ALG_DOT_BF16_BF16_F32"}}}
       i = bf16[4,16]{1,0} get-tuple-element(c), index=0
@@ -229,10 +231,10 @@ def test_what_a_gpus_compiler_chose_by_trying_is_counted(text_proto: Callable[[s
     }"""
     found = module_contents(text_proto(text))
     assert found.autotuned.value == 4
-    assert "autotuned: 4 operations" in "; ".join(facts_in_words(plain(found)))
+    assert "autotuning chooses the kernels of 4 operations" in "; ".join(facts_in_words(plain(found)))
 
 
 def test_a_cpu_tries_nothing(contents_of: Found) -> None:
     found = contents_of(lambda x: jnp.tanh(x @ x.T), ROWS)
     assert found.autotuned.value == 0
-    assert "autotuned" not in "; ".join(facts_in_words(plain(found)))
+    assert "autotuning" not in "; ".join(facts_in_words(plain(found)))

@@ -120,7 +120,7 @@ def test_page_and_summary_say_what_made_it_long_and_what_to_do() -> None:
             "step took 11 s to compile: trace 1 s, backend 10 s; persistent cache: off; instructions: 2,500; "
             "96 % of the instructions are the same 8 operations 300 times, of train.py:12 loss, called at "
             "train.py:40; captured constants: float32[1024,51200] (200 MiB) used at train.py:9; "
-            "autotuned: 12 operations; of each the compiler makes several kernels, and tries them on the device."
+            "autotuning chooses the kernels of 12 operations, equal ones together."
         ),
         "jax.lax.scan",
         "200 MiB of the program, which took 10 s to lower and compile: pass captured arrays as arguments",

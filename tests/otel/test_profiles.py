@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.profiles.v1development.profiles_service_pb2 import (
+    ExportProfilesServiceResponse,
+)
 
+from jaxobs.model.cost import Frame
+from jaxobs.model.snapshot import SnapshotData
+from jaxobs.plugin.protocol import Batch
+from jaxobs.roofline_model.call_tree import Part, call_tree
+from jaxobs.roofline_model.operation_work import Work
 from jaxobs_plugins.otel import environment as variables
-from tests.otel.job import Harness, Receiver
+from jaxobs_plugins.otel.profiles import CAPACITY, ProfileSignal
+from tests.otel.job import Harness, Receiver, StandingAgent
 from tests.sample_document import device_time
+from tests.waiting import wait_for
 
 PATH = "/v1development/profiles"
 
-Samples = dict[str, dict[tuple[str, ...], int]]
-"""By kind of value: by part of automatic differentiation and frames, the leaf first, the value."""
+Samples = dict[tuple[str, ...], int]
+"""By part of automatic differentiation and frames, the leaf first, the nanoseconds."""
 
 
 @pytest.fixture
@@ -41,11 +52,9 @@ def read(message: Any) -> list[Samples]:
 
     windows: list[Samples] = []
     for profile in message.resource_profiles[0].scope_profiles[0].profiles:
-        kind = f"{texts[profile.sample_type.type_strindex]} {texts[profile.sample_type.unit_strindex]}"
-        if not windows or kind in windows[-1]:
-            windows.append({})
-        assert len(profile.profile_id) == 16
-        found = windows[-1].setdefault(kind, {})
+        kind = profile.sample_type
+        assert (texts[kind.type_strindex], texts[kind.unit_strindex]) == ("device_time", "nanoseconds")
+        found: Samples = {}
         for sample in profile.samples:
             stack = tables.stack_table[sample.stack_index].location_indices
             labels = [tables.attribute_table[index] for index in sample.attribute_indices]
@@ -53,8 +62,15 @@ def read(message: Any) -> list[Samples]:
             part = labels[0].value.string_value if labels else ""
             (value,) = sample.values
             frames = (part, *(frame(location) for location in stack))
+            assert value > 0
+            assert frames not in found
             found[frames] = value
+        windows.append(found)
     return windows
+
+
+def profiles_of(message: Any) -> list[Any]:
+    return list(message.resource_profiles[0].scope_profiles[0].profiles)
 
 
 def test_each_window_is_a_profile_of_what_it_added(sending: Harness, receiver: Receiver) -> None:
@@ -69,23 +85,19 @@ def test_each_window_is_a_profile_of_what_it_added(sending: Harness, receiver: R
     (request,) = receiver.accepted(PATH)
     first, second = read(request.message)
     called = ("attention /home/ada/model.py:118", "main.<locals>.step /home/ada/model.py:201")
-    times = first["device_time nanoseconds"]
-    assert times[("forward", *called)] == 1_000_000_000
-    assert times[("backward", *called)] == 2_000_000_000
-    assert sum(times.values()) == 1e9 * sum(row["seconds"] for row in rows if not row["depth"])
-    assert set(first["flops count"]) < set(times), "what is not known of FLOPs is left out"
-    assert second == {
-        "device_time nanoseconds": {("backward", *called): 4_000_000_000},
-        "flops count": {},
-        "bytes bytes": {},
-    }
+    assert first == {
+        ("forward", *called): 1_000_000_000, ("backward", *called): 2_000_000_000,
+        ("", "copy.1 :0", "(no source line) :0"): 1_000_000_000,
+    }  # fmt: skip
+    assert second == {("backward", *called): 4_000_000_000}
     of = request.message.resource_profiles[0]
     assert {item.key: item.value.WhichOneof("value") for item in of.resource.attributes} == {
         "service.name": "string_value", "process.pid": "int_value",
     }  # fmt: skip
     assert of.scope_profiles[0].scope.name == "jaxobs"
-    one, *_, last = of.scope_profiles[0].profiles
-    assert one.time_unix_nano + one.duration_nano == last.time_unix_nano
+    one, other = profiles_of(request.message)
+    assert one.time_unix_nano + one.duration_nano == other.time_unix_nano
+    assert len({one.profile_id, other.profile_id, bytes(16)}) == 3
 
 
 def row(depth: int, name: str, line: int, seconds: float) -> dict[str, Any]:
@@ -101,34 +113,83 @@ def row(depth: int, name: str, line: int, seconds: float) -> dict[str, Any]:
     }
 
 
-def test_all_windows_add_up_where_a_line_calls_others_later_or_is_told_with_others(
+def test_a_line_that_is_seen_to_call_others_later_has_what_it_added_itself(
     sending: Harness, receiver: Receiver
 ) -> None:
-    """A tree has so many paths at most: the small ones are below `(other)`, and which these are may change."""
-    alone = [row(0, "step", 7, 3.0), row(0, "small", 9, 0.25)]
-    calling = [
-        row(0, "step", 7, 5.0), row(1, "(itself)", 0, 3.5), row(1, "layer", 3, 1.5),
-        row(0, "(other)", 0, 0.5),
-    ]  # fmt: skip
-    sending.export(device_time={"by_line": alone})
+    sending.export(device_time={"by_line": [row(0, "step", 7, 3.0)]})
+    calling = [row(0, "step", 7, 5.0), row(1, "(itself)", 0, 3.5), row(1, "layer", 3, 1.5)]
     sending.export(device_time={"by_line": calling})
     sending.stop(5.0)
     (request,) = receiver.accepted(PATH)
-    whole: Counter[tuple[str, ...]] = Counter()
-    for window in read(request.message):
-        whole.update(window["device_time nanoseconds"])
     step = "step /home/ada/model.py:7"
-    assert {frames: value / 1e9 for frames, value in whole.items() if value} == {
-        ("", step): 3.5, ("", "layer /home/ada/model.py:3", step): 1.5, ("", "(other) :0"): 0.5,
+    assert read(request.message)[1] == {
+        ("", step): 500_000_000, ("", "layer /home/ada/model.py:3", step): 1_500_000_000,
     }  # fmt: skip
 
 
-def test_profiles_that_a_receiver_rejects_are_counted(sending: Harness, receiver: Receiver) -> None:
+operations = st.lists(
+    st.tuples(st.integers(0, 8), st.integers(0, 8), st.integers(1, 50)), min_size=1, max_size=25
+)
+
+
+@given(windows=st.lists(operations, min_size=1, max_size=5), limit=st.integers(1, 12))
+def test_each_window_adds_up_whatever_is_told_with_others(
+    windows: list[list[tuple[int, int, int]]], limit: int
+) -> None:
+    """A tree has so many paths at most: the small ones are below `(other)`, and which these are changes."""
+    agent = StandingAgent(pid=41)
+    signal = ProfileSignal(agent)
+    parts: list[Part] = []
+    for number, window in enumerate(windows):
+        for caller, line, quarters in window:
+            path = (Frame("step", "a.py", caller), Frame("layer", "a.py", line))[: 1 + line % 2]
+            parts.append(Part(path, "compute", Work(seconds=quarters / 4)))
+        rows = [
+            row(node.depth, node.frame.function, node.frame.line, node.work.seconds)
+            for node in call_tree(parts, limit)
+        ]
+        document = {"device_time": {"by_line": rows}}
+        assert signal.offer(Batch(SnapshotData(number, document, ()), (), ())) == 0
+    sent = read(signal.encode(signal.take()))
+    assert [sum(window.values()) / 1e9 for window in sent] == [
+        sum(quarters for *_, quarters in window) / 4 for window in windows
+    ]
+
+
+def test_profiles_that_a_receiver_refuses_or_rejects_are_counted(
+    sending: Harness, receiver: Receiver
+) -> None:
     receiver.answer = lambda path, message: (404, {}, b"")
     sending.export(device_time=device_time())
     sending.stop(5.0)
-    assert sending.agent.dropped("profiles") == 3
+    assert sending.agent.dropped("profiles") == 1
     assert "404" in sending.failures[-1]
+    answer = ExportProfilesServiceResponse()
+    answer.partial_success.rejected_profiles = 1
+    assert ProfileSignal(sending.agent).rejected(answer.SerializeToString()) == 1
+
+
+def test_a_profile_that_is_sent_again_has_its_id(sending: Harness, receiver: Receiver) -> None:
+    answers = [503, 200]
+    receiver.answer = lambda path, message: (answers.pop(0), {}, b"")
+    sending.export(device_time=device_time())
+    wait_for(lambda: len(receiver.requests) == 2, "a second attempt")
+    one, other = (profiles_of(request.message)[0].profile_id for request in receiver.requests)
+    assert one == other
+
+
+def test_the_oldest_are_dropped_where_too_many_wait() -> None:
+    signal = ProfileSignal(StandingAgent(pid=41))
+    documents = [{"device_time": {"by_line": [row(0, "step", 7, float(n))]}} for n in range(1, CAPACITY + 3)]
+    dropped = [signal.offer(Batch(SnapshotData(n, one, ()), (), ())) for n, one in enumerate(documents)]
+    assert (sum(dropped), signal.waiting()) == (2, CAPACITY)
+
+
+def test_the_end_is_waited_for_though_no_profile_was_sent(
+    sending: Harness, receiver: Receiver, environment: pytest.MonkeyPatch
+) -> None:
+    """Profiles are seldom. Without another signal there is nothing but them to wait for."""
+    assert sending.exporter.delivery().worth_waiting_for
 
 
 def test_the_common_endpoint_gets_no_profiles(

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.model.cost import Cost, Frame
+from jaxobs.model.cost import ITSELF, OTHER_CALLS, Cost, Frame
 from jaxobs.roofline_model.bounds import total_bound
-from jaxobs.roofline_model.call_tree import ITSELF, OTHER, Part, call_tree
+from jaxobs.roofline_model.call_tree import Part, call_tree
 from jaxobs.roofline_model.operation_work import Work
 
 frames = st.builds(Frame, st.sampled_from("abc"), st.just("model.py"), st.integers(1, 3))
@@ -21,7 +21,7 @@ def work(seconds: float, flops: float = 0.0) -> Work:
 
 parts = st.builds(
     Part,
-    st.lists(frames, min_size=1, max_size=6).map(tuple) | st.just((OTHER,)),
+    st.lists(frames, min_size=1, max_size=6).map(tuple) | st.just((OTHER_CALLS,)),
     st.sampled_from(["compute", "memory"]),
     st.builds(work, st.floats(0, 1e6), st.floats(0, 1e15)),
 )
@@ -70,7 +70,7 @@ def test_a_frame_is_the_sum_of_what_it_calls(given_parts, limit):
 @given(st.lists(parts, min_size=1, max_size=40), st.integers(1, 30))
 def test_a_tree_stays_within_its_limit(given_parts, limit):
     nodes = call_tree(given_parts, limit)
-    assert sum(node.frame != OTHER for node in nodes) <= limit
+    assert sum(node.frame != OTHER_CALLS for node in nodes) <= limit
     assert len(nodes) <= 2 * limit + 1
 
 

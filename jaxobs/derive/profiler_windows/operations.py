@@ -11,9 +11,8 @@ from typing import Any
 
 from jaxobs.derive.profiler_windows.loop_profile import RECORDED
 from jaxobs.derive.series import Heaviest
-from jaxobs.model.cost import Cost
+from jaxobs.model.cost import OTHER_CALLS, Cost
 from jaxobs.model.figure import Figure, figure, plain
-from jaxobs.roofline_model.call_tree import OTHER as OTHER_CALLS
 from jaxobs.roofline_model.call_tree import PATHS, Part, call_tree
 from jaxobs.roofline_model.operation_work import Work
 from jaxobs.roofline_model.traced import Operation, Profiled

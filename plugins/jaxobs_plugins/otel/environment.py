@@ -64,8 +64,7 @@ def destination(signal: SignalName, environment: Mapping[str, str]) -> Destinati
     exporters = _words(environment.get(f"OTEL_{signal.upper()}_EXPORTER") or "otlp")
     if not url or not _is_wanted(signal, variable, exporters, environment):
         return Destination(signal, None)
-    installed = version("opentelemetry-proto")
-    if signal == "profiles" and [int(part) for part in installed.split(".")[:2]] < PROFILES_SINCE:
+    if signal == "profiles" and (installed := _older_form()):
         return Destination(
             signal,
             None,
@@ -88,6 +87,18 @@ def destination(signal: SignalName, environment: Mapping[str, str]) -> Destinati
             signal, None, f"{signal} are not sent: {variable} must be a URL such as http://localhost:4318"
         )
     return Destination(signal, _for_signal(signal, variable, shown))
+
+
+def variable_of(signal: SignalName, environment: Mapping[str, str]) -> str:
+    """The variable that names the endpoint of a signal."""
+    return _option(signal, "ENDPOINT", environment)[0]
+
+
+def _older_form() -> str:
+    """The version of opentelemetry-proto where it is older than PROFILES_SINCE."""
+    installed = version("opentelemetry-proto")
+    numbers = [int(part) for part in re.findall(r"\d+", installed)[:2]]
+    return installed if numbers < PROFILES_SINCE else ""
 
 
 def _is_wanted(

@@ -13,7 +13,14 @@ from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Metric, metric
 from jaxobs.plugin.base import Delivery, Exporter
 from jaxobs.plugin.protocol import Agent, Batch, Remark
-from jaxobs_plugins.otel.environment import SignalName, destination, not_heeded, positive_number, sending
+from jaxobs_plugins.otel.environment import (
+    SignalName,
+    destination,
+    not_heeded,
+    positive_number,
+    sending,
+    variable_of,
+)
 
 if TYPE_CHECKING:
     from jaxobs_plugins.otel.delivery import Worker
@@ -32,7 +39,7 @@ class DeliveryError(RuntimeError):
 
 
 class OpenTelemetryExporter(Exporter):
-    """Sends spans and metrics over OTLP/HTTP, each signal on a thread of its own.
+    """Sends spans, metrics and profiles over OTLP/HTTP, each signal on a thread of its own.
 
     `export` raises DeliveryError where a request failed since its last call, so that the failure is counted; the items
     handed over are kept and sent again. OTEL_METRIC_EXPORT_INTERVAL, OTEL_BSP_SCHEDULE_DELAY,
@@ -51,14 +58,17 @@ class OpenTelemetryExporter(Exporter):
         self._ended = False
 
     def delivery(self) -> Delivery:
-        """The state of delivery. Only spans count as lost: metrics of a failed request are in the next one too.
+        """The state of delivery. Metrics of a failed request are in the next one too, so none of them counts as lost.
 
-        The end is worth waiting for where each endpoint accepted its last request, and quickly.
+        The end is worth waiting for where each endpoint accepted its last request, and quickly. Profiles are seldom: the
+        last request may be a minute ago, or there was none.
         """
         return Delivery(
-            dropped=self._dropped.get("traces", 0),
+            dropped=self._dropped.get("traces", 0) + self._dropped.get("profiles", 0),
             undelivered="; ".join(filter(None, map(self._undelivered, self._workers))),
-            worth_waiting_for=all(worker.delivers for worker in self._workers),
+            worth_waiting_for=all(
+                worker.delivers for worker in self._workers if worker.signal.name != "profiles"
+            ),
         )
 
     def _undelivered(self, worker: Worker) -> str:
@@ -149,7 +159,7 @@ def _reached(signal: SignalName, endpoint: str) -> Remark:
     except OSError as error:
         return Remark(
             f"{signal} cannot be sent to {endpoint}: {error.strerror or error}; start a collector there, or change "
-            "OTEL_EXPORTER_OTLP_ENDPOINT",
+            f"{variable_of(signal, os.environ)}",
             problem=True,
         )
     return Remark(f"{signal} would be sent to {endpoint}, which takes connections")

@@ -1,4 +1,4 @@
-"""Converts device time by call path to OTLP profiles: for each profiler window what it added, by kind of value.
+"""Converts device time by call path to OTLP profiles: one for what each profiler window added.
 
 The signal is under development in OpenTelemetry, and its form may change with any version
 (https://github.com/open-telemetry/opentelemetry-proto, ``profiles/v1development/profiles.proto``): it is sent only where
@@ -8,9 +8,8 @@ its own variable names an endpoint.
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Collection, Sequence
-from operator import sub
+from collections import Counter, deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from opentelemetry.proto.collector.profiles.v1development.profiles_service_pb2 import (
@@ -19,8 +18,9 @@ from opentelemetry.proto.collector.profiles.v1development.profiles_service_pb2 i
 )
 
 from jaxobs.model.clock import NANOSECONDS, now
+from jaxobs.model.cost import ITSELF, OTHER_CALLS, Frame
 from jaxobs.plugin.protocol import Agent, Batch
-from jaxobs.report.flame_graph import ITSELF, leaves, name_of, part_of
+from jaxobs.report.flame_graph import PARTS, name_of
 from jaxobs.report.tables import Row
 from jaxobs.vocabulary.text import valid_text
 from jaxobs_plugins.otel.encoding import Signal, resource, scope
@@ -31,24 +31,19 @@ if TYPE_CHECKING:
 INTERVAL: Final = 5.0
 """Seconds from request to request; windows are ten and more apart."""
 CAPACITY: Final = 100
-"""Most windows that wait: a quarter of an hour of a receiver that does not answer, where windows are frequent."""
-KINDS: Final = (("device_time", "nanoseconds"), ("flops", "count"), ("bytes", "bytes"))
-_MAX_VALUE: Final = 2**63 - 1
+"""Most windows that wait."""
 
-Values = tuple[float, ...]
-"""One of each of KINDS; 0 where it is not known, as such samples are left out."""
-Frame = tuple[str, str, int]
-"""Name, file, line."""
-Place = tuple[tuple[Frame, ...], str]
-"""A call path, outermost first, and the part of automatic differentiation there, or no text."""
+Path = tuple[Frame, ...]
+"""Outermost first. The last frame may be a part of automatic differentiation."""
 
 
 class Window(NamedTuple):
-    """What came with the windows from `start` to `end`, in monotonic nanoseconds."""
+    """What came with the windows from `start` to `end`, in monotonic nanoseconds: seconds of each path itself."""
 
+    identity: bytes
     start: int
     end: int
-    added: dict[Place, Values]
+    seconds: dict[Path, float]
 
 
 class ProfileSignal(Signal):
@@ -60,26 +55,37 @@ class ProfileSignal(Signal):
         super().__init__(agent, INTERVAL)
         self._items = deque(maxlen=CAPACITY)
         self._start = now()
-        self._busy = 0.0
-        self._sums: dict[Place, Values] = {}
-        """Of all windows that were seen."""
+        self._whole: dict[Path, float] = {(): 0.0}
+        """Seconds of each path with all below it, in all windows that were seen."""
+        self._all_are_told = True
 
     def offer(self, batch: Batch) -> int:
         tree = (batch.snapshot.document.get("device_time") or {}).get("by_line", ())
-        busy = sum(row["seconds"] for row in tree if not row["depth"])
-        if busy == self._busy:  # no window since
+        whole = _whole(tree)
+        if whole[()] == self._whole[()]:  # no window since
             return 0
-        sums, none = {_place(path): _values(path[-1]) for path in leaves(tree)}, (0.0,) * len(KINDS)
-        # A small path may be told below `(other)` from now on, or no more: what one had then leaves it, and all adds up.
-        added = {
-            place: tuple(map(sub, sums.get(place, none), self._sums.get(place, none)))
-            for place in {**self._sums, **sums}
-        }
-        dropped = len(KINDS) * (len(self._items) == CAPACITY)
+        window = Window(os.urandom(16), self._start, batch.snapshot.time, self._added(whole))
+        dropped = int(len(self._items) == CAPACITY)
         with self._lock:
-            self._items.append(Window(self._start, batch.snapshot.time, added))
-        self._busy, self._sums, self._start = busy, sums, batch.snapshot.time
+            self._items.append(window)
+        self._whole, self._start = whole, batch.snapshot.time
+        self._all_are_told = not any(row["name"] == OTHER_CALLS.function for row in tree)
         return dropped
+
+    def _added(self, whole: dict[Path, float]) -> dict[Path, float]:
+        """What each path itself added: what it and all below it added, less what those below it did.
+
+        A small path may be told below OTHER_CALLS in one tree and by itself in the next: what it added is then its
+        caller's, as nobody knows how much of its time is new.
+        """
+        added: Counter[Path] = Counter()
+        for path, seconds in whole.items():
+            if path in self._whole or self._all_are_told:
+                more = seconds - self._whole.get(path, 0.0)
+                added[path] += more  # type: ignore[assignment]  # Counter adds floats as well
+                if path:
+                    added[path[:-1]] -= more  # type: ignore[assignment]
+        return dict(added)
 
     def encode(self, items: tuple[Window, ...]) -> Message:
         message = ExportProfilesServiceRequest()
@@ -91,35 +97,30 @@ class ProfileSignal(Signal):
         scoped = of.scope_profiles.add(scope={"name": scope().name, "version": scope().version})
         for window in items:
             start, end = map(self._agent.clock.wall_time, (window.start, window.end))
-            for number, (kind, unit) in enumerate(KINDS):
-                profile = scoped.profiles.add(
-                    sample_type={"type_strindex": tables.text(kind), "unit_strindex": tables.text(unit)},
-                    profile_id=os.urandom(16),
-                    time_unix_nano=start,
-                    duration_nano=max(0, end - start),
-                )
-                for path, values in window.added.items():
-                    if value := min(round(values[number]), _MAX_VALUE):
-                        profile.samples.add(values=[value], **tables.sample(path))
+            profile = scoped.profiles.add(
+                sample_type={
+                    "type_strindex": tables.text("device_time"), "unit_strindex": tables.text("nanoseconds"),
+                },
+                profile_id=window.identity, time_unix_nano=start, duration_nano=max(0, end - start),
+            )  # fmt: skip
+            for path, seconds in window.seconds.items():
+                if (value := round(seconds * NANOSECONDS)) > 0:
+                    profile.samples.add(values=[value], **tables.sample(path))
         return message
 
     def rejected(self, answer: bytes) -> int:
         return int(ExportProfilesServiceResponse.FromString(answer).partial_success.rejected_profiles)
 
-    def size(self, items: Collection[Window]) -> int:
-        return len(KINDS) * len(items)
 
-
-def _place(path: Sequence[Row]) -> Place:
-    """What a line does itself is that line's, also once it is seen to call others."""
-    part = part_of(path)
-    calls = path if part is None else path[:-1]
-    frames = tuple((row["name"] or name_of(row), row["file"], row["line"]) for row in calls)
-    return frames, part if part and part != ITSELF else ""
-
-
-def _values(leaf: Row) -> Values:
-    return leaf["seconds"] * NANOSECONDS, leaf["flops"] or 0.0, leaf["bytes"] or 0.0
+def _whole(tree: Sequence[Row]) -> dict[Path, float]:
+    """Seconds of each path with all below it; that of no frames is all. What is no path of its own is left out."""
+    path: Path = ()
+    whole: dict[Path, float] = {(): sum((row["seconds"] for row in tree if not row["depth"]), 0.0)}
+    for row in tree:
+        path = (*path[: row["depth"]], Frame(row["name"] or name_of(row), row["file"], row["line"]))
+        if row["name"] not in (OTHER_CALLS.function, ITSELF.function):
+            whole[path] = row["seconds"]
+    return whole
 
 
 class _Tables:
@@ -140,11 +141,12 @@ class _Tables:
             self._dictionary.string_table.append(text)
         return self._texts[text]
 
-    def sample(self, place: Place) -> dict[str, Any]:
+    def sample(self, path: Path) -> dict[str, Any]:
         """The fields of a sample that say where it was; the part of automatic differentiation is an attribute."""
-        calls, part = place
+        part = PARTS.get(path[-1].function) if len(path) > 1 else None
+        calls = (path if part is None else path[:-1]) or (OTHER_CALLS,)
         stack = self._entry("stack", location_indices=[self._location(*frame) for frame in reversed(calls)])
-        if not part:
+        if part is None:
             return {"stack_index": stack}
         label = self._entry("attribute", key_strindex=self.text("part"), value={"string_value": part})
         return {"stack_index": stack, "attribute_indices": [label]}
