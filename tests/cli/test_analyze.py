@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import html
 import json
 import re
@@ -165,6 +166,19 @@ def test_the_lines_of_the_program_add_up_to_the_busy_time(document, tmp_path):
         in " ".join(answered.stdout.split())
     )
     assert "(no source line)" in answered.stdout
+
+
+TRACES = sorted(path for path in RECORDED.parent.iterdir() if ".xplane.pb" in path.name)
+
+
+@pytest.mark.parametrize("trace", TRACES, ids=lambda path: path.name.partition(".")[0])
+def test_of_each_trace_both_trees_add_up_to_the_busy_time(trace, tmp_path):
+    packed = trace.read_bytes()
+    file = tmp_path / "trace.xplane.pb"
+    file.write_bytes(gzip.decompress(packed) if trace.suffix == ".gz" else packed)
+    found = json.loads(command("analyze", str(file), "--json", folder=tmp_path).stdout)
+    for tree in found["device_time"].values():
+        assert sum(path[-1]["seconds"] for path in leaves(tree)) == pytest.approx(found["busy_seconds"])
 
 
 def test_device_time_is_written_for_pprof(document, tmp_path):

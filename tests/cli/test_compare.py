@@ -243,6 +243,14 @@ def test_the_ranks_of_a_run_are_shown_side_by_side_and_the_one_that_lagged_is_ma
     assert ["50", "%"] in [row[at : at + 2] for row in rows[2:] for at in range(len(row))]
 
 
+def test_a_runs_page_has_the_flame_graph_of_its_lines(tmp_path: Path) -> None:
+    run, file = written(tmp_path / "a.json", device_time=device_time()), tmp_path / "run.html"
+    assert main(["show", run, "--html", str(file)]) == 0
+    page = file.read_text(encoding="utf-8")
+    assert 'id="lines"' in page
+    assert "attention" in page[page.index('id="lines"') :]
+
+
 def test_a_runs_page_is_written_as_a_file_that_needs_nothing_else(
     records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
