@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from jaxobs.derive.executables.view import ExecutableView
 from jaxobs.derive.loops.view import LoopView
 from jaxobs.derive.snapshot import SnapshotView
+from jaxobs.model.contents import last_name
 from jaxobs.model.cost import Cost
 from jaxobs.vocabulary.words import BUSY
 
@@ -97,6 +98,14 @@ class Facts:
     memory_peak: float | None
     is_training: bool
     """Whether a backward pass was compiled: what is advised on gradients makes sense then alone."""
+
+
+def longest(facts: Facts, label: str, executable: str | None = None) -> str:
+    """Words that name the line of the longest operation that is bound so; empty where none of those listed has a line."""
+    for row in facts.view.operations.value or ():  # the longest first
+        if row["bottleneck"] == label and row["source"] and executable in (None, row["executable"]):
+            return f"; the longest of them is of {last_name(row['source'])}"
+    return ""
 
 
 def facts_of(view: SnapshotView) -> Facts:

@@ -306,3 +306,17 @@ def test_no_piece_has_words_that_only_this_project_knows() -> None:
     own = re.compile(r"unmodelled|Python before it|all in numpy|exposed|ridge|roof\b")
     for document in documents.TRUE.values():
         assert not own.search(str([only(document())[key] for key in ("sentence", "remedy")]))
+
+
+def test_the_line_of_the_longest_operation_is_named_where_it_is_one_of_those_meant() -> None:
+    launching, single, mixed = (
+        documents.small_operations(),
+        documents.single_precision(),
+        documents.single_precision(),
+    )
+    for document in (launching, single, mixed):
+        document["operations"][0]["source"] = "/home/ada/model.py:118"
+    single["executables"][0]["cost"]["executed_matrix_flops_by_type"] = {"float32": 1e14}
+    assert "take 50 µs or less; the longest of them is of model.py:118." in only(launching)["sentence"]
+    assert "(100 % of its matrix FLOPs; the longest of them is of model.py:118)" in only(single)["sentence"]
+    assert "model.py" not in only(mixed)["sentence"]
