@@ -35,13 +35,14 @@ class Descriptor:
     @classmethod
     def pair(cls) -> tuple[Self, Self]:
         """Both ends of a new pair. Raises what making sockets raises: OSError, or anything where a guard forbids it."""
-        socket.socket(socket.AF_UNIX).close()
         # Python forks with the lock of imports held, which it takes last: while it is ours, no other thread makes a child
-        # that has sockets of which `close_all` does not know. No code of the job's runs meanwhile: a guard, or an audit
-        # hook, is asked above; no signal handler, as they are put off, or run on another thread.
+        # that has sockets of which `close_all` does not know. No code of the job's runs meanwhile, but a guard that stands
+        # for Python's own: no audit hook, and no signal handler, as they are put off or run on another thread.
+        places = {getattr(each, "__module__", "") for each in (socket.socketpair, socket.socket)}
+        make = _socket.socketpair if places == {"socket"} else socket.socketpair
         _imp.acquire_lock()
         try:
-            numbers = [above_streams(end.detach()) for end in _socket.socketpair()]
+            numbers = [above_streams(end.detach()) for end in make()]
             still = [(number, known) for number, known in _open if identity(number) == known]
             _open[:] = [*still, *((number, identity(number)) for number in numbers)]
         finally:

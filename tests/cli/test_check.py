@@ -132,7 +132,7 @@ def test_each_plugin_says_what_it_needs_and_lacks(listener: socket.socket, tmp_p
         f"traces would be sent to http://127.0.0.1:{port}, which takes connections",
         (
             "! metrics cannot be sent to http://127.0.0.1:1/v1/metrics: Connection refused; start a collector there, "
-            "or change OTEL_EXPORTER_OTLP_ENDPOINT"
+            "or change OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
         ),
     ]
     for name in ("prometheus", "jsonl", "profiler", "otel"):
