@@ -35,9 +35,9 @@ class Descriptor:
     @classmethod
     def pair(cls) -> tuple[Self, Self]:
         """Both ends of a new pair. Raises what making sockets raises: OSError, or anything where a guard forbids it."""
-        # Python forks with the lock of imports held, which it takes last: while it is ours, no other thread makes a child
-        # that has sockets of which `close_all` does not know. No code of the job's runs meanwhile, but a guard in place of
-        # Python's own: no audit hook, and no signal handler, as they are put off or run on another thread.
+        # Python forks with the lock of imports held, which it takes last. While it is ours, no other thread makes a child
+        # that has sockets which `close_all` does not know. No code of the job's runs meanwhile, but a guard in the place
+        # of Python's own: no audit hook, and no signal handler, as they are put off or run on another thread.
         places = {getattr(each, "__module__", "") for each in (socket.socketpair, socket.socket)}
         make = _socket.socketpair if places == {"socket"} else socket.socketpair
         _imp.acquire_lock()
