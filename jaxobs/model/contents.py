@@ -101,11 +101,11 @@ def facts_in_words(contents: Mapping[str, Any]) -> Iterator[str]:
 
 def remedies(contents: Mapping[str, Any], seconds: float) -> Iterator[str]:
     """What to do about it, with the size that it is about; `seconds` it took to lower and compile all of it."""
-    took = f", which took {duration(seconds)} to lower and compile" if seconds else ""
+    of = f"of a program that took {duration(seconds)} to lower and compile" if seconds else "of the program"
     if unrolled := contents.get("unrolled"):
-        yield f"{rough_percent(unrolled['share'])} of the instructions{took}: {ROLL_UP}"
+        yield f"{rough_percent(unrolled['share'])} of the instructions {of}: {ROLL_UP}"
     if constants := contents.get("constants"):
-        yield f"{byte_size(sum(each['bytes'] for each in constants))} of the program{took}: {MAKE_ARGUMENTS}"
+        yield f"{byte_size(sum(each['bytes'] for each in constants))} {of}: {MAKE_ARGUMENTS}"
 
 
 def unrolled_in_words(unrolled: Mapping[str, Any]) -> str:

@@ -122,8 +122,9 @@ def test_page_and_summary_say_what_made_it_long_and_what_to_do() -> None:
             "train.py:40; captured constants: float32[1024,51200] (200 MiB) used at train.py:9; "
             "autotuning chooses the kernels of 12 operations, equal ones together."
         ),
+        "96 % of the instructions of a program that took 10 s to lower and compile",
         "jax.lax.scan",
-        "200 MiB of the program, which took 10 s to lower and compile: pass captured arrays as arguments",
+        "200 MiB of a program that took 10 s to lower and compile: pass captured arrays as arguments",
     ):
         assert said in text
         assert said in shown

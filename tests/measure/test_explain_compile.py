@@ -121,7 +121,7 @@ def test_captured_arrays_are_told_with_their_variables_and_lines() -> None:
     assert named["TABLE"].line == f"{__file__}:{first + 1}"
     assert named["folded"].line == f"{__file__}:{first + 2}"
     assert re.search(
-        r"6 MiB of the program, which took .* to lower and compile: pass captured arrays", str(found)
+        r"6 MiB of a program that took .* to lower and compile: pass captured arrays", str(found)
     )
     assert "`TABLE` used at test_explain_compile.py:" in str(found)
 

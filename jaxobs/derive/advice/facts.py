@@ -100,11 +100,11 @@ class Facts:
     """Whether a backward pass was compiled: what is advised on gradients makes sense then alone."""
 
 
-def longest(facts: Facts, label: str, executable: str | None = None) -> str:
-    """Words that name the line of the longest operation that is bound so; empty where none of those listed has a line."""
-    for row in facts.view.operations.value or ():  # the longest first
-        if row["bottleneck"] == label and row["source"] and executable in (None, row["executable"]):
-            return f"; the longest of them is of {last_name(row['source'])}"
+def dearest(facts: Facts, label: str, work: WorkFacts) -> str:
+    """Words that name the line of its operation with most time that is bound so; empty where none listed has a line."""
+    for row in facts.view.operations.value or ():  # those with the most time first
+        if row["bottleneck"] == label and row["source"] and row["executable"] == work.view.executable.value:
+            return f"; its dearest operation that is bound by {label} is of {last_name(row['source'])}"
     return ""
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from jaxobs.derive.advice.facts import Facts, Finding, LoopFacts, longest
+from jaxobs.derive.advice.facts import Facts, Finding, LoopFacts
 from jaxobs.derive.loops.view import LoopView
 from jaxobs.derive.profiler_windows.operations import Row
 from jaxobs.model.snapshot import main_thread_lines
@@ -174,7 +174,7 @@ def small_operations(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             loop.subject,
             f"the loop `{loop.name}` spends {_amount(loop, lost)} launching small operations and waiting for them: "
-            f"{launches:,.0f} a step or more take {duration(SMALL_OPERATION)} or less{longest(facts, 'latency')}",
+            f"{launches:,.0f} a step or more take {duration(SMALL_OPERATION)} or less",
             "put more work into one operation: batch small arrays together, `jax.vmap` or `jax.lax.scan` over layers "
             "and parameters instead of Python loops, jit the whole step and not its parts",
             loop.confidence,

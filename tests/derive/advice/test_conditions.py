@@ -308,15 +308,11 @@ def test_no_piece_has_words_that_only_this_project_knows() -> None:
         assert not own.search(str([only(document())[key] for key in ("sentence", "remedy")]))
 
 
-def test_the_line_of_the_longest_operation_is_named_where_it_is_one_of_those_meant() -> None:
-    launching, single, mixed = (
-        documents.small_operations(),
-        documents.single_precision(),
-        documents.single_precision(),
-    )
-    for document in (launching, single, mixed):
+def test_the_line_of_the_dearest_operation_is_named_where_it_is_of_that_executable() -> None:
+    own, others = documents.single_precision(), documents.single_precision()
+    for document in (own, others):
         document["operations"][0]["source"] = "/home/ada/model.py:118"
-    single["executables"][0]["cost"]["executed_matrix_flops_by_type"] = {"float32": 1e14}
-    assert "take 50 µs or less; the longest of them is of model.py:118." in only(launching)["sentence"]
-    assert "(100 % of its matrix FLOPs; the longest of them is of model.py:118)" in only(single)["sentence"]
-    assert "model.py" not in only(mixed)["sentence"]
+    others["operations"][0]["executable"] = "fedcba9876543210"
+    said = "matrix FLOPs; its dearest operation that is bound by compute is of model.py:118)"
+    assert said in only(own)["sentence"]
+    assert "model.py" not in only(others)["sentence"]
