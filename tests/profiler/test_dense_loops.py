@@ -153,4 +153,9 @@ def test_over_many_windows_of_such_a_loop_no_more_is_spent_than_the_budget_and_o
         told = window(observed)
         wall = real() + skipped - made.schedule.began
         assert made.schedule.spent <= made.schedule.ratio * wall + told.cost / 1e9 + 1e-6
-    assert made.schedule.spent == pytest.approx(sum(each.cost for each in observed.windows()) / 1e9)
+    # More than what the windows cost where some were empty, as those of a few milliseconds are whenever this thread has
+    # to wait for a processor: the pauses after them are longer than unused budget is kept.
+    cost = sum(each.cost for each in observed.windows()) / 1e9
+    assert made.schedule.spent >= cost - 1e-6
+    if all(each.outcome != "empty" for each in observed.windows()):
+        assert made.schedule.spent == pytest.approx(cost)
