@@ -74,7 +74,7 @@ def device_time(name: str = "attention", file: str = "/home/ada/model.py") -> di
         return {
             "depth": depth, "name": name, "file": file, "line": line, "bottleneck": "memory",
             "share": seconds / 4, "flops": 1e9 * seconds, "bytes": 1e8 * seconds, "bound": "memory",
-            "efficiency": 0.8, "seconds": seconds, "reason": None,
+            "efficiency": 0.8, "seconds": seconds, "reason": None, "operations": [],
         }  # fmt: skip
 
     lines = [
@@ -82,6 +82,7 @@ def device_time(name: str = "attention", file: str = "/home/ada/model.py") -> di
         row(2, "(backward)", 2.0), row(2, "(forward)", 1.0),
         row(0, "(no source line)", 1.0), row(1, "copy.1", 1.0) | {"flops": None, "efficiency": None},
     ]  # fmt: skip
+    lines[2]["operations"] = [row(0, "dot.7", 1.5), row(0, "fusion.3", 0.5)]
     scopes = [row(0, "layer", 3.0), row(1, "(forward)", 3.0), row(0, "(no named scope)", 1.0)]
     return {"by_line": lines, "by_scope": scopes}
 

@@ -23,6 +23,7 @@ from jaxobs.model.cost import ModuleCost
 from jaxobs.model.trace import DeviceTrace, HostTrace, Trace
 from jaxobs.roofline_model.bounds import Roof, model_flops_utilization, roof
 from jaxobs.roofline_model.call_tree import PATHS, Part, Path, call_tree
+from jaxobs.roofline_model.operation_work import Work
 from jaxobs.roofline_model.traced import Operation, Profiled, ProfiledDevice, ProfiledModule, join
 from jaxobs.vocabulary.text import printable_document
 
@@ -61,9 +62,12 @@ def build_report(
 
 
 def _tree(profiled: Profiled, path: Callable[[Operation], Path]) -> list[dict[str, Any]]:
-    parts = (Part(path(one), one.label, one.work) for one in profiled.operations.values())
-    figures = ((node, node.work.figures(profiled.busy_seconds)) for node in call_tree(parts, MAX_FRAMES))
-    return [node.row({key: known[key] for key in _OF_A_FRAME}) for node, known in figures]
+    def figures(work: Work) -> dict[str, Any]:
+        known = work.figures(profiled.busy_seconds)
+        return {key: known[key] for key in _OF_A_FRAME}
+
+    parts = (Part(path(one), one.label, one.work, one.name) for one in profiled.operations.values())
+    return [node.row(figures) for node in call_tree(parts, MAX_FRAMES)]
 
 
 def _matched(

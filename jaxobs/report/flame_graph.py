@@ -203,7 +203,8 @@ def _table(rows: Sequence[Row], caption: str) -> Element | None:
 def flame_graph(rows: Sequence[Row], what: str, before: Mapping[Path, float] | None = None) -> Element | None:
     """Each frame as a bar below its caller's, as wide as its share of the time; None where there is no time.
 
-    In the colour of what bounds it or, where the shares `before` by path are given, of how its own share has changed.
+    Below a line are its largest operations. In the colour of what bounds it or, where the shares `before` by path are
+    given, of how its own share has changed: without operations then, whose names are others in each compile.
     """
     outermost = [row for row in rows if not row["depth"]]
     whole = sum(row["seconds"] for row in outermost)
@@ -221,6 +222,13 @@ def flame_graph(rows: Sequence[Row], what: str, before: Mapping[Path, float] | N
                 colour, about = _changed(shares[path], before.get(path))
             drawn.append(_bar(row, colour, about, start, width))
             deepest = max(deepest, depth)
+        for operation in row.get("operations", ()) if before is None else ():
+            width = operation["seconds"] / whole
+            if width >= _MIN_WIDTH and operation["name"] != row["name"]:
+                one = {**operation, "depth": depth + 1, "file": ""}
+                drawn.append(_bar(one, one["bottleneck"], _figures_of(one, width), start, width))
+                deepest = max(deepest, depth + 1)
+            start += width
     named = ", ".join(f"{name_of(row)} {rough_percent(row['seconds'] / whole)}" for row in outermost)
     return chart((deepest + 1) * _HEIGHT, f"Device time by {what}: {named}", *drawn, kind="bar")
 

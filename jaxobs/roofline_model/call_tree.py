@@ -1,14 +1,14 @@
-"""Device time by call path: a tree whose leaves are operations, and whose sums stay true however small it is made.
+"""Device time by call path: a tree whose leaves hold operations, and whose sums stay true however small it is made.
 
 A path leads from the program's outermost frame, or named scope, to the line that an operation is of, and ends in its
 part of automatic differentiation. What is no name of the program's stands in brackets. Each operation is in one leaf,
-so that the leaves' seconds add up to those of all.
+so that the leaves' seconds add up to those of all; the largest are listed there.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -35,6 +35,8 @@ class Part(NamedTuple):
     path: Path
     label: str
     work: Work
+    operation: str = ""
+    """Empty where it is that of several, of which nothing else is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +48,31 @@ class Node:
     work: Work = field(default_factory=Work)
     labels: Counter[str] = field(default_factory=Counter)
     """Its seconds by the bottleneck that they are charged to."""
+    operations: list[Part] = field(default_factory=list)
+    """The largest of a leaf, in order."""
 
     def add(self, work: Work, seconds_by_label: Mapping[str, float]) -> None:
         self.work.merge(work)
         self.labels.update(seconds_by_label)  # Counter adds floats as well
 
-    def row(self, figures: dict[str, Any]) -> dict[str, Any]:
-        """It as plain data, with these figures of its work and the bottleneck that most of its time is charged to."""
+    def hold(self, parts: Iterable[Part], listed: set[int]) -> None:
+        """Add these parts, the largest first, as those of a leaf."""
+        for part in sorted(parts, key=_by_time):
+            self.add(part.work, {part.label: part.work.seconds})
+            if id(part) in listed:
+                self.operations.append(part)
+
+    def row(self, figures: Callable[[Work], dict[str, Any]]) -> dict[str, Any]:
+        """It as plain data, with the figures of its work and the bottleneck that most of its time is charged to."""
         function, file, line = self.frame
         ((label, _),) = self.labels.most_common(1)
+        own = figures(self.work)
+        short = {key: value[:MAX_REASON] for key, value in own.items() if isinstance(value, str)}
+        operations = [
+            {"name": part.operation, "bottleneck": part.label, **figures(part.work)} for part in self.operations
+        ]
         place = {"depth": self.depth, "name": function, "file": file, "line": line}
-        short = {key: value[:MAX_REASON] for key, value in figures.items() if isinstance(value, str)}
-        return {**place, "bottleneck": label, **figures, **short}
+        return {**place, "bottleneck": label, **own, **short, "operations": operations}
 
 
 def line_path(operation: Operation) -> Path:
@@ -83,8 +98,9 @@ def call_tree(parts: Iterable[Part], limit: int = MAX_NODES) -> list[Node]:
     """The tree of all parts, each node before what it calls, the largest first.
 
     It has the `limit` nodes with the most time. Others are summed as OTHER_CALLS beside those that their caller has.
+    Half as many operations are listed.
     """
-    root = _Branch()
+    root, parts = _Branch(), list(parts)
     for part in parts:
         branch = root
         for frame in part.path:
@@ -92,7 +108,13 @@ def call_tree(parts: Iterable[Part], limit: int = MAX_NODES) -> list[Node]:
         branch.parts.append(part)
     root.add_up()
     kept = root.largest(limit)
-    return [node for below in root.below(kept, 0) for node in below]
+    named = sorted((part for part in parts if part.operation), key=_by_time)
+    listed = {id(part) for part in named[: limit // 2]}
+    return [node for below in root.below(kept, listed, 0) for node in below]
+
+
+def _by_time(part: Part) -> float:
+    return -part.work.seconds
 
 
 @dataclass(slots=True, eq=False)
@@ -122,21 +144,22 @@ class _Branch:
                 yield child
                 yield from child.named()
 
-    def below(self, kept: set[_Branch], depth: int) -> list[list[Node]]:
-        """For each child, its node and those below it."""
-        found, rest = [], Node(depth, OTHER_CALLS)
+    def below(self, kept: set[_Branch], listed: set[int], depth: int) -> list[list[Node]]:
+        """For each child, its node and those below it; `listed` are the parts, by identity, that leaves name."""
+        found, others = [], list[Part]()
         for frame, child in self.children.items():
             if child not in kept:
-                for part in child.everything():
-                    rest.add(part.work, {part.label: part.work.seconds})
+                others += child.everything()
                 continue
-            node, below = Node(depth, frame), child.below(kept, depth + 1)
+            node, below = Node(depth, frame), child.below(kept, listed, depth + 1)
             for first, *_ in below:
                 node.add(first.work, first.labels)
-            for part in () if below else child.everything():
-                node.add(part.work, {part.label: part.work.seconds})
+            if not below:
+                node.hold(child.everything(), listed)
             found.append([node, *(each for nodes in below for each in nodes)])
-        if rest.labels and (found or not depth):  # else its caller is a leaf
+        if others and (found or not depth):  # else its caller is a leaf
+            rest = Node(depth, OTHER_CALLS)
+            rest.hold(others, listed)
             found.append([rest])
         return sorted(found, key=lambda nodes: -nodes[0].work.seconds)
 

@@ -24,6 +24,7 @@ parts = st.builds(
     st.lists(frames, min_size=1, max_size=6).map(tuple) | st.just((OTHER_CALLS,)),
     st.sampled_from(["compute", "memory"]),
     st.builds(work, st.floats(0, 1e6), st.floats(0, 1e15)),
+    st.sampled_from(["", "dot.1", "fusion.2"]),
 )
 
 
@@ -96,4 +97,29 @@ def test_what_a_line_does_itself_stands_beside_what_it_calls():
     assert [(node.depth, node.frame, node.work.seconds) for node in nodes] == [
         (0, outer, 4.0), (1, inner, 3.0), (1, ITSELF, 1.0),
     ]  # fmt: skip
-    assert [node.row({})["bottleneck"] for node in nodes] == ["compute", "compute", "memory"]
+    rows = [node.row(lambda done: {"seconds": done.seconds}) for node in nodes]
+    assert [row["bottleneck"] for row in rows] == ["compute", "compute", "memory"]
+
+
+@given(st.lists(parts, min_size=1, max_size=40), st.integers(1, 30))
+def test_the_largest_operations_are_listed_in_the_leaf_that_they_are_in(given_parts, limit):
+    nodes = call_tree(given_parts, limit)
+    listed = [(part.operation, part.work.seconds) for node in nodes for part in node.operations]
+    named = sorted((part.work.seconds for part in given_parts if part.operation), reverse=True)
+    assert sorted((seconds for _, seconds in listed), reverse=True) == named[: limit // 2]
+    leaves = leaves_of(nodes)
+    for node in nodes:
+        spent = [part.work.seconds for part in node.operations]
+        assert spent == sorted(spent, reverse=True)
+        assert sum(spent) <= node.work.seconds * (1 + 1e-9)
+        assert not spent or node in leaves
+
+
+def test_an_operation_has_figures_of_its_own():
+    one, two = Part((Frame("f", "model.py", 1),), "memory", work(1.0), "dot.1"), work(3.0)
+    (node,) = call_tree([one, one._replace(label="compute", work=two, operation="fusion.2")])
+    rows = node.row(lambda done: {"seconds": done.seconds})["operations"]
+    assert rows == [
+        {"name": "fusion.2", "bottleneck": "compute", "seconds": 3.0},
+        {"name": "dot.1", "bottleneck": "memory", "seconds": 1.0},
+    ]

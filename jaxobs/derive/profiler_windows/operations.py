@@ -145,13 +145,13 @@ class Operations:
         kept = [replace(seen, work=copy(seen.work)) for _, seen in everything]
         forgotten = [Part((OTHER_CALLS,), label, copy(work)) for label, work in self._forgotten.items()]
         self.device_time = cache(lambda: Figure({
-            name: _tree([Part(path(one), one.label, one.work) for one in kept] + forgotten, busy)
+            name: _tree([Part(path(one), one.label, one.work, one.name) for one in kept] + forgotten, busy)
             for name, path in PATHS.items()
         }))  # fmt: skip
 
 
 def _tree(parts: Iterable[Part], busy: float) -> list[Row]:
-    return [node.row(_figures(node.work, busy, OF_A_FRAME)) for node in call_tree(parts)]
+    return [node.row(lambda work: _figures(work, busy, OF_A_FRAME)) for node in call_tree(parts)]
 
 
 def _operation(function: str, seen: Operation, busy: float) -> Row:
