@@ -11,7 +11,7 @@ from jaxobs.cli import say, using
 from jaxobs.cli.console import Parser
 from jaxobs.cli.show import records_directory
 from jaxobs.cli.terminal import look_of
-from jaxobs.report.postmortem import RECORDER, Flight, read_flight, story, under_way
+from jaxobs.report.postmortem import BEFORE, RECORDER, Flight, read_flight, story, under_way
 from jaxobs.report.text_table import to_text
 from jaxobs.vocabulary import InputError
 
@@ -22,8 +22,8 @@ def run(arguments: list[str]) -> int:
     """Print the story of the newest run in the given directories, or of that in the folders given."""
     parser = Parser("postmortem", SUMMARY)
     parser.add_argument(
-        "folders", metavar="DIRECTORY", nargs="*", type=Path,
-        help="folders of ranks, or a directory of them, of which the newest run is shown"
+        "folders", metavar="PATH", nargs="*", type=Path,
+        help="folders of ranks or recorders in them, or a directory of them, of which the newest run is shown"
         " (default: JAXOBS_RUN_DIRECTORY, else the user's state directory)",
     )  # fmt: skip
     parser.add_argument(
@@ -57,6 +57,8 @@ def _flights(directories: list[Path]) -> list[Flight]:
 
 
 def _folders(directory: Path) -> list[Path]:
+    if directory.name in (RECORDER, BEFORE):
+        directory = directory.parent
     if (directory / RECORDER).is_file():
         return [directory]
     return [path.parent for path in directory.glob(f"*/{RECORDER}")]

@@ -154,8 +154,8 @@ class Fold(Rooms):
         self._follow(self.loops.inferred.end())
         if by_itself:  # else it was killed where it stood
             self.hangs.got_on(now, pause=0)
+            self.under_way = RunsUnderWay()
         self.loops.place_recorded()
-        self.under_way = RunsUnderWay()
         goodput = end_run_time(self, now).value
         attributes = run_attributes(self.resource, self.loops.steps, goodput, by_itself=by_itself)
         self.spans.run_ended(self.began, now, attributes)

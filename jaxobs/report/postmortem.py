@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from jaxobs.report.sentence import clock, hang_sentence, plain, slowdown_sentence
 from jaxobs.report.text_table import TextTable
+from jaxobs.vocabulary.activities import DEVICE
 from jaxobs.vocabulary.text import read_json
 from jaxobs.vocabulary.units import byte_size, count, duration, or_absent
 
@@ -145,6 +146,32 @@ def under_way(flight: Flight) -> str:
     return "; ".join(parts)
 
 
+def divergence(ordered: Sequence[Flight]) -> str | None:
+    """Which of the ranks, in the order in which they stopped, did something else than all others first; None if none did.
+
+    In collectives all stop within one step of each other: then it is the one with fewer steps than any other, else the
+    one that was killed, else the one that stands still and does not wait for the device.
+    """
+    first, *others = ordered
+    stops = [flight.stopped for flight in ordered if flight.stopped is not None]
+    if len(stops) == len(ordered) > 1 and stops[1] - stops[0] >= MIN_SECONDS:
+        return f"rank {first.rank} stopped first, {duration(stops[1] - stops[0])} before the next"
+    if not others or len({flight.last_step and flight.last_step[0] for flight in ordered}) > 1:
+        return None
+    done = {flight.rank: flight.last_step[1] if flight.last_step else 0 for flight in ordered}
+    fewest, next_one = sorted(done, key=done.__getitem__)[:2]
+    if done[fewest] < done[next_one]:
+        steps = f"{count(done[fewest])} steps where the others had done {count(done[next_one])} or more"
+        return f"rank {fewest} stopped first, after {steps}"
+    killed = [flight for flight in ordered if flight.ended == "killed"]
+    if len(killed) == 1:
+        return f"rank {killed[0].rank} was killed, and no other"
+    own = [(flight, hang) for flight in ordered for hang in flight.last["hang"] if hang.get("activity") != DEVICE]
+    if len(own) == 1:
+        return f"rank {own[0][0].rank} stood still by itself, and no other"
+    return None
+
+
 def story(flights: Sequence[Flight]) -> Iterator[TextTable | str]:
     """Which rank stopped first, all ranks beside each other, and what happened before, in the order of time."""
     ordered = sorted(flights, key=lambda flight: flight.stopped or 0.0)
@@ -152,9 +179,7 @@ def story(flights: Sequence[Flight]) -> Iterator[TextTable | str]:
     name = " ".join(filter(None, (first.who.get("jaxobs.run"), first.who.get("jaxobs.run_id"))))
     ranks = f"{len(flights)} rank{'s' if len(flights) > 1 else ''}"
     yield f"{name}: {ranks}, seen until {clock(max(flight.last['at'] for flight in flights))}"
-    stops = [flight.stopped for flight in ordered if flight.stopped is not None]
-    if len(stops) == len(flights) > 1 and stops[1] - stops[0] >= MIN_SECONDS:
-        yield f"rank {first.rank} stopped first, {duration(stops[1] - stops[0])} before the next"
+    yield from filter(None, [divergence(ordered)])
     table = TextTable(
         ("rank", "host", "last step", "at", "seen until", "end", "memory", "what was under way"),
         left=("rank", "host", "end", "what was under way"),

@@ -53,7 +53,7 @@ def marked(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             slowest["through"] = _through(
                 slowest, [row["shares"] for row in alike if row["shares"] and row is not slowest]
             )
-        for row in _waited_for([row for row in alike if row["hang"]]):
+        for row in _waited_for(alike):
             row["hangs"] = True
     return rows
 
@@ -68,14 +68,20 @@ def _through(slowest: Row, others: Sequence[Mapping[str, float]]) -> str | None:
     return largest if more[largest] >= slowest["lag"] / 2 else None
 
 
-def _waited_for(still: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
-    """Ranks that others wait for, of those of a run that stand still: they do not wait for the device themselves.
+def _waited_for(ranks: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+    """Ranks of a run that stand still and that others wait for: they do not wait for the device themselves.
 
-    Where all wait for it, those with the fewest steps: the rule of JaxRankHangs in deploy/prometheus.
+    Where all wait for it, those with the fewest steps: the rule of JaxRankHangs in deploy/prometheus. None where several
+    wait and no rank is ahead of them, nor where one of which nothing new is known has come no further.
     """
-    elsewhere = [row for row in still if row["hang"]["activity"] != activities.DEVICE]
+    still = [row for row in ranks if row["hang"] and not row["problem"]]
+    if elsewhere := [row for row in still if row["hang"]["activity"] != activities.DEVICE]:
+        return elsewhere
     fewest = min((row["steps"] or 0 for row in still), default=0)
-    return elsewhere or [row for row in still if (row["steps"] or 0) == fewest]
+    behind = [row for row in still if (row["steps"] or 0) == fewest]
+    one_is_ahead = any((row["steps"] or 0) > fewest for row in ranks)
+    one_is_gone = any((row["steps"] or 0) <= fewest for row in ranks if row["problem"])
+    return behind if (len(behind) == 1 or one_is_ahead) and not one_is_gone else []
 
 
 def lags(shares: Sequence[Mapping[str, float]]) -> list[float]:
@@ -138,8 +144,10 @@ def dearest(rows: list[dict[str, Any]]) -> str | None:
     if row["hangs"]:
         return f"Rank {row['rank']} hangs, and the others wait for it: no step for {row['still']}"
     through = f", through {row['through']}" if row["through"] else ""
-    lags = f"Rank {row['rank']} lags: it costs the others {rough_percent(row['lag'])} of their time{through}"
-    return lags if row["lags"] else None
+    if row["lags"]:
+        return f"Rank {row['rank']} lags: it costs the others {rough_percent(row['lag'])} of their time{through}"
+    still = [each for each in rows if each["hang"]]
+    return f"{count(len(still))} ranks wait for their devices: no step for {still[0]['still']}" if still else None
 
 
 def columns(rows: Sequence[Row]) -> Iterator[Column]:

@@ -21,6 +21,13 @@ def test_a_run_that_lasts_is_shown_until_the_device_is_done_with_it() -> None:
     assert "no run" in process["running_reason"]
 
 
+def test_of_a_job_that_was_killed_the_run_under_way_is_known() -> None:
+    for by_itself in (True, False):
+        fold = applied(new_fold(), [*WATCHED, RunUnderWay(1, at(1), at(9))])
+        fold.end(at(10), by_itself=by_itself)
+        assert (fold.snapshot(at(10)).to_dict()["process"]["running"] is None) == by_itself
+
+
 def test_a_run_that_is_not_heard_of_any_more_is_not_said_to_run() -> None:
     fold = applied(new_fold(), [*WATCHED, RunUnderWay(1, at(1), at(4))])
     assert fold.snapshot(at(60)).to_dict()["process"]["running"] is None

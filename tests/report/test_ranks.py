@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.report.ranks import LAGS, Observed, columns, lags, rank_rows
+from jaxobs.report.ranks import LAGS, Observed, columns, dearest, lags, rank_rows
 from tests.sample_document import document, loop
 
 
@@ -88,6 +88,8 @@ def test_ranks_that_are_alike_do_not_lag():
             ["1"],
         ),  # two do not hang, perhaps of those that wait elsewhere
         ([None, None, None], [700, 700, 700], []),
+        (["device", "device", "device"], [700, 700, 700], []),  # they wait for something else
+        (["device", "device", None], [700, 700, 701], ["0", "1"]),
     ],
 )
 def test_of_ranks_that_hang_the_one_is_marked_for_which_the_others_wait(activities, steps, marked):
@@ -100,7 +102,30 @@ def test_of_ranks_that_hang_the_one_is_marked_for_which_the_others_wait(activiti
     assert [row["rank"] for row in rows if row["hangs"]] == [int(rank) for rank in marked]
     shown = {column.title: [column.show(row) for row in rows] for column in columns(rows)}
     assert [name for name in shown["rank"] if "hangs" in str(name)] == [f"{rank} ◀ hangs" for rank in marked]
-    assert "43 s: train.py:9 callback" in shown["no step for"] if marked else "no step for" not in shown
+    assert "43 s: train.py:9 callback" in shown["no step for"] if any(activities) else "no step for" not in shown
+
+
+def hanging(steps: int, rank: int, problem: str | None = None) -> Observed:
+    one = observed(rank, problem=problem)
+    one.document["loops"]["train"]["steps"] = steps
+    one.document["hangs"] = [{"over": False, "seconds": 43.0, "line": "train.py:9 f", "activity": "device"}]
+    return one
+
+
+def test_ranks_that_wait_for_one_that_is_gone_are_not_accused():
+    gone = observed(0, problem="nothing new for 50 s")
+    gone.document["loops"]["train"]["steps"] = 700
+    rows = rank_rows([gone, hanging(700, 1), hanging(700, 2)])
+    assert not any(row["hangs"] for row in rows)
+    assert dearest(rows) == "2 ranks wait for their devices: no step for 43 s: train.py:9 f"
+    assert dearest(rank_rows([hanging(699, 1), hanging(700, 2)])) == (
+        "Rank 1 hangs, and the others wait for it: no step for 43 s: train.py:9 f"
+    )
+
+
+def test_a_rank_alone_hangs_by_itself():
+    (row,) = rank_rows([hanging(700, 0)])
+    assert row["hangs"]
 
 
 def test_ranks_of_different_runs_are_not_compared_and_their_runs_are_named():

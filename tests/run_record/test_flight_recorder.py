@@ -152,7 +152,7 @@ def test_the_rank_that_stopped_first_is_named_with_what_was_under_way() -> None:
 
 def test_a_rank_that_stood_still_throughout_has_no_time_of_its_last_step() -> None:
     text = told(flight(0, 0, 100), flight(1, 90, 100))
-    assert "stopped first" not in text
+    assert "rank 0 stopped first, after 0 steps where the others had done 90 or more" in text
     assert "before " in next(line for line in text.splitlines() if line.startswith("0 "))
 
 
@@ -170,6 +170,39 @@ def test_lines_that_are_no_recorders_are_counted_and_the_rest_is_told(tmp_path: 
 
 def test_ranks_that_stop_together_are_not_ordered() -> None:
     assert "stopped first" not in told(flight(0, 90, 120), flight(1, 90, 120))
+
+
+def test_of_ranks_that_stop_together_the_one_with_fewer_steps_stopped_first() -> None:
+    one, other = flight(0, 90, 120), flight(1, 90, 120)
+    one.stepped["train"] = 89, 90.4
+    assert "rank 0 stopped first, after 89 steps where the others had done 90 or more" in told(one, other)
+
+
+def test_of_ranks_that_stop_together_the_one_that_was_killed_is_named() -> None:
+    killed = flight(1, 70, 72, ended="killed")
+    text = told(flight(0, 70, 300), killed, flight(2, 70, 300))
+    assert "rank 1 was killed, and no other" in text
+    others = told(flight(0, 70, 72, ended="killed"), killed)
+    assert "and no other" not in others, "all were killed"
+
+
+def test_of_ranks_that_stop_together_the_one_is_named_that_waits_for_no_device() -> None:
+    def hang(activity: str) -> list[dict[str, Any]]:
+        known = {"loop": "train", "seconds": 43.0, "longest_pause_seconds": 1.0, "over": False}
+        return [{**known, "line": "train.py:9 f", "activity": activity, "function": None}]
+
+    waits = [flight(rank, 90, 120, hang=hang("device")) for rank in (0, 2)]
+    text = told(*waits, flight(1, 90, 120, hang=hang("waiting")))
+    assert "rank 1 stood still by itself, and no other" in text
+    assert "and no other" not in told(*waits)
+
+
+def test_a_recorder_is_read_by_its_own_name_too(tmp_path: Path) -> None:
+    made, folder = recorder(tmp_path)
+    made.export(batch())
+    made.stop(1)
+    shown = [command("postmortem", str(path), folder=tmp_path).stdout for path in (folder, folder / RECORDER)]
+    assert shown[0] == shown[1] != ""
 
 
 def test_memory_that_grew_is_told() -> None:
