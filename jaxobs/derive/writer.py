@@ -155,12 +155,13 @@ class Writer:
         yield "jaxobs_bytes_total", labels, loop.work.bytes
         for bound, spent in loop.work.bound_seconds.items():
             yield "jaxobs_bound_seconds_total", (name, bound), spent
-        yield "jaxobs_mfu_ratio", labels, shown.mfu.value
-        yield "jaxobs_hfu_ratio", labels, shown.hfu.value
-        yield "jaxobs_bottleneck_confidence_ratio", labels, verdict.confidence
-        yield "jaxobs_bottleneck_info", (name, verdict.label, verdict.runner_up or ""), 1.0
-        for word, share in verdict.shares.items():
-            yield "jaxobs_bottleneck_ratio", (name, word), share
+        if loop.late is None:
+            yield "jaxobs_mfu_ratio", labels, shown.mfu.value
+            yield "jaxobs_hfu_ratio", labels, shown.hfu.value
+            yield "jaxobs_bottleneck_confidence_ratio", labels, verdict.confidence
+            yield "jaxobs_bottleneck_info", (name, verdict.label, verdict.runner_up or ""), 1.0
+            for word, share in verdict.shares.items():
+                yield "jaxobs_bottleneck_ratio", (name, word), share
         for key, figure in shown.recorded.items():
             yield "jaxobs_recorded", (name, key), figure.value
         for key, number in loop.not_finite.items():

@@ -125,7 +125,8 @@ def _values(document: Mapping[str, Any]) -> Iterator[tuple[Key, float]]:
         loop = loops[name]
         yield from _numbers(("loops", name), {key: loop.get(key) for key in _OF_A_LOOP})
         yield from _numbers(("loops", name, "components"), loop.get("components"))
-        yield from list(_numbers(("loops", name, "recorded"), loop.get("recorded")))[:_RECORDED]
+        if loop.get("left_seconds") is None:  # else nothing is recorded any more
+            yield from list(_numbers(("loops", name, "recorded"), loop.get("recorded")))[:_RECORDED]
     holders = [("process", document.get("process") or {})]
     holders += [(f"device {device.get('device')}", device) for device in document.get("devices") or ()]
     sizes = {name: (holder.get("memory") or {}).get("in_use_bytes") for name, holder in holders}

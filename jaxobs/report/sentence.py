@@ -101,7 +101,7 @@ def sentence(document: Document, name: str) -> str:
     hangs = (hang_sentence(hang) for hang in document.get("hangs") or () if not hang["over"])
     slowdowns = (slowdown_sentence(each) for each in document.get("slowdowns") or () if not each["over"])
     before = (f"{said} Before that:" for said in hangs)
-    after = (*slowdowns, *_compiled_again(document), *_compiling(document))
+    after = (*_meanwhile(document, name), *slowdowns, *_compiled_again(document), *_compiling(document))
     return " ".join([*before, loop_sentence(document, name), *after])
 
 
@@ -161,7 +161,29 @@ def clock(unix: float) -> str:
 def loop_sentence(document: Document, name: str) -> str:
     """The pace of a loop, and what limits it."""
     loop = (document.get("loops") or {})[name]
-    return f"{code(name)} {_pace(loop)} {_limit(loop)}"
+    return _ended(loop, name) or f"{code(name)} {_pace(loop)} {_limit(loop)}"
+
+
+def _ended(loop: Document, name: str) -> str | None:
+    """Of a loop that ended longer ago than rates reach: its pace and what took most of its time; None for others."""
+    ago, wall, steps = loop.get("left_seconds"), loop.get("wall_seconds"), loop.get("steps")
+    if ago is None or loop.get("steps_per_second") is not None or not wall or not steps:
+        return None
+    said = f"{code(name)} ended {duration(ago)} ago after {steps:,} steps, at {amount(steps / wall)} steps/s."
+    spent = loop.get("components") or {}
+    most = max(spent, key=spent.__getitem__, default=None)
+    share = spent[most] / sum(spent.values()) if most and any(spent.values()) else 0.0
+    return f"{said} Most of its time went to **{most}** ({rough_percent(share)})." if share else said
+
+
+def _meanwhile(document: Document, name: str) -> Iterator[str]:
+    """Beside a loop without steps of late: the phase or the other loop that is under way."""
+    loops = document.get("loops") or {}
+    if loops[name].get("steps_per_second") is None:
+        phases = (document.get("process") or {}).get("phases") or {}
+        yield from [f"The job is in {code(phase)} for {duration(spent)}." for phase, spent in phases.items()][-1:]
+        busy = [each for each, other in loops.items() if other.get("steps_per_second") is not None]
+        yield from [f"Meanwhile {code(each)} {_pace(loops[each])}" for each in busy[:1]]
 
 
 def why_unknown(loop: Document) -> str:

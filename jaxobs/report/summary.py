@@ -242,7 +242,7 @@ def _where_time_went(loops: Mapping[str, Document]) -> Iterator[str]:
             yield f"  a step of {name} is one call with {count(iterations)} iterations of {each}"
         shares = _shares(loop.get("components") or (loop.get("bottleneck") or {}).get("shares") or {})
         if shares:
-            yield f"  time of {name}: {', '.join(f'{word} {rough_percent(share)}' for word, share in shares)}"
+            yield f"  {name} in all: {', '.join(f'{word} {rough_percent(share)}' for word, share in shares)}"
         yield from _main_thread(f" of {name}", loop)
         yield from (f"  {word} of {name}: {reason}" for word, reason in tables.not_finite(loop))
 

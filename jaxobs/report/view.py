@@ -181,7 +181,8 @@ def _is_mfu_again(loop: Document, key: str) -> bool:
 def parts_of_a_step(view: View) -> tuple[Mapping[str, float], str]:
     """Mean seconds of a step by component, and over which time in words.
 
-    The time is the last half minute if the history reaches that far back, else all since the loop began.
+    The time is the last half minute, by the history or, where that is too short, by the shares that the bottleneck is
+    told by; else, as in a page that is kept, all since the loop began.
     """
     assert view.loop is not None
     trend, name = view.trend, view.loop
@@ -192,6 +193,9 @@ def parts_of_a_step(view: View) -> tuple[Mapping[str, float], str]:
         recent = {part: max(0.0, values[-1] - values[begin]) / turns for part, values in columns.items()}
         if all(map(math.isfinite, recent.values())):
             return recent, f"over the last {duration(-trend.times[begin])}"
+    shares, each = (view.chosen.get("bottleneck") or {}).get("shares"), view.chosen.get("step_seconds")
+    if view.live and shares and each is not None and shares.get("compile", 0.0) < VISIBLE:
+        return {part: share * each for part, share in shares.items()}, "over the last half minute"
     turns = view.chosen.get("steps") or 0
     spent = view.chosen.get("components") or {}
     parts = {part: seconds / turns for part, seconds in spent.items()} if turns else {}

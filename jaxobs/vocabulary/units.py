@@ -58,16 +58,25 @@ def amount(value: float, unit: str = "") -> str:
 
 def percent(ratio: float) -> str:
     """A ratio in per cent, such as `12.3 %`."""
-    return f"{digits(100 * ratio)} %"
+    return _near_nothing(ratio) or f"{digits(100 * ratio)} %"
 
 
 def rough_percent(ratio: float) -> str:
     """A ratio in per cent with two digits, such as `12 %`, for shares that are known no better."""
-    return f"{rough(100 * ratio)} %"
+    return _near_nothing(ratio) or f"{rough(100 * ratio)} %"
+
+
+def _near_nothing(ratio: float) -> str | None:
+    """What is written for less than a thousandth of a per cent, of which nobody needs the digits; None for more."""
+    if not 0 < abs(ratio) < 1e-5:
+        return None
+    return "< 0.001 %" if ratio > 0 else "> -0.001 %"
 
 
 def signed_percent(change: float) -> str:
     """A relative change in per cent with its sign, such as `+12.3 %`."""
+    if abs(change) < 1e-5:
+        return "+0 %"
     return f"{100 * change:+.3g} %" if abs(change) < 9.995 else f"{100 * change:+,.0f} %"
 
 

@@ -54,6 +54,28 @@ def test_pace_limit_and_what_was_compiled_again_are_said_as_a_person_would() -> 
     )
 
 
+ENDED: dict[str, Any] = {
+    "steps_per_second": None, "mfu": None, "step_seconds": None, "left_seconds": 36.0,
+    "components": {"input": 45.0, "compute": 15.0}, "bottleneck": {"label": "unknown", "reason": "no step", "shares": {}},
+}  # fmt: skip
+
+
+def test_of_a_loop_that_ended_long_ago_its_whole_is_told() -> None:
+    assert said(**ENDED) == (
+        "`train` ended 36 s ago after 1,200 steps, at 20 steps/s. Most of its time went to input (75 %)."
+    )
+    assert said(left_seconds=3.0).startswith("`train` runs at 18 steps/s"), "rates still reach there"
+
+
+def test_beside_a_loop_without_steps_of_late_what_is_under_way_is_told() -> None:
+    quiet = {**LOOP, **ENDED, "left_seconds": None}
+    evaluates = {"process": {"phases": {"evaluation": 36.0}}, "loops": {"train": quiet}}
+    assert plain(sentence(evaluates, "train")).endswith("not known: no step. The job is in `evaluation` for 36 s.")
+    other = {"process": {}, "loops": {"train": quiet, "eval": LOOP}}
+    assert plain(sentence(other, "train")).endswith("Meanwhile `eval` runs at 18 steps/s, MFU 24 %.")
+    assert "Meanwhile" not in plain(sentence(other, "eval"))
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -62,7 +62,7 @@ def test_loops() -> None:
     text = render(DOCUMENT)
     assert line(text, "loop ") == "loop steps step time steps/s tokens/s MFU HFU loss"
     assert line(text, "train ") == "train 1,200 12.3 ms (host) 81.2 333 k – – 2.35"
-    assert "  time of train: compute 72 %, host 20 %, input 4.9 %, compile 3.3 %" in text.splitlines()
+    assert "  train in all: compute 72 %, host 20 %, input 4.9 %, compile 3.3 %" in text.splitlines()
 
 
 def test_functions_by_seconds_with_causes() -> None:

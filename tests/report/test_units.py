@@ -55,6 +55,12 @@ def test_no_figure_of_a_usual_size_has_a_power_of_ten(value: float) -> None:
     assert "e" not in byte_size(value if abs(value) >= 1e-3 else 1.0)
 
 
+@given(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e12, max_value=1e12))
+def test_no_share_has_a_power_of_ten(ratio: float) -> None:
+    for write in (percent, rough_percent, signed_percent):
+        assert "e" not in write(ratio)
+
+
 @given(st.floats(0, 1e12))
 def test_a_duration_read_back_is_the_same_to_three_digits(seconds: float) -> None:
     number, unit = duration(seconds).split()
@@ -65,6 +71,8 @@ def test_a_duration_read_back_is_the_same_to_three_digits(seconds: float) -> Non
 def test_shares_and_counts() -> None:
     assert (percent(0.1234), rough_percent(0.1234), rough_percent(0.999)) == ("12.3 %", "12 %", "100 %")
     assert percent(15.0) == "1,500 %"
+    assert (percent(2.5e-16), rough_percent(-2.5e-16), percent(0.0)) == ("< 0.001 %", "> -0.001 %", "0 %")
+    assert signed_percent(-2.5e-16) == "+0 %"
     assert [rough(number) for number in (3.21, 99.7, 1234.0)] == ["3.2", "100", "1,234"]
     assert [signed_percent(change) for change in (0.25, -0.031, 0.0, 9.996)] == [
         "+25 %",

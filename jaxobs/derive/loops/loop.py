@@ -27,6 +27,7 @@ from jaxobs.model.figure import Figure, figure
 from jaxobs.model.metrics import Exemplar
 from jaxobs.roofline_model.bottleneck import Verdict
 from jaxobs.vocabulary.text import MAX_NUMBER
+from jaxobs.vocabulary.units import duration
 from jaxobs.vocabulary.words import COMPONENTS
 
 AMOUNTS: Final = {"examples": 7, "tokens": 8}
@@ -90,6 +91,12 @@ class Loop:
         self.charged = Charged({})
         """Where the time of the newest stretches went, by what is known now."""
         self.quiet: str | None = None
+        self.late: str | None = None
+        """Where the job is over and the loop was quiet before: how old its figures are."""
+        self._over = False
+        self._left: int | None = None
+        self.left_seconds: float | None = None
+        """Seconds since its iteration ended; None while it is under way."""
         self.profile: Figure[LoopProfile] = Figure(None)
 
     def steps_ended(self, steps: Steps) -> tuple[Steps, list[StepCompleted]]:
@@ -168,8 +175,12 @@ class Loop:
         )
         self.work.model_flops = event.model_flops
 
+    def entered(self) -> None:
+        self.inferred, self._left = False, None
+
     def ended(self, event: LoopEnded) -> None:
         require(event.input_wait >= 0, "a wait of negative duration")
+        self._left = event.time
         self.stretches.loop_ended(event.input_wait, event.time)
 
     def record(self, event: Recorded) -> None:
@@ -184,8 +195,11 @@ class Loop:
     def update(self, now: int, *, running: bool = False, final: bool = False) -> None:
         """Charge the stretches that ended since the last call, and sum up the newest ones.
 
-        `running`: a run is known to be under way for long. `final`: nothing more will be known of any step.
+        `running`: a run is known to be under way for long. `final`: nothing more will be known of any step, and the
+        newest stretches describe the loop however long ago they were.
         """
+        self._over = self._over or final
+        self.left_seconds = None if self._left is None else seconds(now - self._left)
         self.profile = self._profiles.of(self.name, now)
         ended = self.stretches.take(now, wait=running, final=final)
         if ended:
@@ -199,7 +213,10 @@ class Loop:
             self.pace.add(ended, self.host.seconds)
             self._charge(charged(summed(ended), known))
         self.work.count()
-        self.quiet = why_quiet(self.whole, now)
+        self.quiet, self.late = why_quiet(self.whole, now), None
+        if self._over and self.whole.steps and self.quiet is not None:
+            ago = duration(seconds(now - self.whole.end))
+            self.quiet, self.late = None, f"of its last half minute, which ended {ago} before the run"
         if self.quiet is not None:
             self.whole = self.rated = Stretch()
         self.did = work_of(self.rated.runs, self._executables)

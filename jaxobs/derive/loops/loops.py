@@ -71,7 +71,7 @@ class Loops:
 
     def entered(self, event: LoopEntered) -> None:
         """A marked loop has begun its first step."""
-        self.named(event.loop).inferred = False
+        self.named(event.loop).entered()
 
     def marked(self, by: Steps) -> None:
         """Note that steps of a loop are marked, though it may have been found before."""

@@ -78,6 +78,8 @@ class LoopView:
     host_lines: Figure[Sequence[Row]]
     host_samples: int
     device_idle: Figure[float]
+    left_seconds: Figure[float]
+    """Seconds since its iteration ended."""
     idle_in_waits: bool
     """Whether the device is known to be idle while the loop waits for its input: it was done at the end of each turn."""
     profile: Figure[LoopProfile]
@@ -87,7 +89,7 @@ def loop_view(loop: Loop) -> LoopView:
     """What is shown of the loop at its last `update`."""
     rated = loop.rated
     known = rated.steps > 0 and rated.wall > 0
-    note = _note(rated) if known else _why_no_rate(loop)
+    note = loop.late or _note(rated) if known else _why_no_rate(loop)
     rate = Figure(rated.steps / rated.wall if known else None, note)
     few = (
         f"of {rated.steps} step{'s' * (rated.steps > 1)} alone"
@@ -121,6 +123,7 @@ def loop_view(loop: Loop) -> LoopView:
         host_lines=loop.host.rows(),
         host_samples=loop.host.samples,
         device_idle=_idle(loop),
+        left_seconds=figure(loop.left_seconds, "its iteration is under way, or nobody marked it"),
         idle_in_waits=loop.stretches.idle_at_ends >= IDLE_KNOWN and loop.unwatched() is None,
         profile=loop.profile,
     )
