@@ -218,6 +218,7 @@ def read_identity(
         "jax.process_index": rank,
         "jax.process_count": count,
         "jaxobs.run": named,
+        "jaxobs.script": script_name(sys.argv),
         "jaxobs.run_id": ids[launched_rank(environment) is not None],
         "jaxobs.attempt": attempt(environment),
         "jaxobs.experiment": _first(environment, _EXPERIMENT_VARIABLES),

@@ -46,15 +46,22 @@ def run(arguments: list[str]) -> int:
 
 
 def _one_before(after: Record) -> Record:
-    """The newest kept record of the same run's name that is older. Raises InputError if there is none."""
-    name, older = after.part("snapshot", "process").get("run"), False
+    """The newest kept record of the same script, or run's name, that is older. Raises InputError if there is none."""
+    what, older = _script(after), False
     left_out: list[str] = []
     for record in records(records_directory(), left_out):
-        if older and record.part("snapshot", "process").get("run") == name:
+        if older and _script(record) == what:
             return record
         older = older or record.path == after.path
     why = why_left_out(left_out)
-    raise InputError(f"no earlier record of the run {name!r} is kept{why}: name two of `jaxobs runs`")
+    raise InputError(f"no earlier record of {' '.join(what)} is kept{why}: name two of `jaxobs runs`")
+
+
+def _script(record: Record) -> tuple[str, str]:
+    """What was run, or in a notebook the run's name."""
+    process = record.part("snapshot", "process")
+    words = ("script", process["script"]) if process.get("script") else ("the run", process.get("run"))
+    return words[0], repr(words[1])
 
 
 def _judged(comparison: Comparison, allowed: float, loop: str | None) -> int:
@@ -81,7 +88,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser = Parser("compare", SUMMARY, _EXIT_STATUS)
     parser.add_argument(
         "before", metavar="A", nargs="?",
-        help="the run before: as in `jaxobs show` (default: the one before B of the same name)",
+        help="the run before: as in `jaxobs show` (default: the one before B of the same script)",
     )  # fmt: skip
     parser.add_argument("after", metavar="B", nargs="?", default="last", help="the run after (default: last)")
     parser.add_argument(

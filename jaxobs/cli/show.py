@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+import webbrowser
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -39,6 +40,9 @@ TOGETHER_SECONDS = 5.0
 """Longest time between the starts of two ranks of one job. Launchers take less, and a process needs about as long to
 import JAX before it trains at all."""
 
+DISPLAYS = {"DISPLAY", "WAYLAND_DISPLAY"}
+"""Variables of which one is set where a browser would open in a window, and not in this terminal."""
+
 ENDED = {
     "running": "its record was written while the job ran",
     "lost": "its record was written while the job ran; how it ended is not known",
@@ -59,7 +63,8 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print the whole record as JSON")
     parser.add_argument(
         "--html", metavar="FILE", nargs="?", const="",
-        help="write the run's page as one file that needs nothing else (default: page.html in the run's folder)",
+        help="write the run's page as one file that needs nothing else (default: page.html in the run's folder, which is then "
+        "opened)",
     )  # fmt: skip
     options = parser.options(arguments)
     if options.record is None and not (options.html or PAGE).endswith(".html"):  # it may be meant as the run
@@ -79,6 +84,8 @@ def run(arguments: list[str]) -> int:
         own = record.path.with_name(PAGE) if record.path.name == RECORD else record.path.with_suffix(".html")
         file = Path(options.html or own)
         write_output(file, html.encode(), [record.path])
+        if not options.html and sys.stdout.isatty() and os.environ.keys() & DISPLAYS:
+            webbrowser.open(file.absolute().as_uri())
         shown, table, how = f"wrote {printable(str(file))}", "", None
     beside = f"{table}\n\nrank {_rank(record)}" if table else None
     print(*filter(None, (beside, how and f"{record.name}: {how}", shown)), sep="\n")

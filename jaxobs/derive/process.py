@@ -227,6 +227,7 @@ def identity_view(resource: Mapping[str, str], backend: BackendFound | None) -> 
         "host_name": figure(resource.get("host.name"), "the resource has no host.name"),
         "pid": number("process.pid", "the resource has no process.pid"),
         "run": figure(resource.get("jaxobs.run"), NO_NAME),
+        "script": figure(resource.get("jaxobs.script"), "a prompt or a notebook has none"),
         "run_id": figure(resource.get("jaxobs.run_id"), "the resource has no jaxobs.run_id"),
         "attempt": number("jaxobs.attempt", NO_ATTEMPT),
         "user": figure(resource.get("process.owner"), "the system has no name for the user's number"),

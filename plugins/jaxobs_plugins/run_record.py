@@ -21,9 +21,11 @@ from jaxobs.plugin.base import Exporter
 from jaxobs.plugin.discovery import installed_versions
 from jaxobs.plugin.files import DRAFT_NAME, why_not_kept, write_whole
 from jaxobs.plugin.protocol import Agent, Batch, Remark
+from jaxobs.report.page import page
 from jaxobs.report.postmortem import BEFORE, RECORDER
 from jaxobs.report.record import FORMAT, VERSION, StepWindows, encoded
 from jaxobs.report.runs import FOLDER_NAME, PAGE, RECORD, REPORT, SUMMARY, directory_of, is_kept, make_folder
+from jaxobs.report.view import View
 from jaxobs.vocabulary.text import masked
 from jaxobs.vocabulary.words import State
 
@@ -225,7 +227,11 @@ class RunRecordExporter(Exporter):
         """Write the last record: the job has ended, or was killed."""
         last, self._last = self._last, None
         if last is not None and is_kept(self._agent.settings, last.document):
-            self._write(last.served_no_more(), last.document["process"].get("ended") or "ended")
+            ended = last.served_no_more()
+            self._write(ended, last.document["process"].get("ended") or "ended")
+            with suppress(OSError, ValueError):  # it can be made from the record
+                shown = page(View(ended.document, live=False))
+                write_whole(make_folder(self._agent.settings) / PAGE, shown.encode())
 
     def _write(self, snapshot: SnapshotData, state: State) -> None:
         try:

@@ -95,7 +95,9 @@ def test_input_that_cannot_be_used_has_status_2(
     assert len(error.splitlines()) == 1
 
 
-def kept(directory: Path, run: str = "train", *, began: float, launched: str = "", **changes: object) -> Path:
+def kept(
+    directory: Path, run: str = "train", script: str = "train", *, began: float, launched: str = "", **changes: object
+) -> Path:
     """The folder of a run that began then; its time of writing is the same."""
     instance = f"{began:.0f}r{changes.get('rank', 0)}"
     resource = {"jaxobs.run": run, "service.instance.id": instance, "jax.process_index": launched}
@@ -103,7 +105,7 @@ def kept(directory: Path, run: str = "train", *, began: float, launched: str = "
     assert folder is not None
     folder.mkdir(parents=True)
     record = content(began=began, **changes)
-    record["snapshot"]["process"]["run"] = run
+    record["snapshot"]["process"] |= {"run": run, "script": script}
     (folder / "record.json").write_bytes(encoded(record))
     os.utime(folder / "record.json", (began, began))
     return folder
@@ -175,7 +177,7 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     directory = tmp_path / "jaxobs" / "runs"
     for began, run in ((1_000.0, "train"), (1_010.0, "other"), (1_020.0, "train")):
-        kept(directory, run, began=began)
+        kept(directory, run, run, began=began)
     (directory / "notes").mkdir()
     (directory / "notes" / "record.json").write_text("{}")
     os.utime(directory / "notes" / "record.json", (0, 0))
@@ -219,7 +221,15 @@ def test_without_names_the_last_run_is_shown_and_compared_with_the_one_before_of
     assert main(["compare", "last~1", "last~1"]) == 0
     shutil.rmtree(records / FIRST)
     assert main(["compare"]) == 2
-    assert "no earlier record of the run 'train' is kept" in capsys.readouterr().err
+    assert "no earlier record of script 'train' is kept" in capsys.readouterr().err
+
+
+def test_runs_of_one_script_are_compared_whatever_they_are_called(
+    records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept(records, "night", began=1_030.0)
+    assert main(["compare"]) == 0
+    assert capsys.readouterr().out.startswith(f"A is {LAST}, B is night-")
 
 
 def test_the_ranks_of_a_run_are_shown_side_by_side_and_the_one_that_lagged_is_marked(

@@ -34,6 +34,8 @@ def test_a_loop_that_ended_says_since_when_until_it_is_entered_again() -> None:
 @pytest.mark.parametrize("by_itself", [True, False])
 def test_when_the_job_is_over_the_loop_has_the_figures_of_its_last_half_minute(by_itself: bool) -> None:
     fold = applied(new_fold(), LOOP)
+    for seen in range(41, 100):
+        fold.snapshot(at(seen))
     fold.end(at(100.0), by_itself=by_itself)
     snapshot = fold.snapshot(at(100.0))
     loop = snapshot.to_dict()["loops"]["train"]

@@ -63,7 +63,7 @@ def exporter(directory: Path) -> tuple[RunRecordExporter, FakeAgent]:
 
 def only_record(directory: Path) -> Path:
     (folder,) = directory.iterdir()
-    (path,) = folder.iterdir()
+    (path,) = (path for path in folder.iterdir() if path.name != "page.html")
     assert path.name == "record.json"
     return path
 
@@ -79,6 +79,7 @@ def test_a_record_is_written_again_in_its_place_and_once_more_at_the_end(tmp_pat
     assert only_record(tmp_path / "runs") == path
     assert decoded(path.read_bytes(), "a").content["state"] == "ended"
     assert agent.lines == []
+    assert "<h1>" in path.with_name("page.html").read_text()
 
 
 def test_nothing_is_written_without_a_directory_nor_before_anything_ran(tmp_path: Path) -> None:
@@ -417,8 +418,11 @@ def test_a_job_that_is_killed_leaves_one_too(start: Callable[..., Job], tmp_path
     assert record.content["state"] == "killed"
     assert record.snapshot["loops"]["train"]["steps"] > 0
     folder = next(tmp_path.iterdir())
-    assert wait_for((folder / "killed.txt").exists, "the summary, which the agent writes last")
-    assert {path.name for path in folder.iterdir()} == {"record.json", "recorder.jsonl", "killed.txt"}
+    for last in ("killed.txt", "page.html"):
+        assert wait_for((folder / last).exists, last)
+    assert {path.name for path in folder.iterdir()} == {
+        "record.json", "recorder.jsonl", "killed.txt", "page.html",
+    }  # fmt: skip
 
 
 def test_a_process_that_never_uses_jax_leaves_nothing(run: Callable[..., Outcome], tmp_path: Path) -> None:

@@ -294,7 +294,7 @@ class Stretches:
             key = (each.kind, each.compiled, each.alone)
             by_kind.setdefault(key, Stretch(each.kind, alone=each.alone)).add(each)
         self._kept.extend(by_kind.values())
-        self._forget_old(now)
+        self._forget_old()
         return ended
 
     def add_sampled(self, sampled: defaultdict[str, float]) -> None:
@@ -475,11 +475,12 @@ class Stretches:
         self._ended.append(ended)
         self._observe(ended)
 
-    def _forget_old(self, now: int) -> None:
-        """Forget stretches of before the window, unless newer ones have too few steps and they are not long ago."""
+    def _forget_old(self) -> None:
+        """Forget stretches of before the window, unless newer ones have too few steps and they are not long before."""
         steps = sum(each.steps for each in self._kept)
-        while len(self._kept) > 1 and now - (first := self._kept[0]).end > WINDOW:
-            others, age = steps - first.steps, seconds(now - first.end)
+        newest = max((each.end for each in self._kept), default=0)
+        while len(self._kept) > 1 and newest - (first := self._kept[0]).end > WINDOW:
+            others, age = steps - first.steps, seconds(newest - first.end)
             if first.steps and others < FEW_STEPS and age * first.steps < LATE * first.wall:
                 break
             steps = others
