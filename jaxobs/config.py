@@ -175,9 +175,16 @@ class Settings:
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain data, by name. Paths are absolute: the job's directory is not the agent's."""
         return {
-            name: str(value.absolute()) if isinstance(value, Path) else value
+            name: str(_absolute(value)) if isinstance(value, Path) else value
             for name, value in vars(self).items()
         }
+
+
+def _absolute(path: Path) -> Path:
+    try:
+        return path.absolute()
+    except OSError:  # the working directory is gone: who writes there says so
+        return path
 
 
 SETTINGS = declared(Settings)

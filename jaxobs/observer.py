@@ -20,7 +20,7 @@ from jaxobs.model.addresses import loaded_prometheus
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, monotonic, now
 from jaxobs.model.profile import ProfileResult, checked_seconds
 from jaxobs.plugin.files import why_not_writable
-from jaxobs.plugin.guard import described
+from jaxobs.plugin.guard import described, is_ctrl_c, raised_by_signal_handler
 from jaxobs.plugin.span_context import application_instance
 from jaxobs.plugin.threads import join_all
 from jaxobs.probe.import_hook import weakly, when_imported
@@ -296,6 +296,8 @@ class Observer:
                     if self.belongs_here:
                         self._end(monotonic())
                         join_all()
+                        if self._started and self.final_snapshot is None:
+                            self._messages.final_snapshot = absent_snapshot("the wait for it was interrupted")
 
     def __copy__(self) -> Self:
         return self  # one observes a process
@@ -351,9 +353,11 @@ class Observer:
             self._started = True
             try:
                 self._side.start_threads()
-            except Exception as error:  # noqa: BLE001  # there is no descriptor or thread, or a guard forbids sockets
+            except BaseException as error:  # there is no descriptor or thread, or a guard forbids sockets
                 self._ended = True
                 self._side.stop(0.0)
+                if is_ctrl_c(error) or raised_by_signal_handler(error):
+                    raise
                 warn(f"nothing is observed: {described(error)}")
                 return
             atexit.register(self._at_exit)

@@ -19,7 +19,7 @@ from jaxobs.agent.analysis import Analysis, Done, WindowDone
 from jaxobs.agent.exporting import SECONDS, STUCK_SECONDS, await_deliveries
 from jaxobs.agent.job_pipe import JobPipe
 from jaxobs.agent.plugins import load_plugins
-from jaxobs.agent.silence import why_silent
+from jaxobs.agent.silence import waits_for_us, why_silent
 from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.loops.hangs import UNANSWERED, Hang
@@ -150,6 +150,7 @@ class Service:
         self._logged: dict[str, float] = {}
         self._told: Hang | None = None
         """The hang of which the job's log was told."""
+        self._waited_for = False
         self._interval = float(self.settings["interval"])
         self._due = monotonic() + min(self._interval, FIRST_SECONDS)
         """When the next snapshot is made and exported, by `monotonic()`."""
@@ -216,6 +217,10 @@ class Service:
                 break
             if monotonic() >= self._due:
                 self._new_snapshot()
+                waited, self._waited_for = self._waited_for, waits_for_us(self.resource.get("process.pid", ""))
+                if waited and self._waited_for:
+                    self.log("observing ends: the job waits until it has no child any more")
+                    break
             readable = self._pipe.wait(self._due)
             self._fold_arrivals()
             if readable:

@@ -1,8 +1,9 @@
-"""Says why a job does not answer, by what the system tells of its main thread (Linux: proc(5))."""
+"""Says why a job does not answer, and whether it waits for the agent, by what the system tells of it (Linux: proc(5))."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 
 STOPPED = "it was stopped by a signal (SIGSTOP, or a debugger)"
@@ -18,9 +19,30 @@ DOING = {
 
 def why_silent(pid: str, folder: Path = Path("/proc")) -> str:
     """What a process is doing of which nothing is heard any more."""
-    text = ""
-    with contextlib.suppress(OSError):  # it has ended meanwhile
-        text = (folder / pid / "stat").read_text(encoding="utf-8", errors="replace")
-    # The name stands in brackets before the state and may hold any character.
-    state = text.rpartition(") ")[2][:1]
+    state = _fields(folder / pid / "stat")[0]
     return f"the process does not answer: {DOING.get(state, 'nothing is known of its threads')}"
+
+
+def waits_for_us(job: str, folder: Path = Path("/proc")) -> bool:
+    """Whether a job waits for all its children of which this process is the only one, and so would wait for ever.
+
+    It is one where the job is the first process of its container. Ask twice: what is read is not of one moment.
+    """
+    if str(os.getppid()) != job:
+        return False
+    own = str(os.getpid())
+    children = {path.parent.name for path in folder.glob("[0-9]*/stat") if _fields(path)[1] == job}
+    waiting = any(_read(path) == "do_wait" for path in folder.glob(f"{job}/task/*/wchan"))
+    return waiting and children == {own}
+
+
+def _fields(stat: Path) -> list[str]:
+    """The state of a process and what follows it, its parent's number first; at least these two, empty if it has ended."""
+    # The name stands in brackets before the state and may hold any character.
+    return _read(stat).rpartition(") ")[2].split(" ") + [""]
+
+
+def _read(path: Path) -> str:
+    with contextlib.suppress(OSError):  # it has ended meanwhile
+        return path.read_text(encoding="utf-8", errors="replace")
+    return ""

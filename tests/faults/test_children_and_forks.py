@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.launched import environment
 from tests.waiting import wait_for
 
 REAPS = """
@@ -43,6 +45,40 @@ def test_a_job_that_waits_for_its_children_until_there_are_none_ends(run: Callab
     plain, observed = run(REAPS, observed=False), run(REAPS)
     assert plain.stdout == "[(True, 0), (True, 3)] True\n"
     assert (observed.status, observed.stdout, observed.stderr) == (0, plain.stdout, "")
+
+
+FIRST_PROCESS = """
+import os, signal, sys, warnings
+warnings.simplefilter("ignore")
+signal.alarm(100)
+import jax, jaxobs
+obs = jaxobs.instrument(prometheus=False)
+jax.jit(lambda x: x)(1.0)
+assert obs.snapshot(60)["agent"] is not None
+pid = os.fork() or os._exit(3)
+statuses = []
+while True:
+    try:
+        statuses.append(os.wait())
+    except ChildProcessError:
+        break
+print(os.getpid(), (pid, 3 << 8) in statuses)
+"""
+
+
+@pytest.mark.fault(38)
+def test_the_first_process_of_a_container_that_waits_until_it_has_no_child_ends() -> None:
+    """The agent is a child of such a process, as every orphan is; it ends when it sees that it is waited for."""
+    alone = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+    done = subprocess.run([*alone, "true"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"no first process can be had here: {done.stderr.strip()}")
+    done = subprocess.run(
+        [*alone, sys.executable, "-c", FIRST_PROCESS], env=environment(), capture_output=True, text=True,
+        timeout=170, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "1 True\n"), done.stderr
+    assert "observing ends: the job waits until it has no child any more" in done.stderr
 
 
 REAPS_STRANGERS = """

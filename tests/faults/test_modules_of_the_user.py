@@ -105,6 +105,28 @@ def test_none_is_run_that_jax_does_not_import_and_another_version_is_what_the_jo
     assert not {(by, name) for by, name in imports_of_the_job() if name.partition(".")[0] not in plain}
 
 
+@pytest.mark.fault(60)
+@pytest.mark.parametrize("name", ["jaxobs.py", "jaxobs_plugins.py", "train.py"])
+def test_a_module_of_the_user_with_a_name_of_ours_is_not_run(name: str, tmp_path: Path) -> None:
+    """Nor is a script that is called so, a second time."""
+    (tmp_path / "train.py").write_text("print(__import__('jax').jit(lambda x: x * 2)(1))")
+    if name != "train.py":
+        (tmp_path / name).write_text("raise SystemExit(3)")
+    else:
+        (tmp_path / "train.py").rename(tmp_path / "jaxobs.py")
+    installed = tmp_path / "bin" / "jaxobs"  # as `python -m jaxobs` finds what is in the working directory first
+    installed.parent.mkdir()
+    installed.write_text("import sys\nfrom jaxobs.cli import main\nsys.exit(main())")
+    script = "jaxobs.py" if name == "train.py" else "train.py"
+    done = subprocess.run(
+        [sys.executable, str(installed), "run", "--", script], cwd=tmp_path, env=environment(), capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+    file = tmp_path / ("jaxobs.py" if name == "train.py" else name)
+    said = f"jaxobs: the script runs unobserved: {file} has the name of a package of jaxobs\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, "2\n", said)
+
+
 def shadowed(loaded: set[str]) -> set[str]:
     """Every module of the standard library, or installed here, that a job with JAX does not load by itself."""
     installed = {name for name in packages_distributions() if name.isidentifier()}

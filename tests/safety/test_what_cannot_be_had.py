@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from jaxobs.probe.transport.agent_process import start_agent_process
+from tests.cli.launched import environment
 
 NO_MORE_THREADS = """
 import _thread, gc, threading
@@ -76,13 +78,14 @@ def test_without_an_interpreter_lock_nothing_is_observed(run: Callable[..., Any]
 FORBIDDEN = """
 import builtins, io, signal, socket, subprocess
 import jaxobs, jaxobs.config
-class Forbidden(Exception): pass
+class Forbidden(KIND): pass
 def guard(*_, **__): raise Forbidden("not here")
 def forbid(*places):
     kept = [(place, name, getattr(place, name)) for place, name in places]
     for place, name in places: setattr(place, name, guard)
     return lambda: [setattr(place, name, was) for place, name, was in kept]
-for places in ([(socket, "socket")], [(socket, "socketpair")], [(builtins, "open"), (io, "open"), (os, "open")]):
+files = [(builtins, "open"), (io, "open"), (os, "open")] if KIND is Exception else [(socket, "socketpair")]
+for places in ([(socket, "socket")], [(socket, "socketpair")], files):
     allow = forbid(*places)
     with jaxobs.instrument() as obs:
         for _ in obs.steps(range(3)): pass
@@ -99,21 +102,47 @@ print("over")
 """
 
 
-def test_where_sockets_or_files_are_forbidden_the_job_goes_on(run: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("kind", ["Exception", "BaseException"])  # the latter as that of `pytest.fail`
+def test_where_sockets_or_files_are_forbidden_the_job_goes_on(kind: str, run: Callable[..., Any]) -> None:
     """By any exception, before the start or after it: it is said once, and nothing is observed."""
-    outcome = run(FORBIDDEN, observed=False)
+    outcome = run(FORBIDDEN.replace("KIND", kind), observed=False)
     assert (outcome.status, outcome.stdout) == (0, "None None\n" * 3 + "over\n"), outcome.stderr
     assert outcome.stderr.splitlines() == [
         "jaxobs: nothing is observed: Forbidden: not here",
         "jaxobs: nothing is observed: Forbidden: not here",
-        "jaxobs: the agent could not be started: Forbidden: not here; nothing is observed",
+        "jaxobs: the agent could not be started: Forbidden: not here; nothing is observed"
+        if kind == "Exception"
+        else "jaxobs: nothing is observed: Forbidden: not here",
         "jaxobs: the agent is gone; it is started again",
         "jaxobs: the agent could not be started: Forbidden: not here; nothing is observed",
     ]
 
 
+NOWHERE = """
+import os, shutil, tempfile
+import jaxobs
+folder = tempfile.mkdtemp()
+os.chdir(folder)
+shutil.rmtree(folder)
+with jaxobs.instrument(prometheus=False, jsonl_directory="relative") as obs:
+    for _ in obs.steps(range(3)): pass
+    print(obs.snapshot(60)["loops"]["train"]["steps"])
+"""
+
+
+def test_where_the_working_directory_is_gone_the_job_goes_on_and_no_shell_says_so(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(NOWHERE)
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "train.py")], env=environment(), capture_output=True, text=True, timeout=120,
+        check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
+    assert "getcwd" not in done.stderr
+
+
 MANY_FILES = """
 import resource
+import subprocess
 import jaxobs
 
 _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -43,6 +43,10 @@ def observe(
 
 
 def _attach(settings: dict[str, object], *, prints: bool) -> None:
+    if (file := _instead_of_ours()) is not None:
+        atexit.unregister(_report)
+        print(f"jaxobs: the script runs unobserved: {file} has the name of a package of jaxobs", file=sys.stderr)
+        return
     from jaxobs.instrument import attach
 
     attach(
@@ -50,6 +54,22 @@ def _attach(settings: dict[str, object], *, prints: bool) -> None:
         prepare_summary=_load_renderer if prints else None,
         **settings,
     )
+
+
+def _instead_of_ours() -> str | None:
+    """A file of the script's own that an import of ours would find or has found, and run; None if there is none."""
+    root = os.path.abspath(__file__)  # noqa: PTH100  # not pathlib: the fewer imports
+    for _ in range(4):
+        root = os.path.dirname(root)  # noqa: PTH120
+    for name in ("jaxobs", "jaxobs_plugins"):
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if name not in sys.modules:
+            specs = (finder.find_spec(name, None) for finder in sys.meta_path if hasattr(finder, "find_spec"))
+            file = next((spec.origin for spec in specs if spec is not None), None)
+        ours = [os.path.join(root, *above, name) for above in ((), ("plugins",))]  # noqa: PTH118
+        if file and os.path.realpath(os.path.dirname(file)) not in map(os.path.realpath, ours):  # noqa: PTH120
+            return str(file)
+    return None
 
 
 def _load_renderer() -> None:
@@ -89,7 +109,7 @@ def _report(launched: int) -> None:
             text = f"jaxobs: no summary could be made: {type(error).__name__}: {error}"
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
-    except Exception:  # noqa: BLE001, S110  # the script is done: nothing may change its exit status
+    except (Exception, KeyboardInterrupt):  # noqa: BLE001, S110  # the script is done: nothing may change its exit status
         pass
     _die_as_interrupted()
 

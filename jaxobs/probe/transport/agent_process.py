@@ -135,6 +135,7 @@ def _start_unseen(command: list[str]) -> bool:
     if (
         not (hasattr(libc, "clone") and hasattr(libc, "prctl") and os.access("/bin/sh", os.X_OK))
         or _system_runs()
+        or not _has_a_directory()
     ):
         return False
     unset = [name for name in os.environ if name.startswith("PYTHON") and name not in _KEPT_VARIABLES]
@@ -164,6 +165,14 @@ def _start_unseen(command: list[str]) -> bool:
             libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     return bool(pid > 0)
+
+
+def _has_a_directory() -> bool:
+    """Whether the working directory is there: without one a shell says so, on the job's console, before all else."""
+    try:
+        return bool(Path.cwd())
+    except OSError:
+        return False
 
 
 def _system_runs() -> bool:

@@ -217,7 +217,7 @@ class Sender:
         self._agent_is_up = False
         try:
             self._socket, self._agent = self._agents.connect()
-        except Exception as error:  # noqa: BLE001  # of the system, or of a guard that forbids sockets, files, processes
+        except BaseException as error:  # noqa: BLE001  # of the system, or of a guard that forbids sockets or processes
             self._socket = self._agent = None
             self._starts = RESTARTS + 1
             reason = str(error) if isinstance(error, OSError) else described(error)
