@@ -21,7 +21,7 @@ FIGURES = (
     "training_loop", "step_cost", "processor_time", "memory_and_exit", "start_time", "compile_cost", "scrape",
 )  # fmt: skip
 """Modules of benchmarks/costs/ whose `measure()` makes a section, in the order of the page."""
-PRINTED = ("agent_cost", "decoding")
+PRINTED = ("agent_cost", "decoding", "exit_seconds")
 """Others, that are on no page."""
 
 

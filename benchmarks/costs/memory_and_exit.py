@@ -43,6 +43,7 @@ class Job(NamedTuple):
     tool: str
     endpoint: str = ""
     launched: bool = False
+    seconds: float = TRAIN_SECONDS
 
 
 def jobs() -> list[Job]:
@@ -65,7 +66,7 @@ def jobs() -> list[Job]:
 
 def run(job: Job, settings: Mapping[str, str]) -> tuple[float, float, float]:
     """Bytes in memory of a job and of what is beside it, those shared with other processes too; seconds of its end."""
-    command = ["benchmarks.costs.job", job.tool, str(TRAIN_SECONDS), str(PACE)]
+    command = ["benchmarks.costs.job", job.tool, str(job.seconds), str(PACE)]
     if job.launched:
         command = ["jaxobs", "run", "--", "-m", *command]
     with Asked(*command, **settings) as asked:
