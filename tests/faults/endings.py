@@ -1,9 +1,16 @@
-"""How jobs end that end with steps in flight: scripts, and the exit status that each has without jaxobs."""
+"""How jobs end that end with steps in flight: scripts, and the exit status that each has without jaxobs.
+
+`python -m tests.faults.endings 50` ends each so often, and prints how many had which status; it fails where one had
+another than without jaxobs.
+"""
 
 from __future__ import annotations
 
+import sys
 import tempfile
+from collections import Counter
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,3 +95,19 @@ def status_of(name: str) -> int:
         file = Path(folder, "script.py")
         file.write_text(BEGIN.replace("EARLY", variant.early) + variant.script)
         return run(file, how="observed" if variant.launched else "plain").status
+
+
+def main(runs: int) -> int:
+    """Print a line a variant."""
+    wrong = 0
+    with ThreadPoolExecutor(2) as pool:
+        for name, variant in VARIANTS.items():
+            statuses = Counter(pool.map(status_of, [name] * runs))
+            wrong += statuses.total() - statuses[variant.status]
+            shown = ", ".join(f"{count} with status {status}" for status, count in sorted(statuses.items()))
+            print(f"{name}: {shown}; {variant.status} without jaxobs", flush=True)
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))
