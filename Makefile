@@ -89,12 +89,13 @@ deployment: .venv/installed .venv-schemas/installed check-prometheus chart  ## d
 
 # Helm reads only what lies within a chart; the repository has each file once, where its own subject is.
 CHART := build/chart/jaxobs
-chart:  ## the Helm chart with its dashboards, rules and Collector's configuration: build/chart/jaxobs
+chart:  ## the Helm chart with its dashboards, rules and Collector's configuration: build/chart/jaxobs, and packed beside it
 	@rm -rf $(CHART) && mkdir -p $(CHART)/files/dashboards $(CHART)/files/prometheus $(CHART)/files/collector
 	@cp -r deploy/helm/jaxobs/. $(CHART)
 	@cp grafana/dashboards/*.json $(CHART)/files/dashboards
 	@cp deploy/prometheus/rules.yml deploy/prometheus/alerts.yml $(CHART)/files/prometheus
 	@cp deploy/collector/config.yaml $(CHART)/files/collector
+	@tar -C build/chart -czf build/chart/jaxobs-$$(sed -n 's/^version: *//p' $(CHART)/Chart.yaml).tgz jaxobs
 
 lint: .venv/installed  ## ruff, mypy --strict, import-linter, and the limits of .ci/limits.py
 	.venv/bin/ruff check .

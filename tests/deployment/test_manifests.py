@@ -35,6 +35,12 @@ def rendered(*options: str) -> str:
     return done.stdout
 
 
+def test_the_packed_chart_is_the_same() -> None:
+    (packed,) = CHART.parent.glob("jaxobs-*.tgz")
+    done = run(tool("helm"), "template", "jaxobs", packed, "--kube-version", "1.34.0")
+    assert (done.returncode, done.stdout) == (0, rendered()), done.stderr
+
+
 def validated(manifests: str) -> dict[str, object]:
     """By Kubernetes' own schemas, from this machine alone; unknown fields are errors."""
     schemas = f"{tool('kubernetes-schemas')}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"

@@ -163,6 +163,10 @@ def test_any_size_can_be_drawn(serve: Callable) -> None:
                 await pilot.press(key)
         assert app.query_one("#steps").display
         assert app.query_one("#roofline").display
+        await pilot.resize_terminal(200, 60)
+        await pilot.pause()
+        panels = [app.query_one(f"#{name}") for name in ("steps", "roofline", "executables", "operations", "compiles")]
+        assert all(panel.display and panel.size.height >= 8 for panel in panels)
 
     watched([served.address], story)
 

@@ -163,6 +163,9 @@ _ABOVE: Final = ("steps", "roofline")
 _LARGE: Final = Size(120, 36)
 """Columns and rows from which on there is room for three panels."""
 
+_HUGE: Final = Size(160, 52)
+"""And from which on there is room for all."""
+
 
 class TopApp(App[None]):
     """Fetches from all ranks every `refresh` seconds, and draws the chosen one."""
@@ -292,13 +295,16 @@ class TopApp(App[None]):
             self.draw()
 
     def _place_panels(self) -> None:
-        """Show three panels on a large terminal, else the chosen one."""
-        large = self.size.width >= _LARGE.width and self.size.height >= _LARGE.height
+        """Show three panels on a large terminal, all on a huge one, else the chosen one."""
+        large, huge = (
+            self.size.width >= least.width and self.size.height >= least.height for least in (_LARGE, _HUGE)
+        )
         below = self._panel if self._panel not in _ABOVE else "executables"
         for name in _PANELS:
             shown = name in {*_ABOVE, below} if large else name == self._panel
-            self.query_one(f"#{name}").display = shown
+            self.query_one(f"#{name}").display = shown or huge
         self.screen.set_class(large, "-large")
+        self.screen.set_class(huge, "-huge")
 
     def action_panel(self, name: str) -> None:
         """Show this panel, and give it the focus."""
