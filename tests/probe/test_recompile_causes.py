@@ -63,6 +63,8 @@ EXPECTED: dict[str, tuple[str, str | None, str | None, str | None]] = {
     "static_text_of_a_users_type": ("static_argument", "mode", "Text", "Text"),
     "static_self_of_a_method": ("static_argument", "self", "Model", "Model"),
     "new_lambda_each_time": ("redefined", None, None, None),
+    "new_lambda_with_another_default": ("redefined", "i", "2", "3"),
+    "new_function_with_another_keyword_default": ("redefined", "rate", "0.1", "0.2"),
     "new_partial_each_time": ("static_argument", "by", "2.0", "3.0"),
     "positional_argument_of_a_partial": ("static_argument", "by", "2.0", "3.0"),
     "new_partial_with_what_it_bound_before": ("redefined", None, None, None),

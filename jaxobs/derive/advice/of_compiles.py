@@ -41,7 +41,7 @@ def _because(row: RecompilationView) -> str:
     argument, old, new = row.argument.value, row.old.value, row.new.value
     change = f" ({old[:MAX_LETTERS]} → {new[:MAX_LETTERS]})" if old and new else ""
     if row.cause == "redefined":
-        return "because it was defined anew"
+        return f"because it was defined anew{f', with another `{argument}`{change}' if argument else ''}"
     if row.cause == "context":
         return f"because the context it is traced under changed{change}"
     what, whose = NAMES.get(row.cause, row.cause), f"`{argument}`" if argument else "an argument"

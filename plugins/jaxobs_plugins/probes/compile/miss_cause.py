@@ -42,7 +42,7 @@ class Signature(NamedTuple):
     `reference` keeps from being another's; where it is a `partial`, the arguments that it binds are among the
     `statics`. `bindings` say how each argument was passed, `structure` holds (path, container) for each container among
     the arguments, `names` and `leaves` the arrays in them. `shardings` is in the order of `leaves`, and empty where it
-    was not seen.
+    was not seen. `defaults` are the function's own values for arguments that are not given.
     """
 
     function: Value
@@ -56,6 +56,7 @@ class Signature(NamedTuple):
     shardings: tuple[str, ...]
     partial: bool = False
     reference: object = None
+    defaults: tuple[tuple[str, Value], ...] = ()
 
 
 class Difference(NamedTuple):
@@ -108,8 +109,12 @@ def explain(new: Signature, earlier: Iterable[Signature]) -> Explanation:
 def differences(old: Signature, new: Signature) -> Iterator[Difference]:
     """All differences, by kind, and within each kind in the order of the arguments."""
     if old.function != new.function:
+        # Of `lambda x, i=i: …` in a loop it is told which argument makes it another.
+        defaults = list(_named_values("redefined", old.defaults, new.defaults))
         # That a partial is another object is named only where the arguments that it binds do not differ.
-        yield Difference("redefined", None, old.function, new.function, certain=not new.partial)
+        yield from defaults or [
+            Difference("redefined", None, old.function, new.function, certain=not new.partial)
+        ]
     yield from _named_values("redefined", old.options, new.options)
     yield from _named_values("static_argument", old.statics, new.statics)
     yield from _named_values("pytree", old.bindings, new.bindings)

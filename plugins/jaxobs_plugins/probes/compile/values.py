@@ -188,6 +188,16 @@ def bound_arguments(function: Any) -> list[tuple[str, Any]]:
     return [*positional, *function.keywords.items()]
 
 
+def default_arguments(function: Any) -> list[tuple[str, Any]]:
+    """The innermost function's values for arguments that are not given, by name."""
+    *_, inner = layers(function)
+    if type(inner) is not FunctionType:
+        return []
+    code, defaults = inner.__code__, inner.__defaults__ or ()
+    names = code.co_varnames[: code.co_argcount][-len(defaults) :] if defaults else ()
+    return [*zip(names, defaults, strict=True), *(inner.__kwdefaults__ or {}).items()]
+
+
 def _transformation(function: FunctionType) -> tuple[str, ...]:
     """The names of the functions in the closure of a wrapper of JAX's; empty for any other function.
 
