@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.derive.compilation import MAX_LISTED as FUNCTIONS_LISTED
-from jaxobs.derive.executables.registry import LET_GO, KeptOperations
+from jaxobs.derive.executables import registry
+from jaxobs.derive.executables.registry import LET_GO, Executables
 from jaxobs.derive.executables.view import LISTED
 from jaxobs.derive.fold import Fold
-from jaxobs.model.cost import Cost, OperationCost
+from jaxobs.model.cost import Cost, ModuleCost, OperationCost
 from jaxobs.model.events import Compilation, ExecutableCreated, ExecutableRan, FunctionCalled, FunctionWatched
 from jaxobs.report.summary import MAX_FUNCTIONS, render
 from tests.derive.made_up import PEAKS, applied, at, backend, check, compiled, created, module, new_fold, step
@@ -102,8 +103,8 @@ def test_a_snapshot_and_a_step_cost_what_changed_and_not_what_there_is(crowded: 
 def test_those_without_their_operations_keep_their_cost_and_bound_and_say_what_they_lack(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(registry, "OPERATIONS_KEPT", 3)  # 100 000 would take the test a minute
     fold = applied(new_fold(), [backend()])
-    fold.executables._operations = KeptOperations(3)  # 100 000 would take the test a minute
     for number in range(1, 6):
         fold.apply(created(number))
         fold.analysed(number, module(fingerprint=f"h{number}"))
@@ -127,18 +128,20 @@ OPERATION = OperationCost("dot", "dot", "", "", "", 1.0, Cost())
 def test_no_more_operations_are_kept_than_may_be_and_those_used_last_stay(
     turns: list[tuple[str, int, bool]],
 ) -> None:
-    kept = KeptOperations(10)
-    order: list[str] = []
-    for name, count, use in turns:
-        if use:
-            kept.used(name)
-            if name in order:
-                order.append(order.pop(order.index(name)))
-        else:
-            kept.keep(name, (OPERATION,) * count)
-            order = [other for other in order if other != name] + [name]
-        held = [other for other in order if kept.of(other) is not None]
-        assert len(kept) == sum(len(kept.of(other) or ()) for other in held)
-        assert len(kept) <= 10
-        assert held == order[len(order) - len(held) :]
-        order = held
+    executables, order = Executables(), list[str]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "OPERATIONS_KEPT", 10)
+        for name, count, use in turns:
+            number = ord(name)
+            executables.created(created(number))
+            if use:
+                executables.changed = {number}
+                executables.settle()  # it ran
+                order.sort(key=name.__eq__)
+            else:
+                executables.analysed(number, ModuleCost(name, Cost(), (OPERATION,) * count), "")
+                order = [other for other in order if other != name] + [name]
+            held = list(executables._operations)
+            assert sum(map(len, executables._operations.values())) <= 10
+            assert held == order[len(order) - len(held) :]
+            order = held

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 from jaxobs.derive.executables.executable import Executable, absorb, bind
@@ -45,35 +45,6 @@ LET_GO = f"its operations were let go of: those of the executables that ran last
 """Why an executable has no bound time of its own operations."""
 
 
-class KeptOperations:
-    """Operations by the fingerprint of their module. Those used longest ago are dropped first."""
-
-    def __init__(self, limit: int = OPERATIONS_KEPT) -> None:
-        self._limit = limit
-        self._by_fingerprint: OrderedDict[str, tuple[OperationCost, ...]] = OrderedDict()
-        self._count = 0
-
-    def keep(self, fingerprint: str, operations: tuple[OperationCost, ...]) -> None:
-        """Keep the operations of one module: the newest stay even if they alone exceed the limit."""
-        self._count += len(operations) - len(self._by_fingerprint.pop(fingerprint, ()))
-        self._by_fingerprint[fingerprint] = operations
-        while self._count > self._limit and len(self._by_fingerprint) > 1:
-            _, oldest = self._by_fingerprint.popitem(last=False)
-            self._count -= len(oldest)
-
-    def used(self, fingerprint: str) -> None:
-        """Note that the module ran just now."""
-        if fingerprint in self._by_fingerprint:
-            self._by_fingerprint.move_to_end(fingerprint)
-
-    def of(self, fingerprint: str) -> tuple[OperationCost, ...] | None:
-        """The operations of a module; None where they were dropped, or never known."""
-        return self._by_fingerprint.get(fingerprint)
-
-    def __len__(self) -> int:
-        return self._count
-
-
 class Executables:
     """All executables of the job, by the probe's number."""
 
@@ -88,7 +59,8 @@ class Executables:
         self._unseen_runs: Counter[int] = Counter()
         self.unseen: dict[str, int] = {}
         """Functions some of whose calls do not show which executable ran; with the number that they were watched by."""
-        self._operations = KeptOperations()
+        self._operations: dict[str, tuple[OperationCost, ...]] = {}
+        """By the fingerprint of their module; that of the one used last is at the end."""
         self.largest: list[Executable] = []
         """Those that need the most memory, the largest first."""
         self.peaks: Peaks | None = None
@@ -126,8 +98,15 @@ class Executables:
         executable.donatable_bytes, executable.iterations = module.donatable_bytes, module.iterations
         executable.operations = sum(operation.executions for operation in module.operations)
         self._by_fingerprint[executable.fingerprint] = executable
-        self._operations.keep(executable.fingerprint, module.operations)
+        self._keep(executable.fingerprint, module.operations)
         self._bind(executable)
+
+    def _keep(self, fingerprint: str, operations: tuple[OperationCost, ...]) -> None:
+        """Keep the operations of one module: the newest stay even if they alone exceed the limit."""
+        self._operations.pop(fingerprint, None)
+        self._operations[fingerprint] = operations
+        while sum(map(len, self._operations.values())) > OPERATIONS_KEPT and len(self._operations) > 1:
+            del self._operations[next(iter(self._operations))]
 
     @staticmethod
     def _holds(executable: Executable, module: ModuleCost) -> None:
@@ -150,7 +129,7 @@ class Executables:
 
     def _bind(self, executable: Executable) -> None:
         if self.peaks is not None:
-            bind(executable, self.peaks, self._operations.of(executable.fingerprint))
+            bind(executable, self.peaks, self._operations.get(executable.fingerprint))
 
     def profiled(self, profiled: Profiled) -> None:
         """Add what a profiler window saw. Where several executables have the same content, the newest one gets it."""
@@ -161,7 +140,7 @@ class Executables:
             executable = self._by_fingerprint.get(place[1])
             if executable is not None:
                 absorb(
-                    executable, ran, operations.get(place, ()), self._operations.of(executable.fingerprint)
+                    executable, ran, operations.get(place, ()), self._operations.get(executable.fingerprint)
                 )
                 self.changed.add(executable.number)
                 if ran.cost is not None:  # GPUs and TPUs hand out their buffers in profiler windows alone
@@ -314,7 +293,8 @@ class Executables:
         changed = [self._by_number[number] for number in sorted(self.changed)]
         self.changed.clear()
         for executable in changed:
-            self._operations.used(executable.fingerprint)
+            if (operations := self._operations.pop(executable.fingerprint, None)) is not None:
+                self._operations[executable.fingerprint] = operations
             per_run = self.seconds_per_run(executable) if executable.untimed else None
             if per_run is not None:
                 executable.seconds += per_run * executable.untimed
