@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import queue
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
 from jaxobs.cost_model import cost_or_reason
 from jaxobs.derive.executables.registry import OPERATIONS_KEPT
 from jaxobs.derive.profiler_windows.windows import WindowToRead
-from jaxobs.model.clock import monotonic, perf_counter, sleep
+from jaxobs.model.clock import perf_counter
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.peak_memory import NOT_GIVEN
 from jaxobs.model.profile import LARGEST_TRACE
@@ -30,9 +30,6 @@ MODULES_CARRIED = 64 * 2**20
 MAX_REST_SECONDS = 0.5
 """Most seconds of rest after a module or window. A shorter one is followed by a rest of its own duration, so that the
 worker takes half a core at most."""
-
-_MODULE, _WINDOW, _STOP = range(3)
-"""Kinds of waiting items by urgency, the most urgent first: every view shows costs, some show windows."""
 
 
 class ModuleDone(NamedTuple):
@@ -55,86 +52,66 @@ Done = ModuleDone | WindowDone
 
 
 class Analysis:
-    """The worker thread: `submit` hands it modules and windows, `finished` returns the results.
+    """The worker thread: `submit` hands it modules and windows, `finished` returns the results, all in order.
 
     Modules with the same bytes are decoded once. The worker rests after each item, unless `settle` waits for it.
     """
 
     def __init__(self, log: Callable[[str], None], wake: Callable[[], None]) -> None:
-        self._log = log
         self._wake = wake
-        self._waiting: queue.PriorityQueue[tuple[int, int, Any]] = queue.PriorityQueue()
-        self._finished: queue.SimpleQueue[Done] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="jaxobs-analysis", daemon=True)
-        self._submitted = self._pending = 0
-        self._bytes = 0
-        self._bytes_lock = threading.Lock()
-        self._awaited = threading.Event()
         self._modules = _Modules()
-
-    def start(self) -> None:
-        self._thread.start()
+        self._worker = ThreadPoolExecutor(1, "jaxobs-analysis")
+        self._worker.submit(self._modules.load_rules, log)
+        self._submitted: dict[Future[Done], int] = {}
+        """What was submitted since the last results, in order, each with its bytes."""
+        self._took = 0.0
+        """Seconds that the last item took."""
+        self._awaited = threading.Event()
 
     def submit(self, number: int, proto: bytes | memoryview, buffers: bytes = b"") -> None:
-        refused = self._put(_MODULE, (number, proto, buffers), len(proto) + len(buffers))
-        if refused:
-            self._finished.put(ModuleDone(number, None, refused))
+        refusal = ModuleDone(number, None, "")
+        self._put(refusal, len(proto) + len(buffers), lambda: self._decode(number, proto, buffers))
 
     def submit_window(self, window: WindowToRead) -> None:
-        refused = self._put(_WINDOW, window, len(window.event.xspace or b""))
-        if refused:
-            self._finished.put(WindowDone(window.without_trace(), None, refused))
+        refusal = WindowDone(window.without_trace(), None, "")
+        self._put(refusal, len(window.event.xspace or b""), lambda: self._read(window))
 
     def finished(self) -> list[Done]:
-        done: list[Done] = []
-        while True:
-            try:
-                done.append(self._finished.get_nowait())
-            except queue.Empty:
-                self._pending -= len(done)
-                return done
+        done = [future for future in self._submitted if future.done()]
+        for future in done:
+            del self._submitted[future]
+        return [future.result() for future in done]
 
     def settle(self, timeout: float) -> list[Done]:
         """Wait until all that was submitted is done, or for `timeout` seconds. Returns the results."""
-        deadline = monotonic() + timeout
-        done = self.finished()
         self._awaited.set()
-        while self._pending > 0 and monotonic() < deadline:
-            sleep(0.005)
-            done += self.finished()
+        wait(self._submitted, timeout)
         self._awaited.clear()
-        return done
+        return self.finished()
 
     def stop(self) -> None:
-        self._waiting.put((_STOP, 0, None))
+        self._worker.shutdown(wait=False, cancel_futures=True)
 
-    def _put(self, kind: int, item: Any, size: int) -> str:
-        """Queue an item of `size` bytes. Returns why it is refused, empty where it is not."""
-        self._pending += 1
-        self._submitted += 1
-        with self._bytes_lock:
-            if self._bytes > 0 and self._bytes + size > MODULES_WAITING:
-                waiting = f"{self._bytes / 2**20:.0f} of {MODULES_WAITING / 2**20:.0f} MiB"
-                return f"the agent is behind: {waiting} of modules and traces were waiting to be read already"
-            self._bytes += size
-        self._waiting.put((kind, self._submitted, (size, item)))
-        return ""
+    def _put(self, refusal: Done, size: int, work: Callable[[], Done]) -> None:
+        """Let the worker do it, unless too many bytes wait already: then it is refused, with the reason."""
+        held = sum(size for future, size in self._submitted.items() if not future.done())
+        if held > 0 and held + size > MODULES_WAITING:
+            waiting = f"{held / 2**20:.0f} of {MODULES_WAITING / 2**20:.0f} MiB"
+            reason = f"the agent is behind: {waiting} of modules and traces were waiting to be read already"
+            refused: Future[Done] = Future()
+            refused.set_result(refusal._replace(reason=reason))
+            self._submitted[refused] = 0
+            return
+        future = self._worker.submit(self._timed, work)
+        self._submitted[future] = size
+        future.add_done_callback(lambda _: self._wake())
+        self._worker.submit(lambda: self._awaited.wait(min(self._took, MAX_REST_SECONDS)))
 
-    def _run(self) -> None:
-        self._modules.rules = load_rules(self._log)
-        while True:
-            kind, _, waited = self._waiting.get()
-            if kind == _STOP:
-                return
-            size, item = waited
-            began = perf_counter()
-            done = self._decode(*item) if kind == _MODULE else self._read(item)
-            del item, waited
-            with self._bytes_lock:
-                self._bytes -= size
-            self._finished.put(done)
-            self._wake()
-            self._awaited.wait(min(perf_counter() - began, MAX_REST_SECONDS))
+    def _timed(self, work: Callable[[], Done]) -> Done:
+        began = perf_counter()
+        done = work()
+        self._took = perf_counter() - began
+        return done
 
     def _decode(self, number: int, proto: bytes | memoryview, buffers: bytes) -> ModuleDone:
         found = self._modules.cost(proto, buffers)
@@ -155,7 +132,7 @@ class Analysis:
             profiled = join(trace, self._modules.of(trace), peaks, window.working_sets)
         except TraceError as error:
             return WindowDone(light, None, str(error)[:500])
-        except Exception as error:  # noqa: BLE001  # one window must not end the thread
+        except Exception as error:  # noqa: BLE001  # nor must one window end the agent
             return WindowDone(light, None, f"{type(error).__name__}: {error}"[:500])
         return WindowDone(light, profiled, "")
 
@@ -174,6 +151,9 @@ class _Modules:
         """The one used last at the end."""
         self.carried: dict[int, bytes] = {}
         """Modules of all windows by program id: a window carries them only after a compile, and later ones do not."""
+
+    def load_rules(self, log: Callable[[str], None]) -> None:
+        self.rules = load_rules(log)
 
     def cost(self, proto: bytes | memoryview, buffers: bytes = b"") -> ModuleCost | str:
         content = hashlib.blake2b(proto, digest_size=16).digest()

@@ -172,7 +172,6 @@ class Service:
         self.fold.slowdowns.alarms_per_hour = float(self.settings["slowdown_alarms_per_hour"])
 
     def start(self) -> None:
-        self._analysis.start()
         for exporter in self._plugins.exporters:
             exporter.start(self)
         for collector in self._plugins.collectors:

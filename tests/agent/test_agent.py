@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -171,9 +170,9 @@ def test_a_module_is_read_without_rest_while_somebody_waits_for_it(monkeypatch: 
     monkeypatch.setattr(analysis, "MAX_REST_SECONDS", 30.0)  # one would fail the test
     monkeypatch.setattr(analysis, "perf_counter", iter(range(0, 10**6, 100)).__next__)
     worker = Analysis(print, lambda: None)
-    worker.submit(1, compiled_module(8))
-    worker.submit(2, compiled_module(9))
-    threading.Timer(0.1, worker.start).start()
+    modules = compiled_module(8), compiled_module(9)
+    for number, module in enumerate(modules):
+        worker.submit(number, module)
     began = time.monotonic()
     done = worker.settle(25.0)
     worker.stop()
@@ -184,10 +183,10 @@ def test_a_module_is_read_without_rest_while_somebody_waits_for_it(monkeypatch: 
 def test_from_one_module_to_the_next_is_a_rest_as_long_as_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(analysis, "perf_counter", iter(range(0, 10**6, 100)).__next__)  # 100 s each
     worker = Analysis(print, lambda: None)
-    worker.submit(1, compiled_module(8))
-    worker.submit(2, compiled_module(9))
+    modules = compiled_module(8), compiled_module(9)
     began = time.monotonic()
-    worker.start()
+    for number, module in enumerate(modules):
+        worker.submit(number, module)
     done: list[Any] = []
     while len(done) < 2:
         time.sleep(0.01)

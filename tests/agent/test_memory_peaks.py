@@ -32,7 +32,6 @@ def compiled() -> tuple[bytes, tuple[tuple[str, int], ...], bytes]:
 def analysed(*submitted: tuple[Any, ...]) -> list[Any]:
     """What the agent's worker makes of these modules, one after the other."""
     analysis = Analysis(print, lambda: None)
-    analysis.start()
     found = []
     try:
         for each in submitted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -93,20 +94,18 @@ def test_a_program_that_is_compiled_again_has_the_same_cost_and_takes_no_room_of
     proto = module_of_the_trace()
     for number in range(1, 100):
         worker.submit(number, proto + b"\x28" + bytes([number]))  # HloModuleProto.id, the program's number
-    worker.start()
     done = settled(worker, 99)
     worker.stop()
     costs = {id(one.module) for one in done if isinstance(one, ModuleDone) and one.module is not None}
     assert (len(done), len(costs)) == (99, 1)
 
 
-def test_modules_come_before_windows_and_each_is_decoded_once(worker: Analysis) -> None:
+def test_modules_and_windows_are_read_in_order_and_each_module_is_decoded_once(worker: Analysis) -> None:
     proto = module_of_the_trace()
-    for _ in range(2):
-        worker.submit_window(WindowToRead(window(TRACE, 0), {}, PEAKS, {}))
     worker.submit(7, proto)
     worker.submit(8, proto)
-    worker.start()
+    for _ in range(2):
+        worker.submit_window(WindowToRead(window(TRACE, 0), {}, PEAKS, {}))
     first, second, *windows = settled(worker, 4)
     worker.stop()
     assert isinstance(first, ModuleDone)
@@ -137,7 +136,6 @@ def without_modules(trace: bytes) -> bytes:
 def test_modules_of_earlier_windows_are_remembered(worker: Analysis) -> None:
     for trace in (without_modules(TRACE), TRACE, without_modules(TRACE)):
         worker.submit_window(WindowToRead(window(trace, 0), {}, PEAKS, {}))
-    worker.start()
     before, full, after = settled(worker, 3)
     worker.stop()
     found = []
@@ -159,7 +157,6 @@ def test_a_trace_beyond_the_limit_is_refused_and_old_modules_are_let_go(
     for number, content in enumerate((proto, b"not a module", proto)):
         worker.submit(number, content)
     worker.submit_window(WindowToRead(window(TRACE, 0), {}, PEAKS, {}))
-    worker.start()
     first, broken, again, read = settled(worker, 4)
     worker.stop()
     assert isinstance(broken, ModuleDone)
@@ -172,9 +169,10 @@ def test_a_trace_beyond_the_limit_is_refused_and_old_modules_are_let_go(
     assert "more than the limit" in read.reason
 
 
-def test_what_waits_beyond_the_limit_is_refused_with_a_reason(
-    worker: Analysis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_waits_beyond_the_limit_is_refused_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+    monkeypatch.setattr(analysis, "load_rules", lambda _: go_on.wait(20) and {})  # the first it does
+    worker = Analysis(print, lambda: None)
     proto = module_of_the_trace()
     monkeypatch.setattr(analysis, "MODULES_WAITING", 2 * len(proto))
     for number in range(4):
@@ -186,7 +184,7 @@ def test_what_waits_beyond_the_limit_is_refused_with_a_reason(
         (ModuleDone, "the agent is behind:"),
         (WindowDone, "the agent is behind:"),
     ]
-    worker.start()
+    go_on.set()
     assert [done.module is not None for done in settled(worker, 2) if isinstance(done, ModuleDone)] == [
         True
     ] * 2

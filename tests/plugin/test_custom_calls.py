@@ -69,7 +69,6 @@ agent_log = []
 analysis = Analysis(agent_log.append, lambda: None)
 for number, module in enumerate(modules):
     analysis.submit(number, module.as_serialized_hlo_module_proto())
-analysis.start()
 done = {number: module.cost.to_dict() for number, module, reason in analysis.settle(30)}
 costs = {"sound": sound.to_dict(), "unlucky": unlucky.to_dict(), "agent": done}
 print(json.dumps(costs | {"log": log, "agent_log": agent_log}))
