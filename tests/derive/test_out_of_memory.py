@@ -147,6 +147,6 @@ def test_the_summary_shows_what_there_is_and_needs_none_of_it() -> None:
     )
     assert "device 0 (cuda)   1 GiB" in full
     assert "hash of step" in full
-    assert "f(4,)" in full
+    assert "f (4,)" in full
     assert max(map(len, full.splitlines())) < 120
     json.dumps(full)

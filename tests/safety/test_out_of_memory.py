@@ -129,7 +129,7 @@ def test_the_error_is_as_without_and_a_report_is_there(how: str, tmp_path: Path)
         assert "largest buffers at the peak" in summary
         assert function in re.search("executable (.*)", summary)[1]  # type: ignore[index]  # it is there
         assert "Out of memory allocating 1600000000 bytes" in summary
-    assert "float32(512, 1024)" in summary
+    assert "float32 (512, 1024)" in summary
     assert "Out of memory" in (report / "error.txt").read_text()
     assert read(report, "settings")["run_folder"] == str(report.parent)
     assert read(report, "process")["recent"]["compilations"]

@@ -29,7 +29,7 @@ from jaxobs.jax_compat.runtime import backend_exists
 from jaxobs.model.clock import monotonic
 from jaxobs.model.events import ExecutableCreated, memory_need
 from jaxobs.plugin.guard import raised_by_signal_handler
-from jaxobs.report import peak_memory
+from jaxobs.report import peak_memory, tables
 from jaxobs.report.tables import Column, Row, computed, figure, known_columns, plain_table
 from jaxobs.report.tables import name as name_column
 from jaxobs.report.tables import text as text_column
@@ -70,26 +70,14 @@ FILES = {
 
 SHOWN = 10
 
-MEMORY = (
-    text_column("of", "name"),
-    figure("in use", "in_use", byte_size),
-    figure("peak", "peak", byte_size),
-    figure("limit", "limit", byte_size),
-    figure("largest free block", "largest_free", byte_size),
-)
+MEMORY = (*tables.MEMORY, figure("largest free block", "largest_free_bytes", byte_size))
 EXECUTABLES = (
     name_column("function", "function"),
     computed("bytes a run", lambda row: memory_need(row["memory"]), byte_size),
     *(figure(kind, kind, byte_size, "memory") for kind in MEMORY_KINDS),
     text_column("executable", "executable"),
 )
-ARRAYS = (
-    Column("array", lambda row: f"{row['dtype']}{row['shape']}", text=True),
-    figure("bytes", "bytes", byte_size),
-    figure("count", "count", count),
-    text_column("sharding", "sharding"),
-    Column("made by", lambda row: row["line"] or "not known", text=True),
-)
+ARRAYS = (*tables.LIVE_SHAPES, text_column("sharding", "sharding"))
 _REMEDIES = {
     "VMEM": "smaller blocks, or a higher limit: vmem_limit_bytes of pallas.tpu.CompilerParams, for all kernels "
     "--xla_tpu_scoped_vmem_limit_kib in LIBTPU_INIT_ARGS",
@@ -319,13 +307,13 @@ def _head(report: Mapping[str, Any]) -> str:
 
 
 def _memory(report: Mapping[str, Any]) -> str:
-    rows = [
-        {"name": f"device {each['device']} ({each['platform']})", **named_amounts(each["statistics"])}
-        for each in report.get("memory_statistics") or ()
-    ]
+    rows: list[Row] = []
+    for each in report.get("memory_statistics") or ():
+        amounts = {f"{name}_bytes": amount for name, amount in named_amounts(each["statistics"]).items()}
+        rows.append({"name": f"device {each['device']} ({each['platform']})", **amounts})
     process = (report.get("process") or {}).get("memory")
     if process:
-        rows.append({"name": "process", **{key.removesuffix("_bytes"): process[key] for key in process}})
+        rows.append({"name": "process", **process})
     return _table(MEMORY, rows, "memory")
 
 
