@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     __version__: str
+    from jaxobs.cli.compare import compare
     from jaxobs.expectations import ExpectationError
     from jaxobs.measure.compile_explained import explain_compile
     from jaxobs.measure.on_demand import cost, memory, roofline
@@ -30,6 +31,7 @@ __all__ = [
     "Roofline",
     "Snapshot",
     "__version__",
+    "compare",
     "cost",
     "explain_compile",
     "instrument",
@@ -47,6 +49,7 @@ _HOMES = {
     "ProfileResult": "jaxobs.model.profile",
     "Roofline": "jaxobs.report.measured_run",
     "Snapshot": "jaxobs.report.snapshot",
+    "compare": "jaxobs.cli.compare",
     "cost": "jaxobs.measure.on_demand",
     "explain_compile": "jaxobs.measure.compile_explained",
     "memory": "jaxobs.measure.on_demand",

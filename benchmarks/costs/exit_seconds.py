@@ -19,8 +19,8 @@ JOBS = (
     Job("five seconds of steps", "jaxobs"),
 )
 
-_TEXT = f"""From the job's last line to the end of its process and of its output, in turn with the same job without jaxobs,
-so that what else the machine does falls on both: {ROUNDS} rounds, {PACE:.0f} steps a second for one second."""
+_TEXT = f"""From the job's last line to the end of its process and of its output, in turn with the same job without
+jaxobs, so that what else the machine does falls on both: {ROUNDS} rounds, {PACE:.0f} steps a second for one second."""
 
 
 def measure() -> Section:

@@ -216,7 +216,10 @@ class Service:
                 break
             if monotonic() >= self._due:
                 self._new_snapshot()
-                waited, self._waited_for = self._waited_for, waits_for_us(self.resource.get("process.pid", ""))
+                waited, self._waited_for = (
+                    self._waited_for,
+                    waits_for_us(self.resource.get("process.pid", "")),
+                )
                 if waited and self._waited_for:
                     self.log("observing ends: the job waits until it has no child any more")
                     break

@@ -37,9 +37,9 @@ def waits_for_us(job: str, folder: Path = Path("/proc")) -> bool:
 
 
 def _fields(stat: Path) -> list[str]:
-    """The state of a process and what follows it, its parent's number first; at least these two, empty if it has ended."""
+    """State of a process and what follows it, its parent's number first; at least these two, empty if it has ended."""
     # The name stands in brackets before the state and may hold any character.
-    return _read(stat).rpartition(") ")[2].split(" ") + [""]
+    return [*_read(stat).rpartition(") ")[2].split(" "), ""]
 
 
 def _read(path: Path) -> str:

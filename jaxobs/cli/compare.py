@@ -13,7 +13,8 @@ from jaxobs.cli import say, using
 from jaxobs.cli.console import Parser, write_output
 from jaxobs.cli.show import read_record, records, records_directory, why_left_out
 from jaxobs.cli.terminal import look_of
-from jaxobs.report.comparison import Comparison, compare
+from jaxobs.report import comparison
+from jaxobs.report.comparison import Comparison
 from jaxobs.report.notebook import comparison_page
 from jaxobs.report.record import Record
 from jaxobs.vocabulary import InputError
@@ -31,18 +32,31 @@ SLOWER = 1
 def run(arguments: list[str]) -> int:
     """Print the comparison. The exit status judges it where --fail-if-slower is given."""
     options = _options(arguments)
-    after = read_record(options.after)
-    before = read_record(options.before) if options.before else _one_before(after)
+    before, after = _records(options.before, options.after)
     with using(f"what {before.name} and {after.name} differ in"):
-        comparison = compare(before, after)
-        as_json = json.dumps(comparison.to_dict(), indent=2, allow_nan=False) if options.json else ""
-        shown = as_json or comparison.text(**look_of(sys.stdout))
-        page = comparison_page(comparison) if options.html is not None else ""
+        found = comparison.compare(before, after)
+        as_json = json.dumps(found.to_dict(), indent=2, allow_nan=False) if options.json else ""
+        shown = as_json or found.text(**look_of(sys.stdout))
+        page = comparison_page(found) if options.html is not None else ""
     if options.html is not None:
         write_output(Path(options.html), page.encode(), [before.path, after.path])
     print(shown)
     allowed = options.fail_if_slower
-    return 0 if allowed is None else _judged(comparison, allowed, options.loop)
+    return 0 if allowed is None else _judged(found, allowed, options.loop)
+
+
+def compare(before: str | None = None, after: str = "last") -> Comparison:
+    """Compare two kept runs; a notebook shows it with its tables, and `print()` its text.
+
+    They are named as for the command `jaxobs compare`: `last~2`, the beginning of a folder's name, or a path; without
+    `before` it is the run before `after` of the same script. Raises InputError where one cannot be read.
+    """
+    return comparison.compare(*_records(before, after))
+
+
+def _records(before: str | None, after: str) -> tuple[Record, Record]:
+    newer = read_record(after)
+    return read_record(before) if before else _one_before(newer), newer
 
 
 def _one_before(after: Record) -> Record:
@@ -64,9 +78,9 @@ def _script(record: Record) -> tuple[str, str]:
     return words[0], repr(words[1])
 
 
-def _judged(comparison: Comparison, allowed: float, loop: str | None) -> int:
+def _judged(found: Comparison, allowed: float, loop: str | None) -> int:
     """The exit status. Raises InputError if the records do not suffice to judge."""
-    judged = [time for time in comparison.step_times if loop in {None, time.loop}]
+    judged = [time for time in found.step_times if loop in {None, time.loop}]
     if not judged:
         raise InputError(
             f"--fail-if-slower: the two have no loop {f'`{loop}` ' if loop else ''}in common, so nothing can be said"

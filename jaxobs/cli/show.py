@@ -63,8 +63,8 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print the whole record as JSON")
     parser.add_argument(
         "--html", metavar="FILE", nargs="?", const="",
-        help="write the run's page as one file that needs nothing else (default: page.html in the run's folder, which is then "
-        "opened)",
+        help="write the run's page as one file that needs nothing else (default: page.html in the run's folder, which is "
+        "then opened)",
     )  # fmt: skip
     options = parser.options(arguments)
     if options.record is None and not (options.html or PAGE).endswith(".html"):  # it may be meant as the run

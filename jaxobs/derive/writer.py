@@ -137,7 +137,7 @@ class Writer:
             yield from self._host_lines(name, self._rooms.loops.by_name[name].host)
 
     def _loop(self, name: str, shown: LoopView) -> Iterator[Sample]:
-        labels, loop, verdict = (name,), self._rooms.loops.by_name[name], shown.bottleneck
+        labels, loop = (name,), self._rooms.loops.by_name[name]
         yield "jaxobs_steps_total", labels, shown.steps
         yield "jaxobs_steps_failed_total", labels, shown.failed_steps
         yield "jaxobs_examples_total", labels, shown.examples.value
@@ -156,16 +156,20 @@ class Writer:
         for bound, spent in loop.work.bound_seconds.items():
             yield "jaxobs_bound_seconds_total", (name, bound), spent
         if loop.late is None:
-            yield "jaxobs_mfu_ratio", labels, shown.mfu.value
-            yield "jaxobs_hfu_ratio", labels, shown.hfu.value
-            yield "jaxobs_bottleneck_confidence_ratio", labels, verdict.confidence
-            yield "jaxobs_bottleneck_info", (name, verdict.label, verdict.runner_up or ""), 1.0
-            for word, share in verdict.shares.items():
-                yield "jaxobs_bottleneck_ratio", (name, word), share
+            yield from self._last_window(name, shown)
         for key, figure in shown.recorded.items():
             yield "jaxobs_recorded", (name, key), figure.value
         for key, number in loop.not_finite.items():
             yield "jaxobs_recorded_not_finite_total", (name, key), number
+
+    def _last_window(self, name: str, shown: LoopView) -> Iterator[Sample]:
+        verdict = shown.bottleneck
+        yield "jaxobs_mfu_ratio", (name,), shown.mfu.value
+        yield "jaxobs_hfu_ratio", (name,), shown.hfu.value
+        yield "jaxobs_bottleneck_confidence_ratio", (name,), verdict.confidence
+        yield "jaxobs_bottleneck_info", (name, verdict.label, verdict.runner_up or ""), 1.0
+        for word, share in verdict.shares.items():
+            yield "jaxobs_bottleneck_ratio", (name, word), share
 
     def _host_lines(self, loop: str, lines: HostLines) -> Iterator[Sample]:
         for line, labels, spent in lines.counts():

@@ -166,7 +166,9 @@ def divergence(ordered: Sequence[Flight]) -> str | None:
     killed = [flight for flight in ordered if flight.ended == "killed"]
     if len(killed) == 1:
         return f"rank {killed[0].rank} was killed, and no other"
-    own = [(flight, hang) for flight in ordered for hang in flight.last["hang"] if hang.get("activity") != DEVICE]
+    own = [
+        (flight, hang) for flight in ordered for hang in flight.last["hang"] if hang.get("activity") != DEVICE
+    ]
     if len(own) == 1:
         return f"rank {own[0][0].rank} stood still by itself, and no other"
     return None

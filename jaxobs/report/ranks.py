@@ -145,9 +145,15 @@ def dearest(rows: list[dict[str, Any]]) -> str | None:
         return f"Rank {row['rank']} hangs, and the others wait for it: no step for {row['still']}"
     through = f", through {row['through']}" if row["through"] else ""
     if row["lags"]:
-        return f"Rank {row['rank']} lags: it costs the others {rough_percent(row['lag'])} of their time{through}"
+        return (
+            f"Rank {row['rank']} lags: it costs the others {rough_percent(row['lag'])} of their time{through}"
+        )
     still = [each for each in rows if each["hang"]]
-    return f"{count(len(still))} ranks wait for their devices: no step for {still[0]['still']}" if still else None
+    return (
+        f"{count(len(still))} ranks wait for their devices: no step for {still[0]['still']}"
+        if still
+        else None
+    )
 
 
 def columns(rows: Sequence[Row]) -> Iterator[Column]:

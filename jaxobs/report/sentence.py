@@ -165,7 +165,7 @@ def loop_sentence(document: Document, name: str) -> str:
 
 
 def _ended(loop: Document, name: str) -> str | None:
-    """Of a loop that ended longer ago than rates reach: its pace and what took most of its time; None for others."""
+    """Pace of a loop that ended longer ago than rates reach, and what took most of its time; None for others."""
     ago, wall, steps = loop.get("left_seconds"), loop.get("wall_seconds"), loop.get("steps")
     if ago is None or loop.get("steps_per_second") is not None or not wall or not steps:
         return None
@@ -181,7 +181,9 @@ def _meanwhile(document: Document, name: str) -> Iterator[str]:
     loops = document.get("loops") or {}
     if loops[name].get("steps_per_second") is None:
         phases = (document.get("process") or {}).get("phases") or {}
-        yield from [f"The job is in {code(phase)} for {duration(spent)}." for phase, spent in phases.items()][-1:]
+        yield from [f"The job is in {code(phase)} for {duration(spent)}." for phase, spent in phases.items()][
+            -1:
+        ]
         busy = [each for each, other in loops.items() if other.get("steps_per_second") is not None]
         yield from [f"Meanwhile {code(each)} {_pace(loops[each])}" for each in busy[:1]]
 

@@ -69,7 +69,8 @@ class Node:
         own = figures(self.work)
         short = {key: value[:MAX_REASON] for key, value in own.items() if isinstance(value, str)}
         operations = [
-            {"name": part.operation, "bottleneck": part.label, **figures(part.work)} for part in self.operations
+            {"name": part.operation, "bottleneck": part.label, **figures(part.work)}
+            for part in self.operations
         ]
         place = {"depth": self.depth, "name": function, "file": file, "line": line}
         return {**place, "bottleneck": label, **own, **short, "operations": operations}

@@ -96,7 +96,13 @@ def test_input_that_cannot_be_used_has_status_2(
 
 
 def kept(
-    directory: Path, run: str = "train", script: str = "train", *, began: float, launched: str = "", **changes: object
+    directory: Path,
+    run: str = "train",
+    script: str = "train",
+    *,
+    began: float,
+    launched: str = "",
+    **changes: object,
 ) -> Path:
     """The folder of a run that began then; its time of writing is the same."""
     instance = f"{began:.0f}r{changes.get('rank', 0)}"

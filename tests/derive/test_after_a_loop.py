@@ -6,11 +6,16 @@ from typing import Any
 
 import pytest
 
-from jaxobs.model.events import LoopEnded, LoopEntered
+from jaxobs.model.events import Event, LoopEnded, LoopEntered
 from tests.derive.made_up import applied, at, families, main_thread, new_fold, step, waits
 
 STEPS = [step(number, number, number + 1.0) for number in range(40)]
-LOOP = [waits(), *STEPS, main_thread(0.0, 40.0, input=30.0, processor=10.0), LoopEnded("train", at(40.0), 0)]
+LOOP: list[Event] = [
+    waits(),
+    *STEPS,
+    main_thread(0.0, 40.0, input=30.0, processor=10.0),
+    LoopEnded("train", at(40.0), 0),
+]
 
 
 def train(fold: Any, now: float) -> dict[str, Any]:

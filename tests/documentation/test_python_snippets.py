@@ -65,8 +65,10 @@ def test_the_python_snippets_of_a_page_run_inside_a_function(page: str, tmp_path
         return
     file = tmp_path / "snippets.py"
     file.write_text(text)
-    for record in ("before.json", "after.json"):
-        (tmp_path / record).write_bytes(encoded(content()))
+    for began in (1_000.0, 1_060.0):
+        folder = tmp_path / f"train-{began:.0f}"
+        folder.mkdir()
+        (folder / "record.json").write_bytes(encoded(content(began=began)))
     command = [sys.executable, str(file)]
     settings = environment(JAXOBS_RUN_DIRECTORY=str(tmp_path), HOME=str(tmp_path))
     done = subprocess.run(

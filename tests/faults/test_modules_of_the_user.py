@@ -114,13 +114,13 @@ def test_a_module_of_the_user_with_a_name_of_ours_is_not_run(name: str, tmp_path
         (tmp_path / name).write_text("raise SystemExit(3)")
     else:
         (tmp_path / "train.py").rename(tmp_path / "jaxobs.py")
-    installed = tmp_path / "bin" / "jaxobs"  # as `python -m jaxobs` finds what is in the working directory first
+    installed = tmp_path / "bin" / "jaxobs"  # `python -m jaxobs` finds what is in the working directory
     installed.parent.mkdir()
     installed.write_text("import sys\nfrom jaxobs.cli import main\nsys.exit(main())")
     script = "jaxobs.py" if name == "train.py" else "train.py"
     done = subprocess.run(
-        [sys.executable, str(installed), "run", "--", script], cwd=tmp_path, env=environment(), capture_output=True, text=True,
-        timeout=120, check=False,
+        [sys.executable, str(installed), "run", "--", script], cwd=tmp_path, env=environment(), capture_output=True,
+        text=True, timeout=120, check=False,
     )  # fmt: skip
     file = tmp_path / ("jaxobs.py" if name == "train.py" else name)
     said = f"jaxobs: the script runs unobserved: {file} has the name of a package of jaxobs\n"

@@ -75,7 +75,9 @@ def test_python_in_the_trace_is_told_by_the_line_that_runs_it() -> None:
     named = [line.split()[-1].rpartition(".")[2] for line in lines]
     assert {"busy", "sleeps"} <= set(named)
     assert list(lines.values()) == sorted(lines.values(), reverse=True)
-    is_most = trace > MOSTLY * sum(each.value or 0.0 for each in found.seconds.values())  # beside a load it may not be
+    is_most = trace > MOSTLY * sum(
+        each.value or 0.0 for each in found.seconds.values()
+    )  # beside a load it may not be
     assert any("tracing runs your Python" in piece for piece in found.advice()) == is_most
     assert "test_explain_compile.py" in str(found).splitlines()[1]
 

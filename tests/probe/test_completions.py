@@ -135,7 +135,7 @@ def test_each_completion_lies_where_it_says(polled: Any, sync_every: int) -> Non
 
 
 def test_when_the_last_step_is_done_is_told_wherever_the_host_is(polled: Any) -> None:
-    polled.side.completions._interval = 2.0  # what is off by more than that is not told: on a busy machine half a second is
+    polled.side.completions._interval = 2.0  # what is off by more is not told; busy machines are by 0.5 s
     step, state = a_step()
     watched = polled.side.watching.watch(step)
     watched(state)

@@ -24,7 +24,15 @@ def test_each_frame_lies_below_its_caller_as_wide_as_its_share():
     bars = Read(markup(chart)).all("svg", class_="part")
     drawn = [tuple(float(str(bar[name]).rstrip("%")) for name in ("x", "width", "y")) for bar in bars]
     operations = [(0, 37.5, 60), (37.5, 12.5, 60)]
-    assert drawn == [(0, 75, 0), (0, 75, 20), (0, 50, 40), *operations, (50, 25, 40), (75, 25, 0), (75, 25, 20)]
+    assert drawn == [
+        (0, 75, 0),
+        (0, 75, 20),
+        (0, 50, 40),
+        *operations,
+        (50, 25, 40),
+        (75, 25, 0),
+        (75, 25, 20),
+    ]
     assert "dot.7\n38 % of the device's time, 1.5 s" in markup(chart).replace("\u00a0", " ")
 
 

@@ -102,10 +102,12 @@ def test_of_ranks_that_hang_the_one_is_marked_for_which_the_others_wait(activiti
     assert [row["rank"] for row in rows if row["hangs"]] == [int(rank) for rank in marked]
     shown = {column.title: [column.show(row) for row in rows] for column in columns(rows)}
     assert [name for name in shown["rank"] if "hangs" in str(name)] == [f"{rank} ◀ hangs" for rank in marked]
-    assert "43 s: train.py:9 callback" in shown["no step for"] if any(activities) else "no step for" not in shown
+    assert (
+        "43 s: train.py:9 callback" in shown["no step for"] if any(activities) else "no step for" not in shown
+    )
 
 
-def hanging(steps: int, rank: int, problem: str | None = None) -> Observed:
+def hanging(steps, rank, problem=None):
     one = observed(rank, problem=problem)
     one.document["loops"]["train"]["steps"] = steps
     one.document["hangs"] = [{"over": False, "seconds": 43.0, "line": "train.py:9 f", "activity": "device"}]

@@ -70,7 +70,9 @@ def test_of_a_loop_that_ended_long_ago_its_whole_is_told() -> None:
 def test_beside_a_loop_without_steps_of_late_what_is_under_way_is_told() -> None:
     quiet = {**LOOP, **ENDED, "left_seconds": None}
     evaluates = {"process": {"phases": {"evaluation": 36.0}}, "loops": {"train": quiet}}
-    assert plain(sentence(evaluates, "train")).endswith("not known: no step. The job is in `evaluation` for 36 s.")
+    assert plain(sentence(evaluates, "train")).endswith(
+        "not known: no step. The job is in `evaluation` for 36 s."
+    )
     other = {"process": {}, "loops": {"train": quiet, "eval": LOOP}}
     assert plain(sentence(other, "train")).endswith("Meanwhile `eval` runs at 18 steps/s, MFU 24 %.")
     assert "Meanwhile" not in plain(sentence(other, "eval"))

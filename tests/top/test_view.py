@@ -165,7 +165,10 @@ def test_any_size_can_be_drawn(serve: Callable) -> None:
         assert app.query_one("#roofline").display
         await pilot.resize_terminal(200, 60)
         await pilot.pause()
-        panels = [app.query_one(f"#{name}") for name in ("steps", "roofline", "executables", "operations", "compiles")]
+        panels = [
+            app.query_one(f"#{name}")
+            for name in ("steps", "roofline", "executables", "operations", "compiles")
+        ]
         assert all(panel.display and panel.size.height >= 8 for panel in panels)
 
     watched([served.address], story)

@@ -45,7 +45,9 @@ def observe(
 def _attach(settings: dict[str, object], *, prints: bool) -> None:
     if (file := _instead_of_ours()) is not None:
         atexit.unregister(_report)
-        print(f"jaxobs: the script runs unobserved: {file} has the name of a package of jaxobs", file=sys.stderr)
+        print(
+            f"jaxobs: the script runs unobserved: {file} has the name of a package of jaxobs", file=sys.stderr
+        )
         return
     from jaxobs.instrument import attach
 

@@ -29,8 +29,7 @@ FEW_STEPS = 2
 """Steps of long ago that are kept where there are no newer ones: enough for the label of a loop of long steps."""
 
 IN_FLIGHT = 32
-"""Steps by which a host can be ahead of the device: PJRT's clients allow this many computations in flight
-(`max_inflight_computations`)."""
+"""Steps by which a host can be ahead of the device (PJRT's `max_inflight_computations`)."""
 
 MAX_DOUBT = 0.1
 """Largest share of a stretch that may be in doubt: what can be in flight where its ends were not seen, or where the host
@@ -477,10 +476,10 @@ class Stretches:
 
     def _forget_old(self) -> None:
         """Forget stretches of before the window, unless newer ones have too few steps and they are not long before."""
-        steps = sum(each.steps for each in self._kept)
-        newest = max((each.end for each in self._kept), default=0)
-        while len(self._kept) > 1 and newest - (first := self._kept[0]).end > WINDOW:
-            others, age = steps - first.steps, seconds(newest - first.end)
+        whole = self.whole()
+        steps = whole.steps
+        while len(self._kept) > 1 and whole.end - (first := self._kept[0]).end > WINDOW:
+            others, age = steps - first.steps, seconds(whole.end - first.end)
             if first.steps and others < FEW_STEPS and age * first.steps < LATE * first.wall:
                 break
             steps = others

@@ -14,7 +14,13 @@ from jaxobs.jax_compat.compiling import JitCall
 from jaxobs.jax_compat.jit import trace_context
 from jaxobs.jax_compat.objects import clipped, is_of, mesh_text, name_of, plain, sharding_text
 from jaxobs_plugins.probes.compile.miss_cause import Leaf, Signature, Value
-from jaxobs_plugins.probes.compile.values import bound_arguments, default_arguments, dtype_text, function_text, value_of
+from jaxobs_plugins.probes.compile.values import (
+    bound_arguments,
+    default_arguments,
+    dtype_text,
+    function_text,
+    value_of,
+)
 
 POSITIONAL, KEYWORD = Value("positional"), Value("keyword")
 """How an argument was passed."""
