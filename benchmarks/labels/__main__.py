@@ -54,8 +54,14 @@ def unknown(run: Run) -> Figure:
     return Figure("bottleneck", verdict["label"], "unknown", note=verdict["reason"] or "")
 
 
+def alarms(run: Run) -> Figure:
+    """How many hangs and slowdowns were told of a loop that goes on as it began."""
+    told = None if run.last is None else len(run.last["hangs"] or ()) + len(run.last["slowdowns"] or ())
+    return Figure("alarms", told, 0)
+
+
 def case(
-    name: str, loop: str, seconds: float, *options: str, figures: tuple[Shown, ...] = (label(),),
+    name: str, loop: str, seconds: float, *options: str, figures: tuple[Shown, ...] = (label(), alarms),
     how: How = "plain", must_be_shown: bool = False,
 ) -> Case:  # fmt: skip
     """A loop that runs for so long."""

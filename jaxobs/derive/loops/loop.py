@@ -70,6 +70,8 @@ class Loop:
         self.recorded: dict[str, float | None] = {}
         self.not_finite: dict[str, int] = {}
         """How many values of each recorded name, of which one a second is read, were not finite, or above MAX_NUMBER."""
+        self.finite_until: dict[str, int] = {}
+        """The steps that had ended when the first of them was read."""
         self.located: dict[str, str] = {}
         """Where the first of them began not to be finite, by the recorded name, as it is added to the reason."""
         self.stretches = Stretches(self._observe)
@@ -191,6 +193,8 @@ class Loop:
         finite = abs(event.value) <= MAX_NUMBER
         self.recorded[event.name] = event.value if finite else None
         self.not_finite[event.name] = self.not_finite.get(event.name, 0) + (not finite)
+        if not finite:
+            self.finite_until.setdefault(event.name, self.steps)
 
     def update(self, now: int, *, running: bool = False, final: bool = False) -> None:
         """Charge the stretches that ended since the last call, and sum up the newest ones.
