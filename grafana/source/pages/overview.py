@@ -30,6 +30,7 @@ from grafana.source.expressions import (
 )
 from grafana.source.links import CHOOSE_THE_RUN, TRACES_OF_STEPS
 from grafana.source.look import CATEGORY_COLOURS, COMPONENT_COLOURS, GOOD_WHEN_HIGH, GOODPUT, NO_LOOP, NO_PEAK
+from jaxobs.derive.advice import CONDITIONS
 
 _NO_TOKENS: Final = "The loop was not told its tokens: `obs.steps(loader, tokens=…)`."
 
@@ -150,6 +151,12 @@ HOST_LINES: Final = (
 )  # fmt: skip
 """Where the host is while the device waits."""
 
+_IN_WORDS: Final = {
+    condition.__name__: {"index": at, "text": str(condition.__doc__).partition("\n")[0]}
+    for at, condition in enumerate(CONDITIONS)
+}
+"""What each piece of advice is about, as docs/reference/advice.md begins on it."""
+
 _ADVICE_LABELS: Final = "run, condition, loop, function"
 ADVICE: Final = Chart(
     "Advice",
@@ -161,7 +168,10 @@ ADVICE: Final = Chart(
     ),
     kind="table", unit="percentunit", empty="There is no advice now.", absence="until it happens",
     transformations=columns({"time": "time back", "memory": "memory back"}, hidden=("given",)),
-    overrides=(Override("memory back", {"unit": "bytes"}),),
+    overrides=(
+        Override("memory back", {"unit": "bytes"}),
+        Override("condition", {"mappings": [{"type": "value", "options": _IN_WORDS}], "custom.width": 620}),
+    ),
 )  # fmt: skip
 
 ALERTS: Final = Chart(
