@@ -65,6 +65,8 @@ def _began(labels: str, series: str) -> str:
     )
 
 
+_EVALUATION: Final = '=~"(?i).*(eval|valid|test).*"'
+
 ANNOTATIONS: Final = (
     Annotation(
         "Recompiled", "{{run}} {{run_id}}: {{function}}, {{cause}}",
@@ -81,8 +83,9 @@ ANNOTATIONS: Final = (
         enabled=False,
     ),
     Annotation(
-        "Evaluation", "{{run}} {{run_id}}: {{loop}}",
-        _grew("run, loop", "jaxobs_steps_total", 'loop=~"(?i).*(eval|valid|test).*"'), "blue",
+        "Evaluation", "{{run}} {{run_id}}: {{loop}}{{phase}}",
+        _grew("run, loop", "jaxobs_steps_total", f"loop{_EVALUATION}") + " or "
+        + _grew("run, phase", "jaxobs_phase_seconds_total", f"phase{_EVALUATION}"), "blue",
         enabled=False,
     ),
 )  # fmt: skip
