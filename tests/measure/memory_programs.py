@@ -72,6 +72,11 @@ def stacking(x: Any, weights: Any) -> Any:
     return jnp.sort(stacked, axis=0)[20]
 
 
+def attention_without_flash(query: Any, key: Any, value: Any) -> Any:
+    weights = jax.nn.softmax(jnp.einsum("hqd,hkd->hqk", query, key))
+    return jnp.einsum("hqk,hkd->hqd", weights, value).sum()
+
+
 def update(state: Any, batch: Any) -> Any:
     return jax.tree_util.tree_map(lambda part: part * 0.9 + batch.mean(), state)
 

@@ -19,7 +19,7 @@ import pytest
 import jaxobs
 from jaxobs.model.peak_memory import PeakMemory
 from tests.measure import memory_programs as programs
-from tests.measure.memory_programs import LAYERS, SCORES, line_of
+from tests.measure.memory_programs import LAYERS, SCORES, WIDTH, line_of
 
 FLOAT = partial(jax.ShapeDtypeStruct, dtype=jnp.float32)
 INT = partial(jax.ShapeDtypeStruct, dtype=jnp.int32)
@@ -48,6 +48,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda x: jax.lax.while_loop(lambda y: y.sum() < 100, lambda y: jnp.sort(y) * 2, x),
         (FLOAT((256, 256)),),
     ),
+    "plain attention": (jax.grad(programs.attention_without_flash), (FLOAT((4, 512, 32)),) * 3),
     "nothing": (lambda x: x, (FLOAT((4,)),)),
 }
 
@@ -79,6 +80,29 @@ def test_the_sums_are_xlas_own_and_what_lives_at_the_peak_fills_its_block(progra
     assert 0.9 * memory.temporary_bytes - ALIGNMENT <= memory.live_bytes <= memory.temporary_bytes
     shown = [each for each in memory.to_dict()["buffers"] if each["kind"] == "temporary"]
     assert sum(each["bytes"] for each in shown) <= memory.live_bytes
+
+
+UP = LAYERS * WIDTH * 4 * WIDTH * 4
+"""Bytes of one of the two widest weights of all layers."""
+
+
+@pytest.mark.parametrize(
+    ("program", "kind", "size", "what"),
+    [
+        ("transformer, rematerialised", "argument", UP, {"parameters['layers']['up']", "parameters['layers']['down']"}),
+        ("transformer, unrolled", "argument", UP, {"parameters['layers']['up']", "parameters['layers']['down']"}),
+        ("not donated", "argument", 512 * 512 * 4, {"state['momentum']", "state['weights']"}),
+        ("not donated", "output", 512 * 512 * 4, {programs.update.__name__}),
+        ("plain attention", "temporary", 4 * 512 * 512 * 4, {"attention_without_flash"}),
+    ],
+)
+def test_the_largest_buffers_are_those_of_a_hand_count(program: str, kind: str, size: int, what: set[str]) -> None:
+    function, arguments = PROGRAMS[program]
+    memory = jaxobs.memory(function, *arguments)
+    found = [each for each in memory.to_dict()["buffers"] if each["kind"] == kind][:2]
+    assert {each["bytes"] for each in found} == {size}
+    named = {each["operation"] if kind == "argument" else each["function"].partition(".")[0] for each in found}
+    assert named == what
 
 
 def test_a_loop_over_layers_stacks_what_the_backward_pass_needs() -> None:
