@@ -162,10 +162,6 @@ def _host(host: HostTrace) -> dict[str, Any]:
     return {
         "name": host.name,
         "versions": dict(host.versions),
-        "events": host.events,
-        "started_unix_ns": host.start_unix_ns,
-        "stopped_unix_ns": host.stop_unix_ns,
-        "steps": [_shown(step, ("name", "number", "start_seconds", "seconds")) for step in host.steps],
         "notes": list(host.notes),
     }
 

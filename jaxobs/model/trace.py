@@ -88,16 +88,6 @@ class StretchTime:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One step, as the program's step annotation marked it."""
-
-    name: str
-    number: int
-    start_seconds: float
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class DeviceTrace:
     """The times of one device. Overlapping operations count once in all figures but those of operations."""
 
@@ -109,7 +99,6 @@ class DeviceTrace:
     """The device kind as JAX reports it; None where the trace does not show it."""
     capabilities: Mapping[str, float | str]
     """Figures of the device from the trace: `memory_bandwidth` (bytes/s), `clock_rate` (kHz), `core_count`, …"""
-    start_seconds: float
     span_seconds: float
     """From the first operation's start to the last one's end."""
     busy_seconds: float
@@ -146,15 +135,8 @@ class HostTrace:
     devices: tuple[DeviceTrace, ...]
     modules: Mapping[int, bytes]
     """Serialized HloModuleProto of each program id in the trace."""
-    steps: tuple[Step, ...]
-    """Step annotations of the program (`jax.profiler.StepTraceAnnotation`)."""
     versions: Mapping[str, str]
     """Versions of jax, jaxlib and others, as far as they are in the trace."""
-    start_unix_ns: int | None
-    stop_unix_ns: int | None
-    """Begin and end of the profiler session in wall-clock time; None where they are not in the trace."""
-    events: int
-    """The number of events read."""
     notes: tuple[str, ...] = ()
     """Errors and warnings of the profiler, and what could not be read here."""
     calls: Mapping[str, Mapping[str, int]] = field(default_factory=dict)

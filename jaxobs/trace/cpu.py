@@ -1,4 +1,4 @@
-"""Reads the host's plane: operations of CPU devices on worker threads, step annotations, and calls that copy."""
+"""Reads the host's plane: operations of CPU devices on worker threads, and calls that copy."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from jaxobs.model.intervals import Span
-from jaxobs.model.trace import Step
-from jaxobs.trace.attribution import PICOSECONDS, Interval
+from jaxobs.trace.attribution import Interval
 from jaxobs.trace.modules import ForeignPrograms, ModuleIndex, program_of, text_of
 from jaxobs.trace.planes import EventStats, Line, Plane, PlaneMetadata, lines_of, payload
 from jaxobs.trace.timeline import MAX_DURATION, Run, Timeline
@@ -23,16 +22,14 @@ _TASK: Final = "ThreadpoolListener::StartRegion"
 _COPY_CALLS: Final = ("cuMemcpy", "hipMemcpy")
 _CALL: Final = "PjitFunction("
 """Prefix of the events of calls of jitted functions. JAX writes two for each call, one inside the other."""
-_OTHER, _OPERATION, _ENDING, _TASK_BEGINS, _STEP, _COPY, _CALLED = range(7)
+_OTHER, _OPERATION, _ENDING, _TASK_BEGINS, _COPY, _CALLED = range(6)
 _Entry = tuple[Any, ...]
 
 
 class HostPlane:
-    """Reads `/host:CPU`; afterwards `devices()`, `steps` and `copies` hold what was found."""
+    """Reads `/host:CPU`; afterwards `devices()`, `calls` and `copies` hold what was found."""
 
     def __init__(self, metadata: PlaneMetadata, host: str, modules: ModuleIndex, notes: list[str]) -> None:
-        self.events = 0
-        self.steps: list[Step] = []
         self.copies: dict[bytes, str] = {}
         """Names of host calls that copy, by their correlation id as encoded."""
         self.calls: list[tuple[int, int, int, str]] = []
@@ -50,7 +47,6 @@ class HostPlane:
         for number, line in enumerate(lines_of(plane)):
             marks = {ordinal: len(device.intervals) for ordinal, (device, _) in self._devices.items()}
             self._read_line(number, line)
-            self.events += len(line.events)
             for ordinal, (device, endings) in self._devices.items():
                 endings.add_line(number, marks.get(ordinal, 0), len(device.intervals))
 
@@ -65,7 +61,7 @@ class HostPlane:
             next(iter(self._devices.values()))[0].wrong_times += self._strange
         return [device for _, (device, _) in sorted(self._devices.items())]
 
-    def _read_line(self, number: int, line: Line) -> None:  # noqa: C901, PLR0912  # calls would double its time
+    def _read_line(self, number: int, line: Line) -> None:  # noqa: C901  # calls would double its time
         tables, code, ended = self._tables, self._stats.code, self._ended
         base, task_start = line.base, 0
         for event in line.events:
@@ -100,8 +96,6 @@ class HostPlane:
                 ended[payload(stats[entry[1]])] = (start, number, task_start)
             elif what == _TASK_BEGINS:
                 task_start = start
-            elif what == _STEP:
-                self._add_step(metadata_id, stats, start, duration)
             elif what == _CALLED:
                 self.calls.append((number, start, -start - duration, entry[1]))
             else:
@@ -138,18 +132,12 @@ class HostPlane:
         if name.startswith(_END):
             at = position(stats, "_c")
             return (_ENDING, at) if at >= 0 else (_OTHER,)
-        return (_STEP,) if "step_num" in values else (_OTHER,)
+        return (_OTHER,)
 
     def _device(self, ordinal: int) -> tuple[Timeline, Endings]:
         name = f"{self._metadata.name}:{ordinal}"
         made = Timeline(name, self._host, "cpu", self._modules), Endings()
         return self._devices.setdefault(ordinal, made)
-
-    def _add_step(self, metadata_id: int, stats: list[bytes], start: int, duration: int) -> None:
-        number = self._stats.read(stats).get("step_num")
-        if isinstance(number, int):
-            name = self._metadata.events[metadata_id].name
-            self.steps.append(Step(name, number, start / PICOSECONDS, duration / PICOSECONDS))
 
 
 # Finds when an operation of a CPU device ended, which may be on another thread than the one that started it.

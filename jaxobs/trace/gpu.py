@@ -118,7 +118,6 @@ class _GpuPlane:
             if index != previous or metadata_id == first_kernel:
                 operations[index].executions += 1
                 previous, first_kernel = index, metadata_id
-        self.device.events += len(line.events)
 
     def _find(self, metadata_id: int, stats: list[bytes]) -> _Entry:
         key = self._stats.learn(stats)

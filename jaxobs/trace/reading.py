@@ -28,7 +28,6 @@ from jaxobs.trace.planes import (
     Plane,
     PlaneMetadata,
     TraceError,
-    Value,
     parts_of,
     split_plane,
 )
@@ -41,7 +40,6 @@ DEFAULT_MAXIMUM_BYTES: Final = 256 * 2**20
 
 _HOST: Final = "/host:CPU"
 _METADATA: Final = "/host:metadata"
-_ENVIRONMENT: Final = "Task Environment"
 _GPU: Final = "/device:GPU:"
 _TPU: Final = re.compile(r"/device:TPU:\d+\Z")
 _DEVICE: Final = "/device:"
@@ -144,7 +142,6 @@ def _read_planes(
     planes: list[Plane], name: str, notes: list[str], stretches: Stretches, known: Mapping[int, bytes]
 ) -> HostTrace:
     versions: dict[str, str] = {}
-    times: Mapping[str, Value] = {}
     modules, buffers = dict(known), dict[int, bytes]()
     for plane in planes:
         if plane.name == _METADATA:
@@ -152,8 +149,6 @@ def _read_planes(
             read_modules(metadata, notes, modules, buffers)
             texts = ((key, value) for key, value in metadata.stats.items() if isinstance(value, str))
             versions |= {key: value for key, value in texts if key.endswith("_version")}
-        elif plane.name == _ENVIRONMENT:
-            times = PlaneMetadata(plane).stats
     index = ModuleIndex(modules, notes)
     hosts = []
     for plane in planes:
@@ -173,11 +168,7 @@ def _read_planes(
         devices=devices,
         modules=modules,
         buffers=buffers,
-        steps=tuple(step for host in hosts for step in host.steps),
         versions=versions,
-        start_unix_ns=_integer(times.get("profile_start_time")),
-        stop_unix_ns=_integer(times.get("profile_stop_time")),
-        events=sum(host.events for host in hosts) + sum(one.events for one in timelines),
         notes=tuple(notes),
         calls=calls_in(stretches, (call for host in hosts for call in host.calls)),
     )
@@ -200,10 +191,6 @@ def _read_device(
         yield timeline
     else:
         notes.append(f"{plane.name} ran nothing")
-
-
-def _integer(value: object) -> int | None:
-    return value if isinstance(value, int) and value > 0 else None
 
 
 _SUFFIX: Final = ".xplane.pb"

@@ -93,9 +93,8 @@ class Timeline:
         self.launches_of_graphs: Mapping[int | None, int] = {}
         """How often the kernels of CUDA graphs ran, by program id."""
         self.capabilities: Mapping[str, Value] = {}
-        self.events = 0
-        """Events read of the device's own plane, and those left out for their times."""
         self.wrong_times = 0
+        """Events that were left out for their times."""
         self._modules = modules
         self._indices: dict[tuple[str | None, int | None, str], int] = {}
 
@@ -184,7 +183,6 @@ class Timeline:
             platform=self.platform,
             kind=kind,
             capabilities=capabilities,
-            start_seconds=found.start / PICOSECONDS,
             span_seconds=(found.end - found.start) / PICOSECONDS,
             busy_seconds=found.busy / PICOSECONDS,
             idle_seconds=max(0.0, found.end - found.start - found.busy) / PICOSECONDS,

@@ -77,7 +77,6 @@ class _TpuPlane:
                 start, end = self._times(line.base, event)
                 if 0 <= start <= end <= start + MAX_DURATION:
                     self.device.whole_runs.append(Run((start, end), program))
-        self.device.events += len(line.events)
 
     def read_operations(self, line: Line) -> None:
         """Read a line of operations. On the synchronous one the event of a loop encloses those of its body.
@@ -92,7 +91,6 @@ class _TpuPlane:
                 self.device.wrong_times += 1
                 continue
             found.append((start, end, self._operation(event.metadata_id)))
-        self.device.events += len(line.events)
         if line.name == _ASYNCHRONOUS:
             self.device.in_flight.extend(found)
             return

@@ -53,7 +53,7 @@ def joined(*every: Ran) -> Profiled:
     )  # fmt: skip
     busy, span = found.busy / 1e12, (found.end - found.start) / 1e12
     device = DeviceTrace(
-        "gpu", "host", "gpu", "example", {}, 0.0, span, busy, span - busy, 0.0, busy, 0.0, 0.0, 0.0, 0.0, times,
+        "gpu", "host", "gpu", "example", {}, span, busy, span - busy, 0.0, busy, 0.0, 0.0, 0.0, 0.0, times,
         (ModuleTime("jit_f", 1, 1, "run ids", busy),),
     )  # fmt: skip
     parts = tuple(
@@ -62,7 +62,7 @@ def joined(*every: Ran) -> Profiled:
     )
     whole = sum((part.cost for part in parts), Cost())
     module = ModuleCost("abc", whole, parts)
-    trace = Trace((HostTrace("host", (device,), {1: b"module"}, (), {}, None, None, 0),))
+    trace = Trace((HostTrace("host", (device,), {1: b"module"}, {}),))
     return join(trace, lambda *_: module, {("host", "gpu"): PEAKS})
 
 

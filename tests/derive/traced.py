@@ -63,7 +63,7 @@ def device(
     if waiting is not None:
         stretches["train\0input"] = StretchTime(waiting[0], waiting[1], 0.0, charged, 0.0)
     return DeviceTrace(
-        name, "host", "gpu", "example", {}, 0.0, seconds, busy, seconds - busy, gap, busy, 0.0, 0.0, 0.0, 0.0,
+        name, "host", "gpu", "example", {}, seconds, busy, seconds - busy, gap, busy, 0.0, 0.0, 0.0, 0.0,
         tuple(operations), (ModuleTime("jit_f", 1, runs, "run ids", busy),), stretches=stretches,
     )  # fmt: skip
 
@@ -73,7 +73,7 @@ def trace_of(*devices: DeviceTrace, calls: dict[str, int] | None = None) -> Trac
     from jaxobs.model.trace import HostTrace
 
     called = {"train": calls} if calls else {}
-    return Trace((HostTrace("host", devices, {1: b"module"}, (), {}, None, None, 0, calls=called),))
+    return Trace((HostTrace("host", devices, {1: b"module"}, {}, calls=called),))
 
 
 def cost_of(*operations: tuple[str, Cost, float], exact: bool = True, fingerprint: str = "abc") -> ModuleCost:

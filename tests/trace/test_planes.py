@@ -196,9 +196,10 @@ def test_the_devices_own_clock_holds_where_it_is_given():
     plane = WrittenPlane("/device:TPU:0")
     operation = plane.kind("%add.1 = f32[] add(...)", "add.1", program_id=1)
     own = {"device_offset_ps": 4_000_000, "device_duration_ps": 2_000_000}
-    plane.line("XLA Ops", [(operation, 100, 50, own)])
+    later = {"device_offset_ps": 8_000_000, "device_duration_ps": 1_000_000}
+    plane.line("XLA Ops", [(operation, 100, 50, own), (operation, 200, 50, later)])
     device = only(read_trace(space(plane)))
-    assert (device.start_seconds, device.busy_seconds) == pytest.approx((4e-6, 2e-6))
+    assert (device.span_seconds, device.busy_seconds) == pytest.approx((5e-6, 3e-6))
 
 
 def test_events_with_impossible_times_are_left_out_and_counted():
