@@ -224,7 +224,7 @@ ROWS: dict[int, Row] = {
         "prometheus/test_negotiation.py::test_who_refuses_openmetrics_or_names_nothing_known_gets_the_text_format",
     )),
     55: Row("a certificate that expires", (
-        "prometheus/test_certificate.py::test_it_is_said_when_it_is_read",
+        "prometheus/test_tls.py::test_a_new_certificate_is_shown_to_those_who_connect_from_then_on",
     )),
     56: Row("the same function watched again, and by a second observer", (
         "probe/test_watched_functions_live_as_without.py::test_watching_again_gives_the_same_object_for_as_long_as_the_function_lives",

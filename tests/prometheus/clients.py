@@ -31,6 +31,6 @@ def is_closed(client: socket.socket, seconds: float) -> bool:
 
 
 def read_credentials(settings: dict[str, Any]) -> Credentials:
-    credentials = Credentials(settings, lambda _: None)
+    credentials = Credentials(settings)
     credentials.read()
     return credentials

@@ -7,19 +7,16 @@ reaches, and then read the answer. The Host header gives it away: it has the pag
 from __future__ import annotations
 
 import base64
-import calendar
 import hashlib
 import hmac
 import ipaddress
 import re
 import socket
 import ssl
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxobs.model.clock import NANOSECONDS, wall_now
 from jaxobs.plugin.files import open_regular
 
 TOKEN_FILE = "metrics_token_file"  # noqa: S105  # the setting's name
@@ -29,15 +26,8 @@ MAX_FILE_BYTES = 1 << 20
 """Largest file that is read. A certificate in PEM form takes some 2 kB, and a chain has a handful."""
 MAX_TOKEN_BYTES = 4096
 """Longest token, a quarter of the longest head of a request that is read."""
-SOON_SECONDS = 14 * 86_400.0
-"""Time before the end of a certificate from which it is reported: enough notice to renew it by hand, and less than the
-month before the end at which tools renew certificates of 90 days."""
 
 _TOKEN = re.compile(rb"[A-Za-z0-9\-._~+/]+=*")  # RFC 6750, section 2.1: what may follow `Bearer`
-_BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
-_TIME = rb"(?:\x17\x0d|\x18\x0f)(\d{12}|\d{14})Z"
-_VALIDITY = re.compile(rb"\x30." + _TIME + _TIME, re.DOTALL)
-"""A sequence of two times in DER: each a UTCTime of 13 bytes or a GeneralizedTime of 15."""
 
 
 class CredentialsError(ValueError):
@@ -71,14 +61,13 @@ class Token:
 class Credentials:
     """The `token` and `tls` context last read; None where the settings name none, and before `read` has succeeded."""
 
-    def __init__(self, settings: Mapping[str, Any], log: Callable[[str], None]) -> None:
+    def __init__(self, settings: Mapping[str, Any]) -> None:
         """Reads no file. Raises CredentialsError where the settings contradict each other."""
         self._paths = {
             name: Path(settings[name]) for name in (TOKEN_FILE, CERTIFICATE, KEY) if settings.get(name)
         }
         if KEY in self._paths and CERTIFICATE not in self._paths:
             raise CredentialsError(f"the setting {KEY} needs the setting {CERTIFICATE}")
-        self._log = log
         self.token: Token | None = None
         self.tls: ssl.SSLContext | None = None
         self._modified: list[int] = []
@@ -109,24 +98,17 @@ class Credentials:
         return Token(secret)
 
     def _read_certificate(self) -> ssl.SSLContext:
-        chain = self._content(CERTIFICATE)
-        if KEY in self._paths:
-            self._content(KEY)  # for its errors: OpenSSL opens the file itself, and would wait for a FIFO
+        for setting in [name for name in self._paths if name != TOKEN_FILE]:
+            self._content(setting)  # for its errors: OpenSSL opens the file itself, and would wait for a FIFO
         certificate, key_file = self._paths[CERTIFICATE], self._paths.get(KEY)
         try:
-            context = server_context(certificate, key_file)
+            return server_context(certificate, key_file)
         except OSError as error:
             reason = getattr(error, "reason", None) or error.strerror or error
             raise CredentialsError(
                 f"{CERTIFICATE}: {certificate} with the key in {key_file or 'the same file'} cannot be used: "
                 f"{reason}; both must be PEM, belong together, and have no passphrase"
             ) from error
-        problem = certificate_problem(chain.decode("ascii", "replace"), wall_now() / NANOSECONDS)
-        if problem is not None:
-            self._log(
-                f"{CERTIFICATE}: {certificate}: {problem}; a new one in its place is read while the job runs"
-            )
-        return context
 
     def _modified_at(self, setting: str) -> int:
         path = self._paths[setting]
@@ -156,46 +138,6 @@ def server_context(certificate: Path, key: Path | None = None) -> ssl.SSLContext
     # Without a password OpenSSL would ask for one at the job's terminal.
     context.load_cert_chain(certificate, key, password=lambda: b"")
     return context
-
-
-def certificate_problem(chain: str, now: float) -> str | None:
-    """What is wrong with a server's certificate at `now` (Unix seconds), or will be within two weeks; else None."""
-    try:
-        begins, ends = validity(chain)
-    except ValueError as error:
-        return f"when it expires could not be found out: {error}"
-    if now < begins:
-        return f"it is not valid before {_date(begins)}, and clients refuse it until then"
-    if now >= ends:
-        return f"it expired on {_date(ends)}, and clients refuse it"
-    left = ends - now
-    return f"it expires on {_date(ends)}, in {left / 86_400:.1f} days" if left < SOON_SECONDS else None
-
-
-def validity(chain: str) -> tuple[float, float]:
-    """When the first certificate of a chain in PEM form, the server's own, begins and ends, in Unix seconds.
-
-    Raises ValueError with the reason. The field is found by its form (RFC 5280, section 4.1.2.5), since `ssl` decodes a
-    certificate only for a client that has verified it.
-    """
-    begin = chain.find(_BEGIN)
-    end = chain.find(_END, begin)
-    if begin < 0 or end < 0:
-        raise ValueError(f"no {_BEGIN} in the file")
-    found = _VALIDITY.search(ssl.PEM_cert_to_DER_cert(chain[begin : end + len(_END)]))
-    if found is None:
-        raise ValueError("the certificate has no period of validity")
-    return _unix_seconds(found[1]), _unix_seconds(found[2])
-
-
-def _unix_seconds(written: bytes) -> float:
-    """The moment of a UTCTime, whose year has two digits, or a GeneralizedTime."""
-    year = "%y" if len(written) == 12 else "%Y"
-    return float(calendar.timegm(time.strptime(written.decode(), f"{year}%m%d%H%M%S")))
-
-
-def _date(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
 
 
 HOSTS_VARIABLE = "JAXOBS_METRICS_HOSTS"

@@ -58,7 +58,7 @@ class PrometheusExporter(Exporter):
             return
         said: list[str] = []
         try:
-            Credentials(settings, said.append).read()
+            Credentials(settings).read()
             yield _address_remark(settings)
         except (CredentialsError, AddressError) as error:
             said.append(str(error))
@@ -77,7 +77,7 @@ class PrometheusExporter(Exporter):
         self.takes_batches = bool(agent.settings.get("prometheus", True))
         if not self.takes_batches:
             return
-        credentials = Credentials(agent.settings, agent.log)
+        credentials = Credentials(agent.settings)
         credentials.read()
         places = [each for each in (_directory(agent.settings), meeting_place()) if each is not None]
         self._pages = Pages(agent.resource, Neighbours(places, agent.resource).ranks)
