@@ -6,15 +6,13 @@ These compile and run what they are given: they are for a notebook or a test, no
 from __future__ import annotations
 
 import importlib.metadata
-import math
 import statistics
 from collections.abc import Callable, Sequence
 from types import MethodType
-from typing import Any, overload
+from typing import Any
 
-from jaxobs.config import checked_element_type, load_settings
+from jaxobs.config import load_settings
 from jaxobs.cost_model import module_cost
-from jaxobs.cost_model.precision import FLOAT32_SOURCES
 from jaxobs.hardware.known_peaks import known_peaks
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.jax_compat.memory import memory_of
@@ -27,7 +25,7 @@ from jaxobs.probe.log import warn
 from jaxobs.probe.watch.watched import Watched, state_of
 from jaxobs.report.measured_run import Roofline, measured_run
 from jaxobs.report.peak_memory import Memory
-from jaxobs.roofline_model.bounds import Utilization, bound_time, model_flops_utilization, total_bound
+from jaxobs.roofline_model.bounds import bound_time, model_flops_utilization, total_bound
 
 WARM_UP = 3
 MIN_BATCH_SECONDS = 0.005
@@ -41,8 +39,6 @@ MOST_CALLS = 100
 MAX_COPIES = 256 * 2**20
 """Bytes of arguments copied for one batch, where there is more than one call in it: a call that updates a row of a
 donated cache takes microseconds, and a hundred copies of the cache would fill the memory."""
-
-_NUMBERS = ("flops", "bytes", "seconds", "samples_per_second", "dtype")
 
 
 def cost(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Cost:
@@ -73,48 +69,16 @@ def memory(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Memory
     return Memory({**named, **found.to_dict(KEPT)})
 
 
-@overload
-def roofline(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Roofline: ...
-
-
-@overload
-def roofline(
-    *,
-    flops: float | None = None,
-    bytes: float | None = None,
-    seconds: float | None = None,
-    samples_per_second: float | None = None,
-    dtype: str = "float32",
-) -> Roofline: ...
-
-
-def roofline(function: Callable[..., Any] | None = None, /, *args: Any, **kwargs: Any) -> Roofline:
+def roofline(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Roofline:
     """Time a function and set the time against the roofline of the device it runs on.
 
     The function, plain, jitted or watched, is compiled for these arguments, which are all its own; it is warmed up and
     run in batches, each blocked until its results are ready. What it donates is copied for each run, and NumPy arrays
     are put on the device, outside the time.
-
-    Without a function, from numbers alone, for a pipeline that is not one jitted function: matrix `flops` of element
-    type `dtype` and device-memory `bytes` of one run in `seconds`; or of one sample, with the rate
-    `samples_per_second`. Either is of one device. float32 is that of JAX's default precision, which GPUs and TPUs
-    multiply in faster types. Raises ValueError where these do not suffice, and for a `dtype` that is
-    no element type.
     """
-    if function is None:
-        if args:
-            raise TypeError(f"roofline() takes a function first, or numbers by keyword, not {args[0]!r}")
-        unknown = [name for name in kwargs if name not in _NUMBERS]
-        if unknown:
-            raise TypeError(f"roofline() from numbers takes {', '.join(_NUMBERS)}; not {', '.join(unknown)}")
-        return _of_numbers(**kwargs)
-    jitted, args = jitted_function(function, "roofline", args)
-    return _of_function(jitted, args, kwargs)
-
-
-def _of_function(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Roofline:
     import jax
 
+    jitted, args = jitted_function(function, "roofline", args)
     leaves = jax.tree_util.tree_leaves((args, kwargs))
     if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
         raise ValueError(
@@ -130,33 +94,6 @@ def _of_function(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     median, spread = statistics.median(times), quartiles[2] - quartiles[0]
     used = model_flops_utilization(module.cost, median, peaks)
     return measured_run(module.cost, bound, median, spread, len(times), used, peaks)
-
-
-def _of_numbers(*, dtype: str = "float32", **numbers: float | None) -> Roofline:
-    import jax
-
-    for name, value in numbers.items():
-        if value is not None and not 0 < value < math.inf:
-            raise ValueError(f"roofline(): {name} is a positive, finite number, not {value!r}")
-    flops, moved, seconds, samples_per_second = map(numbers.get, _NUMBERS[:4])
-    if flops is None and moved is None:
-        raise ValueError("roofline() from numbers needs flops=, bytes=, or both; or a function to time")
-    if samples_per_second is not None and seconds is None:
-        elapsed = 1.0 / samples_per_second
-    elif seconds is not None and samples_per_second is None:
-        elapsed = seconds
-    else:
-        raise ValueError("roofline() from numbers takes either seconds= (of one run) or samples_per_second=")
-    work = Cost(
-        matrix_flops_by_type={} if flops is None else {checked_element_type(dtype): float(flops)},
-        bytes=float(moved or 0.0),
-        float32_flops_by_precision={"default": float(flops)} if flops and dtype in FLOAT32_SOURCES else {},
-    )
-    peaks = _peaks(jax.devices()[:1])
-    model = model_flops_utilization(work, elapsed, peaks)
-    unknown = model.reason or "the FLOPs given count as the model's; which were rematerialised is not known"
-    used = Utilization(model.mfu, None, unknown)
-    return measured_run(work, bound_time(work, peaks), elapsed, None, 1, used, peaks)
 
 
 def jitted_function(function: Any, asker: str, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:

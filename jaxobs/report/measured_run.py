@@ -19,7 +19,7 @@ class Roofline:
 
     Attributes:
         cost: Work of one run on one device.
-        seconds: Median time of one run, s; as given where it is from numbers alone.
+        seconds: Median time of one run, s.
         spread_seconds: Distance between the quartiles of those times, s.
         achieved_flops_per_second: `cost.flops` over `seconds`.
         attainable_flops_per_second: `cost.flops` over the bound time.
