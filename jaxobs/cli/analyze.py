@@ -184,8 +184,6 @@ MODULES: Final = (
     *_FIGURES,
     text("bound", "bound"),
 )
-_SCOPE: Final = Column("scope", lambda row: f"{row['scope']}\n{row['reason'] or ''}".strip(), text=True)
-SCOPES: Final = (_SCOPE, *_FIGURES, text("bound", "bound"))
 OPERATION_FIGURES: Final = (
     figure("runs", "executions", str),
     *_FIGURES,
@@ -326,7 +324,6 @@ def _sections(document: Mapping[str, Any], roofs: Sequence[Roof]) -> Iterator[El
     for title, columns, found in (
         ("Devices", (DEVICE_NAME, *DEVICE_FIGURES), document["devices"]),
         ("Modules", MODULES, document["modules"]),
-        ("Named scopes", SCOPES, document["scopes"]),
         ("Operations", _OPERATIONS, document["operations"]),
         ("What could be told", _MATCHED, document["matched"]),
     ):

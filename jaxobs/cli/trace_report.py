@@ -42,7 +42,6 @@ def build_report(
     busy = profiled.busy_seconds
     devices = [_device(device) for device in profiled.devices]
     modules, operations = _ranked(profiled.modules.values()), _ranked(profiled.operations.values())
-    scopes = sorted(profiled.scopes.items(), key=lambda pair: -pair[1].seconds)
     document = {
         "source": source,
         "hosts": [_host(host) for host in trace.hosts],
@@ -51,7 +50,6 @@ def build_report(
         "devices": devices,
         "modules": [_module(one, busy) for one in modules],
         "operations": [_shown(one, _OF_AN_OPERATION) | one.work.figures(busy) for one in operations],
-        "scopes": [{"scope": scope} | work.figures(busy) for scope, work in scopes],
         "device_time": {name: _tree(profiled, path) for name, path in PATHS.items()},
         "matched": list(_matched(modules, operations, profiled.devices)),
     }

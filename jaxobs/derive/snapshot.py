@@ -70,7 +70,6 @@ class SnapshotView:
     with_gradients: frozenset[str]
     """Fingerprints of the executables that have a backward pass in them."""
     operations: Figure[list[Row]]
-    scopes: Figure[list[Row]]
     device_time: DeviceTime
     memory_peaks: Figure[list[Mapping[str, Any]]]
     """What the executables that need the most memory hold of it, each with its name."""
@@ -148,7 +147,6 @@ def snapshot_view(rooms: Rooms, now: int) -> SnapshotView:
         executables_with_series=[executables[number] for number in table.shown],
         with_gradients=rooms.with_gradients,
         operations=rooms.profiles.operations.operations,
-        scopes=rooms.profiles.operations.scopes,
         device_time=rooms.profiles.operations.device_time,
         memory_peaks=_memory_peaks(rooms.executables.largest),
         devices=devices,

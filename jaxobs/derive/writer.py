@@ -277,7 +277,6 @@ class Writer:
             "executables": self._executables.written(view.executables),
             **view.executables_left_out.under("executables_left_out"),
             **view.operations.under("operations"),
-            **view.scopes.under("scopes"),
             **view.device_time().under("device_time"),
             **view.memory_peaks.under("memory_peaks"),
             **view.devices.under("devices"),

@@ -16,7 +16,7 @@ Document = Mapping[str, Any]
 """A snapshot as plain data. A value that is not known is None and has a sibling `…_reason`."""
 
 DOCUMENT_KEYS: Final = (
-    "process", "hangs", "slowdowns", "loops", "functions", "executables", "operations", "scopes", "device_time",
+    "process", "hangs", "slowdowns", "loops", "functions", "executables", "operations", "device_time",
     "memory_peaks", "devices", "sources", "advice", "agent",
 )  # fmt: skip
 """The keys of every snapshot's document."""

@@ -29,7 +29,7 @@ LOST_AFTER: Final = 3
 
 LARGEST_BYTES: Final = 1_000_000
 ENTRIES_KEPT: Final = (200, 100, 50, 20, 8, 3)
-"""How many of the largest executables, operations, scopes, functions and loops are kept: each number is tried until the
+"""How many of the largest executables, operations, functions and loops are kept: each number is tried until the
 record is small enough. 200 executables, with the reasons for what is not known of them, are some 600 kB."""
 
 MIN_KEPT_WITH_DEVICE_TIME: Final = 50
@@ -110,14 +110,9 @@ def state_of(record: Record) -> str:
     return "lost" if state == "running" and silent > due else str(state)
 
 
-def _seconds_or_share(entry: Mapping[str, Any]) -> float:
-    return float(entry.get("share") or entry.get("self_seconds") or entry.get("seconds") or 0.0)
-
-
 _SIZES: Final[Mapping[str, Callable[[Mapping[str, Any]], float]]] = {
     "executables": lambda entry: float(entry.get("seconds") or entry.get("profiled_seconds") or 0.0),
-    "operations": _seconds_or_share,
-    "scopes": _seconds_or_share,
+    "operations": lambda entry: float(entry.get("share") or entry.get("self_seconds") or 0.0),
     "functions": compile_seconds,
     "loops": lambda entry: float(entry.get("wall_seconds") or 0.0),
 }

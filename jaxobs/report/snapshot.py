@@ -15,7 +15,7 @@ class Snapshot(SnapshotData):
     """What was known at `time` (monotonic nanoseconds).
 
     `document` is plain data with the keys `process`, `loops`, `slowdowns`, `hangs`, `functions`, `executables`,
-    `operations`, `scopes`, `device_time`, `memory_peaks`, `devices`, `sources`, `advice` and `agent`; a value that is
+    `operations`, `device_time`, `memory_peaks`, `devices`, `sources`, `advice` and `agent`; a value that is
     not known is None and has a sibling `…_reason`.
     `print(snapshot)` shows a summary.
     """

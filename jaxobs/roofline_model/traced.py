@@ -93,7 +93,6 @@ class Profiled:
     devices: list[ProfiledDevice] = field(default_factory=list)
     operations: dict[Key, Operation] = field(default_factory=dict)
     modules: dict[tuple[str, str], ProfiledModule] = field(default_factory=dict)
-    scopes: dict[str, Work] = field(default_factory=dict)
     dtypes: dict[str, dict[str, None]] = field(default_factory=dict)
     """Element types of the floating-point work, by device kind."""
     calls: dict[str, Counter[str]] = field(default_factory=dict)
@@ -210,10 +209,6 @@ class _Device:
             works.append(self.profiled.modules.setdefault(place, ProfiledModule(time.module, module)).work)
         for work in works:
             work.add(time, cost, bound, None)
-        if operation.scope:
-            # Unlike its module and device, it may not have all the work that was not seen.
-            scope = self.profiled.scopes.setdefault(operation.scope, Work())
-            scope.add(time, cost, bound, why if _hides(time) else None)
 
     def add_module(self, ran: ModuleTime) -> None:
         module, _, _ = self.costs(ran.program_id)

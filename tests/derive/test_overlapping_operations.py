@@ -124,11 +124,7 @@ def test_every_row_agrees_with_itself_and_with_the_device(every: list[Ran]) -> N
             assert row["efficiency_reason"] == HIDDEN_BEHIND_OTHERS
     assert sum(row["seconds"] for row in operations) == pytest.approx(busy)
     together = sum(row["bound_seconds"] for row in operations) / busy
-    scopes = [work.figures(busy) for work in found.scopes.values()]
     assert_shown(module, together)
-    assert sum(row["share"] * (row["efficiency"] or 0) for row in scopes if row["seconds"]) <= together * (
-        1 + 1e-9
-    )
     (device,) = found.devices
     assert_shown(device.work.figures(busy), together)
     utilization = model_flops_utilization(device.work.cost, device.trace.span_seconds, PEAKS)
@@ -186,4 +182,3 @@ def test_operations_of_a_running_job_have_the_same_figures_as_those_of_a_trace()
         BESIDE_OTHERS,
     )
     assert shown["op2"]["efficiency_reason"] == HIDDEN_BEHIND_OTHERS
-    assert {row["scope"] for row in plain(live.scopes.value)} == {"layer0", "layer1"}

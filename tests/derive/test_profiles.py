@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from jaxobs.cli.analyze import SCOPES
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.profiler_windows.loop_profile import OLDEST
 from jaxobs.derive.profiler_windows.windows import PATIENCE
@@ -16,8 +15,8 @@ from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.cost import Cost, OperationCost
 from jaxobs.model.events import Compilation, LoopEnded, StepEnded
 from jaxobs.report.flame_graph import leaves
-from jaxobs.report.markup import markup, table
-from jaxobs.roofline_model.traced import HIDDEN, join
+from jaxobs.roofline_model.call_tree import MAX_REASON
+from jaxobs.roofline_model.traced import HIDDEN
 from jaxobs.trace import read_trace
 from tests.derive.made_up import (
     PEAKS,
@@ -198,16 +197,13 @@ def test_a_scope_says_that_a_call_is_set_against_work_that_may_not_be_its_own() 
     call = OperationCost("call", "call", "", "attention", "model.py:9", 0.0, Cost())
     module = replace(module, without_work=(call,))
     ran = [operation("call", 0.8, runs=10), operation("seen", 0.1, runs=10)]
-    peaks = {("host", "/device:GPU:0"): PEAKS}
-    read_offline = join(trace_of(device(ran)), lambda *_: module, peaks).scopes
-    offline = [{"scope": name, **work.figures(0.9)} for name, work in read_offline.items()]
-    for scopes in (offline, profiled_fold(ran, module).snapshot(at(5.1)).to_dict()["scopes"]):
-        rows = {row["scope"]: row for row in scopes}
-        assert (rows["attention"]["flops"], rows["attention"]["reason"]) == (pytest.approx(2e11), HIDDEN)
-        assert (rows["layer"]["flops"], rows["layer"]["reason"]) == (pytest.approx(1e11), None)
-    shown = table(SCOPES, offline, caption="Named scopes")
-    assert shown is not None
-    assert markup(shown).count(HIDDEN) == 1
+    device_time = profiled_fold(ran, module).snapshot(at(5.1)).to_dict()["device_time"]
+    rows = {row["name"]: row for row in device_time["by_scope"]}
+    assert (rows["attention"]["flops"], rows["attention"]["reason"]) == (
+        pytest.approx(2e11),
+        HIDDEN[:MAX_REASON],
+    )
+    assert (rows["layer"]["flops"], rows["layer"]["reason"]) == (pytest.approx(1e11), None)
 
 
 def test_metrics_of_operations_scopes_and_windows() -> None:
@@ -229,8 +225,8 @@ def test_metrics_of_operations_scopes_and_windows() -> None:
     assert shown["jaxobs_profiled_seconds_total"]["train",] == pytest.approx(1.0)
     assert shown["jaxobs_profiled_steps_total"]["train",] == pytest.approx(10)
     assert shown["jaxobs_profile_windows_total"]["read",] == 1.0
-    (scope,) = snapshot.to_dict()["scopes"]
-    assert (scope["scope"], scope["share"]) == ("layer", pytest.approx(0.75))
+    scopes = {row["name"]: row for row in snapshot.to_dict()["device_time"]["by_scope"]}
+    assert scopes["layer"]["share"] == pytest.approx(0.75)
 
 
 def test_device_time_by_call_path_adds_up_to_that_of_all_operations(monkeypatch: pytest.MonkeyPatch) -> None:

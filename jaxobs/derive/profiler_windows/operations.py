@@ -27,7 +27,7 @@ OF_A_FRAME = ("share", "flops", "bytes", "bound")
 """Those of them that a frame of the trees has."""
 
 Row = dict[str, Any]
-"""An operation, or all operations of one of the user's named scopes, as plain data."""
+"""An operation as plain data."""
 
 DeviceTime = Callable[[], Figure[Mapping[str, list[Row]]]]
 """Makes the rows of the trees by line and by named scope, whose leaves add up to the time of all operations. It takes
@@ -39,7 +39,7 @@ KEPT = 5_000
 has some thousand."""
 
 SHOWN = 100
-"""Operations, and scopes, listed in a snapshot: those with the most time."""
+"""Operations listed in a snapshot: those with the most time."""
 
 NO_WINDOW = "single operations are seen in profiler windows only, and none has been read yet"
 
@@ -67,8 +67,6 @@ class Operations:
         self.unmodelled_ratios: dict[str, float] = {}
         """By function, the share of its device time in operations whose work is not known."""
         self._counts: list[Count] = []
-        self.scopes: Figure[list[Row]] = Figure(None, NO_WINDOW)
-        """Operations and scopes are listed with the most time first."""
         self.device_time: DeviceTime = lambda: Figure(None, NO_WINDOW)
         self._forgotten: dict[str, Work] = {}
         """Operations that are remembered no more, by bottleneck."""
@@ -136,12 +134,6 @@ class Operations:
         works = [seen.work for _, seen in everything] + list(self._forgotten.values())
         busy = sum(work.seconds for work in works)
         self.operations = Figure([_operation(key[0], seen, busy) for key, seen in everything[:SHOWN]])
-        scopes: dict[str, Work] = {}
-        for _, seen in everything:
-            if seen.scope:
-                scopes.setdefault(seen.scope, Work()).merge(seen.work)
-        ranked = sorted(scopes.items(), key=lambda pair: -pair[1].seconds)[:SHOWN]
-        self.scopes = Figure([{"scope": scope, **_figures(work, busy)} for scope, work in ranked])
         kept = [replace(seen, work=copy(seen.work)) for _, seen in everything]
         forgotten = [Part((OTHER_CALLS,), label, copy(work)) for label, work in self._forgotten.items()]
         self.device_time = cache(lambda: Figure({
