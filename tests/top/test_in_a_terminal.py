@@ -109,7 +109,7 @@ def test_one_job_with_its_recompile_its_tables_and_its_end(
 def test_four_ranks_of_which_one_lags(train: Callable[[int], Job], terminal: Callable[..., Terminal]) -> None:
     job = train(4)
     (job.folder / "input-2").write_text("0.2")
-    shown = terminal(80, 24, str(job.folder / "targets"), "--refresh", "1")
+    shown = terminal(80, 24, str(job.folder / "targets"))
     found = shown.wait_for(r"2 ◀ lags", 100)
     assert [line.split()[1] for line in found.splitlines() if re.match(r"│ [0-3] ", line)] == [
         "0",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import re
 import ssl
@@ -28,8 +27,6 @@ SUMMARY = "watch a running job, or all its ranks on a host, in the terminal"
 REFRESH_SECONDS: Final = 2.0
 """Seconds between refreshes; snapshots come once a second."""
 
-MIN_REFRESH: Final = 0.5
-
 ONCE_SECONDS: Final = 6.0
 """Seconds to wait for all answers, longer than one may take."""
 
@@ -53,7 +50,7 @@ def run(arguments: list[str]) -> int:
         # Textual believes these variables, and would not follow the terminal to another size.
         for name in ("COLUMNS", "LINES"):
             os.environ.pop(name, None)
-        app = TopApp(watch, options.refresh)
+        app = TopApp(watch, REFRESH_SECONDS)
         app.run()
         return app.return_code or 0
     finally:
@@ -88,9 +85,6 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument("--once", action="store_true", help="write plain text once, as into a pipe")
     parser.add_argument(
-        "--refresh", type=float, default=REFRESH_SECONDS, metavar="SECONDS", help="(default: %(default)s)"
-    )
-    parser.add_argument(
         "--token-file", type=Path, metavar="FILE",
         help="holds the token that the servers want (default: JAXOBS_METRICS_TOKEN_FILE)",
     )  # fmt: skip
@@ -98,10 +92,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         "--ca-file", type=Path, metavar="FILE",
         help="certificates in PEM form that https:// addresses are believed by (default: those of the system)",
     )  # fmt: skip
-    options = parser.options(arguments)
-    if not math.isfinite(options.refresh) or options.refresh < MIN_REFRESH:
-        raise InputError(f"--refresh {options.refresh:g}: give at least {MIN_REFRESH:g} seconds")
-    return options
+    return parser.options(arguments)
 
 
 def _finder(addresses: Sequence[str]) -> Callable[[], Sequence[Target]]:
