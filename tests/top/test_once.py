@@ -186,6 +186,7 @@ def test_the_token_goes_to_no_other_host_that_a_server_names(stranger: Any, tmp_
         (["--onec"], "unknown option --onec (did you mean --once?)"),
         (["node1"], "has no port, and is no directory"),
         (["ftp://node1:9464"], "is no address"),
+        (["http://proxy:80/another/job"], "is no address"),
         (["http://user:secret@node1:9464"], "give the token with --token-file"),
         (["localhost:99999"], "is no address"),
         (["localhost:1", "--token-file", "absent"], "cannot read the token in absent"),

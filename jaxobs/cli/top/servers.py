@@ -16,7 +16,7 @@ from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import SplitResult, quote, urlsplit
+from urllib.parse import quote, urlsplit
 
 from jaxobs.model.addresses import (
     HOST_VARIABLE,
@@ -43,6 +43,9 @@ TIMEOUT_SECONDS: Final = 5.0
 MAX_ANSWER_BYTES: Final = 16 << 20
 """Largest answer that is read; that of a job with 300 executables has less than 1 MB."""
 
+_PATHS: Final = ("", "/", "/metrics", "/snapshot")
+"""Paths that an address may have. Behind any other there may be another job than the one at the port."""
+
 _KNOCK_SECONDS: Final = 0.2
 """Seconds that a port of this host may take to accept a connection, which the kernel does without the server."""
 
@@ -57,20 +60,18 @@ class NothingListensError(NoSnapshotError):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A metrics server. `prefix` is its path behind a proxy, and ends with `/`."""
+    """A metrics server."""
 
     scheme: str
     host: str
     port: int
-    prefix: str = "/"
     instance: str = ""
     """The instance id of the process, among those that had this port; empty for the one that has it now."""
     guessed: bool = field(default=False, compare=False)
     """Whether the address is a guess: nothing is reported if it is no metrics server of jaxobs."""
 
     def __str__(self) -> str:
-        path = self.prefix if self.prefix != "/" else ""
-        return f"{'https://' if self.scheme == 'https' else ''}{Address(self.host, self.port).netloc()}{path}"
+        return f"{'https://' if self.scheme == 'https' else ''}{Address(self.host, self.port).netloc()}"
 
 
 class Access(NamedTuple):
@@ -99,7 +100,7 @@ def target_of(text: str, instance: str = "") -> Target:
         port = parts.port
     except ValueError:
         raise no_address from None
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.path not in _PATHS:
         raise no_address
     if parts.username or parts.password:
         raise InputError("an address with a password stays in histories: give the token with --token-file")
@@ -107,12 +108,7 @@ def target_of(text: str, instance: str = "") -> Target:
         if "://" not in given:
             raise InputError(f"{text!r} has no port, and is no directory: give host:port, as the job logs it")
         port = 443 if parts.scheme == "https" else 80
-    return Target(parts.scheme, parts.hostname, port, _prefix(parts), instance)
-
-
-def _prefix(parts: SplitResult) -> str:
-    path = parts.path.removesuffix("metrics").removesuffix("snapshot")
-    return path if path.endswith("/") else f"{path}/"
+    return Target(parts.scheme, parts.hostname, port, instance)
 
 
 def targets_in(directory: Path) -> list[Target]:
@@ -155,9 +151,9 @@ def _next_ports(host: str, first: int) -> Iterator[int]:
 
 def distinct(targets: Iterable[Target]) -> list[Target]:
     """The servers without duplicates, in the given order, at most MAX_TARGETS."""
-    found: dict[tuple[str, int, str], Target] = {}
+    found: dict[tuple[str, int], Target] = {}
     for target in targets:
-        found.setdefault((_one_name(target.host), target.port, target.prefix), target)
+        found.setdefault((_one_name(target.host), target.port), target)
     return list(found.values())[:MAX_TARGETS]
 
 
@@ -210,8 +206,7 @@ class SnapshotClient:
             context = self._access.authorities or ssl.create_default_context()
             connection = HTTPSConnection(target.host, target.port, timeout=TIMEOUT_SECONDS, context=context)
         self._connection = connection
-        path = f"{target.prefix}snapshot"
-        path += f"?instance={quote(target.instance, safe='')}" if target.instance else ""
+        path = f"/snapshot?instance={quote(target.instance, safe='')}" if target.instance else "/snapshot"
         headers = {"Accept": "application/json", "User-Agent": "jaxobs-top"}
         if self._access.token is not None:
             headers["Authorization"] = f"Bearer {self._access.token}"
