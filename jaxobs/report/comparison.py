@@ -6,9 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import chain, zip_longest
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from jaxobs.model.snapshot import Document, executable_size
 from jaxobs.report.flame_graph import shares_by_function
@@ -84,19 +83,10 @@ NOT_SPEED: Final = frozenset({
 held against."""
 
 
-class Cause(StrEnum):
-    """Why a run may be slower or faster than another."""
-
-    MODEL = "model"
-    DEVICE_TIME = "device time"
-    BATCH = "batch"
-    PRECISION = "precision"
-    INPUT = "input"
-    RECOMPILE = "recompile"
-    LOAD = "load"
-    SETTINGS = "settings"
-    VERSIONS = "versions"
-    DEVICES = "devices"
+Cause = Literal[
+    "model", "device time", "batch", "precision", "input", "recompile", "load", "settings", "versions", "devices",
+]  # fmt: skip
+"""Why a run may be slower or faster than another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +310,7 @@ def _figures_that_differ(loops: Sequence[str], before: Record, after: Record) ->
         if new is None or abs(new.value - old.value) < max(old.margin, new.margin):
             continue
         growth = new.value / old.value if old.value > 0 and new.value > 0 else math.inf
-        explained = cause is Cause.MODEL and batch != 1.0 and _is_near(growth / batch, IN_PROPORTION)
+        explained = cause == "model" and batch != 1.0 and _is_near(growth / batch, IN_PROPORTION)
         if not explained:
             change = signed_percent(growth - 1) if growth < math.inf else ""
             size = abs(math.log(growth))
@@ -330,7 +320,7 @@ def _figures_that_differ(loops: Sequence[str], before: Record, after: Record) ->
 def _figures(loops: Sequence[str], record: Record) -> Iterator[tuple[Key, _Figure]]:
     for loop in loops:
         for word, number in _batch(loop, record).items():
-            yield (Cause.BATCH, f"{word} a step of {loop}"), _Figure(number, digits, SAME_WORK * number)
+            yield ("batch", f"{word} a step of {loop}"), _Figure(number, digits, SAME_WORK * number)
         # Other components rest on profiler windows: what is `unknown` in one run may be `compute` in the other although
         # nothing has changed.
         columns = record.part("windows", loop)
@@ -338,10 +328,10 @@ def _figures(loops: Sequence[str], record: Record) -> Iterator[tuple[Key, _Figur
         waits = [spent / number for number, spent in pairs if number and spent is not None]
         if waits and (steps := step_seconds(columns)):
             waited = _Figure(median(waits), duration, LONGER_WAIT * median(steps))
-            yield (Cause.INPUT, f"wait for input, a step of {loop}"), waited
+            yield ("input", f"wait for input, a step of {loop}"), waited
     for name, cost in _costs(record).items():
         if flops := cost.get("flops"):
-            yield (Cause.MODEL, f"FLOPs a run of {name}"), _Figure(flops, amount, SAME_WORK * flops)
+            yield ("model", f"FLOPs a run of {name}"), _Figure(flops, amount, SAME_WORK * flops)
     host = record.part("host")
     cpus = float(host.get("cpus") or 0.0)
     for key, what, least in (
@@ -349,7 +339,7 @@ def _figures(loops: Sequence[str], record: Record) -> Iterator[tuple[Key, _Figur
         ("throttled_cpus", "processors that the container's limit held back", THROTTLED),
     ):
         if least and host.get(key) is not None:
-            yield (Cause.LOAD, what), _Figure(host[key], rough, least)
+            yield ("load", what), _Figure(host[key], rough, least)
 
 
 def _lines_that_differ(before: Record, after: Record) -> Iterator[Sized]:
@@ -365,7 +355,7 @@ def _lines_that_differ(before: Record, after: Record) -> Iterator[Sized]:
             # Of one that is not in a tree only the largest lines are known, or no line at all.
             change = "" if one is None or other is None else f"{100 * grew:+.0f} points"
             shown = or_absent(one, percent), or_absent(other, percent)
-            yield abs(grew), Difference(Cause.DEVICE_TIME, f"share of {name}", *shown, change)
+            yield abs(grew), Difference("device time", f"share of {name}", *shown, change)
 
 
 def _batch(loop: str, record: Record) -> dict[str, float]:
@@ -397,10 +387,10 @@ def _recompiles(before: Record, after: Record) -> Iterator[Sized]:
             why = f"{'mostly ' if len(again) > 1 else ''}{cause}{argument}, {spent}"
             often, now = (times(number) if number else "never" for number in (old, new))
             size = abs(math.log((1 + new) / (1 + old)))
-            yield size, Difference(Cause.RECOMPILE, f"{name} compiled again", often, now, why)
+            yield size, Difference("recompile", f"{name} compiled again", often, now, why)
 
 
-MAY_LACK: Final = (Cause.SETTINGS, Cause.VERSIONS)
+MAY_LACK: Final = ("settings", "versions")
 """What a run can be without: that the other has it is a difference."""
 
 
@@ -418,23 +408,20 @@ def _words(record: Record) -> Iterator[tuple[Key, str]]:
         types = _listed(cost.get("matrix_flops_by_type") or {})
         run_as = _listed(cost.get("executed_matrix_flops_by_type") or {})
         precision = _listed(cost.get("float32_flops_by_precision") or {})
-        yield (Cause.PRECISION, f"types of the products in {name}"), types
-        yield (Cause.PRECISION, f"types run as in {name}"), run_as if run_as != types else ""
-        yield (Cause.PRECISION, f"precision of products in {name}"), precision
-    causes = {"settings": Cause.SETTINGS, "environment": Cause.SETTINGS, "versions": Cause.VERSIONS}
+        yield ("precision", f"types of the products in {name}"), types
+        yield ("precision", f"types run as in {name}"), run_as if run_as != types else ""
+        yield ("precision", f"precision of products in {name}"), precision
+    causes: dict[str, Cause] = {"settings": "settings", "environment": "settings", "versions": "versions"}
     for part, cause in causes.items():
         for name, value in record.part(part).items():
             if name not in NOT_SPEED and value is not None:
                 yield (cause, name), f"`{value}`"
     kinds = Counter(str(device.get("kind")) for device in record.entries("devices"))
     process = record.part("snapshot", "process")
-    yield (
-        (Cause.DEVICES, "devices"),
-        ", ".join(f"{n} × {kind}" for kind, n in sorted(kinds.items())) or "none",
-    )
-    yield (Cause.DEVICES, "processes"), str(process.get("process_count") or "")
+    yield ("devices", "devices"), ", ".join(f"{n} × {kind}" for kind, n in sorted(kinds.items())) or "none"
+    yield ("devices", "processes"), str(process.get("process_count") or "")
     if "cpu" in kinds:  # there the host is the device
-        yield (Cause.DEVICES, "host"), str(process.get("host_name") or "")
+        yield ("devices", "host"), str(process.get("host_name") or "")
 
 
 def _listed(flops: Mapping[str, float]) -> str:
