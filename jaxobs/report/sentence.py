@@ -48,21 +48,12 @@ DOING: Final = {
 
 Mark = Literal["", "code", "strong"]
 
-_MARKED: Final = re.compile(
-    r"(?<!`)(?P<fence>`+)(?!`)(?P<code>.+?)(?<!`)(?P=fence)(?!`)|\*\*(?P<strong>.+?)\*\*", re.DOTALL
-)
+_MARKED: Final = re.compile(r"`(?P<code>[^`]*)`|\*\*(?P<strong>.+?)\*\*", re.DOTALL)
 
 
 def code(name: object) -> str:
-    """A name from the user's program as it stands in a text: in backquotes, more of them than it has itself in a row.
-
-    The longer fence has a blank inside, as in CommonMark (0.31, section 6.1).
-    """
-    words = str(name)
-    if "`" not in words:
-        return f"`{words}`"
-    fence = "`" * (1 + max(map(len, re.findall("`+", words))))
-    return f"{fence} {words} {fence}"
+    """A name from the user's program as it stands in a text: in backquotes; its own become apostrophes."""
+    return "`" + str(name).replace("`", "'") + "`"
 
 
 def as_it_is(name: object) -> str:
@@ -76,11 +67,7 @@ def pieces(text: str) -> Iterator[tuple[str, Mark]]:
     for found in _MARKED.finditer(text) if "`" in text or "**" in text else ():
         if found.start() > end:
             yield text[end : found.start()], ""
-        if found["strong"]:
-            yield found["strong"], "strong"
-        else:
-            is_plain = len(found["fence"]) == 1  # a longer fence has a blank inside
-            yield found["code"] if is_plain else found["code"].removeprefix(" ").removesuffix(" "), "code"
+        yield (found["strong"], "strong") if found["strong"] else (found["code"], "code")
         end = found.end()
     if end < len(text):
         yield text[end:], ""

@@ -180,7 +180,8 @@ def test_the_page_names_the_rank_that_costs_the_others_most():
 
 
 @pytest.mark.parametrize("name", ["a`b`c", "**a**", "``", "a ** b ** c", "`** a`"])
-def test_names_that_look_like_marks_are_shown_whole(name):
+def test_names_that_look_like_marks_are_shown_whole_in_sentences_with_apostrophes_for_backquotes(name):
+    told = name.replace("`", "'")
     found = document(
         loops={name: loop()},
         functions={name: {"compilations": 1, "seconds": {"backend": 1.0}}},
@@ -190,13 +191,13 @@ def test_names_that_look_like_marks_are_shown_whole(name):
         slowdowns=[SLOWDOWN | {"loop": name}],
     )
     read = shown(found)
-    assert f"{name} runs at" in read.text
-    assert f"{name} has ended no step" in read.text
-    assert f"{name} takes 130 ms" in read.text
+    assert f"{told} runs at" in read.text
+    assert f"{told} has ended no step" in read.text
+    assert f"{told} takes 130 ms" in read.text
     in_terminal = plain_text(opening(View(found), None))
-    assert f"{name} runs at" in in_terminal
-    assert read.text.count(name) >= 8
-    assert name in render(found)
+    assert f"{told} runs at" in in_terminal
+    assert read.text.replace("`", "'").count(told) >= 8
+    assert told in render(found)
 
 
 def test_the_loop_that_took_most_time_is_shown_unless_another_is_chosen():
