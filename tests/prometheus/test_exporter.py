@@ -178,7 +178,6 @@ def test_a_real_prometheus_finds_and_scrapes_it(
                 "job_name": "training",
                 "honor_labels": True,
                 "file_sd_configs": [{"files": [str(tmp_path / "targets" / "*.json")]}],
-                "relabel_configs": [{"source_labels": ["__meta_jaxobs_run"], "target_label": "experiment"}],
             }
         ],
     }
@@ -186,7 +185,7 @@ def test_a_real_prometheus_finds_and_scrapes_it(
     try:
         wait_for(lambda: server.query("jaxobs_steps_total"), "the first scrape")
         assert server.value("up") == 1
-        assert server.value('jaxobs_steps_total{loop="train", experiment="first"}') == 12
+        assert server.value('jaxobs_steps_total{loop="train", jaxobs_run="first"}') == 12
         assert (
             server.value('jaxobs_steps_total{loop="eval"} * on(instance) group_left(jaxobs_run) target_info')
             == 0

@@ -25,19 +25,13 @@ def dead_process() -> int:
     return process.pid
 
 
-def test_run_and_rank_stay_on_every_series_and_the_rest_is_for_relabelling(resource: dict[str, str]) -> None:
+def test_run_and_rank_stay_on_every_series(resource: dict[str, str]) -> None:
     [group] = target_group("localhost:9464", {**resource, "service.instance.id": "a-b"})
     assert group["targets"] == ["localhost:9464"]
     assert group["labels"] == {
         "jaxobs_run": "first",
         "jaxobs_rank": "3",
         "__param_instance": "a-b",
-        "__meta_jaxobs_service_instance_id": "a-b",
-        "__meta_jaxobs_jax_process_index": "3",
-        "__meta_jaxobs_service_name": "train",
-        "__meta_jaxobs_host_name": "node1",
-        "__meta_jaxobs_process_pid": "42",
-        "__meta_jaxobs_run": "first",
     }
 
 

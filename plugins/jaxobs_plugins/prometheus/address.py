@@ -36,7 +36,6 @@ from jaxobs.plugin.files import DRAFT_NAME, open_regular, temporary_directory, w
 from jaxobs.report.view import Rank
 from jaxobs.vocabulary.text import clean_label
 from jaxobs_plugins.prometheus.file_work import FileWork
-from jaxobs_plugins.prometheus.render import label_name
 
 _BACKLOG = 128  # connections the kernel keeps while the server is busy rendering
 LOOK_SECONDS = 5.0
@@ -47,7 +46,6 @@ mostly lies in memory, or on a disk of this host."""
 MAX_FILES = 128
 """Most files that are read in one look, two of each rank where a directory is named."""
 
-_META = "__meta_jaxobs_"
 RANK = "jax.process_index"
 RUN_ID = "jaxobs.run_id"
 INSTANCE = "service.instance.id"
@@ -102,18 +100,13 @@ def target_group(target: str, resource: Mapping[str, str], scheme: str = "http")
     """The content of the file: one target (`host:port`) and its labels.
 
     `jaxobs_run`, its id and `jaxobs_rank` stay on every series, so that successive runs on one port, and ranks that moved
-    to another port, are not joined into one line; no metric but `target_info` has labels of these names. The whole
-    resource is there for relabelling: labels that begin with `__meta_` are dropped unless a rule uses them.
+    to another port, are not joined into one line; no metric but `target_info` has labels of these names.
     `__scheme__` tells Prometheus to use TLS, whatever its scrape job is configured for. `__param_instance` makes it
     request this process alone: it notices a changed file some seconds late, and would otherwise take the next run on a
     port for the last one.
     """
     kept = {label: resource.get(name, "") for label, name in _KEPT.items()}
     labels = {label: clean_label(value) for label, value in kept.items() if value}
-    labels |= {
-        _META + label_name(name).removeprefix("jaxobs_"): clean_label(value)
-        for name, value in sorted(resource.items())
-    }
     if instance := resource.get(INSTANCE):
         labels[INSTANCE_LABEL] = instance
     if scheme != "http":
