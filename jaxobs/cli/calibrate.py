@@ -66,7 +66,8 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 
 def _place() -> Path:
     """The directory for the result. Raises InputError, before anything is measured, if it cannot be written to."""
-    place = cache_directory()
+    if (place := cache_directory()) is None:
+        raise InputError(f"no home directory is known to keep peaks in: {_CURE}")
     if (reason := why_not_writable(place)) is not None:
         raise InputError(f"nothing can be kept in {place}: {reason}; {_CURE}")
     return place

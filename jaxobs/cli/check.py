@@ -22,7 +22,6 @@ from jaxobs.config import (
     plain_settings,
     unknown_settings,
 )
-from jaxobs.hardware.calibration import NoHomeError, cache_directory, load_calibration, this_host
 from jaxobs.hardware.known_peaks import known_peaks
 from jaxobs.plugin.base import Collector, Plugin
 from jaxobs.plugin.discovery import (
@@ -34,7 +33,6 @@ from jaxobs.plugin.discovery import (
     discover,
     installed_versions,
 )
-from jaxobs.plugin.files import why_not_writable
 from jaxobs.plugin.settings import unknown_variables, variables
 from jaxobs.report.text_table import TextTable, to_text
 from jaxobs.vocabulary.text import masked
@@ -113,10 +111,6 @@ def check_devices(report: Mapping[str, Any], settings: Settings) -> dict[str, An
     """The report with `peaks` beside each device, and `problems`."""
     problems = [f"JAX finds no device: {report['error']}"] if report["error"] else []
     plain, jaxlib, number = settings.to_dict(), report["jaxlib"], len(report["devices"])
-    try:
-        directory, homeless = cache_directory(settings.cache_directory), ""
-    except NoHomeError as error:
-        directory, homeless = None, str(error)
     devices = []
     for device in report["devices"]:
         kind, platform_name = device["kind"], device["platform"]
@@ -126,17 +120,6 @@ def check_devices(report: Mapping[str, Any], settings: Settings) -> dict[str, An
             problems.append(f"the peaks in the settings cannot be used: {error}")
             without = plain | {"peak_flops": {}, "peak_bytes_per_second": None}
             peaks = known_peaks(kind, platform_name, jaxlib, without, devices=number)
-        measured = load_calibration(this_host(kind, jaxlib), directory) if directory else None
-        if measured is not None and measured.disturbed:
-            problems.append(
-                f"the peaks of {kind} were measured while other processes took {measured.other_load:.1f} cores: "
-                "run `jaxobs calibrate` when the machine is quiet"
-            )
-        if peaks.reason is not None or settings.cache_directory is not None:
-            why = why_not_writable(directory) if directory else None
-            cure = "set JAXOBS_CACHE_DIRECTORY to a writable directory"
-            lacking = f"`jaxobs calibrate` could not keep peaks in {directory}: {why}; {cure}"
-            problems += [lacking] if why else [homeless] if homeless else []
         devices.append({**device, "peaks": peaks.to_dict()})
     return {**report, "devices": devices, "problems": list(dict.fromkeys(problems))}
 

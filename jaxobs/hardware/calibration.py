@@ -20,7 +20,6 @@ from typing import Any, Final
 
 from jaxobs.hardware.chips import normalised
 from jaxobs.hardware.control_groups import cpu_limit, find_group
-from jaxobs.vocabulary import InputError
 from jaxobs.vocabulary.text import read_json
 
 SCHEMA_VERSION: Final = 2
@@ -160,10 +159,6 @@ def _read(kind: str, value: Any) -> Any:
 _MAX_FILE_BYTES = 4 * 2**20  # bytes; a calibration takes about 10 kB
 
 
-class NoHomeError(InputError, OSError):
-    """The user's home directory is unknown; the message says what to do."""
-
-
 def file_name(device_kind: str, processor: str, cores: int, jaxlib: str) -> str:
     """The name of the file for what a calibration holds for; others have other names, but for a collision of hashes."""
     text = "\n".join((normalised(device_kind), processor, str(cores), jaxlib))
@@ -176,10 +171,10 @@ def this_host(device_kind: str, jaxlib: str | None = None) -> str:
     return file_name(device_kind, processor_model(), usable_cores(), jaxlib)
 
 
-def cache_directory(chosen: Path | None = None, environment: Mapping[str, str] | None = None) -> Path:
+def cache_directory(chosen: Path | None = None, environment: Mapping[str, str] | None = None) -> Path | None:
     """The folder: as chosen, else JAXOBS_CACHE_DIRECTORY, else `jaxobs` under XDG_CACHE_HOME or ~/.cache.
 
-    Raises NoHomeError where it would be the last and no home directory is known.
+    None if it would be the last and no home directory is known.
     """
     environment = os.environ if environment is None else environment
     if chosen is not None:
@@ -190,13 +185,9 @@ def cache_directory(chosen: Path | None = None, environment: Mapping[str, str] |
     # The XDG Base Directory Specification: a path that is not absolute is to be ignored.
     if Path(home).is_absolute():
         return Path(home) / "jaxobs"
-    try:
+    with contextlib.suppress(RuntimeError):  # as in containers that run under any user number
         return Path("~/.cache").expanduser() / "jaxobs"
-    except RuntimeError as error:  # as in containers that run under any user number
-        raise NoHomeError(
-            "no home directory is known to keep calibrated peaks in (HOME is not set, and this user has no entry in the "
-            "password file): set JAXOBS_CACHE_DIRECTORY"
-        ) from error
+    return None
 
 
 _ARM_NUMBERS: Final = ("CPU implementer", "CPU variant", "CPU part")

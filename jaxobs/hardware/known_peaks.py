@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from jaxobs.hardware.calibration import (
     Calibration,
     LeftOut,
-    NoHomeError,
     cache_directory,
     fastest,
     load_calibration,
@@ -38,22 +36,15 @@ def known_peaks(
     `cache_directory` are read. Raises ValueError where the peaks among them are no positive, finite numbers.
     """
     chosen = settings.get("cache_directory")
-    measured, homeless = None, ""
-    try:
-        if not elsewhere:
-            directory = cache_directory(Path(chosen) if chosen else None)
-            measured = load_calibration(this_host(kind, jaxlib), directory)
-    except NoHomeError as error:
-        homeless = str(error)
+    directory = None if elsewhere else cache_directory(Path(chosen) if chosen else None)
+    measured = load_calibration(this_host(kind, jaxlib), directory) if directory else None
     overrides = {f"matrix.{dtype}": rate for dtype, rate in (settings.get("peak_flops") or {}).items()}
     if settings.get("peak_bytes_per_second") is not None:
         overrides["memory"] = settings["peak_bytes_per_second"]
     peaks = peaks_for(
         kind, platform, overrides, measured, tensorfloat32_allowed=settings.get("tensorfloat32")
     )
-    if platform == "cpu" and devices > 1:
-        peaks = peaks.share(devices)
-    return replace(peaks, reason=f"{peaks.reason}; {homeless}") if peaks.reason and homeless else peaks
+    return peaks.share(devices) if platform == "cpu" and devices > 1 else peaks
 
 
 def peaks_for(

@@ -100,6 +100,23 @@ def test_nothing_is_measured_where_the_result_could_not_be_kept(
     )
 
 
+def test_nothing_is_measured_without_a_home_to_keep_the_result_in(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unknown(path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("JAXOBS_CACHE_DIRECTORY", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "expanduser", unknown)
+    monkeypatch.setattr(command, "calibrate_in_process", None)
+    assert main(["calibrate"]) == 2
+    assert capsys.readouterr().err == (
+        "jaxobs calibrate: no home directory is known to keep peaks in: "
+        "set JAXOBS_CACHE_DIRECTORY to a writable directory\n"
+    )
+
+
 def test_a_result_that_cannot_be_kept_in_the_end_is_still_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -154,16 +154,6 @@ def test_where_nothing_is_wrong_it_says_where_things_would_be(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_directory_where_no_peaks_can_be_kept_needs_attention(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    answered = jaxobs("check", folder=tmp_path, JAXOBS_CACHE_DIRECTORY="file")
-    assert answered.status == 1
-    assert (
-        "- `jaxobs calibrate` could not keep peaks in file: Not a directory; "
-        "set JAXOBS_CACHE_DIRECTORY to a writable directory\n"
-    ) in answered.stdout
-
-
 class Sound(Exporter):
     def export(self, batch: Any) -> None: ...
 
