@@ -17,13 +17,13 @@ from typing import Any, Final
 
 from jaxobs.agent.analysis import Analysis, Done, WindowDone
 from jaxobs.agent.exporting import SECONDS, STUCK_SECONDS, await_deliveries
-from jaxobs.agent.job_pipe import JobPipe
 from jaxobs.agent.plugins import load_plugins
 from jaxobs.agent.silence import waits_for_us, why_silent
 from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.loops.hangs import UNANSWERED, Hang
 from jaxobs.flow import wire
+from jaxobs.flow.job_pipe import JobPipe
 from jaxobs.hardware.known_peaks import known_peaks
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.clock import ClockAnchor, monotonic, now, process_time, seconds

@@ -180,14 +180,16 @@ def test_mfu_is_absent_while_a_run_has_no_cost_or_was_not_seen() -> None:
 @pytest.mark.parametrize("value", [math.nan, 1e305, -1e305])
 def test_a_loss_that_is_no_number_or_beyond_what_is_read_is_absent_with_its_reason(value: float) -> None:
     steps = [step(number, number / 10, (number + 1) / 10) for number in range(5)]
-    fold = applied(new_fold(), [Recorded("", "loss", 2.5, at(0.1)), *steps, Recorded("", "loss", value, at(2))])
+    fold = applied(
+        new_fold(), [Recorded("", "loss", 2.5, at(0.1)), *steps, Recorded("", "loss", value, at(2))]
+    )
     applied(fold, [step(5, 2.1, 2.2)])
     snapshot = fold.snapshot(at(3))
     recorded = snapshot.to_dict()["loops"]["train"]["recorded"]
     assert recorded["loss"] is None
     assert (
         recorded["loss_reason"]
-        == "the last value is no finite number up to 1e+300, as 1 of those read, one a second; the first after 5 steps"
+        == "the last value is no finite number up to 1e+300, as 1 of those read, since 5 steps"
     )
     assert read_json(snapshot.to_json().encode()) == snapshot.to_dict()
     assert "jaxobs_recorded" not in families(snapshot)

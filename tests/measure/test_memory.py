@@ -89,19 +89,33 @@ UP = LAYERS * WIDTH * 4 * WIDTH * 4
 @pytest.mark.parametrize(
     ("program", "kind", "size", "what"),
     [
-        ("transformer, rematerialised", "argument", UP, {"parameters['layers']['up']", "parameters['layers']['down']"}),
-        ("transformer, unrolled", "argument", UP, {"parameters['layers']['up']", "parameters['layers']['down']"}),
+        (
+            "transformer, rematerialised",
+            "argument",
+            UP,
+            {"parameters['layers']['up']", "parameters['layers']['down']"},
+        ),
+        (
+            "transformer, unrolled",
+            "argument",
+            UP,
+            {"parameters['layers']['up']", "parameters['layers']['down']"},
+        ),
         ("not donated", "argument", 512 * 512 * 4, {"state['momentum']", "state['weights']"}),
         ("not donated", "output", 512 * 512 * 4, {programs.update.__name__}),
         ("plain attention", "temporary", 4 * 512 * 512 * 4, {"attention_without_flash"}),
     ],
 )
-def test_the_largest_buffers_are_those_of_a_hand_count(program: str, kind: str, size: int, what: set[str]) -> None:
+def test_the_largest_buffers_are_those_of_a_hand_count(
+    program: str, kind: str, size: int, what: set[str]
+) -> None:
     function, arguments = PROGRAMS[program]
     memory = jaxobs.memory(function, *arguments)
     found = [each for each in memory.to_dict()["buffers"] if each["kind"] == kind][:2]
     assert {each["bytes"] for each in found} == {size}
-    named = {each["operation"] if kind == "argument" else each["function"].partition(".")[0] for each in found}
+    named = {
+        each["operation"] if kind == "argument" else each["function"].partition(".")[0] for each in found
+    }
     assert named == what
 
 

@@ -112,7 +112,9 @@ def test_pprof_shows_the_same_figures(tmp_path):
     go = shutil.which("go")
     if go is None:
         reason = "pprof is part of Go: https://go.dev/dl/"
-        pytest.fail(reason, pytrace=False) if os.environ.get("CI") == "true" else pytest.skip(reason)
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
     file = tmp_path / "device.pb.gz"
     file.write_bytes(profile(ROWS))
 

@@ -19,8 +19,9 @@ from jaxobs.vocabulary.units import rough_percent
 from jaxobs.vocabulary.words import IDLE
 
 NOT_FINITE = (
-    f"the last value is no finite number up to {MAX_NUMBER:g}, as {{}} of those read, one a second; the first after {{}} steps"
+    f"the last value is no finite number up to {MAX_NUMBER:g}, as {{}} of those read, since {{}} steps"
 )
+"""One a second is read."""
 
 MENTIONED = 0.05
 """Share of compiles in the time of rates above which the rates' reason says so: they are wrong by as much."""
@@ -118,7 +119,11 @@ def loop_view(loop: Loop) -> LoopView:
         mfu=mfu,
         hfu=hfu,
         recorded={
-            name: figure(value, NOT_FINITE.format(loop.not_finite[name], loop.finite_until.get(name)) + loop.located.get(name, ""))
+            name: figure(
+                value,
+                NOT_FINITE.format(loop.not_finite[name], loop.finite_until.get(name))
+                + loop.located.get(name, ""),
+            )
             for name, value in loop.recorded.items()
         },
         bottleneck=loop.verdict(),
