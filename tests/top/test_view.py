@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -133,10 +134,22 @@ def test_a_rank_that_answered_since_the_table_was_drawn_can_be_chosen(serve: Cal
     async def story(app: TopApp, pilot: Any) -> None:
         table = app.query_one("#ranks", SortedTable)
         await until(app, pilot, lambda: [row["rank"] for row in table.rows_shown] == [0, 1])
-        app._watch.ranks.append(Watched(new, SnapshotClient(new, Access()), rank(2)))  # as its threads do
+        begun, held = asyncio.Event(), threading.Event()
+        running, real = asyncio.get_running_loop(), app._watch.refresh
+
+        def refresh(timeout: float) -> None:  # whose thread alone changes the list
+            if not begun.is_set():
+                app._watch.ranks.append(Watched(new, SnapshotClient(new, Access()), rank(2)))
+                running.call_soon_threadsafe(begun.set)
+                held.wait(10)
+            real(timeout)
+
+        app._watch.refresh = refresh  # type: ignore[method-assign]
+        await begun.wait()
         app.action_rank(-1)
         assert "rank 2 of 4" in opening(app)
         assert table.rows_shown[table.cursor_row]["rank"] == 2
+        held.set()
 
     watched(addresses, story)
 
