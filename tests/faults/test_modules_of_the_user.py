@@ -136,7 +136,8 @@ def shadowed(loaded: set[str]) -> set[str]:
 
 def imports_of_the_job() -> Iterator[tuple[str, str]]:
     """(module, what it imports) for each module of ours that the job may load, wherever in it the import stands."""
-    beside = ("jaxobs.agent", "jaxobs.measure")  # the latter: what `jaxobs.cost()` and `roofline()` need
+    # The latter two: what `jaxobs.cost()`, `roofline()` and `compare()` need.
+    beside = ("jaxobs.agent", "jaxobs.measure", "jaxobs.cli.compare")
     probes = source_of("jaxobs_plugins.probes")
     assert probes is not None
     waiting = {
