@@ -183,8 +183,8 @@ class Settings:
 def _absolute(path: Path) -> Path:
     try:
         return path.absolute()
-    except OSError:  # the working directory is gone: who writes there says so
-        return path
+    except OSError:  # the working directory is gone, and the agent has another: who writes there says so
+        return Path("/proc/self/cwd (deleted)", path)
 
 
 SETTINGS = declared(Settings)

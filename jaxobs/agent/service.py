@@ -222,6 +222,7 @@ class Service:
                 )
                 if waited and self._waited_for:
                     self.log("observing ends: the job waits until it has no child any more")
+                    finish = 1.0, "running"  # how it ends is not seen
                     break
             readable = self._pipe.wait(self._due)
             self._fold_arrivals()

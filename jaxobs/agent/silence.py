@@ -28,12 +28,11 @@ def waits_for_us(job: str, folder: Path = Path("/proc")) -> bool:
 
     It is one where the job is the first process of its container. Ask twice: what is read is not of one moment.
     """
-    if str(os.getppid()) != job:
+    # Its main thread: others may reap orphans while it trains.
+    if str(os.getppid()) != job or _read(folder / job / "wchan") != "do_wait":
         return False
-    own = str(os.getpid())
     children = {path.parent.name for path in folder.glob("[0-9]*/stat") if _fields(path)[1] == job}
-    waiting = any(_read(path) == "do_wait" for path in folder.glob(f"{job}/task/*/wchan"))
-    return waiting and children == {own}
+    return children == {str(os.getpid())}
 
 
 def _fields(stat: Path) -> list[str]:

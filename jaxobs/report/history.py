@@ -32,6 +32,9 @@ _RECORDED: Final = 8
 
 _OF_A_LOOP: Final = ("steps", "tokens", "steps_per_second", "tokens_per_second", "examples_per_second", "mfu")
 
+AFTER: Final = 5.0
+"""Seconds after a loop's end in which what it recorded is kept: its last values and those of an evaluation come then."""
+
 _FUNCTIONS: Final = 40
 """Most functions whose recompiles are kept."""
 
@@ -125,7 +128,7 @@ def _values(document: Mapping[str, Any]) -> Iterator[tuple[Key, float]]:
         loop = loops[name]
         yield from _numbers(("loops", name), {key: loop.get(key) for key in _OF_A_LOOP})
         yield from _numbers(("loops", name, "components"), loop.get("components"))
-        if loop.get("left_seconds") is None:  # else nothing is recorded any more
+        if (loop.get("left_seconds") or 0.0) < AFTER:
             yield from list(_numbers(("loops", name, "recorded"), loop.get("recorded")))[:_RECORDED]
     holders = [("process", document.get("process") or {})]
     holders += [(f"device {device.get('device')}", device) for device in document.get("devices") or ()]

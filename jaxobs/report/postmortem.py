@@ -149,8 +149,8 @@ def under_way(flight: Flight) -> str:
 def divergence(ordered: Sequence[Flight]) -> str | None:
     """Which of the ranks, in the order in which they stopped, did something else than all others first; None if none did.
 
-    In collectives all stop within one step of each other: then it is the one with fewer steps than any other, else the
-    one that was killed, else the one that stands still and does not wait for the device.
+    In collectives all stop at about the same time: then it is the one with fewer steps than any other, else the one that
+    was killed, before the others were seen last, else the one that stands still and does not wait for the device.
     """
     first, *others = ordered
     stops = [flight.stopped for flight in ordered if flight.stopped is not None]
@@ -158,13 +158,15 @@ def divergence(ordered: Sequence[Flight]) -> str | None:
         return f"rank {first.rank} stopped first, {duration(stops[1] - stops[0])} before the next"
     if not others or len({flight.last_step and flight.last_step[0] for flight in ordered}) > 1:
         return None
-    done = {flight.rank: flight.last_step[1] if flight.last_step else 0 for flight in ordered}
-    fewest, next_one = sorted(done, key=done.__getitem__)[:2]
-    if done[fewest] < done[next_one]:
-        steps = f"{count(done[fewest])} steps where the others had done {count(done[next_one])} or more"
-        return f"rank {fewest} stopped first, after {steps}"
+    done = sorted((flight.last_step[1] if flight.last_step else 0, flight.rank) for flight in ordered)
+    (steps, fewest), (more, _) = done[:2]
+    # A rank that was seen no longer than its last step may have done more, of which nothing was kept.
+    stood_still = all(flight.last["at"] - (flight.stopped or 0.0) >= MIN_SECONDS for flight in ordered)
+    if steps < more and stood_still:
+        fewer = f"{count(steps)} steps where the others had done {count(more)} or more"
+        return f"rank {fewest} stopped first, after {fewer}"
     killed = [flight for flight in ordered if flight.ended == "killed"]
-    if len(killed) == 1:
+    if len(killed) == 1 and killed[0].last["at"] <= min(flight.last["at"] for flight in ordered):
         return f"rank {killed[0].rank} was killed, and no other"
     own = [
         (flight, hang) for flight in ordered for hang in flight.last["hang"] if hang.get("activity") != DEVICE

@@ -148,12 +148,12 @@ def dearest(rows: list[dict[str, Any]]) -> str | None:
         return (
             f"Rank {row['rank']} lags: it costs the others {rough_percent(row['lag'])} of their time{through}"
         )
-    still = [each for each in rows if each["hang"]]
-    return (
-        f"{count(len(still))} ranks wait for their devices: no step for {still[0]['still']}"
-        if still
-        else None
-    )
+    still = [each for each in rows if each["hang"] and not each["problem"]]
+    if not still:
+        return None
+    alone = f"Rank {still[0]['rank']} waits for its device"
+    who = alone if len(still) == 1 else f"{count(len(still))} ranks wait for their devices"
+    return f"{who}: no step for {still[0]['still']}"
 
 
 def columns(rows: Sequence[Row]) -> Iterator[Column]:

@@ -165,14 +165,16 @@ def _ended(loop: Document, name: str) -> str | None:
 
 def _meanwhile(document: Document, name: str) -> Iterator[str]:
     """Beside a loop without steps of late: the phase or the other loop that is under way."""
-    loops = document.get("loops") or {}
-    if loops[name].get("steps_per_second") is None:
-        phases = (document.get("process") or {}).get("phases") or {}
-        yield from [f"The job is in {code(phase)} for {duration(spent)}." for phase, spent in phases.items()][
-            -1:
-        ]
-        busy = [each for each, other in loops.items() if other.get("steps_per_second") is not None]
-        yield from [f"Meanwhile {code(each)} {_pace(loops[each])}" for each in busy[:1]]
+    loops, phases = document.get("loops") or {}, (document.get("process") or {}).get("phases")
+    if loops[name].get("steps_per_second") is not None:
+        return
+    if phases:
+        phase, spent = list(phases.items())[-1]
+        yield f"The job is in {code(phase)} for {duration(spent)}."
+    for other, loop in loops.items():
+        if loop.get("steps_per_second") is not None and loop.get("left_seconds") is None:
+            yield f"Meanwhile {code(other)} {_pace(loop)}"
+            return
 
 
 def why_unknown(loop: Document) -> str:

@@ -194,10 +194,11 @@ def parts_of_a_step(view: View) -> tuple[Mapping[str, float], str]:
         if all(map(math.isfinite, recent.values())):
             return recent, f"over the last {duration(-trend.times[begin])}"
     shares, each = (view.chosen.get("bottleneck") or {}).get("shares"), view.chosen.get("step_seconds")
-    if view.live and shares and each is not None and shares.get("compile", 0.0) < VISIBLE:
+    spent = view.chosen.get("components") or {}
+    is_old = sum(spent.values()) >= RECENT
+    if view.live and is_old and shares and each is not None and shares.get("compile", 0.0) < VISIBLE:
         return {part: share * each for part, share in shares.items()}, "over the last half minute"
     turns = view.chosen.get("steps") or 0
-    spent = view.chosen.get("components") or {}
     parts = {part: seconds / turns for part, seconds in spent.items()} if turns else {}
     return parts, "since the loop began"
 

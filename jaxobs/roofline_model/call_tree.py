@@ -66,14 +66,16 @@ class Node:
         """It as plain data, with the figures of its work and the bottleneck that most of its time is charged to."""
         function, file, line = self.frame
         ((label, _),) = self.labels.most_common(1)
-        own = figures(self.work)
-        short = {key: value[:MAX_REASON] for key, value in own.items() if isinstance(value, str)}
+
+        def short(work: Work) -> dict[str, Any]:
+            known = figures(work)
+            return known | {key: text[:MAX_REASON] for key, text in known.items() if isinstance(text, str)}
+
         operations = [
-            {"name": part.operation, "bottleneck": part.label, **figures(part.work)}
-            for part in self.operations
+            {"name": part.operation, "bottleneck": part.label, **short(part.work)} for part in self.operations
         ]
         place = {"depth": self.depth, "name": function, "file": file, "line": line}
-        return {**place, "bottleneck": label, **own, **short, "operations": operations}
+        return {**place, "bottleneck": label, **short(self.work), "operations": operations}
 
 
 def line_path(operation: Operation) -> Path:

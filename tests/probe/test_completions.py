@@ -267,7 +267,8 @@ def test_short_turns_of_short_passes_are_ended_the_short_way(polled: Any) -> Non
         for _ in range(600):  # what compiles, and what comes before two completions
             for _ in Steps(loops, range(2), "train", None, None):
                 step(jnp.ones(()))
-        return loops.state("train")
+        state: LoopState = loops.state("train")
+        return state
 
     # Where the machine has held up the newest turns, the few milliseconds of those below do not show how short they are.
     wait_for(

@@ -32,6 +32,15 @@ def test_a_run_of_a_minute_is_kept_second_by_second():
     assert len(history.trend().times) == 60
 
 
+def test_what_an_evaluation_recorded_is_kept_and_drawn_no_longer_than_it_is_new():
+    history = History()
+    for second, left in enumerate((None, 1.0, 4.0, 6.0, 60.0)):
+        evaluated = {"steps": 5, "left_seconds": left, "recorded": {"loss": 0.5}}
+        history.add(float(second), {"loops": {"eval": evaluated}})
+    drawn = history.trend().column("loops", "eval", "recorded", "loss")
+    assert [math.isnan(value) for value in drawn] == [False, False, False, True, True]
+
+
 @settings(deadline=None)
 @given(st.lists(st.floats(0.5, 30), max_size=400))
 def test_counters_keep_what_lies_between_two_moments(steps):

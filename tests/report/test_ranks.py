@@ -120,6 +120,9 @@ def test_ranks_that_wait_for_one_that_is_gone_are_not_accused():
     rows = rank_rows([gone, hanging(700, 1), hanging(700, 2)])
     assert not any(row["hangs"] for row in rows)
     assert dearest(rows) == "2 ranks wait for their devices: no step for 43 s: train.py:9 f"
+    one = rank_rows([gone, hanging(700, 1)])
+    assert dearest(one) == "Rank 1 waits for its device: no step for 43 s: train.py:9 f"
+    assert dearest(rank_rows([gone, hanging(700, 1, problem="nothing new for 50 s")])) is None
     assert dearest(rank_rows([hanging(699, 1), hanging(700, 2)])) == (
         "Rank 1 hangs, and the others wait for it: no step for 43 s: train.py:9 f"
     )

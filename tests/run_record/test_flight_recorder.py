@@ -178,10 +178,25 @@ def test_of_ranks_that_stop_together_the_one_with_fewer_steps_stopped_first() ->
     assert "rank 0 stopped first, after 89 steps where the others had done 90 or more" in told(one, other)
 
 
+def test_ranks_that_were_seen_no_longer_than_their_last_step_are_not_ordered_by_it() -> None:
+    one, other = flight(0, 120, 120), flight(1, 121, 121)
+    other.stepped["train"] = 121, 120.5
+    assert "stopped first" not in told(one, other), "what it did after that was lost with it"
+
+
+def test_two_starts_of_one_rank_without_a_step_are_told() -> None:
+    starts = [flight(0, 0, 3), flight(0, 0, 3)]
+    for each in starts:
+        each.stepped.clear()
+    assert "2 ranks" in told(*starts)
+
+
 def test_of_ranks_that_stop_together_the_one_that_was_killed_is_named() -> None:
     killed = flight(1, 70, 72, ended="killed")
     text = told(flight(0, 70, 300), killed, flight(2, 70, 300))
     assert "rank 1 was killed, and no other" in text
+    later = told(flight(0, 70, 71), killed)
+    assert "and no other" not in later, "the other was not seen as long"
     others = told(flight(0, 70, 72, ended="killed"), killed)
     assert "and no other" not in others, "all were killed"
 

@@ -123,7 +123,7 @@ class Loop:
         self._judge(steps)
         self.steps += len(steps)
         self.failed += steps.failed
-        self.last_end = steps.end
+        self.last_end, self._left = steps.end, None
         for word, column in AMOUNTS.items():
             self._count(word, steps, column)
         for run, calls in steps.runs.items():

@@ -19,7 +19,7 @@ from jaxobs.vocabulary.units import rough_percent
 from jaxobs.vocabulary.words import IDLE
 
 NOT_FINITE = (
-    f"the last value is no finite number up to {MAX_NUMBER:g}, as {{}} of those read, since {{}} steps"
+    f"the last value is no finite number up to {MAX_NUMBER:g}, as {{}} of those read, first after {{}} steps"
 )
 """One a second is read."""
 

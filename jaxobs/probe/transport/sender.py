@@ -141,6 +141,8 @@ class Sender:
         """How many events each frame holds that the agent has not acknowledged as folded, without those that a new agent
         would be sent again: they are lost with the agent if it dies."""
         self._lost_with_agents = 0
+        self._leaves = False
+        """Whether the agent goes by itself, as one that is in the job's way: another would be, too."""
         self._starts = 0
         self._refused = 0
         self._reports = 0
@@ -239,7 +241,7 @@ class Sender:
         if self._agent is not None:
             self._agent.gone()
             self._agent = None
-        again = self._starts <= RESTARTS and self._finish is None
+        again = self._starts <= RESTARTS and self._finish is None and not self._leaves
         if self._finish is None:
             self._log(
                 "the agent is gone; " + ("it is started again" if again else "nothing is observed any more")
@@ -280,6 +282,7 @@ class Sender:
             self._lost()
             return
         for kind, body in self._frames.feed(piece):
+            self._leaves = self._leaves or kind == wire.LAST
             if kind == wire.FOLDED:
                 self._agent_is_up = True
                 for _ in range(body):
