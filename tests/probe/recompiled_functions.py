@@ -42,6 +42,12 @@ def new_function_with_another_keyword_default() -> None:
 
 
 @case
+def new_lambda_with_another_array_and_shape() -> None:
+    for size in (8, 9):
+        jax.jit(lambda x, w=jnp.ones(16): x * w)(jnp.ones((size, 16)))
+
+
+@case
 def new_partial_each_time() -> None:
     def scaled(x: Any, by: float) -> Any:
         return x * by

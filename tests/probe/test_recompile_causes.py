@@ -64,6 +64,7 @@ EXPECTED: dict[str, tuple[str, str | None, str | None, str | None]] = {
     "static_self_of_a_method": ("static_argument", "self", "Model", "Model"),
     "new_lambda_each_time": ("redefined", None, None, None),
     "new_lambda_with_another_default": ("redefined", "i", "2", "3"),
+    "new_lambda_with_another_array_and_shape": ("redefined", None, None, None),
     "new_function_with_another_keyword_default": ("redefined", "rate", "0.1", "0.2"),
     "new_partial_each_time": ("static_argument", "by", "2.0", "3.0"),
     "positional_argument_of_a_partial": ("static_argument", "by", "2.0", "3.0"),

@@ -110,7 +110,7 @@ def differences(old: Signature, new: Signature) -> Iterator[Difference]:
     """All differences, by kind, and within each kind in the order of the arguments."""
     if old.function != new.function:
         # Of `lambda x, i=i: …` in a loop it is told which argument makes it another.
-        defaults = list(_named_values("redefined", old.defaults, new.defaults))
+        defaults = [each for each in _named_values("redefined", old.defaults, new.defaults) if each.certain]
         # That a partial is another object is named only where the arguments that it binds do not differ.
         yield from defaults or [
             Difference("redefined", None, old.function, new.function, certain=not new.partial)

@@ -195,7 +195,7 @@ def default_arguments(function: Any) -> list[tuple[str, Any]]:
         return []
     code, defaults = inner.__code__, inner.__defaults__ or ()
     names = code.co_varnames[: code.co_argcount][-len(defaults) :] if defaults else ()
-    return [*zip(names, defaults, strict=True), *(inner.__kwdefaults__ or {}).items()]
+    return [*zip(names, defaults, strict=False), *(inner.__kwdefaults__ or {}).items()]
 
 
 def _transformation(function: FunctionType) -> tuple[str, ...]:
