@@ -44,7 +44,7 @@ def new_function_with_another_keyword_default() -> None:
 @case
 def new_lambda_with_another_array_and_shape() -> None:
     for size in (8, 9):
-        jax.jit(lambda x, w=jnp.ones(16): x * w)(jnp.ones((size, 16)))
+        jax.jit(lambda x, w=jnp.ones(16): x * w)(jnp.ones((size, 16)))  # noqa: B008  # another each time
 
 
 @case
