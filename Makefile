@@ -128,9 +128,10 @@ benchmarks-report: .venv/installed  ## measure jaxobs beside its peers and write
 	@python=.venv-benchmark-peers; [ -e $$python/installed ] || python=.venv; \
 	$$python/bin/python -m benchmarks.costs $(ARGS)
 
-fleet: .venv/installed check-prometheus  ## many ranks: what their Prometheus takes, whether the one that lags is named, a job that becomes slower (an hour)
+fleet: .venv/installed check-prometheus  ## many ranks: what their Prometheus takes, whether the one that lags or hangs is named, a job that becomes slower (an hour)
 	.venv/bin/python -m benchmarks.fleet
 	.venv/bin/python -m benchmarks.lagging_ranks
+	.venv/bin/python -m benchmarks.hangs
 	.venv/bin/python -m benchmarks.fail_slow
 
 soak: .venv/installed  ## a job for 30 minutes with outages and failures at random (ARGS="--minutes 5 --seed 1")

@@ -150,6 +150,8 @@ class Service:
         self._logged: dict[str, float] = {}
         self._told: Hang | None = None
         """The hang of which the job's log was told."""
+        self._tell_again = 0
+        """When it is told again if it still lasts, in monotonic nanoseconds."""
         self._waited_for = False
         self._interval = float(self.settings["interval"])
         self._due = monotonic() + min(self._interval, FIRST_SECONDS)
@@ -341,19 +343,29 @@ class Service:
             self.log(f"peaks are unknown: {error}")
 
     def _watch(self) -> None:
-        """Ask the job for its stacks where a loop stands still, and say what is known of it, once."""
+        """Ask the job for its stacks where a loop stands still, and say what is known of it.
+
+        It is said again when it has lasted twice as long, so that an hour takes eight lines. A job that does not answer
+        would read them all when it is over.
+        """
         if (thread := self.fold.stands_still(now())) is not None:
             self._send(wire.STACKS, thread)
         hang, told = self.fold.hangs.now, self._told
         if hang is None:
             if told is not None and self.fold.loops.named(told.loop).steps > told.steps:
-                self.log(f"`{told.loop}` goes on")
+                self._log_of_rank(f"`{told.loop}` goes on")
             self._told = None
-        elif told is None:
+        elif told is None or (now() >= self._tell_again and not hang.silence):
             if hang.silence == UNANSWERED:
                 self.fold.hangs.silenced(why_silent(self.resource.get("process.pid", "")))
             self._told = hang = self.fold.hangs.now or hang
-            self.log(plain(hang_sentence(hang.to_dict(now(), self.fold.began))))
+            self._tell_again = 2 * now() - hang.began
+            self._log_of_rank(plain(hang_sentence(hang.to_dict(now(), self.fold.began))))
+
+    def _log_of_rank(self, message: str) -> None:
+        """Log it with the rank where there are several."""
+        rank, count = (self.resource.get(f"jax.process_{key}", "") for key in ("index", "count"))
+        self.log(message if count in {"", "1"} else f"rank {rank}: {message}")
 
     def _new_snapshot(self) -> SnapshotData:
         """Make a new snapshot and offer it to every exporter."""
@@ -370,7 +382,7 @@ class Service:
             self.fold.observation.exporter_dropped(exporter.guard.source, *exporter.dropped())
         snapshot = self.fold.snapshot(now())
         for slowdown in self.fold.slowdowns.take_news():
-            self.log(plain(slowdown_sentence(slowdown.to_dict(now(), self.fold.began, self.clock))))
+            self._log_of_rank(plain(slowdown_sentence(slowdown.to_dict(now(), self.fold.began, self.clock))))
         heard = self.fold.observation.last_heard
         if monotonic() >= self._values_due and heard != self._values_heard:
             self._values_due, self._values_heard = monotonic() + VALUES_SECONDS, heard

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import Counter
 from pathlib import Path
 
 STOPPED = "it was stopped by a signal (SIGSTOP, or a debugger)"
@@ -16,11 +17,21 @@ DOING = {
 }
 """By the state of a process, which is that of its main thread."""
 
+RUNNING = "R"
+"""State of a thread that runs, or would if a processor were free."""
+
+MAX_NAMED = 5
+"""Names of threads that are told: a hundred of XLA's have two or three between them."""
+
 
 def why_silent(pid: str, folder: Path = Path("/proc")) -> str:
-    """What a process is doing of which nothing is heard any more."""
+    """What a process is doing of which nothing is heard any more, and which of its other threads run."""
     state = _fields(folder / pid / "stat")[0]
-    return f"the process does not answer: {DOING.get(state, 'nothing is known of its threads')}"
+    tasks = (path for path in (folder / pid / "task").glob("[0-9]*") if path.name != pid)
+    running = Counter(_read(path / "comm").strip() for path in tasks if _fields(path / "stat")[0] == RUNNING)
+    named = [f"{name} ({count})" for name, count in running.most_common(MAX_NAMED)]
+    others = f"; of its other threads {sum(running.values())} run: {', '.join(named)}" if running else ""
+    return f"the process does not answer: {DOING.get(state, 'nothing is known of its threads')}{others}"
 
 
 def waits_for_us(job: str, folder: Path = Path("/proc")) -> bool:

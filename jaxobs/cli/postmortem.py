@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from jaxobs.cli import say, using
 from jaxobs.cli.console import Parser
 from jaxobs.cli.show import records_directory
 from jaxobs.cli.terminal import look_of
-from jaxobs.report.postmortem import BEFORE, RECORDER, Flight, read_flight, story, under_way
+from jaxobs.report.postmortem import BEFORE, RECORDER, Flight, as_data, read_flight, story
 from jaxobs.report.text_table import to_text
 from jaxobs.vocabulary import InputError
 
@@ -27,12 +26,14 @@ def run(arguments: list[str]) -> int:
         " (default: JAXOBS_RUN_DIRECTORY, else the user's state directory)",
     )  # fmt: skip
     parser.add_argument(
-        "--json", action="store_true", help="print a JSON list instead, an object for each rank"
+        "--json",
+        action="store_true",
+        help="print a JSON list instead, an object for each rank, that which stopped first at its head",
     )
     options = parser.options(arguments)
     flights = _flights(options.folders or [records_directory()])
     with using("a recorder"):
-        plain = json.dumps([_plain(flight) for flight in flights]) if options.json else ""
+        plain = json.dumps(as_data(flights)) if options.json else ""
         shown = plain or to_text(story(flights), **look_of(sys.stdout))
     print(shown)
     return 0
@@ -62,11 +63,3 @@ def _folders(directory: Path) -> list[Path]:
     if (directory / RECORDER).is_file():
         return [directory]
     return [path.parent for path in directory.glob(f"*/{RECORDER}")]
-
-
-def _plain(flight: Flight) -> dict[str, Any]:
-    loop, steps, at = flight.last_step or (None, None, None)
-    return {
-        "who": dict(flight.who), "loop": loop, "steps": steps, "last_step": at, "seen_until": flight.last["at"],
-        "ended": flight.ended, "under_way": under_way(flight), "last": dict(flight.last),
-    }  # fmt: skip

@@ -131,7 +131,11 @@ class Fold(Rooms):
             is_first_run=under_way is not None and self.executables.runs_of(under_way.run) < MIN_RUNS,
             heard=self.observation.last_heard,
         )
-        return (loop.thread if loop else 0) if self.hangs.look(now, where) else None
+        before = self.hangs.now
+        is_due = self.hangs.look(now, where)
+        if before is None and (hang := self.hangs.now) is not None:
+            self.spans.hang_noticed(hang, now)
+        return (loop.thread if loop else 0) if is_due else None
 
     def bind_peaks(self, kind: str, peaks: Peaks) -> None:
         """Take the peaks of a device kind; those of the first device's kind are the peaks for all executables."""

@@ -1,4 +1,4 @@
-"""Makes spans of events: compiles, the steps they delayed, sampled and slow steps, phases, profiler windows, the run.
+"""Makes spans of compiles, the steps they delayed, sampled and slow steps, phases, profiler windows, hangs, the run.
 
 Trace and span ids are derived and not random, so that the ranks of a job put the same step into the same trace.
 """
@@ -10,6 +10,7 @@ from collections import deque
 from itertools import takewhile
 
 from jaxobs.derive.compilation import Compiles
+from jaxobs.derive.loops.hangs import Hang
 from jaxobs.derive.loops.loop import Loop
 from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
@@ -137,6 +138,23 @@ class FinishedSpans:
             *((("jax.profile.reason", event.reason),) if event.reason else ()),
         )
         self._finished.append(Span("jax.profile", trace, own, None, event.start, event.end, attributes))
+
+    def hang_noticed(self, hang: Hang, now: int) -> None:
+        """Finish a span of a loop that stands still, up to now: it may last for ever. Ranks share a trace, as above."""
+        minute = self._clock.wall_time(now) // (60 * NANOSECONDS)
+        trace = _hash(128, self._job, "hang", minute)
+        own = self._identity(64, "hang", hang.loop, hang.began)
+        stuck = hang.stuck
+        told: dict[str, str | int | None] = {
+            "jax.loop": hang.loop,
+            "jax.hang.steps": hang.steps,
+            "jax.hang.reason": hang.silence or None,
+            "jax.hang.line": stuck and stuck.line,
+            "jax.hang.activity": stuck and stuck.activity,
+            "jax.function": hang.function,
+        }
+        attributes = tuple((name, value) for name, value in told.items() if value is not None)
+        self._finished.append(Span("jax.hang", trace, own, None, hang.began, now, attributes))
 
     def settle(self, now: int, patience: int = PATIENCE) -> None:
         """Finish, without a step, the spans of compilations that have waited for one longer than `patience`."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from jaxobs.report.ranks import the_other
 from jaxobs.report.sentence import clock, hang_sentence, plain, slowdown_sentence
 from jaxobs.report.text_table import TextTable
 from jaxobs.vocabulary.activities import DEVICE
@@ -36,6 +37,9 @@ MAX_EVENTS: Final = 40
 MIN_SECONDS: Final = 1.0
 """Seconds from which on a compile or phase is told: shorter ones are ordinary."""
 
+SILENT_SECONDS: Final = 5.0
+"""Seconds without a line after which a rank has stopped: it has one each second, on a busy machine a little later."""
+
 GREW: Final = 1.1
 """Growth of the memory in these seconds from which on it is told."""
 
@@ -47,6 +51,8 @@ class Flight:
     who: Mapping[str, str] = field(default_factory=dict)
     moments: list[Moment] = field(default_factory=list)
     spans: list[Moment] = field(default_factory=list)
+    stacks: Moment | None = None
+    """The newest line with the stacks of all threads, which stood in `loop`; None if it never stood still."""
     slowdowns: list[tuple[float, str]] = field(default_factory=list)
     """Sentences, and when they were kept."""
     broken: int = 0
@@ -92,6 +98,8 @@ class Flight:
             self.who = line["who"]
         elif "span" in line:
             self.spans.append(line)
+        elif "stacks" in line:
+            self.stacks = line
         elif "slowdown" in line:
             self.slowdowns.append((line["at"], plain(slowdown_sentence(line["slowdown"]))))
         else:
@@ -129,6 +137,8 @@ def _checked(line: Any) -> Moment:
     """The line with its time as a number. Raises ValueError, TypeError or KeyError for what is no line of a recorder."""
     if not isinstance(line.get("who", {}), dict) or not isinstance(line.get("loops", {}), dict):
         raise TypeError("a part that is no object")
+    for thread in line.get("stacks", ()):
+        " ".join([thread["name"], *thread["frames"]])
     return {"hang": [], **line, "at": float(line["at"])}
 
 
@@ -146,44 +156,90 @@ def under_way(flight: Flight) -> str:
     return "; ".join(parts)
 
 
-def divergence(ordered: Sequence[Flight]) -> str | None:
-    """Which of the ranks, in the order in which they stopped, did something else than all others first; None if none did.
+def divergence(ordered: Sequence[Flight]) -> tuple[Flight, str] | None:
+    """Which of the ranks, in the order in which they stopped, did something else than all others first, and what.
 
     In collectives all stop at about the same time: then it is the one with fewer steps than any other, else the one that
-    was killed, before the others were seen last, else the one that stands still and does not wait for the device.
+    was killed, before the others were seen last, else the one that stands still and does not wait for the device, else
+    the one that stands at another line than all others. None if there is no such rank.
     """
     first, *others = ordered
     stops = [flight.stopped for flight in ordered if flight.stopped is not None]
-    if len(stops) == len(ordered) > 1 and stops[1] - stops[0] >= MIN_SECONDS:
-        return f"rank {first.rank} stopped first, {duration(stops[1] - stops[0])} before the next"
+    earlier = MIN_SECONDS if _stood_still(first) else SILENT_SECONDS
+    if len(stops) == len(ordered) > 1 and stops[1] - stops[0] >= earlier:
+        return first, f"stopped first, {duration(stops[1] - stops[0])} before the next"
     if not others or len({flight.last_step and flight.last_step[0] for flight in ordered}) > 1:
         return None
-    done = sorted((flight.last_step[1] if flight.last_step else 0, flight.rank) for flight in ordered)
-    (steps, fewest), (more, _) = done[:2]
-    # A rank that was seen no longer than its last step may have done more, of which nothing was kept.
-    stood_still = all(flight.last["at"] - (flight.stopped or 0.0) >= MIN_SECONDS for flight in ordered)
-    if steps < more and stood_still:
+    by_steps = sorted(ordered, key=_steps)
+    fewest, (steps, more) = by_steps[0], map(_steps, by_steps[:2])
+    if steps < more and all(map(_stood_still, ordered)):
         fewer = f"{count(steps)} steps where the others had done {count(more)} or more"
-        return f"rank {fewest} stopped first, after {fewer}"
+        return fewest, f"stopped first, after {fewer}"
     killed = [flight for flight in ordered if flight.ended == "killed"]
     if len(killed) == 1 and killed[0].last["at"] <= min(flight.last["at"] for flight in ordered):
-        return f"rank {killed[0].rank} was killed, and no other"
-    own = [
-        (flight, hang) for flight in ordered for hang in flight.last["hang"] if hang.get("activity") != DEVICE
-    ]
+        return killed[0], "was killed, and no other"
+    return _apart(ordered)
+
+
+def _apart(flights: Sequence[Flight]) -> tuple[Flight, str] | None:
+    """The one rank that stands still elsewhere than all others."""
+    still = [(flight, hang) for flight in flights for hang in flight.last["hang"]]
+    own = [flight for flight, hang in still if hang.get("activity") != DEVICE]
     if len(own) == 1:
-        return f"rank {own[0][0].rank} stood still by itself, and no other"
+        return own[0], "stood still by itself, and no other"
+    apart = the_other([hang.get("line") for _, hang in still])
+    if apart is not None and len(still) == len(flights):
+        return still[apart][0], "stood at another line than all others"
     return None
+
+
+def _stood_still(flight: Flight) -> bool:
+    """Whether the recorder outlived the last step: else the rank may have done more, of which nothing was kept."""
+    return bool(flight.last["at"] - (flight.stopped or 0.0) >= MIN_SECONDS)
+
+
+def _steps(flight: Flight) -> int:
+    return flight.last_step[1] if flight.last_step else 0
+
+
+def in_order(flights: Sequence[Flight]) -> list[Flight]:
+    """The ranks in the order in which they stopped."""
+    return sorted(flights, key=lambda flight: flight.stopped or 0.0)
+
+
+def as_data(flights: Sequence[Flight]) -> list[dict[str, Any]]:
+    """The story as plain data: an object for each rank, in the order in which they stopped."""
+    ordered = in_order(flights)
+    parted, since = divergence(ordered), _told_since(ordered)
+    return [
+        {
+            "who": dict(flight.who), "loop": loop, "steps": steps, "last_step": at, "seen_until": flight.last["at"],
+            "ended": flight.ended, "under_way": under_way(flight), "last": dict(flight.last),
+            "differs": parted[1] if parted and parted[0] is flight else None,
+            "stacks": flight.stacks and flight.stacks["stacks"],
+            "events": [{"at": when, "event": what} for when, what in sorted(_events(flight, since))],
+        }
+        for flight in ordered
+        for loop, steps, at in [flight.last_step or (None, None, None)]
+    ]  # fmt: skip
+
+
+def _told_since(ordered: Sequence[Flight]) -> float:
+    """The moment from which on events are told."""
+    first = ordered[0]
+    return (first.moments[0]["at"] if first.stopped is None else first.stopped) - TOLD_SECONDS
 
 
 def story(flights: Sequence[Flight]) -> Iterator[TextTable | str]:
     """Which rank stopped first, all ranks beside each other, and what happened before, in the order of time."""
-    ordered = sorted(flights, key=lambda flight: flight.stopped or 0.0)
+    ordered = in_order(flights)
     first = ordered[0]
     name = " ".join(filter(None, (first.who.get("jaxobs.run"), first.who.get("jaxobs.run_id"))))
     ranks = f"{len(flights)} rank{'s' if len(flights) > 1 else ''}"
     yield f"{name}: {ranks}, seen until {clock(max(flight.last['at'] for flight in flights))}"
-    yield from filter(None, [divergence(ordered)])
+    parted = divergence(ordered)
+    if parted is not None:
+        yield f"rank {parted[0].rank} {parted[1]}"
     table = TextTable(
         ("rank", "host", "last step", "at", "seen until", "end", "memory", "what was under way"),
         left=("rank", "host", "end", "what was under way"),
@@ -196,13 +252,26 @@ def story(flights: Sequence[Flight]) -> Iterator[TextTable | str]:
             flight.ended, or_absent(flight.last.get("memory"), byte_size), under_way(flight),
         )  # fmt: skip
     yield from ("", table)
-    since = (first.moments[0]["at"] if first.stopped is None else first.stopped) - TOLD_SECONDS
+    yield from _stacks(parted[0] if parted else first)
+    since = _told_since(ordered)
     told = sorted((at, flight.rank, what) for flight in ordered for at, what in _events(flight, since))
     if told:
         yield from ("", f"the last {duration(TOLD_SECONDS)} before that, and since")
     yield from (f"  {clock(at)}  rank {rank}: {what}" for at, rank, what in told[-MAX_EVENTS:])
     if broken := sum(flight.broken for flight in flights):
         yield from ("", f"{broken} lines could not be read")
+
+
+def _stacks(flight: Flight) -> Iterator[str]:
+    """The stacks of the threads of a rank that stood still."""
+    if flight.stacks is not None:
+        yield from (
+            "",
+            f"threads of rank {flight.rank} at {clock(flight.stacks['at'])}, the innermost frame first",
+        )
+        for thread in flight.stacks["stacks"]:
+            of_loop = f" (runs {flight.stacks['loop']})" if thread["of_loop"] else ""
+            yield f"  {thread['name']}{of_loop}: {' ← '.join(thread['frames'])}"
 
 
 def _events(flight: Flight, since: float) -> Iterator[tuple[float, str]]:

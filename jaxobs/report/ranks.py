@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -53,8 +54,8 @@ def marked(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             slowest["through"] = _through(
                 slowest, [row["shares"] for row in alike if row["shares"] and row is not slowest]
             )
-        for row in _waited_for(alike):
-            row["hangs"] = True
+        for row, why in _waited_for(alike):
+            row["hangs"], row["hangs_as"] = True, why
     return rows
 
 
@@ -68,20 +69,33 @@ def _through(slowest: Row, others: Sequence[Mapping[str, float]]) -> str | None:
     return largest if more[largest] >= slowest["lag"] / 2 else None
 
 
-def _waited_for(ranks: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
-    """Ranks of a run that stand still and that others wait for: they do not wait for the device themselves.
+def _waited_for(ranks: Sequence[dict[str, Any]]) -> Sequence[tuple[dict[str, Any], str]]:
+    """Ranks of a run that stand still and that others wait for, and how they differ from these.
 
-    Where all wait for it, those with the fewest steps: the rule of JaxRankHangs in deploy/prometheus. None where several
-    wait and no rank is ahead of them, nor where one of which nothing new is known has come no further.
+    They do not wait for the device themselves; where all wait for it, they have the fewest steps (the rules of
+    JaxRankHangs in deploy/prometheus), or else one waits at another line than all others. None where one of which nothing
+    new is known has come no further: what is waited for may be that, or a rank that does not stand still for long enough.
     """
     still = [row for row in ranks if row["hang"] and not row["problem"]]
     if elsewhere := [row for row in still if row["hang"]["activity"] != activities.DEVICE]:
-        return elsewhere
+        return [(row, "it does not wait for its device") for row in elsewhere]
     fewest = min((row["steps"] or 0 for row in still), default=0)
     behind = [row for row in still if (row["steps"] or 0) == fewest]
-    one_is_ahead = any((row["steps"] or 0) > fewest for row in ranks)
-    one_is_gone = any((row["steps"] or 0) <= fewest for row in ranks if row["problem"])
-    return behind if (len(behind) == 1 or one_is_ahead) and not one_is_gone else []
+    if any((row["steps"] or 0) <= fewest for row in ranks if row["problem"]):
+        return []
+    if any((row["steps"] or 0) > fewest for row in ranks):
+        return [(row, f"it has ended the fewest steps, {count(fewest)}") for row in behind]
+    if len(ranks) == 1:
+        return [(row, "it is the only rank") for row in behind]
+    apart = the_other([row["hang"]["line"] for row in behind])
+    return [] if apart is None else [(behind[apart], "its thread is at another line than all others")]
+
+
+def the_other(values: Sequence[object]) -> int | None:
+    """The index of the one value that differs from all others, which are alike; None if there is none such."""
+    counts = Counter(values)
+    alone = [value for value, times in counts.items() if times == 1]
+    return values.index(alone[0]) if len(values) > 2 and len(counts) == 2 and len(alone) == 1 else None
 
 
 def lags(shares: Sequence[Mapping[str, float]]) -> list[float]:
@@ -134,7 +148,7 @@ def row_of(rank: Observed, wanted_loop: str | None = None) -> dict[str, Any]:
         "own": sum(own) if own else None,
         "shares_in_all": _known({name: seconds / in_all for name, seconds in spent.items()}, loop),
         "lag": 0.0, "lag_in_all": 0.0, "lags": False, "through": None,
-        "hang": hang, "hangs": False, "still": hang and f"{duration(hang['seconds'])}: {place}",
+        "hang": hang, "hangs": False, "hangs_as": None, "still": hang and f"{duration(hang['seconds'])}: {place}",
     }  # fmt: skip
 
 
@@ -142,7 +156,7 @@ def dearest(rows: list[dict[str, Any]]) -> str | None:
     """The rank that costs the job most, and how, in words; None if none does."""
     row = max(marked(rows), key=lambda row: (row["hangs"], row["lags"]))
     if row["hangs"]:
-        return f"Rank {row['rank']} hangs, and the others wait for it: no step for {row['still']}"
+        return f"Rank {row['rank']} hangs ({row['hangs_as']}): no step for {row['still']}"
     through = f", through {row['through']}" if row["through"] else ""
     if row["lags"]:
         return (
@@ -193,7 +207,7 @@ def render_ranks(ranks: Sequence[Observed], *, width: int, bold: bool) -> str:
     answered = [(row, rank) for row, rank in rows if rank.document and not rank.problem]
     if answered:
         row, chosen = max(answered, key=lambda pair: (pair[0]["hangs"], pair[0]["lags"]))
-        why = ", which hangs" if row["hangs"] else ", which lags" if row["lags"] else ""
+        why = f", which hangs ({row['hangs_as']})" if row["hangs"] else ", which lags" if row["lags"] else ""
         parts += ["", printable(f"rank {row['rank']}{why}")] if parts else []
         parts.append(render(chosen.document, width=width, bold=bold))
     return "\n".join(parts)

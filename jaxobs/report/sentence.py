@@ -14,7 +14,7 @@ from jaxobs.model.contents import LONG_COMPILE, last_name
 from jaxobs.model.snapshot import Document
 from jaxobs.roofline_model.bottleneck import UNTOLD
 from jaxobs.vocabulary import activities
-from jaxobs.vocabulary.units import amount, duration, percent, rough_percent
+from jaxobs.vocabulary.units import amount, count, duration, percent, rough_percent
 
 CLEAR: Final = 0.1
 """Least confidence of a clear label. Below it the runner-up is as likely, or it rests on a few steps; advice needs as
@@ -109,7 +109,13 @@ def hang_sentence(hang: Document) -> str:
     over = hang["over"]
     since = f", {duration(hang['began_seconds'])} after the start" if over else ""
     said = f"{code(hang['loop'])}** {'ended' if over else 'has ended'} no step for {duration(hang['seconds'])}**{since}"
-    said += f" (the longest pause before was {duration(hang['longest_pause_seconds'])}): "
+    in_flight = None if over else hang.get("steps_in_flight")
+    known = [
+        f"after {count(hang['steps'])} steps" if hang.get("steps") else None,
+        f"of which the last {count(in_flight)} may not be done" if in_flight else None,
+        f"the longest pause before was {duration(hang['longest_pause_seconds'])}",
+    ]
+    said += f" ({', '.join(filter(None, known))}): "
     if hang.get("line") is None:
         said += str(hang.get("line_reason"))
     else:

@@ -44,6 +44,8 @@ class FlightRecorder(Exporter):
         self._said = False
         self._slowdowns: set[tuple[str, float, bool]] = set()
         """Those that were kept, by loop and beginning, and whether they were over."""
+        self._stacks: tuple[Any, ...] = ()
+        """The hang whose stacks were kept last, and where its loop stood."""
 
     def start(self, agent: Agent) -> None:
         self.takes_batches = agent.settings.get("run_folder") is not None
@@ -53,7 +55,14 @@ class FlightRecorder(Exporter):
         document = batch.snapshot.document
         if is_kept(self._agent.settings, document):
             at = self._agent.clock.wall_time(batch.snapshot.time) / NANOSECONDS
-            self._write([*self._spans(batch.spans), *self._new_slowdowns(at, document), moment(at, document)])
+            self._write(
+                [
+                    *self._spans(batch.spans),
+                    *self._new_slowdowns(at, document),
+                    *self._new_stacks(at, document),
+                    moment(at, document),
+                ]
+            )
 
     def stop(self, timeout: float) -> None:  # noqa: ARG002  # closing a file needs no deadline
         if self._file is not None:
@@ -72,6 +81,14 @@ class FlightRecorder(Exporter):
             if key not in self._slowdowns:
                 self._slowdowns.add(key)
                 yield {"at": at, "slowdown": each}
+
+    def _new_stacks(self, at: float, document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        """The stacks of all threads where a loop stands still: once, and again where its own thread is elsewhere."""
+        for hang in document.get("hangs") or ():
+            standing = hang["loop"], hang["began_seconds"], hang["line"]
+            if hang["threads"] and not hang["over"] and standing != self._stacks:
+                self._stacks = standing
+                yield {"at": at, "stacks": hang["threads"], "loop": hang["loop"]}
 
     def _write(self, lines: list[Mapping[str, Any]]) -> None:
         """Append the lines, to a file that begins with who the process is."""
@@ -111,7 +128,7 @@ def moment(at: float, document: Mapping[str, Any]) -> Moment:
         "devices": [
             (device.get("memory") or {}).get("in_use_bytes") for device in document.get("devices") or ()
         ],
-        # Without the stacks: they are in the record, and would fill the file.
+        # The stacks have a line of their own: here they would fill the file.
         "hang": [
             {key: value for key, value in hang.items() if key != "threads"}
             for hang in document.get("hangs") or ()

@@ -53,6 +53,26 @@ def test_it_asks_for_the_stacks_and_says_where_the_loop_stands(
     )
 
 
+def test_it_is_said_again_when_it_has_lasted_twice_as_long_and_with_the_rank(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with service_in_process() as (service, job):
+        service.resource |= {"jax.process_index": "3", "jax.process_count": "4"}
+        entered, steps = iteration(now())
+        service.fold.apply(entered)
+        for step in steps:
+            service.fold.apply(step)
+        for after in range(20, 200, 2):
+            monkeypatch.setattr(module, "now", lambda after=after: steps[-1].end + after * NANOSECONDS)
+            row = (THREAD, "MainThread", "train.py:9 f", "", "waiting", ("train.py:9 f",))
+            service.fold.apply(StacksTaken((row,), now()))
+            service._watch()
+        told = [body for kind, body in wire.Frames().feed(job.recv(1 << 20)) if kind == wire.LOG]
+    assert [line.split("(")[0].strip() for line in told] == [
+        f"rank 3: `train` has ended no step for {seconds}" for seconds in ("22 s", "44 s", "88 s", "2.93 min")
+    ]
+
+
 def test_a_job_that_does_not_answer_is_said_not_to(start_agent: Callable[..., AgentProcess]) -> None:
     agent = start_agent()
     entered, steps = iteration(now() - 60 * NANOSECONDS)

@@ -26,6 +26,16 @@ def test_a_process_that_was_stopped_is_told_from_one_that_is_gone() -> None:
     assert "nothing is known" in why_silent("")
 
 
+def test_its_other_threads_that_run_are_named(tmp_path: Path) -> None:
+    for thread, (name, state) in enumerate([("python", "S"), ("XLA", "R"), ("XLA", "R"), ("io", "S")], 7):
+        task = tmp_path / "7" / "task" / str(thread)
+        task.mkdir(parents=True)
+        (task / "stat").write_text(f"{thread} ({name}) {state} 1 1 1")
+        (task / "comm").write_text(f"{name}\n")
+    (tmp_path / "7" / "stat").write_text("7 (python) S 1 1 1")
+    assert why_silent("7", tmp_path).endswith("; of its other threads 2 run: XLA (2)")
+
+
 @pytest.mark.parametrize(
     ("state", "said"),
     [

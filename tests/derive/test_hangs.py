@@ -87,6 +87,32 @@ def test_an_iteration_that_ends_no_step_hangs_and_its_thread_is_named() -> None:
     ]
 
 
+def test_the_steps_with_which_the_device_was_not_seen_to_be_done_are_counted() -> None:
+    fold, end = trained()
+    fold.apply(StepCompleted("train", 17, at(end - 0.1), 0))
+    assert hung(fold, end)
+    (row,) = fold.snapshot(at(end + 20.0))["hangs"]
+    assert (row["steps"], row["steps_in_flight"]) == (20, 2)
+    unseen, end = trained()
+    assert hung(unseen, end)
+    (row,) = unseen.snapshot(at(end + 20.0))["hangs"]
+    assert row["steps_in_flight"] is None
+    assert row["steps_in_flight_reason"]
+
+
+def test_it_has_a_span_as_soon_as_it_is_noticed_and_no_second_one() -> None:
+    fold, end = trained()
+    assert hung(fold, end, "lock.py:3 take", "train.py:12 main")
+    fold.stands_still(at(end + 90.0))
+    fold.apply(stacks(end + 91.0))
+    fold.stands_still(at(end + 92.0))
+    (span,) = [span for span in fold.spans.take() if span.name == "jax.hang"]
+    assert (span.start, span.end) == (at(end), at(end + 17.0))
+    assert dict(span.attributes) == {
+        "jax.loop": "train", "jax.hang.steps": 20, "jax.hang.line": "lock.py:3 take", "jax.hang.activity": "waiting",
+    }  # fmt: skip
+
+
 def test_it_is_over_with_the_next_step_and_a_pause_as_long_is_none_again() -> None:
     fold, end = trained()
     assert hung(fold, end)

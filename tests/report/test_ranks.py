@@ -85,8 +85,8 @@ def test_ranks_that_are_alike_do_not_lag():
         (
             [None, "device", None],
             [700, 700, 700],
-            ["1"],
-        ),  # two do not hang, perhaps of those that wait elsewhere
+            [],
+        ),  # it waits for one that is not known to stand still yet
         ([None, None, None], [700, 700, 700], []),
         (["device", "device", "device"], [700, 700, 700], []),  # they wait for something else
         (["device", "device", None], [700, 700, 701], ["0", "1"]),
@@ -107,10 +107,10 @@ def test_of_ranks_that_hang_the_one_is_marked_for_which_the_others_wait(activiti
     )
 
 
-def hanging(steps, rank, problem=None):
+def hanging(steps, rank, problem=None, line="train.py:9 f"):
     one = observed(rank, problem=problem)
     one.document["loops"]["train"]["steps"] = steps
-    one.document["hangs"] = [{"over": False, "seconds": 43.0, "line": "train.py:9 f", "activity": "device"}]
+    one.document["hangs"] = [{"over": False, "seconds": 43.0, "line": line, "activity": "device"}]
     return one
 
 
@@ -124,8 +124,19 @@ def test_ranks_that_wait_for_one_that_is_gone_are_not_accused():
     assert dearest(one) == "Rank 1 waits for its device: no step for 43 s: train.py:9 f"
     assert dearest(rank_rows([gone, hanging(700, 1, problem="nothing new for 50 s")])) is None
     assert dearest(rank_rows([hanging(699, 1), hanging(700, 2)])) == (
-        "Rank 1 hangs, and the others wait for it: no step for 43 s: train.py:9 f"
+        "Rank 1 hangs (it has ended the fewest steps, 699): no step for 43 s: train.py:9 f"
     )
+
+
+def test_where_all_wait_for_the_device_the_one_that_waits_at_another_line_hangs():
+    alike = [hanging(700, rank) for rank in range(3)]
+    rows = rank_rows([*alike, hanging(700, 3, line="train.py:4 train_step")])
+    assert [row["hangs"] for row in rows] == [False, False, False, True]
+    assert dearest(rows).startswith("Rank 3 hangs (its thread is at another line than all others): ")
+    both = rank_rows([hanging(700, 0), hanging(700, 1, line="train.py:4 train_step")])
+    assert not any(row["hangs"] for row in both), "of two neither is the odd one"
+    three = rank_rows([*(hanging(700, rank, line=f"train.py:{rank} f") for rank in range(3))])
+    assert not any(row["hangs"] for row in three)
 
 
 def test_a_rank_alone_hangs_by_itself():

@@ -146,6 +146,13 @@ HANG = {
             ),
         ),
         (
+            {"steps": 1204, "steps_in_flight": 3, "function": None},
+            (
+                "`train` has ended no step for 43 s (after 1,204 steps, of which the last 3 may not be done, the longest "
+                "pause before was 700 ms): its thread is waiting at `train.py:9 callback` (acquire)."
+            ),
+        ),
+        (
             {"line": None, "line_reason": "the process does not answer", "function": None},
             "`train` has ended no step for 43 s (the longest pause before was 700 ms): the process does not answer.",
         ),

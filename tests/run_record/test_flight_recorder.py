@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from jaxobs.model.clock import NANOSECONDS, now
 from jaxobs.model.events import Span
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.protocol import Batch
-from jaxobs.report.postmortem import BEFORE, RECORDER, Flight, Moment, read_flight, story
+from jaxobs.report.postmortem import BEFORE, RECORDER, Flight, Moment, as_data, read_flight, story
 from jaxobs.report.text_table import to_text
 from jaxobs.testing import FakeAgent
 from jaxobs_plugins.flight_recorder import FlightRecorder
@@ -184,6 +185,14 @@ def test_ranks_that_were_seen_no_longer_than_their_last_step_are_not_ordered_by_
     assert "stopped first" not in told(one, other), "what it did after that was lost with it"
 
 
+def test_of_ranks_that_were_seen_no_longer_than_their_last_step_one_stopped_first_that_was_seen_no_more() -> (
+    None
+):
+    later = flight(1, 129, 128)
+    assert "stopped first" not in told(flight(0, 127, 126), later), "its next line may have been lost"
+    assert "rank 0 stopped first, 8" in told(flight(0, 121, 120), later)
+
+
 def test_two_starts_of_one_rank_without_a_step_are_told() -> None:
     starts = [flight(0, 0, 3), flight(0, 0, 3)]
     for each in starts:
@@ -206,10 +215,47 @@ def test_of_ranks_that_stop_together_the_one_is_named_that_waits_for_no_device()
         known = {"loop": "train", "seconds": 43.0, "longest_pause_seconds": 1.0, "over": False}
         return [{**known, "line": "train.py:9 f", "activity": activity, "function": None}]
 
+    def hang_at(line: str) -> list[dict[str, Any]]:
+        return [{**hang("device")[0], "line": line}]
+
     waits = [flight(rank, 90, 120, hang=hang("device")) for rank in (0, 2)]
     text = told(*waits, flight(1, 90, 120, hang=hang("waiting")))
     assert "rank 1 stood still by itself, and no other" in text
     assert "and no other" not in told(*waits)
+    text = told(*waits, flight(1, 90, 120, hang=hang_at("train.py:4 step")))
+    assert "rank 1 stood at another line than all others" in text
+
+
+def test_the_stacks_of_a_loop_that_stands_still_are_kept_once_for_each_place(tmp_path: Path) -> None:
+    made, folder = recorder(tmp_path)
+    for line in ("train.py:9 f", "train.py:9 f", "train.py:4 step"):
+        stacks = [
+            {"name": "MainThread", "of_loop": True, "frames": [line, "train.py:1 main"]},
+            {"name": "reader", "of_loop": False, "frames": ["data.py:7 read"]},
+        ]
+        hang = {
+            "loop": "train", "steps": 7, "began_seconds": 3.0, "seconds": 43.0, "over": False, "line": line,
+            "longest_pause_seconds": 1.0, "activity": "device", "function": None, "threads": stacks,
+        }  # fmt: skip
+        one = batch()
+        made.export(
+            replace(one, snapshot=replace(one.snapshot, written={**one.snapshot.document, "hangs": [hang]}))
+        )
+    made.stop(1)
+    lines = [json.loads(line) for line in (folder / RECORDER).read_text().splitlines()]
+    assert [line["stacks"][0]["frames"][0] for line in lines if "stacks" in line] == [
+        "train.py:9 f",
+        "train.py:4 step",
+    ]
+    with (folder / RECORDER).open("a") as file:
+        file.write('{"at": 17.0, "loop": "train", "stacks": [{"name": "MainThread", "of_loop": true}]}\n')
+    found = read_flight(folder)
+    assert found is not None
+    assert found.broken == 1
+    text = told(found)
+    assert "  MainThread (runs train): train.py:4 step ← train.py:1 main\n  reader: data.py:7 read" in text
+    (rank,) = as_data([found])
+    assert rank["stacks"][1]["frames"] == ["data.py:7 read"]
 
 
 def test_a_recorder_is_read_by_its_own_name_too(tmp_path: Path) -> None:
@@ -270,7 +316,9 @@ def test_of_a_job_that_is_killed_with_its_agent_the_last_step_is_told(
     job = start(TRAIN, JAXOBS_RUN_DIRECTORY=str(tmp_path))
     job.wait_for("under way")
     wait_for(
-        lambda: any("train" in path.read_text() for path in tmp_path.glob(f"*/{RECORDER}")), "a line", 60
+        lambda: any(re.search(r'"steps":[1-9]', path.read_text()) for path in tmp_path.glob(f"*/{RECORDER}")),
+        "a line with a step",
+        60,
     )
     for agent in job.agents():
         agent.kill()

@@ -1,12 +1,15 @@
 """One rank of a small training, of which files say how long its input and its host take, and how many rows there are.
 
-Where there is a file `waits`, the host waits for the device in each step.
+Where there is a file `waits`, the host waits for the device in each step; `lock-RANK` and `native-RANK` make a rank stand
+still, waiting for a lock, and in native code that holds the interpreter lock.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -21,6 +24,15 @@ from tests.layered_job import train_step_of
 from tests.top.ranks import INPUT_SECONDS
 
 WIDTH, LAYERS = 128, 2
+
+
+def stand_still(folder: Path, rank: int) -> None:
+    if (folder / f"lock-{rank}").exists():
+        lock = threading.Lock()
+        lock.acquire()
+        lock.acquire()
+    if (folder / f"native-{rank}").exists():
+        ctypes.PyDLL(None).sleep(3600)  # native code that does not release the interpreter lock
 
 
 def main(folder: Path, seconds: float) -> None:
@@ -55,6 +67,7 @@ def main(folder: Path, seconds: float) -> None:
             busy_until = time.perf_counter() + written(f"host-{rank}", 0.0)
             while time.perf_counter() < busy_until:
                 pass
+            stand_still(folder, rank)
             weights, loss = step(weights, batch)
             observer.record(loss=loss)
             if waits:

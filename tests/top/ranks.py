@@ -31,11 +31,11 @@ class Job:
             process.communicate(timeout=30)
 
 
-def started(folder: Path, ranks: int, seconds: int) -> Job:
+def started(folder: Path, ranks: int, seconds: int, **extra: str) -> Job:
     """A training of so many ranks, which `targets` in its folder names, for so long at most."""
     settings = environment(
         **PEAKS, JAXOBS_RUN="demo", JAXOBS_FILE_SD_DIRECTORY=str(folder / "targets"),
-        WORLD_SIZE=str(ranks), COORDINATOR=f"127.0.0.1:{free_port()}",
+        WORLD_SIZE=str(ranks), COORDINATOR=f"127.0.0.1:{free_port()}", **extra,
     )  # fmt: skip
     processes = [
         subprocess.Popen(

@@ -118,7 +118,9 @@ class Hang:
 
     loop: str
     steps: int
-    """Steps that had ended."""
+    """Steps that the host had ended."""
+    in_flight: int | None
+    """The newest of them with which the device was not seen to be done; None where that cannot be seen."""
     began: int
     pause: float
     """The longest pause before, in seconds."""
@@ -142,6 +144,7 @@ class Hang:
         return {
             "loop": self.loop,
             "steps": self.steps,
+            **figure(self.in_flight, "no completion of its steps was seen").under("steps_in_flight"),
             "began_seconds": seconds(self.began - began),
             "seconds": seconds((self.ended or now) - self.began),
             "over": self.ended is not None,
@@ -169,6 +172,8 @@ class Hangs:
         """Lines of the user's program from which functions were compiled."""
         self._unseen = 0
         """How often it was told, of any call, that its completion cannot be seen, since one was seen."""
+        self._done: dict[str, int] = {}
+        """The newest step of each loop with which the device was seen to be done."""
         self._enters = False
         """Whether the first step of a pass is under way."""
         self._last = self._last_at_look = 0
@@ -194,6 +199,7 @@ class Hangs:
         self.got_on(time, pause=time - self._last if isinstance(sign, PAUSES_END) else 0)
         if isinstance(sign, StepCompleted):
             self._unseen = 0
+            self._done[sign.loop] = sign.step
         self._enters = isinstance(sign, LoopEntered) or (self._enters and not isinstance(sign, StepEnded))
 
     def step_unseen(self, _: StepUnseen) -> None:
@@ -285,10 +291,15 @@ class Hangs:
             self.count[loop.name] = self.count.get(loop.name, 0) + 1
             self.kept.append(
                 Hang(
-                    loop.name, loop.steps, self._last, self._longest, where.function, loop.thread,
-                    stacks=stacks, silence="" if stacks else silence,
+                    loop.name, loop.steps, self._in_flight(loop), self._last, self._longest, where.function,
+                    loop.thread, stacks=stacks, silence="" if stacks else silence,
                 )
             )  # fmt: skip
+
+    def _in_flight(self, loop: Loop) -> int | None:
+        """How many of a loop's newest steps the device was not seen to be done with; None if none of them was seen."""
+        newest, done = loop.stretches.log.newest, self._done.get(loop.name)
+        return None if newest is None or done is None else max(0, newest.last - done)
 
     def _is_in_loop(self, stack: ThreadStack | None, where: Where) -> bool:
         """Whether a thread with this stack is within the loop; None for a thread that has ended.
