@@ -298,6 +298,8 @@ class Hangs:
 
     def _in_flight(self, loop: Loop) -> int | None:
         """How many of a loop's newest steps the device was not seen to be done with; None if none of them was seen."""
+        if loop.stretches.host_waits:
+            return 0
         newest, done = loop.stretches.log.newest, self._done.get(loop.name)
         return None if newest is None or done is None else max(0, newest.last - done)
 
