@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jaxobs.report.ranks import the_other
-from jaxobs.report.sentence import clock, hang_sentence, plain, slowdown_sentence
+from jaxobs.report.sentence import clock, plain, slowdown_sentence
 from jaxobs.report.text_table import TextTable
 from jaxobs.vocabulary.activities import DEVICE
 from jaxobs.vocabulary.text import read_json
@@ -150,7 +150,10 @@ def under_way(flight: Flight) -> str:
         for word, key in (("compiling", "compiling"), ("in phase", "phases"))
         for name, spent in (last.get(key) or {}).items()
     ]
-    parts += [plain(hang_sentence(hang)) for hang in last["hang"]]
+    parts += [
+        f"no step for {duration(hang['seconds'])}: {hang['line'] or hang['line_reason']}"
+        for hang in last["hang"]
+    ]
     if not parts and (running := last.get("running")):
         parts.append(f"the device ran {running['function']} for {duration(running['seconds'])}")
     return "; ".join(parts)

@@ -112,7 +112,9 @@ def hang_sentence(hang: Document) -> str:
     in_flight = None if over else hang.get("steps_in_flight")
     known = [
         f"after {count(hang['steps'])} steps" if hang.get("steps") else None,
-        f"of which the last {count(in_flight)} may not be done" if in_flight else None,
+        f"of which the last{f' {count(in_flight)}' if in_flight > 1 else ''} may not be done"
+        if in_flight
+        else None,
         f"the longest pause before was {duration(hang['longest_pause_seconds'])}",
     ]
     said += f" ({', '.join(filter(None, known))}): "
