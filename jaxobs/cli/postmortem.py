@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 from jaxobs.cli import say, using
-from jaxobs.cli.console import Parser
+from jaxobs.cli.console import Parser, write_output
 from jaxobs.cli.show import records_directory
 from jaxobs.cli.terminal import look_of
-from jaxobs.report.postmortem import BEFORE, RECORDER, Flight, as_data, read_flight, story
+from jaxobs.report.postmortem import BEFORE, RECORDER, Flight, as_data, read_flight, story, story_page
 from jaxobs.report.text_table import to_text
 from jaxobs.vocabulary import InputError
 
@@ -30,11 +30,20 @@ def run(arguments: list[str]) -> int:
         action="store_true",
         help="print a JSON list instead, an object for each rank, that which stopped first at its head",
     )
+    parser.add_argument("--html", metavar="FILE", help="write one self-contained page, too")
     options = parser.options(arguments)
-    flights = _flights(options.folders or [records_directory()])
+    directories = options.folders or [records_directory()]
+    flights = _flights(directories)
     with using("a recorder"):
         plain = json.dumps(as_data(flights)) if options.json else ""
         shown = plain or to_text(story(flights), **look_of(sys.stdout))
+        page = story_page(flights) if options.html is not None else ""
+    if options.html is not None:
+        write_output(
+            Path(options.html),
+            page.encode(),
+            [each / RECORDER for one in directories for each in _folders(one)],
+        )
     print(shown)
     return 0
 

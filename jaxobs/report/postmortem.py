@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from jaxobs.report.markup import Element, card, table, tag, whole_page, with_code
 from jaxobs.report.ranks import the_other
 from jaxobs.report.sentence import clock, plain, slowdown_sentence
+from jaxobs.report.tables import Column
 from jaxobs.report.text_table import TextTable
 from jaxobs.vocabulary.activities import DEVICE
 from jaxobs.vocabulary.text import read_json
@@ -263,6 +266,23 @@ def story(flights: Sequence[Flight]) -> Iterator[TextTable | str]:
     yield from (f"  {clock(at)}  rank {rank}: {what}" for at, rank, what in told[-MAX_EVENTS:])
     if broken := sum(flight.broken for flight in flights):
         yield from ("", f"{broken} lines could not be read")
+
+
+def story_page(flights: Sequence[Flight]) -> str:
+    """The story as an HTML document that needs nothing else."""
+    title, *parts = story(flights)
+    elements = [_element(part, "p" if before else "h4") for before, part in pairwise([title, *parts]) if part]
+    return whole_page(f"{title} · jaxobs", tag("main", card(str(title), *elements, name="postmortem")))
+
+
+def _element(part: TextTable | str, name: str) -> Element | None:
+    if isinstance(part, str):
+        return tag(name, *with_code(part.strip()))
+    columns = [
+        Column(title, lambda row, title=title: row[title], text=title in part.left) for title in part.columns
+    ]
+    rows = [dict(zip(part.columns, row, strict=True)) for row in part.rows]
+    return table(columns, rows, caption="ranks")
 
 
 def _stacks(flight: Flight) -> Iterator[str]:

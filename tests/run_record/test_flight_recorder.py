@@ -266,6 +266,18 @@ def test_a_recorder_is_read_by_its_own_name_too(tmp_path: Path) -> None:
     assert shown[0] == shown[1] != ""
 
 
+def test_the_story_is_a_page_too_which_does_not_take_the_place_of_a_recorder(tmp_path: Path) -> None:
+    made, folder = recorder(tmp_path)
+    made.export(batch(phases={"<b>odd": 49.0}))
+    made.stop(1)
+    done = command("postmortem", str(folder), "--html", "story.html", folder=tmp_path)
+    assert done.status == 0
+    page = (tmp_path / "story.html").read_text()
+    assert ("&lt;b&gt;odd" in page, "<b>odd" in page, page.count("<table")) == (True, False, 1)
+    over = command("postmortem", str(folder), "--html", str(folder / RECORDER), folder=tmp_path)
+    assert (over.status, over.stderr.count("\n")) == (2, 1)
+
+
 def test_memory_that_grew_is_told() -> None:
     assert "memory of the process grew from" in told(flight(0, 90, 100, memory=2e9))
 
