@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -278,9 +279,7 @@ def story_page(flights: Sequence[Flight]) -> str:
 def _element(part: TextTable | str, name: str) -> Element | None:
     if isinstance(part, str):
         return tag(name, *with_code(part.strip()))
-    columns = [
-        Column(title, lambda row, title=title: row[title], text=title in part.left) for title in part.columns
-    ]
+    columns = [Column(title, itemgetter(title), text=title in part.left) for title in part.columns]
     rows = [dict(zip(part.columns, row, strict=True)) for row in part.rows]
     return table(columns, rows, caption="ranks")
 
