@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import re
 import sys
-import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
@@ -50,15 +48,14 @@ def run(arguments: list[str]) -> int:
     document, roofs = _analyze(options.path, options.maximum_bytes)
     with using(options.path):
         html = page(document, roofs) if options.html is not None else ""
-        packed = _packed(Path(options.path)) if options.pack is not None else b""
         profiled = profile(document["device_time"]["by_line"]) if options.pprof is not None else b""
         if options.json:
             shown = json.dumps(document, indent=2, allow_nan=False)
-        elif written := [name for name in (options.html, options.pack, options.pprof) if name is not None]:
+        elif written := [name for name in (options.html, options.pprof) if name is not None]:
             shown = f"wrote {' and '.join(written)}"
         else:
             shown = report_text(document, top=options.top, **look_of(sys.stdout))
-    for path, content in ((options.html, html.encode()), (options.pack, packed), (options.pprof, profiled)):
+    for path, content in ((options.html, html.encode()), (options.pprof, profiled)):
         if path is not None:
             write_output(Path(path), content, trace_files(Path(options.path)))
     print(shown)
@@ -76,7 +73,6 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--html", metavar="FILE", help="write one self-contained page with a roofline plot")
     parser.add_argument("--pprof", metavar="FILE", help="write device time by call path for `go tool pprof`")
-    parser.add_argument("--pack", metavar="ZIP", help="write it for others, without folders of source files")
     parser.add_argument(
         "--top", metavar="N", type=_count, default=20, help="operations shown in the table (default: %(default)s)"
     )  # fmt: skip
@@ -96,20 +92,6 @@ def _newest_trace() -> str:
         cure = "give a path, or ask for one by obs.profile(2.0, keep=True)"
         raise InputError(f"{record.name} has kept no trace: {cure}")
     return str(found[-1])
-
-
-def _packed(trace: Path) -> bytes:
-    """A ZIP archive of the trace's files, from which the same is read but for the folders of source files."""
-    from jaxobs.proto.wire_format import mask_folders
-    from jaxobs.trace.reading import trace_files
-
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as files:
-        for number, path in enumerate(trace_files(trace)):
-            data = bytearray(path.read_bytes())
-            mask_folders(memoryview(data))
-            files.writestr(f"host_{number}.xplane.pb", data)
-    return archive.getvalue()
 
 
 def _count(value: str) -> int:

@@ -6,7 +6,6 @@ The encoding is that of Protocol Buffers, https://protobuf.dev/programming-guide
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -58,23 +57,6 @@ def fields(data: memoryview) -> Iterator[Field]:
                 f"truncated: the field at byte {start} ends {at - size} bytes after its {size} bytes"
             )
         yield key, start, content, at
-
-
-_FOLDERS: Final = re.compile(rb"^(/.*/|[^\s()]*/(?=[^/]*\.py\b))", re.MULTILINE)
-
-
-def mask_folders(data: memoryview) -> None:
-    """Write `x` over the folders of absolute paths and of Python files, in place. Raises FieldError as `fields`.
-
-    `data` is a message whose types need not be known: its texts are the contents that are no message themselves, as no
-    path is. All lengths stay, and so does all else.
-    """
-    for key, _, begin, end in list(fields(data)):
-        if key & 7 == LENGTH and b"/" in bytes(part := data[begin:end]):
-            try:
-                mask_folders(part)
-            except FieldError:
-                part[:] = _FOLDERS.sub(lambda path: b"x" * (len(path[0]) - 1) + b"/", bytes(part))
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:

@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -79,23 +78,6 @@ def test_what_could_be_told_and_what_not_is_one_table(document, tmp_path):
         "modules whose work is all known +0 of 1 +jit_lost: the trace has no HLO of it", answered.stdout
     )
     assert re.search("devices with peaks +0 of 1 +NVIDIA X1: ", answered.stdout)
-
-
-def test_a_trace_for_others_reads_the_same_and_names_no_folder(document, tmp_path):
-    answered = command("analyze", str(RECORDED), "--pack", "sent.zip", folder=tmp_path)
-    assert (answered.status, answered.stdout) == (0, "wrote sent.zip\n")
-    zipfile.ZipFile(tmp_path / "sent.zip").extractall(tmp_path)
-    assert b"/workspace/traces/generate" in RECORDED.read_bytes()
-    assert b"/workspace/traces/generate" not in (tmp_path / "host_0.xplane.pb").read_bytes()
-    read = command("analyze", "host_0.xplane.pb", "--json", folder=tmp_path)
-    again = json.loads(read.stdout) | {"source": document["source"]}
-    for row in again["operations"]:
-        assert re.fullmatch(r"|x+/generate_conv_trace.py:\d+", row["source"])
-        row["source"] = operation(document, row["name"])["source"]
-    for row in again["device_time"]["by_line"]:
-        assert re.fullmatch(r"|x+/generate_conv_trace.py", row["file"])
-        row["file"] = "/workspace/traces/generate_conv_trace.py" if row["file"] else ""
-    assert again == document
 
 
 def row_of(name, **figures):
@@ -298,7 +280,7 @@ def test_a_damaged_module_costs_its_figures_alone(tmp_path):
     assert "its module could not be read" in row["reason"]
 
 
-@pytest.mark.parametrize("option", ["--html", "--pack", "--pprof"])
+@pytest.mark.parametrize("option", ["--html", "--pprof"])
 def test_no_output_is_written_over_the_trace(tmp_path, option):
     shutil.copy(RECORDED, tmp_path / "host.xplane.pb")
     for source in ("host.xplane.pb", "."):
@@ -317,7 +299,6 @@ BAD_INPUT = {
     "no value": (["text.txt", "--html"], "--html: expected one argument"),
     "no number": (["text.txt", "--top", "many"], "give a positive whole number"),
     "too large": ([str(RECORDED), "--maximum-bytes", "1000"], "more than the limit of 1000"),
-    "nowhere to pack": ([str(RECORDED), "--pack", "absent/a.zip"], "cannot use absent/a.zip: No such file"),
     "no folder": ([str(RECORDED), "--html", "absent/page.html"], "cannot use absent/page.html: No such file"),
 }
 
