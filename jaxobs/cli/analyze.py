@@ -180,14 +180,6 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(once[:_NAMES]) + more
 
 
-def _others(row: Row) -> str:
-    return "; ".join(f"{_some(names)}: {reason}" for reason, names in row["others"].items())
-
-
-_KNOWN: Final = Column("known", lambda row: f"{row['known']} of {row['all']}")
-MATCHED: Final = (text("what could be told", "what"), _KNOWN, Column("the others", _others, text=True))
-_MATCHED: Final = (Column("what", lambda row: f"{row['what']}\n{_others(row)}".strip(), text=True), _KNOWN)
-
 _MAX_NAME = 24
 """Most letters of an operation's name, and of its source, in a text."""
 _LINES = 10
@@ -209,12 +201,18 @@ def report_text(document: Mapping[str, Any], *, top: int, width: int, bold: bool
     if hidden > 0:
         rest = sum(row["share"] or 0.0 for row in document["operations"][top:])
         parts.append(f"and {hidden} more operations with {percent(rest)} of the busy time (--top, --json)")
-    parts += [*_lines(document, min(top, _LINES), width), "", _table(MATCHED, document["matched"], set())]
-    faster: dict[str, list[str]] = {}
+    parts += _lines(document, min(top, _LINES), width)
+    named: dict[tuple[str, str], list[str]] = {}
     for row in document["operations"][:top]:
         if (row["efficiency"] or 0.0) > 1:
-            faster.setdefault(row["efficiency_reason"], []).append(row["name"])
-    notes = [f"efficiency above 100 %, {_some(names)}: {reason}" for reason, names in faster.items()]
+            named.setdefault(("efficiency above 100 %", row["efficiency_reason"]), []).append(row["name"])
+        elif row["label"] == "unmodelled":
+            named.setdefault(("without a known cost", row["reason"]), []).append(row["name"])
+    notes = [
+        line
+        for (what, reason), names in named.items()
+        for line in wrap(f"{what}, {_some(names)}: {reason}", width, break_on_hyphens=False)
+    ]
     if notes := notes_of(document) + notes:
         parts += ["", *notes]
     return to_text(parts, width=width, bold=bold)
@@ -307,7 +305,6 @@ def _sections(document: Mapping[str, Any], roofs: Sequence[Roof]) -> Iterator[El
         ("Devices", (DEVICE_NAME, *DEVICE_FIGURES), document["devices"]),
         ("Modules", MODULES, document["modules"]),
         ("Operations", _OPERATIONS, document["operations"]),
-        ("What could be told", _MATCHED, document["matched"]),
     ):
         if (shown := table(columns, found, caption=title)) is not None:
             yield card(title, shown, name=title.lower().replace(" ", "-"))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from jaxobs.cost_model import Rule, cost_or_reason
@@ -51,7 +51,6 @@ def build_report(
         "modules": [_module(one, busy) for one in modules],
         "operations": [_shown(one, _OF_AN_OPERATION) | one.work.figures(busy) for one in operations],
         "device_time": {name: _tree(profiled, path) for name, path in PATHS.items()},
-        "matched": list(_matched(modules, operations, profiled.devices)),
     }
     document = printable_document(document)  # names are those of the traced program
     kinds = {device.peaks.device_kind: device.peaks for device in profiled.devices}
@@ -66,30 +65,6 @@ def _tree(profiled: Profiled, path: Callable[[Operation], Path]) -> list[dict[st
 
     parts = (Part(path(one), one.label, one.work, one.name) for one in profiled.operations.values())
     return [node.row(figures) for node in call_tree(parts, MAX_FRAMES)]
-
-
-def _matched(
-    modules: Sequence[ProfiledModule], operations: Sequence[Operation], devices: Sequence[ProfiledDevice]
-) -> Iterator[dict[str, Any]]:
-    """The number of operations, modules and devices that are wholly known, and the others' names by the reason."""
-    for what, found in (
-        ("operations with a known cost", [(one.name, _why(one)) for one in operations]),
-        ("modules whose work is all known", [(one.name, _why(one)) for one in modules]),
-        ("devices with peaks", [(one.peaks.device_kind, one.peaks.reason) for one in devices]),
-    ):
-        others: dict[str, list[str]] = {}
-        for name, reason in found:
-            if reason:
-                others.setdefault(reason, []).append(name)
-        known = len(found) - sum(map(len, others.values()))
-        yield {"what": what, "known": known, "all": len(found), "others": others}
-
-
-def _why(row: Operation | ProfiledModule) -> str | None:
-    """Why the work of an operation or module is not known, or not all of it."""
-    if isinstance(row, ProfiledModule):
-        return "; ".join(row.cost.cost.why_inexact()) if row.cost else "the trace has no HLO of it"
-    return None if row.work.bounds or row.kind == "control" else "; ".join(row.work.reasons)
 
 
 def _modules_of(trace: Trace, rules: Mapping[str, Rule]) -> Callable[[str, int | None], ModuleCost | str]:

@@ -50,7 +50,4 @@ def test_both_readers_agree_on_kernels_copies_and_command_buffers(tmp_path: Path
     assert unmodelled.verdict == "WRONG"  # these modules have names and no instructions
     assert figures["operation fusion of jit_step"].found == pytest.approx(22e-6)
     assert figures["operations of the trace, all together"].truth == pytest.approx(107e-6)
-    matched = {name: figures.pop(name).found for name in list(figures) if name.endswith(", of the trace")}
-    assert len(matched) == 3
-    assert matched["devices with peaks, of the trace"] == "1 of 1"
     assert {figure.verdict for figure in figures.values()} == {"right"}

@@ -14,9 +14,6 @@ from benchmarks.gpu_check.findings import Findings, jaxobs
 LARGEST = 12
 """Operations that are compared one by one."""
 
-NAMED = 10
-"""Operations whose work is not known that are named for each reason."""
-
 TOLERANCE = 0.02
 
 LATER_ON_A_CPU = 10.0
@@ -94,9 +91,6 @@ def judge(told: Findings, path: Path) -> None:
     """Say how `jaxobs analyze` and JAX's reader agree, and what is not modelled."""
     report: dict[str, Any] = json.loads(jaxobs("analyze", str(path), "--json"))
     told.keep_json("analysis.json", report)
-    for row in report["matched"]:
-        others = "; ".join(f"{', '.join(names[:NAMED])}: {why}" for why, names in row["others"].items())
-        told.figure(f"{row['what']}, of the trace", f"{row['known']} of {row['all']}", source=others)
     import jax
 
     if getattr(jax.profiler, "ProfileData", None) is None:
