@@ -97,22 +97,6 @@ NO_MEMORY = re.compile(r"\bquota|larger than max", re.IGNORECASE)
 """`RESOURCE_EXHAUSTED` is also the status of quotas, and of gRPC's messages that are larger than it takes."""
 
 _SIZE = r"([\d.]+\s?(?:bytes\b|[KMGT](?:i?B)?\b|B\b))"
-LIMITS = tuple(
-    re.compile(pattern, re.IGNORECASE | re.ASCII)
-    for pattern in (
-        rf"with size {_SIZE} and limit {_SIZE}",
-        rf"Used {_SIZE} of {_SIZE} \w+",
-        r"Allocation \(size=(\d+)\) would exceed memory \(size=(\d+)\)",
-        rf"TensorCore Hbm usage: {_SIZE}, SparseCore Hbm usage:? {_SIZE}, exceeding available bytes: {_SIZE}",
-        r"Shared memory size limit exceeded: requested (\d+), available:? (\d+)",
-        r"smem_bytes=(\d+) > max_smem_bytes=(\d+)",
-        r"too much shared data \((0x[\da-f]+) bytes, (0x[\da-f]+) max",
-    )
-)
-"""Amounts asked for, whose sum counts, and the limit: XLA's messages of TPUs (openxla/xla, docs/errors, E1000 and
-E1001), of its Triton emitter (xla/backends/gpu/codegen/triton), of Mosaic GPU (jax/experimental/mosaic/gpu/core.py),
-of `ptxas`."""
-
 ALLOCATION = re.compile(
     rf"(?:alloc\w*|reserve|request for|of size:?)\s+(?:an? )?(?:{_SIZE}|(\d{{4,}})\b)(?:\s*\((\d+)\s?(?:B|bytes)?\))?",
     re.IGNORECASE | re.ASCII,
@@ -127,10 +111,6 @@ ON_CHIP = re.compile(
 )
 """The memory that a message names first: a TPU's HBM or one of its cores' own, or that of a GPU's multiprocessors."""
 
-KERNEL = re.compile(
-    r"on stack for %?([\w.-]+)|scoped memory for ([\w.-]+)|Entry function '([^']+)'|spill slots in HLO :: ([\w.-]+)"
-    r"|XLA label: %?([\w.-]+) = |\] :: ([\w.-]+)"
-)
 PROGRAM = re.compile(r"(?:Error loading program |executable_name=)'(?:jit_)?([^']+)'")
 
 POWERS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -147,26 +127,17 @@ def speaks_of_memory(message: str) -> bool:
         return True
     if not EXHAUSTED.search(message) or NO_MEMORY.search(message):
         return False
-    return bool(OF_MEMORY.search(message)) or requested_and_limit(message)[0] is not None
+    return bool(OF_MEMORY.search(message)) or requested(message) is not None
 
 
-def requested_and_limit(message: str) -> tuple[int | None, int | None]:
-    """The bytes that were asked for and the limit that they exceed, each None if the message does not say."""
-    for pattern in LIMITS:
-        if found := pattern.search(message):
-            *asked, limit = (_bytes(amount) for amount in found.groups())
-            return (None if None in asked else sum(amount or 0 for amount in asked)), limit
-    if found := ALLOCATION.search(message):
-        amount, plain, exact = found.groups()
-        return _bytes(exact or plain or amount), None
-    return None, None
-
-
-def _bytes(amount: str) -> int | None:
-    """Bytes of `4096`, `0x1000`, `4.00KiB` or a TPU's `4.0K`, whose units are powers of 1024; None for no number."""
-    number, unit = re.fullmatch(r"(0x[\da-f]+|[\d.]+)\s?([KMGT]?).*", amount, re.IGNORECASE).groups()  # type: ignore[union-attr]
+def requested(message: str) -> int | None:
+    """The bytes that could not be allocated; None if the message does not say, or tells of a limit that is exceeded."""
+    if not (found := ALLOCATION.search(message)):
+        return None
+    amount, plain, exact = found.groups()
+    number, unit = re.fullmatch(r"([\d.]+)\s?([KMGT]?).*", exact or plain or amount, re.IGNORECASE).groups()  # type: ignore[union-attr]
     try:
-        return int(number, 16) if "x" in number else round(float(number) * POWERS.get(unit.lower(), 1))
+        return round(float(number) * POWERS.get(unit.lower(), 1))
     except (ValueError, OverflowError):  # more than one point, or too many digits
         return None
 
@@ -177,12 +148,6 @@ def on_chip_memory(message: str) -> str | None:
     name = found[found.lastindex or 0].lower() if found else "hbm"
     names = {"hbm": None, "shared": "shared memory"}
     return names[name] if name in names else name if " " in name else name.upper()
-
-
-def named_kernel(message: str) -> str | None:
-    """The kernel or instruction that such a message names."""
-    found = KERNEL.search(message)
-    return found[found.lastindex or 0] if found else None
 
 
 def named_program(message: str) -> str | None:

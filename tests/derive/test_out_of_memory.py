@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from jaxobs.jax_compat.memory import (
     matching_executable,
-    named_kernel,
     named_program,
     on_chip_memory,
-    requested_and_limit,
+    requested,
     speaks_of_memory,
 )
 from jaxobs.model.clock import monotonic
@@ -30,11 +29,8 @@ SCOPED = next(text["message"] for text in TEXTS if "ScopedVmemOom" in text["mess
 def test_messages_of_every_backend_are_understood(text: dict[str, Any]) -> None:
     message = text["message"]
     assert speaks_of_memory(message)
-    assert requested_and_limit(message)[0] == text.get("asked")
-    assert requested_and_limit(message) == (text.get("asked"), text.get("limit"))
+    assert requested(message) == text.get("asked")
     assert on_chip_memory(message) == text.get("on_chip")
-    if "on_chip" in text:
-        assert named_kernel(message) == text.get("kernel")
 
 
 OTHERS = [
@@ -78,21 +74,15 @@ def test_a_limit_of_on_chip_memory_has_a_report_of_its_own_without_arrays() -> N
     assert set(files) == {"summary.txt", "error.txt", "report.json"}
     summary = files["summary.txt"].decode()
     assert "a kernel needs more VMEM than it may have" in summary
-    for row in ("asked for  36.2 MiB", "limit      32 MiB", "kernel     _fwd.1", "function   train_step"):
-        assert row in summary
+    assert "_fwd.1" in summary
+    assert "function   train_step" in summary
     assert "vmem_limit_bytes" in summary
 
 
 @given(st.text())
 def test_no_message_breaks_the_reading(message: str) -> None:
-    for beginning in (
-        "",
-        "RESOURCE_EXHAUSTED: allocating ",
-        "with size ",
-        "Used 1.5G of ",
-        "Allocation (size=",
-    ):
-        requested_and_limit(beginning + message)
+    for beginning in ("", "RESOURCE_EXHAUSTED: allocating ", "RESOURCE_EXHAUSTED: allocating 1.5"):
+        requested(beginning + message)
     speaks_of_memory(message)
     on_chip_memory(message)
 

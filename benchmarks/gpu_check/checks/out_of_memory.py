@@ -35,7 +35,7 @@ def out_of_memory(told: Findings) -> None:
 
 
 def _amounts(told: Findings, folder: Path, truth: dict[str, Any]) -> None:
-    from jaxobs.jax_compat.memory import requested_and_limit
+    from jaxobs.jax_compat.memory import requested
 
     error = (folder / "error.txt").read_text(encoding="utf-8")
     told.note("The error: " + " ".join(error.split())[:300])
@@ -44,7 +44,7 @@ def _amounts(told: Findings, folder: Path, truth: dict[str, Any]) -> None:
     arrays = report.get("live_arrays") or {}
     devices = report.get("memory_statistics") or [{}]
     in_use = (devices[0].get("statistics") or {}).get("bytes_in_use")
-    asked, no_amount = requested_and_limit(error)[0], "the message has no amount that jaxobs can read"
+    asked, no_amount = requested(error), "the message has no amount that jaxobs can read"
     no_arrays = "the report has no live arrays; its summary says why"
     no_statistics = "this backend has no statistics of memory"
     for name, found, key, near, reason in (

@@ -19,10 +19,9 @@ from jaxobs.jax_compat.memory import (
     device_statistics,
     matching_executable,
     named_amounts,
-    named_kernel,
     named_program,
     on_chip_memory,
-    requested_and_limit,
+    requested,
     speaks_of_memory,
 )
 from jaxobs.jax_compat.runtime import backend_exists
@@ -147,11 +146,11 @@ def gather(
     found: Exhaustion, function: str | None, name: str, settings: Mapping[str, Any], ask: Ask, deadline: float
 ) -> dict[str, bytes]:
     """The report's files, contents by name. `deadline` is by `monotonic()`; parts that come too late are left out."""
-    parts, (requested, limit) = Parts(), requested_and_limit(found.message)
+    parts = Parts()
     report: dict[str, Any] = {
         "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"), "pid": os.getpid(), "name": name,
-        "type": found.type, "message": found.message, "requested_bytes": requested, "limit_bytes": limit,
-        "on_chip": on_chip_memory(found.message), "kernel": named_kernel(found.message),
+        "type": found.type, "message": found.message, "requested_bytes": requested(found.message),
+        "on_chip": on_chip_memory(found.message),
         "blame": function or named_program(found.message), "missing": parts.missing, "settings": _masked(settings),
         "environment": _masked({name: os.environ[name] for name in sorted(os.environ) if name.startswith(VARIABLES)}),
     }  # fmt: skip
@@ -183,9 +182,8 @@ def _add_memory(parts: Parts, report: dict[str, Any], ask: Ask, deadline: float)
     )
     function = report["blame"]
     report["memory_peaks"] = parts.get("memory at the peak", lambda: _peaks(document, function))
-    # What exceeds a limit was asked for by a program that was never made: no known one matches it.
-    requested = None if report["limit_bytes"] else report["requested_bytes"]
-    report["blame"] = parts.get("executable", lambda: blame(function, report["executables"] or (), requested))
+    asked, known = report["requested_bytes"], report["executables"] or ()
+    report["blame"] = parts.get("executable", lambda: blame(function, known, asked))
     return profile
 
 
@@ -289,14 +287,10 @@ def _head(report: Mapping[str, Any]) -> str:
         ("process", f"{report['pid']} ({report['name']})"),
         ("error", f"{report['type']}: {report['message']}"),
     ]
-    rows += [
-        (name, byte_size(report[key]))
-        for name, key in (("asked for", "requested_bytes"), ("limit", "limit_bytes"))
-        if report.get(key) is not None
-    ]
+    if report["requested_bytes"] is not None:
+        rows.append(("asked for", byte_size(report["requested_bytes"])))
     memory = report.get("on_chip")
     if memory:
-        rows.append(("kernel", report["kernel"] or "not named by the message"))
         rows.append(("function", report["blame"] or "not known"))
         if memory in _REMEDIES:
             rows.append(("what to do", _REMEDIES[memory]))
