@@ -1,14 +1,12 @@
 """Make pairs of runs for real and print what is said of each: `python -m benchmarks.comparisons [--only NAME,…]`.
 
 Each pair is two runs of a small training, each `--seconds` long, one after the other: the same program twice (ten times),
-a larger model, a slower loader, float32 for bfloat16, recompiles, another batch size, a loaded machine. Exit status 1: a
-cause was not named, one was invented, or the step time of the same program was told to differ. On a machine that others
-use, their load is a cause as well: it is none that was invented.
+a larger model, a slower loader, float32 for bfloat16, recompiles, another batch size. Exit status 1: a cause was not
+named, one was invented, or the step time of the same program was told to differ, as it may on a machine that others use.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 import time
@@ -17,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.beside import busy
 from benchmarks.observed import run
 from benchmarks.truths import Figure, Table, chosen, options_of
 from jaxobs.cli.show import read_record
@@ -45,7 +42,6 @@ PAIRS = (
     Pair("float32_for_bfloat16", "precision", {"DTYPE": "float32"}, {"DTYPE": "bfloat16"}),
     Pair("extra_recompiles", "recompile", {"SHAPES": "4"}),
     Pair("another_batch_size", "batch", {"BATCH": "256"}),
-    Pair("loaded_machine", "load"),
 )
 
 
@@ -97,17 +93,13 @@ def judged(pair: Pair, before: Record, after: Record) -> list[Figure]:
     comparison = compare(before, after)
     causes = {each.cause for each in comparison.differences}
     told = comparison.step_times[0]
-    loads = [record.part("host").get("other_cpus") for record in (before, after)]
-    load = " → ".join("?" if value is None else f"{value:.2f}" for value in loads)
     change = "too few stretches" if told.change is None else f"{relative(told.change)}: {told.verdict}"
-    note = f"step time {change}; other load {load} processors"
+    note = f"step time {change}"
     named = ", ".join(sorted(map(str, causes))) or "none"
     if pair.cause is not None:
         return [Figure("causes", named, named if pair.cause in causes else str(pair.cause), note=note)]
-    # What others do on this machine is a cause that nobody made, and yet a true one.
-    calm = told.verdict in {"within the noise", "cannot be told"} or "load" in causes
-    invented = named if causes - {"load"} else "none"
-    return [Figure("invented", invented, "none", note=note), Figure("the same step time", calm, True)]
+    calm = told.verdict in {"within the noise", "cannot be told"}
+    return [Figure("invented", named, "none", note=note), Figure("the same step time", calm, True)]
 
 
 def main() -> int:
@@ -122,8 +114,7 @@ def main() -> int:
     for pair in chosen(options.only, ((pair.name, pair) for pair in PAIRS)):
         with tempfile.TemporaryDirectory() as place:
             before = record_of(Path(place, "a"), options.seconds, pair.both)
-            with busy((os.cpu_count() or 1) if pair.cause == "load" else 0):
-                after = record_of(Path(place, "b"), options.seconds, pair.both | pair.changed)
+            after = record_of(Path(place, "b"), options.seconds, pair.both | pair.changed)
             table.add(pair.name, judged(pair, before, after))
     return table.status()
 

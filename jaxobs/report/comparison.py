@@ -22,7 +22,6 @@ from jaxobs.vocabulary.units import (
     duration,
     or_absent,
     percent,
-    rough,
     rough_percent,
     signed_percent,
     times,
@@ -61,15 +60,6 @@ LONGER_WAIT: Final = 0.05
 a busy machine, it differed by 2.5 % (measured), as less of the loader's work was hidden."""
 
 
-OTHER_LOAD: Final = 0.1
-"""Share of the host's processors by which the load of other processes must differ to be a difference: the agent's own
-profiling, cron and the like stay below it."""
-
-
-THROTTLED: Final = 0.05
-"""Processors by which what a container's limit holds back must differ to be a difference."""
-
-
 DEVICE_TIME: Final = 0.05
 """Share of device time by which that of a function must differ to be a difference: windows repeat it to some per cent."""
 
@@ -84,7 +74,7 @@ held against."""
 
 
 Cause = Literal[
-    "model", "device time", "batch", "precision", "input", "recompile", "load", "settings", "versions", "devices",
+    "model", "device time", "batch", "precision", "input", "recompile", "settings", "versions", "devices",
 ]  # fmt: skip
 """Why a run may be slower or faster than another."""
 
@@ -269,9 +259,6 @@ def _not_compared(before: Record, after: Record) -> Iterator[str]:
         if process.get("counts_begin_seconds") is not None:
             since = duration(process["counts_begin_seconds"])
             yield f"the first {since} of {record.name}: its agent was lost, and with it what it had counted"
-        if record.part("host").get("other_cpus") is None:
-            reason = record.part("host").get("other_cpus_reason") or "it has no figures of the host"
-            yield f"other load during {record.name}: {reason}"
 
 
 def differences(loops: Sequence[str], before: Record, after: Record) -> list[Difference]:
@@ -332,14 +319,6 @@ def _figures(loops: Sequence[str], record: Record) -> Iterator[tuple[Key, _Figur
     for name, cost in _costs(record).items():
         if flops := cost.get("flops"):
             yield ("model", f"FLOPs a run of {name}"), _Figure(flops, amount, SAME_WORK * flops)
-    host = record.part("host")
-    cpus = float(host.get("cpus") or 0.0)
-    for key, what, least in (
-        ("other_cpus", f"processors of {digits(cpus)} that others kept busy", OTHER_LOAD * cpus),
-        ("throttled_cpus", "processors that the container's limit held back", THROTTLED),
-    ):
-        if least and host.get(key) is not None:
-            yield ("load", what), _Figure(host[key], rough, least)
 
 
 def _lines_that_differ(before: Record, after: Record) -> Iterator[Sized]:

@@ -1,7 +1,7 @@
 """The record of a run: what one process knew of itself, small enough to be kept for every run and read years later.
 
 Its keys are a contract (docs/questions/what_changed.md): `format`, `version`, `state`, `written`, `began`, `settings`,
-`environment`, `versions`, `host` (its load), `windows` (by loop) and `snapshot`, whose keys are those of every snapshot.
+`environment`, `versions`, `windows` (by loop) and `snapshot`, whose keys are those of every snapshot.
 """
 
 from __future__ import annotations

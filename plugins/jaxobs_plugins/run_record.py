@@ -14,8 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from jaxobs.model.clock import NANOSECONDS, monotonic, now, seconds, wall_now
-from jaxobs.model.figure import Figure, figure
+from jaxobs.model.clock import NANOSECONDS, monotonic, now, wall_now
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.base import Exporter
 from jaxobs.plugin.discovery import installed_versions
@@ -59,55 +58,6 @@ def versions(process: Mapping[str, Any]) -> dict[str, str]:
     """The versions of Python, jaxobs, JAX and the compilers of devices; what is not installed is absent."""
     own = {name: str(process[name]) for name in ("jaxobs", "jax", "jaxlib") if process.get(name)}
     return {"python": platform.python_version(), **own, **installed_versions(*PLUGINS)}
-
-
-BUSY: Final = "jaxobs_host_cpu_utilization_ratio"
-CPUS: Final = "jaxobs_host_cpus"
-JOB: Final = "jaxobs_process_cpu_seconds_total"
-THROTTLED: Final = "jaxobs_cgroup_cpu_throttled_seconds_total"
-
-NOT_READ: Final = "the collector `host` has not read twice, or cannot read the processors of this host"
-
-
-class HostLoad:
-    """Accumulates the host's load over the run, from snapshots with new readings of the collector."""
-
-    def __init__(self) -> None:
-        self._first: dict[str, float] = {}
-        self._newest = self._first
-        """The first and the newest reading: the collector's figures by metric, and when they were read."""
-        self._busy_cpu_seconds = 0.0
-
-    def read(self, snapshot: SnapshotData) -> None:
-        """Add a snapshot's reading, unless it is that of the one before."""
-        told = {family.metric.name: family.series.get(()) for family in snapshot.families}
-        values = ((name, told.get(name)) for name in (BUSY, CPUS, JOB, THROTTLED))
-        read = {name: float(value) for name, value in values if isinstance(value, int | float)}
-        before = self._newest
-        if not {BUSY, CPUS, JOB} <= read.keys() or read[JOB] == before.get(JOB):
-            return
-        spent = ((snapshot.document.get("agent") or {}).get("cpu_seconds") or {}).get("agent") or 0.0
-        read |= {"time": seconds(snapshot.time), "agent": float(spent)}
-        if before:
-            self._busy_cpu_seconds += read[BUSY] * read[CPUS] * (read["time"] - before["time"])
-        self._first, self._newest = self._first or read, read
-
-    def to_dict(self) -> dict[str, Any]:
-        """The means over the run.
-
-        `other_cpus`: processors kept busy by all but the training process and the agent, including the job's own loader
-        workers. `throttled_cpus`: processors' worth of time that the container's limit withheld.
-        """
-        if self._first is self._newest:
-            absent: Figure[float] = Figure(None, NOT_READ)
-            return absent.under("cpus") | absent.under("other_cpus") | absent.under("throttled_cpus")
-        grown = {
-            name: self._newest[name] - value for name, value in self._first.items() if name in self._newest
-        }
-        withheld = grown[THROTTLED] / grown["time"] if THROTTLED in grown else None
-        throttled = figure(withheld, "no processor limit is known here")
-        other = max(0.0, self._busy_cpu_seconds - grown[JOB] - grown["agent"]) / grown["time"]
-        return {"cpus": self._newest[CPUS], "other_cpus": other, **throttled.under("throttled_cpus")}
 
 
 MAX_RUNS: Final = 100
@@ -187,7 +137,6 @@ class RunRecordExporter(Exporter):
         self._is_users = False  # it is in the user's state directory
         self._interval = 0.0
         self._windows: dict[str, StepWindows] = {}
-        self._load = HostLoad()
         self._last: SnapshotData | None = None
         self._began = 0.0
         self._written_at = -math.inf
@@ -211,9 +160,8 @@ class RunRecordExporter(Exporter):
             self._fail(reason)
 
     def export(self, batch: Batch) -> None:
-        """Add the snapshot to the loops' windows and the host's load, and write the record when it is due."""
+        """Add the snapshot to the loops' windows, and write the record when it is due."""
         self._last = batch.snapshot
-        self._load.read(batch.snapshot)
         for name, loop in (batch.snapshot.document.get("loops") or {}).items():
             self._windows.setdefault(name, StepWindows()).add(loop)
         if (
@@ -265,7 +213,6 @@ class RunRecordExporter(Exporter):
             "settings": {name: value for name, value in agent.settings.items() if name not in NOT_COMPARED},
             "environment": relevant_environment(os.environ),
             "versions": versions(process),
-            "host": self._load.to_dict(),
             "windows": {name: windows.to_dict() for name, windows in self._windows.items()},
             "snapshot": dict(snapshot.document),
         }

@@ -64,7 +64,7 @@ def again(function: str, count: int) -> dict[str, Any]:
 
 
 def content(**changes: Any) -> Content:
-    """`examples`: of a step; `other_cpus`, `versions`, `settings`, `kind`, `recompiles` and what `executable` takes."""
+    """`examples`: of a step; `versions`, `settings`, `kind`, `recompiles` and what `executable` takes."""
     stretches = changes.pop("stretches", None) or windows()
     steps = sum(value or 0.0 for value in stretches["steps"])
     wall = sum(value or 0.0 for value in stretches["seconds"])
@@ -86,7 +86,6 @@ def content(**changes: Any) -> Content:
         "settings": {"interval": 1.0} | changes.pop("settings", {}),
         "environment": changes.pop("environment", {}),
         "versions": {"jax": "0.10.2"} | changes.pop("versions", {}),
-        "host": {"cpus": 8.0, "other_cpus": changes.pop("other_cpus", 0.1), "throttled_cpus": 0.0},
         "windows": {"train": stretches},
         "snapshot": {
             "process": {

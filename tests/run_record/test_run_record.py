@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 from jaxobs.model.clock import now
-from jaxobs.model.metrics import Family, Kind, Metric
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.protocol import Batch
 from jaxobs.report import runs
 from jaxobs.report.record import Record, decoded
 from jaxobs.testing import FakeAgent
 from jaxobs_plugins import run_record
-from jaxobs_plugins.run_record import BUSY, CPUS, JOB, HostLoad, RunRecordExporter, relevant_environment
+from jaxobs_plugins.run_record import RunRecordExporter, relevant_environment
 from tests.jobs import Job, Outcome
 from tests.report.made_up import content
 from tests.waiting import wait_for
@@ -315,34 +314,6 @@ def test_a_planted_link_is_replaced_and_not_written_through(tmp_path: Path) -> N
     made.stop(1.0)
     assert victim.read_text() == "precious"
     assert stat.S_ISREG(path.lstat().st_mode)
-
-
-def test_other_load_is_what_was_busy_beside_the_job_and_the_agent() -> None:
-    load, job = HostLoad(), 0.0
-    for second in range(31):
-        if second % 5 == 0:
-            job = 2.0 * second  # two processors, read every five seconds
-        measured: tuple[tuple[str, Kind, str, float], ...] = (
-            (BUSY, "gauge", "ratio", 0.5), (CPUS, "gauge", "", 8.0), (JOB, "counter", "seconds", job),
-        )  # fmt: skip
-        families = tuple(
-            Family(Metric(name, kind, "A test's.", unit=unit), {(): value})
-            for name, kind, unit, value in measured
-        )  # fmt: skip
-        document = {"agent": {"cpu_seconds": {"agent": 0.1 * second}}}
-        load.read(SnapshotData(second * 10**9, document, families))
-    told = load.to_dict()
-    assert told["cpus"] == 8.0
-    assert told["other_cpus"] == pytest.approx(8 * 0.5 - 2.0 - 0.1)
-    assert told["throttled_cpus"] is None
-    assert told["throttled_cpus_reason"]
-
-
-def test_no_load_is_told_of_where_the_host_is_not_read() -> None:
-    load = HostLoad()
-    load.read(SnapshotData(0, {}))
-    assert load.to_dict()["other_cpus"] is None
-    assert load.to_dict()["other_cpus_reason"]
 
 
 def test_the_environment_has_what_bears_on_speed_and_no_secret() -> None:
