@@ -40,9 +40,6 @@ _LONG_BLOCK_SECONDS = 0.1
 _LONGEST_CALL = 0.05
 """Share of the budget: a program whose single call is expected to take more is left out."""
 
-_WORTH_REPEATING = 0.8
-"""Share of the fastest rate of its kind: a program slower than that in the first two rounds is not timed again."""
-
 _COMPILE_THREADS = 2
 
 _KEPT_BYTES = 128 * 2**20
@@ -68,10 +65,6 @@ class _Timed:
     program: Program
     rates: list[float] = field(default_factory=list)
     run: Callable[[], None] | None = None
-
-    @property
-    def best(self) -> float:
-        return max(self.rates, default=0.0)
 
 
 def calibrate(seconds: float, chosen: Iterable[Program] | None = None) -> Calibration:
@@ -177,14 +170,11 @@ def _not_its_own(program: Program) -> LeftOut | None:
 
 def _rounds(ready: list[_Timed], until: float) -> None:
     """Time the programs again and again until then, but each of them once."""
-    for number in count(1):
-        worth = [timed for timed in ready if number <= 2 or _worth_repeating(timed, ready)]
-        for timed in worth:
+    for number in count(1) if ready else ():
+        for timed in ready:
             if number > 1 and perf_counter() >= until:
                 return
             _block(timed)
-        if not worth:
-            return
 
 
 def _block(timed: _Timed) -> None:
@@ -204,17 +194,9 @@ def _block(timed: _Timed) -> None:
     timed.run = None if timed.program.group == "memory" and timed.program.size > _KEPT_BYTES else run
 
 
-def _worth_repeating(timed: _Timed, ready: list[_Timed]) -> bool:
-    if timed.program.group == "memory":  # each size of these counts, not only the fastest
-        return True
-    kind = timed.program.group, timed.program.dtype
-    kin = (other.best for other in ready if (other.program.group, other.program.dtype) == kind)
-    return timed.best >= _WORTH_REPEATING * max(kin)
-
-
 def _rates(every: list[_Timed], group: str) -> tuple[Rate, ...]:
     return tuple(
-        Rate(timed.program.dtype, timed.program.size, timed.best)
+        Rate(timed.program.dtype, timed.program.size, max(timed.rates))
         for timed in every
         if timed.program.group == group and timed.rates
     )
