@@ -95,10 +95,9 @@ def document(executable_count: int = 3, operation_count: int = 3, **changed: Any
         "limit_bytes": 8 * 2**30,
         "forecast_seconds": 900.0,
     }
-    recent = [{"function": "train_step", "seconds": {"backend": 1.4}, "recompilation": "shape", "ago": 3.2}]
     found = {
         "process": {"run": "first", "host_name": "node1", "jax": "0.10.2", "platform": "gpu", "seconds": 60.0,
-                    "process_index": 1, "process_count": 4, "goodput": 0.9, "recent": {"compilations": recent},
+                    "process_index": 1, "process_count": 4, "goodput": 0.9,
                     "address": "http://localhost:9464/metrics"},
         "loops": {"train": loop()},
         "functions": {"train_step": {"compilations": 4, "recompilation_count": 3, "seconds": {"backend": 4.0},

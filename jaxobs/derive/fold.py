@@ -207,7 +207,6 @@ class Fold(Rooms):
                 self.run_time.compile_ended,
             ),
             events.Compilation: (
-                self.recent.append,
                 self.compiles.compiled,
                 self.compile_times.compiled,
                 self.spans.compiled,

@@ -1,4 +1,4 @@
-"""The observed process, and how its observer is doing: events, plugins, what observing costs, the newest compiles."""
+"""The observed process, and how its observer is doing: events, plugins, and what observing costs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import (
     Attributes,
     BackendFound,
-    Compilation,
     ExecutableRan,
     ProbeReported,
     RunUnderWay,
@@ -23,14 +22,10 @@ from jaxobs.model.events import (
     StepCompleted,
 )
 from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure
-from jaxobs.vocabulary.text import EAGER
 
 FRESH: Final = 5 * NANOSECONDS
 """Nanoseconds after its last report from which on a run may have ended. It is reported once a second, and the report
 arrives a second later."""
-
-MAX_RECENT = 20
-"""How many of the newest compiles are shown."""
 
 RUN_LABELS: Final = (
     "jaxobs.run", "jaxobs.run_id", "jaxobs.attempt", "jax.process_index", "host.name", "process.owner", "slurm.job_id",
@@ -42,31 +37,6 @@ NO_NAME = "no script to name it by: set JAXOBS_RUN or instrument(run=…)"
 NO_ATTEMPT = "no launcher that counts restarts: SLURM_RESTART_COUNT, JOBSET_RESTART_ATTEMPT, TORCHELASTIC_RESTART_COUNT"
 NO_LONG_RUN = "no run of a watched function is known to have lasted for two seconds by now"
 NOT_MEASURED = "the agent has not measured itself yet"
-
-
-@dataclass(frozen=True, slots=True)
-class RecentView:
-    """The newest compiles at `now`, the newest last. Rows are made only when they are written."""
-
-    compilations: Sequence[Compilation]
-    now: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """The rows as plain data; `ago` is the time since then in seconds, `number` that of an executable."""
-        return {
-            "compilations": [
-                {
-                    "function": event.function,
-                    "number": event.executable,
-                    "seconds": {phase: seconds(end - start) for phase, start, end in event.phases},
-                    **figure(event.recompilation, _why_no_recompilation(event.function)).under(
-                        "recompilation"
-                    ),
-                    "ago": seconds(self.now - event.time),
-                }
-                for event in self.compilations
-            ],
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +66,6 @@ class ProcessView:
     peak_executable: Figure[Mapping[str, Any]] = field(metadata=REASON_WHERE_ABSENT)
     """The executable whose runs need the most memory on a device."""
     live_arrays: Figure[LiveArrays] = field(metadata=REASON_WHERE_ABSENT)
-    recent: RecentView
 
 
 class SourceState(NamedTuple):
@@ -259,9 +228,3 @@ def source_view(source: SourceState) -> dict[str, Any]:
         return document
     dropped, unknown = lost or (None, "it could not be loaded, so nothing was given to it")
     return document | figure(None if unknown else dropped, unknown).under("dropped")
-
-
-def _why_no_recompilation(function: str) -> str:
-    if function == EAGER:
-        return "eager operations are many functions, which are not compared"
-    return "the first of its function, or of none of the program's own"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,10 +20,8 @@ from jaxobs.derive.loops.slowdowns import Slowdowns, State
 from jaxobs.derive.loops.view import LoopView, loop_view
 from jaxobs.derive.memory import Memory
 from jaxobs.derive.process import (
-    MAX_RECENT,
     Observation,
     ProcessView,
-    RecentView,
     RunsUnderWay,
     SourceState,
     identity_view,
@@ -35,7 +32,7 @@ from jaxobs.derive.series import Series
 from jaxobs.derive.spans import FinishedSpans
 from jaxobs.derive.validation import checked_executable, checked_loop
 from jaxobs.model.clock import ClockAnchor, seconds
-from jaxobs.model.events import Compilation, memory_need
+from jaxobs.model.events import memory_need
 from jaxobs.model.figure import Figure, figure
 from jaxobs.model.metrics import Catalogue, DeviceReading
 
@@ -110,7 +107,6 @@ class Rooms:
         self.profiles = Profiles(self.executables, max(1, series_limit // SERIES_AN_OPERATION))
         self.devices = Devices(self.series.gauges, device_readings)
         self.memory = Memory()
-        self.recent: deque[Compilation] = deque(maxlen=MAX_RECENT)
         self.run_time = RunTime(began, facts.get("counts_begin_seconds"))
         self.spans = FinishedSpans(self.compiles, clock, resource.get("service.instance.id", ""), job)
         self.loops = Loops(
@@ -220,7 +216,6 @@ def _process(rooms: Rooms, compilation: CompilationView, now: int) -> ProcessVie
         memory=rooms.memory.process,
         peak_executable=_peak_executable(rooms.executables.largest),
         live_arrays=rooms.memory.live_arrays(now),
-        recent=RecentView(tuple(rooms.recent), now),
     )
 
 

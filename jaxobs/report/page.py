@@ -244,11 +244,11 @@ def _first(
 
 
 def compilations(view: View) -> Element | None:
-    """What was compiled again and why, the newest compiles, and the functions; None if nothing was compiled."""
+    """What was compiled again and why, and the functions; None if nothing was compiled."""
     rows = tables.functions(view.document)
     if not rows:
         return None
-    again, recent = tables.recompilations(rows), tables.newest(view.document)
+    again = tables.recompilations(rows)
     number = sum(row.get("compilations") or 0 for row in rows)
     left_out = view.document.get("functions_left_out") or 0
     title = "Compiled again" if again else "Compiled"
@@ -257,13 +257,11 @@ def compilations(view: View) -> Element | None:
     for why, todo in long_compiles(view.document):
         advised = tag("ol", *(tag("li", *with_code(piece)) for piece in todo), class_="advice")
         parts += [tag("p", *with_code(why)), advised]
-    newest = table(tables.NEWEST, recent, caption="Newest compiles, seconds ago")
     functions = table(tables.FUNCTIONS, rows[:MAX_ROWS], caption="Compiled functions")
     took = f"{number} compiles took {duration(all_compile_seconds(view.document))}"
     return card(
         title,
         *parts,
-        folded("Newest compiles", newest, name="newest-table"),
         folded(f"Functions ({len(rows) + left_out})", functions, name="functions-table"),
         name="compiles",
         note=f"at least {took}" if left_out else took,

@@ -122,8 +122,6 @@ _SIZES: Final[Mapping[str, Callable[[Mapping[str, Any]], float]]] = {
 def _with_at_most(record: Content, kept: int) -> Content:
     """The record with so many entries of each kind, in their order; how many are left out stands beside them."""
     snapshot = dict(record["snapshot"])
-    process = {name: value for name, value in (snapshot.get("process") or {}).items() if name != "recent"}
-    snapshot["process"] = process or snapshot.get("process")
     for part, size in _SIZES.items():
         entries = snapshot.get(part) or {}
         by_name = entries if isinstance(entries, Mapping) else dict(enumerate(entries))

@@ -166,25 +166,6 @@ def recompilations(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return sorted(again, key=lambda row: -float(row.get("seconds") or 0.0))
 
 
-def newest(document: Document) -> list[dict[str, Any]]:
-    """A row for each of the newest compilations, the newest first.
-
-    It has what changed too (`argument`, `old`, `new`, `call_site`), unless the function was recompiled for several
-    changes of the same kind: then the snapshot does not tell which of them it was.
-    """
-    process = document.get("process") or {}
-    compiled = reversed((process.get("recent") or {}).get("compilations") or ())
-    return [{**row, **_change_of(document, row)} for row in compiled]
-
-
-def _change_of(document: Document, row: Row) -> Row:
-    function = (document.get("functions") or {}).get(row.get("function")) or {}
-    again = function.get("recompilations") or ()
-    alike = [each for each in again if each.get("cause") == row.get("recompilation")]
-    keys = ("argument", "old", "new", "call_site")
-    return {key: alike[0].get(key) for key in keys} if len(alike) == 1 else {}
-
-
 def what_changed(row: Row) -> str | None:
     """What changed, such as `x: float32[192,512] → float32[224,512]`."""
     old, new, argument = (row.get(key) for key in ("old", "new", "argument"))
@@ -213,14 +194,6 @@ AGAIN: Final = (
     place("called at", "call_site"),
     Column("", lambda row: times(row.get("count") or 0), value=lambda row: row.get("count") or 0),
     figure("cost", "seconds", _seconds),
-)
-NEWEST: Final = (
-    Column("ago", lambda row: duration(round(row["ago"])), value=lambda row: row["ago"]),
-    name("function", "function"),
-    computed("took", compile_seconds, duration),
-    Column("again because of", lambda row: (row.get("recompilation") or "").replace("_", " "), text=True),
-    Column("what changed", what_changed, text=True),
-    place("called at", "call_site"),
 )
 FUNCTIONS: Final = (
     name("function", "name"),

@@ -37,13 +37,6 @@ def test_what_takes_longest_is_kept() -> None:
     assert min(entry["seconds"] for entry in kept) == 300 - len(kept)
 
 
-def test_the_last_steps_one_by_one_are_left_out() -> None:
-    record = content()
-    record["snapshot"]["process"]["recent"] = {"steps": [1, 2, 3]}
-    assert "recent" not in decoded(encoded(record), "a").snapshot["process"]
-    assert record["snapshot"]["process"]["recent"], "what is given is left as it is"
-
-
 @pytest.mark.parametrize(
     ("data", "words"),
     [

@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.report.history import History
-from jaxobs.report.tables import Column, newest, sorted_rows
+from jaxobs.report.tables import Column, sorted_rows
 from jaxobs.report.terminal import bar, roofline, steps
 from jaxobs.report.view import View
-from tests.sample_document import document, loop, recompilation
+from tests.sample_document import document, loop
 
 
 def plain_text(lines):
@@ -96,11 +96,3 @@ def test_sorting_keeps_every_row_and_puts_the_unknown_last(values, descending):
     found = [row["value"] for row in ordered]
     known = [value for value in values if value is not None]
     assert found == sorted(known, reverse=descending) + [None] * (len(values) - len(known))
-
-
-def test_a_compile_has_its_change_where_only_one_can_be_meant():
-    change = recompilation()
-    found = document()
-    assert newest(found)[0]["new"] == "int32[8,96]"
-    found["functions"]["train_step"]["recompilations"] = [change, recompilation(new="int32[8,64]")]
-    assert "new" not in newest(found)[0]

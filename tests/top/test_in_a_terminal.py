@@ -91,7 +91,7 @@ def test_one_job_with_its_recompile_its_tables_and_its_end(
     assert time.monotonic() - began < 15, (
         "a compile, a second until it is told, and two until it is asked for"
     )
-    assert "Newest compiles" in found
+    assert "Compiled functions" in found
     shown.press("3")
     shown.wait_for(r"^│ +function .* per run")
     shown.press("2")

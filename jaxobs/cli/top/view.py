@@ -21,12 +21,11 @@ from jaxobs.report.ranks import GONE, HANGING, LAGGING, columns, rank_rows
 from jaxobs.report.tables import (
     AGAIN,
     EXECUTABLES,
-    NEWEST,
+    FUNCTIONS,
     OPERATIONS,
     Column,
     Row,
     functions,
-    newest,
     recompilations,
     sorted_rows,
     words,
@@ -204,7 +203,7 @@ class TopApp(App[None]):
             spare = ("FLOP/byte", "FLOP/s", "function", "line")
             yield SortedTable("Operations in profiler windows", spare, id="operations")
             with Vertical(id="compiles"):
-                yield SortedTable("Newest compiles", id="newest")
+                yield SortedTable("Compiled functions", id="functions")
                 yield SortedTable("Compiled again", id="again")
         yield Footer(show_command_palette=False, compact=True)
 
@@ -263,8 +262,9 @@ class TopApp(App[None]):
             table.border_subtitle = Text(f"none: {reason}" if reason and not rows else "")
             table.show_rows(OPERATIONS, rows)
         else:
-            again = recompilations(functions(document))
-            self._table("newest").show_rows(NEWEST, newest(document))
+            compiled = functions(document)
+            again = recompilations(compiled)
+            self._table("functions").show_rows(FUNCTIONS, compiled)
             self._table("again").set_class(bool(again), "-known")
             self._table("again").show_rows(AGAIN, again)
 
@@ -311,7 +311,7 @@ class TopApp(App[None]):
         self._panel = name
         self._place_panels()
         # At once and not at the next refresh, because the next key may have been pressed already.
-        self.screen.set_focus(self.query_one("#newest" if name == "compiles" else f"#{name}"))
+        self.screen.set_focus(self.query_one("#functions" if name == "compiles" else f"#{name}"))
         self.draw()
         self.call_after_refresh(self.draw)  # once more, when its size is known
 

@@ -256,11 +256,11 @@ def _peaks(document: Mapping[str, Any], function: str | None) -> list[Any]:
 
 
 def _process(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The last compiles, and the memory of the process."""
+    """The memory of the process, and what its time went into."""
     process = document.get("process")
     if process is None:
         raise LookupError(document.get("process_reason") or "the agent did not tell it")
-    return {key: process.get(key) for key in ("recent", "memory", "peak_executable", "run_seconds")}
+    return {key: process.get(key) for key in ("memory", "peak_executable", "run_seconds")}
 
 
 def _error_text(found: Exhaustion) -> bytes:
