@@ -242,15 +242,9 @@ ELEMENT_TYPES: Final = (
 """The element types that can have a peak: those of the data sheets, then JAX's types that stand for one of them."""
 
 
-_SHORT: Final = re.compile(r"(?P<prefix>bf|tf|fp|f|i)(?P<bits>\d+)")
-_LONG: Final = {"bf": "bfloat", "tf": "tensorfloat", "fp": "float", "f": "float", "i": "int"}
-
-
 def checked_element_type(dtype: str) -> str:
     """Return a known name unchanged. Raises ValueError for any other, with the nearest known one."""
     if dtype in ELEMENT_TYPES:
         return dtype
-    short = _SHORT.fullmatch(dtype.lower())
-    written = _LONG[short["prefix"]] + short["bits"] if short else dtype.lower()
     known = ", ".join(ELEMENT_TYPES[:9])
-    raise ValueError(f"unknown element type {dtype!r}{meant(written, ELEMENT_TYPES)}; known are {known}")
+    raise ValueError(f"unknown element type {dtype!r}{meant(dtype, ELEMENT_TYPES)}; known are {known}")
