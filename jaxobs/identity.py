@@ -40,6 +40,9 @@ _LAUNCHED = (
 """Variables of the rank, of the number of ranks and of the rank on the host, of the innermost launcher first. In a batch
 script Slurm sets SLURM_PROCID too, but the number of tasks of a step only in what srun starts (man srun, sbatch)."""
 
+_TPU_WORKERS = ("TPU_PROCESS_ADDRESSES", "TPU_WORKER_HOSTNAMES")
+"""The workers of a slice, by commas: what `jax.distributed.initialize()` reads beside TPU_WORKER_ID and MEGASCALE_…"""
+
 _JOB_VARIABLES = (
     "SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "TORCHELASTIC_RUN_ID", "JAX_COORDINATOR_ADDRESS",
     "MASTER_ADDR", "MASTER_PORT",
@@ -140,15 +143,35 @@ def launched_rank(environment: Mapping[str, str]) -> int | None:
     return rank if (count or 0) > 1 else None
 
 
+def is_first(environment: Mapping[str, str]) -> bool:
+    """Whether this process is alone, as far as is told, or the first of those that a launcher started together."""
+    rank, count, _ = _launched(environment)
+    return not rank or count == 1
+
+
 def _launched(environment: Mapping[str, str]) -> tuple[int | None, int | None, int]:
     """The number of this process, of how many, and on its host, as the launcher tells that tells the first two.
 
     Where it does not tell the third, one does that counts in the same way: srun, where JAX_PROCESS_ID is SLURM_PROCID.
+    RANK and LOCAL_RANK together are a launcher's that does not tell how many. One of them alone says nothing: RANK may be
+    a number of the user's own (a LoRA's), and LOCAL_RANK choose the device of a process that is alone.
     """
     rows = [tuple(first_number(environment, (name,)) for name in names) for names in _LAUNCHED]
-    rank, count = next((row[:2] for row in rows if None not in row[:2]), (None, None))
+    counted = next((row[:2] for row in rows if None not in row[:2]), None) or _tpu_worker(environment)
+    both = [first_number(environment, (name,)) for name in ("RANK", "LOCAL_RANK")]
+    rank, count = counted or (None if None in both else both[0], None)
     on_host = (row[2] for row in rows if rank is None or row[:2] == (rank, count))
     return rank, count, next((number for number in on_host if number is not None), 0)
+
+
+def _tpu_worker(environment: Mapping[str, str]) -> tuple[int, int] | None:
+    """The number of this worker of a TPU's slices, and of how many; None if the environment has no list of them."""
+    worker, workers = first_number(environment, ("TPU_WORKER_ID",)), _first(environment, _TPU_WORKERS)
+    if worker is None or workers is None:
+        return None
+    of_slice = workers.count(",") + 1
+    before = of_slice * (first_number(environment, ("MEGASCALE_SLICE_ID",)) or 0)
+    return before + worker, of_slice * (first_number(environment, ("MEGASCALE_NUM_SLICES",)) or 1)
 
 
 def run_ids(environment: Mapping[str, str], host: str, *belonging: str | None) -> tuple[str, str]:
@@ -236,7 +259,7 @@ def read_identity(
         name="-".join(filter(None, (re.sub(r"[^\w.-]+", "-", named or ""), process))),
         job=job_key(run, environment, host),
         run_ids=ids,
-        is_first=launched_rank(environment) in {None, 0},
+        is_first=is_first(environment),
         rank_on_host=rank_on_host,
         in_kubernetes=in_kubernetes,
         resource=known | given,

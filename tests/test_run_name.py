@@ -6,7 +6,16 @@ import os
 
 import pytest
 
-from jaxobs.identity import attempt, job_key, launched_rank, read_identity, run_ids, run_name, script_name
+from jaxobs.identity import (
+    attempt,
+    is_first,
+    job_key,
+    launched_rank,
+    read_identity,
+    run_ids,
+    run_name,
+    script_name,
+)
 
 SLURM = {"SLURM_JOB_ID": "812", "SLURM_JOB_NAME": "llama"}
 INDEXED = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "JOB_COMPLETION_INDEX": "3"}
@@ -155,6 +164,9 @@ def test_who_belongs_together_is_in_the_resource() -> None:
     assert read_identity({"OTEL_RESOURCE_ATTRIBUTES": "jaxobs.run_id=mine"}).run_ids == ("mine", "mine")
 
 
+GKE = {"TPU_WORKER_HOSTNAMES": "w0,w1,w2,w3"}
+
+
 @pytest.mark.parametrize(
     ("environment", "rank"),
     [
@@ -164,12 +176,36 @@ def test_who_belongs_together_is_in_the_resource() -> None:
         (BATCH | {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4"}, 2),
         (STEP | {"SLURM_PROCID": "1"}, 1),
         (TASK, None),
+        (GKE | {"TPU_WORKER_ID": "2"}, 2),
+        (GKE | {"TPU_WORKER_ID": "2", "MEGASCALE_SLICE_ID": "1", "MEGASCALE_NUM_SLICES": "2"}, 6),
+        ({"TPU_WORKER_ID": "1"}, None),
+        ({"TPU_WORKER_ID": "0", "TPU_WORKER_HOSTNAMES": "localhost"}, None),
     ],
 )
 def test_a_rank_is_one_of_several_that_the_innermost_launcher_started(
     environment: dict[str, str], rank: int | None
 ) -> None:
     assert launched_rank(environment) == rank
+
+
+@pytest.mark.parametrize(
+    ("environment", "first"),
+    [
+        ({"RANK": "1", "LOCAL_RANK": "1"}, False),
+        ({"RANK": "4", "LOCAL_RANK": "0"}, False),
+        ({"RANK": "0", "LOCAL_RANK": "0"}, True),
+        ({"RANK": "16"}, True),  # of a LoRA, say
+        ({"LOCAL_RANK": "1"}, True),  # which device to take
+        ({"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "1"}, True),
+        ({"TPU_WORKER_ID": "1"}, True),
+        (GKE | {"TPU_WORKER_ID": "1"}, False),
+        ({"TPU_PROCESS_ADDRESSES": "w0:8476,w0:8477", "TPU_WORKER_ID": "1"}, False),
+    ],
+)
+def test_output_is_hidden_only_where_two_variables_agree_that_there_are_others(
+    environment: dict[str, str], first: bool
+) -> None:
+    assert is_first(environment) == first
 
 
 MPI = {"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}
@@ -184,6 +220,7 @@ TORCHRUN = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "3"}
         (STEP | {"SLURM_PROCID": "1", "SLURM_LOCALID": "1"}, "1", 1),
         (STEP | {"SLURM_PROCID": "1", "SLURM_LOCALID": "1", "JAX_PROCESS_ID": "1", "JAX_NUM_PROCESSES": "2"}, "1", 1),
         ({"LOCAL_RANK": "2"}, None, 2),
+        ({"RANK": "6", "LOCAL_RANK": "2"}, "6", 2),
     ],
 )  # fmt: skip
 def test_rank_and_rank_on_the_host_are_those_of_one_launcher(

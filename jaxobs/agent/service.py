@@ -321,7 +321,8 @@ class Service:
             else:
                 os.environ[name] = value
         # Where JAX knows of itself alone, a launcher that started several processes tells them apart.
-        if event.process_count > 1 or self.resource.get("jax.process_count", "1") == "1":
+        launched = "jax.process_index" in self.resource and self.resource.get("jax.process_count") != "1"
+        if event.process_count > 1 or not launched:
             self.resource["jax.process_index"] = str(event.process_index)
             self.resource["jax.process_count"] = str(event.process_count)
         self.resource["jax.platform"] = event.platform

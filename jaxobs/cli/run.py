@@ -19,7 +19,7 @@ from typing import Any, get_origin
 from jaxobs.cli import say
 from jaxobs.cli.terminal import terminal_width
 from jaxobs.config import PREFIX, SETTINGS, load_settings, unknown_settings
-from jaxobs.identity import launched_rank
+from jaxobs.identity import is_first
 from jaxobs.plugin.settings import meant
 from jaxobs.report.text_table import cut
 from jaxobs.vocabulary import InputError
@@ -98,7 +98,7 @@ def launch_environment(
     pythonpath = environment.get("PYTHONPATH")
     # Not JSON: Python's start has imported marshal, and the script is to find nothing imported that it would not.
     # Of several processes that a launcher starts together only the first prints.
-    prints = not launched_rank(environment)
+    prints = is_first(environment)
     handed = {"pythonpath": pythonpath, "settings": settings, "named": list(named), "prints": prints}
     launch = marshal.dumps(handed).hex()
     path = folder + os.pathsep + pythonpath if pythonpath else folder

@@ -34,6 +34,7 @@ RUN_LABELS: Final = (
 """Attributes of the resource that are the labels of `jaxobs_run_info`, each empty where the resource lacks it."""
 
 NO_NAME = "no script to name it by: set JAXOBS_RUN or instrument(run=…)"
+NO_COUNT = "the launcher tells the rank and not how many there are, and JAX knows of itself alone"
 NO_ATTEMPT = "no launcher that counts restarts: SLURM_RESTART_COUNT, JOBSET_RESTART_ATTEMPT, TORCHELASTIC_RESTART_COUNT"
 NO_LONG_RUN = "no run of a watched function is known to have lasted for two seconds by now"
 NOT_MEASURED = "the agent has not measured itself yet"
@@ -201,7 +202,7 @@ def identity_view(resource: Mapping[str, str], backend: BackendFound | None) -> 
         "attempt": number("jaxobs.attempt", NO_ATTEMPT),
         "user": figure(resource.get("process.owner"), "the system has no name for the user's number"),
         "process_index": number("jax.process_index", NO_BACKEND),
-        "process_count": number("jax.process_count", NO_BACKEND),
+        "process_count": number("jax.process_count", NO_COUNT if backend else NO_BACKEND),
         "jax": figure(backend and backend.jax_version, NO_BACKEND),
         "jaxlib": figure(backend and backend.jaxlib_version, NO_BACKEND),
         "platform": figure(backend and backend.platform, NO_BACKEND),

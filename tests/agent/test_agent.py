@@ -79,10 +79,17 @@ def test_times_are_those_of_the_wall_clock_after_the_machine_was_suspended(
 
 @pytest.mark.parametrize(
     ("launcher", "in_jax", "shown"),
-    [({}, (0, 1), (0, 1)), ((3, 8), (0, 1), (3, 8)), ((3, 8), (1, 2), (1, 2)), ((0, 1), (0, 1), (0, 1))],
+    [
+        ({}, (0, 1), (0, 1)),
+        ((3, 8), (0, 1), (3, 8)),
+        ((3, 8), (1, 2), (1, 2)),
+        ((0, 1), (0, 1), (0, 1)),
+        ((3,), (0, 1), (3, None)),
+        ((3,), (1, 2), (1, 2)),
+    ],
 )
 def test_the_rank_is_jaxs_and_where_jax_knows_of_itself_alone_the_launchers(
-    start_agent: Start, launcher: Any, in_jax: tuple[int, int], shown: tuple[int, int]
+    start_agent: Start, launcher: Any, in_jax: tuple[int, int], shown: tuple[int, int | None]
 ) -> None:
     names = ("jax.process_index", "jax.process_count")
     agent = start_agent(resource=dict(zip(names, map(str, launcher), strict=False)))
