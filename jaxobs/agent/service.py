@@ -45,7 +45,7 @@ from jaxobs.plugin.files import temporary_directory, why_not_kept, write_whole
 from jaxobs.report.runs import SUMMARY, make_folder
 from jaxobs.report.sentence import hang_sentence, plain, slowdown_sentence
 from jaxobs.report.summary import render
-from jaxobs.report.values import flat_values
+from jaxobs.report.values import STEP_SECONDS, flat_values
 from jaxobs.vocabulary.words import State
 
 MIN_INTERVALS: Final = 0.7
@@ -60,8 +60,8 @@ OWNER_ALONE = 0o600
 """Permissions of the file: it may be in the system's temporary directory, which everybody may read."""
 
 VALUES_SECONDS: Final = 2.0
-"""Least seconds between two frames of flat values. One has some 25 numbers, which take 20 µs to collect here and 3 µs to
-read in the job (measured)."""
+"""Least seconds between two frames of flat values, once they have the main loop's step time. One has some 25 numbers,
+which take 20 µs to collect here and 3 µs to read in the job (measured)."""
 
 SETTLE_SECONDS = 2.0
 """Most seconds to wait for modules that are being decoded, so that a requested snapshot has their costs. At most a
@@ -140,7 +140,7 @@ class Service:
         self._summary_file = str(self._summary_files[0]) if self._summary_files else None
         self._values_due = math.inf
         """When flat values are sent next, by `monotonic()`: never before the job has asked for them."""
-        self._values_heard: int | None = None
+        self._values_heard: int | None = 0
         """When the job was last heard before the last of them: none are sent to a job that is silent since then."""
         self._arrived: deque[Measured | SpanEnded] = deque()
         self._peaks: deque[tuple[str, Peaks]] = deque()
@@ -245,7 +245,7 @@ class Service:
         elif kind == wire.REQUEST:
             self._answer(*body)
         elif kind == wire.VALUES:
-            self._values_due = monotonic()
+            self._values_due = self._due = monotonic()
         elif kind == wire.FINISH:
             return float(body[0]), body[1]
         return None
@@ -386,8 +386,10 @@ class Service:
             self._log_of_rank(plain(slowdown_sentence(slowdown.to_dict(now(), self.fold.began, self.clock))))
         heard = self.fold.observation.last_heard
         if monotonic() >= self._values_due and heard != self._values_heard:
-            self._values_due, self._values_heard = monotonic() + VALUES_SECONDS, heard
-            self._send(wire.VALUES, flat_values(snapshot.document))
+            values = flat_values(snapshot.document)
+            known = STEP_SECONDS in values
+            self._values_due, self._values_heard = monotonic() + (VALUES_SECONDS if known else 0.0), heard
+            self._send(wire.VALUES, values)
         events, self._new_events = self._new_events, []
         spans = self.fold.spans.take()
         for exporter in self._plugins.exporters:

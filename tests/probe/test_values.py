@@ -59,3 +59,15 @@ def test_a_new_agent_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
         while obs.snapshot(5)["agent"] is None or obs.snapshot(5)["agent"]["pid"] == pid:
             time.sleep(0.05)
         arrives_anew()
+
+
+def test_the_first_call_is_answered_at_once_and_not_after_an_interval(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_PROMETHEUS_PORT", "0")
+    with jaxobs.instrument(interval=60) as obs:
+        jax.jit(lambda x: x + 1)(1.0)
+        deadline = time.monotonic() + 45
+        while not obs.values():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)

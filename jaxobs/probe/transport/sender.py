@@ -53,12 +53,18 @@ class Requests:
         """How many snapshots are asked for and not sent yet."""
         return len(self._snapshots)
 
+    def __bool__(self) -> bool:
+        """Whether anything is asked for that no agent was told of."""
+        return bool(self._snapshots) or (self._values_are_wanted and not self._values_asked_of)
+
     def values(self) -> dict[str, float]:
         """A copy of the newest values that the caller may change: a few microseconds, and no lock.
 
-        From the first call on the agent is asked to send them every two seconds.
+        The first call asks the agent for them, at once and every two seconds from then on.
         """
-        self._values_are_wanted = True
+        if not self._values_are_wanted:
+            self._values_are_wanted = True
+            self._wake()
         return self.newest_values.copy()
 
     def snapshot(self, timeout: float) -> Any:
