@@ -50,8 +50,9 @@ _JOB_VARIABLES = (
 """What all processes of one run have in common, and its restarts too, where their launcher sets it."""
 
 _NAMES_IN_TRACKERS = ("WANDB_NAME", "MLFLOW_RUN_NAME")
-"""https://docs.wandb.ai/guides/track/environment-variables and mlflow.environment_variables. Their ids are no names: that
-of each run would be new, and a child process has its parent's."""
+"""https://docs.wandb.ai/guides/track/environment-variables; MLflow reads no such variable itself (tried: 3.17), but
+scripts give it to `start_run`. Their ids are no names: that of each run would be new, and a child process has its
+parent's."""
 
 _EXPERIMENT_VARIABLES = (
     "WANDB_SWEEP_ID", "WANDB_RUN_GROUP", "MLFLOW_EXPERIMENT_NAME", "WANDB_PROJECT", "SLURM_ARRAY_JOB_ID",

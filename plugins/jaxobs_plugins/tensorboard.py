@@ -52,7 +52,6 @@ class TensorBoardExporter(Exporter):
         """Write a point of each curve, every few seconds."""
         self._newest = batch.snapshot
         if monotonic() >= self._due:
-            self._due = monotonic() + SECONDS
             self._write(batch.snapshot)
 
     def stop(self, timeout: float) -> None:  # noqa: ARG002  # one file; the agent's own deadline holds for it
@@ -67,6 +66,7 @@ class TensorBoardExporter(Exporter):
         agent, step = self._agent, steps_of_main_loop(snapshot.document)
         if not step:
             return  # before a loop there is no step to order the points by
+        self._due = monotonic() + SECONDS
         if self._writer is None:
             from tensorboardX import SummaryWriter
 

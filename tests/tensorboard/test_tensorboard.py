@@ -43,7 +43,6 @@ def test_each_figure_is_a_curve_over_steps_and_an_unknown_one_has_no_point(tmp_p
     exporter.start(agent(tmp_path))
     exporter.export(batch(0, None))
     assert list(tmp_path.iterdir()) == [], "before the first step there is nothing to tell"
-    exporter._due = 0.0
     exporter.export(batch(10, 0.5))
     exporter.export(batch(11, 0.25))  # within seconds of the last
     exporter.stop(1.0)
