@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
 
@@ -23,8 +23,8 @@ from grafana_foundation_sdk.models import prometheus as prometheus_model
 from grafana_foundation_sdk.models import xychart as xychart_model
 
 from grafana.source.annotations import ANNOTATIONS
-from grafana.source.chart import BUCKETS, MAX_LINES, Chart, Page, Query
-from grafana.source.links import other_dashboards
+from grafana.source.chart import BUCKETS, MAX_LINES, Chart, Override, Page, Query
+from grafana.source.links import PAGE_OF_THE_LINE, other_dashboards
 from grafana.source.variables import EVERY_PAGE, METRICS, choice, data_sources
 
 Panel = timeseries.Panel | stat.Panel | table.Panel | statetimeline.Panel | xychart.Panel | heatmap.Panel
@@ -81,7 +81,7 @@ def panel(chart: Chart) -> Panel:
                 filter_val=model.MatcherConfig(id_val="byRefId", options=step.only) if step.only else None,
             )
         )
-    for override in chart.overrides:
+    for override in (*chart.overrides, *_pages(chart)):
         values = [
             model.DynamicConfigValue(id_val=name, value=value) for name, value in override.properties.items()
         ]
@@ -92,6 +92,14 @@ def panel(chart: Chart) -> Panel:
     if chart.links:
         builder.data_links([build.DashboardLink(title).url(url) for title, url in chart.links])
     return builder
+
+
+def _pages(chart: Chart) -> Iterator[Override]:
+    """A link to the page of its process on each line of one, beside the panel's own, which an override replaces."""
+    links = [*({"title": title, "url": url} for title, url in chart.links), PAGE_OF_THE_LINE]
+    for query in chart.queries:
+        if query.has_page:
+            yield Override(query.name, {"links": links}, of_query=True)
 
 
 def _description(chart: Chart) -> str:

@@ -43,6 +43,11 @@ class Query:
         return "{{rank}}" in self.legend or "{{host}}" in self.legend
 
     @property
+    def has_page(self) -> bool:
+        """Whether each line is one process and has the label `instance`, which recorded series have not."""
+        return "{{rank}}" in self.legend and ":jaxobs_" not in self.expression
+
+    @property
     def promql(self) -> str:
         """What is asked of Prometheus."""
         if not self.has_many_lines:

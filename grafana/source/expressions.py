@@ -86,14 +86,18 @@ DEVICE: Final = RANK + " device {{device}}"
 """How the line of a device is called."""
 
 
+PROCESS: Final = "run, rank, instance"
+"""Labels of a process, for `by`: where Prometheus reaches it, its page is, to which a click on its line leads."""
+
+
 def of_process(metric: str, *labels: str) -> str:
     """A gauge of each process, and by these labels."""
-    return by("max", ", ".join(("run", "rank", *labels)), selected(metric))
+    return by("max", ", ".join((PROCESS, *labels)), selected(metric))
 
 
 def of_device(metric: str, *labels: str) -> str:
     """A gauge of each device, and by these labels."""
-    return by("max", ", ".join(("run", "rank", "device", *labels)), selected(metric, ON_DEVICE))
+    return by("max", ", ".join((PROCESS, "device", *labels)), selected(metric, ON_DEVICE))
 
 
 def quantile(share: float, histogram: str, labels: str, *matchers: str) -> str:

@@ -106,6 +106,21 @@ def test_an_override_of_a_query_names_one_of_the_panel() -> None:
         assert names <= {query.name for query in chart.queries}, chart.title
 
 
+def test_a_line_of_a_rank_leads_to_its_page() -> None:
+    asked = [(chart, query) for chart in CHARTS for query in chart.queries if query.has_page]
+    for chart, query in asked:
+        groups = re.findall(r"by \(([^)]*\brank\b[^)]*)\)", query.expression)
+        assert groups, chart.title
+        assert all("instance" in group.split(", ") for group in groups), chart.title
+    files = [json.loads(file.read_text()) for file in FILES]
+    overrides = [
+        override["properties"] for page in files for panel in page["panels"]
+        for override in panel.get("fieldConfig", {}).get("overrides", [])
+    ]  # fmt: skip
+    urls = [link["url"] for (first, *_) in overrides if first["id"] == "links" for link in first["value"]]
+    assert urls.count("http://${__field.labels.instance}/") == len(asked) > 40
+
+
 def test_steps_a_second_are_no_share() -> None:
     """They stand beside shares on one panel, of which the unit would show 2 of them as 200 %."""
     panels = json.loads((FOLDER / "jaxobs-roofline.json").read_text())["panels"]

@@ -52,6 +52,13 @@ def test_every_line_and_row_that_has_a_run_has_its_id(scraped: Scraped, page: Pa
     assert all("{{run_id}}" in legend for legend in legends)
 
 
+def test_every_line_of_a_rank_says_where_its_page_is(scraped: Scraped) -> None:
+    queries = [query for _, chart in CHARTS for query in chart.queries if query.has_page]
+    found = [series["metric"] for query in queries for series in scraped.ask(query)]
+    assert found
+    assert [metric for metric in found if not re.fullmatch(r".+:\d+", metric.get("instance", ""))] == []
+
+
 def marked(scraped: Scraped, annotation: Annotation) -> dict[str, list[float]]:
     """The moments that it marks, by its text."""
     found: dict[str, list[float]] = {}

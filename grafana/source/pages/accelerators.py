@@ -11,6 +11,7 @@ from grafana.source.expressions import (
     DEVICE,
     IN_LOOP,
     ON_DEVICE,
+    PROCESS,
     RANK,
     RUN,
     by,
@@ -27,7 +28,7 @@ _NAMES: Final = "ABCDEFGH"
 
 
 def _growth(metric: str, *labels: str) -> str:
-    return by("sum", ", ".join(("run", "rank", "device", *labels)), rate(metric, ON_DEVICE))
+    return by("sum", ", ".join((PROCESS, "device", *labels)), rate(metric, ON_DEVICE))
 
 
 def _chart(

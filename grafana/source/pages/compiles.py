@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from grafana.source.chart import Chart, Override, Page, Query, Row, columns, one_column
-from grafana.source.expressions import RUN, by, grown, mean_of_ranks, quantile, rate, selected
-from grafana.source.links import TRACES_OF_COMPILES
+from grafana.source.expressions import PROCESS, RUN, by, grown, mean_of_ranks, quantile, rate, selected
+from grafana.source.links import TRACES_OF_ALL_COMPILES, TRACES_OF_COMPILES, TRACES_OF_THE_FUNCTION
 
 _QUIET: Final = "Nothing was compiled in this time."
 _BACKEND: Final = 'phase="backend"'
@@ -36,27 +36,29 @@ FUNCTIONS: Final = Chart(
 
 _NOW: Final = (
     Chart("Compiling now", "Age of each compile in flight.",
-          (Query(by("max", "run, rank, function", selected("jaxobs_compiling_seconds")),
+          (Query(by("max", f"{PROCESS}, function", selected("jaxobs_compiling_seconds")),
                  RUN + " rank {{rank}} {{function}}"),),
-          "s", empty="Nothing is being compiled.", absence="until it happens", steps=((1800.0, "red"),)),
+          "s", empty="Nothing is being compiled.", absence="until it happens", steps=((1800.0, "red"),),
+          links=(TRACES_OF_THE_FUNCTION,)),
     Chart("Time spent compiling", "Share of each rank's time, by phase, mean of the ranks.",
           (Query(mean_of_ranks("run, phase", rate("jaxobs_compile_seconds_sum")), RUN + " {{phase}}"),),
           "percentunit", stacked=True),
     Chart("Executables made", "By function since the processes began, over all ranks. A line that goes on rising is a "
           "function that is compiled for ever new shapes.",
-          (Query(_so_far("jaxobs_compilations_total", "run, function"), RUN + " {{function}}"),)),
+          (Query(_so_far("jaxobs_compilations_total", "run, function"), RUN + " {{function}}"),),
+          links=(TRACES_OF_THE_FUNCTION,)),
     Chart("Duration of the backend's compiles", "Median and slowest hundredth over all ranks. The dots are single "
           "compiles: a click opens their trace.",
           (Query(quantile(0.5, "jaxobs_compile_seconds", "run, phase", _BACKEND), RUN + " median",
                  exemplars=True),
            Query(quantile(0.99, "jaxobs_compile_seconds", "run, phase", _BACKEND), RUN + " 99 %", "B")),
-          "s", empty=_QUIET),
+          "s", empty=_QUIET, links=(TRACES_OF_ALL_COMPILES,)),
     Chart("Compiles a minute", "Compiles of the backend that ended, over all ranks.",
           (Query("60 * " + by("sum", "run", rate("jaxobs_compile_seconds_count", _BACKEND)), RUN),)),
     Chart("Time by function and phase", "Since the processes began, over all ranks.",
           (Query(_so_far("jaxobs_compile_function_seconds_total", "run, function, phase"),
                  RUN + " {{function}} {{phase}}"),),
-          "s", stacked=True),
+          "s", stacked=True, links=(TRACES_OF_THE_FUNCTION,)),
 )  # fmt: skip
 
 _AGAIN: Final = (

@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from grafana.source.chart import BUCKETS, Chart, Override, Page, Query, Row, columns, sorted_by
-from grafana.source.expressions import IN_LOOP, RANK, RUN, RUN_INFO_NOW, RUN_INFO_SEEN, by, rate, selected
+from grafana.source.expressions import (
+    IN_LOOP,
+    PROCESS,
+    RANK,
+    RUN,
+    RUN_INFO_NOW,
+    RUN_INFO_SEEN,
+    by,
+    rate,
+    selected,
+)
 from grafana.source.links import PAGE_OF_THE_RANK
 from grafana.source.look import ANY_IS_BAD, NO_LOOP
 from grafana.source.pages.roofline_queries import NO_WINDOWS
@@ -14,7 +24,7 @@ _RULES: Final = "Reads rules of deploy/prometheus/rules.yml, which Prometheus mu
 _NO_RULES: Final = "Prometheus does not evaluate deploy/prometheus/rules.yml, or "
 _NO_STEPS: Final = f"n{NO_LOOP[1:]}"
 _OF_RANK: Final = "run, rank"
-_BY_RANK: Final = f"{_OF_RANK}, loop"
+_BY_RANK: Final = f"{PROCESS}, loop"
 _RUN: Final = 'run_id=~"$run"'
 
 _COMMUNICATION: Final = f"run_rank_loop:jaxobs_communication_seconds:rate5m{{{_RUN}, {IN_LOOP}}}"

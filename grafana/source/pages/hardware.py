@@ -9,6 +9,7 @@ from grafana.source.expressions import (
     DEVICE,
     IN_LOOP,
     ON_DEVICE,
+    PROCESS,
     RANK,
     RUN,
     by,
@@ -33,6 +34,8 @@ def _host_rate(metric: str, *labels: str) -> str:
     return by("max", ", ".join(("run", "host", *labels)), rate(metric))
 
 
+_SOURCE: Final = f"{PROCESS}, source"
+
 _DEVICES: Final = (
     Chart("Busy, and at work", "Share of time in which the device was busy, beside MFU: a device can be busy all "
           "the time and do little.",
@@ -45,7 +48,7 @@ _DEVICES: Final = (
           (Query(of_device("jaxobs_device_clock_ratio"), DEVICE, smallest=True),), "percentunit", empty=_NO_READING,
           absence="without such a device", maximum=1.0),
     Chart("Held down by", "1 for each reason that holds a device's clocks down.",
-          (Query(by("max", "run, rank, device, reason", selected("jaxobs_device_throttled_info", ON_DEVICE)),
+          (Query(by("max", f"{PROCESS}, device, reason", selected("jaxobs_device_throttled_info", ON_DEVICE)),
                  DEVICE + " {{reason}}"),),
           "none", empty="Nothing holds the clocks down, or no collector reads such a device here.",
           absence="without such a device", steps=ANY_IS_BAD),
@@ -60,23 +63,23 @@ _HOST: Final = (
           (Query(_host("jaxobs_host_cpu_utilization_ratio"), RUN + " {{host}}"),), "percentunit", maximum=1.0),
     Chart("Processors of the training process", "In processors' worth of time, beside how many it may use and its "
           "container's limit.",
-          (Query(by("max", "run, rank", rate("jaxobs_process_cpu_seconds_total")), RANK),
+          (Query(by("max", PROCESS, rate("jaxobs_process_cpu_seconds_total")), RANK),
            Query(of_process("jaxobs_process_usable_cpus"), RANK + " usable", "B"),
            Query(of_process("jaxobs_cgroup_cpu_limit_cpus"), RANK + " container's limit", "C",
                  optional=NO_CONTAINER),
            Query(_host("jaxobs_host_cpus"), "{{host}} all", "D"))),
     Chart("Held back by the container", "Share of periods in which the container had used up its processor time, and "
           "processors' worth of time held back.",
-          (Query(f"{by('max', 'run, rank', rate('jaxobs_cgroup_cpu_throttled_periods_total'))} / "
-                 f"{by('max', 'run, rank', rate('jaxobs_cgroup_cpu_periods_total'))}", RANK + " periods"),
-           Query(by("max", "run, rank", rate("jaxobs_cgroup_cpu_throttled_seconds_total")), RANK + " time", "B")),
+          (Query(f"{by('max', PROCESS, rate('jaxobs_cgroup_cpu_throttled_periods_total'))} / "
+                 f"{by('max', PROCESS, rate('jaxobs_cgroup_cpu_periods_total'))}", RANK + " periods"),
+           Query(by("max", PROCESS, rate("jaxobs_cgroup_cpu_throttled_seconds_total")), RANK + " time", "B")),
           "percentunit", empty=NO_CONTAINER, absence="where the host has none"),
     Chart("Network of the host", "Without loopback and RDMA.",
           (Query(_host_rate("jaxobs_host_network_bytes_total", "direction"), RUN + " {{host}} {{direction}}"),), "Bps",
           empty="The host has no network interface but loopback.", absence="where the host has none"),
     Chart("Disks", "Of the host, and what the training process caused.",
           (Query(_host_rate("jaxobs_host_disk_bytes_total", "direction"), RUN + " {{host}} {{direction}}"),
-           Query(by("max", "run, rank, direction", rate("jaxobs_process_disk_bytes_total")), RANK + " {{direction}}",
+           Query(by("max", f"{PROCESS}, direction", rate("jaxobs_process_disk_bytes_total")), RANK + " {{direction}}",
                  "B")),
           "Bps", empty="The system tells nothing of its disks.", absence="where the host has none"),
     Chart("Threads and files", "Of the training process; at the limit of files the next open fails.",
@@ -84,7 +87,7 @@ _HOST: Final = (
            Query(of_process("jaxobs_process_open_files"), RANK + " files", "B"),
            Query(of_process("jaxobs_process_open_files_limit"), RANK + " files' limit", "C"))),
     Chart("Context switches", "A second. Many involuntary ones: others want the same processors.",
-          (Query(by("max", "run, rank, kind", rate("jaxobs_process_context_switches_total")), RANK + " {{kind}}"),
+          (Query(by("max", f"{PROCESS}, kind", rate("jaxobs_process_context_switches_total")), RANK + " {{kind}}"),
            Query(_host_rate("jaxobs_host_context_switches_total"), "{{host}} all", "B"))),
 )  # fmt: skip
 
@@ -92,7 +95,7 @@ _ITSELF: Final = (
     Chart("Sources", "1 where a source of jaxobs works, 0 where it failed; absent where there is nothing for it to read.",
           (Query(of_runs(selected("jaxobs_source_up")), RANK + " {{source}}", smallest=True),), "none"),
     Chart("Since a source last worked", "Above a few seconds it is stuck.",
-          (Query(f"time() - {by('max', 'run, rank, source', selected('jaxobs_source_last_success_timestamp_seconds'))}",
+          (Query(f"time() - {by('max', _SOURCE, selected('jaxobs_source_last_success_timestamp_seconds'))}",
                  RANK + " {{source}}"),), "s"),
     Chart("What jaxobs takes", "Processor time of jaxobs, in the job and beside it, and of its sources.",
           (Query(of_runs(rate("jaxobs_agent_cpu_seconds_total")), RANK + " {{where}}"),
