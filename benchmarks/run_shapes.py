@@ -2,19 +2,21 @@
 
     .venv/bin/python -m benchmarks.run_shapes [SHAPE …]
 
-Prints one row a shape, to be read by a person, as nothing is judged. Of `show` it has the first line, of `compare` the
-second.
+Writes docs/results/run_shapes.md, or prints the rows of the shapes named, to be read by a person: nothing is judged.
 """
 
 from __future__ import annotations
 
+import os
+import platform
 import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,10 +24,22 @@ from benchmarks.beside import without_settings
 
 ROOT = Path(__file__).parents[1]
 ID = re.compile(r"\d{8}T\d{6}Z-\w+")
-HEAD = "| shape | printed | left | runs | show | compare |\n|---|---|---|---|---|---|"
+PAGE = ROOT / "docs" / "results" / "run_shapes.md"
+HEAD = """# What a run prints and leaves, by its shape
+
+`python -m benchmarks.run_shapes` runs a small training (a step of about a millisecond, for six seconds) in each of eight
+shapes, twice, and writes this page of the second: JAX {jax}, Python {python}, CPU, two shared cores with a load
+average of {load:.0f} from others. Figures of so short a run on such a machine differ from one to the next.
+
+| shape | prints at its end | leaves in its folder | `jaxobs runs` | `jaxobs show` begins | `jaxobs compare` |
+|---|---|---|---|---|---|
+"""
 BEGIN = """
 import time, jax, jax.numpy as jnp
-step, evaluate = jax.jit(lambda x: jnp.tanh(x @ x)), jax.jit(lambda x: jnp.sum(x * x))
+@jax.jit
+def step(x): return jnp.tanh(x @ x)
+@jax.jit
+def evaluate(x): return jnp.sum(x * x)
 x = jnp.full((384, 384), 0.01)
 def train(turns, seconds=6.0):
     global x; begin = time.monotonic()
@@ -76,23 +90,34 @@ def start(folder: Path, *command: str, **own: str) -> subprocess.Popen[str]:
     )
 
 
+def wait(reached: Callable[[], bool]) -> None:
+    """Until it is so, for a minute at most."""
+    until = time.monotonic() + 60.0
+    while not reached() and time.monotonic() < until:
+        time.sleep(0.2)
+
+
+def files(folder: Path, name: str) -> int:
+    """How many runs have a file of this name there."""
+    return len(list(folder.rglob(name)))
+
+
 def run(shape: Shape, folder: Path) -> str:
-    """Run its processes in the folder to their end, and their agents to theirs; what jaxobs printed, without tables."""
+    """Run its processes in the folder to their end, and their agents to theirs; the first lines that jaxobs printed."""
+    before = files(folder, "record.json")
     command = ("-m", "jaxobs", "run", "--", "train.py") if shape.launched else ("train.py",)
     count, ranks = str(shape.processes), map(str, range(shape.processes))
     several = [{"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count} for rank in ranks]
     jobs = [start(folder, *command, **own) for own in (several if shape.processes > 1 else [{}])]
     if shape.ended_by is not None and jobs[0].stdout is not None:
         jobs[0].stdout.readline()
+        wait(lambda: files(folder, "record.json") > before)
         time.sleep(4.0)
         jobs[0].send_signal(shape.ended_by)
     errors = [job.communicate(timeout=240)[1] for job in jobs]
-    until = time.monotonic() + 60.0  # an agent ends after its job
-    while time.monotonic() < until and any(
-        'e":"running"' in one.read_text() for one in folder.rglob("record.json")
-    ):
-        time.sleep(0.2)
-    own = [re.search(r"(?ms)^jaxobs: .*?(?=\n\n|\Z)", text) for text in errors]
+    last = "page.html" if shape.ended_by != signal.SIGKILL else "killed.txt"
+    wait(lambda: files(folder, last) > before)  # an agent ends after its job
+    own = [re.search(r"(?ms)^jaxobs: .*?(?=\n *the run:|\n\n|\Z)", text) for text in errors]
     return "; ".join(found[0] for found in own if found) or "nothing"
 
 
@@ -102,19 +127,24 @@ def row(shape: Shape) -> str:
         folder = Path(place)
         (folder / "train.py").write_text(BEGIN + shape.script)
         cells = [[run(shape, folder) for _ in range(2)][1]]
-        files = (str(path.relative_to(folder)) for path in sorted(folder.rglob("*")) if path.is_file())
-        left = Counter(ID.sub("START-ID", file) for file in files if file != "train.py")
-        cells.append(
-            ", ".join(f"{file.removeprefix('state/jaxobs/runs/')} ({count})" for file, count in left.items())
-        )
+        last = max(folder.rglob("record.json"), key=lambda file: file.stat().st_mtime).parent
+        cells.append(", ".join(sorted(file.name for file in last.iterdir())))
         told = [start(folder, "-m", "jaxobs", word).communicate() for word in ("runs", "show", "compare")]
     runs, show, compare = (out or error for out, error in told)
-    last = runs.partition("\n")[2].partition("\nlast~1")[0]
-    cells += [last, show.partition("\n")[0], [line for line in compare.split("\n") if line][1]]
-    return " | ".join(" ".join(ID.sub("START-ID", cell.replace("|", "\\|")).split()) for cell in cells)
+    listed = re.search(r"(?m)^last\b.*? ([\d.]+ m?s +\w+)", runs)
+    cells += [listed[1] if listed else runs, show.partition("\n")[0]]
+    cells.append([line for line in compare.split("\n") if line][1].partition(":")[0])
+    shown = (ID.sub("START-ID", cell.replace(place, "…").replace("|", "\\|")) for cell in cells)
+    return " | ".join(" ".join(cell.split()) for cell in shown)
 
 
 if __name__ == "__main__":
-    print(HEAD)
+    rows, load = [], os.getloadavg()[0]
     for name in sys.argv[1:] or SHAPES:
-        print(f"| {name} | {row(SHAPES[name])} |", flush=True)
+        rows.append(f"| {name} | {row(SHAPES[name])} |\n")
+        print(rows[-1], end="", flush=True)
+    if not sys.argv[1:]:
+        head = HEAD.format(
+            jax=version("jax"), python=".".join(platform.python_version_tuple()[:2]), load=load
+        )
+        PAGE.write_text(head + "".join(rows), encoding="utf-8")
