@@ -6,6 +6,7 @@ import statistics
 import sys
 import threading
 import time
+import tracemalloc
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -406,6 +407,21 @@ def test_a_call_is_held_up_by_what_is_computed_or_transferred_for_it() -> None:
     for held in (large, [large], {"x": large}, (ready, large)):
         assert holds_up((ready, held), {})
         assert holds_up((), {"given": held})
+
+
+@pytest.mark.parametrize(
+    "kind", [list, tuple, lambda leaves: dict(enumerate(leaves))], ids=["list", "tuple", "dict"]
+)
+def test_of_a_flat_state_of_many_arrays_a_call_looks_at_a_few(kind: Callable[..., Any]) -> None:
+    """Else each step whose end is asked would take longer by 0.25 µs an array."""
+    state = kind([jnp.ones(()).block_until_ready()] * 10_000)
+    assert not holds_up((state,), {"state": state})
+    tracemalloc.start()
+    try:
+        assert not holds_up((state,), {"state": state})
+        assert tracemalloc.get_traced_memory()[1] < 20_000, "a list of all of it was made"
+    finally:
+        tracemalloc.stop()
 
 
 def test_where_turns_call_two_functions_the_ends_of_both_are_told(polled: Any) -> None:

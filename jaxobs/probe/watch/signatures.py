@@ -143,25 +143,25 @@ def leaves_by_path(tree: Any) -> Iterator[tuple[Path, Any]]:
             waiting += [((*path, step), each) for step, each in reversed(inner)]
 
 
-def _within(value: Any) -> list[tuple[tuple[str, Any], Any]] | None:
-    """What a container holds, by step. None for a leaf."""
+def _within(value: Any, most: int | None = None) -> list[tuple[tuple[str, Any], Any]] | None:
+    """What a container holds, by step, or the first `most` of it. None for a leaf."""
     kind = type(value)
     iterate: Any = tuple.__iter__ if issubclass(kind, tuple) else list.__iter__ if kind is list else None
     if iterate is not None:
-        return [(("item", index), each) for index, each in enumerate(iterate(value))]
+        return [(("item", index), each) for index, each in enumerate(itertools.islice(iterate(value), most))]
     if any(kind is one for one in DICTIONARIES) or (
         is_of(kind, *CONTAINER_PACKAGES) and hasattr(kind, "items")
     ):
-        pairs = list(value.items())
+        pairs = list(itertools.islice(value.items(), most))
         plain = all(type(key) in (str, int) for key, _ in pairs)
         return [(("item", key), each) for key, each in pairs] if plain else None
     is_leaf = getattr(sys.modules.get("jax.tree_util"), "all_leaves", None)
     if is_leaf is None or is_leaf((value,)):
         return None
     attributes = getattr(value, "__dict__", None)
-    return (
-        [(("attribute", key), each) for key, each in attributes.items()] if type(attributes) is dict else None
-    )
+    if type(attributes) is not dict:
+        return None
+    return [(("attribute", key), each) for key, each in itertools.islice(attributes.items(), most)]
 
 
 def unplaced(seen: Signature) -> Signature:
@@ -212,7 +212,7 @@ def holds_up(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """
     for value in (*args, *kwargs.values()):
         with Suppressed(RuntimeError):  # it was donated to the call, as a state is
-            for _, leaf in (_within(value) or [(("", 0), value)])[:ASKED_TOGETHER]:
+            for _, leaf in _within(value, ASKED_TOGETHER) or [(("", 0), value)]:
                 if is_array_kind(type(leaf)) and (
                     not is_ready(leaf) if is_askable(leaf) else getattr(leaf, "nbytes", 0) > LARGE
                 ):
