@@ -86,7 +86,7 @@ class AgentProcess:
             if (
                 self._is_in("RSD") and os.getsid(self._pid) == self._pid
             ):  # else it would be somebody else's session
-                Path(f"/proc/{self._pid}/autogroup").write_text("0")
+                Path(f"/proc/{self._pid}/autogroup").write_bytes(b"0")
 
     def gone(self) -> None:
         """Take note of its end, where it is our child: we are the first process of a container then."""
