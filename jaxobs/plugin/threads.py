@@ -29,6 +29,10 @@ call of theirs takes, of which the longest is that of a profiler session that en
 FAULTS = {"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS"}
 """Signals that a thread gets for what it does itself; blocked, they would end the process without their handlers."""
 
+GREENLETS = ("gevent", "eventlet")
+"""Libraries whose `monkey_patch` lets threads be greenlets: ours would take turns with the job's on its own thread, and a
+wait for one within a compile would let another of the job's begin the same compile, which JAX takes for a recursion."""
+
 _living: set[Thread] = set()
 _by_number: dict[int, Thread] = {}
 """Those that have begun, by the number that `threading.get_ident()` returns on them."""
@@ -81,6 +85,9 @@ class Thread:
         self._ended = Flag()
         if not threading.main_thread().is_alive():  # from Python 3.12 on it says so itself
             raise RuntimeError("can't create new thread at interpreter shutdown")
+        made_by = (getattr(_thread.start_new_thread, "__module__", None) or "").partition(".")[0]
+        if made_by in GREENLETS:
+            raise RuntimeError(f"{made_by} has put greenlets in the place of Python's threads")
         _hide_from_threading()
         _living.add(self)
         try:

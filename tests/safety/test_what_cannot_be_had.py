@@ -55,6 +55,31 @@ def test_where_a_thread_cannot_be_started_the_job_is_as_without(run: Callable[..
     ]
 
 
+GREENLETS = """
+import _thread
+
+begin = _thread.start_new_thread
+def start_new_thread(function, args=()):
+    return begin(function, args)
+start_new_thread.__module__ = "gevent.thread"  # as it is after `gevent.monkey.patch_all()`
+_thread.start_new_thread = start_new_thread
+import jax, jaxobs
+from jaxobs.plugin.threads import living
+obs = jaxobs.instrument()
+for _ in obs.steps(range(3)):
+    print(float(jax.jit(lambda x: x + 1)(1.0)))
+print(living())
+"""
+
+
+def test_where_threads_are_greenlets_none_is_started_and_it_is_said(run: Callable[..., Any]) -> None:
+    outcome = run(GREENLETS, observed=False)
+    assert (outcome.status, outcome.stdout) == (0, "2.0\n2.0\n2.0\n[]\n"), outcome.stderr
+    assert outcome.stderr.splitlines() == [
+        "jaxobs: nothing is observed: RuntimeError: gevent has put greenlets in the place of Python's threads"
+    ]
+
+
 NO_INTERPRETER_LOCK = """
 import jax
 import jaxobs
