@@ -156,3 +156,16 @@ def test_what_the_script_configures_after_instrument_works(start: Callable[..., 
     for outcome in [job.end() for job in jobs]:
         assert outcome.status == 0, outcome.stderr
         assert outcome.stdout.splitlines()[-1] == "4 2 2 6.0 float64"  # before it, Gloo may speak
+
+
+def test_no_file_is_opened_in_the_encoding_that_the_locale_has(run: Callable[..., Any]) -> None:
+    """Python warns of that where it is asked to, and with warnings as errors nothing would be sent any more."""
+    source = """
+import jax
+for _ in obs.steps(range(3)):
+    jax.jit(lambda x: x + 1)(1.0)
+assert "train" in obs.snapshot(60)["loops"]
+"""
+    outcome = run(source, PYTHONWARNDEFAULTENCODING="1")
+    assert outcome.status == 0
+    assert "jaxobs" not in outcome.stderr
