@@ -17,10 +17,11 @@ from jaxobs.plugin.protocol import Job
 
 Wrapper = TypeVar("Wrapper", bound=Callable[..., Any])
 
-INTERNAL = "<frozen importlib._bootstrap> of jaxobs"
+INTERNAL = "<frozen importlib._bootstrap of jaxobs>"
 """The file name of code that calls what it wraps. `warnings` and `logging` count no frame whose file name has
 `importlib` and `_bootstrap` in it (Python 3.11 to 3.13), so that a `stacklevel` leads to the user's line as if the frame
-were not there; debuggers take files whose names begin with `<frozen` for none of the user's."""
+were not there; debuggers take files whose names begin with `<frozen` for none of the user's, and
+`trace` takes what is in angle brackets for no file."""
 
 
 def internal(wrapper: Wrapper) -> Wrapper:
