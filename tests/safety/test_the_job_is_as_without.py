@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from benchmarks.beside import free_port
+from tests.jobs import environment
 
 TEN_FUNCTIONS = """
 import collections, functools, logging, signal
@@ -169,3 +175,27 @@ assert "train" in obs.snapshot(60)["loops"]
     outcome = run(source, PYTHONWARNDEFAULTENCODING="1")
     assert outcome.status == 0
     assert "jaxobs" not in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    "module", [["cProfile"], ["trace", "--count", "--coverdir=."]], ids=["cProfile", "trace"]
+)
+def test_a_job_that_a_module_of_python_runs_is_observed_and_ends_as_without(
+    tmp_path: Path, module: list[str]
+) -> None:
+    """What lies beside `cProfile.py`, the script in Python's eyes, is all of the standard library."""
+    source = """
+import jax, jaxobs
+obs = jaxobs.instrument()
+step = obs.watch(jax.jit(lambda x: x + 1))
+for _ in obs.steps(range(3)):
+    step(1.0)
+print("train" in obs.snapshot(60)["loops"])
+"""
+    (tmp_path / "script.py").write_text(source)
+    command = [sys.executable, "-m", *module, "script.py"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("True\n")

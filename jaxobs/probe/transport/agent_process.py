@@ -221,10 +221,11 @@ def _import_path() -> list[str]:
     ours = str(Path(__file__).resolve().parents[3])
     script = getattr(sys.modules.get("__main__"), "__file__", None)
     beside = str(Path(script).resolve().parent) if script else str(Path.cwd())
-    found = [entry for entry in (str(Path(entry).resolve()) for entry in sys.path) if entry != beside]
     installed = (str(Path(os.__file__).parent), *site.getsitepackages(), site.getusersitepackages())
-    own = [
-        entry for entry in found if entry.startswith(tuple(str(Path(root).resolve()) for root in installed))
-    ]
+    roots = tuple(str(Path(root).resolve()) for root in installed)
+    entries = [str(Path(entry).resolve()) for entry in sys.path]
+    # Under `python -m cProfile` it is the standard library that is beside the script.
+    found = [entry for entry in entries if entry != beside or entry in roots]
+    own = [entry for entry in found if entry.startswith(roots)]
     first = [] if ours in own or ours == beside else [ours]
     return list(dict.fromkeys([*first, *own, *found, ours]))
