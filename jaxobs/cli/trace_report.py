@@ -90,8 +90,8 @@ def _ranked(rows: Iterable[Row]) -> list[Row]:
 
 
 _OF_AN_OPERATION: Final = (
-    "name", "module", "fingerprint", "category", "kind", "operation_name", "scope", "source", "kernels", "count",
-    "executions", "devices", "label",
+    "name", "module", "fingerprint", "category", "kind", "operation_name", "scope", "source", "called_from", "kernels",
+    "count", "executions", "devices", "label",
 )  # fmt: skip
 _OF_A_FRAME: Final = ("seconds", "share", "flops", "bytes", "bound", "efficiency", "reason")
 _OF_A_MODULE: Final = ("name", "devices", "runs", "runs_reason")

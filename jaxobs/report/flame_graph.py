@@ -162,7 +162,9 @@ def in_words(rows: Sequence[Row]) -> str | None:
     line = next(iter(dearest(rows)), None)
     if line is None or not line["file"] or not line["share"]:
         return None
-    caller = next((f", called from {_place(one)}" for one in line["callers"] if one["file"]), "")
+    own = (line["name"], line["file"])
+    others = (one for one in line["callers"] if one["file"] and (one["name"], one["file"]) != own)
+    caller = next((f", called from {_place(one)}" for one in others), "")
     caller += _more_paths(line) if caller else ""
     function = f"`{name_of({**line, 'file': ''})}`, " if line["name"] else ""
     said = f"{rough_percent(line['share'])} of the device's time is in {function}{_place(line)}{caller}"

@@ -55,6 +55,12 @@ class Operation:
         """The bottleneck that its time is charged to."""
         return self.work.label(self.kind)
 
+    @property
+    def called_from(self) -> str:
+        """``file:line`` of the innermost caller of its line that is another function; empty if none is known."""
+        others = (frame for frame in reversed(self.stack) if frame[:2] != self.stack[-1][:2])
+        return next((f"{caller.file}:{caller.line}" for caller in others), "")
+
 
 @dataclass(slots=True)
 class ProfiledModule:

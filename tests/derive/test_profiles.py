@@ -301,6 +301,8 @@ def test_a_real_trace_of_eight_gpus_adds_up_in_the_fold() -> None:
     assert 0 < profile["gap_seconds"] < 0.02 * profile["busy_seconds"]
     row = next(row for row in snapshot["operations"] if row["operation"] == "input_transpose_fusion")
     assert (row["function"], row["executions"]) == ("forward_3d_conv", 40)
+    lines = [row[key].rpartition("/")[2] for key in ("source", "called_from")]
+    assert lines == ["generate_conv_trace.py:23", "generate_conv_trace.py:79"]
 
 
 @pytest.mark.parametrize(("busy", "shown"), [(0.9, True), (0.2, False)])

@@ -19,7 +19,10 @@ View = TypeVar("View")
 
 NOT_GIVEN = "the case does not give it"
 
-NO_OPERATION = {"executions": 0, "seconds": 0.0, "share": None, "kind": ""}
+NO_OPERATION = {
+    "executions": 0, "seconds": 0.0, "share": None, "kind": "", "bottleneck": "", "executable": None, "source": "",
+    "called_from": "",
+}  # fmt: skip
 
 
 def view_of(kind: type[View], document: Mapping[str, Any]) -> View:

@@ -75,6 +75,13 @@ def test_the_dearest_line_is_said_where_one_is_known():
         "it is memory-bound at 0.8 of its roof."
     )
     assert in_words(ROWS) == said
+    again = [
+        ROWS[0],
+        ROWS[1] | {"line": 90},
+        *(row | {"depth": row["depth"] + 1} for row in ROWS[1:4]),
+        *ROWS[4:],
+    ]
+    assert in_words(again) == said, "a function that calls itself is no caller"
     assert in_words(ROWS[-2:]) is None
     assert said.replace("`", "") in " ".join(render(document()).split())
     assert said.replace("`", "").replace(" %", "\u00a0%") in Read(page(View(document()))).text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from jaxobs.derive.executables.view import ExecutableView
@@ -100,11 +100,13 @@ class Facts:
     """Whether a backward pass was compiled: what is advised on gradients makes sense then alone."""
 
 
-def dearest(facts: Facts, label: str, work: WorkFacts) -> str:
-    """Words that name the line of its operation with most time that is bound so; empty where none listed has a line."""
+def dearest(facts: Facts, label: str, executables: Container[str | None]) -> str:
+    """Words on the line of these executables' operation with most time that is bound so; empty if it is not known."""
     for row in facts.view.operations.value or ():  # those with the most time first
-        if row["bottleneck"] == label and row["source"] and row["executable"] == work.view.executable.value:
-            return f"; its dearest operation that is bound by {label} is of {last_name(row['source'])}"
+        if row["bottleneck"] == label and row["executable"] in executables:
+            line, caller = last_name(row["source"]), last_name(row["called_from"])
+            called = f", called from {caller}" if caller else ""
+            return line and f"; its dearest operation that is bound by {label} is of {line}{called}"
     return ""
 
 

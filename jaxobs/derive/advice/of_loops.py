@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from jaxobs.derive.advice.facts import Facts, Finding, LoopFacts
+from jaxobs.derive.advice.facts import Facts, Finding, LoopFacts, dearest
 from jaxobs.derive.loops.view import LoopView
 from jaxobs.derive.profiler_windows.operations import Row
 from jaxobs.model.snapshot import main_thread_lines
@@ -147,7 +147,8 @@ def exposed_communication(facts: Facts) -> Iterator[Finding]:
         if exposed and profile is not None and profile.steps:
             yield Finding(
                 loop.subject,
-                f"in the loop `{loop.name}` the devices wait for collectives {_amount(loop, exposed)}",
+                f"in the loop `{loop.name}` the devices wait for collectives {_amount(loop, exposed)}"
+                f"{dearest(facts, 'communication', profile.parts)}",
                 f"{late if ranks > 1 else ''}let them overlap with computing (on GPUs "
                 f"XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true), or send less: {less}",
                 loop.confidence,
@@ -174,7 +175,8 @@ def small_operations(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             loop.subject,
             f"the loop `{loop.name}` spends {_amount(loop, lost)} launching small operations and waiting for them: "
-            f"{launches:,.0f} a step or more take {duration(SMALL_OPERATION)} or less",
+            f"{launches:,.0f} a step or more take {duration(SMALL_OPERATION)} or less"
+            f"{dearest(facts, 'latency', profile.parts)}",
             "put more work into one operation: batch small arrays together, `jax.vmap` or `jax.lax.scan` over layers "
             "and parameters instead of Python loops, jit the whole step and not its parts",
             loop.confidence,

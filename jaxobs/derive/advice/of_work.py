@@ -61,11 +61,11 @@ def slow_element_type(facts: Facts) -> Iterator[Finding]:
         executed = work.cost.executed_matrix_flops_by_type
         amount = executed.get("float32", 0.0) + executed.get("tensorfloat32", 0.0)
         if amount and work.is_bound_by("compute"):
+            line = dearest(facts, "compute", (work.view.executable.value,))
             yield Finding(
                 work.subject,
                 f"`{work.view.function}` multiplies in float32 ({rough_percent(amount / sum(executed.values()))} of its "
-                f"matrix FLOPs{dearest(facts, 'compute', work)}); the device's matrix unit is {half / single:.2g} "
-                "times as fast in bfloat16",
+                f"matrix FLOPs{line}); the device's matrix unit is {half / single:.2g} times as fast in bfloat16",
                 "compute products in bfloat16 and keep the parameters in float32",
                 work.view.bottleneck.confidence,
                 work.share * min(1.0, amount / single / work.seconds) * (1 - single / half),

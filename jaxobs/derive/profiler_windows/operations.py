@@ -153,7 +153,7 @@ def _operation(function: str, seen: Operation, busy: float) -> Row:
         "operation": seen.name,
         **{
             name: getattr(seen, name)
-            for name in ("category", "kind", "scope", "source", "count", "executions")
+            for name in ("category", "kind", "scope", "source", "called_from", "count", "executions")
         },
         "bottleneck": seen.label,
         **_figures(seen.work, busy),

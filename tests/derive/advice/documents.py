@@ -94,8 +94,8 @@ def quiet() -> Document:
         "operations": [
             {
                 "function": "train_step", "executable": "0123456789abcdef", "operation": "fusion.1", "category": "fusion",
-                "kind": "compute", "scope": "", "source": "", "count": 10, "executions": 10, "seconds": 1.7,
-                "share": 1.0, "bottleneck": "compute",
+                "kind": "compute", "scope": "", "source": "", "called_from": "", "count": 10, "executions": 10,
+                "seconds": 1.7, "share": 1.0, "bottleneck": "compute",
             }
         ],
         "devices": [

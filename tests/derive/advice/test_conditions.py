@@ -308,11 +308,33 @@ def test_no_piece_has_words_that_only_this_project_knows() -> None:
         assert not own.search(str([only(document())[key] for key in ("sentence", "remedy")]))
 
 
-def test_the_line_of_the_dearest_operation_is_named_where_it_is_of_that_executable() -> None:
-    own, others = documents.single_precision(), documents.single_precision()
-    for document in (own, others):
-        document["operations"][0]["source"] = "/home/ada/model.py:118"
+def test_the_line_of_the_dearest_operation_and_its_caller_are_named_where_they_are_known() -> None:
+    own, others, without = (documents.single_precision() for _ in range(3))
+    for document in (own, others, without):
+        document["operations"][0] |= {
+            "source": "/home/ada/model.py:118",
+            "called_from": "/home/ada/model.py:201",
+        }
+    said = "matrix FLOPs; its dearest operation that is bound by compute is of model.py:118"
+    assert f"{said}, called from model.py:201)" in only(own)["sentence"]
+    own["operations"][0]["called_from"] = ""
+    assert f"{said})" in only(own)["sentence"]
     others["operations"][0]["executable"] = "fedcba9876543210"
-    said = "matrix FLOPs; its dearest operation that is bound by compute is of model.py:118)"
-    assert said in only(own)["sentence"]
     assert "model.py" not in only(others)["sentence"]
+    without["operations"].insert(0, without["operations"][0] | {"source": "", "called_from": ""})
+    assert "model.py" not in only(without)["sentence"], "one without a line has more time"
+
+
+def test_the_line_that_a_loops_latency_or_communication_is_of_is_named() -> None:
+    for document, label in (
+        (documents.small_operations(), "latency"),
+        (documents.communicating(), "communication"),
+    ):
+        document["operations"][0] |= {
+            "source": "/home/ada/model.py:118", "called_from": "/home/ada/model.py:201", "bottleneck": label,
+            "executable": "",
+        }  # fmt: skip
+        said = (
+            f"; its dearest operation that is bound by {label} is of model.py:118, called from model.py:201."
+        )
+        assert only(document)["sentence"].endswith(said)
