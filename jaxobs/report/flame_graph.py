@@ -63,6 +63,11 @@ def part_of(path: Sequence[Row]) -> str | None:
     return PARTS.get(path[-1]["name"]) if len(path) > 1 else None
 
 
+def operations_of(leaf: Row) -> list[Row]:
+    """The largest operations of a leaf; none that the leaf itself is named by."""
+    return [operation for operation in leaf.get("operations", ()) if operation["name"] != leaf["name"]]
+
+
 def dearest(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """The lines, or scopes, with the most time of their own, from wherever they are called.
 
@@ -224,9 +229,9 @@ def flame_graph(rows: Sequence[Row], what: str, before: Mapping[Path, float] | N
                 colour, about = _changed(shares[path], before.get(path))
             drawn.append(_bar(row, colour, about, start, width))
             deepest = max(deepest, depth)
-        for operation in row.get("operations", ()) if before is None else ():
+        for operation in operations_of(row) if before is None else ():
             width = operation["seconds"] / whole
-            if width >= _MIN_WIDTH and operation["name"] != row["name"]:
+            if width >= _MIN_WIDTH:
                 one = {**operation, "depth": depth + 1, "file": ""}
                 drawn.append(_bar(one, one["bottleneck"], _figures_of(one, width), start, width))
                 deepest = max(deepest, depth + 1)

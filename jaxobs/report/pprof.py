@@ -6,11 +6,12 @@ Fields are those of google/pprof, ``proto/profile.proto``.
 from __future__ import annotations
 
 import gzip
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from operator import sub
 from typing import Any, Final
 
 from jaxobs.proto.messages import message_classes
-from jaxobs.report.flame_graph import leaves, name_of, part_of
+from jaxobs.report.flame_graph import leaves, name_of, operations_of, part_of
 from jaxobs.report.tables import Row
 from jaxobs.vocabulary.text import valid_text
 
@@ -22,8 +23,9 @@ _MAX_VALUE: Final = 2**63 - 1
 def profile(rows: Sequence[Row]) -> bytes:
     """A tree of `device_time` as a compressed ``Profile``: nanoseconds, FLOPs and bytes of each path.
 
-    The part of automatic differentiation is a sample's label (`-tagfocus=backward`).
-    What is not known of FLOPs and bytes is 0 there, as the format has no other way to say so.
+    An operation is a function that is inlined in its line, which `-noinlines` folds into it. The part of automatic
+    differentiation is a sample's label (`-tagfocus=backward`). What is not known of FLOPs and bytes is 0 there, as the
+    format has no other way to say so.
     """
     message = message_classes("pprof")["Profile"]()
     texts: dict[str, int] = {"": 0}
@@ -32,26 +34,45 @@ def profile(rows: Sequence[Row]) -> bytes:
     def text(value: object) -> int:
         return texts.setdefault(valid_text(str(value)), len(texts))
 
-    def location(row: Row) -> int:
-        function, place = (row["name"], row["file"]), (row["name"], row["file"], row["line"])
-        if function not in numbers:
-            numbers[function] = len(numbers) + 1
-            name, file = text(row["name"] or name_of(row)), text(row["file"])
-            message.function.add(id=numbers[function], name=name, filename=file)
+    def function(name: str, file: str) -> int:
+        if (name, file) not in numbers:
+            numbers[name, file] = len(numbers) + 1
+            message.function.add(id=numbers[name, file], name=text(name), filename=text(file))
+        return numbers[name, file]
+
+    def location(row: Row, operation: str = "") -> int:
+        name, file, line = row["name"] or name_of(row), row["file"], row["line"]
+        place = name, file, line, operation
         if place not in numbers:
+            inlined = [(function(operation, ""), 0)] if operation else []
+            lines = [{"function_id": one, "line": at} for one, at in (*inlined, (function(name, file), line))]
             numbers[place] = len(numbers) + 1
-            message.location.add(id=numbers[place]).line.add(function_id=numbers[function], line=row["line"])
+            message.location.add(id=numbers[place], line=lines)
         return numbers[place]
 
     for name, unit in _VALUES:
         message.sample_type.add(type=text(name), unit=text(unit))
     for path in leaves(rows):
-        leaf = path[-1]
-        amounts = (leaf["flops"] or 0.0, leaf["bytes"] or 0.0, 1e9 * leaf["seconds"])
-        sample = message.sample.add(value=[min(round(amount), _MAX_VALUE) for amount in amounts])
-        if (part := part_of(path)) is not None:
-            sample.label.add(key=text("part"), str=text(part))
-        calls = path if part is None else path[:-1]
-        sample.location_id.extend(location(row) for row in reversed(calls))
+        part = part_of(path)
+        *callers, line = path if part is None else path[:-1]
+        above = [location(row) for row in reversed(callers)]
+        label = [] if part is None else [{"key": text("part"), "str": text(part)}]
+        for operation, values in _values_within(path[-1]):
+            message.sample.add(value=values, label=label, location_id=[location(line, operation), *above])
     message.string_table.extend(value.encode() for value in texts)
     return gzip.compress(message.SerializeToString(), mtime=0)
+
+
+def _values_within(leaf: Row) -> Iterator[tuple[str, list[int]]]:
+    """The values of a leaf's operations by name, and under no name what is left; they add up to the leaf's own."""
+    left = _values(leaf)
+    for operation in operations_of(leaf):
+        values = list(map(min, _values(operation), left))  # rounded, they may be more than the leaf's
+        left = list(map(sub, left, values))
+        yield operation["name"], values
+    yield "", left
+
+
+def _values(row: Row) -> list[int]:
+    amounts = (row["flops"] or 0.0, row["bytes"] or 0.0, 1e9 * row["seconds"])
+    return [min(round(amount), _MAX_VALUE) for amount in amounts]

@@ -80,16 +80,20 @@ def test_each_window_is_a_profile_of_what_it_added(sending: Harness, receiver: R
     sending.export(device_time={"by_line": [dict(row) for row in rows]})  # no window meanwhile
     grown = {"main.<locals>.step": 7.0, "attention": 7.0, "(backward)": 6.0}
     more = [row | {"seconds": grown.get(row["name"], row["seconds"])} for row in rows]
+    more[2]["operations"] = [
+        rows[2]["operations"][0] | {"seconds": 4.5},
+        rows[2]["operations"][1] | {"name": "dot.8"},
+    ]
     sending.export(device_time={"by_line": more})
     sending.stop(5.0)
     (request,) = receiver.accepted(PATH)
     first, second = read(request.message)
     called = ("attention /home/ada/model.py:118", "main.<locals>.step /home/ada/model.py:201")
     assert first == {
-        ("forward", *called): 1_000_000_000, ("backward", *called): 2_000_000_000,
-        ("", "copy.1 :0", "(no source line) :0"): 1_000_000_000,
+        ("forward", *called): 1_000_000_000, ("backward", "dot.7 :0", *called): 1_500_000_000,
+        ("backward", "fusion.3 :0", *called): 500_000_000, ("", "copy.1 :0", "(no source line) :0"): 1_000_000_000,
     }  # fmt: skip
-    assert second == {("backward", *called): 4_000_000_000}
+    assert second == {("backward", "dot.7 :0", *called): 3_000_000_000, ("backward", *called): 1_000_000_000}
     of = request.message.resource_profiles[0]
     assert {item.key: item.value.WhichOneof("value") for item in of.resource.attributes} == {
         "service.name": "string_value", "process.pid": "int_value",
@@ -143,9 +147,14 @@ def test_each_window_adds_up_whatever_is_told_with_others(
     for number, window in enumerate(windows):
         for caller, line, quarters in window:
             path = (Frame("step", "a.py", caller), Frame("layer", "a.py", line))[: 1 + line % 2]
-            parts.append(Part(path, "compute", Work(seconds=quarters / 4)))
+            parts.append(Part(path, "compute", Work(seconds=quarters / 4), f"dot.{quarters % 5}"))
         rows = [
             row(node.depth, node.frame.function, node.frame.line, node.work.seconds)
+            | {
+                "operations": [
+                    {"name": part.operation, "seconds": part.work.seconds} for part in node.operations
+                ]
+            }
             for node in call_tree(parts, limit)
         ]
         document = {"device_time": {"by_line": rows}}

@@ -134,9 +134,11 @@ def test_pprof_shows_the_same_figures(tmp_path):
         return {name: (flat, total) for flat, total, name in row.findall(ran.stdout)}
 
     attention, step = "attention /home/ada/model.py:118", "main.<locals>.step /home/ada/model.py:201"
-    assert top() == {
-        attention: ("3s", "3s"), step: ("0", "3s"), "copy.1": ("1s", "1s"), "(no source line)": ("0", "1s"),
-    }  # fmt: skip
-    assert top("-tagfocus=backward") == {attention: ("2s", "2s"), step: ("0", "2s")}
-    assert top("-sample_index=flops")[attention] == ("3000000000", "3000000000")
+    without_line = {"copy.1": ("1s", "1s"), "(no source line)": ("0", "1s")}
+    assert top("-unit=s", "-noinlines") == {attention: ("3s", "3s"), step: ("0", "3s")} | without_line
+    operations = {"dot.7 (inline)": ("1.50s", "1.50s"), "fusion.3 (inline)": ("0.50s", "0.50s")}
+    assert top("-unit=s") == {attention: ("1s", "3s"), step: ("0", "3s")} | operations | without_line
+    assert top("-unit=s", "-tagfocus=backward") == {attention: ("0", "2s"), step: ("0", "2s")} | operations
+    assert top("-noinlines", "-sample_index=flops")[attention] == ("3000000000", "3000000000")
+    assert top("-sample_index=flops")["dot.7 (inline)"] == ("1500000000", "1500000000")
     assert sum(path[-1]["seconds"] for path in leaves(ROWS)) == 4.0

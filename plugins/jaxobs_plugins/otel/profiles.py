@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from opentelemetry.proto.collector.profiles.v1development.profiles_service_pb2 import (
@@ -20,7 +20,7 @@ from opentelemetry.proto.collector.profiles.v1development.profiles_service_pb2 i
 from jaxobs.model.clock import NANOSECONDS, now
 from jaxobs.model.cost import ITSELF, OTHER_CALLS, Frame
 from jaxobs.plugin.protocol import Agent, Batch
-from jaxobs.report.flame_graph import PARTS, name_of
+from jaxobs.report.flame_graph import PARTS, name_of, operations_of
 from jaxobs.report.tables import Row
 from jaxobs.vocabulary.text import valid_text
 from jaxobs_plugins.otel.encoding import Signal, resource, scope
@@ -35,6 +35,8 @@ CAPACITY: Final = 100
 
 Path = tuple[Frame, ...]
 """Outermost first. The last frame may be a part of automatic differentiation."""
+Seconds = dict[tuple[Path, str], float]
+"""By path and operation; an empty name stands for those of the path that are not told one by one."""
 
 
 class Window(NamedTuple):
@@ -43,7 +45,7 @@ class Window(NamedTuple):
     identity: bytes
     start: int
     end: int
-    seconds: dict[Path, float]
+    seconds: Seconds
 
 
 class ProfileSignal(Signal):
@@ -57,6 +59,8 @@ class ProfileSignal(Signal):
         self._start = now()
         self._whole: dict[Path, float] = {(): 0.0}
         """Seconds of each path with all below it, in all windows that were seen."""
+        self._operations: Seconds = {}
+        """Seconds of the operations that were told in them."""
         self._all_are_told = True
 
     def offer(self, batch: Batch) -> int:
@@ -64,27 +68,33 @@ class ProfileSignal(Signal):
         whole = _whole(tree)
         if whole[()] == self._whole[()]:  # no window since
             return 0
-        window = Window(os.urandom(16), self._start, batch.snapshot.time, self._added(whole))
+        operations = _operations(tree)
+        window = Window(os.urandom(16), self._start, batch.snapshot.time, self._added(whole, operations))
         dropped = int(len(self._items) == CAPACITY)
         with self._lock:
             self._items.append(window)
-        self._whole, self._start = whole, batch.snapshot.time
+        self._whole, self._operations, self._start = whole, operations, batch.snapshot.time
         self._all_are_told = not any(row["name"] == OTHER_CALLS.function for row in tree)
         return dropped
 
-    def _added(self, whole: dict[Path, float]) -> dict[Path, float]:
+    def _added(self, whole: dict[Path, float], operations: Seconds) -> Seconds:
         """What each path itself added: what it and all below it added, less what those below it did.
 
         A small path may be told below OTHER_CALLS in one tree and by itself in the next: what it added is then its
-        caller's, as nobody knows how much of its time is new.
+        caller's, as nobody knows how much of its time is new. So it is with an operation and its path.
         """
-        added: Counter[Path] = Counter()
+        added: Counter[tuple[Path, str]] = Counter()
         for path, seconds in whole.items():
             if path in self._whole or self._all_are_told:
                 more = seconds - self._whole.get(path, 0.0)
-                added[path] += more  # type: ignore[assignment]  # Counter adds floats as well
+                added[path, ""] += more  # type: ignore[assignment]  # Counter adds floats as well
                 if path:
-                    added[path[:-1]] -= more  # type: ignore[assignment]
+                    added[path[:-1], ""] -= more  # type: ignore[assignment]
+        for (path, name), seconds in operations.items():
+            if (path, name) in self._operations or path not in self._whole:
+                more = max(0.0, min(seconds - self._operations.get((path, name), 0.0), added[path, ""]))
+                added[path, name] = more  # type: ignore[assignment]
+                added[path, ""] -= more  # type: ignore[assignment]
         return dict(added)
 
     def encode(self, items: tuple[Window, ...]) -> Message:
@@ -103,9 +113,9 @@ class ProfileSignal(Signal):
                 },
                 profile_id=window.identity, time_unix_nano=start, duration_nano=max(0, end - start),
             )  # fmt: skip
-            for path, seconds in window.seconds.items():
+            for where, seconds in window.seconds.items():
                 if (value := round(seconds * NANOSECONDS)) > 0:
-                    profile.samples.add(values=[value], **tables.sample(path))
+                    profile.samples.add(values=[value], **tables.sample(*where))
         return message
 
     def rejected(self, answer: bytes) -> int:
@@ -114,13 +124,29 @@ class ProfileSignal(Signal):
 
 def _whole(tree: Sequence[Row]) -> dict[Path, float]:
     """Seconds of each path with all below it; that of no frames is all. What is no path of its own is left out."""
-    path: Path = ()
     whole: dict[Path, float] = {(): sum((row["seconds"] for row in tree if not row["depth"]), 0.0)}
-    for row in tree:
-        path = (*path[: row["depth"]], Frame(row["name"] or name_of(row), row["file"], row["line"]))
+    for row, path in _paths(tree):
         if row["name"] not in (OTHER_CALLS.function, ITSELF.function):
             whole[path] = row["seconds"]
     return whole
+
+
+def _operations(tree: Sequence[Row]) -> Seconds:
+    """Seconds of the operations that are told of each path; of those of OTHER_CALLS nobody knows the path."""
+    found: Counter[tuple[Path, str]] = Counter()
+    for row, path in _paths(tree):
+        if row["name"] != OTHER_CALLS.function:
+            for operation in operations_of(row):
+                of = path[:-1] if row["name"] == ITSELF.function else path
+                found[of, operation["name"]] += operation["seconds"]
+    return dict(found)
+
+
+def _paths(tree: Sequence[Row]) -> Iterator[tuple[Row, Path]]:
+    path: Path = ()
+    for row in tree:
+        path = (*path[: row["depth"]], Frame(row["name"] or name_of(row), row["file"], row["line"]))
+        yield row, path
 
 
 class _Tables:
@@ -141,11 +167,12 @@ class _Tables:
             self._dictionary.string_table.append(text)
         return self._texts[text]
 
-    def sample(self, path: Path) -> dict[str, Any]:
+    def sample(self, path: Path, operation: str) -> dict[str, Any]:
         """The fields of a sample that say where it was; the part of automatic differentiation is an attribute."""
         part = PARTS.get(path[-1].function) if len(path) > 1 else None
         calls = (path if part is None else path[:-1]) or (OTHER_CALLS,)
-        stack = self._entry("stack", location_indices=[self._location(*frame) for frame in reversed(calls)])
+        frames = (Frame(operation, "", 0), *reversed(calls)) if operation else reversed(calls)
+        stack = self._entry("stack", location_indices=[self._location(*frame) for frame in frames])
         if part is None:
             return {"stack_index": stack}
         label = self._entry("attribute", key_strindex=self.text("part"), value={"string_value": part})
