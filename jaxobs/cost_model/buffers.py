@@ -80,25 +80,36 @@ class LiveRanges:
                 self._users[operand].append(instruction)
             self.times[instruction] = len(self.times)
 
-    def of(self, made: Iterable[Position]) -> tuple[int, int] | None:
-        """From when until when values live that share one buffer, inclusive; None if they are not in the schedule."""
-        waiting = list(made)
-        begin = min(
-            (self.times[instruction] for instruction, _ in waiting if instruction in self.times), default=None
-        )
-        if begin is None:
-            return None
-        end, seen = begin, set(waiting)
+    def of(self, made: Iterable[Position]) -> list[tuple[int, int]]:
+        """From when until when values live that share one buffer, inclusive; empty if they are not in the schedule.
+
+        Between two of them the buffer is free: once a turn of a loop has used what the one before left, until it makes
+        what it leaves itself.
+        """
+        found, seen = list[tuple[int, int]](), set[Position]()
+        scheduled = (position for position in made if position[0] in self.times)
+        for position in sorted(scheduled, key=lambda position: self.times[position[0]]):
+            if position in seen:  # it is where an earlier one was handed to
+                continue
+            begin, end = self.times[position[0]], self._end(position, seen)
+            if found and begin <= found[-1][1]:
+                begin, before = found.pop()
+                end = max(before, end)
+            found.append((begin, end))
+        return found
+
+    def _end(self, made: Position, seen: set[Position]) -> int:
+        """When a value is last used; what it is handed on as is added to `seen`."""
+        end, waiting = self.times[made[0]], [made]
         while waiting:
             instruction, index = waiting.pop()
             end = max(end, self.times.get(instruction, end))
             for used, more in (*self._uses(instruction, index), *self._results(instruction, index)):
                 end = max(end, used)
-                for position in more:
-                    if position not in seen:
-                        seen.add(position)
-                        waiting.append(position)
-        return begin, end
+                new = set(more) - seen
+                seen |= new
+                waiting += new
+        return end
 
     def _uses(self, instruction: Instruction, index: tuple[int, ...]) -> Iterator[tuple[int, list[Position]]]:
         """When users of a value use it, and where they hand it on unchanged."""
@@ -114,7 +125,10 @@ class LiveRanges:
             elif opcode in _SAME:
                 yield (0, [(user, index)]) if 0 in places else (time, [])
             elif opcode == "while":
-                yield time, [(user, index), *((each, index) for each in _parameters(user.called, 0))]
+                yield (
+                    0,
+                    [(each, index) for each in _parameters(user.called, 0)],
+                )  # it has what its body leaves
             elif opcode in ("call", "async-start"):
                 inside = (each for at in places for each in _parameters(user.called[:1], at))
                 yield self._done(user), [(each, index) for each in inside]
@@ -153,7 +167,10 @@ def _parameters(called: Sequence[Computation], number: int) -> Iterator[Instruct
 
 
 class Tenant(NamedTuple):
-    """What lives in a place of an allocation for some time, both ends inclusive; `value` is one of its values."""
+    """What lives in a place of an allocation for some time, both ends inclusive; `value` is one of its values.
+
+    It may live there several times.
+    """
 
     allocation: int
     offset: int
@@ -239,26 +256,36 @@ class Assignment:
 
     def _at_the_peak(self) -> tuple[int, list[Assigned]]:
         """Bytes of temporaries that live when most do, and the arrays among them. Raises HloDecodeError if not known."""
-        ranges, tenants = LiveRanges(self._module), dict[tuple[Any, ...], Tenant]()
-        for allocation in self._allocations[TEMPORARY]:
-            for each in allocation.assigned:
-                places = [self._values[each.buffer_id].defined_at, *self._aliases[each.buffer_id]]
-                shared = min((place.instruction_id, *place.shape_index) for place in places)
-                made = ((self._at(place)[0], tuple(place.shape_index)) for place in places)
-                known = [(instruction, index) for instruction, index in made if instruction is not None]
-                if shared not in tenants and (lives := ranges.of(known)) is not None:
-                    at = allocation.index, each.offset, each.size
-                    tenants[shared] = Tenant(*at, *lives, each.buffer_id)
-        self._tenants = list(tenants.values())
+        self._ranges = LiveRanges(self._module)
+        self._tenants = [each for one in self._allocations[TEMPORARY] for each in self._tenants_of(one)]
         living = _most_at_once(self._tenants)
         named = ((self._named(tenant.value, tenant.size, TEMPORARY), tenant) for tenant in living)
         arrays = [each._replace(tenant=tenant) for each, tenant in named if each is not None]
         return sum(tenant.size for tenant in living), arrays
 
+    def _tenants_of(self, allocation: Any) -> list[Tenant]:
+        """What lives in an allocation, and when."""
+        found: dict[Position, list[Tenant]] = {}
+        for each in allocation.assigned:
+            made = self._made(each.buffer_id)
+            if made and made[0] not in found:
+                at = allocation.index, each.offset, each.size
+                found[made[0]] = [Tenant(*at, *lives, each.buffer_id) for lives in self._ranges.of(made)]
+        return [tenant for lives in found.values() for tenant in lives]
+
+    def _made(self, number: int) -> list[Position]:
+        """The positions of a value and of those that share its place in turn, in the same order for each of these."""
+        places = [self._values[number].defined_at, *self._aliases[number]]
+        made = ((self._at(place)[0], tuple(place.shape_index)) for place in places)
+        known = [(instruction, index) for instruction, index in made if instruction is not None]
+        return sorted(known, key=lambda position: (position[0].message.id, position[1]))
+
     def live_without(self, gone: Iterable[Assigned]) -> int:
         """Bytes of temporaries at the peak that there would be without these."""
-        left = set(self._tenants) - {each.tenant for each in gone}
-        return sum(each.size for each in _most_at_once(list(left)))
+        values = {each.tenant.value for each in gone if each.tenant}
+        return sum(
+            each.size for each in _most_at_once([one for one in self._tenants if one.value not in values])
+        )
 
     def _named(self, number: int, size: int, kind: str) -> Assigned | None:
         """The buffer of a value, and of those that take its place in turn."""

@@ -58,6 +58,26 @@ def transformer_arguments() -> tuple[Any, Any]:
     return {"layers": layers, "embed": embed}, jax.ShapeDtypeStruct((BATCH, LENGTH), jnp.int32)
 
 
+def layered_loss(layers: Any, x: Any, *, again: bool = False) -> Any:
+    """Each turn uses what the one before left, and makes larger values before it makes what it leaves itself."""
+
+    def turn(x: Any, layer: Any) -> Any:
+        return x + jax.nn.gelu(x @ layer["up"]) @ layer["down"], None
+
+    return (jax.lax.scan(jax.checkpoint(turn) if again else turn, x, layers)[0] ** 2).mean()
+
+
+def recurrent_loss(weights: Any, words: Any, *, again: bool = False) -> Any:
+    def cell(carried: Any, word: Any) -> Any:
+        hidden, memory = carried
+        gate = jax.nn.sigmoid(hidden @ weights["gate"] + word)
+        memory = gate * memory + (1 - gate) * jnp.tanh(hidden @ weights["new"] + word)
+        return (jnp.tanh(memory) * gate, memory), memory
+
+    begin = jnp.zeros(words.shape[1:])
+    return (jax.lax.scan(jax.checkpoint(cell) if again else cell, (begin, begin), words)[1] ** 2).mean()
+
+
 def one_hot_loss(embed: Any, words: Any) -> Any:
     wide = jax.nn.one_hot(words, embed.shape[0], dtype=embed.dtype)  # line of the one-hot
     return (jnp.sin(wide @ embed) ** 2).sum()

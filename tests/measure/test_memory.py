@@ -24,6 +24,8 @@ from tests.measure.memory_programs import LAYERS, SCORES, WIDTH, line_of
 FLOAT = partial(jax.ShapeDtypeStruct, dtype=jnp.float32)
 INT = partial(jax.ShapeDtypeStruct, dtype=jnp.int32)
 STATE = {name: FLOAT((512, 512)) for name in ("momentum", "weights")}
+LAYERED = ({"up": FLOAT((12, 64, 256)), "down": FLOAT((12, 256, 64))}, FLOAT((512, 64)))
+RECURRENT = (dict.fromkeys(("gate", "new"), FLOAT((64, 64))), FLOAT((64, 16, 64)))
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "transformer": (programs.transformer_step, programs.transformer_arguments()),
@@ -35,6 +37,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         partial(programs.transformer_step, scanned=False),
         programs.transformer_arguments(),
     ),
+    "layers in a loop": (jax.grad(programs.layered_loss), LAYERED),
+    "layers in a loop, rematerialised": (jax.grad(partial(programs.layered_loss, again=True)), LAYERED),
+    "recurrent": (jax.grad(programs.recurrent_loss), RECURRENT),
+    "recurrent, rematerialised": (jax.grad(partial(programs.recurrent_loss, again=True)), RECURRENT),
     "one-hot": (jax.grad(programs.one_hot_loss), (FLOAT((8192, 64)), INT((1024,)))),
     "scan that stacks": (programs.stacking, (FLOAT((256, 64)), FLOAT((64, 64)))),
     "not donated": (programs.update, (STATE, FLOAT((4,)))),
@@ -130,10 +136,11 @@ def test_a_loop_over_layers_stacks_what_the_backward_pass_needs() -> None:
     assert place["bytes"] >= 2 * LAYERS * SCORES  # exponentials and weights
 
 
-def test_checkpointing_the_body_of_the_loop_frees_what_was_said() -> None:
+@pytest.mark.parametrize("program", ["transformer", "layers in a loop"])
+def test_checkpointing_the_body_of_the_loop_frees_what_was_said(program: str) -> None:
     before, after = (
         jaxobs.memory(function, *arguments)
-        for function, arguments in (PROGRAMS["transformer"], PROGRAMS["transformer, rematerialised"])
+        for function, arguments in (PROGRAMS[program], PROGRAMS[f"{program}, rematerialised"])
     )
     freed, said = before.needed_bytes - after.needed_bytes, saving(before, "rematerialisation")
     assert freed == pytest.approx(said["bytes"], rel=0.1)
