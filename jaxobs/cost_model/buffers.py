@@ -46,6 +46,11 @@ _MAX_STEPS: Final = 100
 _SAME: Final = frozenset(("bitcast", "opt-barrier", "add-dependency"))
 """Opcodes whose result is their first operand, with the same shape or another."""
 
+_READS_AGAIN: Final = frozenset((
+    "dot", "convolution", "custom-call", "transpose", "reverse", "gather", "reduce-window",
+))  # fmt: skip
+"""Opcodes that read parts of an operand again, or in another order, after they began to write."""
+
 Position = tuple[Instruction, tuple[int, ...]]
 """An instruction, and the part of its result."""
 
@@ -157,6 +162,12 @@ class LiveRanges:
         if not user.opcode.endswith(("-start", "-update")):
             return self.times[user]
         return max((self._done(each) for each in self._users[user]), default=self.times[user])
+
+
+def _may_overwrite(instruction: Instruction) -> bool:
+    """Whether an operation may write its result over its operand, which it does not read again."""
+    inside = (each.opcode for called in instruction.called for each in called.instructions)
+    return not {instruction.opcode, *inside} & _READS_AGAIN
 
 
 def _parameters(called: Sequence[Computation], number: int) -> Iterator[Instruction]:
@@ -283,9 +294,54 @@ class Assignment:
     def live_without(self, gone: Iterable[Assigned]) -> int:
         """Bytes of temporaries at the peak that there would be without these."""
         values = {each.tenant.value for each in gone if each.tenant}
-        return sum(
-            each.size for each in _most_at_once([one for one in self._tenants if one.value not in values])
-        )
+        return _size([one for one in self._tenants if one.value not in values])
+
+    def freed_by_donation(self, most: int) -> int | None:
+        """Bytes, `most` at most, that a run would hold less if arguments gave their places to outputs of their kind.
+
+        Until an output is made its place is lent to temporaries, which would need another. So would the output, until
+        the argument has been used. JAX gives the first arguments to the first outputs. None if it is not known when
+        temporaries live.
+        """
+        freed, apart = 0, list[Tenant]()
+        arguments = self._arguments_left()
+        for _, shape, allocation, made in sorted(self._outputs(), key=lambda output: output[0]):
+            alike, lives = arguments[shape.type.name, shape.dimensions], self._ranges.of(made)
+            if not (alike and lives):
+                continue
+            freed += allocation.size
+            tenants = self._tenants_of(allocation)
+            apart += [each for each in tenants if self._made(each.value) != made]
+            begin = lives[0][0]
+            used = max((end for _, end in self._ranges.of([(alike.pop(0), ())])), default=0)
+            makers = [each for each, _ in made if self._ranges.times.get(each) == begin]
+            if used > begin or (used == begin and not all(map(_may_overwrite, makers))):
+                apart.append(Tenant(allocation.index, 0, allocation.size, begin, used, tenants[0].value))
+        try:
+            more = _size([*self._tenants, *apart]) - _size(self._tenants)
+        except HloDecodeError:
+            return None
+        return max(0, min(most, freed - more))
+
+    def _arguments_left(self) -> dict[tuple[str, tuple[int, ...]], list[Instruction]]:
+        """The arguments that are not donated yet, in order, by type and dimensions."""
+        taken = {each.parameter_number for each in self._module.message.input_output_alias.entries}
+        found = defaultdict[tuple[str, tuple[int, ...]], list[Instruction]](list)
+        parameters = [each for each in self._module.entry.instructions if each.opcode == "parameter"]
+        for each in sorted(parameters, key=lambda each: each.message.parameter_number):
+            if each.message.parameter_number not in taken:
+                found[each.shape.type.name, each.shape.dimensions].append(each)
+        return found
+
+    def _outputs(self) -> Iterator[tuple[int, Shape, Any, list[Position]]]:
+        """The number of each output in the result, its shape, its allocation, and where its value is."""
+        root = self._module.entry.root
+        ends = root.operands if root.opcode == "tuple" else (root,)
+        numbers = {_defined(end): number for number, end in enumerate(ends)}
+        for allocation in self._allocations[OUTPUT]:
+            for made in {tuple(self._made(each.buffer_id)) for each in allocation.assigned}:
+                for number in (numbers[position] for position in made if position in numbers):
+                    yield number, ends[number].shape, allocation, list(made)
 
     def _named(self, number: int, size: int, kind: str) -> Assigned | None:
         """The buffer of a value, and of those that take its place in turn."""
@@ -331,6 +387,16 @@ class Assignment:
         return instruction, shape
 
 
+def _defined(instruction: Instruction) -> Position:
+    """Where a value is made that is handed on unchanged."""
+    index: tuple[int, ...] = ()
+    while instruction.operands and (instruction.opcode in _SAME or instruction.opcode == "get-tuple-element"):
+        if instruction.opcode == "get-tuple-element":
+            index = (instruction.message.tuple_index, *index)
+        instruction = instruction.operands[0]
+    return instruction, index
+
+
 def _kind(allocation: Any) -> str:
     """The sum that XLA counts it in: ``CompiledMemoryStats::PopulateBufferStatsFromAllocations``."""
     if allocation.is_parameter:
@@ -338,6 +404,11 @@ def _kind(allocation: Any) -> str:
     if allocation.maybe_live_out:
         return OUTPUT
     return "constant" if allocation.is_constant else TEMPORARY
+
+
+def _size(tenants: list[Tenant]) -> int:
+    """Bytes of these that live when most do."""
+    return sum(each.size for each in _most_at_once(tenants))
 
 
 def _most_at_once(tenants: list[Tenant]) -> list[Tenant]:

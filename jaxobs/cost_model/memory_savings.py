@@ -27,7 +27,9 @@ def savings(
     """What rematerialisation, donation, a narrower type and sharding would free, the most first."""
     found = (
         *_rematerialisation(module, assignment, memory.live or 0, buffers),
-        *_donation(donatable),
+        *_donation(
+            int(donatable), None if memory.live is None else assignment.freed_by_donation(int(donatable))
+        ),
         *_narrower_type(buffers),
         *_sharding(module),
     )
@@ -95,12 +97,21 @@ def _carried(loop: Instruction) -> int:
     )
 
 
-def _donation(donatable: float) -> Iterator[Saving]:
-    if size := int(donatable):
+def _donation(size: int, freed: int | None) -> Iterator[Saving]:
+    """Arguments of this size that outputs are like; `freed` is None if it is not known when temporaries live.
+
+    What temporaries that must move to another place waste by their packing is not known before.
+    """
+    most, why = size, ""
+    if freed is not None and freed < size:
+        most = freed
+        why = ": temporaries use the outputs' places until these are made, or arguments are used after that"
+    if most:
         yield Saving(
-            "donation", size, size,
+            "donation", most, freed if freed == size else None,
             f"{byte_size(size)} of arguments are held beside outputs of the same shapes and types: donated "
-            "(`donate_argnums` of `jax.jit`), they give their place to these, if the caller does not use them again",
+            "(`donate_argnums` of `jax.jit`), they give their place to these, if the caller does not use them again"
+            + ("" if freed == size else f", and free at most {byte_size(most)}{why}"),
         )  # fmt: skip
 
 

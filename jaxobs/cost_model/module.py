@@ -111,6 +111,9 @@ class _Walk:
         if not (isfinite(cost.flops) and isfinite(cost.bytes) and isfinite(cost.transcendentals)):
             raise HloDecodeError(f"module {self.module.name!r} has implausible sizes: its cost is not finite")
         donatable = donatable_bytes(self.module)
+        memory, why_unknown = self._memory(donatable)
+        if memory is not None and memory.live is not None:
+            donatable = sum(each.bytes for each in memory.savings if each.change == "donation")
         return ModuleCost(
             fingerprint(self.module),
             cost,
@@ -119,7 +122,8 @@ class _Walk:
             _main_loop_trips(self.module.entry, self.bounds.least),
             tuple(self._operation(instruction, Tally(), 0.0) for instruction in self.without_work),
             contents_of(self.module, self.provenance),
-            *self._memory(donatable),
+            memory,
+            why_unknown,
         )
 
     def _memory(self, donatable: float) -> tuple[PeakMemory | None, str]:

@@ -50,6 +50,19 @@ def transformer_step(parameters: Any, tokens: Any, *, again: bool = False, scann
     return jax.tree_util.tree_map(lambda weight, slope: weight - 0.1 * slope, parameters, gradient)
 
 
+def adam_step(state: Any, tokens: Any) -> Any:
+    """Until the new state is made, its places hold temporaries."""
+    parameters, mean, square = state
+    slopes = jax.grad(partial(loss, again=False, scanned=False))(parameters, tokens)
+    mean = jax.tree_util.tree_map(lambda old, slope: 0.9 * old + 0.1 * slope, mean, slopes)
+    square = jax.tree_util.tree_map(lambda old, slope: 0.99 * old + 0.01 * slope * slope, square, slopes)
+
+    def moved(weight: Any, mean: Any, square: Any) -> Any:
+        return weight - 1e-3 * mean * jax.lax.rsqrt(square + 1e-8)
+
+    return jax.tree_util.tree_map(moved, parameters, mean, square), mean, square
+
+
 def transformer_arguments() -> tuple[Any, Any]:
     shapes = dict.fromkeys(("q", "k", "v"), (LAYERS, WIDTH, WIDTH))
     shapes |= {"up": (LAYERS, WIDTH, 4 * WIDTH), "down": (LAYERS, 4 * WIDTH, WIDTH)}

@@ -198,6 +198,31 @@ def test_donation_frees_what_was_said() -> None:
     assert largest(after, "argument")["operation"] in {"state['momentum']", "state['weights']"}
 
 
+def test_where_temporaries_use_the_outputs_places_donation_frees_at_most_what_was_said() -> None:
+    parameters, tokens = programs.transformer_arguments()
+    arguments = ((parameters,) * 3, tokens)
+    before, after = (
+        jaxobs.memory(jax.jit(programs.adam_step, donate_argnums=donated), *arguments) for donated in ((), 0)
+    )
+    said = saving(before, "donation")
+    assert 0 <= before.needed_bytes - after.needed_bytes <= said["bytes"] < 0.9 * before.output_bytes
+    assert (said["least"], "temporaries use the outputs' places" in said["sentence"]) == (None, True)
+    assert after.live_bytes is not None
+    assert before.live_bytes is not None
+    moved = after.live_bytes - before.live_bytes
+    assert before.output_bytes - moved == pytest.approx(said["bytes"], rel=0.1), "but for what packing wastes"
+
+
+@pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
+@pytest.mark.parametrize("used_again", [lambda x: (jnp.tanh(x), x @ x), lambda x: x @ x])
+def test_an_argument_that_is_used_after_an_output_is_made_frees_nothing(used_again: Any) -> None:
+    before, after = (
+        jaxobs.memory(jax.jit(used_again, donate_argnums=donated), FLOAT((256, 256))) for donated in ((), 0)
+    )
+    assert before.needed_bytes == after.needed_bytes
+    assert saving(before, "donation") is None
+
+
 def test_a_float64_by_accident_is_named_and_the_narrower_type_frees_what_was_said() -> None:
     home: Any = (
         jax if callable(getattr(jax, "enable_x64", None)) else importlib.import_module("jax.experimental")
