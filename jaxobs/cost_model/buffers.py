@@ -116,6 +116,20 @@ class LiveRanges:
                 waiting += new
         return end
 
+    def used_but_in_loops(self, made: Position) -> bool:
+        """Whether anything but a loop uses a value, or a copy of it, in the computation that makes it."""
+        waiting = [made]
+        while waiting:
+            instruction, index = waiting.pop()
+            for user in self._users[instruction]:
+                if user.opcode == "get-tuple-element":
+                    waiting += [(user, index[1:])] if index[:1] == (user.message.tuple_index,) else []
+                elif user.opcode in _MOVES:
+                    waiting.append((user, index))
+                elif user.opcode not in ("tuple", "while"):
+                    return True
+        return False
+
     def _uses(self, instruction: Instruction, index: tuple[int, ...]) -> Iterator[tuple[int, list[Position]]]:
         """When users of a value use it, and where they hand it on unchanged."""
         for user in self._users[instruction]:
@@ -295,6 +309,11 @@ class Assignment:
         """Bytes of temporaries at the peak that there would be without these."""
         values = {each.tenant.value for each in gone if each.tenant}
         return _size([one for one in self._tenants if one.value not in values])
+
+    def is_result(self, stacked: Assigned) -> bool:
+        """Whether what a loop has stacked is used by more than other loops, as what `scan` returns is."""
+        made = self._made(stacked.tenant.value) if stacked.tenant else []
+        return any(self._ranges.used_but_in_loops(each) for each in made if each[0] is stacked.loop)
 
     def freed_by_donation(self, most: int) -> int | None:
         """Bytes, `most` at most, that a run would hold less if arguments gave their places to outputs of their kind.

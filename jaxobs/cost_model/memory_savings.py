@@ -42,23 +42,21 @@ def _rematerialisation(
 ) -> Iterator[Saving]:
     """Values of the forward pass that the backward pass keeps.
 
-    Where a loop over layers has stacked them, its body under ``jax.checkpoint`` frees them all, but for what another
-    moment needs; at least that less the carry of each turn, which is kept then, and the values of one turn, which are
-    computed anew. Else it is not known which of them stay, but the largest is made again.
+    Where a loop over layers has stacked them, its body under ``jax.checkpoint`` frees all that is no result, but for what
+    another moment needs and the carry of each turn, which is kept then; at least that less the values of one turn,
+    which are computed anew. Else it is not known which of them stay, but the largest is made again.
     """
     kept = [each for each in buffers if each.buffer.kind == TEMPORARY and each.buffer.autodiff == FORWARD]
     if not kept or not _has_backward(module):
         return
     stacked: defaultdict[Instruction, list[Assigned]] = defaultdict(list)
     for each in kept:
-        if each.loop is not None:
+        if each.loop is not None and not assignment.is_result(each):
             stacked[each.loop].append(each)
     freed = [each for filled in stacked.values() for each in filled]
     about = min(_size(freed), live - assignment.live_without(freed)) if freed else 0
-    least = about - sum(
-        _size(filled) // filled[0].buffer.turns + filled[0].buffer.turns * _carried(loop)
-        for loop, filled in stacked.items()
-    )
+    about -= sum(filled[0].buffer.turns * _carried(loop) for loop, filled in stacked.items())
+    least = about - sum(_size(filled) // filled[0].buffer.turns for filled in stacked.values())
     if least > 0:
         where = "the body of the loop that stacks them"
         most, amount = about, f"about {byte_size(about)}, at least {byte_size(least)}"

@@ -136,7 +136,7 @@ def test_a_loop_over_layers_stacks_what_the_backward_pass_needs() -> None:
     assert place["bytes"] >= 2 * LAYERS * SCORES  # exponentials and weights
 
 
-@pytest.mark.parametrize("program", ["transformer", "layers in a loop"])
+@pytest.mark.parametrize("program", ["transformer", "layers in a loop", "recurrent"])
 def test_checkpointing_the_body_of_the_loop_frees_what_was_said(program: str) -> None:
     before, after = (
         jaxobs.memory(function, *arguments)
@@ -145,7 +145,8 @@ def test_checkpointing_the_body_of_the_loop_frees_what_was_said(program: str) ->
     freed, said = before.needed_bytes - after.needed_bytes, saving(before, "rematerialisation")
     assert freed == pytest.approx(said["bytes"], rel=0.1)
     assert freed >= said["least"]
-    assert saving(after, "rematerialisation") is None
+    again = saving(after, "rematerialisation")
+    assert again is None or again["least"] is None, "nothing more is promised"
 
 
 def test_without_a_loop_over_layers_only_the_most_is_known() -> None:
