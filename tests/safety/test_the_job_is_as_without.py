@@ -174,7 +174,8 @@ assert "train" in obs.snapshot(60)["loops"]
 """
     outcome = run(source, PYTHONWARNDEFAULTENCODING="1")
     assert outcome.status == 0
-    assert "jaxobs" not in outcome.stderr
+    others = sys.prefix  # JAX's own files may lie in a folder of any name
+    assert "jaxobs" not in outcome.stderr.replace(others, "")
 
 
 @pytest.mark.parametrize(
