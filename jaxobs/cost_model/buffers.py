@@ -320,8 +320,11 @@ class Assignment:
 
         Until an output is made its place is lent to temporaries, which would need another. So would the output, until
         the argument has been used. JAX gives the first arguments to the first outputs. None if it is not known when
-        temporaries live.
+        temporaries live, or where in a called computation an output is made (CPUs before JAX 0.8).
         """
+        root = self._module.entry.root
+        if any(end.opcode == "call" for end in (root, *root.operands)):
+            return None
         freed, apart = 0, list[Tenant]()
         arguments = self._arguments_left()
         for _, shape, allocation, made in sorted(self._outputs(), key=lambda output: output[0]):

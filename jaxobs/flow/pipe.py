@@ -138,10 +138,10 @@ def ready(reading: Sequence[End], writing: Sequence[End], seconds: float) -> lis
     with _Selector() as selector:
         for end in {*reading, *writing}:
             wanted = selectors.EVENT_READ * (end in reading) | selectors.EVENT_WRITE * (end in writing)
-            if end.fileno() >= 0:
-                selector.register(end, wanted)
+            if (number := end.fileno()) >= 0:  # asked once: the job may close it meanwhile
+                selector.register(number, wanted, end)
         events = selector.select(0.0 if closed else seconds)
-        found = {key.fileobj for key, which in events if which & selectors.EVENT_READ}
+        found = {key.data for key, which in events if which & selectors.EVENT_READ}
         return [end for end in reading if end in found or end in closed]
 
 

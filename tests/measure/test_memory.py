@@ -23,6 +23,8 @@ from tests.measure.memory_programs import LAYERS, SCORES, WIDTH, line_of
 
 FLOAT = partial(jax.ShapeDtypeStruct, dtype=jnp.float32)
 INT = partial(jax.ShapeDtypeStruct, dtype=jnp.int32)
+WITHIN_CALLS = jax.__version_info__ < (0, 8)
+"""Whether the CPU's compiler makes outputs within calls."""
 STATE = {name: FLOAT((512, 512)) for name in ("momentum", "weights")}
 LAYERED = ({"up": FLOAT((12, 64, 256)), "down": FLOAT((12, 256, 64))}, FLOAT((512, 64)))
 RECURRENT = (dict.fromkeys(("gate", "new"), FLOAT((64, 64))), FLOAT((64, 16, 64)))
@@ -199,6 +201,7 @@ def test_donation_frees_what_was_said() -> None:
     assert largest(after, "argument")["operation"] in {"state['momentum']", "state['weights']"}
 
 
+@pytest.mark.skipif(WITHIN_CALLS, reason="where an output is made is not known: only the most is told")
 def test_where_temporaries_use_the_outputs_places_donation_frees_at_most_what_was_said() -> None:
     parameters, tokens = programs.transformer_arguments()
     arguments = ((parameters,) * 3, tokens)
@@ -221,7 +224,8 @@ def test_an_argument_that_is_used_after_an_output_is_made_frees_nothing(used_aga
         jaxobs.memory(jax.jit(used_again, donate_argnums=donated), FLOAT((256, 256))) for donated in ((), 0)
     )
     assert before.needed_bytes == after.needed_bytes
-    assert saving(before, "donation") is None
+    said = saving(before, "donation")
+    assert said is None or (WITHIN_CALLS and said["least"] is None)
 
 
 def test_a_float64_by_accident_is_named_and_the_narrower_type_frees_what_was_said() -> None:

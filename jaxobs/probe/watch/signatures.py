@@ -149,11 +149,12 @@ def _within(value: Any, most: int | None = None) -> list[tuple[tuple[str, Any], 
     iterate: Any = tuple.__iter__ if issubclass(kind, tuple) else list.__iter__ if kind is list else None
     if iterate is not None:
         return [(("item", index), each) for index, each in enumerate(itertools.islice(iterate(value), most))]
-    if any(kind is one for one in DICTIONARIES) or (
+    if True in [kind is one for one in DICTIONARIES] or (
         is_of(kind, *CONTAINER_PACKAGES) and hasattr(kind, "items")
     ):
         pairs = list(itertools.islice(value.items(), most))
-        plain = all(type(key) in (str, int) for key, _ in pairs)
+        # A list: what a signal handler raises while a generator is closed would be lost.
+        plain = False not in [type(key) in (str, int) for key, _ in pairs]
         return [(("item", key), each) for key, each in pairs] if plain else None
     is_leaf = getattr(sys.modules.get("jax.tree_util"), "all_leaves", None)
     if is_leaf is None or is_leaf((value,)):
