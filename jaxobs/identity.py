@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import pwd
 import re
 import socket
 import sys
@@ -60,7 +59,8 @@ _EXPERIMENT_VARIABLES = (
 """What the runs of a sweep share, the narrower first."""
 
 _USER_VARIABLES = ("SLURM_JOB_USER", "LOGNAME", "USER")
-"""Looked at before the system's table of users, as by `getpass.getuser()`."""
+"""Looked at before the system's table of users, as by `getpass.getuser()`. That is looked at by the agent: it may be on a
+network that does not answer, and a child that the job forks meanwhile would keep the socket."""
 
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -227,10 +227,11 @@ def read_identity(
     """
     in_kubernetes = "KUBERNETES_SERVICE_HOST" in environment
     host, (rank, count, rank_on_host) = socket.gethostname(), _launched(environment)
-    named, user, given = run_name(run, environment, host), _user(environment), given_attributes(environment)
+    named, given = run_name(run, environment, host), given_attributes(environment)
+    user = _first(environment, _USER_VARIABLES)
     namespace = environment.get("POD_NAMESPACE") or (_read(_NAMESPACE_FILE) if in_kubernetes else None)
     cluster = environment.get("SLURM_CLUSTER_NAME") or given.get("k8s.cluster.name")
-    ids = run_ids(environment, host, named, user, namespace, cluster)
+    ids = run_ids(environment, host, named, user or str(os.geteuid()), namespace, cluster)
     if own := given.get("jaxobs.run_id"):
         ids = own, own
     attributes: dict[str, object | None] = {
@@ -300,14 +301,6 @@ def given_attributes(environment: Mapping[str, str]) -> dict[str, str]:
     if service := environment.get("OTEL_SERVICE_NAME"):
         given["service.name"] = service
     return {name: value for name, value in given.items() if value}
-
-
-def _user(environment: Mapping[str, str]) -> str | None:
-    if user := _first(environment, _USER_VARIABLES):
-        return user
-    with contextlib.suppress(KeyError, OSError):  # in a container, a number without a name
-        return pwd.getpwuid(os.geteuid()).pw_name
-    return None
 
 
 def _first(environment: Mapping[str, str], names: Sequence[str]) -> str | None:

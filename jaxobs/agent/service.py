@@ -7,6 +7,7 @@ import gc
 import importlib.metadata
 import math
 import os
+import pwd
 import resource
 import socket
 import threading
@@ -174,6 +175,8 @@ class Service:
         self.fold.slowdowns.alarms_per_hour = float(self.settings["slowdown_alarms_per_hour"])
 
     def start(self) -> None:
+        if "process.owner" not in self.resource:
+            _on_disk(self._find_owner)
         for exporter in self._plugins.exporters:
             exporter.start(self)
         for collector in self._plugins.collectors:
@@ -332,6 +335,11 @@ class Service:
             self.resource["jax.local_hardware_ids"] = ",".join(map(str, event.local_hardware_ids))
         _on_disk(lambda: self._find_peaks(event))
         self._fold_arrivals()  # the peaks too: what follows in this frame is held against them
+
+    def _find_owner(self) -> None:
+        """Note the user's name, whose table may lie on a network that does not answer."""
+        with contextlib.suppress(KeyError, OSError):  # in a container, a number without a name
+            self.resource["process.owner"] = pwd.getpwuid(os.geteuid()).pw_name
 
     def _find_peaks(self, event: BackendFound) -> None:
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import re
 import socket
 import time
@@ -200,3 +202,10 @@ def test_from_one_module_to_the_next_is_a_rest_as_long_as_it_took(monkeypatch: p
         done += worker.finished()
     worker.stop()
     assert time.monotonic() - began >= analysis.MAX_REST_SECONDS
+
+
+def test_the_user_has_the_name_that_the_system_knows_where_no_variable_names_one(
+    start_agent: Callable[..., AgentProcess],
+) -> None:
+    """The job does not ask for it: a table on a network may not answer, and its socket would be in the job's children."""
+    assert start_agent().snapshot()["process"]["user"] == pwd.getpwuid(os.geteuid()).pw_name
