@@ -144,10 +144,8 @@ class LiveRanges:
             elif opcode in _SAME:
                 yield (0, [(user, index)]) if 0 in places else (time, [])
             elif opcode == "while":
-                yield (
-                    0,
-                    [(each, index) for each in _parameters(user.called, 0)],
-                )  # it has what its body leaves
+                # What follows the loop uses what its body leaves.
+                yield 0, [(each, index) for each in _parameters(user.called, 0)]
             elif opcode in ("call", "async-start"):
                 inside = (each for at in places for each in _parameters(user.called[:1], at))
                 yield self._done(user), [(each, index) for each in inside]
@@ -320,17 +318,16 @@ class Assignment:
 
         Until an output is made its place is lent to temporaries, which would need another. So would the output, until
         the argument has been used. JAX gives the first arguments to the first outputs. None if it is not known when
-        temporaries live, or where in a called computation an output is made (CPUs before JAX 0.8).
+        temporaries live, or when an output is made, as where that is within a call (CPUs before JAX 0.8).
         """
-        root = self._module.entry.root
-        if any(end.opcode == "call" for end in (root, *root.operands)):
-            return None
         freed, apart = 0, list[Tenant]()
         arguments = self._arguments_left()
-        for _, shape, allocation, made in sorted(self._outputs(), key=lambda output: output[0]):
+        for shape, allocation, made in self._outputs():
             alike, lives = arguments[shape.type.name, shape.dimensions], self._ranges.of(made)
-            if not (alike and lives):
+            if not alike:
                 continue
+            if not lives:
+                return None
             freed += allocation.size
             tenants = self._tenants_of(allocation)
             apart += [each for each in tenants if self._made(each.value) != made]
@@ -355,15 +352,18 @@ class Assignment:
                 found[each.shape.type.name, each.shape.dimensions].append(each)
         return found
 
-    def _outputs(self) -> Iterator[tuple[int, Shape, Any, list[Position]]]:
-        """The number of each output in the result, its shape, its allocation, and where its value is."""
-        root = self._module.entry.root
-        ends = root.operands if root.opcode == "tuple" else (root,)
-        numbers = {_defined(end): number for number, end in enumerate(ends)}
+    def _outputs(self) -> Iterator[tuple[Shape, Any, list[Position]]]:
+        """The outputs that are made, in order: shape, allocation, and where the value is, empty if that is not known."""
+        places: dict[Position, tuple[Any, list[Position]]] = {}
         for allocation in self._allocations[OUTPUT]:
-            for made in {tuple(self._made(each.buffer_id)) for each in allocation.assigned}:
-                for number in (numbers[position] for position in made if position in numbers):
-                    yield number, ends[number].shape, allocation, list(made)
+            for each in allocation.assigned:
+                made = self._made(each.buffer_id)
+                places |= dict.fromkeys(made, (allocation, made))
+        root = self._module.entry.root
+        for end in root.operands if root.opcode == "tuple" else (root,):
+            defined = _defined(end)
+            if defined[0].opcode not in ("parameter", "constant"):
+                yield (end.shape, *places.get(defined, (None, [])))
 
     def _named(self, number: int, size: int, kind: str) -> Assigned | None:
         """The buffer of a value, and of those that take its place in turn."""

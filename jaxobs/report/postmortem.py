@@ -142,7 +142,7 @@ def _checked(line: Any) -> Moment:
     if not isinstance(line.get("who", {}), dict) or not isinstance(line.get("loops", {}), dict):
         raise TypeError("a part that is no object")
     for thread in line.get("stacks", ()):
-        " ".join([thread["name"], *thread["frames"]])
+        " ".join([thread["name"], *thread["frames"]])  # raises where one of them is no text
     return {"hang": [], **line, "at": float(line["at"])}
 
 

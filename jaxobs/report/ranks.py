@@ -73,15 +73,15 @@ def _waited_for(ranks: Sequence[dict[str, Any]]) -> Sequence[tuple[dict[str, Any
     """Ranks of a run that stand still and that others wait for, and how they differ from these.
 
     They do not wait for the device themselves; where all wait for it, they have the fewest steps (the rules of
-    JaxRankHangs in deploy/prometheus), or else one waits at another line than all others. None where one of which nothing
-    new is known has come no further: what is waited for may be that, or a rank that does not stand still for long enough.
+    JaxRankHangs in deploy/prometheus), or else one waits at another line than all others. None where one has come no
+    further that is not known to stand still, yet or any more: it may be what all wait for.
     """
     still = [row for row in ranks if row["hang"] and not row["problem"]]
     if elsewhere := [row for row in still if row["hang"]["activity"] != activities.DEVICE]:
         return [(row, "it does not wait for its device") for row in elsewhere]
     fewest = min((row["steps"] or 0 for row in still), default=0)
     behind = [row for row in still if (row["steps"] or 0) == fewest]
-    if any((row["steps"] or 0) <= fewest for row in ranks if row["problem"]):
+    if any((row["steps"] or 0) <= fewest for row in ranks if row not in still):
         return []
     if any((row["steps"] or 0) > fewest for row in ranks):
         return [(row, f"it has ended the fewest steps, {count(fewest)}") for row in behind]

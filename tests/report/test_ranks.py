@@ -128,6 +128,12 @@ def test_ranks_that_wait_for_one_that_is_gone_are_not_accused():
     )
 
 
+def test_of_ranks_that_wait_none_is_accused_while_one_behind_them_is_not_known_to_stand_still():
+    behind = observed(0)
+    behind.document["loops"]["train"]["steps"] = 655
+    assert not any(row["hangs"] for row in rank_rows([behind, hanging(687, 1), hanging(688, 2)]))
+
+
 def test_where_all_wait_for_the_device_the_one_that_waits_at_another_line_hangs():
     alike = [hanging(700, rank) for rank in range(3)]
     rows = rank_rows([*alike, hanging(700, 3, line="train.py:4 train_step")])
