@@ -1,4 +1,4 @@
-"""Plugins of others that hang for a minute or raise, each in each of its methods, that flood, and that take names."""
+"""Plugins of others that hang for good or raise, each in each of its methods, that flood, and that take names."""
 
 from __future__ import annotations
 
@@ -107,21 +107,21 @@ def train(start: Callable[..., Any], page: Callable[..., str], down: list[str], 
 def test_plugins_that_hang_are_down_and_everything_else_is_as_without(
     start: Callable[..., Any], page: Callable[..., str], path_with: Callable[[Path], str], tmp_path: Path
 ) -> None:
-    names = broken_plugins(tmp_path / "plugins", "time.sleep(60)")
+    names = broken_plugins(tmp_path / "plugins", "time.sleep(3600)")
     hangs_at_the_end = [name for name in names if name.endswith("_stop")]
     down = [name for name in names if name not in hangs_at_the_end]
     took, slowest, sources, up, exit_seconds, said = train(
         start, page, down, PYTHONPATH=path_with(tmp_path / "plugins")
     )
     assert took < 30.0
-    assert slowest < 15.0  # of the minute that a plugin hangs
+    assert slowest < 15.0
     assert {name: up[name] for name in names} == {
         **dict.fromkeys(down, "0.0"), **dict.fromkeys(hangs_at_the_end, "1.0")
     }  # fmt: skip
     assert all(
         "return" in sources[name]["reason"] or "no answer for" in sources[name]["reason"] for name in down
     )
-    assert exit_seconds < 15.0  # of the minute that each hangs
+    assert exit_seconds < 15.0
     assert all(line.startswith("jaxobs: ") for line in said.splitlines()), said
 
 
