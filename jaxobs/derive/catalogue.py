@@ -126,6 +126,9 @@ TOLD: Final = {
         "Bound time over device time; above 1 where data stayed in cache.",
     "jaxobs_executable_bottleneck_info{function,executable,bottleneck,runner_up}": "What bounds the executable.",
     "jaxobs_executable_memory_bytes{function,executable,kind}": "XLA's memory analysis, on one device.",
+    "jaxobs_executable_peak_buffer_bytes{function,kind,operation,shape,dtype}":
+        "The largest of the buffers that live at the peak of the executable that needs the most memory, on one device; "
+        "alike ones in one sum, of its hundred largest.",
     # Profiler windows and the operations in them.
     "jaxobs_profile_windows_total{outcome}":
         "Sessions of JAX's profiler, ours and the job's own, by what became of them.",

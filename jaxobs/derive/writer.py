@@ -15,11 +15,12 @@ series is a function here, which yields the name, labels and value of each. A ro
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.devices import DeviceView
+from jaxobs.derive.executables.executable import Executable
 from jaxobs.derive.executables.view import ExecutableView
 from jaxobs.derive.loops.host_lines import HostLines
 from jaxobs.derive.loops.view import LoopView
@@ -35,6 +36,9 @@ from jaxobs.vocabulary.words import PHASES
 MAX_GROUPS = 20
 MAX_LINES = 10
 """Groups of live arrays, and lines that made them, with series of their own; the rest are summed in one more series."""
+
+MAX_BUFFERS = 10
+"""Kinds of buffers at the peak with series of their own: of a model's most are small."""
 
 UNKNOWN_LINE = "(unknown)"
 
@@ -104,6 +108,7 @@ class Writer:
         )
         for executable in {each.labels: each for each in timed_last}.values():
             yield from _executable(executable)
+        yield from _peak_buffers(self._rooms.executables.largest)
         yield from self._windows()
         yield from self._compiles(view)
         for device in view.devices.value or ():
@@ -300,6 +305,19 @@ def _executable(view: ExecutableView) -> Iterator[Sample]:
         yield "jaxobs_executable_bottleneck_info", labels + limits, 1.0
     for kind, amount in (view.memory.value or {}).items():
         yield "jaxobs_executable_memory_bytes", (*labels, kind), float(amount)
+
+
+def _peak_buffers(largest: Sequence[Executable]) -> Iterator[Sample]:
+    """The largest buffers of the first executable."""
+    memory = largest[0].peak_memory.value if largest else None
+    if memory is None:
+        return
+    found = Counter[Labels]()
+    for buffer in memory.buffers:
+        labels = largest[0].function, buffer.kind, buffer.operation, str(buffer.shape), buffer.dtype
+        found[labels] += buffer.bytes
+    for labels, size in found.most_common(MAX_BUFFERS):
+        yield "jaxobs_executable_peak_buffer_bytes", labels, float(size)
 
 
 def _device(device: DeviceView) -> Iterator[Sample]:

@@ -54,6 +54,7 @@ FIXED = [
     ("jaxobs_executable_flops", "gauge", EXECUTABLE),
     ("jaxobs_executable_bytes", "gauge", EXECUTABLE),
     ("jaxobs_executable_intensity_flops_per_byte", "gauge", EXECUTABLE),
+    ("jaxobs_executable_peak_buffer_bytes", "gauge", "function kind operation shape dtype"),
     ("jaxobs_executable_runs_total", "counter", EXECUTABLE),
     ("jaxobs_executable_seconds_total", "counter", EXECUTABLE),
     ("jaxobs_executable_achieved_flops_per_second", "gauge", EXECUTABLE),

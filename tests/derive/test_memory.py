@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import strategies as st
 
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.memory import CENSUS_KEPT_SECONDS, fragmentation
-from jaxobs.derive.writer import MAX_GROUPS
+from jaxobs.derive.writer import MAX_BUFFERS, MAX_GROUPS
 from jaxobs.model.events import PROCESS_MEMORY, LiveArraysCounted, MemorySampled, memory_need
+from jaxobs.model.peak_memory import ARGUMENT, TEMPORARY, Buffer, PeakMemory
 from tests.derive.made_up import (
     BEGAN,
     SECOND,
@@ -20,6 +22,7 @@ from tests.derive.made_up import (
     backend,
     check,
     created,
+    module,
     new_fold,
 )
 
@@ -190,3 +193,19 @@ def test_the_executable_with_the_largest_need_sets_the_peak() -> None:
     assert [memory_need(dict(event.memory)) for event in (small, large)] == [55, 111]
     peak = document(fold)["process"]["peak_executable"]
     assert (peak["executable"], peak["bytes"]) == ("number-2", 111)
+
+
+def test_the_largest_buffers_of_the_executable_that_needs_the_most_have_series() -> None:
+    sums = {"argument": 64, "output": 0, "temporary": 30, "alias": 0}
+    small, large = created(1, "small")._replace(memory=(("argument", 8),)), created(2, "large")
+    fold = applied(new_fold(), [backend(), small, large._replace(memory=tuple(sums.items()))])
+    assert not series(fold, "jaxobs_executable_peak_buffer_bytes")
+    layers = [Buffer(10, TEMPORARY, "f32", (5, number % 2), "dot_general") for number in range(4)]
+    rare = [Buffer(1, TEMPORARY, "f32", (number,), "add") for number in range(2 * MAX_BUFFERS)]
+    buffers = (Buffer(64, ARGUMENT, "bf16", (32,), "x"), *layers, *rare)
+    fold.analysed(1, module(fingerprint="a"))
+    fold.analysed(2, replace(module(fingerprint="b"), memory=PeakMemory(sums, None, "", buffers)))
+    shown = series(fold, "jaxobs_executable_peak_buffer_bytes")
+    assert len(shown) == MAX_BUFFERS
+    assert shown["large", "argument", "x", "(32,)", "bf16"] == 64
+    assert shown["large", "temporary", "dot_general", "(5, 1)", "f32"] == 20

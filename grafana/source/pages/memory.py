@@ -46,6 +46,11 @@ _HOLDERS: Final = (
                  table=True),),
           "bytes", "table", empty="Nothing was compiled yet.",
           transformations=(one_column("bytes"), sorted_by("bytes", desc=True))),
+    Chart("Largest buffers at the peak", "Of the executable that needs the most memory, on one device.",
+          (Query(by("max", "run, function, kind, operation, dtype, shape",
+                    selected("jaxobs_executable_peak_buffer_bytes")), table=True),),
+          "bytes", "table", empty="Nothing was compiled yet, or the compiler does not tell its buffers.",
+          transformations=(one_column("bytes"), sorted_by("bytes", desc=True))),
 )  # fmt: skip
 
 _HOST: Final = (
