@@ -93,6 +93,8 @@ TOLD: Final = {
     "jaxobs_recorded{loop,name}": "The user's own values, by obs.record().",
     "jaxobs_recorded_not_finite_total{loop,name}":
         "Values by obs.record() that were NaN or infinite; one a second is read.",
+    "jaxobs_recorded_leaps_total{loop,name}":
+        "How often a value by obs.record() rose far above what it was in the hundred seconds before.",
     "jaxobs_bottleneck_ratio{loop,bottleneck}": "Share of the last half minute's wall time; adds up to 1.",
     "jaxobs_bottleneck_confidence_ratio{loop}": "How sure the bottleneck's label is.",
     "jaxobs_bottleneck_info{loop,bottleneck,runner_up}": "The bottleneck's label and its runner-up.",

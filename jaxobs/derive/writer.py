@@ -162,10 +162,10 @@ class Writer:
             yield "jaxobs_bound_seconds_total", (name, bound), spent
         if loop.late is None:
             yield from self._last_window(name, shown)
-        for key, figure in shown.recorded.items():
-            yield "jaxobs_recorded", (name, key), figure.value
-        for key, number in loop.not_finite.items():
-            yield "jaxobs_recorded_not_finite_total", (name, key), number
+        for key, recorded in loop.recorded.items():
+            yield "jaxobs_recorded", (name, key), shown.recorded[key].value
+            yield "jaxobs_recorded_not_finite_total", (name, key), recorded.not_finite
+            yield "jaxobs_recorded_leaps_total", (name, key), recorded.leaps
 
     def _last_window(self, name: str, shown: LoopView) -> Iterator[Sample]:
         verdict = shown.bottleneck

@@ -63,8 +63,8 @@ class Flight:
     """Lines that could not be read."""
     stepped: dict[str, tuple[int, float | None]] = field(default_factory=dict)
     """By loop, the steps that had ended, and when that number was first seen; None if it was before the first moment."""
-    not_finite: dict[tuple[str, str], tuple[float, int]] = field(default_factory=dict)
-    """By loop and name, when a value of the user's was first seen not to be finite, and after how many steps."""
+    gone_wrong: dict[tuple[str, str, str], tuple[float, str]] = field(default_factory=dict)
+    """When a value of the user's was first seen not to be finite, or with this leap, and in words: by loop and name."""
 
     @property
     def start(self) -> Start:
@@ -110,8 +110,11 @@ class Flight:
             for name, loop in line["loops"].items():
                 if loop["steps"] != self.stepped.get(name, (None,))[0]:
                     self.stepped[name] = loop["steps"], float(line["at"]) if self.moments else None
-                for key in [key for key, value in loop["recorded"].items() if value is None]:
-                    self.not_finite.setdefault((name, key), (float(line["at"]), loop["steps"]))
+                first = f"is not finite, first seen after {count(loop['steps'])} steps"
+                wrong = [(key, "", first) for key, value in loop["recorded"].items() if value is None]
+                wrong += [(key, leap, leap) for key, leap in loop.get("leaps", {}).items()]
+                for key, which, said in wrong:
+                    self.gone_wrong.setdefault((name, key, which), (float(line["at"]), said))
             self.moments.append(line)
 
 
@@ -311,8 +314,9 @@ def _events(flight: Flight, since: float) -> Iterator[tuple[float, str]]:
     lately = [each for each in flight.moments if each["at"] >= since]
     stands_since = {hang["loop"]: each["at"] for each in reversed(lately) for hang in each["hang"]}
     yield from ((at, f"`{name}` stands still") for name, at in stands_since.items())
-    for (name, key), (at, steps) in flight.not_finite.items():
-        yield at, f"`{key}` of `{name}` is not finite, first seen after {count(steps)} steps"
+    yield from (
+        (at, f"`{key}` of `{name}` {said}") for (name, key, _), (at, said) in flight.gone_wrong.items()
+    )
     sizes = [each["memory"] for each in lately if each.get("memory")]
     if sizes and sizes[-1] > GREW * sizes[0]:
         grew = f"memory of the process grew from {byte_size(sizes[0])} to {byte_size(sizes[-1])}"

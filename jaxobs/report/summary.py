@@ -244,7 +244,7 @@ def _where_time_went(loops: Mapping[str, Document]) -> Iterator[str]:
         if shares:
             yield f"  {name} in all: {', '.join(f'{word} {rough_percent(share)}' for word, share in shares)}"
         yield from _main_thread(f" of {name}", loop)
-        yield from (f"  {word} of {name}: {reason}" for word, reason in tables.not_finite(loop))
+        yield from (f"  {word} of {name}: {reason}" for word, _, reason in tables.gone_wrong(loop))
 
 
 def _main_thread(whose: str, document: Document) -> Iterator[str]:

@@ -135,12 +135,12 @@ def recorded(loop: Document) -> Iterator[tuple[str, float]]:
     yield from ((name, value) for name, value in found if isinstance(value, int | float))
 
 
-def not_finite(loop: Document) -> Iterator[tuple[str, str]]:
-    """The values recorded by the user that are absent, such as a loss of NaN, each with its reason."""
+def gone_wrong(loop: Document) -> Iterator[tuple[str, bool, str]]:
+    """The values recorded by the user that are not finite, or leapt: name, whether it is finite, and what is said."""
     values = loop.get("recorded") or {}
     for name, value in values.items():
-        if value is None and values.get(f"{name}_reason"):
-            yield name, str(values[f"{name}_reason"])
+        if not isinstance(value, str) and values.get(f"{name}_reason"):
+            yield name, value is not None, str(values[f"{name}_reason"])
 
 
 PARTS: Final = (

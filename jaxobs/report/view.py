@@ -163,8 +163,8 @@ def reasons(view: View) -> list[str]:
         is_known = loop.get(key) is not None
         if (reason := loop.get(f"{key}_reason")) and not (is_known and _is_mfu_again(loop, key)):
             by_reason.setdefault((is_known, str(reason)), []).append(title)
-    for title, reason in tables.not_finite(loop):
-        by_reason.setdefault((False, reason), []).append(title)
+    for title, is_known, reason in tables.gone_wrong(loop):
+        by_reason.setdefault((is_known, reason), []).append(title)
     absent_first = sorted(by_reason.items(), key=lambda found: found[0][0])
     said = []
     for (is_known, reason), titles in absent_first:

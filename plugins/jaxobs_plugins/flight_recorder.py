@@ -18,6 +18,7 @@ from jaxobs.plugin.files import GrowingFile
 from jaxobs.plugin.protocol import Agent, Batch
 from jaxobs.report.postmortem import BEFORE, RECORDER, Moment
 from jaxobs.report.runs import is_kept, make_folder
+from jaxobs.report.tables import gone_wrong
 
 MAX_BYTES: Final = 500_000
 """Largest size of one of the two files: a line of a training run has some 400 bytes, so together they hold 40 minutes."""
@@ -120,6 +121,7 @@ def moment(at: float, document: Mapping[str, Any]) -> Moment:
                 "step_seconds": loop["step_seconds"],
                 "label": loop["bottleneck"]["label"],
                 "recorded": dict(islice(_values(loop), MAX_RECORDED)),
+                "leaps": {name: said for name, is_known, said in gone_wrong(loop) if is_known},
             }
             for name, loop in document["loops"].items()
         },

@@ -34,6 +34,7 @@ FIXED = [
     ("jaxobs_tokens_total", "counter", "loop"),
     ("jaxobs_recorded", "gauge", "loop name"),
     ("jaxobs_recorded_not_finite_total", "counter", "loop name"),
+    ("jaxobs_recorded_leaps_total", "counter", "loop name"),
     ("jaxobs_bottleneck_ratio", "gauge", "loop bottleneck"),
     ("jaxobs_bottleneck_confidence_ratio", "gauge", "loop"),
     ("jaxobs_bottleneck_info", "gauge", "loop bottleneck runner_up"),

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import jaxobs
-from jaxobs.derive.loops.view import NOT_FINITE
+from jaxobs.derive.loops.recorded import NOT_FINITE
 from jaxobs.jax_compat.equations import described
 from jaxobs.probe.steps.values import RecordedValues
 from jaxobs.vocabulary.text import EAGER

@@ -27,6 +27,10 @@ def stack() -> Describer:
     return Describer(Steps.__iter__.__code__, Watched.__call__.__code__)
 
 
+NAP = 2.0
+"""Seconds of a call that blocks: it must last until it is looked at, also where the machine has other work."""
+
+
 def seen(
     function: Callable[[], Any],
     *,
@@ -53,7 +57,7 @@ def seen(
 
 def test_a_call_that_blocks_is_named_beside_the_users_line() -> None:
     def sleeps() -> None:
-        time.sleep(0.4)
+        time.sleep(NAP)
 
     place = seen(sleeps)
     assert place.line.endswith(f":{sleeps.__code__.co_firstlineno + 1} sleeps")
@@ -74,7 +78,7 @@ def test_a_call_that_blocks_is_named_in_a_loop_that_the_interpreter_has_speciali
 
     def sleeps() -> None:
         for turn in range(101):
-            time.sleep(0.4 if turn == 100 else 0)
+            time.sleep(NAP if turn == 100 else 0)
 
     place = seen(sleeps)
     assert (place.waits_in, place.activity) == ("time.sleep", WAITING)
@@ -107,7 +111,7 @@ def test_a_queue_that_is_waited_for_is_input(kind: Any) -> None:
 
 def test_a_generator_of_the_users_that_a_loop_asks_is_input() -> None:
     def batches() -> Iterator[int]:
-        time.sleep(0.4)
+        time.sleep(NAP)
         yield 1
 
     def trains() -> None:
@@ -124,11 +128,11 @@ class Loader:
         return self
 
     def __next__(self) -> int:
-        time.sleep(0.4)
+        time.sleep(NAP)
         raise StopIteration
 
     def read(self, _: int) -> int:
-        time.sleep(0.4)
+        time.sleep(NAP)
         return 1
 
 
@@ -147,7 +151,7 @@ def test_an_iterator_of_the_users_that_is_no_generator_is_input(how: str) -> Non
 def test_a_method_that_is_called_next_is_no_input() -> None:
     class Environment:
         def next(self) -> None:
-            time.sleep(0.4)
+            time.sleep(NAP)
 
     environment = Environment()
 
@@ -216,7 +220,7 @@ def test_a_manager_of_a_context_is_no_input() -> None:
 
     @contextlib.contextmanager
     def around() -> Iterator[None]:
-        time.sleep(0.4)
+        time.sleep(NAP)
         yield
 
     def trains() -> None:
@@ -289,7 +293,7 @@ def test_the_wait_for_the_next_item_of_marked_steps_is_measured_by_the_marks() -
     from jaxobs.probe.steps.loops import Loops
 
     def items() -> Iterator[int]:
-        time.sleep(0.4)
+        time.sleep(NAP)
         yield 1
 
     def trains() -> None:
@@ -310,7 +314,7 @@ def test_nothing_of_the_users_is_called() -> None:
 
     def holds() -> None:
         held = Touchy()
-        time.sleep(0.4)
+        time.sleep(NAP)
         del held
 
     assert seen(holds).activity == WAITING

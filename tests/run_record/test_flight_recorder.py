@@ -300,6 +300,21 @@ def test_a_value_that_is_not_finite_is_told_once_with_when_it_began(tmp_path: Pa
     assert line.endswith("rank –: `loss` of `train` is not finite, first seen after 10 steps")
 
 
+def test_each_leap_of_a_value_is_told_once(tmp_path: Path) -> None:
+    made, folder = recorder(tmp_path)
+    for steps in range(30):
+        leap = None if steps < 10 else f"leapt from about 2 to 9 after {10 if steps < 20 else 20} steps"
+        known = batch().snapshot
+        trained = {**known["loops"]["train"], "steps": steps, "recorded": {"loss": 1.0, "loss_reason": leap}}
+        made.export(Batch(replace(known, written={**known.document, "loops": {"train": trained}}), (), ()))
+    made.stop(1)
+    found = read_flight(folder)
+    assert found is not None
+    found.moments[:0] = [{**found.moments[0], "at": found.moments[0]["at"] - 600}]
+    said = [line.partition("rank –: ")[2] for line in told(found).splitlines() if "leapt" in line]
+    assert said == [f"`loss` of `train` leapt from about 2 to 9 after {steps} steps" for steps in (10, 20)]
+
+
 def test_of_a_full_directory_only_the_run_that_was_written_last_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

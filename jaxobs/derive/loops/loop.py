@@ -13,6 +13,7 @@ from jaxobs.derive.loops import bottleneck
 from jaxobs.derive.loops.bottleneck import Charged, Known, charged
 from jaxobs.derive.loops.host_lines import HostLines
 from jaxobs.derive.loops.pace import Pace
+from jaxobs.derive.loops.recorded import RecordedValue
 from jaxobs.derive.loops.stalls import MIN_STALL_SECONDS, STEPS_KEPT, Stalls
 from jaxobs.derive.loops.stretches import Kind, Stretch, Stretches, summed, why_quiet
 from jaxobs.derive.loops.utilization import LoopWork, Work, work_of
@@ -67,13 +68,7 @@ class Loop:
         self.failed = 0
         self.wall = 0.0
         self.components: dict[str, float] = dict.fromkeys(COMPONENTS, 0.0)
-        self.recorded: dict[str, float | None] = {}
-        self.not_finite: dict[str, int] = {}
-        """How many values of each recorded name, of which one a second is read, were not finite, or above MAX_NUMBER."""
-        self.finite_until: dict[str, int] = {}
-        """The steps that had ended when the first of them was read."""
-        self.located: dict[str, str] = {}
-        """Where the first of them began not to be finite, by the recorded name, as it is added to the reason."""
+        self.recorded: dict[str, RecordedValue] = {}
         self.stretches = Stretches(self._observe)
         self.stalls = Stalls()
         self.pace = Pace()
@@ -187,14 +182,11 @@ class Loop:
 
     def record(self, event: Recorded) -> None:
         require(event.name in self.recorded or len(self.recorded) < RECORDED_NAMES, "too many recorded names")
+        value = self.recorded.setdefault(event.name, RecordedValue())
         if event.located:  # the value itself comes in an event of its own
-            self.located[event.name] = f": {event.located}"
-            return
-        finite = abs(event.value) <= MAX_NUMBER
-        self.recorded[event.name] = event.value if finite else None
-        self.not_finite[event.name] = self.not_finite.get(event.name, 0) + (not finite)
-        if not finite:
-            self.finite_until.setdefault(event.name, self.steps)
+            value.located = event.located
+        else:
+            value.add(event.value, self.steps)
 
     def update(self, now: int, *, running: bool = False, final: bool = False) -> None:
         """Charge the stretches that ended since the last call, and sum up the newest ones.

@@ -14,14 +14,8 @@ from jaxobs.derive.loops.stretches import IN_FLIGHT, MAX_DOUBT, Kind, Stretch
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure
 from jaxobs.roofline_model.bottleneck import Verdict
-from jaxobs.vocabulary.text import MAX_NUMBER
 from jaxobs.vocabulary.units import rough_percent
 from jaxobs.vocabulary.words import IDLE
-
-NOT_FINITE = (
-    f"the last value is no finite number up to {MAX_NUMBER:g}, as {{}} of those read, first after {{}} steps"
-)
-"""One a second is read."""
 
 MENTIONED = 0.05
 """Share of compiles in the time of rates above which the rates' reason says so: they are wrong by as much."""
@@ -118,14 +112,7 @@ def loop_view(loop: Loop) -> LoopView:
         components=Figure(dict(loop.components)),
         mfu=mfu,
         hfu=hfu,
-        recorded={
-            name: figure(
-                value,
-                NOT_FINITE.format(loop.not_finite[name], loop.finite_until.get(name))
-                + loop.located.get(name, ""),
-            )
-            for name, value in loop.recorded.items()
-        },
+        recorded={name: value.figure() for name, value in loop.recorded.items()},
         bottleneck=loop.verdict(),
         host_lines=loop.host.rows(),
         host_samples=loop.host.samples,
