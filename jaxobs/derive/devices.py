@@ -60,6 +60,8 @@ class Reading:
     clock_limit: float | None = None
     memory_clock: float | None = None
     memory_clock_limit: float | None = None
+    power: float | None = None
+    power_limit: float | None = None
     slowdown: float | None = None
     reasons: tuple[str, ...] | None = None
 
@@ -72,6 +74,11 @@ class Reading:
     def memory_clock_ratio(self) -> float | None:
         """The clock of the device memory over its highest clock."""
         return _ratio(self.memory_clock, self.memory_clock_limit)
+
+    @property
+    def power_ratio(self) -> float | None:
+        """The power drawn over the power limit."""
+        return _ratio(self.power, self.power_limit)
 
     @property
     def is_held_down(self) -> bool:
@@ -180,6 +187,16 @@ class Devices:
                 for ordinal, kind, identity in self.backend.devices
             ]
         )
+
+    def loads(self) -> list[dict[str, Any]]:
+        """How busy each device is now, and at what share of its power limit; none of which no collector reads it."""
+        devices = self.backend.devices if self.backend else ()
+        read = ((ordinal, read_device(self._readings, self._gauges, str(ordinal))) for ordinal, *_ in devices)
+        return [
+            {"device": ordinal, "utilization_ratio": found.utilization, "power_ratio": found.power_ratio}
+            for ordinal, found in read
+            if found is not None
+        ]
 
     def _clocks(self, ordinal: int, now: int) -> Figure[ClocksView]:
         reading = read_device(self._readings, self._gauges, str(ordinal))

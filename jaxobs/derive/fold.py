@@ -130,6 +130,7 @@ class Fold(Rooms):
             function=None if under_way is None else self.executables.function_of(under_way.run),
             is_first_run=under_way is not None and self.executables.runs_of(under_way.run) < MIN_RUNS,
             heard=self.observation.last_heard,
+            loads=self.devices.loads,
         )
         before = self.hangs.now
         is_due = self.hangs.look(now, where)

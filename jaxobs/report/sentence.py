@@ -126,7 +126,17 @@ def hang_sentence(hang: Document) -> str:
         said += " ".join(filter(None, words))
         said += f" ({hang['waits_in']})" if hang.get("waits_in") else ""
     ran = f", and the device {'ran' if over else 'runs'} {code(hang['function'])}"
-    return f"{said}{ran if hang.get('function') else ''}."
+    return f"{said}{ran if hang.get('function') else ''}{_load(hang)}."
+
+
+def _load(hang: Document) -> str:
+    """How busy the devices are while the loop stands still, and at what power; empty where nobody reads them."""
+    devices, said = hang.get("devices") or (), []
+    for key, words in (("utilization_ratio", "busy"), ("power_ratio", "of the power limit")):
+        known = [float(device[key]) for device in devices if device[key] is not None]
+        bounds = dict.fromkeys(map(percent, (min(known), max(known)))) if known else {}
+        said += [f"{' to '.join(bounds)} {words}"] if known else []
+    return f"; its devices: {', '.join(said)}" if said else ""
 
 
 def slowdown_sentence(slowdown: Document) -> str:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.devices import LOW_CLOCK, Reading, Taken, average, read_device
 from jaxobs.derive.fold import Fold
-from jaxobs.model.events import ExecutableRan, FunctionWatched, Measured
+from jaxobs.model.events import ExecutableRan, FunctionWatched, Measured, StacksTaken
 from jaxobs.model.metrics import Catalogue, DeviceReading, Metric
 from tests.derive.made_up import (
     BEGAN,
@@ -32,6 +32,8 @@ from tests.derive.made_up import (
 BUSY_SHARE = Metric("other_busy_ratio", "gauge", "Busy.", ("device",), "ratio")
 FREQUENCY = Metric("other_frequency_hertz", "gauge", "Clock.", ("kind", "device"), "hertz")
 HIGHEST = Metric("other_highest_hertz", "gauge", "Highest clock.", ("kind", "device"), "hertz")
+WATTS = Metric("other_power_watts", "gauge", "Power.", ("device",), "watts")
+MOST_WATTS = Metric("other_power_limit_watts", "gauge", "Most power.", ("device",), "watts")
 HELD = Metric("other_held", "gauge", "Held down.", ("device", "reason"))
 READINGS = (
     DeviceReading("utilization", BUSY_SHARE),
@@ -40,18 +42,22 @@ READINGS = (
     DeviceReading("memory_clock", FREQUENCY, (("kind", "memory"),)),
     DeviceReading("memory_clock_limit", HIGHEST, (("kind", "memory"),)),
     DeviceReading("throttled", HELD, reasons=("heat", "power")),
+    DeviceReading("power", WATTS),
+    DeviceReading("power_limit", MOST_WATTS),
 )
 SERIES: dict[str, dict[tuple[str, ...], float]] = {
     BUSY_SHARE.name: {("0",): 0.98, ("1",): 0.5},
     FREQUENCY.name: {("shader", "0"): 1.24e9, ("memory", "0"): 2.6e9, ("shader", "1"): 2e9},
     HIGHEST.name: {("shader", "0"): 2e9, ("memory", "0"): 2.6e9, ("shader", "1"): 2e9},
+    WATTS.name: {("0",): 175.0},
+    MOST_WATTS.name: {("0",): 700.0},
     HELD.name: {("0", "power"): 1.0, ("0", "heat"): 0.0, ("0", "idle"): 1.0},
 }
 
 
 def test_a_devices_own_series_are_read_and_no_others() -> None:
     read = read_device(READINGS, lambda name: SERIES.get(name, {}), "0")
-    assert read == Reading(0.98, 1.24e9, 2e9, 2.6e9, 2.6e9, None, ("power",))
+    assert read == Reading(0.98, 1.24e9, 2e9, 2.6e9, 2.6e9, 175.0, 700.0, reasons=("power",))
     assert read.clock_ratio == 0.62
     assert read.memory_clock_ratio == 1.0
     other = read_device(READINGS, lambda name: SERIES.get(name, {}), "1")
@@ -88,7 +94,7 @@ def measured(fold: Fold) -> Fold:
 
 
 def observed() -> Fold:
-    metrics = [*CORE_METRICS, BUSY_SHARE, FREQUENCY, HIGHEST, HELD]
+    metrics = [*CORE_METRICS, BUSY_SHARE, FREQUENCY, HIGHEST, WATTS, MOST_WATTS, HELD]
     fold = Fold(Catalogue(metrics), CLOCK, BEGAN, RESOURCE, FACTS, 2_000, READINGS)
     applied(fold, [backend(), created(1), FunctionWatched(-1, "f", "no", at(0.2))])
     fold.bind_peaks("example", PEAKS)
@@ -96,6 +102,20 @@ def observed() -> Fold:
     fold.apply(waits())
     applied(fold, [step(i, 0.5 + i / 10, 0.55 + i / 10, runs=(1,)) for i in range(20)])
     return applied(fold, [ExecutableRan(1, 0.04, 0.0004, at(3))])
+
+
+def test_a_loop_that_stands_still_is_told_with_how_busy_the_devices_are_and_at_what_power() -> None:
+    fold = measured(applied(observed(), [step(20, 3.2, 3.3), step(21, 3.3, 3.4)]))
+    fold.stands_still(at(3.4))
+    assert fold.stands_still(at(30)) is not None
+    stack = (1, "MainThread", "train.py:12 main", "acquire", "waiting", ("train.py:12 main",))
+    fold.apply(StacksTaken((stack,), at(30.5)))
+    fold.stands_still(at(31))
+    (hang,) = fold.snapshot(at(32))["hangs"]
+    assert hang["devices"] == [
+        {"device": 0, "utilization_ratio": 0.98, "power_ratio": 0.25},
+        {"device": 1, "utilization_ratio": 0.5, "power_ratio": None},
+    ]
 
 
 def test_a_throttled_device_is_named_in_the_snapshot_and_the_metrics() -> None:

@@ -153,6 +153,19 @@ HANG = {
             ),
         ),
         (
+            {
+                "function": None,
+                "devices": [
+                    {"device": 0, "utilization_ratio": 1.0, "power_ratio": 0.25},
+                    {"device": 1, "utilization_ratio": 0.97, "power_ratio": None},
+                ],
+            },
+            (
+                "`train` has ended no step for 43 s (the longest pause before was 700 ms): its thread is waiting at "
+                "`train.py:9 callback` (acquire); its devices: 97 % to 100 % busy, 25 % of the power limit."
+            ),
+        ),
+        (
             {"line": None, "line_reason": "the process does not answer", "function": None},
             "`train` has ended no step for 43 s (the longest pause before was 700 ms): the process does not answer.",
         ),

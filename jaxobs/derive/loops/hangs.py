@@ -8,7 +8,7 @@ happened before in this run and that nobody marked; which of them, the stacks te
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -110,6 +110,8 @@ class Where(NamedTuple):
     """Whether no earlier run of that executable is known, so that it may take as long as it likes."""
     heard: int | None
     """When something last arrived from the job, in monotonic nanoseconds."""
+    loads: Callable[[], Sequence[Mapping[str, Any]]] = tuple
+    """How busy each device is, as `Devices.loads` has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,8 @@ class Hang:
     stacks: tuple[ThreadStack, ...] = ()
     silence: str = ""
     """Why there are no stacks."""
+    devices: Sequence[Mapping[str, Any]] = ()
+    """How busy each device was when the stacks were last taken: a collective that waits keeps one busy at low power."""
 
     @property
     def stuck(self) -> ThreadStack | None:
@@ -153,6 +157,7 @@ class Hang:
             **figure(stuck and stuck.line, reason).under("line"),
             **figure(stuck and stuck.waits_in, reason).under("waits_in"),
             **figure(stuck and stuck.activity, reason).under("activity"),
+            "devices": list(self.devices),
             "threads": [
                 {"name": each.name, "of_loop": each is stuck, "frames": list(each.frames)}
                 for each in self.stacks
@@ -283,7 +288,9 @@ class Hangs:
         loop = where.loop
         is_over = bool(stacks) and not (loop and self._is_in_loop(stack_of(stacks, loop.thread), where))
         if (hang := self.now) is not None:
-            self.kept[-1] = replace(hang, stacks=stacks or hang.stacks, ended=now if is_over else None)
+            self.kept[-1] = replace(
+                hang, stacks=stacks or hang.stacks, ended=now if is_over else None, devices=where.loads()
+            )
             self._cleared = is_over
         elif loop is None or is_over:
             self._cleared = True
@@ -292,7 +299,7 @@ class Hangs:
             self.kept.append(
                 Hang(
                     loop.name, loop.steps, self._in_flight(loop), self._last, self._longest, where.function,
-                    loop.thread, stacks=stacks, silence="" if stacks else silence,
+                    loop.thread, stacks=stacks, silence="" if stacks else silence, devices=where.loads(),
                 )
             )  # fmt: skip
 

@@ -164,6 +164,7 @@ READINGS = (
     DeviceReading("utilization", UTILIZATION), DeviceReading("clock", CLOCK, GRAPHICS),
     DeviceReading("clock_limit", CLOCK_LIMIT, GRAPHICS), DeviceReading("memory_clock", CLOCK, MEMORY),
     DeviceReading("memory_clock_limit", CLOCK_LIMIT, MEMORY),
+    DeviceReading("power", POWER), DeviceReading("power_limit", POWER_LIMIT),
     DeviceReading("throttled", THROTTLED, reasons=frozenset(REASONS)),
 )  # fmt: skip
 

@@ -115,6 +115,7 @@ READINGS = (
     DeviceReading("utilization", UTILIZATION), DeviceReading("clock", CLOCK, SM),
     DeviceReading("clock_limit", CLOCK_LIMIT, SM), DeviceReading("memory_clock", CLOCK, MEMORY),
     DeviceReading("memory_clock_limit", CLOCK_LIMIT, MEMORY),
+    DeviceReading("power", POWER), DeviceReading("power_limit", POWER_LIMIT),
     DeviceReading("throttled", CLOCKS_EVENT, reasons=HELD_DOWN),
 )  # fmt: skip
 
