@@ -429,13 +429,15 @@ class MainThreadSampled(NamedTuple):
     `rows` are (loop, line, callee, activity, seconds, samples): the loop whose step was under way, empty outside steps;
     the line of the user's program; what it waits in below that line; an activity of `jaxobs.vocabulary.activities`. The
     seconds of all rows add up to the time between the first and the last sample. `thread`: the main thread's number, as
-    in `StepEnded`; 0 where it is not told.
+    in `StepEnded`; 0 where it is not told. `callers`: for each row the lines of the user's that called its own, outermost
+    first.
     """
 
     start: Instant
     end: Instant
     rows: tuple[tuple[str, str, str, str, float, int], ...]
     thread: int = 0
+    callers: tuple[tuple[str, ...], ...] = ()
 
 
 class StacksTaken(NamedTuple):

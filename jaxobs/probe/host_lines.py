@@ -96,11 +96,12 @@ class Tally:
         if not rows:
             return []
         factors = {True: 1.0, False: 1.0} if ran is None else self._factors(rows, ran)
-        shown = [
-            (row.loop, *row.place, factors[row.on_processor] * spent, samples)
+        shown = tuple(
+            (row.loop, *row.place[:3], factors[row.on_processor] * spent, samples)
             for row, (spent, samples) in rows.items()
-        ]
-        return [MainThreadSampled(start, self._end, tuple(shown))]
+        )
+        callers = tuple(row.place.callers for row in rows)
+        return [MainThreadSampled(start, self._end, shown, callers=callers)]
 
     def _factors(self, rows: dict[Row, tuple[float, int]], ran: float) -> dict[bool, float]:
         """Factors for the samples on a processor (True) and the others (False) that leave their total as it is."""
@@ -201,7 +202,7 @@ class HostLines:
         call = place.line, place.waits_in
         by_itself = held and locked < sys.getswitchinterval()  # so soon nobody makes it release the lock
         if by_itself or (call in self._blocking and on_processor and late > PROMPT):
-            place = Place(place.line, BEFORE, PROCESSOR)
+            place = place._replace(waits_in=BEFORE, activity=PROCESSOR)
         elif held:
             place = self._describer.place(frames, on_processor=True, in_python=True)
         elif on_processor is False and late <= PROMPT and len(self._blocking) < MAX_CALLS:
@@ -237,7 +238,7 @@ def _stack(
     place = describer.place(frames, on_processor=account.is_on_processor())
     account.close()
     known = name if type(name) is str and name else f"thread {number}"
-    return number, known, *place, tuple(map(line_of, frames))
+    return number, known, *place[:3], tuple(map(line_of, frames))
 
 
 class ThreadAccount:

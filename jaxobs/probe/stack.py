@@ -81,11 +81,15 @@ MAX_TRAINING_ITERATORS = 1_000
 
 
 class Place(NamedTuple):
-    """Where a thread is: the user's `line`, the call `waits_in` below it (empty for none), and the activity."""
+    """Where a thread is: the user's `line`, the call `waits_in` below it (empty for none), and the activity.
+
+    `callers` are the lines of the user's that called this one, outermost first, as far as they were looked at.
+    """
 
     line: str
     waits_in: str
     activity: str
+    callers: tuple[str, ...] = ()
 
 
 class Stack(NamedTuple):
@@ -127,7 +131,8 @@ class Describer:
             activity = self._activity(stack, names, on_processor=on_processor, in_python=in_python)
             line = line_of(stack.frames[stack.mine] if stack.mine is not None else _nearest(stack))
             waits_in = _waits_in(stack, names)
-            known = self._known[key] = Place(line, "" if waits_in == line else waits_in, activity)
+            waits_in = "" if waits_in == line else waits_in
+            known = self._known[key] = Place(line, waits_in, activity, _callers(stack))
         return known
 
     def _activity(  # noqa: PLR0911  # a list of cases, first come
@@ -330,6 +335,14 @@ def line_of(frame: FrameType) -> str:
     code = frame.f_code
     file = code.co_filename.rpartition("/")[2]
     return f"{file}:{frame.f_lineno} {code.co_name}"
+
+
+def _callers(stack: Stack) -> tuple[str, ...]:
+    """The lines of the user's outside the innermost, outermost first."""
+    if stack.mine is None:
+        return ()
+    outside = zip(stack.frames[stack.mine + 1 :], stack.owners[stack.mine + 1 :], strict=True)
+    return tuple(line_of(frame) for frame, owner in outside if owner == USER)[::-1]
 
 
 def _waits_in(stack: Stack, names: tuple[str, ...]) -> str:

@@ -1,6 +1,7 @@
 """Device time by call path: as a flame graph, as a table of the lines that take most of it, and in a sentence.
 
-`rows` are those of a tree in a snapshot's `device_time` (docs/reference/snapshot.md): each before what it calls.
+`rows` are those of a tree in a snapshot's `device_time` (docs/reference/snapshot.md): each before what it calls. The
+main thread's sampled time is drawn in the same form.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from jaxobs.model.contents import last_name
 from jaxobs.model.cost import BACKWARD, FORWARD, ITSELF, REMATERIALIZED
 from jaxobs.report.charts import part
 from jaxobs.report.markup import Element, chart, folded, legend, quiet, table, tag
+from jaxobs.report.sentence import DOING
 from jaxobs.report.tables import Column, Row, figure, text
+from jaxobs.vocabulary import activities
 from jaxobs.vocabulary.units import amount, byte_size, duration, or_absent, percent, rough_percent
 
 PARTS: Final = {
@@ -31,6 +34,13 @@ _ROOM_FOR_A_NAME: Final = 0.06
 LARGER, SMALLER, ALIKE = "larger", "smaller", "alike"
 SAME: Final = 0.005
 """Share of device time by which a frame of two runs may differ and still be drawn as alike: what is shown of it."""
+
+_COLOURS: Final = {
+    activities.INPUT: "input", activities.MARKED_INPUT: "input", activities.COMPILE: "compile",
+    activities.DEVICE: "unknown", activities.UNKNOWN: "unknown",
+}  # fmt: skip
+"""Components in whose colour a frame of the host is drawn, by activity; all else is the host's own."""
+_WAITS_OR_UNKNOWN: Final = "waiting for the device, or not known"
 
 Path = tuple[tuple[str, str], ...]
 """The function and the file's name of each frame, outermost first."""
@@ -182,13 +192,15 @@ def in_words(rows: Sequence[Row]) -> str | None:
 def sections(device_time: Row, name: str) -> Iterator[Element | None]:
     """The flame graph by line with its table, and below it, to open, the one by named scope where there are any."""
     rows, scopes = device_time["by_line"], device_time["by_scope"]
-    yield flame_graph(rows, "line")
+    yield flame_graph(rows, "Device time by line")
     yield legend(dict.fromkeys(path[-1]["bottleneck"] for path in leaves(rows)))
     yield quiet(in_words(rows))
     yield folded("As a table", _table(rows, "Device time by line"), name=f"{name}-table")
     if any(row["name"] != "(no named scope)" for row in scopes if not row["depth"]):
         listed = _table(scopes, "Device time by named scope")
-        yield folded("By named scope", flame_graph(scopes, "named scope"), listed, name=f"{name}-scopes")
+        yield folded(
+            "By named scope", flame_graph(scopes, "Device time by named scope"), listed, name=f"{name}-scopes"
+        )
 
 
 def changes(before: Row, after: Row) -> Iterator[Element | None]:
@@ -196,7 +208,7 @@ def changes(before: Row, after: Row) -> Iterator[Element | None]:
     old, rows = before.get("by_line"), after.get("by_line")
     if old and rows:
         yield tag("h4", "device time by line in B, and how its share has changed")
-        yield flame_graph(rows, "line", shares_by_path(old))
+        yield flame_graph(rows, "Device time by line", shares_by_path(old))
         yield legend((LARGER, SMALLER, ALIKE))
 
 
@@ -207,7 +219,9 @@ def _table(rows: Sequence[Row], caption: str) -> Element | None:
     return table((_WITH_CALLERS, *_FIGURES), found[:MAX_LINES], caption=caption, more=more)
 
 
-def flame_graph(rows: Sequence[Row], what: str, before: Mapping[Path, float] | None = None) -> Element | None:
+def flame_graph(
+    rows: Sequence[Row], title: str, before: Mapping[Path, float] | None = None
+) -> Element | None:
     """Each frame as a bar below its caller's, as wide as its share of the time; None where there is no time.
 
     Below a line are its largest operations. In the colour of what bounds it or, where the shares `before` by path are
@@ -237,7 +251,7 @@ def flame_graph(rows: Sequence[Row], what: str, before: Mapping[Path, float] | N
                 deepest = max(deepest, depth + 1)
             start += width
     named = ", ".join(f"{name_of(row)} {rough_percent(row['seconds'] / whole)}" for row in outermost)
-    return chart((deepest + 1) * _HEIGHT, f"Device time by {what}: {named}", *drawn, kind="bar")
+    return chart((deepest + 1) * _HEIGHT, f"{title}: {named}", *drawn, kind="bar")
 
 
 def _changed(share: float, before: float | None) -> tuple[str, str]:
@@ -249,7 +263,19 @@ def _changed(share: float, before: float | None) -> tuple[str, str]:
     return kind, f"{now}, {rough_percent(before)} in A"
 
 
+def of_host(rows: Sequence[Row]) -> Iterator[Element | None]:
+    """The graph of the main thread's sampled time, a loop's `host_calls`; nothing where no line calls another."""
+    if any(row["depth"] for row in rows):
+        coloured = [{**row, "bottleneck": _COLOURS.get(row["activity"], "host")} for row in rows]
+        graph = flame_graph(coloured, "Where the main thread was, by line")
+        colours = legend(dict.fromkeys(row["bottleneck"] for row in coloured), {"unknown": _WAITS_OR_UNKNOWN})
+        yield folded("As a flame graph", graph, colours, name="host-calls")
+
+
 def _figures_of(row: Row, share: float) -> str:
+    if activity := row.get("activity"):
+        sampled = f"{rough_percent(share)} of the samples, {duration(row['seconds'])}"
+        return f"{sampled}\nmostly {DOING.get(activity, 'at what is not known')}"
     lines = (
         f"{rough_percent(share)} of the device's time, {duration(row['seconds'])}",
         f"{or_absent(row['flops'], amount)} FLOP, {or_absent(row['bytes'], byte_size)}",

@@ -10,10 +10,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Final
 
 from jaxobs.report.sentence import pieces
@@ -174,12 +175,13 @@ def _readable_on(colour: str) -> str:
     return _ON_DARK if sum(weight * (part / 255) ** 2.2 for weight, part in parts) < 0.2 else _ON_LIGHT
 
 
-def legend(names: Iterable[str]) -> Element:
-    """The key to the colours of these components or bottlenecks."""
+def legend(names: Iterable[str], words: Mapping[str, str] = MappingProxyType({})) -> Element:
+    """The key to the colours of these components or bottlenecks, which `words` may call otherwise."""
     items = []
     for name in names:
         square = tag("rect", class_=f"is-{name}", width="10", height="10", rx="2")
-        items.append(tag("li", tag("svg", square, width="10", height="10", aria_hidden="true"), f" {name}"))
+        word = f" {words.get(name, name)}"
+        items.append(tag("li", tag("svg", square, width="10", height="10", aria_hidden="true"), word))
     return tag("ul", *items, class_="legend")
 
 

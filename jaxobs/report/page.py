@@ -282,7 +282,8 @@ def _host_lines(view: View) -> Element | None:
         named = tag("span", line, class_="line"), tag("span", rough_percent(share), class_="share")
         meters.append(tag("li", *named, meter))
     note = f"the device is idle {rough_percent(idle)} of the time" if idle is not None else ""
-    return card("Lines the host is at", tag("ol", *meters, class_="meters"), name="host", note=note)
+    graph = flame_graph.of_host(whose.get("host_calls") or ())
+    return card("Lines the host is at", tag("ol", *meters, class_="meters"), *graph, name="host", note=note)
 
 
 def memory(view: View) -> Element | None:

@@ -210,3 +210,30 @@ def test_samples_of_a_second_in_which_another_unmarked_loop_began_are_nobodys() 
 def test_what_cannot_be_is_refused(row: Any) -> None:
     fold = applied(new_fold(), [step(0, 1.0, 2.0), MainThreadSampled(at(1), at(2), (row,))])
     assert fold.observation.refused == 1
+
+
+def test_samples_by_call_path_add_up_and_each_frame_stands_before_what_it_called() -> None:
+    rows = (
+        ("train", "model.py:5 augment", "", "processor", 2.0, 20),
+        ("train", "model.py:5 augment", "time.sleep", "waiting", 1.0, 10),
+        ("train", "train.py:9 main", "block_until_ready", "device", 6.9, 69),
+        ("train", "train.py:3 main", "", "processor", 0.01, 1),
+    )
+    callers = (("train.py:20 <module>", "train.py:8 main"),) * 2 + (("train.py:20 <module>",),) * 2
+    told = MainThreadSampled(at(1), at(11), rows, callers=callers)
+    loop = half_idle(told).snapshot(at(11)).to_dict()["loops"]["train"]
+    frames = [
+        (row["depth"], row["name"], row["line"], round(row["seconds"], 3)) for row in loop["host_calls"]
+    ]
+    assert frames == [
+        (0, "<module>", 20, 9.91), (1, "main", 8, 3.0), (2, "augment", 5, 3.0), (3, "time.sleep", 0, 1.0),
+        (1, "main", 9, 6.9), (2, "block_until_ready", 0, 6.9),
+    ]  # fmt: skip
+    assert [row["activity"] for row in loop["host_calls"]][:4] == [
+        "device",
+        "processor",
+        "processor",
+        "waiting",
+    ]
+    assert loop["host_calls"][0]["share"] == pytest.approx(1.0)
+    assert sum(row["seconds"] for row in loop["host_lines"]) == pytest.approx(9.91)

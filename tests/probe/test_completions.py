@@ -95,7 +95,8 @@ def test_device_seconds_are_those_of_blocking(polled: Any) -> None:
     for run in runs:
         about_then = [seconds for end, seconds in took if abs(end - run.time) <= FLAGS]
         assert run.seconds - run.uncertainty <= max(about_then)
-        assert run.seconds + run.uncertainty >= min(about_then) / 2
+        # A thread that is held up makes its turn longer, and not the run.
+        assert run.seconds + run.uncertainty >= min(seconds for _, seconds in took) / 2
         assert run.uncertainty <= run.seconds
 
 

@@ -94,7 +94,7 @@ def test_the_first_window_over_such_a_loop_is_very_short_and_so_are_the_next(
     # first is then ended by what it holds.
     for each in made[made[0].outcome == "too_large" :]:
         assert each.outcome in ("read", "empty"), each.reason
-        assert each.end - each.start < 0.3e9
+        assert each.end - each.start < 1e9  # and not the seconds of a window over slow steps
     assert [each.outcome for each in made].count("read") >= 2
     schedule = observed.probe._windows.schedule
     assert schedule.next_length(1.0) * schedule.density <= PLANNED_BYTES * 1.01

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from jaxobs.report.flame_graph import dearest, flame_graph, in_words, leaves, name_of, shares_by_path
+from jaxobs.report.flame_graph import dearest, flame_graph, in_words, leaves, name_of, of_host, shares_by_path
 from jaxobs.report.markup import markup
 from jaxobs.report.page import page
 from jaxobs.report.pprof import profile
@@ -20,7 +20,7 @@ ROWS = device_time()["by_line"]
 
 
 def test_each_frame_lies_below_its_caller_as_wide_as_its_share():
-    chart = flame_graph(ROWS, "line")
+    chart = flame_graph(ROWS, "Device time by line")
     assert chart is not None
     bars = Read(markup(chart)).all("svg", class_="part")
     drawn = [tuple(float(str(bar[name]).rstrip("%")) for name in ("x", "width", "y")) for bar in bars]
@@ -39,14 +39,14 @@ def test_each_frame_lies_below_its_caller_as_wide_as_its_share():
 
 def test_beside_an_earlier_run_a_frame_has_the_colour_of_how_its_share_has_changed():
     moved = [row | {"line": row["line"] + 1, "file": row["file"].replace("ada", "bob")} for row in ROWS]
-    same = flame_graph(ROWS, "line", shares_by_path(moved))
+    same = flame_graph(ROWS, "Device time by line", shares_by_path(moved))
     assert same is not None
     bars = [rect["class"] for rect in Read(markup(same)).all("rect")]
     assert bars == ["is-alike"] * len(ROWS), "operations have other names in each compile"
     seconds = {"(backward)": 1.0, "copy.1": 2.0, "(no source line)": 2.0, "attention": 2.0}
     before = [row | {"seconds": seconds.get(row["name"], row["seconds"])} for row in ROWS]
     before[0] |= {"seconds": 2.0}
-    changed = flame_graph(ROWS, "line", shares_by_path(before))
+    changed = flame_graph(ROWS, "Device time by line", shares_by_path(before))
     assert changed is not None
     kinds = [str(rect["class"]) for rect in Read(markup(changed)).all("rect")]
     assert kinds == ["is-larger", "is-larger", "is-larger", "is-alike", "is-smaller", "is-smaller"]
@@ -54,8 +54,8 @@ def test_beside_an_earlier_run_a_frame_has_the_colour_of_how_its_share_has_chang
 
 
 def test_without_device_time_nothing_is_drawn():
-    assert flame_graph([], "line") is None
-    assert flame_graph([row | {"seconds": 0.0} for row in ROWS], "line") is None
+    assert flame_graph([], "Device time by line") is None
+    assert flame_graph([row | {"seconds": 0.0} for row in ROWS], "Device time by line") is None
     assert 'id="lines"' not in page(View(document(device_time=None)))
 
 
@@ -142,3 +142,19 @@ def test_pprof_shows_the_same_figures(tmp_path):
     assert top("-noinlines", "-sample_index=flops")[attention] == ("3000000000", "3000000000")
     assert top("-sample_index=flops")["dot.7 (inline)"] == ("1500000000", "1500000000")
     assert sum(path[-1]["seconds"] for path in leaves(ROWS)) == 4.0
+
+
+def test_the_main_threads_samples_are_drawn_where_a_line_calls_another() -> None:
+    frame = {"file": "train.py", "seconds": 2.0, "share": 1.0, "activity": "processor"}
+    rows = [
+        frame | {"depth": 0, "name": "main", "line": 8},
+        frame | {"depth": 1, "name": "block_until_ready", "file": "", "line": 0, "activity": "device"},
+    ]
+    (drawn,) = of_host(rows)
+    assert drawn is not None
+    text = markup(drawn)
+    assert "main train.py:8" in text
+    assert "mostly waiting for the device" in text
+    assert "is-host" in text
+    assert "is-unknown" in text
+    assert list(of_host(rows[:1])) == []

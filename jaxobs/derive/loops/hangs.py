@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
+from jaxobs.derive.loops.host_lines import place_of
 from jaxobs.derive.loops.loop import Loop
 from jaxobs.derive.loops.stalls import FACTOR
 from jaxobs.derive.loops.stretches import UNSEEN_IN_A_ROW
@@ -324,7 +325,7 @@ class Hangs:
             return True
         return any(
             (found := ranges.get(place)) is not None and (where.iterated or found[0] <= number <= found[1])
-            for place, number in map(_place, stack.frames)
+            for place, number in map(place_of, stack.frames)
         )
 
 
@@ -336,14 +337,7 @@ def stack_of(stacks: Sequence[ThreadStack], thread: int) -> ThreadStack | None:
 def _ranges(lines: Iterable[str]) -> Mapping[tuple[str, str], tuple[int, int]]:
     """The first and the last line by file and function."""
     ranges: dict[tuple[str, str], tuple[int, int]] = {}
-    for place, number in map(_place, lines):
+    for place, number in map(place_of, lines):
         first, last = ranges.get(place, (number, number))
         ranges[place] = min(first, number), max(last, number)
     return ranges
-
-
-def _place(line: str) -> tuple[tuple[str, str], int]:
-    """File and function, and the number of the line, of `train.py:12 main`; the number is -1 where there is none."""
-    place, _, function = line.partition(" ")
-    file, _, number = place.rpartition(":")
-    return (file, function), int(number) if number.isdecimal() else -1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
@@ -31,6 +31,22 @@ Row = dict[str, Any]
 """What is shown of a line: its parts, its `seconds`, and the `share` that they are of all sampled time of its loop."""
 
 
+def place_of(line: str) -> tuple[tuple[str, str], int]:
+    """File and function, and the number of the line, of `train.py:12 main`; the number is -1 where there is none."""
+    place, _, function = line.partition(" ")
+    file, _, number = place.rpartition(":")
+    return (file, function), int(number) if number.isdecimal() else -1
+
+
+def _frame(line: str) -> Row:
+    """The function, file and number of a line; a call that is no line of a file is all name."""
+    (file, function), number = place_of(line)
+    known = bool(file) and number >= 0
+    return (
+        {"name": function, "file": file, "line": number} if known else {"name": line, "file": "", "line": 0}
+    )
+
+
 class HostLine(NamedTuple):
     """One row: a line as the user knows it, what it waits in below that, and what the main thread did there."""
 
@@ -49,12 +65,18 @@ class HostLines:
         self.seconds: dict[HostLine, float] = {}
         """Sampled seconds so far by row."""
         self.samples = 0
+        self._paths: dict[tuple[str, ...], Counter[str]] = {}
+        """The same seconds by the lines of the stack, outermost first, and by activity."""
         self._new: set[HostLine] = set()
         self._in_series: set[HostLine] = set()
         self._by_activity: defaultdict[str, float] = defaultdict(float)
 
-    def add(self, line: HostLine, seconds: float, samples: int) -> None:
-        """Add `seconds` that were sampled at this line."""
+    def add(self, line: HostLine, seconds: float, samples: int, callers: tuple[str, ...] = ()) -> None:
+        """Add `seconds` that were sampled at this line, which these lines have called."""
+        path = (*callers, line.line, *filter(None, [line.waits_in]))
+        if path not in self._paths and len(self._paths) >= LINES_KEPT:
+            path = (OTHER,)
+        self._paths.setdefault(path, Counter())[line.activity] += seconds
         self._by_activity[line.activity] += seconds
         kept = line if line in self.seconds or len(self.seconds) < LINES_KEPT else OTHERS
         self.seconds[kept] = self.seconds.get(kept, 0.0) + seconds
@@ -77,6 +99,29 @@ class HostLines:
             if len(self._in_series) < SERIES and self.seconds[line] >= MIN_SHARE * total:
                 self._in_series.add(line)
             yield line, line if line in self._in_series else OTHERS, self.seconds[line]
+
+    def calls(self) -> Figure[list[Row]]:
+        """The sampled time by call path, each frame before those that it called; or why there is none."""
+        total = sum(self.seconds.values())
+        if total <= 0:
+            return Figure(None, NOT_SAMPLED)
+        frames: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+        for path, spent in self._paths.items():
+            for depth in range(len(path)):
+                frames[path[: depth + 1]].update(spent)
+        return Figure(
+            [
+                {
+                    "depth": len(path) - 1,
+                    **_frame(path[-1]),
+                    "seconds": spent.total(),
+                    "share": spent.total() / total,
+                    "activity": max(spent, key=spent.__getitem__),
+                }
+                for path, spent in sorted(frames.items())
+                if spent.total() >= MIN_SHARE * total
+            ]
+        )
 
     def rows(self) -> Figure[list[Row]]:
         """The rows with the most seconds, largest first; or why there are none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from itertools import zip_longest
 
 from jaxobs.derive.loops.found import LOOPS, InferredLoops
 from jaxobs.derive.loops.host_lines import HostLine, HostLines
@@ -107,9 +108,10 @@ class Loops:
         found = self.inferred.under_way(event.thread) or ""
         # Of two loops that nobody marked, or of none.
         mixed = bool(found) and self.inferred.entered > event.start
-        for name, line, waits_in, activity, spent, samples in event.rows:
+        for row, callers in zip_longest(event.rows, event.callers[: len(event.rows)], fillvalue=()):
+            name, line, waits_in, activity, spent, samples = row
             if mixed and not name:
                 continue
             loop = self.by_name.get(name or found)
             host = self.outside if loop is None else loop.host
-            host.add(HostLine(line, waits_in, activity), spent, samples)
+            host.add(HostLine(line, waits_in, activity), spent, samples, callers)

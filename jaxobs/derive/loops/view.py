@@ -73,6 +73,8 @@ class LoopView:
     """The user's own values, by name."""
     bottleneck: Verdict
     host_lines: Figure[Sequence[Row]]
+    host_calls: Figure[Sequence[Row]]
+    """The sampled time by call path."""
     host_samples: int
     device_idle: Figure[float]
     left_seconds: Figure[float]
@@ -115,6 +117,7 @@ def loop_view(loop: Loop) -> LoopView:
         recorded={name: value.figure() for name, value in loop.recorded.items()},
         bottleneck=loop.verdict(),
         host_lines=loop.host.rows(),
+        host_calls=loop.host.calls(),
         host_samples=loop.host.samples,
         device_idle=_idle(loop),
         left_seconds=figure(loop.left_seconds, "its iteration is under way, or nobody marked it"),
