@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.workermanage import NodeManager
 
 from jaxobs.agent.main import AUTOGROUP, NICENESS
 
@@ -33,6 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["XDG_RUNTIME_DIR"] = (
         state  # and meet no jobs of other workers, nor those of who runs the tests
     )
+    NodeManager.EXIT_TIMEOUT = 300  # pytest-xdist kills one that writes its coverage for longer, and that is lost
     if hasattr(config, "workerinput"):
         _come_no_sooner_than_agents()
 

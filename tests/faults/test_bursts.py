@@ -167,9 +167,10 @@ while time.monotonic() < until:
     if turns % 100 == 0: obs.snapshot(0.5)
 signal.setitimer(signal.ITIMER_REAL, 0)
 print("over", flush=True)
-deadline = time.monotonic() + 20
+deadline = time.monotonic() + 60
 def counted():  # on a machine that starves the agent events are dropped, and counted
     told = obs.snapshot(5.0)
+    if told["loops"] is None: return 0  # it did not answer in time
     return told["loops"]["train"]["steps"] + (told["agent"]["events_dropped"] or 0)
 while counted() < turns: assert time.monotonic() < deadline, (counted(), turns)
 loops = obs.snapshot(60)["loops"]
