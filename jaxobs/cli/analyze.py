@@ -24,7 +24,7 @@ from jaxobs.report.roofline_chart import roofline
 from jaxobs.report.rooflines import operation_points
 from jaxobs.report.sentence import without_quotes
 from jaxobs.report.tables import Column, Row, figure, name, plain_table, text
-from jaxobs.report.text_table import TextTable, cut, end_of, to_text
+from jaxobs.report.text_table import TextTable, cut, end_of, first_of, to_text
 from jaxobs.vocabulary import InputError
 from jaxobs.vocabulary.units import amount, duration, percent
 
@@ -173,13 +173,6 @@ OPERATION_FIGURES: Final = (
 )
 
 
-def _some(names: Sequence[str]) -> str:
-    """The first few of these names, each once."""
-    once = list(dict.fromkeys(names))
-    more = f" and {len(once) - _NAMES} more" if len(once) > _NAMES else ""
-    return ", ".join(once[:_NAMES]) + more
-
-
 _MAX_NAME = 24
 """Most letters of an operation's name, and of its source, in a text."""
 _LINES = 10
@@ -202,16 +195,16 @@ def report_text(document: Mapping[str, Any], *, top: int, width: int, bold: bool
         rest = sum(row["share"] or 0.0 for row in document["operations"][top:])
         parts.append(f"and {hidden} more operations with {percent(rest)} of the busy time (--top, --json)")
     parts += _lines(document, min(top, _LINES), width)
-    named: dict[tuple[str, str], list[str]] = {}
+    named: dict[tuple[str, str], dict[str, None]] = {}
     for row in document["operations"][:top]:
         if (row["efficiency"] or 0.0) > 1:
-            named.setdefault(("efficiency above 100 %", row["efficiency_reason"]), []).append(row["name"])
+            named.setdefault(("efficiency above 100 %", row["efficiency_reason"]), {})[row["name"]] = None
         elif row["label"] == "unmodelled":
-            named.setdefault(("without a known cost", row["reason"]), []).append(row["name"])
+            named.setdefault(("without a known cost", row["reason"]), {})[row["name"]] = None
     notes = [
         line
         for (what, reason), names in named.items()
-        for line in wrap(f"{what}, {_some(names)}: {reason}", width, break_on_hyphens=False)
+        for line in wrap(f"{what}, {first_of(list(names), _NAMES)}: {reason}", width, break_on_hyphens=False)
     ]
     if notes := notes_of(document) + notes:
         parts += ["", *notes]
@@ -307,7 +300,7 @@ def _sections(document: Mapping[str, Any], roofs: Sequence[Roof]) -> Iterator[El
         ("Operations", _OPERATIONS, document["operations"]),
     ):
         if (shown := table(columns, found, caption=title)) is not None:
-            yield card(title, shown, name=title.lower().replace(" ", "-"))
+            yield card(title, shown, name=title.lower())
     if (advised := what_to_do(document)) is not None:
         yield advised
     if notes := [tag("li", *with_code(note)) for note in notes_of(document)]:

@@ -31,7 +31,7 @@ from jaxobs.report.sentence import (
     without_quotes,
 )
 from jaxobs.report.tables import NO_VERDICT, Column, Row, known_columns, words
-from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, end_of, to_text
+from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, end_of, first_of, to_text
 from jaxobs.report.view import advice, memory_in_words
 from jaxobs.vocabulary.units import ABSENT, amount, byte_size, count, duration, or_absent, rough_percent
 
@@ -116,8 +116,7 @@ class ReasonsBelow:
 
 def _of(rows: list[str]) -> str:
     named = [f"`{row}`" for row in rows if row]
-    more = f" and {len(named) - ROWS_NAMED} more" if len(named) > ROWS_NAMED else ""
-    return f" of {', '.join(named[:ROWS_NAMED])}{more}" if named else ""
+    return f" of {first_of(named, ROWS_NAMED)}" if named else ""
 
 
 def render(document: Document, *, width: int = PLAIN_WIDTH, bold: bool = False) -> str:

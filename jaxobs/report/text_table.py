@@ -68,6 +68,12 @@ def end_of(words: str, width: int) -> str:
     return words if len(words) <= width else "…" + words[len(words) - width + 1 :]
 
 
+def first_of(names: Sequence[str], most: int) -> str:
+    """The first names, at most `most`, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def _fitting(columns: Sequence[Sequence[str]], width: int) -> list[int]:
     """Widths of the columns: those of their widest cells, of which the widest shrink until they fit into `width`.
 

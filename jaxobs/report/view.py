@@ -13,6 +13,7 @@ from jaxobs.model.snapshot import Document, longest_loops
 from jaxobs.report import tables
 from jaxobs.report.history import NO_TREND, SECONDS, Trend
 from jaxobs.report.sentence import sentence, sentence_without_loop
+from jaxobs.report.text_table import first_of
 from jaxobs.vocabulary.units import amount, byte_size, duration, rough_percent
 
 MIN_SPAN: Final = 60.0
@@ -239,7 +240,6 @@ def recompilations_of(trend: Trend) -> list[tuple[float, str]]:
                 found.setdefault(index, []).append(function)
     marks = []
     for index in sorted(found)[-MAX_MARKS:]:
-        names, more = found[index][:MAX_NAMES], len(found[index]) - MAX_NAMES
-        who = ", ".join(names) + (f" and {more} more" if more > 0 else "")
+        who = first_of(found[index], MAX_NAMES)
         marks.append((trend.times[index], f"{who} compiled again\n{duration(-trend.times[index])} ago"))
     return marks
