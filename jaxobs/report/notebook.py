@@ -19,7 +19,7 @@ from jaxobs.report.page import (
 from jaxobs.report.peak_memory import memory_peaks
 from jaxobs.report.roofline_chart import roofline
 from jaxobs.report.rooflines import Point
-from jaxobs.report.tables import Column
+from jaxobs.report.tables import Column, text
 from jaxobs.report.view import View
 from jaxobs.roofline_model.bounds import Roof
 from jaxobs.vocabulary.units import amount, duration
@@ -89,6 +89,6 @@ def shown(*elements: Element | None) -> str:
 
 
 _AMOUNTS: Final = (
-    Column("work", lambda row: row["work"], text=True),
+    text("work", "work"),
     Column("a run", lambda row: row["amount"]),
 )

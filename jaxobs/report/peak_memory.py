@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from jaxobs.report.markup import Element, card, folded, quiet, table, tag, with_code
 from jaxobs.report.sentence import without_quotes
-from jaxobs.report.tables import Column, Row, computed, figure, known_columns, name, place, plain_table, text
+from jaxobs.report.tables import Column, Row, figure, known_columns, name, place, plain_table, text
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, to_text
 from jaxobs.report.view import View
 from jaxobs.vocabulary.units import byte_size, count
@@ -41,12 +41,12 @@ BY_PLACE: Final = (
     Column("made at", lambda row: place("", "source").show(row) or "(no source line)", text=True,
            whole=lambda row: row.get("source")),
     name("scope", "scope"),
-    computed("bytes", lambda row: row["bytes"], byte_size),
+    figure("bytes", "bytes", byte_size),
     figure("buffers", "buffers", count),
 )  # fmt: skip
 BY_BUFFER: Final = (
     Column("buffer", _what, text=True),
-    computed("bytes", lambda row: row["bytes"], byte_size),
+    figure("bytes", "bytes", byte_size),
     text("kind", "kind"),
     Column("made by", _made_by, text=True),
     name("scope", "scope"),

@@ -290,10 +290,8 @@ def _element(part: TextTable | str, name: str) -> Element | None:
 def _stacks(flight: Flight) -> Iterator[str]:
     """The stacks of the threads of a rank that stood still."""
     if flight.stacks is not None:
-        yield from (
-            "",
-            f"threads of rank {flight.rank} at {clock(flight.stacks['at'])}, the innermost frame first",
-        )
+        yield ""
+        yield f"threads of rank {flight.rank} at {clock(flight.stacks['at'])}, the innermost frame first"
         for thread in flight.stacks["stacks"]:
             of_loop = f" (runs {flight.stacks['loop']})" if thread["of_loop"] else ""
             yield f"  {thread['name']}{of_loop}: {' ← '.join(thread['frames'])}"

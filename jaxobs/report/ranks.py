@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from jaxobs.model.snapshot import Document
 from jaxobs.report.summary import render
-from jaxobs.report.tables import Column, Row, computed, figure, plain_table, text, words
+from jaxobs.report.tables import Column, Row, figure, plain_table, text, words
 from jaxobs.report.text_table import to_text
 from jaxobs.report.view import View
 from jaxobs.vocabulary import activities
@@ -50,10 +50,9 @@ def marked(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 row[lag] = cost
         slowest = max(alike, key=lambda row: row["lag"])
         if slowest["lag"] > LAGS:
+            others = [row["shares"] for row in alike if row["shares"] and row is not slowest]
             slowest["lags"] = True
-            slowest["through"] = _through(
-                slowest, [row["shares"] for row in alike if row["shares"] and row is not slowest]
-            )
+            slowest["through"] = _through(slowest, others)
         for row, why in _waited_for(alike):
             row["hangs"], row["hangs_as"] = True, why
     return rows
@@ -181,12 +180,12 @@ def columns(rows: Sequence[Row]) -> Iterator[Column]:
     yield figure("MFU", "mfu", percent)
     yield figure("waits", "waits", rough_percent)
     yield figure("own", "own", rough_percent)
-    costs = computed("costs", lambda row: row["lag"], rough_percent)
+    costs = figure("costs", "lag", rough_percent)
     yield costs._replace(show=lambda row: costs.show(row) if row["lags"] else None)
     if any(row["through"] for row in rows):
         yield text("through", "through")
     if any(row["lag_in_all"] > LAGS for row in rows):
-        in_all = computed("since the start", lambda row: row["lag_in_all"], rough_percent)
+        in_all = figure("since the start", "lag_in_all", rough_percent)
         yield in_all._replace(show=lambda row: in_all.show(row) if row["lag_in_all"] > LAGS else None)
     yield text("limited by", "label")
     if any(row["still"] for row in rows):

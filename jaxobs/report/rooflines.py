@@ -57,13 +57,10 @@ def _executables(rows: Sequence[Row]) -> Iterator[Point]:
     for row in rows:
         intensity, rate = (row.get("cost") or {}).get("intensity"), row.get("achieved_flops_per_second")
         if intensity and rate:
-            name, label, per_run = (
-                str(row.get("function")),
-                label_of(row.get("bottleneck")),
-                row.get("seconds_per_run"),
-            )
+            name, label = str(row.get("function")), label_of(row.get("bottleneck"))
             share = (row.get("seconds") or 0.0) / whole if whole else 0.0
             named = f"{name}  {str(row.get('executable'))[:8]}"
+            per_run = row.get("seconds_per_run")
             took = f"{duration(per_run)} a run" if per_run is not None else None
             about = _about(row, intensity, rate, label, (named,), took)
             attainable = row.get("attainable_flops_per_second")
@@ -73,11 +70,8 @@ def _executables(rows: Sequence[Row]) -> Iterator[Point]:
 def operation_points(rows: Sequence[Row]) -> Iterator[Point]:
     """The operations that took at least MIN_POINT of the device's time, if intensity and rate are known."""
     for row in rows:
-        intensity, rate, share = (
-            row.get("intensity"),
-            row.get("achieved_flops_per_second"),
-            row.get("share") or 0.0,
-        )
+        intensity, rate = row.get("intensity"), row.get("achieved_flops_per_second")
+        share = row.get("share") or 0.0
         if intensity and rate and share >= MIN_POINT:
             name, label = str(row.get("operation")), str(row.get("bottleneck") or "unknown")
             named = (f"{name} in {row.get('function')}", row.get("scope"), last_name(row.get("source")))

@@ -244,11 +244,11 @@ def _compiling(document: Document) -> Iterator[str]:
     process = document.get("process") or {}
     for name, seconds in (process.get("compiling") or {}).items():
         if seconds > LONG_COMPILE:
-            doing = _DOING.get((process.get("compiling_phases") or {}).get(name, ""), "")
+            doing = _IN_PHASE.get((process.get("compiling_phases") or {}).get(name, ""), "")
             yield f"{code(name)} has been compiling for {duration(seconds)}{doing}."
 
 
-_DOING: Final = {
+_IN_PHASE: Final = {
     "trace": ": JAX traces its Python code",
     "lower": ": JAX lowers it to StableHLO",
     "backend": ": XLA compiles it",
