@@ -25,11 +25,10 @@ def savings(
     module: Module, assignment: Assignment, memory: PeakMemory, buffers: Sequence[Assigned], donatable: float
 ) -> tuple[Saving, ...]:
     """What rematerialisation, donation, a narrower type and sharding would free, the most first."""
+    size = int(donatable)
     found = (
         *_rematerialisation(module, assignment, memory.live or 0, buffers),
-        *_donation(
-            int(donatable), None if memory.live is None else assignment.freed_by_donation(int(donatable))
-        ),
+        *_donation(size, None if memory.live is None else assignment.freed_by_donation(size)),
         *_narrower_type(buffers),
         *_sharding(module),
     )

@@ -190,12 +190,8 @@ def _main_loop_trips(entry: Computation, least: Mapping[Computation, Tally]) -> 
         for instruction in waiting.pop().instructions:
             if instruction.opcode == "call":
                 waiting += instruction.called[:1]
-            trips = instruction.trip_count if instruction.opcode == "while" else None
-            if (
-                trips is not None
-                and trips > 1
-                and trips * least[instruction.called[0]].flops > MAIN_LOOP_SHARE * flops
-            ):
+            trips = (instruction.trip_count or 0) if instruction.opcode == "while" else 0
+            if trips > 1 and trips * least[instruction.called[0]].flops > MAIN_LOOP_SHARE * flops:
                 return trips
     return None
 

@@ -101,9 +101,8 @@ def argument(parameter: Instruction) -> Instruction | None:
     number = parameter.message.parameter_number
     if caller.opcode == "conditional":
         number = 1 + next((i for i, branch in enumerate(caller.called) if branch is parameter.computation), 0)
-    return (
-        caller.operands[number] if caller.opcode != "reduce" and 0 <= number < len(caller.operands) else None
-    )
+    is_passed = caller.opcode != "reduce" and 0 <= number < len(caller.operands)
+    return caller.operands[number] if is_passed else None
 
 
 def _tuple_element(instruction: Instruction) -> Instruction | None:

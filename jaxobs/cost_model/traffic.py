@@ -90,7 +90,7 @@ class FusionTraffic:
             elif opcode == "fusion" and instruction.called:
                 self._pass_into(instruction, needed, need)
             else:
-                _pass_on(instruction, needed, need)
+                _NEEDS.get(opcode, _whole)(instruction, needed, need)
         return read, written
 
     def _pass_into(self, fusion: Instruction, needed: float, need: _Need) -> None:
@@ -179,11 +179,6 @@ def _updates_in_place(result: Instruction) -> list[Instruction]:
             return found if opcode == "parameter" else []
 
 
-def _pass_on(instruction: Instruction, needed: float, need: _Need) -> None:
-    """Add the needs of ``needed`` elements of ``instruction`` to its operands; the whole operands by default."""
-    _NEEDS.get(instruction.opcode, _whole)(instruction, needed, need)
-
-
 def _whole(instruction: Instruction, _: float, need: _Need) -> None:
     for operand in instruction.operands:
         need.share(operand, float(operand.shape.elements))
@@ -233,7 +228,7 @@ _NEEDS: Final[dict[str, Callable[[Instruction, float, _Need], None]]] = {
     "reduce": _reduce,
     "concatenate": _concatenate,
 }
-
+"""By opcode, what adds the needs of some elements of a result to its operands; for all others these are needed whole."""
 
 _ELSEWHERE: Final = FREE | CONTROL | {"custom-call"}
 

@@ -140,10 +140,9 @@ class Provenance:
         file = location and _entry(self._frames.file_names, location.file_name_id)
         if file is None:
             return None
-        function = str(
-            _entry(self._frames.function_names, location.function_name_id) or b"", "utf-8", "replace"
-        )
-        return Frame(cut_name(function), str(file, "utf-8", "replace"), location.line), frame.parent_frame_id
+        name = _entry(self._frames.function_names, location.function_name_id) or b""
+        function = cut_name(str(name, "utf-8", "replace"))
+        return Frame(function, str(file, "utf-8", "replace"), location.line), frame.parent_frame_id
 
 
 def _entry(table: Sequence[Any], number: int) -> Any:
