@@ -102,9 +102,8 @@ def _share(
     # By rank, the charge so far of an operation that runs all the time: it makes the end of an operation O(1).
     level = [0.0] * _RANKS
     entered = [0.0] * len(cluster)
-    containers: list[
-        tuple[int, int, int]
-    ] = []  # negated start, end and operation: the one begun last comes first
+    # Negated start, end and operation: the one begun last comes first.
+    containers: list[tuple[int, int, int]] = []
     last = bounds[0][0]
     for moment, begins, at in bounds:
         passed = moment - last

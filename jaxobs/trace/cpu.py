@@ -56,7 +56,7 @@ class HostPlane:
             device.put_right(self._foreign)
             containers = {at for at, one in enumerate(device.operations) if one.kind == "control"}
             device.intervals = endings.applied(device.intervals, device.users(), containers, self._ended)
-            add_runs(device, endings)
+            add_runs(device, endings, self._modules)
         if self._strange and self._devices:
             next(iter(self._devices.values()))[0].wrong_times += self._strange
         return [device for _, (device, _) in sorted(self._devices.items())]
@@ -240,20 +240,20 @@ class Endings:
 # this operation alone.
 
 
-def add_runs(device: Timeline, endings: Endings) -> None:
+def add_runs(device: Timeline, endings: Endings, modules: ModuleIndex) -> None:
     """Add the runs to the device, in the order of their starts."""
     by_program: dict[int | None, list[tuple[Span, set[int]]]] = {}
     for span, seen in sorted(endings.runs(device.intervals).values(), key=itemgetter(0)):
         by_program.setdefault(device.operations[max(seen)].program_id, []).append((span, seen))
     for program, runs in by_program.items():
-        cut = _cut(device, program, [seen for _, seen in runs])
+        cut = _cut(device, modules, program, [seen for _, seen in runs])
         for at, (span, _) in enumerate(runs):
             (device.cut_runs if at in cut else device.whole_runs).append(Run(span, program))
     for found in (device.cut_runs, device.whole_runs):
         found.sort(key=itemgetter(0))
 
 
-def _cut(device: Timeline, program: int | None, runs: list[set[int]]) -> set[int]:
+def _cut(device: Timeline, modules: ModuleIndex, program: int | None, runs: list[set[int]]) -> set[int]:
     """Which of a program's runs the trace holds only in part: the first and the last, where they lack an operation.
 
     A whole run has the operations of one between them, or where there is none, those of the module's entry computation.
@@ -264,7 +264,7 @@ def _cut(device: Timeline, program: int | None, runs: list[set[int]]) -> set[int
         entered = {at for at in between_them if device.operations[at].in_entry}
         wanted = entered or between_them  # all of them where the module is unknown
         return {at for at in edges if not wanted <= runs[at]}
-    entry = device.entry_operations(program)
+    entry = modules.entry(program)
     if entry is None:
         return edges
     return {at for at in edges if not entry <= {device.operations[one].instruction or "" for one in runs[at]}}

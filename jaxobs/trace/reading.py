@@ -44,6 +44,7 @@ _GPU: Final = "/device:GPU:"
 _TPU: Final = re.compile(r"/device:TPU:\d+\Z")
 _DEVICE: Final = "/device:"
 _GZIP: Final = b"\x1f\x8b"
+_SUFFIX: Final = ".xplane.pb"
 
 
 Stretches = Mapping[str, Sequence[tuple[float, float]]]
@@ -76,7 +77,7 @@ def read_trace(
     names: set[str] = set()
     unreadable: list[TraceError] = []
     for path in trace_files(source):
-        name = path.name.removesuffix(".xplane.pb")
+        name = path.name.removesuffix(_SUFFIX)
         try:
             host = _read_file(path, name, maximum_bytes)
         except TraceError as error:
@@ -191,9 +192,6 @@ def _read_device(
         yield timeline
     else:
         notes.append(f"{plane.name} ran nothing")
-
-
-_SUFFIX: Final = ".xplane.pb"
 
 
 def trace_files(path: Path) -> list[Path]:

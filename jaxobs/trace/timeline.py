@@ -150,10 +150,6 @@ class Timeline:
             for (name, program, kernel), index in self._indices.items()
         }
 
-    def entry_operations(self, program_id: int | None) -> frozenset[str] | None:
-        """Names of the instructions that each run of a program executes; None if its module is not known."""
-        return self._modules.entry(program_id)
-
     def users(self) -> list[frozenset[int]]:
         """For each operation, those that begin only after it: users of its result, and its own next execution."""
         found = []

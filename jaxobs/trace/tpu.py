@@ -18,6 +18,9 @@ from jaxobs.trace.timeline import MAX_DURATION, Run, Timeline
 _OPERATIONS: Final = "XLA Ops"
 _ASYNCHRONOUS: Final = "Async XLA Ops"
 _MODULES: Final = "XLA Modules"
+_IN_ORDER: Final = (_MODULES, _OPERATIONS, _ASYNCHRONOUS)
+"""Names of lines in the order in which they are read: an operation's module must have its name by then."""
+
 _INSTRUCTION: Final = re.compile(r"%?([^ =]+)")
 _HOST_MEMORY: Final = "S(5)"
 """The memory space of the host, in a shape's layout: openxla/xla, ``Layout::kHostMemorySpace``."""
@@ -28,16 +31,12 @@ def read_tpu(plane: Plane, metadata: PlaneMetadata, host: str, modules: ModuleIn
     """A TPU core. Raises TraceError for corrupted bytes."""
     reader = _TpuPlane(metadata, Timeline(metadata.name, host, "tpu", modules))
     reader.device.capabilities = metadata.stats
-    later: list[Line] = []
-    for line in lines_of(plane):
+    lines = (line for line in lines_of(plane) if line.name in _IN_ORDER)
+    for line in sorted(lines, key=lambda line: _IN_ORDER.index(line.name)):
         if line.name == _MODULES:
             reader.read_modules(line)
-        elif line.name in {_OPERATIONS, _ASYNCHRONOUS}:
-            later.append(line)
-    for line in sorted(
-        later, key=lambda line: line.name == _ASYNCHRONOUS
-    ):  # the modules' names must be known first
-        reader.read_operations(line)
+        else:
+            reader.read_operations(line)
     reader.device.in_flight = reader.device.in_flight or _pairs(reader.device)
     return reader.device
 
@@ -94,8 +93,7 @@ class _TpuPlane:
         if line.name == _ASYNCHRONOUS:
             self.device.in_flight.extend(found)
             return
-        outer_first = sorted([(start, -end, index) for start, end, index in found])
-        found = [(start, -negated_end, index) for start, negated_end, index in outer_first]
+        found.sort(key=lambda one: (one[0], -one[1], one[2]))  # outer ones first
         stack: list[tuple[int, int]] = []
         nested = self.device.nested
         for start, end, index in found:
