@@ -64,28 +64,24 @@ def destination(signal: SignalName, environment: Mapping[str, str]) -> Destinati
     exporters = _words(environment.get(f"OTEL_{signal.upper()}_EXPORTER") or "otlp")
     if not url or not _is_wanted(signal, variable, exporters, environment):
         return Destination(signal, None)
+
+    def not_sent(why: str) -> Destination:
+        return Destination(signal, None, f"{signal} are not sent: {why}")
+
     if signal == "profiles" and (installed := _older_form()):
-        return Destination(
-            signal,
-            None,
-            f"profiles are not sent: opentelemetry-proto {installed} has no such form of them; 1.40 has",
-        )
+        return not_sent(f"opentelemetry-proto {installed} has no such form of them; 1.40 has")
     asked = _option(signal, "PROTOCOL", environment)[1].lower() or PROTOCOL
     named = {"otlp_proto_grpc": "grpc", "otlp_proto_http": PROTOCOL}
     protocol = next((named[name] for name in named if name in exporters), asked)
     if protocol != PROTOCOL:
-        return Destination(
-            signal,
-            None,
-            f"{signal} are not sent: the OTEL_… variables ask for {_other(protocol)}, and only "
-            f"{PROTOCOL!r} is spoken; set OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL={PROTOCOL} and an "
-            "endpoint that takes it (port 4318 in most collectors)",
+        return not_sent(
+            f"the OTEL_… variables ask for {_other(protocol)}, and only {PROTOCOL!r} is spoken; set "
+            f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL={PROTOCOL} and an endpoint that takes it (port 4318 in most "
+            "collectors)"
         )
     shown = _without_credentials(url)
     if shown is None:
-        return Destination(
-            signal, None, f"{signal} are not sent: {variable} must be a URL such as http://localhost:4318"
-        )
+        return not_sent(f"{variable} must be a URL such as http://localhost:4318")
     return Destination(signal, _for_signal(signal, variable, shown))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -49,11 +49,11 @@ class OpenTelemetryExporter(Exporter):
     metrics: tuple[Metric, ...] = (DROPPED,)
     takes_events = False
     """It sends spans and snapshots."""
+    _agent: Agent
 
     def __init__(self) -> None:
         self._workers: tuple[Worker, ...] = ()
         self._dropped: dict[str, int] = {}
-        self._emit: Callable[[Measured], None] | None = None
         self._raised = False
         self._ended = False
 
@@ -100,7 +100,7 @@ class OpenTelemetryExporter(Exporter):
             agent.log(f"exporter otel: {problem}")
         self.takes_batches = bool(endpoints)
         if endpoints:
-            self._emit = agent.emit
+            self._agent = agent
             self._ended = False
             self._workers = tuple(_worker(signal, endpoint, agent) for signal, endpoint in endpoints.items())
             for worker in self._workers:
@@ -140,8 +140,7 @@ class OpenTelemetryExporter(Exporter):
             dropped, failure = worker.news()
             if dropped:
                 self._dropped[name] = self._dropped.get(name, 0) + dropped
-                if self._emit is not None:
-                    self._emit(Measured(DROPPED.name, (name,), dropped, now()))
+                self._agent.emit(Measured(DROPPED.name, (name,), dropped, now()))
             if failure:
                 failures.append(
                     f"OTLP {name} to {worker.endpoint}: {failure}; "
