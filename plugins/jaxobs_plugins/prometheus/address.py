@@ -149,8 +149,7 @@ class TargetFile:
         self._scheme = scheme
         self._private = private
         self._written = ""
-        self._host = _host_in_names(socket.gethostname())
-        self.path = directory / f"jaxobs-{self._host}-{os.getpid()}-{target.rpartition(':')[2]}.json"
+        self.path = directory / f"jaxobs-{_host_in_names()}-{os.getpid()}-{target.rpartition(':')[2]}.json"
 
     def publish(self, resource: Mapping[str, str], row: Mapping[str, Any] | None = None) -> None:
         """Write the file where it is missing or out of date, a private one with the `row` for pages. Raises OSError.
@@ -176,7 +175,7 @@ class TargetFile:
 
     def _remove_stale(self) -> None:
         """Remove the files that killed processes of this host left behind, as far as this user may."""
-        name = _name_of_host(self._host)
+        name = _names_of_this_host()
         for path in self._directory.iterdir():
             draft = DRAFT_NAME.fullmatch(path.name)
             match = name.fullmatch(draft["name"] if draft else path.name)
@@ -247,7 +246,7 @@ class Neighbours:
         return self._known
 
     def _look(self) -> None:
-        name = _name_of_host(_host_in_names(socket.gethostname()))
+        name = _names_of_this_host()
         every = chain(*(directory.iterdir() for directory in self._directories if directory.is_dir()))
         found: dict[ScrapeTarget, ScrapeTarget] = {}
         for path in sorted(path for path in every if name.fullmatch(path.name))[:MAX_FILES]:
@@ -268,13 +267,13 @@ class Neighbours:
         )
 
 
-def _name_of_host(host: str) -> re.Pattern[str]:
-    """The names of the target files of a host's processes."""
-    return re.compile(rf"jaxobs-{re.escape(host)}-(?P<process>\d{{1,10}})-\d{{1,5}}\.json")
+def _names_of_this_host() -> re.Pattern[str]:
+    """The names of the target files of this host's processes."""
+    return re.compile(rf"jaxobs-{re.escape(_host_in_names())}-(?P<process>\d{{1,10}})-\d{{1,5}}\.json")
 
 
-def _host_in_names(host: str) -> str:
-    return re.sub(r"[^A-Za-z0-9.-]", "_", host)
+def _host_in_names() -> str:
+    return re.sub(r"[^A-Za-z0-9.-]", "_", socket.gethostname())
 
 
 def _is_alive(process: int) -> bool:

@@ -56,17 +56,15 @@ class PrometheusExporter(Exporter):
         if not settings.get("prometheus", True):
             yield Remark("switched off by the setting prometheus")
             return
-        said: list[str] = []
         try:
             Credentials(settings).read()
             yield _address_remark(settings)
         except (CredentialsError, AddressError) as error:
-            said.append(str(error))
+            yield Remark(str(error), problem=True)
         directory = _directory(settings)
         if directory is not None and (reason := _why_no_file(directory)):
             cure = "set JAXOBS_FILE_SD_DIRECTORY to a writable directory"
-            said.append(f"no file_sd file can be written in {directory}: {reason}; {cure}")
-        yield from (Remark(line, problem=True) for line in said)
+            yield Remark(f"no file_sd file can be written in {directory}: {reason}; {cure}", problem=True)
 
     def start(self, agent: Agent) -> None:
         """Read the files of the settings, listen and announce the address.
