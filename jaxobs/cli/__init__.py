@@ -82,9 +82,8 @@ def _answer(command: str, arguments: list[str]) -> int:
     if command in {"--version", "-V"}:
         from jaxobs.plugin.discovery import installed_versions
 
-        print(
-            f"jaxobs {installed_versions('jaxobs').get('jaxobs', 'of a source tree that is not installed')}"
-        )
+        unknown = "of a source tree that is not installed"
+        print(f"jaxobs {installed_versions('jaxobs').get('jaxobs', unknown)}")
         return 0
     if command in {"--help", "-h", "help"}:
         print(_help())

@@ -114,8 +114,7 @@ def _analyze(path: str, maximum_bytes: int) -> Any:
         peaks = {}
         for device in trace.devices:
             number = alike[device.host, device.platform]
-            found = peaks_of(device, settings, jaxlibs[device.host], number)
-            peaks[device.host, device.name] = found
+            peaks[device.host, device.name] = peaks_of(device, settings, jaxlibs[device.host], number)
     except ValueError as error:
         raise InputError(str(error)) from None
     rules = load_rules(lambda problem: say("jaxobs analyze", problem))

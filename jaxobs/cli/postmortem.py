@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from jaxobs.cli import say, using
@@ -33,26 +34,24 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--html", metavar="FILE", help="write one self-contained page, too")
     options = parser.options(arguments)
     directories = options.folders or [records_directory()]
-    flights = _flights(directories)
+    folders = {each for directory in directories for each in _folders(directory)}
+    flights = _flights(folders)
+    if not flights:
+        raise InputError(f"no flight recorder has left a {RECORDER} in {', '.join(map(str, directories))}")
     with using("a recorder"):
         plain = json.dumps(as_data(flights)) if options.json else ""
         shown = plain or to_text(story(flights), **look_of(sys.stdout))
         page = story_page(flights) if options.html is not None else ""
     if options.html is not None:
-        write_output(
-            Path(options.html),
-            page.encode(),
-            [each / RECORDER for one in directories for each in _folders(one)],
-        )
+        write_output(Path(options.html), page.encode(), [folder / RECORDER for folder in folders])
     print(shown)
     return 0
 
 
-def _flights(directories: list[Path]) -> list[Flight]:
-    """The flights of the run whose recorder was written last. Raises InputError if there is none."""
+def _flights(folders: Iterable[Path]) -> list[Flight]:
+    """The flights of the run whose recorder was written last."""
     found: dict[Path, Flight] = {}
     start = None
-    folders = {each for directory in directories for each in _folders(directory)}
     for path in sorted(folders, key=lambda folder: (folder / RECORDER).stat().st_mtime, reverse=True):
         try:
             flight = read_flight(path, start)
@@ -61,8 +60,6 @@ def _flights(directories: list[Path]) -> list[Flight]:
             continue
         if flight is not None:
             found[path], start = flight, flight.start
-    if not found:
-        raise InputError(f"no flight recorder has left a {RECORDER} in {', '.join(map(str, directories))}")
     return [found[path] for path in sorted(found)]
 
 

@@ -132,11 +132,7 @@ def _device(profiled: ProfiledDevice) -> dict[str, Any]:
 
 
 def _host(host: HostTrace) -> dict[str, Any]:
-    return {
-        "name": host.name,
-        "versions": dict(host.versions),
-        "notes": list(host.notes),
-    }
+    return {"name": host.name, "versions": dict(host.versions), "notes": list(host.notes)}
 
 
 _SAID_BY_PROFILER: Final = (
