@@ -16,21 +16,16 @@ import json
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
-import psutil
-
+from benchmarks.costs.processes import agents_of
+from benchmarks.lagging_ranks import watched_training
 from benchmarks.truths import Figure, Table, chosen, options_of
-from jaxobs.cli.top.servers import Access, target_of
 from jaxobs.cli.top.watch import Watch
 from jaxobs.report.ranks import rank_rows
-from tests.top.ranks import Job, started
+from tests.top.ranks import Job
 
 USUAL_SECONDS: Final = 15.0
 """Of training before a case begins."""
@@ -69,25 +64,19 @@ HANGS: Final[dict[str, tuple[Done, str]]] = {
 """How a rank is made to stand still, and what stands in the place that is told of it."""
 
 
-def _agents(pids: list[int]) -> Iterator[psutil.Process]:
-    for process in psutil.process_iter(["cmdline"]):
-        words = process.info["cmdline"] or []
-        if any("jaxobs.agent.main" in word for word in words) and any(f"job={pid}" in words for pid in pids):
-            yield process
-
-
 def _kill(job: Job, ranks: list[int], *, agents: bool) -> None:
     """Kill these ranks, with their agents before them."""
-    pids = [job.processes[rank].pid for rank in ranks]
-    for process in list(_agents(pids)) if agents else []:
+    processes = [job.processes[rank] for rank in ranks]
+    beside = [agent for process in processes for agent in agents_of(process.pid)] if agents else []
+    for agent in beside:
+        agent.kill()
+    for process in processes:
         process.kill()
-    for rank in ranks:
-        job.processes[rank].kill()
 
 
 def _agent_first(job: Job, rank: int) -> None:
-    for process in list(_agents([job.processes[rank].pid])):
-        process.kill()
+    for agent in agents_of(job.processes[rank].pid):
+        agent.kill()
     time.sleep(AGENTS_RETURN)
     _kill(job, [rank], agents=False)
 
@@ -160,14 +149,7 @@ def main() -> int:
     options = parser.parse_args()
     table = Table()
     for number, way in enumerate(chosen(options.only, ((name, name) for name in (*HANGS, *KILLS)))):
-        with tempfile.TemporaryDirectory(prefix="hangs-") as name, ExitStack() as at_the_end:
-            Path(name, "waits").touch()
-            Path(name, "runs").mkdir()
-            job = started(Path(name), options.ranks, 86_400, JAXOBS_RUN_DIRECTORY=f"{name}/runs")
-            at_the_end.callback(job.end)
-            targets = [target_of(address) for address in job.addresses]
-            watch = Watch(partial(list, targets), Access())
-            at_the_end.callback(watch.close)
+        with watched_training(options.ranks) as (job, watch):
             time.sleep(USUAL_SECONDS)
             rank = (number + 1) % options.ranks
             table.add(way, hang(way, job, rank, watch) if way in HANGS else kill(way, job, rank))

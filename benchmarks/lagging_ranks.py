@@ -19,7 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -99,6 +100,21 @@ class Ranks:
         return [(row["rank"], row["through"]) for row in rows if row["lags"]]
 
 
+@contextmanager
+def watched_training(ranks: int) -> Iterator[tuple[Job, Watch]]:
+    """A training of so many ranks, which keeps their runs in its folder, and what `jaxobs top` sees of it."""
+    with tempfile.TemporaryDirectory(prefix="ranks-") as name, ExitStack() as at_the_end:
+        folder, runs = Path(name), Path(name, "runs")
+        runs.mkdir()
+        (folder / "waits").touch()
+        job = started(folder, ranks, 86_400, JAXOBS_RUN_DIRECTORY=str(runs))
+        at_the_end.callback(job.end)
+        targets = [target_of(address) for address in job.addresses]
+        watch = Watch(lambda: targets, Access())
+        at_the_end.callback(watch.close)
+        yield job, watch
+
+
 def main() -> int:
     """Slow ranks, look, judge."""
     parser = options_of(__doc__, only=False)
@@ -107,13 +123,7 @@ def main() -> int:
     options = parser.parse_args()
     chance, table = random.Random(0), Table()
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
-    with tempfile.TemporaryDirectory(prefix="ranks-") as name, ExitStack() as at_the_end:
-        Path(name, "waits").touch()
-        job = started(Path(name), options.ranks, 86_400)
-        at_the_end.callback(job.end)
-        targets = [target_of(address) for address in job.addresses]
-        watch = Watch(lambda: targets, Access())
-        at_the_end.callback(watch.close)
+    with watched_training(options.ranks) as (job, watch):
         ranks = Ranks(job, watch)
         time.sleep(CALM_SECONDS)
         usual = ranks.step_seconds()
