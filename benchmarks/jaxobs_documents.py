@@ -17,6 +17,9 @@ from jaxobs.plugin.base import Exporter
 FOLDER = "OBSERVED_DOCUMENTS"
 """The variable that names the folder; without it nothing is written. Each agent has a file of its own there."""
 
+NO_BOUND = 1e300
+"""Stands for +Inf, which JSON has not."""
+
 
 class DocumentExporter(Exporter):
     """The whole document: /metrics has its numbers, but none of its reasons."""
@@ -38,7 +41,7 @@ def _histograms(families: Any) -> dict[str, dict[str, list[tuple[float, float]]]
     found = {}
     for family in families:
         if family.metric.kind == "histogram":
-            bounds = (*family.metric.buckets, 1e300)
+            bounds = (*family.metric.buckets, NO_BOUND)
             found[family.metric.name] = {
                 ",".join(labels): list(zip(bounds, itertools.accumulate(value.counts), strict=True))
                 for labels, value in family.series.items()

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from benchmarks.beside import install, without_settings
-from benchmarks.jaxobs_documents import FOLDER
+from benchmarks.jaxobs_documents import FOLDER, NO_BOUND
 
 ROOT = Path(__file__).parents[1]
 EXPORTER = Path(__file__).with_name("jaxobs_documents.py")
@@ -84,10 +84,6 @@ class Run:
         """What `jaxobs run` wrote behind the script's own words, or nothing."""
         found = re.search(r"(?ms)^jaxobs: .*\Z", self.stderr)
         return found.group() if found else ""
-
-
-NO_BOUND = 1e300
-"""Stands for +Inf, which JSON has not."""
 
 
 def histogram_quantile(buckets: list[list[float]], quantile: float) -> float | None:

@@ -115,7 +115,7 @@ def measure() -> Section:
     values = [
         [
             MARKS[name].title,
-            MARKS[name].does.removeprefix("two clock readings and "),
+            MARKS[name].does.removeprefix(CLOCK),
             *beside(times, "peer's record", "record"),
         ]
         for name, times in recorded.items()

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.paired import seconds_of
 from benchmarks.untrue.programs.truth import Clock, main, observer, until, work_in_python
 
 
@@ -64,15 +65,9 @@ def short_steps(microseconds: str) -> dict[str, Any]:
 def long_steps() -> dict[str, Any]:
     """Steps of about three seconds, longer than a profiler window, of products alone. Nothing is watched or marked."""
     width = 2048
-
-    def seconds_of(function: Any, x: Any) -> float:
-        function(x).block_until_ready()
-        begun = time.perf_counter()
-        function(x).block_until_ready()
-        return time.perf_counter() - begun
-
-    x = jax.random.normal(jax.random.key(0), (width, width))
-    products = max(1, round(3.0 / seconds_of(jax.jit(lambda x: jnp.sin(x @ x)), x)))
+    x, product = jax.random.normal(jax.random.key(0), (width, width)), jax.jit(lambda x: jnp.sin(x @ x))
+    product(x).block_until_ready()
+    products = max(1, round(3.0 / seconds_of(lambda: product(x).block_until_ready())))
 
     @jax.jit
     def train_step(x: Any) -> Any:
