@@ -76,8 +76,8 @@ def run(arguments: list[str]) -> int:
     with using(record.name):
         look = look_of(sys.stdout)
         shown = render(record.snapshot, **look)
-        ranks = _of_one_run(record)
-        table = rank_table([Observed(one.name, one.snapshot) for one in ranks], **look) if ranks[1:] else ""
+        ranks = [Observed(one.name, one.snapshot) for one in _of_one_run(record)]
+        table = rank_table(rank_rows(ranks), **look) if len(ranks) > 1 else ""
         html = page(View(record.snapshot, live=False)) if options.html is not None else ""
         how = ENDED.get(state_of(record))
     if options.html is not None:

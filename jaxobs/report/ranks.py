@@ -201,9 +201,10 @@ def _name(row: Row) -> str:
 
 def render_ranks(ranks: Sequence[Observed], *, width: int, bold: bool) -> str:
     """The table of ranks, and the summary of one that hangs or lags, else of the first that answered."""
-    parts = [rank_table(ranks, width=width, bold=bold)] if len(ranks) > 1 else []
-    rows = zip(rank_rows(ranks), ranks, strict=True)
-    answered = [(row, rank) for row, rank in rows if rank.document and not rank.problem]
+    rows = rank_rows(ranks)
+    parts = [rank_table(rows, width=width, bold=bold)] if len(ranks) > 1 else []
+    pairs = zip(rows, ranks, strict=True)
+    answered = [(row, rank) for row, rank in pairs if rank.document and not rank.problem]
     if answered:
         row, chosen = max(answered, key=lambda pair: (pair[0]["hangs"], pair[0]["lags"]))
         why = f", which hangs ({row['hangs_as']})" if row["hangs"] else ", which lags" if row["lags"] else ""
@@ -212,8 +213,7 @@ def render_ranks(ranks: Sequence[Observed], *, width: int, bold: bool) -> str:
     return "\n".join(parts)
 
 
-def rank_table(ranks: Sequence[Observed], *, width: int, bold: bool) -> str:
+def rank_table(rows: Sequence[Row], *, width: int, bold: bool) -> str:
     """The table of ranks alone."""
-    rows = rank_rows(ranks)
     table = plain_table(list(columns(rows)), rows, title="ranks", write=words)
     return to_text([table], width=width, bold=bold)
