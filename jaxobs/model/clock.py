@@ -56,6 +56,10 @@ class ClockAnchor:
         """Wall-clock nanoseconds since the Unix epoch of a monotonic instant."""
         return self.wall + (monotonic - self.monotonic)
 
+    def unix_seconds(self, monotonic: int) -> float:
+        """Seconds since the Unix epoch of a monotonic instant."""
+        return self.wall_time(monotonic) / NANOSECONDS
+
 
 def seconds(nanoseconds: int) -> float:
     """Nanoseconds as seconds."""

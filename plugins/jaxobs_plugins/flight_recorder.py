@@ -55,7 +55,7 @@ class FlightRecorder(Exporter):
     def export(self, batch: Batch) -> None:
         document = batch.snapshot.document
         if is_kept(self._agent.settings, document):
-            at = self._agent.clock.wall_time(batch.snapshot.time) / NANOSECONDS
+            at = self._agent.clock.unix_seconds(batch.snapshot.time)
             self._write(
                 [
                     *self._spans(batch.spans),
@@ -73,7 +73,7 @@ class FlightRecorder(Exporter):
         for span in spans:
             seconds = (span.end - span.start) / NANOSECONDS
             if span.name in KEPT_SPANS and seconds >= MIN_SPAN:
-                at = self._agent.clock.wall_time(span.end) / NANOSECONDS
+                at = self._agent.clock.unix_seconds(span.end)
                 yield {"at": at, "span": span.name, "seconds": seconds, "about": dict(span.attributes)}
 
     def _new_slowdowns(self, at: float, document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -98,11 +98,8 @@ class FlightRecorder(Exporter):
             if self._file is None:
                 path = make_folder(self._agent.settings) / RECORDER
                 self._file = GrowingFile(path, path.with_name(BEFORE), self._max_bytes, 0o600)
-            self._file.append(
-                b"".join(map(_line, lines)),
-                who,
-                lambda: _line({"at": clock.wall_time(now()) / NANOSECONDS, "who": who}),
-            )
+            head = {"at": clock.unix_seconds(now()), "who": who}
+            self._file.append(b"".join(map(_line, lines)), who, lambda: _line(head))
             self._said = False
         except (OSError, ValueError) as error:
             if not self._said:

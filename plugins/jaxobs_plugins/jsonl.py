@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from jaxobs.model.clock import NANOSECONDS, ClockAnchor, now, seconds
+from jaxobs.model.clock import ClockAnchor, now, seconds
 from jaxobs.model.events import Event, Measured, SpanContext, units_of
 from jaxobs.model.metrics import Catalogue
 from jaxobs.plugin.base import Delivery, Exporter
@@ -42,17 +42,17 @@ def as_record(event: Event, clock: ClockAnchor, catalogue: Catalogue) -> dict[st
     moment = fields.pop("time") if "time" in fields else fields["end"]
     kind: Any = type(event)
     units = units_of(kind)
-    record: dict[str, Any] = {"event": kind.__name__, "time": _unix(moment, clock)}
+    record: dict[str, Any] = {"event": kind.__name__, "time": clock.unix_seconds(moment)}
     for name, value in fields.items():
         if isinstance(value, bytes):
             record[f"{name}_bytes"] = len(value)
         elif units.get(name) == "instant" and value is not None:
-            record[name] = _unix(value, clock)
+            record[name] = clock.unix_seconds(value)
         elif units.get(name) == "duration":
             record[name] = seconds(value)
         elif name == "phases":
             record[name] = [
-                {"phase": _plain(phase), "start": _unix(start, clock), "end": _unix(end, clock)}
+                {"phase": _plain(phase), "start": clock.unix_seconds(start), "end": clock.unix_seconds(end)}
                 for phase, start, end in value
             ]
         elif name in PAIRS:
@@ -131,7 +131,7 @@ def _refused(reason: str | None) -> str:
 def _header(resource: Mapping[str, str], clock: ClockAnchor) -> dict[str, Any]:
     return {
         "event": "Header",
-        "time": _unix(now(), clock),
+        "time": clock.unix_seconds(now()),
         "resource": dict(resource),
         "versions": {"python": platform.python_version(), **installed_versions("jaxobs", "jax", "jaxlib")},
     }
@@ -141,10 +141,6 @@ def _file_name(agent: Agent) -> str:
     start = datetime.fromtimestamp(seconds(agent.clock.wall), UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     host = re.sub(r"[^A-Za-z0-9._-]", "_", agent.resource.get("host.name") or platform.node())
     return f"{host}-{agent.resource.get('process.pid') or os.getpid()}-{start}.jsonl"
-
-
-def _unix(monotonic: int, clock: ClockAnchor) -> float:
-    return clock.wall_time(monotonic) / NANOSECONDS
 
 
 def _labels(event: Measured, catalogue: Catalogue) -> dict[str, str] | list[Any]:

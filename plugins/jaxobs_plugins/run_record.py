@@ -203,12 +203,12 @@ class RunRecordExporter(Exporter):
     def _record(self, snapshot: SnapshotData, state: State) -> dict[str, Any]:
         agent, process = self._agent, snapshot.document["process"]
         if not self._began:
-            self._began = agent.clock.wall_time(snapshot.time) / NANOSECONDS - float(process["seconds"])
+            self._began = agent.clock.unix_seconds(snapshot.time) - float(process["seconds"])
         return {
             "format": FORMAT,
             "version": VERSION,
             "state": state,
-            "written": agent.clock.wall_time(now()) / NANOSECONDS,
+            "written": agent.clock.unix_seconds(now()),
             "began": self._began,
             "settings": {name: value for name, value in agent.settings.items() if name not in NOT_COMPARED},
             "environment": relevant_environment(os.environ),

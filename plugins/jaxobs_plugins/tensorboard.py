@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from jaxobs.model.clock import NANOSECONDS, monotonic
+from jaxobs.model.clock import monotonic
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.base import Exporter
 from jaxobs.plugin.files import writing_remarks
@@ -76,7 +76,7 @@ class TensorBoardExporter(Exporter):
                 folder = folder / f"rank{rank}"
             suffix = f".jaxobs.rank{rank or os.getpid()}"
             self._writer = SummaryWriter(str(folder), filename_suffix=suffix, flush_secs=SECONDS)
-        at = agent.clock.wall_time(snapshot.time) / NANOSECONDS
+        at = agent.clock.unix_seconds(snapshot.time)
         for name, value in flat_values(snapshot.document).items():
             self._writer.add_scalar(name, value, global_step=step, walltime=at)
         self._writer.flush()
