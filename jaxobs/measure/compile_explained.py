@@ -194,15 +194,13 @@ def _line(frames: list[FrameType]) -> str:
     return IN_JAX
 
 
-def _constants(function: Any, closed: Any) -> list[Constant]:
+def _constants(function: Any, closed: Any) -> Iterator[Constant]:
     """The large arrays in a jaxpr and its inner ones, each with its variable and the line that uses it."""
     found = {id(value): (value, line) for value, line in captured(closed, MIN_CONSTANT_BYTES, set())}
     given = list(_captured(function)) if found else []
-    constants = []
     for value, line in found.values():
         name = next((name for name, variable in given if _is(variable, value)), "")
-        constants.append(Constant(str(value.dtype), tuple(value.shape), float(value.nbytes), name, line))
-    return constants
+        yield Constant(str(value.dtype), tuple(value.shape), float(value.nbytes), name, line)
 
 
 def _is(variable: Any, value: Any) -> bool:

@@ -5,7 +5,7 @@ The texts are made of plain data, so that they are the same for a module at hand
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -81,7 +81,7 @@ class Contents:
     """Operations of a GPU whose kernel XLA chooses by trying several, equal ones together, but for cached ones."""
 
 
-def largest(constants: Sequence[Constant]) -> tuple[Constant, ...]:
+def largest(constants: Iterable[Constant]) -> tuple[Constant, ...]:
     """The constants that are kept."""
     large = (each for each in constants if each.bytes >= MIN_CONSTANT_BYTES)
     return tuple(sorted(large, key=lambda each: -each.bytes)[:MAX_CONSTANTS])

@@ -296,7 +296,7 @@ def shares_over_time(
     edges: Sequence[float],
     shares: Mapping[str, Sequence[float]],
     span: float,
-    marks: Sequence[tuple[float, str]],
+    marks: Iterable[tuple[float, str]],
 ) -> Element | None:
     """Shares of the time over time, as a stack that adds up to 1; None if there is no stretch of time.
 

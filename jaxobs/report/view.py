@@ -153,7 +153,7 @@ def memory_in_words(memory: Document) -> Iterator[str]:
         yield f"full in {duration(memory['forecast_seconds'])}"
 
 
-def reasons(view: View) -> list[str]:
+def reasons(view: View) -> Iterator[str]:
     """A sentence for each reason of main figures of the chosen loop, or of values that it recorded.
 
     It is why they are not known or, of known ones, what to know of them.
@@ -167,11 +167,9 @@ def reasons(view: View) -> list[str]:
     for title, is_known, reason in tables.gone_wrong(loop):
         by_reason.setdefault((is_known, reason), []).append(title)
     absent_first = sorted(by_reason.items(), key=lambda found: found[0][0])
-    said = []
     for (is_known, reason), titles in absent_first:
         names = ", ".join(titles)
-        said.append(f"{names[0].upper()}{names[1:]}: {reason}." if is_known else f"No {names}: {reason}.")
-    return said
+        yield f"{names[0].upper()}{names[1:]}: {reason}." if is_known else f"No {names}: {reason}."
 
 
 def _is_mfu_again(loop: Document, key: str) -> bool:
@@ -228,7 +226,7 @@ def shares_of(trend: Trend, loop: str) -> tuple[list[float], dict[str, list[floa
     return edges, shares
 
 
-def recompilations_of(trend: Trend) -> list[tuple[float, str]]:
+def recompilations_of(trend: Trend) -> Iterator[tuple[float, str]]:
     """Moments in which functions were recompiled (seconds, negative before now), with a text; the newest ones alone."""
     found: dict[int, list[str]] = {}
     for (kind, function, *_), column in trend.columns.items():
@@ -238,8 +236,6 @@ def recompilations_of(trend: Trend) -> list[tuple[float, str]]:
         for index, (before, now) in enumerate(pairwise(counts), 1):
             if now > before:
                 found.setdefault(index, []).append(function)
-    marks = []
     for index in sorted(found)[-MAX_MARKS:]:
         who = first_of(found[index], MAX_NAMES)
-        marks.append((trend.times[index], f"{who} compiled again\n{duration(-trend.times[index])} ago"))
-    return marks
+        yield trend.times[index], f"{who} compiled again\n{duration(-trend.times[index])} ago"

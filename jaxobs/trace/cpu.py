@@ -129,9 +129,8 @@ class HostPlane:
             add_run = (device.runs.setdefault(program, set()) if run_at >= 0 else set[object]()).add
             add = device.intervals.append
             return (_OPERATION, add, index, add_ending, position(stats, "_p"), run_at, add_run)
-        if name.startswith(_END):
-            at = position(stats, "_c")
-            return (_ENDING, at) if at >= 0 else (_OTHER,)
+        if name.startswith(_END) and (at := position(stats, "_c")) >= 0:
+            return (_ENDING, at)
         return (_OTHER,)
 
     def _device(self, ordinal: int) -> tuple[Timeline, Endings]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from jaxobs.model.intervals import Span
@@ -59,21 +59,19 @@ def read_gpu(
         if line.name.startswith(_STREAM):  # other lines repeat the streams' events in another form
             reader.read(line)
     reader.add_graphs()
-    reader.device.launches = _launches(reader.device)
+    reader.device.launches = list(_launches(reader.device))
     return reader.device
 
 
-def _launches(device: Timeline) -> list[tuple[int, int]]:
+def _launches(device: Timeline) -> Iterator[tuple[int, int]]:
     """The waits of at most MAX_LAUNCH between two operations of one program, on any streams."""
-    found = []
     reach, last = -1, None
     for start, end, index in sorted(device.intervals):
         program = device.operations[index].program_id
         if program is not None and program == last and 0 <= reach < start <= reach + MAX_LAUNCH:
-            found.append((reach, start))
+            yield reach, start
         if end > reach:
             reach, last = end, program
-    return found
 
 
 class _GpuPlane:

@@ -7,6 +7,7 @@ An operation's event metadata describes it (names of lines and statistics: openx
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, Final
 
 from jaxobs.model.trace import Kind
@@ -37,22 +38,20 @@ def read_tpu(plane: Plane, metadata: PlaneMetadata, host: str, modules: ModuleIn
             reader.read_modules(line)
         else:
             reader.read_operations(line)
-    reader.device.in_flight = reader.device.in_flight or _pairs(reader.device)
+    reader.device.in_flight = reader.device.in_flight or list(_pairs(reader.device))
     return reader.device
 
 
-def _pairs(device: Timeline) -> list[Interval]:
+def _pairs(device: Timeline) -> Iterator[Interval]:
     """What was in flight by the events of its start and end, where the device has no line of asynchronous operations."""
     begun: dict[tuple[int | None, str], int] = {}
-    found = []
     for start, end, index in sorted(device.intervals):
         operation = device.operations[index]
         name = operation.instruction or ""
         if "-start" in name:
             begun[operation.program_id, name.replace("-start", "-done")] = start
         elif "-done" in name and (operation.program_id, name) in begun:
-            found.append((begun.pop((operation.program_id, name)), end, index))
-    return found
+            yield begun.pop((operation.program_id, name)), end, index
 
 
 class _TpuPlane:

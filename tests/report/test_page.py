@@ -224,7 +224,7 @@ def test_a_storm_of_recompiles_is_marked_and_stays_small():
     for second in range(400):
         storm = {f"f{number}": {"recompilation_count": second + 1} for number in range(300)}
         kept.add(float(second), document(functions=storm, loops={"train": loop(100, compute=1.0 + second)}))
-    marks = recompilations_of(kept.trend())
+    marks = list(recompilations_of(kept.trend()))
     assert len(marks) == 60
     assert marks[-1][1] == "f0, f1, f2 and 37 more compiled again\n0 s ago"
     assert list(kept.trend().below("memory")) == ["device 0"]
