@@ -5,6 +5,7 @@ Raises ``HloDecodeError`` for bytes that are wrong in any way.
 
 from __future__ import annotations
 
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
@@ -117,28 +118,17 @@ def callees_first(module: Module) -> list[Computation]:
 
     Raises ``HloDecodeError`` if one calls itself.
     """
-    order: list[Computation] = []
-    finished: set[Computation] = set()
-    open_: set[Computation] = set()
-    waiting: list[tuple[Computation, bool]] = [(module.entry, False)]
+    calls: dict[Computation, list[Computation]] = {}
+    waiting = [module.entry]
     while waiting:
-        computation, left = waiting.pop()
-        if left:
-            open_.discard(computation)
-            finished.add(computation)
-            order.append(computation)
-            continue
-        if computation in finished:
-            continue
-        open_.add(computation)
-        waiting.append((computation, True))
-        for instruction in computation.instructions:
-            for called in instruction.called:
-                if called in open_:
-                    raise HloDecodeError(f"computation {called.name!r} calls itself")
-                if called not in finished:
-                    waiting.append((called, False))
-    return order
+        computation = waiting.pop()
+        if computation not in calls:
+            calls[computation] = [part for one in computation.instructions for part in one.called]
+            waiting += calls[computation]
+    try:
+        return list(TopologicalSorter(calls).static_order())
+    except CycleError as error:
+        raise HloDecodeError(f"computation {error.args[1][0].name!r} calls itself") from None
 
 
 def where_run(order: list[Computation], entry: Computation) -> tuple[set[Computation], set[Computation]]:
