@@ -5,6 +5,8 @@ Raises ``HloDecodeError`` for bytes that are wrong in any way.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final
 
@@ -18,7 +20,8 @@ from jaxobs.cost_model.hlo.instructions import (
     HloDecodeError,
     Instruction,
     Module,
-    ShapeTable,
+    Shape,
+    read_shape,
 )
 from jaxobs.proto.messages import ModuleMessage
 
@@ -52,8 +55,8 @@ def decode(serialized: bytes | memoryview) -> Module:
 
 
 def _link(module: Module) -> None:
-    shapes = ShapeTable()
-    opcodes: dict[bytes, str] = {}
+    # A module repeats few shapes and opcodes many times.
+    shape_of, opcode_of = cache(read_shape), cache(_opcode)
     by_id: dict[int, Computation] = {}
     for index, message in enumerate(module.message.computations):
         computation = by_id[message.id] = Computation(message, index, module)
@@ -61,24 +64,28 @@ def _link(module: Module) -> None:
     if len(by_id) != len(module.computations):
         raise HloDecodeError("two computations have the same id")
     for computation in module.computations:
-        _read_instructions(computation, by_id, shapes, opcodes)
+        _read_instructions(computation, by_id, shape_of, opcode_of)
     entry = by_id.get(module.message.entry_computation_id)
     if entry is None:
         raise HloDecodeError(f"the entry computation {module.message.entry_computation_id} is missing")
     module.entry = entry
 
 
+def _opcode(code: bytes) -> str:
+    return str(code, "utf-8", "replace")
+
+
 def _read_instructions(
-    computation: Computation, by_id: dict[int, Computation], shapes: ShapeTable, opcodes: dict[bytes, str]
+    computation: Computation,
+    by_id: dict[int, Computation],
+    shape_of: Callable[[bytes], Shape],
+    opcode_of: Callable[[bytes], str],
 ) -> None:
     known: dict[int, Instruction] = {}
     instructions = computation.instructions
     for position, message in enumerate(computation.message.instructions):
-        code = message.opcode
-        opcode = opcodes.get(code)
-        if opcode is None:
-            opcode = opcodes[code] = str(code, "utf-8", "replace")
-        instruction = Instruction(message, opcode, shapes.read(message.shape), position, computation)
+        opcode = opcode_of(message.opcode)
+        instruction = Instruction(message, opcode, shape_of(message.shape), position, computation)
         operand_ids = message.operand_ids
         if operand_ids:
             try:

@@ -96,22 +96,12 @@ def _read(message: Any) -> Shape:
     return Shape(type_, dimensions, elements, element_bytes, in_memory, (), dynamic)
 
 
-class ShapeTable:
-    """Shapes by their serialized form: a module repeats few shapes many times."""
-
-    def __init__(self) -> None:
-        self._known: dict[bytes, Shape] = {}
-
-    def read(self, serialized: bytes) -> Shape:
-        """The shape with this serialized form; raises ``HloDecodeError``."""
-        shape = self._known.get(serialized)
-        if shape is None:
-            try:
-                shape = _read(ShapeMessage.FromString(serialized))
-            except DecodeError as error:
-                raise HloDecodeError(f"a shape cannot be read: {error}") from None
-            self._known[serialized] = shape
-        return shape
+def read_shape(serialized: bytes) -> Shape:
+    """The shape with this serialized form; raises ``HloDecodeError``."""
+    try:
+        return _read(ShapeMessage.FromString(serialized))
+    except DecodeError as error:
+        raise HloDecodeError(f"a shape cannot be read: {error}") from None
 
 
 # Classes of opcodes, and the FLOPs per element of the result for those whose attributes do not matter.
