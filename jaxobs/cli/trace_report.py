@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import socket
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
 from typing import Any, Final, TypeVar
 
 from jaxobs.cost_model import Rule, cost_or_reason
@@ -69,15 +70,11 @@ def _tree(profiled: Profiled, path: Callable[[Operation], Path]) -> list[dict[st
 
 def _modules_of(trace: Trace, rules: Mapping[str, Rule]) -> Callable[[str, int | None], ModuleCost | str]:
     """A function that returns the cost of a trace's module, or why it is unknown; decodes each module once."""
-    known: dict[bytes, ModuleCost | str] = {}
+    cost_of = cache(partial(cost_or_reason, custom_call_rules=rules))
 
     def find(host: str, program_id: int | None) -> ModuleCost | str:
         serialized = trace.module(host, program_id)
-        if serialized is None:
-            return "its module is not in the trace"
-        if serialized not in known:
-            known[serialized] = cost_or_reason(serialized, custom_call_rules=rules)
-        return known[serialized]
+        return "its module is not in the trace" if serialized is None else cost_of(serialized)
 
     return find
 
