@@ -74,17 +74,8 @@ def capturing(x: jax.Array) -> jax.Array:
 
 
 DIFFERENT = (
-    jnp.sin,
-    jnp.cos,
-    jnp.tanh,
-    jnp.exp,
-    jnp.log1p,
-    jnp.arctan,
-    jnp.sinh,
-    jnp.expm1,
-    jax.nn.relu,
-    jnp.square,
-)
+    jnp.sin, jnp.cos, jnp.tanh, jnp.exp, jnp.log1p, jnp.arctan, jnp.sinh, jnp.expm1, jax.nn.relu, jnp.square,
+)  # fmt: skip
 EQUATIONS = 3_000
 
 
