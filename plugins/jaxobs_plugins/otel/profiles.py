@@ -8,7 +8,7 @@ its own variable names an endpoint.
 from __future__ import annotations
 
 import os
-from collections import Counter, deque
+from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -83,18 +83,18 @@ class ProfileSignal(Signal):
         A small path may be told below OTHER_CALLS in one tree and by itself in the next: what it added is then its
         caller's, as nobody knows how much of its time is new. So it is with an operation and its path.
         """
-        added: Counter[tuple[Path, str]] = Counter()
+        added: defaultdict[tuple[Path, str], float] = defaultdict(float)
         for path, seconds in whole.items():
             if path in self._whole or self._all_are_told:
                 more = seconds - self._whole.get(path, 0.0)
-                added[path, ""] += more  # type: ignore[assignment]  # Counter adds floats as well
+                added[path, ""] += more
                 if path:
-                    added[path[:-1], ""] -= more  # type: ignore[assignment]
+                    added[path[:-1], ""] -= more
         for (path, name), seconds in operations.items():
             if (path, name) in self._operations or path not in self._whole:
                 more = max(0.0, min(seconds - self._operations.get((path, name), 0.0), added[path, ""]))
-                added[path, name] = more  # type: ignore[assignment]
-                added[path, ""] -= more  # type: ignore[assignment]
+                added[path, name] = more
+                added[path, ""] -= more
         return dict(added)
 
     def encode(self, items: tuple[Window, ...]) -> Message:
@@ -133,7 +133,7 @@ def _whole(tree: Sequence[Row]) -> dict[Path, float]:
 
 def _operations(tree: Sequence[Row]) -> Seconds:
     """Seconds of the operations that are told of each path; of those of OTHER_CALLS nobody knows the path."""
-    found: Counter[tuple[Path, str]] = Counter()
+    found: defaultdict[tuple[Path, str], float] = defaultdict(float)
     for row, path in _paths(tree):
         if row["name"] != OTHER_CALLS.function:
             for operation in operations_of(row):
