@@ -43,7 +43,8 @@ def run(arguments: list[str]) -> int:
         shown = plain or to_text(story(flights), **look_of(sys.stdout))
         page = story_page(flights) if options.html is not None else ""
     if options.html is not None:
-        write_output(Path(options.html), page.encode(), [folder / RECORDER for folder in folders])
+        files = (folder / name for folder in folders for name in (RECORDER, BEFORE))
+        write_output(Path(options.html), page.encode(), filter(Path.exists, files))
     print(shown)
     return 0
 

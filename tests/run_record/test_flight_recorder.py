@@ -274,8 +274,10 @@ def test_the_story_is_a_page_too_which_does_not_take_the_place_of_a_recorder(tmp
     assert done.status == 0
     page = (tmp_path / "story.html").read_text()
     assert ("&lt;b&gt;odd" in page, "<b>odd" in page, page.count("<table")) == (True, False, 1)
-    over = command("postmortem", str(folder), "--html", str(folder / RECORDER), folder=tmp_path)
-    assert (over.status, over.stderr.count("\n")) == (2, 1)
+    (folder / BEFORE).write_text("")
+    for name in (RECORDER, BEFORE):
+        over = command("postmortem", str(folder), "--html", str(folder / name), folder=tmp_path)
+        assert (over.status, over.stderr.count("\n")) == (2, 1)
 
 
 def test_memory_that_grew_is_told() -> None:
