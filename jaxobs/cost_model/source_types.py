@@ -80,10 +80,8 @@ def _deciding_operand(instruction: Instruction) -> Instruction | None:
         return instruction.called[0].root
     if opcode == "get-tuple-element":
         return _tuple_element(instruction)
-    for operand in operands:
-        if operand.shape.type == instruction.shape.type and not _constant(operand):
-            return operand
-    return None
+    alike = (operand for operand in operands if operand.shape.type == instruction.shape.type)
+    return next((operand for operand in alike if not _constant(operand)), None)
 
 
 def _constant(instruction: Instruction) -> bool:

@@ -47,14 +47,9 @@ class Shape:
 
     def leaves(self) -> tuple[Shape, ...]:
         """The arrays of this shape, in order."""
-        found, waiting = [], [self]
-        while waiting:
-            shape = waiting.pop()
-            if shape.parts:
-                waiting.extend(reversed(shape.parts))
-            else:
-                found.append(shape)
-        return tuple(found)
+        if not self.parts:
+            return (self,)
+        return tuple(leaf for part in self.parts for leaf in part.leaves())
 
 
 def _in_device_memory(layout: Any) -> bool:
