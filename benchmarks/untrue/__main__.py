@@ -48,11 +48,9 @@ def run_time(run: Run, tolerance: float = 0.10) -> Figure:
 
 def peak_of(run: Run) -> float | None:
     """Matrix FLOP/s of float32, as jaxobs has it."""
-    for device in (run.last or {}).get("devices") or []:
-        peak = ((device["peaks"] or {}).get("matrix") or {}).get("float32")
-        if peak:
-            return float(peak["value"])
-    return None
+    devices = (run.last or {}).get("devices") or []
+    peaks = (((device["peaks"] or {}).get("matrix") or {}).get("float32") for device in devices)
+    return next((float(peak["value"]) for peak in peaks if peak), None)
 
 
 def _used(name: str, found: float | None, run: Run, tolerance: float) -> Figure:
