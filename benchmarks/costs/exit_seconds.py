@@ -9,7 +9,7 @@ from benchmarks.costs.sections import Section, middle, more, table
 from benchmarks.paired import take_turns
 
 ROUNDS = 20
-MOST_SECONDS = 1.0
+MAX_SECONDS = 1.0
 """The most by which a job may end later."""
 JOBS = (
     Job("`instrument()`", "jaxobs", seconds=1.0),
@@ -32,7 +32,7 @@ def measure() -> Section:
             turns = {each: partial(run, each, settings[each.endpoint]) for each in (plain, job)}
             without, found = ([ended for *_, ended in told] for told in take_turns(turns, ROUNDS).values())
             longest = max(one - other for one, other in zip(found, without, strict=True))
-            held = held and longest <= MOST_SECONDS
+            held = held and longest <= MAX_SECONDS
             rows.append([job.title, middle(without), more(found, without), f"{longest:.2f} s"])
     shown = table("", _TEXT, ("job", "without", "later with jaxobs", "at most"), rows)
-    return Section("Exit", [shown], {f"no job ends more than {MOST_SECONDS:g} s later": held})
+    return Section("Exit", [shown], {f"no job ends more than {MAX_SECONDS:g} s later": held})

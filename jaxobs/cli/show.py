@@ -21,7 +21,7 @@ from jaxobs.config import load_settings
 from jaxobs.plugin.files import open_regular
 from jaxobs.report.page import page
 from jaxobs.report.ranks import Observed, rank_rows, rank_table
-from jaxobs.report.record import LARGEST_BYTES, Record, decoded, state_of
+from jaxobs.report.record import MAX_BYTES, Record, decoded, state_of
 from jaxobs.report.runs import FOLDER_NAME, PAGE, RECORD, directory_of, kept
 from jaxobs.report.summary import render
 from jaxobs.report.view import View
@@ -30,7 +30,7 @@ from jaxobs.vocabulary.text import printable
 
 SUMMARY = "print the summary of a run again, from the record that it left"
 
-MAX_BYTES_READ = 4 * LARGEST_BYTES
+MAX_BYTES_READ = 4 * MAX_BYTES
 """Largest file that is read into memory, with room for one that was indented; parsed it may take fifty times as much."""
 
 LAST = re.compile(r"last(?:~(\d{1,6}))?", re.ASCII)

@@ -32,12 +32,12 @@ the time of guests, which is included in the user's."""
 _BLOCK_SECONDS = 0.02
 """Least length of a sample, which is the median of the calls in it: a few slices of the scheduler's time."""
 
-_FEWEST_CALLS = 3
+_MIN_CALLS = 3
 
 _LONG_BLOCK_SECONDS = 0.1
 """Length at which a sample is complete with any number of calls."""
 
-_LONGEST_CALL = 0.05
+_MAX_CALL = 0.05
 """Share of the budget: a program whose single call is expected to take more is left out."""
 
 _COMPILE_THREADS = 2
@@ -81,7 +81,7 @@ def calibrate(seconds: float, chosen: Iterable[Program] | None = None) -> Calibr
     start, others_before = perf_counter(), seconds_of_others()
     device = jax.devices()[0]
     every = [_Timed(program) for program in (programs(device.platform) if chosen is None else chosen)]
-    ready, left_out = _compiled(every, _LONGEST_CALL * seconds)
+    ready, left_out = _compiled(every, _MAX_CALL * seconds)
     _rounds(ready, start + seconds)
     took, other_load = perf_counter() - start, None
     if (others := seconds_of_others()) is not None and others_before is not None:
@@ -185,7 +185,7 @@ def _block(timed: _Timed) -> None:
         run()
     calls: list[float] = []
     start = before = perf_counter()
-    while before - start < (_BLOCK_SECONDS if len(calls) >= _FEWEST_CALLS else _LONG_BLOCK_SECONDS):
+    while before - start < (_BLOCK_SECONDS if len(calls) >= _MIN_CALLS else _LONG_BLOCK_SECONDS):
         run()
         after = perf_counter()
         calls.append(after - before)

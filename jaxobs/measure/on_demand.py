@@ -32,8 +32,8 @@ MIN_BATCH_SECONDS = 0.005
 """Calls are timed in batches of at least this long, blocked once at the end: one call alone would time its dispatch."""
 
 MEASURE_SECONDS = 1.0
-MIN_BATCHES, MOST_BATCHES = 5, 200
-MOST_CALLS = 100
+MIN_BATCHES, MAX_BATCHES = 5, 200
+MAX_CALLS = 100
 """Most calls in a batch, whose results are all alive at once."""
 
 MAX_COPIES = 256 * 2**20
@@ -180,10 +180,10 @@ def _time(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, donated
     single = min(batch(1) for _ in range(WARM_UP))
     leaves = jax.tree_util.tree_leaves(given) if donated else []
     copies = sum(leaf.nbytes for leaf in leaves if isinstance(leaf, jax.Array))
-    most = min(MOST_CALLS, MAX_COPIES // max(1, copies))
+    most = min(MAX_CALLS, MAX_COPIES // max(1, copies))
     size = max(1, min(most, round(MIN_BATCH_SECONDS / max(single, 1e-7))))
     wanted = round(MEASURE_SECONDS / max(single * size, 1e-6))
-    return [batch(size) for _ in range(max(MIN_BATCHES, min(MOST_BATCHES, wanted)))]
+    return [batch(size) for _ in range(max(MIN_BATCHES, min(MAX_BATCHES, wanted)))]
 
 
 def _peaks(devices: Sequence[Any]) -> Peaks:

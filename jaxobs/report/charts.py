@@ -19,7 +19,7 @@ from jaxobs.vocabulary.units import amount, duration, rough_percent
 from jaxobs.vocabulary.words import COMPONENTS
 
 _TIME_STEPS: Final = (5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 180.0, 300.0, 600.0, 900.0)
-_MOST_TIME_TICKS: Final = 6
+_MAX_TIME_TICKS: Final = 6
 """Most labels of a time axis: this many fit beside each other on a phone."""
 
 
@@ -93,7 +93,7 @@ def level_name(text: str, y: float) -> Element:
 def seconds_ago(scale: Scale, y: float) -> Iterator[Element]:
     """Labels of a time axis that ends now; `scale` is of seconds, negative before now."""
     span = scale.high - scale.low
-    step = next((step for step in _TIME_STEPS if span / step <= _MOST_TIME_TICKS), _TIME_STEPS[-1])
+    step = next((step for step in _TIME_STEPS if span / step <= _MAX_TIME_TICKS), _TIME_STEPS[-1])
     for index in range(math.floor(span / step) + 1):
         ago = index * step
         if scale.at(-ago) < _ROOM_OF_A_LABEL:
@@ -132,7 +132,7 @@ def band(text: str, start: float, end: float, top: float, bottom: float) -> Elem
 _LINE_TOP: Final = 14
 _AXIS: Final = 22
 
-_SMALLEST, _LARGEST = 1e-290, 1e290
+_MIN_DRAWN, _MAX_DRAWN = 1e-290, 1e290
 """Bounds of what can be drawn: beyond them lengths become 0 or infinite. A script may record any value."""
 
 
@@ -157,7 +157,7 @@ def line_chart(curve: Curve, *, height: int = 92, with_times: bool = True) -> El
     """
     write = curve.write
     found = zip(curve.times, curve.values, strict=True)
-    runs = [list(run) for drawable, run in groupby(found, lambda pair: abs(pair[1]) < _LARGEST) if drawable]
+    runs = [list(run) for drawable, run in groupby(found, lambda pair: abs(pair[1]) < _MAX_DRAWN) if drawable]
     known = [pair for run in runs for pair in run]
     if len(known) < 2:
         return None
@@ -189,8 +189,8 @@ def _scale(values: Sequence[float], bottom: float, from_zero: bool, limit: float
         high = max(high, limit)
     if from_zero:
         low = min(0.0, low)
-    if high - low < _SMALLEST:
-        room = 0.5 * (abs(high) if abs(high) > _SMALLEST else 1.0)
+    if high - low < _MIN_DRAWN:
+        room = 0.5 * (abs(high) if abs(high) > _MIN_DRAWN else 1.0)
         high, low = high + room, low - (0.0 if from_zero else room)
     return Scale(low, high + (high - low) * 0.08, bottom, _LINE_TOP)
 

@@ -22,11 +22,11 @@ RUN_TO_RUN: Final = 0.03
 settled at another rate. No interval from within two runs includes that (Kalibera and Jones, Rigorous Benchmarking in
 Reasonable Time, ISMM 2013)."""
 
-FEWEST: Final = 5
+MIN_VALUES: Final = 5
 """Least values of each sample. By chance all five of one lie above or below all five of the other in 2 orders of 252,
 less than the 1 % that CONFIDENCE allows; with four values the chance is larger."""
 
-MOST_CORRELATED: Final = 0.9
+MAX_CORRELATION: Final = 0.9
 """Largest correlation of neighbours that is assumed: with 1 no value would count."""
 
 
@@ -44,13 +44,13 @@ class Change:
 
 
 def shift(before: Sequence[float], after: Sequence[float]) -> Change | None:
-    """How far `after` lies above `before`; None where either has fewer than FEWEST independent values.
+    """How far `after` lies above `before`; None where either has fewer than MIN_VALUES independent values.
 
     Neighbours in time are alike and count for fewer: for the number of independent values that would give a mean of the
     same variance, by their correlation (Zwiers and von Storch, Journal of Climate 8, 1995, for a first-order process).
     """
     one, other = _effective(before), _effective(after)
-    if min(one, other) < FEWEST:
+    if min(one, other) < MIN_VALUES:
         return None
     half = Z * math.sqrt((one + other + 1) / (12 * one * other))
     differences = sorted(new - old for new in after for old in before)
@@ -74,7 +74,7 @@ def _effective(values: Sequence[float]) -> float:
     if spread <= 0:
         return float(len(values))
     alike = math.fsum((one - mean) * (other - mean) for one, other in pairwise(values)) / spread
-    correlation = min(MOST_CORRELATED, max(0.0, alike))
+    correlation = min(MAX_CORRELATION, max(0.0, alike))
     return len(values) * (1 - correlation) / (1 + correlation)
 
 

@@ -27,7 +27,7 @@ VERSION: Final = 1
 LOST_AFTER: Final = 3
 """Times that the writing of a record may fall due and not happen before its run is taken to be lost with its agent."""
 
-LARGEST_BYTES: Final = 1_000_000
+MAX_BYTES: Final = 1_000_000
 ENTRIES_KEPT: Final = (200, 100, 50, 20, 8, 3)
 """How many of the largest executables, operations, functions and loops are kept: each number is tried until the
 record is small enough. 200 executables, with the reasons for what is not known of them, are some 600 kB."""
@@ -69,16 +69,16 @@ class Record:
 
 
 def encoded(record: Content) -> bytes:
-    """The record as strict JSON of at most LARGEST_BYTES, with fewer entries where it would be larger.
+    """The record as strict JSON of at most MAX_BYTES, with fewer entries where it would be larger.
 
     Raises ValueError where it is too large even with the fewest entries.
     """
     for kept in ENTRIES_KEPT:
         data = json.dumps(_with_at_most(record, kept), allow_nan=False, separators=(",", ":")).encode("ascii")
-        if len(data) <= LARGEST_BYTES:
+        if len(data) <= MAX_BYTES:
             return data
     raise ValueError(
-        f"the record would have {len(data):,} bytes with {kept} entries of each kind; {LARGEST_BYTES:,} are allowed"
+        f"the record would have {len(data):,} bytes with {kept} entries of each kind; {MAX_BYTES:,} are allowed"
     )
 
 
@@ -141,11 +141,11 @@ def _with_at_most(record: Content, kept: int) -> Content:
     return {**record, "windows": windows, "snapshot": snapshot}
 
 
-SHORTEST_SECONDS: Final = 0.9
+MIN_SECONDS: Final = 0.9
 """Least wall time of the loop in a stretch, s. Snapshots are about a second apart by default, some a little less: with
 1.0 a quarter of them came too early to end a stretch."""
 
-WINDOWS_KEPT: Final = 64
+MAX_WINDOWS: Final = 64
 """Most stretches kept of each loop. When there are more, neighbours are merged and all become twice as long: 2 s after
 a minute, 32 s after half an hour. An interval from 64 stretches is 1.4 times as wide as one from 128, for half the
 bytes."""
@@ -160,7 +160,7 @@ class StepWindows:
     """The stretches of one loop, built up from its entries in successive snapshots."""
 
     def __init__(self) -> None:
-        self._length = SHORTEST_SECONDS
+        self._length = MIN_SECONDS
         self._before: Row = {}
         self._rows: list[Row] = []
 
@@ -172,7 +172,7 @@ class StepWindows:
             return
         self._rows.append(row)
         self._before = totals
-        if len(self._rows) > WINDOWS_KEPT:
+        if len(self._rows) > MAX_WINDOWS:
             self._length *= 2
             pairs = zip(self._rows[::2], self._rows[1::2], strict=False)
             self._rows = list(starmap(_sum, pairs)) + self._rows[len(self._rows) // 2 * 2 :]

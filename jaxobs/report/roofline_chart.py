@@ -17,7 +17,7 @@ from jaxobs.vocabulary.units import amount
 
 _HEIGHT: Final = 380
 _TOP, _BOTTOM = 24, 336
-_LEAST_RADIUS, _MOST_RADIUS = 4.0, 15.0
+_MIN_RADIUS, _MAX_RADIUS = 4.0, 15.0
 _MARGIN: Final = 0.35
 """Decades left free around what is drawn."""
 
@@ -87,7 +87,7 @@ _SLOPE_TO_NAME: Final = 30
 
 
 def _radius(point: Point) -> float:
-    return _LEAST_RADIUS + (_MOST_RADIUS - _LEAST_RADIUS) * math.sqrt(min(1.0, max(0.0, point.share)))
+    return _MIN_RADIUS + (_MAX_RADIUS - _MIN_RADIUS) * math.sqrt(min(1.0, max(0.0, point.share)))
 
 
 def _mark(point: Point, across: LogScale, up: LogScale) -> Element:

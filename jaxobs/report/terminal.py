@@ -55,7 +55,7 @@ def with_code(sentence: str, style: str = "") -> Line:
     return tuple(Span(words, "strong" if mark else style) for words, mark in pieces(sentence))
 
 
-_LONGEST_BAR: Final = 60
+_MAX_BAR: Final = 60
 """Most columns of a bar: a longer one is no easier to read."""
 
 _HOST_LINES: Final = 4
@@ -103,7 +103,7 @@ def bars(view: View, width: int) -> Iterator[Line]:
         yield (Span("No step has ended yet.", "quiet"),)
         return
     names = max(map(len, COMPONENTS))
-    room = max(8, min(_LONGEST_BAR, width - names - len("  100 %  999 ms") - 4))
+    room = max(8, min(_MAX_BAR, width - names - len("  100 %  999 ms") - 4))
     for name in [name for name in COMPONENTS if parts.get(name, 0.0) >= VISIBLE * seconds]:
         share = parts[name] / seconds
         figures = f"{rough_percent(share):>6}  {duration(parts[name]):>8}"
@@ -121,16 +121,16 @@ def bar(share: float, width: int) -> str:
 _GUTTER: Final = 7
 """Columns for the names of levels, such as `500 G`."""
 
-_KEY: Final = 48
-_LEAST_KEY: Final = 34
+_MAX_KEY: Final = 48
+_MIN_KEY: Final = 34
 """Most and least columns of the key: a letter, some of the name, the efficiency, and the longest bottleneck."""
 
-_LEAST_PLOT: Final = 22
+_MIN_PLOT: Final = 22
 _MORE: Final = "·"
 """Stands for the smaller points, which have no letter of their own."""
 
 _LABEL: Final = len("communication")
-_LEAST_HEIGHT: Final = 6
+_MIN_HEIGHT: Final = 6
 _MARGIN: Final = 0.3
 """Decades left free around what is drawn."""
 
@@ -144,7 +144,7 @@ def roofline(document: Document, width: int, height: int) -> Iterator[Line]:
     """At most `height` lines of `width` columns: the plot at the left, and the key to its letters at the right."""
     points, roofs = points_of(document), roofs_of(document)
     named = _named(points)
-    key = min(_KEY, max(_LEAST_KEY, width // 3)) if width >= _GUTTER + _LEAST_PLOT + _LEAST_KEY else 0
+    key = min(_MAX_KEY, max(_MIN_KEY, width // 3)) if width >= _GUTTER + _MIN_PLOT + _MIN_KEY else 0
     drawn = [*_plot(roofs, named, width - key - bool(key), height)] if points or roofs else []
     about = list(_key(named, key - 1)) if key else []
     for reason in why_incomplete(document, points):
@@ -168,7 +168,7 @@ def _plot(
     roofs: Sequence[Roof], named: Sequence[tuple[str, Point]], width: int, height: int
 ) -> Iterator[Line]:
     """The plot with its axes; the last line has the intensities."""
-    columns, rows = max(8, width - _GUTTER), max(_LEAST_HEIGHT, height) - 2
+    columns, rows = max(8, width - _GUTTER), max(_MIN_HEIGHT, height) - 2
     across, up = axes(roofs, [point for _, point in named], _MARGIN, (0, columns - 1), (rows - 1, 0))
     cells: Cells = [[(" ", "") for _ in range(columns)] for _ in range(rows)]
     levels = {round(up.at(tick)): short(tick) for tick in up.ticks()}

@@ -12,7 +12,7 @@ PLAIN_WIDTH = 100
 """Width in columns where there is no terminal: most logs show this many without wrapping."""
 
 _GAP = "  "
-_NARROWEST = 8
+_MIN_COLUMN = 8
 """Least width of a column, unless its heading is wider: one letter a line cannot be read."""
 
 
@@ -81,7 +81,7 @@ def _fitting(columns: Sequence[Sequence[str]], width: int) -> list[int]:
     """
     widths = [max(map(len, column)) for column in columns]
     words = [min(width // 3, max(map(len, " ".join(column).split()), default=0)) for column in columns]
-    for least in (words, [_NARROWEST] * len(columns)):
+    for least in (words, [_MIN_COLUMN] * len(columns)):
         while (excess := sum(widths) + len(_GAP) * (len(widths) - 1) - width) > 0:
             able = [index for index, held in enumerate(widths) if held > least[index]]
             if not able:

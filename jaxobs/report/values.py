@@ -19,7 +19,7 @@ OF_A_LOOP: Final = (
 STEP_SECONDS: Final = f"{PREFIX}step_seconds"
 """Of the main loop: until it is known the figures of a run have only begun."""
 
-LARGEST_LOOPS: Final = 8
+MAX_LOOPS: Final = 8
 """Most loops whose figures are given: trackers draw a chart for each figure, so a hundred loops would be a thousand."""
 
 
@@ -30,7 +30,7 @@ def flat_values(document: Mapping[str, Any]) -> dict[str, float]:
     not known is absent. Times are in seconds, sizes in bytes, shares from 0 to 1.
     """
     found: dict[str, float] = {}
-    for rank, (name, loop) in enumerate(_main_loop_first(document)[:LARGEST_LOOPS]):
+    for rank, (name, loop) in enumerate(_main_loop_first(document)[:MAX_LOOPS]):
         prefix = f"{PREFIX}{name}/" if rank else PREFIX
         found |= {prefix + key: value for key, value in _of_loop(loop)}
     found |= {PREFIX + key: value for key, value in _of_process(document)}

@@ -38,7 +38,7 @@ UNLIKE: Final = (
 )  # fmt: skip
 """Parts of the names of variables that are left out: they differ in every run, or are secret."""
 
-LONGEST: Final = 500
+MAX_VALUE: Final = 500
 """Most characters of a variable's value that are kept."""
 
 PLUGINS: Final = ("jax-cuda12-plugin", "jax-cuda13-plugin", "jax-rocm7-plugin", "libtpu")
@@ -48,7 +48,7 @@ PLUGINS: Final = ("jax-cuda12-plugin", "jax-cuda13-plugin", "jax-rocm7-plugin", 
 def relevant_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that bear on speed, as the agent inherited them from the job when it was started."""
     return {
-        name: str(masked(name, value))[:LONGEST]
+        name: str(masked(name, value))[:MAX_VALUE]
         for name, value in sorted(environment.items())
         if name.startswith(PREFIXES) and not any(word in name for word in UNLIKE)
     }

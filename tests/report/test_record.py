@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxobs.report.record import LARGEST_BYTES, RecordError, decoded, encoded
+from jaxobs.report.record import MAX_BYTES, RecordError, decoded, encoded
 from tests.report.made_up import again, content, executable
 from tests.sample_document import device_time
 
@@ -22,7 +22,7 @@ def test_a_record_is_small_however_much_there_is(executables: int, functions: in
         name: entry for number in range(functions) for name, entry in again(f"f{number}", 1).items()
     }
     data = encoded(record)
-    assert len(data) <= LARGEST_BYTES
+    assert len(data) <= MAX_BYTES
     kept = decoded(data, "a").snapshot
     assert len(kept["executables"]) + kept.get("executables_left_out", 0) == executables
     assert len(kept["functions"]) + kept.get("functions_left_out", 0) == functions

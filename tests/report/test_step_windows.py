@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.report.record import SHORTEST_SECONDS, WINDOWS_KEPT, StepWindows
+from jaxobs.report.record import MAX_WINDOWS, MIN_SECONDS, StepWindows
 
 COUNTS = st.lists(st.integers(0, 50), min_size=1, max_size=400)
 
@@ -21,11 +21,11 @@ def test_stretches_add_up_to_what_was_seen_and_are_bounded(counts: list[int]) ->
     windows, steps = followed(counts)
     columns = windows.to_dict()
     told = [value or 0.0 for value in columns.get("steps", [])]
-    assert len(told) <= WINDOWS_KEPT
+    assert len(told) <= MAX_WINDOWS
     assert all(told), "a stretch without a step says nothing of steps"
     assert sum(told) <= steps
     # What is left out is what has happened since the last stretch ended; the shortest is one that is not merged yet.
-    assert steps - sum(told) <= (2 * min(told) if told else SHORTEST_SECONDS / 0.01)
+    assert steps - sum(told) <= (2 * min(told) if told else MIN_SECONDS / 0.01)
 
 
 @given(COUNTS)

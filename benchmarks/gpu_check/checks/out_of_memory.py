@@ -10,7 +10,7 @@ from benchmarks.gpu_check.findings import Findings
 from jaxobs.report.runs import REPORT
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "exhaust.py"
-MOST_SECONDS = 60.0
+MAX_SECONDS = 60.0
 """XLA's allocator tries again for ten seconds before it gives up (xla/tsl/framework/allocator_retry.h)."""
 
 
@@ -19,7 +19,7 @@ def out_of_memory(told: Findings) -> None:
     reports = told.evidence("reports")
     reports.mkdir()
     variables = {"JAXOBS_RUN_DIRECTORY": str(reports)}
-    done = told.run("exhaust", PROGRAM, timeout=MOST_SECONDS, variables=variables)
+    done = told.run("exhaust", PROGRAM, timeout=MAX_SECONDS, variables=variables)
     told.figure("seconds to its end", done.seconds, unit="s")
     told.figure("exit status", done.status, 1)
     found = sorted(reports.glob(f"*/{REPORT}*"))

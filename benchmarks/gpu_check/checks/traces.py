@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.gpu_check.findings import Findings, jaxobs
 
-LARGEST = 12
+MAX_OPERATIONS = 12
 """Operations that are compared one by one."""
 
 TOLERANCE = 0.02
@@ -108,7 +108,7 @@ def judge(told: Findings, path: Path) -> None:
     seconds_by_name: dict[str, float] = defaultdict(float)
     for (_, name), seconds in found.items():
         seconds_by_name[name] += seconds
-    for (module, name), seconds in sorted(truth.items(), key=lambda pair: -pair[1])[:LARGEST]:
+    for (module, name), seconds in sorted(truth.items(), key=lambda pair: -pair[1])[:MAX_OPERATIONS]:
         mine = found.get((module, name), seconds_by_name.get(name))
         _compared(told, f"operation {name} of {module or 'no module'}", mine, seconds)
     told.figure(

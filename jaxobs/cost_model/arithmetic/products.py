@@ -10,7 +10,7 @@ from typing import Any, Final
 from jaxobs.cost_model.hlo.instructions import HloDecodeError, Instruction, Shape
 from jaxobs.proto.element_types import Kind
 
-_LONGEST: Final = 1_000_000
+_MAX_SIZE: Final = 1_000_000
 
 
 @lru_cache(maxsize=4096)
@@ -32,7 +32,7 @@ def valid_positions(
     stride, window_dilation, base_dilation = stride or 1, window_dilation or 1, base_dilation or 1
     if size <= 0 or output <= 0 or window <= 0:
         return 0
-    if min(stride, window_dilation, base_dilation) < 0 or (window > _LONGEST and output > _LONGEST):
+    if min(stride, window_dilation, base_dilation) < 0 or (window > _MAX_SIZE and output > _MAX_SIZE):
         raise HloDecodeError(f"implausible window: size {window}, stride {stride}, over {size} elements")
     if window > output:  # the condition is symmetric in the two: run over the shorter
         return valid_positions(size, window, output, window_dilation, padding_low, stride, base_dilation)
