@@ -56,16 +56,15 @@ class Tally:
         self.reasons.update(other.reasons)
         self.unmodelled.update(other.unmodelled)
 
-    @classmethod
-    def of(cls, cost: Cost) -> Tally:
-        """The tally of a cost that a rule returned."""
-        tally = cls()
-        tally.amounts = {name: dict(found) for name in AMOUNTS_BY_NAME if (found := getattr(cost, name))}
-        tally.transcendentals = cost.transcendentals
-        tally.bytes = cost.bytes
-        tally.reasons = dict.fromkeys(cost.inexact_reasons)
-        tally.unmodelled = dict.fromkeys(cost.unmodelled)
-        return tally
+    def add_cost(self, cost: Cost) -> None:
+        """Add a cost that a rule returned."""
+        for name in AMOUNTS_BY_NAME:
+            for key, value in getattr(cost, name).items():
+                self.add_amount(name, key, value)
+        self.transcendentals += cost.transcendentals
+        self.bytes += cost.bytes
+        self.reasons.update(dict.fromkeys(cost.inexact_reasons))
+        self.add_unmodelled(cost.unmodelled)
 
     @property
     def flops(self) -> float:

@@ -140,7 +140,7 @@ def apply_rule(call: CustomCall, rules: Mapping[str, Rule], tally: Tally) -> Non
         tally.add_unmodelled([call.target])
         tally.bytes += call.memory_bytes()
     else:
-        tally.add(Tally.of(cost))
+        tally.add_cost(cost)
 
 
 def _checked(cost: Any) -> Cost | None:
