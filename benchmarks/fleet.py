@@ -13,7 +13,6 @@ one has another number of series.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -34,6 +33,7 @@ from typing import Any, Final, NamedTuple
 import psutil
 
 from benchmarks.beside import free_port, free_ports
+from benchmarks.truths import options_of
 from tests.grafana.scraped import Job
 from tests.prometheus_server import PrometheusServer, PromQlServer
 from tests.waiting import wait_for
@@ -302,9 +302,7 @@ ALIKE: Final = (
 
 def main() -> int:
     """Record, serve, scrape, ask."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options_of(__doc__, only=False)
     parser.add_argument("--ranks", type=int, default=256)
     parser.add_argument("--minutes", type=float, default=6.0)
     parser.add_argument("--victoria-metrics", type=Path, metavar="FOLDER", help="of its binaries")
