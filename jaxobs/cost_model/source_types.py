@@ -115,7 +115,7 @@ def _tuple_element(instruction: Instruction) -> Instruction | None:
             source = argument(source)
         elif source.opcode in ("fusion", "call") and source.called:
             source = source.called[0].root
-        elif source.opcode in ("while", "opt-barrier", "optimization-barrier") and source.operands:
+        elif source.opcode in ("while", "opt-barrier") and source.operands:
             source = source.operands[0]
         else:
             return None

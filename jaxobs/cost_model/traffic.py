@@ -17,7 +17,7 @@ from jaxobs.cost_model.hlo.instructions import CONTROL, ELEMENTWISE, FREE, Compu
 Buffer = tuple[Instruction, int]
 """The instruction that made a value, and the index in its result (-1: the whole result)."""
 
-_RENAMING: Final = frozenset(("bitcast", "opt-barrier", "optimization-barrier", "add-dependency"))
+_RENAMING: Final = frozenset(("bitcast", "opt-barrier", "add-dependency"))
 
 
 def buffer_of(instruction: Instruction) -> Buffer:

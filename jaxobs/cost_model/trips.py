@@ -18,9 +18,7 @@ from jaxobs.proto.element_types import ElementType, Kind
 from jaxobs.proto.messages import LiteralMessage
 
 _MAX_WALK: Final = 64
-_RENAMING: Final = frozenset((
-    "bitcast", "copy", "copy-done", "copy-start", "opt-barrier", "optimization-barrier", "reshape",
-))  # fmt: skip
+_RENAMING: Final = frozenset(("bitcast", "copy", "copy-done", "copy-start", "opt-barrier", "reshape"))
 _BODIES: Final = ("call", "fusion")
 _OPERATIONS: Final = ("add", "multiply", "subtract")
 _MIRRORED: Final = {b"GT": b"LT", b"GE": b"LE"}

@@ -125,29 +125,26 @@ TRANSCENDENTAL: Final = frozenset([
 ])  # fmt: skip
 
 FREE: Final = frozenset([
-    "add-dependency", "after-all", "bitcast", "constant", "domain", "get-tuple-element", "opt-barrier",
-    "optimization-barrier", "parameter", "partition-id", "replica-id", "tuple", "get-dimension-size",
-    "all-gather-done", "all-reduce-done", "async-done", "async-update", "collective-permute-done", "copy-done",
-    "recv-done", "send-done",
+    "add-dependency", "after-all", "bitcast", "constant", "domain", "get-tuple-element", "opt-barrier", "parameter",
+    "partition-id", "replica-id", "tuple", "get-dimension-size", "all-gather-done", "all-reduce-done", "async-done",
+    "async-update", "collective-permute-done", "copy-done", "recv-done", "send-done",
 ])  # fmt: skip
 """Opcodes that run nothing themselves; the done half of an asynchronous pair was counted at its start."""
 
 _MOVED_IN_PLACE: Final = frozenset(["bitcast-convert", "copy", "select"])
 MOVEMENT: Final = _MOVED_IN_PLACE | frozenset([
     "broadcast", "concatenate", "copy-start", "dynamic-reshape", "dynamic-slice", "dynamic-update-slice", "gather",
-    "iota", "pad", "reshape", "reverse", "set-dimension-size", "slice", "transpose", "tuple-select",
+    "iota", "pad", "reshape", "reverse", "set-dimension-size", "slice", "transpose",
 ])  # fmt: skip
 """Opcodes that only move data."""
 
 _COMPARED_AND_ROUNDED: Final = frozenset([
     "and", "ceil", "clamp", "compare", "complex", "convert", "count-leading-zeros", "floor", "imag",
-    "is-finite", "maximum", "minimum", "negate", "not", "or", "popcnt", "popcount", "real", "reduce-precision",
+    "is-finite", "maximum", "minimum", "negate", "not", "or", "popcnt", "real", "reduce-precision",
     "round-nearest-afz", "round-nearest-even", "shift-left", "shift-right-arithmetic", "shift-right-logical",
     "sign", "stochastic-convert", "xor",
 ])  # fmt: skip
-NO_FLOPS: Final = _COMPARED_AND_ROUNDED | frozenset([
-    "multiply-high", "rng", "rng-bit-generator", "rng-get-and-update-state", "top-k", "topk",
-])  # fmt: skip
+NO_FLOPS: Final = _COMPARED_AND_ROUNDED | {"rng", "rng-bit-generator", "rng-get-and-update-state", "topk"}
 """Opcodes whose work is no floating arithmetic; random bits are made by integers."""
 
 COMMUNICATION: Final = frozenset([
