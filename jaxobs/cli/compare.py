@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jaxobs.cli import say, using
 from jaxobs.cli.console import Parser, write_output
-from jaxobs.cli.show import read_record, records, records_directory, why_left_out
+from jaxobs.cli.show import of_one_run, read_record, records, records_directory, why_left_out
 from jaxobs.cli.terminal import look_of
 from jaxobs.report import comparison
 from jaxobs.report.comparison import Comparison
@@ -62,11 +62,12 @@ def _records(before: str | None, after: str) -> tuple[Record, Record]:
 def _one_before(after: Record) -> Record:
     """The newest kept record of the same script, or run's name, that is older. Raises InputError if there is none."""
     what, older = _script(after), False
+    own = {each.path.resolve() for each in of_one_run(after)}
     left_out: list[str] = []
     for record in records(records_directory(), left_out):
         if older and _script(record) == what:
             return record
-        older = older or record.path == after.path
+        older = older or record.path.resolve() in own
     why = why_left_out(left_out)
     raise InputError(f"no earlier record of {' '.join(what)} is kept{why}: name two of `jaxobs runs`")
 

@@ -76,7 +76,7 @@ def run(arguments: list[str]) -> int:
     with using(record.name):
         look = look_of(sys.stdout)
         shown = render(record.snapshot, **look)
-        ranks = [Observed(one.name, one.snapshot) for one in _of_one_run(record)]
+        ranks = [Observed(one.name, one.snapshot) for one in of_one_run(record)]
         table = rank_table(rank_rows(ranks), **look) if len(ranks) > 1 else ""
         html = page(View(record.snapshot, live=False)) if options.html is not None else ""
         how = ENDED.get(state_of(record))
@@ -92,7 +92,7 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def _of_one_run(record: Record) -> list[Record]:
+def of_one_run(record: Record) -> list[Record]:
     """The records of all ranks of its run, this one's among them, by rank: in folders whose names begin alike."""
     folder = record.path.parent
     name = FOLDER_NAME.fullmatch(folder.name) if record.path.name == RECORD else None

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from jaxobs.cli import main
+from jaxobs.cli.compare import compare
 from jaxobs.report.record import encoded
 from jaxobs.report.runs import RECORD, folder_of
 from tests.report.made_up import content, windows
@@ -228,6 +229,17 @@ def test_without_names_the_last_run_is_shown_and_compared_with_the_one_before_of
     shutil.rmtree(records / FIRST)
     assert main(["compare"]) == 2
     assert "no earlier record of script 'train' is kept" in capsys.readouterr().err
+
+
+def test_the_run_before_is_found_from_any_path_and_any_rank_of_a_run(records: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(records)
+    for rank in range(2):
+        folder = kept(records, began=1_030.0 + rank, launched=str(rank), rank=rank)
+        record = json.loads((folder / RECORD).read_text())
+        record["snapshot"]["process"]["run_id"] = "one"
+        (folder / RECORD).write_text(json.dumps(record))
+    for after, before in ((records / LAST, FIRST), (tmp_path / "link" / LAST, FIRST), (folder, LAST)):
+        assert compare(after=str(after)).before.name == before
 
 
 def test_runs_of_one_script_are_compared_whatever_they_are_called(
