@@ -56,14 +56,11 @@ class FlightRecorder(Exporter):
         document = batch.snapshot.document
         if is_kept(self._agent.settings, document):
             at = self._agent.clock.unix_seconds(batch.snapshot.time)
-            self._write(
-                [
-                    *self._spans(batch.spans),
-                    *self._new_slowdowns(at, document),
-                    *self._new_stacks(at, document),
-                    moment(at, document),
-                ]
-            )
+            kept = self._slowdowns.copy(), self._stacks
+            lines = [*self._spans(batch.spans), *self._new_slowdowns(at, document)]
+            lines += [*self._new_stacks(at, document), moment(at, document)]
+            if not self._write(lines):
+                self._slowdowns, self._stacks = kept  # they are written with the next moment that can be
 
     def stop(self, timeout: float) -> None:  # noqa: ARG002  # closing a file needs no deadline
         if self._file is not None:
@@ -91,8 +88,8 @@ class FlightRecorder(Exporter):
                 self._stacks = standing
                 yield {"at": at, "stacks": hang["threads"], "loop": hang["loop"]}
 
-    def _write(self, lines: list[Mapping[str, Any]]) -> None:
-        """Append the lines, to a file that begins with who the process is."""
+    def _write(self, lines: list[Mapping[str, Any]]) -> bool:
+        """Append the lines, to a file that begins with who the process is. Returns whether that could be done."""
         who, clock = dict(self._agent.resource), self._agent.clock
         try:
             if self._file is None:
@@ -105,6 +102,7 @@ class FlightRecorder(Exporter):
             if not self._said:
                 self._agent.log(f"the last minutes of the run are not kept: {error}")
             self._said = True
+        return not self._said
 
 
 def moment(at: float, document: Mapping[str, Any]) -> Moment:

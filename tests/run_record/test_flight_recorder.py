@@ -111,6 +111,21 @@ def test_a_slowdown_is_a_line_of_its_own_twice_and_is_told_however_long_ago_it_w
     assert "`train` takes 130 ms a step instead of 100 ms (+30 %) since" in told(found)
 
 
+def test_a_slowdown_that_could_not_be_written_is_written_later(tmp_path: Path) -> None:
+    made, folder = recorder(tmp_path)
+    one = batch()
+    slow = replace(
+        one.snapshot, written={**one.snapshot.document, "slowdowns": [{**SLOWDOWN, "over": False}]}
+    )
+    folder.touch()  # in the place of the folder
+    made.export(replace(one, snapshot=slow))
+    folder.unlink()
+    for _ in range(2):
+        made.export(replace(one, snapshot=slow))
+    made.stop(1)
+    assert (folder / RECORDER).read_text().count('"slowdown":') == 1
+
+
 def test_two_files_of_bounded_size_are_kept(tmp_path: Path) -> None:
     made, folder = recorder(tmp_path, max_bytes=2_000)
     for number in range(40):
