@@ -66,7 +66,7 @@ class Guard:
         """The function's result; None if it failed or the plugin is set aside."""
         if self._set_aside_at is not None and self.set_aside:
             return None
-        thread = threading.get_ident()
+        thread, failures = threading.get_ident(), self.failures
         self._calls[thread] = started = now()
         try:
             result = function(*args, **kwargs)
@@ -78,7 +78,8 @@ class Guard:
         finally:
             self._calls.pop(thread, None)
             self._nanoseconds += now() - started
-        if not self._switched_off:
+        # A hook that was called within may have failed, as of a library that is imported when its probe starts.
+        if self.failures == failures and not self._switched_off:
             self._in_a_row = 0
             self._set_aside_at = None
             self.reason = ""

@@ -194,6 +194,13 @@ def test_a_success_in_between_keeps_a_plugin_in(guard: Guard) -> None:
     assert not guard.set_aside
 
 
+def test_a_call_in_which_a_hook_has_failed_is_no_success(guard: Guard) -> None:
+    guard.call(guard.wrap(fail), ValueError("as of a library that was imported before the probe was started"))
+    report = guard.report()
+    assert (report.up, report.failures, report.last_success) == (False, 1, None)
+    assert report.reason.startswith("ValueError")
+
+
 def test_the_time_spent_in_a_plugin_is_measured_from_outside_also_when_it_fails(guard: Guard) -> None:
     guard.call(time.sleep, 0.02)
     guard.call(lambda: [time.sleep(0.02), fail(ValueError("x"))])
