@@ -54,7 +54,7 @@ class AgentProcess:
         run_folder = settings.pop("run_folder", None)
         plain = Settings(**{"interval": 0.1, **settings}).to_dict()
         self.ended = False
-        pipe, _ = start_agent_process()
+        pipe = start_agent_process().pipe
         self.pipe = socket.socket(fileno=os.dup(pipe.fileno()))
         self.pipe.setblocking(True)
         pipe.close()

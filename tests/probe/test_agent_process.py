@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from jaxobs.flow.pipe import Descriptor
 from jaxobs.probe.transport.agent_process import AgentProcess
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 def test_an_agent_that_ends_while_its_state_is_read_is_not_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    agent = AgentProcess()
+    pipe, other_end = Descriptor.pair()
+    agent = AgentProcess(pipe)
     agent.introduced(child.pid)
 
     def then_it_ends(opening: Callable[..., Any]) -> Callable[..., Any]:
@@ -36,3 +38,5 @@ def test_an_agent_that_ends_while_its_state_is_read_is_not_stopped(monkeypatch: 
         assert not agent.is_stopped()
     finally:
         child.kill()
+        pipe.close()
+        other_end.close()

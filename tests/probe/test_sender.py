@@ -57,10 +57,10 @@ class Sending:
         self.sender.open()
         self.sender._open()
 
-    def _connect(self) -> Any:
+    def _connect(self) -> AgentProcess:
         ours, theirs = socket.socketpair()
         self.agents.append(Played(theirs))
-        return Descriptor(ours), AgentProcess()
+        return AgentProcess(Descriptor(ours))
 
     def flush(self) -> None:
         """A turn sends what is in the ring and a report."""

@@ -22,7 +22,7 @@ def test_a_large_trace_reaches_an_agent_that_reads_slowly() -> None:
     ring = Ring(100)
     sender = Sender(
         ring,
-        Agents(lambda: (ours, AgentProcess()), dict, lambda kind, body: None),
+        Agents(lambda: AgentProcess(ours), dict, lambda kind, body: None),
         list,
         print,
         interval=0.05,

@@ -29,12 +29,8 @@ _STACK_BYTES = 1 << 18
 """More than a thread of musl has; `system()` itself needs some kilobytes."""
 
 _KEPT_VARIABLES = {
-    "PYTHONHOME",
-    "PYTHONUSERBASE",
-    "PYTHONNOUSERSITE",
-    "PYTHONPYCACHEPREFIX",
-    "PYTHONDONTWRITEBYTECODE",
-}
+    "PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE",
+}  # fmt: skip
 """Python's variables that the agent shares with the job: by these it finds what is installed. PYTHONPATH may bring a
 launcher's `sitecustomize`; PYTHONTRACEMALLOC, PYTHONDEVMODE and their kin are meant for the job, and slow."""
 
@@ -56,11 +52,13 @@ list of processes."""
 
 
 class AgentProcess:
-    """What the job can learn of its agent, and do to it, without the pipe. When it started guards its number's reuse."""
+    """The agent as the job has it: the job's end of the pipe, and what can be learned of the process without it."""
 
-    def __init__(self) -> None:
+    def __init__(self, pipe: Descriptor) -> None:
+        self.pipe = pipe
         self._pid = 0
         self._started = ""
+        """When it was started: another process may have its number later."""
 
     def introduced(self, pid: int) -> None:
         """Take the number of its process, which the agent has sent."""
@@ -83,9 +81,8 @@ class AgentProcess:
         It gave way to the job all the time (`jaxobs.agent.main.give_way`). On a busy machine it is behind by then.
         """
         with contextlib.suppress(OSError):
-            if (
-                self._is_in("RSD") and os.getsid(self._pid) == self._pid
-            ):  # else it would be somebody else's session
+            # Else it would be somebody else's session.
+            if self._is_in("RSD") and os.getsid(self._pid) == self._pid:
                 Path(f"/proc/{self._pid}/autogroup").write_bytes(b"0")
 
     def gone(self) -> None:
@@ -99,11 +96,7 @@ class AgentProcess:
         return bool(state) and state in states and started == self._started
 
 
-Connection = tuple[Descriptor, AgentProcess]
-"""The job's end of the pipe, and who is at the other."""
-
-
-def start_agent_process() -> Connection:
+def start_agent_process() -> AgentProcess:
     """Start the agent. Raises OSError where that fails; or what a guard raises that forbids sockets, files, processes."""
     if getattr(sys, "frozen", False):  # its `sys.executable` is the application
         raise OSError("this program is frozen: it has no Python to start the agent with")
@@ -126,7 +119,7 @@ def start_agent_process() -> Connection:
         raise
     finally:
         theirs.close()
-    return ours, AgentProcess()
+    return AgentProcess(ours)
 
 
 def _start_unseen(command: list[str]) -> bool:

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from jaxobs.flow import wire
-from jaxobs.flow.pipe import Descriptor, WakeUp, ready
+from jaxobs.flow.pipe import WakeUp, ready
 from jaxobs.flow.ring import Ring
 from jaxobs.model.clock import NANOSECONDS, monotonic, now
 from jaxobs.model.events import Event, ProbeReported
 from jaxobs.plugin.guard import described
 from jaxobs.plugin.threads import Flag, cpu_seconds
-from jaxobs.probe.transport.agent_process import AgentProcess, Connection
+from jaxobs.probe.transport.agent_process import AgentProcess
 from jaxobs.probe.transport.backlog import Retained
 from jaxobs.vocabulary.words import State
 
@@ -116,7 +116,7 @@ class Requests:
 class Agents(NamedTuple):
     """The three functions by which the sender deals with agents."""
 
-    connect: Callable[[], Connection]
+    connect: Callable[[], AgentProcess]
     """Starts an agent. Raises OSError where it cannot, and whatever a guard raises that forbids it."""
     greeting: Callable[[], dict[str, Any]]
     """Returns what each agent is sent first."""
@@ -149,11 +149,11 @@ class Sender:
         self._lost_with_agents = 0
         self._leaves = False
         """Whether the agent goes by itself, as one that is in the job's way: another would be, too."""
-        self._starts = 0
+        self.agents = 0
+        """How many agents have been started."""
         self._refused = 0
         self._reports = 0
         self._cpu, self._cpu_before = 0.0, cpu_seconds()  # the latter of an earlier observer's threads
-        self._socket: Descriptor | None = None
         self._agent: AgentProcess | None = None
         self._agent_is_up = False
         self._unsent: deque[memoryview] = deque()
@@ -176,11 +176,6 @@ class Sender:
         """Bytes that were taken out of the ring and are not written yet. May be called from any thread."""
         return sum(map(len, list(self._unsent)))
 
-    @property
-    def agents(self) -> int:
-        """How many agents have been started."""
-        return self._starts
-
     def finish(self, timeout: float) -> None:
         """Let the sender end: it sends the rest, tells the agent that nothing follows, and waits `timeout` at most."""
         self._finish = monotonic() + timeout
@@ -188,9 +183,10 @@ class Sender:
 
     def abandon(self) -> None:
         """Close this side's sockets without a message; in a forked child, and at the end."""
-        for end in (self._socket, self._wake_up):
-            if end is not None:
-                end.close()
+        if self._agent is not None:
+            self._agent.pipe.close()
+        if self._wake_up is not None:
+            self._wake_up.close()
 
     def run(self) -> None:
         try:
@@ -204,9 +200,7 @@ class Sender:
                     self._flush(self._interval)
             self._close(self._finish)
         except Exception as error:  # noqa: BLE001  # a thread's traceback on the job's console is nothing of the job's
-            self._log(
-                f"sending to the agent has ended: {type(error).__name__}: {error}; nothing is observed any more"
-            )
+            self._log(f"sending to the agent has ended: {described(error)}; nothing is observed any more")
         finally:
             self._give_up()
             self.abandon()
@@ -217,17 +211,15 @@ class Sender:
             self._wake_up.ring()
 
     def _open(self) -> None:
-        if self._starts > RESTARTS:
-            return
-        self._starts += 1
+        self.agents += 1
         self._frames = wire.Frames()
         self._unsent.clear()
         self._agent_is_up = False
         try:
-            self._socket, self._agent = self._agents.connect()
+            self._agent = self._agents.connect()
         except BaseException as error:  # noqa: BLE001  # of the system, or of a guard that forbids sockets or processes
-            self._socket = self._agent = None
-            self._starts = RESTARTS + 1
+            self._agent = None
+            self.agents = RESTARTS + 1
             reason = str(error) if isinstance(error, OSError) else described(error)
             self._log(f"the agent could not be started: {reason}; nothing is observed")
             self._give_up()
@@ -238,20 +230,17 @@ class Sender:
             self._unsent.append(memoryview(wire.events_frame(retained)[0]))
 
     def _lost(self) -> None:
-        if self._socket is None:
+        if self._agent is None:
             return
-        self._socket.close()
-        self._socket = None
+        self._agent.pipe.close()
+        self._agent.gone()
+        self._agent = None
         self._lost_with_agents += sum(self._unfolded)
         self._unfolded.clear()
-        if self._agent is not None:
-            self._agent.gone()
-            self._agent = None
-        again = self._starts <= RESTARTS and self._finish is None and not self._leaves
+        again = self.agents <= RESTARTS and self._finish is None and not self._leaves
         if self._finish is None:
-            self._log(
-                "the agent is gone; " + ("it is started again" if again else "nothing is observed any more")
-            )
+            now_what = "it is started again" if again else "nothing is observed any more"
+            self._log(f"the agent is gone; {now_what}")
         if again:
             self._open()
         else:
@@ -269,17 +258,17 @@ class Sender:
             self._wake_up.close()
             self._wake_up = WakeUp()
         wake = self._wake_up.reading
-        waited_for = [wake] if self._socket is None else [wake, self._socket]
+        waited_for = [wake] if self._agent is None else [wake, self._agent.pipe]
         readable = ready(waited_for, [], timeout)
         if wake in readable:
             self._wake_up.heard()
-        if self._socket is not None and self._socket in readable:
+        if self._agent is not None and self._agent.pipe in readable:
             self._hear()
 
     def _hear(self) -> None:
-        assert self._socket is not None
+        assert self._agent is not None
         try:
-            piece = self._socket.receive(1 << 16)
+            piece = self._agent.pipe.receive(1 << 16)
         except BlockingIOError:
             return
         except OSError:
@@ -293,7 +282,7 @@ class Sender:
                 self._agent_is_up = True
                 for _ in range(body):
                     self._unfolded.popleft()
-            elif kind == wire.STARTED and self._agent is not None:
+            elif kind == wire.STARTED:
                 self._agent.introduced(body)
             elif kind == wire.VALUES:
                 self.requests.newest_values = body
@@ -325,7 +314,7 @@ class Sender:
                 return
         self._unfolded.append(1)
         report, _ = wire.events_frame([self._report()])
-        self._send(report + self.requests.frames(self._starts, asked), deadline)
+        self._send(report + self.requests.frames(self.agents, asked), deadline)
 
     def _report(self) -> ProbeReported:
         """The sender's figures. They do not go into the ring: in a full one they would displace an uncounted event."""
@@ -345,9 +334,9 @@ class Sender:
         unsent = self._unsent
         if piece:
             unsent.append(memoryview(piece))
-        while unsent and self._socket is not None:
+        while unsent and self._agent is not None:
             try:
-                sent = self._socket.send(unsent[0][: 1 << 20])
+                sent = self._agent.pipe.send(unsent[0][: 1 << 20])
                 if sent == len(unsent[0]):
                     unsent.popleft()
                 else:
@@ -362,9 +351,9 @@ class Sender:
             if remaining <= 0 or self._need_not_wait():
                 break
             patience = remaining if self._finish is None else min(remaining, LOOK_SECONDS)
-            if ready([self._socket], [self._socket], patience):
+            if ready([self._agent.pipe], [self._agent.pipe], patience):
                 self._hear()
-        return self._socket is not None and not unsent
+        return self._agent is not None and not unsent
 
     def _close(self, deadline: float) -> None:
         """Tell the agent that nothing follows, and wait for its last frame and the end of the pipe.
@@ -374,9 +363,9 @@ class Sender:
         if self._agent is not None:
             self._agent.hasten()
         self._flush(max(0.0, deadline - monotonic() - CLOSE_SECONDS))
-        if self._socket is not None:
+        if self._agent is not None:
             self._send(wire.frame(wire.FINISH, (max(0.1, deadline - monotonic()), self.ending)), deadline)
-        while monotonic() < deadline and self._socket is not None and not self._need_not_wait():
+        while monotonic() < deadline and self._agent is not None and not self._need_not_wait():
             if not (self._unsent or self._agent_is_up or self.last_is_wanted):
                 break
             self._listen(min(LOOK_SECONDS, max(0.0, deadline - monotonic())))
