@@ -67,7 +67,7 @@ class Observer:
         self._pid = os.getpid()
         self._began = now() - int((process_age_seconds() or 0.0) * NANOSECONDS)
         self._identity = read_identity(run=settings.run, instance=application_instance())
-        self._messages = AgentMessages(self._begin_profile, self._take_stacks)
+        self._messages = AgentMessages()
         self._lock = threading.RLock()
         self._not_jitted: set[str] = set()
         self._started = False
@@ -100,6 +100,8 @@ class Observer:
             warn,
             over=lambda: self._ended,
         )
+        self._messages.begin_profile = self._side.sources.begin_profile
+        self._messages.take_stacks = self._side.take_stacks
         self._side.recompiled = self._expectations.recompiled
         self._side.listeners_restored = self._expectations.listeners_restored
 
@@ -144,7 +146,7 @@ class Observer:
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """A stretch of time charged to itself: `checkpoint`, `evaluation`, `initialisation`, or a word of your own."""
-        return PhaseMark(self._side.loops, name) if not self._ended else nullcontext()
+        return nullcontext() if self._ended else PhaseMark(self._side.loops, name)
 
     def watch(self, function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         """Return the jitted function watched: its runs and device time are then known. Attributes (`.lower`, …) are kept.
@@ -335,9 +337,6 @@ class Observer:
         """After `shutdown()`, in a forked child, and where `enabled` is false."""
         return self._ended
 
-    def _take_stacks(self, thread: int) -> None:
-        self._side.take_stacks(thread)
-
     def tell_address(self, tell: Callable[[str, str | None], None]) -> None:
         """Tell the URL of `/metrics`, and the file in which the last summary is left if the job is killed.
 
@@ -391,9 +390,6 @@ class Observer:
             self._ended = True
             self._expectations.open.clear()
             self._side.forget_in_child()
-
-    def _begin_profile(self, seconds: float, keep: bool) -> None:
-        self._side.sources.begin_profile(seconds, keep)
 
     def _hello(self) -> dict[str, Any]:
         anchor = ClockAnchor.read()

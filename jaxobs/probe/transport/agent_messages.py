@@ -13,22 +13,19 @@ from jaxobs.report.snapshot import Snapshot
 
 
 class AgentMessages:
-    """What the agent has sent. `heard` runs on the sender's thread, and so does `take_stacks`.
+    """What the agent has sent. `heard` runs on the sender's thread."""
 
-    `begin_profile(seconds, keep)` runs on a thread of its own.
-    """
-
-    def __init__(
-        self, begin_profile: Callable[[float, bool], Any], take_stacks: Callable[[int], None]
-    ) -> None:
+    def __init__(self) -> None:
         self.final_snapshot: Snapshot | None = None
         self.address: str | None = None
         """The URL of `/metrics`."""
         self.address_known = Flag()
         """Set once there is an address, or none will come."""
         self._summary_file: str | None = None
-        self._begin_profile = begin_profile
-        self._take_stacks = take_stacks
+        self.begin_profile: Callable[[float, bool], Any] = lambda seconds, keep: None
+        """Called with seconds and `keep` of a profiler window that is asked for, on a thread of its own."""
+        self.take_stacks: Callable[[int], None] = lambda thread: None
+        """Called with the thread whose stack is asked for, on the sender's thread."""
         self._tell: Callable[[str, str | None], None] = lambda address, summary_file: None
 
     def tell_address(self, tell: Callable[[str, str | None], None]) -> None:
@@ -49,11 +46,11 @@ class AgentMessages:
         elif kind == wire.PROFILE:
             try:
                 # On a thread, so that a slow plugin does not hold up the sender.
-                Thread("profile", self._begin_profile, *body, awaited=False)
+                Thread("profile", self.begin_profile, *body, awaited=False)
             except RuntimeError as error:
                 warn(f"the profiler window that was asked for cannot be opened: {error}")
         elif kind == wire.STACKS:
-            self._take_stacks(body)
+            self.take_stacks(body)
         elif kind == wire.LAST:
             document, undelivered = body
             self.final_snapshot = Snapshot(now(), document).served_no_more()
