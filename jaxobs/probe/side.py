@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 from jaxobs.flow.ring import Ring
 from jaxobs.jax_compat.runtime import backend_exists, leave_out
@@ -18,7 +18,7 @@ from jaxobs.model.events import BackendFound, Compilation, Event, ExecutableCrea
 from jaxobs.model.profile import ProfileResult
 from jaxobs.plugin.base import DEVICE_VARIABLES
 from jaxobs.plugin.guard import Guard, Suppressed, raised_by_signal_handler
-from jaxobs.plugin.protocol import Progress
+from jaxobs.plugin.protocol import Hook, Progress
 from jaxobs.plugin.threads import MAX_CALL_SECONDS, Flag, Thread
 from jaxobs.plugin.wrapping import INTERNAL
 from jaxobs.probe.host_lines import HostLines, stacks_taken
@@ -70,15 +70,13 @@ def find_backend() -> BackendFound | None:
     )  # fmt: skip
 
 
-Hook = TypeVar("Hook", bound=Callable[..., None])
-
-
 class ProbeJob:
     """The job as one probe sees it (`jaxobs.plugin.protocol.Job`)."""
 
     def __init__(self, side: ProbeSide, guard: Guard) -> None:
         self._side = side
         self._guard = guard
+        self.switch_off = guard.switch_off
         self.settings = side.settings
         self.executable_number = side.executables.number
         self.trace_began = side.loops.current.trace_began
@@ -117,9 +115,6 @@ class ProbeJob:
     def record(self, values: Mapping[str, Any]) -> None:
         if on_main_thread():
             self._side.recorded.record(values)
-
-    def switch_off(self, reason: str) -> None:
-        self._guard.switch_off(reason)
 
 
 class ProbeSide:
@@ -340,13 +335,9 @@ class ProbeSide:
 
     def _gather(self) -> list[Event]:
         """Gather what is read once a wake-up instead of emitted when it happens. On the sender's thread."""
-        events: list[Event] = []
-        events += self.loops.unmarked.others_called()
-        events += self.loops.turns_asked()
-        if self.host_lines is not None:
-            events += self.host_lines.take()
-        events += self.sources.turn()
-        return events
+        calls, turns = self.loops.unmarked.others_called(), self.loops.turns_asked()
+        samples = () if self.host_lines is None else self.host_lines.take()
+        return [*calls, *turns, *samples, *self.sources.turn()]
 
     def _look_for_backend(self) -> None:
         if self._backend is None:

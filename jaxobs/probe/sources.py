@@ -172,7 +172,7 @@ class Sources:
         for source in self._sources:
             plugin = source.plugin
             if plugin is not None and type(plugin).profile is not Probe.profile:
-                begun = None if source.guard.set_aside else source.guard.call(plugin.profile, seconds, keep)
+                begun = source.guard.call(plugin.profile, seconds, keep)
                 if begun is not None:
                     return begun
                 reason = source.guard.reason or reason

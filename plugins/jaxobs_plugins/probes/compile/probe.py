@@ -13,10 +13,9 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from jaxobs.jax_compat import pmap as jax_pmap
 from jaxobs.jax_compat.compiling import (
@@ -44,7 +43,7 @@ from jaxobs.model.metrics import metric
 from jaxobs.plugin.base import Probe
 from jaxobs.plugin.frames import call_site
 from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
-from jaxobs.plugin.protocol import Job
+from jaxobs.plugin.protocol import Hook, Job
 from jaxobs.plugin.span_context import current_span_context
 from jaxobs.vocabulary.text import EAGER, cut_name
 from jaxobs_plugins.probes.compile.causes import NO_CAUSE, Causes
@@ -92,8 +91,6 @@ def local_devices_of(executable: Any) -> int:
         return len(executable.local_devices())
     return 1
 
-
-Hook = TypeVar("Hook", bound=Callable[..., None])
 
 CACHE_SAVED = "/jax/compilation_cache/compile_time_saved_sec"
 CACHE_OUTCOMES = {CACHE_ASKED: "request", CACHE_HIT: "hit", "/jax/compilation_cache/cache_misses": "written"}
