@@ -248,10 +248,7 @@ def line_of(traceback: Any) -> str:
 
 def users_line_of(traceback: Any) -> str:
     """The line of the innermost frame that is in no installed package, if there is one, as `line_of` writes it."""
-    frames = list(_frames(traceback))
-    return next(
-        (line for file, line in frames if not is_installed(file)), frames[0][1] if frames else UNKNOWN_LINE
-    )
+    return next((line for file, line in _frames(traceback) if not is_installed(file)), line_of(traceback))
 
 
 def _frames(traceback: Any) -> Iterator[tuple[str, str]]:
@@ -267,17 +264,11 @@ def _frames(traceback: Any) -> Iterator[tuple[str, str]]:
             yield code.co_filename, f"{file}:{line} in {code.co_name}"
 
 
-def array_type() -> type | None:
-    """The class of JAX's arrays. None without the private name."""
-    array = getattr(sys.modules.get("jax._src.array"), "ArrayImpl", None)
-    return array if isinstance(array, type) else None
-
-
 def arrays_alive() -> int | None:
     """About how many arrays there are, deleted ones included: some twenty too many, and never too few.
 
     Every instance of a class made at run time holds a reference to the class, so the class's reference count gives
-    their number without a look at any of them. None without `array_type`.
+    their number without a look at any of them. None without the private name of the class of JAX's arrays.
     """
-    array = array_type()
-    return None if array is None else sys.getrefcount(array)
+    array = getattr(sys.modules.get("jax._src.array"), "ArrayImpl", None)
+    return sys.getrefcount(array) if isinstance(array, type) else None

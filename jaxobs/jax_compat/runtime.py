@@ -19,9 +19,8 @@ def backend_exists() -> bool:
 def persistent_cache_is_on() -> bool:
     """Whether JAX is configured to keep executables on disk, and where. Public names; without them: False."""
     config = getattr(sys.modules.get("jax"), "config", None)
-    return bool(getattr(config, "jax_compilation_cache_dir", None)) and bool(
-        getattr(config, "jax_enable_compilation_cache", False)
-    )
+    settings = ("jax_compilation_cache_dir", "jax_enable_compilation_cache")
+    return all(getattr(config, name, None) for name in settings)
 
 
 def is_listening(listener: Callable[..., Any]) -> bool:
