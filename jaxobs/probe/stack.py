@@ -226,12 +226,11 @@ def callee(frame: FrameType) -> tuple[str, ...]:
     if call is None or call.positions is None or not call.opname.startswith(("CALL", "PRECALL")):
         return ()
     names: list[str] = []
+    place = call.positions.lineno, call.positions.col_offset
     for each in instructions:
         if each.offset >= at or each.positions is None or not isinstance(each.argval, str):
             continue
-        same = (each.positions.lineno, each.positions.col_offset) == (
-            call.positions.lineno, call.positions.col_offset,
-        )  # fmt: skip
+        same = (each.positions.lineno, each.positions.col_offset) == place
         if same and each.opname in ("LOAD_METHOD", "LOAD_ATTR"):
             names.append(each.argval)
         elif same and each.opname.startswith(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF")):

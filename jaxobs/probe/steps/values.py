@@ -81,9 +81,8 @@ def plain_amount(value: Any) -> float | None:
     if type(value) is int or type(value) is float:
         return value if -LARGEST_AMOUNT < value < LARGEST_AMOUNT else math.nan
     with Suppressed(Exception):  # a number of the user's own type may raise anything
-        return (
-            math.nan if hasattr(value, "is_ready") or isinstance(value, str) else plain_amount(float(value))
-        )
+        if not hasattr(value, "is_ready") and not isinstance(value, str):
+            return plain_amount(float(value))
     return math.nan
 
 

@@ -120,9 +120,8 @@ class CheckedValues(RecordedValues):
             self.locating = None
         self._log(f"the recorded value `{as_name(name)}` is {float(value)}: {text}")
         step = self._current.step
-        self._emit(
-            Recorded(step.state.name if step is not None else "", as_name(name), float(value), now(), text)
-        )
+        loop = step.state.name if step is not None else ""
+        self._emit(Recorded(loop, as_name(name), float(value), now(), text))
 
 
 def _as_given(leaf: Any) -> Any:

@@ -18,12 +18,8 @@ WAITING = ("wait_until_finished", "wait", "close")
 """Methods that wait for saves under way, if there are any."""
 
 CLASSES = (
-    "CheckpointManager",
-    "Checkpointer",
-    "AsyncCheckpointer",
-    "StandardCheckpointer",
-    "PyTreeCheckpointer",
-)
+    "CheckpointManager", "Checkpointer", "AsyncCheckpointer", "StandardCheckpointer", "PyTreeCheckpointer",
+)  # fmt: skip
 ASKED_EACH_STEP = "CheckpointManager"
 """The class whose `save` jobs call in every step although it saves in few: most of its calls are no checkpoint."""
 

@@ -189,10 +189,9 @@ class Causes:
                 traced = None  # a trace for something else, of a function of the same name
             known = traced or self._traced_before(program.jaxpr)
             if known is not None:
+                noted = weakref.ref(program.jaxpr), known
                 with self._lock:
-                    _keep(
-                        self._traces, id(program.jaxpr), (weakref.ref(program.jaxpr), known), FUNCTIONS_KEPT
-                    )
+                    _keep(self._traces, id(program.jaxpr), noted, FUNCTIONS_KEPT)
         if known is None:
             # What grad or vmap makes of a function is another program: its first compile is no recompile of the
             # function. Each pass of a gradient is another one still, recognised by its numbers of arrays and results.

@@ -166,11 +166,9 @@ def definition_of(key: tuple[Any, ...]) -> str:
             transformations += [str(called).partition(".")[0] for called in line[1:] or [name]]
         else:
             where = f"{place.rpartition('/')[2]}:{line[0]}" if line else f"{place}.{name}"
-    return (
-        clipped(" under ".join([where.removeprefix("__main__."), *reversed(transformations)]))
-        if where
-        else ""
-    )
+    if not where:
+        return ""
+    return clipped(" under ".join([where.removeprefix("__main__."), *reversed(transformations)]))
 
 
 def bound_arguments(function: Any) -> list[tuple[str, Any]]:

@@ -174,9 +174,8 @@ def usually_allocated(lock: SessionLock, step: float | None, allocated: Allocate
     most = 0
     for number in range(LOOKS):
         held = allocated()
-        if held is None or not lock.record(
-            pause * (0.5 + number / LOOKS)
-        ):  # uneven: steps may be as far apart
+        uneven = pause * (0.5 + number / LOOKS)  # steps may be as far apart as even looks
+        if held is None or not lock.record(uneven):
             return None
         most = max(most, held)
     return most

@@ -229,10 +229,8 @@ class Windows:
         if cut:
             reason = f"it ended after {window.length:.2f} s, lest its trace have too many bytes"
         if recorded.ended is Ended.REFUSED:
-            outcome, reason = (
-                "too_large",
-                f"it was thrown away after {window.length:.2f} s: memory grew too much, as with too many events",
-            )
+            outcome, grew = "too_large", "memory grew too much, as with too many events"
+            reason = f"it was thrown away after {window.length:.2f} s: {grew}"
         elif xspace is None:
             outcome, reason = "user_session", "it was thrown away: the job began a session of its own"
         elif is_empty(xspace):
@@ -240,10 +238,8 @@ class Windows:
             if window.usual_steps is not None:
                 reason += ", though steps go on: it may be that each takes longer than the window"
         elif len(xspace) > self._maximum_bytes:
-            outcome, reason = (
-                "too_large",
-                (f"{len(xspace)} bytes are more than JAXOBS_PROFILE_MAXIMUM_BYTES={self._maximum_bytes}"),
-            )
+            outcome = "too_large"
+            reason = f"{len(xspace)} bytes are more than JAXOBS_PROFILE_MAXIMUM_BYTES={self._maximum_bytes}"
             xspace = None
         if keep and recorded.xspace is not None:
             wall = wall_now() / NANOSECONDS - seconds(now() - recorded.start)
