@@ -126,10 +126,9 @@ class Exporting:
         if type(self._plugin).job_ended is not Exporter.job_ended:
             # On a thread and under a guard of its own, so it neither delays the last flush nor counts as a success.
             guard = Guard(self.guard.source, self.guard.kind, self._log)
-            thread = threading.Thread(
+            threading.Thread(
                 target=guard.call, args=(self._plugin.job_ended,), name="jaxobs-job-ended", daemon=True
-            )
-            thread.start()
+            ).start()
 
     def finish(self, timeout: float) -> None:
         """Ask the thread to export a last time and end; `join` waits for that."""

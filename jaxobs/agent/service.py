@@ -115,9 +115,8 @@ def leave_summary(settings: Mapping[str, Any], files: Sequence[Path], snapshot: 
     """Write the summary of a job that was killed. An error is ignored, because no job is left to report it to."""
     if not (snapshot["process"]["platform"] or snapshot["loops"]):
         return  # nothing of JAX ran in it
-    text = (
-        f"The job ended without a word: it was killed, or ended by os._exit.\n{render(snapshot.document)}\n"
-    )
+    how = "The job ended without a word: it was killed, or ended by os._exit."
+    text = f"{how}\n{render(snapshot.document)}\n"
     for file in files:
         with contextlib.suppress(OSError):
             if file.name == SUMMARY:
@@ -221,10 +220,8 @@ class Service:
                 break
             if monotonic() >= self._due:
                 self._new_snapshot()
-                waited, self._waited_for = (
-                    self._waited_for,
-                    waits_for_us(self.resource.get("process.pid", "")),
-                )
+                waited = self._waited_for
+                self._waited_for = waits_for_us(self.resource.get("process.pid", ""))
                 if waited and self._waited_for:
                     self.log("observing ends: the job waits until it has no child any more")
                     finish = 1.0, "running"  # how it ends is not seen
@@ -425,11 +422,8 @@ class Service:
             _on_disk(lambda: leave_summary(self.settings, self._summary_files, snapshot.served_no_more()))
         else:
             undelivered = await_deliveries(self._plugins.exporters, began, until - monotonic())
-            document = {
-                **snapshot.document,
-                "agent": {**snapshot.document["agent"], "undelivered": undelivered},
-            }
-            self._send(wire.LAST, (document, undelivered))
+            agent = {**snapshot.document["agent"], "undelivered": undelivered}
+            self._send(wire.LAST, ({**snapshot.document, "agent": agent}, undelivered))
             self._pipe.end()  # the job waits for this, and need not wait for the rest
         for exporter in self._plugins.exporters:
             exporter.join(max(0.0, began + timeout - monotonic()))

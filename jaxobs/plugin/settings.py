@@ -178,9 +178,7 @@ def variables(plugin: str, settings: object) -> dict[str, str]:
     """The variables of a plugin's own settings, with their descriptions and defaults."""
     fields = {} if settings is None else declared(type(settings))
     return {
-        prefix(plugin) + name.upper(): " ".join(
-            filter(None, (one.description, f"(default: {one.default!r})"))
-        )
+        prefix(plugin) + name.upper(): f"{one.description} (default: {one.default!r})".lstrip()
         for name, one in fields.items()
     }
 
@@ -206,9 +204,8 @@ def unknown_variables(
 
 def unknown(variable: str, prefix: str, fields: Iterable[str]) -> str:
     """A line that says that a variable is no setting; compared without the prefix, which makes all of them alike."""
-    return f"unknown setting {variable}" + meant(
-        variable.upper().removeprefix(prefix), fields, f"{prefix}{{}}"
-    )
+    nearest = meant(variable.upper().removeprefix(prefix), fields, f"{prefix}{{}}")
+    return f"unknown setting {variable}{nearest}"
 
 
 def meant(word: str, known: Iterable[str], form: str = "{!r}") -> str:

@@ -187,6 +187,5 @@ def _hide_from_threading() -> None:
     names["_DummyThread"] = _DummyThread
 
 
-os.register_at_fork(after_in_child=_living.clear)  # a child has none of them
-os.register_at_fork(after_in_child=_by_number.clear)
-os.register_at_fork(after_in_child=_spent.clear)
+for table in (_living, _by_number, _spent):  # a child has none of them
+    os.register_at_fork(after_in_child=table.clear)
