@@ -17,6 +17,7 @@ from jaxobs.model.peak_memory import NOT_GIVEN
 from jaxobs.model.profile import LARGEST_TRACE
 from jaxobs.model.trace import Trace
 from jaxobs.plugin.custom_calls import load_rules
+from jaxobs.plugin.guard import described
 from jaxobs.roofline_model.traced import Profiled, join
 from jaxobs.trace import TraceError, read_trace
 
@@ -133,7 +134,7 @@ class Analysis:
         except TraceError as error:
             return WindowDone(light, None, str(error)[:500])
         except Exception as error:  # noqa: BLE001  # nor must one window end the agent
-            return WindowDone(light, None, f"{type(error).__name__}: {error}"[:500])
+            return WindowDone(light, None, described(error)[:500])
         return WindowDone(light, profiled, "")
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from jaxobs.agent.service import Service
 from jaxobs.flow import wire
 from jaxobs.model.clock import sleep
+from jaxobs.plugin.guard import described
 
 NICENESS = 10
 """The agent's niceness. The job comes first: of a core that both want, the agent gets a tenth. That is its share over
@@ -98,7 +99,7 @@ def serve(pipe: socket.socket, *, started: Callable[[], None] = lambda: None) ->
         service.serve(frames, waiting)
     except Exception as error:  # noqa: BLE001  # the job is told why its agent ends, on its logger and not its console
         with contextlib.suppress(OSError):
-            pipe.sendall(wire.frame(wire.LOG, f"the agent failed: {type(error).__name__}: {error}"))
+            pipe.sendall(wire.frame(wire.LOG, f"the agent failed: {described(error)}"))
     with contextlib.suppress(OSError):
         pipe.shutdown(socket.SHUT_RDWR)
     pipe.close()

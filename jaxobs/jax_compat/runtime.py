@@ -11,8 +11,7 @@ from typing import Any
 
 def backend_exists() -> bool:
     """Whether JAX has created a backend. Without the private name: False, and devices stay unknown."""
-    bridge = sys.modules.get("jax._src.xla_bridge")
-    check = getattr(bridge, "backends_are_initialized", None)
+    check = getattr(sys.modules.get("jax._src.xla_bridge"), "backends_are_initialized", None)
     return bool(check()) if callable(check) else False
 
 
@@ -25,8 +24,7 @@ def persistent_cache_is_on() -> bool:
 
 def is_listening(listener: Callable[..., Any]) -> bool:
     """Whether a duration listener is still registered. Without the private name: True."""
-    monitoring = sys.modules.get("jax._src.monitoring")
-    listeners = getattr(monitoring, "get_event_duration_listeners", None)
+    listeners = getattr(sys.modules.get("jax._src.monitoring"), "get_event_duration_listeners", None)
     # Not `in`, which would call `__eq__` of listeners of others.
     return any(found is listener for found in listeners()) if callable(listeners) else True
 

@@ -27,7 +27,7 @@ from jaxobs.jax_compat.memory import (
 from jaxobs.jax_compat.runtime import backend_exists
 from jaxobs.model.clock import monotonic
 from jaxobs.model.events import ExecutableCreated, memory_need
-from jaxobs.plugin.guard import raised_by_signal_handler
+from jaxobs.plugin.guard import described, raised_by_signal_handler
 from jaxobs.report import peak_memory, tables
 from jaxobs.report.tables import Column, Row, computed, figure, known_columns, plain_table
 from jaxobs.report.tables import name as name_column
@@ -138,7 +138,7 @@ class Parts:
         except Exception as problem:
             if raised_by_signal_handler(problem):  # parts take seconds
                 raise
-            self.missing[name] = f"{type(problem).__name__}: {problem}"[:200]
+            self.missing[name] = described(problem)[:200]
             return None
 
 
@@ -168,12 +168,15 @@ def gather(
 
 def _add_memory(parts: Parts, report: dict[str, Any], ask: Ask, deadline: float) -> bytes | None:
     """Add to the report what holds the memory, and which executable failed. Returns the allocation profile."""
-    # Arrays first, because other threads of the job go on and change them.
-    counted_by = max(deadline - SNAPSHOT_SECONDS, monotonic() + ARRAYS_SECONDS)
-    report["live_arrays"] = parts.get("live arrays", lambda: _live_arrays(counted_by))
-    devices = parts.get("memory statistics", device_statistics) if backend_exists() else None
-    report["memory_statistics"] = devices and [each._asdict() for each in devices]
-    profile: bytes | None = parts.get("allocations.pprof", _allocations)
+    profile: bytes | None = None
+    report["live_arrays"] = report["memory_statistics"] = None
+    if backend_exists():
+        # Arrays first, because other threads of the job go on and change them.
+        counted_by = max(deadline - SNAPSHOT_SECONDS, monotonic() + ARRAYS_SECONDS)
+        report["live_arrays"] = parts.get("live arrays", lambda: _live_arrays(counted_by))
+        devices = parts.get("memory statistics", device_statistics)
+        report["memory_statistics"] = devices and [each._asdict() for each in devices]
+        profile = parts.get("allocations.pprof", _allocations)
     left = max(0.1, min(SNAPSHOT_SECONDS, deadline - monotonic() - 0.5))
     document = parts.get("snapshot", lambda: ask.snapshot(left)) or {}
     report["process"] = parts.get("process", lambda: _process(document))
@@ -208,9 +211,7 @@ def blame(function: str | None, executables: Any, requested: int | None) -> str:
     return f"{function}" + (f", one of {', '.join(known[:5])}" if known else "")
 
 
-def _live_arrays(deadline: float) -> dict[str, Any] | None:
-    if not backend_exists():
-        return None
+def _live_arrays(deadline: float) -> dict[str, Any]:
     listing = list_arrays(tracebacks=True, without_failed=True)
 
     def give_up_late() -> None:
@@ -227,9 +228,7 @@ def _live_arrays(deadline: float) -> dict[str, Any] | None:
     }
 
 
-def _allocations() -> bytes | None:
-    if not backend_exists():
-        return None
+def _allocations() -> bytes:
     import jax
 
     profile: bytes = jax.profiler.device_memory_profile()

@@ -20,7 +20,7 @@ from typing import Any
 from jaxobs.jax_compat.memory import on_chip_memory
 from jaxobs.model.clock import monotonic
 from jaxobs.plugin.files import temporary_directory
-from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
+from jaxobs.plugin.guard import Suppressed, described, raised_by_signal_handler
 from jaxobs.plugin.threads import Thread
 from jaxobs.probe.out_of_memory.evidence import Ask, Exhaustion, exhaustion, gather
 from jaxobs.report.runs import REPORT, make_folder
@@ -113,7 +113,7 @@ class OutOfMemory:
         except Exception as problem:  # the user's error is the one that matters
             if raised_by_signal_handler(problem):
                 raise
-            self._log(f"out of memory; no report could be written: {type(problem).__name__}: {problem}")
+            self._log(f"out of memory; no report could be written: {described(problem)}")
 
     def stop(self) -> None:
         """Write no more reports."""

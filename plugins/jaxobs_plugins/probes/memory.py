@@ -23,6 +23,7 @@ from jaxobs.jax_compat.runtime import backend_exists
 from jaxobs.model.clock import NANOSECONDS, monotonic, now, perf_counter_ns, sleep
 from jaxobs.model.events import PROCESS_MEMORY, LiveArraysCounted, MemorySampled
 from jaxobs.plugin.base import Probe
+from jaxobs.plugin.guard import described
 from jaxobs.plugin.protocol import Job
 
 FIELDS = ("VmRSS:", "VmHWM:", "RssFile:")
@@ -171,7 +172,7 @@ class MemoryProbe(Probe):
             if counted is not None:
                 job.emit(counted)
         except Exception as error:  # noqa: BLE001  # one array that cannot be read costs no device its figures
-            job.emit(not_counted(f"the arrays could not be counted: {type(error).__name__}: {error}"[:300]))
+            job.emit(not_counted(f"the arrays could not be counted: {described(error)}"[:300]))
 
     def _device(self, job: Job, allocator: DeviceStatistics) -> None:
         amounts, reason = named_amounts(allocator.statistics), ""
@@ -184,7 +185,7 @@ class MemoryProbe(Probe):
     def _failed(self, job: Job, error: Exception) -> None:
         self._pause = min(max(FIRST_PAUSE_SECONDS, 2 * self._pause), LONGEST_PAUSE_SECONDS)
         self._not_before = monotonic() + self._pause
-        reason = f"the backend failed: {type(error).__name__}: {error}"[:300]
+        reason = f"the backend failed: {described(error)}"[:300]
         job.emit(not_counted(reason))
         for device in self._known:
             job.emit(MemorySampled(device, None, None, None, None, None, reason, now()))

@@ -42,7 +42,7 @@ from jaxobs.model.events import (
 from jaxobs.model.metrics import metric
 from jaxobs.plugin.base import Probe
 from jaxobs.plugin.frames import call_site
-from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
+from jaxobs.plugin.guard import Suppressed, described, raised_by_signal_handler
 from jaxobs.plugin.protocol import Hook, Job
 from jaxobs.plugin.span_context import current_span_context
 from jaxobs.vocabulary.text import EAGER, cut_name
@@ -79,7 +79,7 @@ def module_of(executable: Any, limit: int) -> tuple[bytes | None, str]:
     except Exception as error:  # a backend that does not give its modules
         if raised_by_signal_handler(error):  # a large module takes seconds
             raise
-        return None, f"the backend gave no module: {type(error).__name__}: {error}"[:200]
+        return None, f"the backend gave no module: {described(error)}"[:200]
     if len(proto) > limit:
         return None, f"the module has {len(proto)} bytes, more than JAXOBS_MAXIMUM_MODULE_BYTES={limit}"
     return proto, ""
