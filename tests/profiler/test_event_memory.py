@@ -87,5 +87,5 @@ def test_a_recording_of_which_nothing_is_known_takes_its_time(ask: Any, most: in
 
 def test_the_users_session_ends_the_looks_before_a_recording():
     lock = SessionLock()
-    lock.user_comes(0.0)
+    lock.user_comes(1, 0.0)
     assert usually_allocated(lock, 100.0, telling(lambda: 1)) is None

@@ -8,9 +8,9 @@ from jaxobs_plugins.probes.profiler.recording import SessionLock
 
 def test_ours_does_not_begin_while_the_user_has_a_session():
     session_lock = SessionLock()
-    session_lock.user_comes(1.0)
+    session_lock.user_comes(1, 1.0)
     assert not session_lock.begin_ours()
-    session_lock.user_goes()
+    session_lock.user_goes(1)
     assert session_lock.begin_ours()
 
 
@@ -27,7 +27,7 @@ def test_the_user_ends_ours_and_waits_until_it_is_over():
 
     thread = threading.Thread(target=ours)
     thread.start()
-    session_lock.user_comes(10.0)
+    session_lock.user_comes(1, 10.0)
     order.append("theirs begins")
     thread.join()
     assert order == [("recorded whole", False), "ours is over", "theirs begins"]
@@ -37,7 +37,7 @@ def test_the_user_waits_no_longer_than_the_patience():
     session_lock = SessionLock()
     assert session_lock.begin_ours()
     began = time.monotonic()
-    session_lock.user_comes(0.05)
+    session_lock.user_comes(1, 0.05)
     assert time.monotonic() - began < 5
 
 

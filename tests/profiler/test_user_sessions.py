@@ -65,7 +65,7 @@ def test_who_comes_while_the_rate_of_events_is_learnt_waits_for_no_other_session
     session_lock, record, looks = observed.probe._session_lock, recording.record, []
 
     def interrupted(*arguments: Any, **options: Any) -> Any:
-        looks.append(threading.Thread(target=session_lock.user_comes, args=(30.0,)))
+        looks.append(threading.Thread(target=session_lock.user_comes, args=(1, 30.0)))
         looks[-1].start()
         return record(*arguments, **options)
 
@@ -73,7 +73,7 @@ def test_who_comes_while_the_rate_of_events_is_learnt_waits_for_no_other_session
     assert observed.ask(0.5).outcome == "user_session"
     assert len(looks) == 1
     looks[0].join()
-    session_lock.user_goes()
+    session_lock.user_goes(1)
     monkeypatch.undo()
     assert observed.ask(0.05).outcome in ("read", "empty")
 
@@ -126,8 +126,8 @@ def test_ctrl_c_while_the_users_session_waits_for_ours_leaves_nothing_behind(
     session_lock = observed.probe._session_lock
     comes = session_lock.user_comes
 
-    def interrupted(patience: float) -> None:
-        comes(patience)
+    def interrupted(session: int, patience: float) -> None:
+        comes(session, patience)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(session_lock, "user_comes", interrupted)

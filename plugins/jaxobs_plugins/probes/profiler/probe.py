@@ -46,7 +46,6 @@ class ProfilerProbe(Probe):
         if module is None:
             job.switch_off("this version of JAX has no profiler that jaxobs knows")
             return
-        self._users: set[int] = set()
         self._requests: set[Future[ProfileResult]] = set()
         self._session_lock = SessionLock()
         self._pace = Pace()
@@ -97,15 +96,12 @@ class ProfilerProbe(Probe):
     def coming(self, key: int) -> None:
         """Note that the user's thread is about to make a session, and wait until ours has ended."""
         if self._job is not None:
-            # First: Ctrl-C may come during the wait, and `over` then takes it back.
-            self._users.add(key)
-            self._session_lock.user_comes(USER_PATIENCE)
+            self._session_lock.user_comes(key, USER_PATIENCE)
             self._annotate(None)
 
     def over(self, key: int) -> None:
-        if key in self._users:
-            self._users.remove(key)
-            self._session_lock.user_goes()
+        if key in self._session_lock.users:
+            self._session_lock.user_goes(key)
             self._annotate(None)
 
     def traced(self, trace: UserTrace) -> None:
@@ -132,7 +128,7 @@ class ProfilerProbe(Probe):
     def _annotate(self, ours: object | None) -> None:
         """Have steps annotated while there is any session, the user's or ours (None: ours has ended)."""
         if self._job is not None:
-            self._job.annotate_steps(self if self._users else ours)
+            self._job.annotate_steps(self if self._session_lock.users else ours)
 
     def _fault(self, error: Exception) -> None:
         """End everything after a fault of the profiler, which is not risked twice."""

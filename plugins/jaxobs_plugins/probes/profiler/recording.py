@@ -70,13 +70,14 @@ class SessionLock:
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._ours = False
-        self._users = 0
+        self.users: set[int] = set()
+        """The user's sessions that are under way or about to begin, each by its number."""
         self.stopped = False
 
     def begin_ours(self) -> bool:
         """Claim the profiler for a session of ours. False if the user has a session, or is about to."""
         with self._lock:
-            if self._users or self.stopped:
+            if self.users or self.stopped:
                 return False
             self._ours = True
             return True
@@ -84,23 +85,24 @@ class SessionLock:
     def record(self, seconds: float) -> bool:
         """Wait while our session records for `seconds`. False as soon as the user wants a session, or after `stop`."""
         with self._lock:
-            return not self._changed.wait_for(lambda: self._users > 0 or self.stopped, seconds)
+            return not self._changed.wait_for(lambda: self.users or self.stopped, seconds)
 
     def end_ours(self) -> None:
         with self._lock:
             self._ours = False
             self._changed.notify_all()
 
-    def user_comes(self, patience: float) -> None:
+    def user_comes(self, session: int, patience: float) -> None:
         """Announce a session of the user's, and wait for ours to end, at most `patience` seconds."""
         with self._lock:
-            self._users += 1
+            # First: Ctrl-C may come during the wait, and `user_goes` then takes it back.
+            self.users.add(session)
             self._changed.notify_all()
             self._changed.wait_for(lambda: not self._ours, patience)
 
-    def user_goes(self) -> None:
+    def user_goes(self, session: int) -> None:
         with self._lock:
-            self._users = max(0, self._users - 1)
+            self.users.discard(session)
 
     def stop(self) -> None:
         """Let no session of ours begin any more, and end the one under way at once."""
