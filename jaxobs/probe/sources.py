@@ -55,13 +55,13 @@ class Turns:
         self._wanted = Call()
         self._ending = False
         self._done = Flag()
-        self._under_way = False
+        self._done.set()
         self._thread = Thread(name, self._run, awaited=awaited)
 
     def begin(self) -> Flag:
         """Begin a turn, unless the one before has not ended. Returns what is set at its end."""
-        if not self._under_way:
-            self._under_way, self._done = True, Flag()
+        if self._done.is_set():
+            self._done = Flag()
             self._wanted.make()
         return self._done
 
@@ -78,7 +78,6 @@ class Turns:
         self._first()
         while self._wanted.wait() and not self._ending:
             self._turn()
-            self._under_way = False
             self._done.set()
         self._last()
 
