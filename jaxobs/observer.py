@@ -83,9 +83,8 @@ class Observer:
             run_folder=folder_of(vars(settings), identity.resource, began, is_first=identity.is_first),
         )
         earlier = before._side if before is not None else None  # noqa: SLF001  # another of this class
-        self._side: ProbeSide = ProbeSide(
-            plain, Agents(start_agent_process, self._hello, self._messages.heard), warn, earlier
-        )
+        agents = Agents(start_agent_process, self._hello, self._messages.heard)
+        self._side: ProbeSide = ProbeSide(plain, agents, warn, earlier)
         self._out_of_memory = OutOfMemory(
             identity.name,
             plain,
@@ -290,9 +289,8 @@ class Observer:
                 self._side.sender.ending = _ending(uncaught_error())
                 if self.prepare_summary is not None:
                     self.prepare_summary()
-                self._shutdown_quietly(
-                    round(max(0.0, self.settings.shutdown_timeout - (monotonic() - began)), 1)
-                )
+                left = self.settings.shutdown_timeout - (monotonic() - began)
+                self._shutdown_quietly(round(max(0.0, left), 1))
             finally:
                 with HandlersPutOff():
                     if self.belongs_here:

@@ -140,10 +140,9 @@ def read(
         try:
             values[name] = one.parsed(value)
         except ValueError as error:
-            secret = masked(name, "text") == MASK
-            problem = (
-                f"{MASK}: must be {one.allowed}" if secret else masked("", f"{in_short(value)}: {error}")
-            )
+            problem = masked("", f"{in_short(value)}: {error}")
+            if masked(name, "text") == MASK:  # it is a secret
+                problem = f"{MASK}: must be {one.allowed}"
             wrong.append(f"{place}={problem}" + (f" ({one.description})" if one.description else ""))
     if wrong:
         raise SettingsError("; ".join(wrong))

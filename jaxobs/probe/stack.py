@@ -299,10 +299,8 @@ def _iterators(stack: Stack) -> list[CodeType]:
     """
     found = []
     for index, (frame, owner) in enumerate(zip(stack.frames, stack.owners, strict=True)):
-        asking = next(
-            (outer for outer in range(index + 1, len(stack.frames)) if stack.owners[outer] in {USER, OWN}),
-            None,
-        )
+        outside = range(index + 1, len(stack.frames))
+        asking = next((outer for outer in outside if stack.owners[outer] in {USER, OWN}), None)
         if owner != USER or asking is None:
             continue
         code = frame.f_code

@@ -265,9 +265,8 @@ def _process(document: Mapping[str, Any]) -> dict[str, Any]:
 def _error_text(found: Exhaustion) -> bytes:
     # Not by `format_exception`, which would call `__str__` of errors of the user's that are chained to it.
     where = "".join(traceback.format_tb(found.error.__traceback__))
-    return f"{found.type}: {found.message}\n\nraised here, innermost last:\n{where}".encode(
-        "utf-8", "replace"
-    )
+    text = f"{found.type}: {found.message}\n\nraised here, innermost last:\n{where}"
+    return text.encode("utf-8", "replace")
 
 
 def _masked(settings: Mapping[str, Any]) -> dict[str, Any]:

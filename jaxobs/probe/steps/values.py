@@ -130,9 +130,8 @@ class RecordedValues:
             key = self._names.get((loop, name))
             if key is None:
                 if len(self._names) >= RECORDED_NAMES:
-                    self._refuse(
-                        "", f"only the first {RECORDED_NAMES} names are taken, and {as_name(name)} is none"
-                    )
+                    why = f"only the first {RECORDED_NAMES} names are taken, and {as_name(name)} is none"
+                    self._refuse("", why)
                     continue
                 key = self._names[loop, name] = (loop, as_name(name))
             self._newest[key] = at, kept

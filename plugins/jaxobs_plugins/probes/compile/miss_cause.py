@@ -112,9 +112,8 @@ def differences(old: Signature, new: Signature) -> Iterator[Difference]:
         # Of `lambda x, i=i: …` in a loop it is told which argument makes it another.
         defaults = [each for each in _named_values("redefined", old.defaults, new.defaults) if each.certain]
         # That a partial is another object is named only where the arguments that it binds do not differ.
-        yield from defaults or [
-            Difference("redefined", None, old.function, new.function, certain=not new.partial)
-        ]
+        another = Difference("redefined", None, old.function, new.function, certain=not new.partial)
+        yield from defaults or [another]
     yield from _named_values("redefined", old.options, new.options)
     yield from _named_values("static_argument", old.statics, new.statics)
     yield from _named_values("pytree", old.bindings, new.bindings)

@@ -238,11 +238,9 @@ class CompileProbe(Probe):
         self._thread.stack.clear()
 
     def _phase_ended(self, job: Job, phase: Phase, end: int, *, outermost: bool) -> None:
-        exclusive = max(0, end - phase.start - phase.inner)
+        thread, exclusive = threading.get_ident(), max(0, end - phase.start - phase.inner)
         job.emit(
-            CompilePhaseEnded(
-                phase.function, phase.name, threading.get_ident(), phase.start, end, exclusive, outermost
-            )
+            CompilePhaseEnded(phase.function, phase.name, thread, phase.start, end, exclusive, outermost)
         )
 
     def _cache_was_read(self, job: Job, duration: int) -> None:

@@ -91,9 +91,8 @@ class Windows:
         self._annotate = annotate
         self._allocated = Allocated()
         self._maximum_bytes = int(job.settings["profile_maximum_bytes"])
-        self.schedule = Schedule(
-            float(job.settings["profile_budget_ratio"]), self._maximum_bytes, monotonic()
-        )
+        ratio = float(job.settings["profile_budget_ratio"])
+        self.schedule = Schedule(ratio, self._maximum_bytes, monotonic())
         self._tried: tuple[int | None, int] | None = None
         self._looked_at: int | None = None  # `Progress.compiled` at the last window
         self._modules_given: tuple[int | None, int] | None = None
