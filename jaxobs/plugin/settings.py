@@ -164,7 +164,8 @@ def read_of_plugin(plugin: str, settings: Model) -> Model:
     working directory than the job.
     """
     found = read(type(settings), prefix(plugin), {})
-    for name, value in vars(found).items():
+    for name in declared(type(settings)):
+        value = getattr(found, name)
         if isinstance(value, Path) and not value.is_absolute():
             raise SettingsError(
                 f"environment variable {prefix(plugin)}{name.upper()}={str(value)!r} is no absolute path: "

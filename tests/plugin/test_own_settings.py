@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from jaxobs.config import SETTINGS, unknown_settings
 from jaxobs.plugin.discovery import COLLECTORS, EXPORTERS, PROBES, Found, discover
-from jaxobs.plugin.settings import unknown_variables
+from jaxobs.plugin.settings import read_of_plugin, unknown_variables
 from jaxobs.testing import check_collector, check_exporter, check_probe
 
 GROUPS = {"example": PROBES, "example_disk": COLLECTORS, "example_report": EXPORTERS}
@@ -51,6 +52,16 @@ def test_a_setting_is_read_from_the_variable_of_the_plugin(
     assert installed("example").plugin.settings.span_generation == 1
     (free,) = check_collector(installed("example_disk").plugin)
     assert free.labels == (str(tmp_path),)
+
+
+@dataclass(frozen=True, slots=True)
+class InSlots:
+    limit: int = 3
+
+
+def test_settings_may_lie_in_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAXOBS_EXAMPLE_LIMIT", "5")
+    assert read_of_plugin("example", InSlots()) == InSlots(5)
 
 
 @pytest.mark.parametrize(
