@@ -145,10 +145,12 @@ def drop_internal_frames(error: BaseException) -> None:
 def _function(owner: Any, name: str) -> Callable[..., Any] | None:
     """The function that a class or module itself defines under a name; inherited methods are wrapped where defined.
 
-    None if `owner` is neither, as when this version of a library has no such class.
+    None if `owner` is neither, as when this version of a library has no such class, or if a class has something else
+    there, such as a static method: in its place a function would be given the instance.
     """
     found = vars(owner).get(name) if isinstance(owner, type | ModuleType) else None
-    return cast("Callable[..., Any]", found) if callable(found) else None
+    is_function = isinstance(found, FunctionType) if isinstance(owner, type) else callable(found)
+    return cast("Callable[..., Any]", found) if is_function else None
 
 
 def _leave(mark: AbstractContextManager[None]) -> None:

@@ -96,3 +96,15 @@ def test_a_plugin_that_cannot_name_the_phase_leaves_the_librarys_call_alone() ->
     Wrapping(job).phase(library, "save", name)
     assert library.save(1) == 2
     assert ["no such phase" in failure for failure in job.failures] == [True]
+
+
+def test_a_static_method_of_a_library_stays_one() -> None:
+    class Library:
+        @staticmethod
+        def save(path: str) -> str:
+            return path
+
+    wrapping = Wrapping(FakeJob())
+    wrapping.phase(Library, "save", lambda: "checkpoint")
+    wrapping.values(Library, "save", dict)
+    assert Library.save("folder") == Library().save("folder") == "folder"
