@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from urllib.parse import unquote
 
+from jaxobs.report.runs import MAX_NAME
+
 _SLURM_DEFAULTS = re.compile(r"sbatch|wrap|interactive|(ba|da|z|k|tc|c|fi)?sh|python[\d.]*|jaxobs|env|uv")
 """Names that Slurm gives where the user gave none, and that say nothing: `sbatch` for a script on standard input, `wrap`
 for `--wrap`, and the name of the command for srun and salloc (man sbatch, srun, salloc: --job-name)."""
@@ -257,8 +259,10 @@ def read_identity(
     known = {name: str(value) for name, value in attributes.items() if value is not None}
     given.pop("process.pid", None)
     process = f"process{os.getpid()}" if rank is None else f"rank{rank}"
+    # A name that the file system does not take would leave no summary.
+    run_in_files = re.sub(r"[^\w.-]+", "-", named or "").encode()[:MAX_NAME].decode(errors="ignore")
     return Identity(
-        name="-".join(filter(None, (re.sub(r"[^\w.-]+", "-", named or ""), process))),
+        name="-".join(filter(None, (run_in_files, process))),
         job=job_key(run, environment, host),
         run_ids=ids,
         is_first=is_first(environment),

@@ -106,6 +106,10 @@ def test_what_the_user_says_of_the_process_wins(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_name_of_any_letters_makes_a_file_name() -> None:
     assert read_identity({"RANK": "2", "WORLD_SIZE": "4"}, run="a/b c").name == "a-b-c-rank2"
+    for letter in "xß実":  # a file's name may have 255 bytes
+        name = read_identity({"RANK": "2", "WORLD_SIZE": "4"}, run=300 * letter).name
+        assert len(name.encode()) < 120
+        assert name.strip(letter) == "-rank2"
 
 
 STEP = SLURM | {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"}
