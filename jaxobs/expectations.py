@@ -181,7 +181,10 @@ class Expected:
         if self not in self.all_open.open:
             return ""
         unknown = self.all_open.why_uncounted() or self.unseen
-        self.all_open.open.remove(self)
+        try:
+            self.all_open.open.remove(self)
+        except ValueError:  # meanwhile another thread, or a signal handler, has ended the run
+            return ""
         problems = list(self._problems(unknown, document))
         if self.raises:
             return "\n".join(problems)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.expectations import FIGURES, HOLDS, read_bounds
+from jaxobs.expectations import FIGURES, HOLDS, Expectations, read_bounds
 from tests.jobs import run, start
 
 __all__ = ["run", "start"]  # fixtures
@@ -50,6 +50,23 @@ def test_what_cannot_be_read_is_an_error_at_the_call(figures: dict, says: str) -
         read_bounds(figures)
     assert says in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_the_end_of_the_run_may_come_while_a_block_is_judged() -> None:
+    said: list[str] = []
+    run_has_ended = False
+
+    def why_uncounted() -> str:
+        nonlocal run_has_ended
+        if not run_has_ended:
+            run_has_ended = True  # on another thread, or in a signal handler
+            assert expectations.end() == ""
+        return "nothing was seen"
+
+    expectations = Expectations(lambda timeout: {}, lambda: 0, why_uncounted, said.append)
+    with expectations.expect({"recompilations": 0}, on_failure="warn"):
+        pass
+    assert said == ["expected recompilations == 0, and it is not known: nothing was seen"]  # once
 
 
 def test_a_block_tells_recompilations_after_its_first_steps(run) -> None:

@@ -182,7 +182,7 @@ class Sender:
         self._wake()
 
     def abandon(self) -> None:
-        """Close this side's sockets without a message; in a forked child, and at the end."""
+        """Close this side's sockets without a message; where no thread can be started, and at the end."""
         if self._agent is not None:
             self._agent.pipe.close()
         if self._wake_up is not None:
