@@ -49,14 +49,11 @@ class Turns:
         last: Callable[[], None] = lambda: None,
         awaited: bool = True,
     ) -> None:
-        self._turn = turn
-        self._first = first
-        self._last = last
         self._wanted = Call()
         self._ending = False
         self._done = Flag()
         self._done.set()
-        self._thread = Thread(name, self._run, awaited=awaited)
+        self._thread = Thread(name, self._run, first, turn, last, awaited=awaited)
 
     def begin(self) -> Flag:
         """Begin a turn, unless the one before has not ended. Returns what is set at its end."""
@@ -74,12 +71,12 @@ class Turns:
         """Wait for the end of the thread, after `stop`, for `timeout` seconds at most. Returns whether it came."""
         return self._thread.join(timeout)
 
-    def _run(self) -> None:
-        self._first()
+    def _run(self, first: Callable[[], None], turn: Callable[[], None], last: Callable[[], None]) -> None:
+        first()
         while self._wanted.wait() and not self._ending:
-            self._turn()
+            turn()
             self._done.set()
-        self._last()
+        last()
 
 
 class Source:
