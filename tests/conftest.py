@@ -34,7 +34,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["XDG_RUNTIME_DIR"] = (
         state  # and meet no jobs of other workers, nor those of who runs the tests
     )
-    NodeManager.EXIT_TIMEOUT = 300  # pytest-xdist kills one that writes its coverage for longer, and that is lost
+    # Seconds in which a worker writes its coverage: killed before, it would lose it.
+    NodeManager.EXIT_TIMEOUT = 300
     if hasattr(config, "workerinput"):
         _come_no_sooner_than_agents()
 

@@ -23,6 +23,7 @@ from jaxobs.derive.devices import DeviceView
 from jaxobs.derive.executables.executable import Executable
 from jaxobs.derive.executables.view import ExecutableView
 from jaxobs.derive.loops.host_lines import HostLines
+from jaxobs.derive.loops.recorded import RecordedValue
 from jaxobs.derive.loops.view import LoopView
 from jaxobs.derive.memory import LiveArrays
 from jaxobs.derive.process import RUN_LABELS, SourceState, is_up, source_view
@@ -163,9 +164,7 @@ class Writer:
         if loop.late is None:
             yield from self._last_window(name, shown)
         for key, recorded in loop.recorded.items():
-            yield "jaxobs_recorded", (name, key), shown.recorded[key].value
-            yield "jaxobs_recorded_not_finite_total", (name, key), recorded.not_finite
-            yield "jaxobs_recorded_leaps_total", (name, key), recorded.leaps
+            yield from _recorded((name, key), recorded)
 
     def _last_window(self, name: str, shown: LoopView) -> Iterator[Sample]:
         verdict = shown.bottleneck
@@ -291,6 +290,12 @@ class Writer:
         }
 
 
+def _recorded(labels: Labels, recorded: RecordedValue) -> Iterator[Sample]:
+    yield "jaxobs_recorded", labels, recorded.figure().value
+    yield "jaxobs_recorded_not_finite_total", labels, recorded.not_finite
+    yield "jaxobs_recorded_leaps_total", labels, recorded.leaps
+
+
 def _executable(view: ExecutableView) -> Iterator[Sample]:
     labels = view.labels
     if (cost := view.cost.value) is not None:
@@ -314,8 +319,8 @@ def _peak_buffers(largest: Sequence[Executable]) -> Iterator[Sample]:
         return
     found = Counter[Labels]()
     for buffer in memory.buffers:
-        labels = largest[0].function, buffer.kind, buffer.operation, str(buffer.shape), buffer.dtype
-        found[labels] += buffer.bytes
+        alike = largest[0].function, buffer.kind, buffer.operation, str(buffer.shape), buffer.dtype
+        found[alike] += buffer.bytes
     for labels, size in found.most_common(MAX_BUFFERS):
         yield "jaxobs_executable_peak_buffer_bytes", labels, float(size)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from jaxobs.model.figure import Figure
@@ -65,7 +66,7 @@ class HostLines:
         self.seconds: dict[HostLine, float] = {}
         """Sampled seconds so far by row."""
         self.samples = 0
-        self._paths: dict[tuple[str, ...], Counter[str]] = {}
+        self._paths: dict[tuple[str, ...], dict[str, float]] = {}
         """The same seconds by the lines of the stack, outermost first, and by activity."""
         self._new: set[HostLine] = set()
         self._in_series: set[HostLine] = set()
@@ -76,7 +77,8 @@ class HostLines:
         path = (*callers, line.line, *filter(None, [line.waits_in]))
         if path not in self._paths and len(self._paths) >= LINES_KEPT:
             path = (OTHER,)
-        self._paths.setdefault(path, Counter())[line.activity] += seconds
+        spent = self._paths.setdefault(path, {})
+        spent[line.activity] = spent.get(line.activity, 0.0) + seconds
         self._by_activity[line.activity] += seconds
         kept = line if line in self.seconds or len(self.seconds) < LINES_KEPT else OTHERS
         self.seconds[kept] = self.seconds.get(kept, 0.0) + seconds
@@ -105,23 +107,23 @@ class HostLines:
         total = sum(self.seconds.values())
         if total <= 0:
             return Figure(None, NOT_SAMPLED)
-        frames: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
-        for path, spent in self._paths.items():
-            for depth in range(len(path)):
-                frames[path[: depth + 1]].update(spent)
-        return Figure(
-            [
-                {
-                    "depth": len(path) - 1,
-                    **_frame(path[-1]),
-                    "seconds": spent.total(),
-                    "share": spent.total() / total,
-                    "activity": max(spent, key=spent.__getitem__),
+        frames: dict[tuple[str, ...], defaultdict[str, float]] = {}
+        for path, by_activity in self._paths.items():
+            for depth in range(1, len(path) + 1):
+                frame = frames.setdefault(path[:depth], defaultdict(float))
+                for activity, spent in by_activity.items():
+                    frame[activity] += spent
+        found = []
+        for path, frame in sorted(frames.items()):
+            spent = sum(frame.values())
+            if spent >= MIN_SHARE * total:
+                known = {
+                    "seconds": spent,
+                    "share": spent / total,
+                    "activity": max(frame.items(), key=itemgetter(1))[0],
                 }
-                for path, spent in sorted(frames.items())
-                if spent.total() >= MIN_SHARE * total
-            ]
-        )
+                found.append({"depth": len(path) - 1, **_frame(path[-1]), **known})
+        return Figure(found)
 
     def rows(self) -> Figure[list[Row]]:
         """The rows with the most seconds, largest first; or why there are none."""

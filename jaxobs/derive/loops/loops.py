@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from itertools import zip_longest
+from itertools import chain, repeat
 
 from jaxobs.derive.loops.found import LOOPS, InferredLoops
 from jaxobs.derive.loops.host_lines import HostLine, HostLines
@@ -108,7 +108,7 @@ class Loops:
         found = self.inferred.under_way(event.thread) or ""
         # Of two loops that nobody marked, or of none.
         mixed = bool(found) and self.inferred.entered > event.start
-        for row, callers in zip_longest(event.rows, event.callers[: len(event.rows)], fillvalue=()):
+        for row, callers in zip(event.rows, chain(event.callers, repeat(())), strict=False):
             name, line, waits_in, activity, spent, samples = row
             if mixed and not name:
                 continue
