@@ -112,7 +112,6 @@ class Fold(Rooms):
         """Fold steps, one or many. Raises ValueError, with nothing changed, where they are refused."""
         loop = self.loops.of(steps)
         steps, completed = loop.steps_ended(steps)
-        self.profiles.steps_ended(steps, loop.stretches.log)
         self.run_time.steps_ended(steps, found=loop.inferred)
         self.spans.steps_ended(steps, loop)
         for event in completed:

@@ -125,13 +125,13 @@ def test_time_between_the_operations_of_a_run_is_latency() -> None:
 
 def test_an_old_window_and_one_of_other_executables_no_longer_hold() -> None:
     fold = profiled_fold([operation("dot", 0.8, runs=10)], cost_of(("dot", COMPUTE, 1)))
-    assert fold.profiles.of("train", at(5)).value is not None
-    assert fold.profiles.of("train", at(3) + OLDEST + 1).value is None
+    assert fold.profiles.of("train", at(5), {}).value is not None
+    assert fold.profiles.of("train", at(3) + OLDEST + 1, {}).value is None
     fold = profiled_fold([operation("dot", 0.8, runs=10)], cost_of(("dot", COMPUTE, 1)))
     fold.apply(Compilation("f", 2, 1, at(5.05), (), "off", "shape", (), None))
     fold.apply(step(40, 5.0, 5.1))
     fold.snapshot(at(5.2))
-    assert fold.profiles.of("train", at(5.2)).value is None
+    assert fold.loops.by_name["train"].profile.value is None
     assert loop_of(fold, 5.2)["profile"] is None
 
 

@@ -70,6 +70,7 @@ class Loop:
         self.components: dict[str, float] = dict.fromkeys(COMPONENTS, 0.0)
         self.recorded: dict[str, RecordedValue] = {}
         self.stretches = Stretches(self._observe)
+        self._profiles.loop_begins(name, self.stretches.log)
         self.stalls = Stalls()
         self.pace = Pace()
         self.host = HostLines()
@@ -82,7 +83,8 @@ class Loop:
         self._refused: set[str] = set()
         self._block = Stretch()
         self.work = LoopWork(self._executables)
-        self._compiled_here: set[str] = set()
+        self._compiled: dict[str, int] = {}
+        """When executables of a function were last made in its steps, by the function."""
         self.whole, self.rated, self.did = Stretch(), Stretch(), Work()
         """The newest stretches, those of them that rates are over, and what the runs in these did."""
         self.charged = Charged({})
@@ -132,9 +134,8 @@ class Loop:
         overlap, thread, start = self._compiles.overlap, steps.thread, steps.starts[0]
         waiting = overlap(thread, start, start + steps.waits[0])
         compiling = min(steps.turns[0], overlap(thread, steps.begin, steps.end, forget=True))
-        if functions := self._compiles.compiled_within(thread, steps.begin, steps.end):
-            self._compiled_here |= functions
-            self._profiles.compiled(self.name, functions, steps.end)
+        functions = self._compiles.compiled_within(thread, steps.begin, steps.end)
+        self._compiled |= dict.fromkeys(functions, steps.end)
         return replace(steps, compiling=compiling, compiling_in_wait=min(waiting, steps.waits[0]))
 
     def _judge(self, steps: Steps) -> None:
@@ -196,7 +197,7 @@ class Loop:
         """
         self._over = self._over or final
         self.left_seconds = None if self._left is None else seconds(now - self._left)
-        self.profile = self._profiles.of(self.name, now)
+        self.profile = self._profiles.of(self.name, now, self._compiled)
         ended = self.stretches.take(now, wait=running, final=final)
         if ended:
             self.stretches.add_sampled(self.host.take())
@@ -275,6 +276,4 @@ class Loop:
 
     def unwatched(self) -> str | None:
         """A function that runs in this loop unwatched, so that not all device time is known; None if there is none."""
-        return next(
-            (name for name in sorted(self._compiled_here) if not self._executables.is_watched(name)), None
-        )
+        return next((name for name in sorted(self._compiled) if not self._executables.is_watched(name)), None)

@@ -168,29 +168,24 @@ _SUMMED = (
 _SHOWN = ("windows", "seconds", "steps", "busy_seconds", "gap_seconds", "communication_seconds")
 
 
-class LoopProfiles:
-    """The windows of one loop that still hold."""
+def valid_profile(windows: deque[LoopProfile], time: int, compiled: Mapping[str, int]) -> LoopProfile | None:
+    """The sum of the windows that are valid at `time`: not too old, and with the newest one's main executables.
 
-    def __init__(self) -> None:
-        self.windows: deque[LoopProfile] = deque()
-        self.recompiled: dict[str, int] = {}
-        """When executables of a function were last made inside the loop."""
-
-    def at(self, time: int) -> LoopProfile | None:
-        """The sum of the windows that are valid at `time`: not too old, and with the newest one's main executables."""
-        while self.windows and self.windows[0].time < time - OLDEST:
-            self.windows.popleft()
-        if not self.windows:
-            return None
-        newest, whole = self.windows[-1].main(), LoopProfile()
-        for window in self.windows:
-            if not newest or not (main := window.main()) or main & newest:
-                whole.add(window)
-        known = Counter(part.function for part in whole.parts.values())
-        # A function that ran with several executables in the windows may have been compiled again for another of them.
-        functions = (whole.parts[name].function for name in whole.main())
-        is_of_old = any(known[each] == 1 and self.recompiled.get(each, 0) > whole.time for each in functions)
-        return None if is_of_old else whole
+    Older ones are forgotten. `compiled`: when executables of a function were last made in the loop's steps.
+    """
+    while windows and windows[0].time < time - OLDEST:
+        windows.popleft()
+    if not windows:
+        return None
+    newest, whole = windows[-1].main(), LoopProfile()
+    for window in windows:
+        if not newest or not (main := window.main()) or main & newest:
+            whole.add(window)
+    known = Counter(part.function for part in whole.parts.values())
+    # A function that ran with several executables in the windows may have been compiled again for another of them.
+    functions = (whole.parts[name].function for name in whole.main())
+    is_of_old = any(known[each] == 1 and compiled.get(each, 0) > whole.time for each in functions)
+    return None if is_of_old else whole
 
 
 def loop_profile(

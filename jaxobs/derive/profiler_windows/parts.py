@@ -69,18 +69,16 @@ class LoopSpans:
     """The newest steps of a loop, in its `log`, and the phases inside them."""
 
     def __init__(self, log: StepLog) -> None:
-        self._log = log
+        self.log = log
         self.phases: deque[Span] = deque(maxlen=PHASES_REMEMBERED)
         """The phases inside steps, in monotonic nanoseconds: their time is not the loop's."""
-        self.over = False
-        """Whether the loop's iteration has ended and no step has come since."""
-        self.last_end = 0
-        """When its newest step ended."""
+        self.left = 0
+        """When the loop's iteration last ended."""
 
     def within(self, start: int, end: int) -> list[StepSpan]:
         """The steps that lie wholly or partly in [start, end]."""
         found = []
-        for steps in self._log:
+        for steps in self.log:
             if steps.begin >= end or steps.end <= start:
                 continue
             apart, nested = steps.compiling + steps.checkpoint, steps.nested > 0

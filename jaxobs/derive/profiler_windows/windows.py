@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from jaxobs.derive.executables.registry import Executables
-from jaxobs.derive.profiler_windows.loop_profile import LoopProfile, LoopProfiles, loop_profile
+from jaxobs.derive.profiler_windows.loop_profile import LoopProfile, loop_profile, valid_profile
 from jaxobs.derive.profiler_windows.operations import Operations
 from jaxobs.derive.profiler_windows.parts import LoopPart, LoopSpans, parts_of
 from jaxobs.derive.refusal import require
-from jaxobs.derive.steps import StepLog, Steps
+from jaxobs.derive.steps import StepLog
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import LoopEnded, PhaseEnded, ProfileWindow
 from jaxobs.model.figure import Figure, figure
 from jaxobs.model.profile import OUTCOMES
 from jaxobs.roofline_model.traced import Profiled
-from jaxobs.vocabulary.text import EAGER
 
 PATIENCE = 300 * NANOSECONDS
 """How long a window waits for the steps in it to end, which may take minutes: only then its time can be attributed."""
@@ -61,7 +60,7 @@ class Profiles:
         self._executables = executables
         self._spans: dict[str, LoopSpans] = {}
         self._waiting: deque[ProfileWindow] = deque()
-        self._of_loops: defaultdict[str, LoopProfiles] = defaultdict(LoopProfiles)
+        self._of_loops: defaultdict[str, deque[LoopProfile]] = defaultdict(deque)
         self._why: dict[str, str] = {}
         self.operations = Operations(limit)
         self.outcomes = Counter(dict.fromkeys(OUTCOMES, 0))
@@ -69,22 +68,16 @@ class Profiles:
         self.steps: defaultdict[str, float] = defaultdict(float)
         """Seconds and steps inside windows, by loop."""
 
-    def steps_ended(self, steps: Steps, log: StepLog) -> None:
-        """Note that these steps, which are in their loop's log, have ended."""
-        spans = self._spans.setdefault(steps.loop, LoopSpans(log))
-        spans.over, spans.last_end = False, steps.end
+    def loop_begins(self, loop: str, log: StepLog) -> None:
+        """Note that there is a loop of that name, whose newest steps are in this log."""
+        self._spans[loop] = LoopSpans(log)
 
     def loop_ended(self, event: LoopEnded) -> None:
-        if event.loop in self._spans:
-            self._spans[event.loop].over = True
+        self._spans[event.loop].left = event.time
 
     def phase_ended(self, event: PhaseEnded) -> None:
         if event.inside is not None and event.inside in self._spans and event.phase != "checkpoint":
             self._spans[event.inside].phases.append((event.start, event.end))
-
-    def compiled(self, loop: str, functions: Iterable[str], time: int) -> None:
-        """Note that executables of these functions were made in a step of the loop."""
-        self._of_loops[loop].recompiled |= dict.fromkeys(set(functions) - {EAGER}, time)
 
     def ended(self, event: ProfileWindow) -> None:
         """Take a window that is over. Its trace, if it has one, is read when its steps are known."""
@@ -123,20 +116,22 @@ class Profiles:
             if isinstance(profile, str):
                 self._why[name] = profile
                 continue
-            self._of_loops[name].windows.append(profile)
+            self._of_loops[name].append(profile)
             self.seconds[name] += profile.seconds
             self.steps[name] += profile.steps
 
-    def of(self, loop: str, time: int) -> Figure[LoopProfile]:
-        """What the windows show of a loop at `time`; absent where no window is valid for it."""
+    def of(self, loop: str, time: int, compiled: Mapping[str, int]) -> Figure[LoopProfile]:
+        """What the windows show of a loop at `time`; absent where no window is valid for it.
+
+        `compiled`: when executables of a function were last made in the loop's steps.
+        """
         why_none = self._why.get(loop, "no profiler window that holds for this loop has been read")
-        return figure(self._of_loops[loop].at(time), why_none)
+        return figure(valid_profile(self._of_loops[loop], time, compiled), why_none)
 
     def _is_known(self, window: ProfileWindow, now: int) -> bool:
         """Whether each loop that ran has ended a step after the window's end, or the wait for that is over."""
         if now - window.end > PATIENCE:
             return True
-        return all(
-            spans.over or spans.last_end >= window.end or spans.last_end < window.start - PATIENCE
-            for spans in self._spans.values()
-        )
+        newest = ((spans.left, spans.log.newest) for spans in self._spans.values())
+        ends = ((left, steps.end) for left, steps in newest if steps is not None)
+        return all(left >= end or end >= window.end or end < window.start - PATIENCE for left, end in ends)
