@@ -187,7 +187,10 @@ class Fold(Rooms):
             events.StepUnseen: (self._step_unseen, self.hangs.step_unseen),
             events.TurnsAsked: (self._turns_asked,),
             events.LoopDeclared: (lambda event: self.loops.named(event.loop).declared(event),),
-            events.LoopEntered: (self.loops.entered, self.run_time.loop_entered),
+            events.LoopEntered: (
+                lambda event: self.loops.named(event.loop).entered(),
+                self.run_time.loop_entered,
+            ),
             events.LoopEnded: (
                 lambda event: self.loops.named(event.loop).ended(event),
                 self.run_time.loop_ended,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from jaxobs.derive.compilation import CompilationView, Compiles
@@ -14,8 +14,7 @@ from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.executables.view import ExecutableTable, ExecutableView
 from jaxobs.derive.loops.goodput import RunTime
 from jaxobs.derive.loops.hangs import Hangs
-from jaxobs.derive.loops.loop import RoomsOfLoops
-from jaxobs.derive.loops.loops import Loops
+from jaxobs.derive.loops.loop import Loops, RoomsOfLoops
 from jaxobs.derive.loops.slowdowns import Slowdowns, State
 from jaxobs.derive.loops.view import LoopView, loop_view
 from jaxobs.derive.memory import Memory
@@ -30,11 +29,13 @@ from jaxobs.derive.profiler_windows.operations import DeviceTime, Row
 from jaxobs.derive.profiler_windows.windows import Profiles
 from jaxobs.derive.series import Series
 from jaxobs.derive.spans import FinishedSpans
-from jaxobs.derive.validation import checked_executable, checked_loop
 from jaxobs.model.clock import ClockAnchor, seconds
 from jaxobs.model.events import memory_need
 from jaxobs.model.figure import Figure, figure
 from jaxobs.model.metrics import Catalogue, DeviceReading
+from jaxobs.roofline_model.bottleneck import Verdict
+from jaxobs.roofline_model.bounds import CACHE, PEAK
+from jaxobs.vocabulary.units import duration
 
 SERIES_AN_OPERATION: Final = 40
 """For each 40 of the limit on series one operation has its own: four each, so together a tenth of the limit."""
@@ -44,6 +45,22 @@ BUFFERS_SHOWN: Final = 20
 
 SERIES_A_ROW: Final = 30
 """Most series that one function or one executable has, by which the limit on series is shared out among them."""
+
+
+# Figures that contradict each other are withheld, with a reason that names both. The tolerances are what the figures may
+# be off by, and no more. A contradiction is a fault of jaxobs, of a clock or of a peak, and the two numbers do not tell
+# which of them is wrong.
+CLOCKS: Final = 1.1
+"""Largest ratio of sums of sampled times to the wall clock: samples are right to within a few per cent."""
+
+PEAKS_AGAIN: Final = (
+    "peaks that were measured on a busy machine are too low: `jaxobs calibrate` measures them again"
+)
+
+RESIDENT: Final = "stayed in cache"
+
+OF_TIME: Final = ("seconds", "seconds_per_run", "achieved_flops_per_second", "efficiency")
+"""Figures of an executable that rest on the time of a run; its bottleneck does too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,3 +257,34 @@ def _memory_peaks(largest: Sequence[Executable]) -> Figure[list[Mapping[str, Any
 def _named(executable: Executable) -> Mapping[str, Any]:
     content = figure(executable.fingerprint or None, executable.cost_reason).under("executable")
     return {"function": executable.function, **content}
+
+
+def checked_executable(view: ExecutableView, room: float) -> ExecutableView:
+    """The view without device time that is too long for `room` seconds, or too short for the work.
+
+    `room` is what its runs had, on all devices together.
+    """
+    spent, near, per_run = view.seconds.value, view.efficiency, view.seconds_per_run.value or 0.0
+    if spent is not None and spent > CLOCKS * room:
+        runs = view.runs.value or 0
+        why = f"{runs:g} runs of {duration(per_run)} do not fit into {duration(room)}"
+    elif near.value is not None and near.value > (CACHE if RESIDENT in (near.reason or "") else PEAK):
+        why = (
+            f"a bound of {duration(view.bound_seconds.value or 0.0)} and a run of {duration(per_run)} "
+            f"contradict each other by a factor of {near.value:.3g}; {PEAKS_AGAIN}"
+        )
+    else:
+        return view
+    absent: dict[str, Any] = dict.fromkeys(OF_TIME, Figure(None, why))
+    return replace(view, **absent, bottleneck=Verdict("unknown", 0.0, None, reason=why))
+
+
+def checked_loop(view: LoopView) -> LoopView:
+    """The view without utilisation above a peak. Its other figures are of one sum, and cannot disagree."""
+    for key, ratio in (("mfu", view.mfu.value), ("hfu", view.hfu.value)):
+        if ratio is not None and ratio > PEAK:
+            absent: dict[str, Any] = {
+                key: Figure(None, f"{key.upper()} would be {ratio:.3g} of the peak; {PEAKS_AGAIN}")
+            }
+            view = replace(view, **absent)
+    return view

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxobs.derive.loops.loops import MAX_LOOPS
+from jaxobs.derive.loops.loop import MAX_LOOPS
 from jaxobs.derive.series import Heaviest
 from jaxobs.model.events import (
     UNMARKED,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.loops.stalls import ENOUGH_STEPS, FACTOR, IN_A_ROW, MIN_STALL_SECONDS, Stalls
+from jaxobs.derive.loops.pace import ENOUGH_STEPS, FACTOR, IN_A_ROW, MIN_STALL_SECONDS, Stalls
 from jaxobs.model.events import (
     CompilePhaseStarted,
     Event,

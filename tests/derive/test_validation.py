@@ -8,7 +8,7 @@ import pytest
 
 from jaxobs.derive.executables.view import ExecutableView
 from jaxobs.derive.loops.view import LoopView
-from jaxobs.derive.validation import checked_executable, checked_loop
+from jaxobs.derive.snapshot import checked_executable, checked_loop
 from jaxobs.model.events import ExecutableRan
 from tests.derive.made_up import PEAKS, applied, at, backend, created, families, module, new_fold, step
 from tests.derive.views import view_of

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from jaxobs.derive.loops.loop import Loop
-from jaxobs.derive.loops.stalls import FACTOR
+from jaxobs.derive.loops.pace import FACTOR
 from jaxobs.derive.refusal import require
 from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import NANOSECONDS, seconds

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from jaxobs.derive.loops.host_lines import place_of
 from jaxobs.derive.loops.loop import Loop
-from jaxobs.derive.loops.stalls import FACTOR
+from jaxobs.derive.loops.pace import FACTOR
 from jaxobs.derive.loops.stretches import UNSEEN_IN_A_ROW
 from jaxobs.derive.refusal import require
 from jaxobs.derive.steps import Steps
