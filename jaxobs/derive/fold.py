@@ -72,8 +72,7 @@ class Fold(Rooms):
             self.hangs.steps_ended(steps)
             if steps.loop == events.UNMARKED:
                 self.observation.accepted += len(steps)
-                for run, calls in steps.runs.items():
-                    self.executables.ran_in_loop(run, calls)
+                self.executables.ran_in_loop(steps.runs)
                 folded += self._follow(self.loops.inferred.follow(steps.rows))
             else:
                 folded += self._follow(self.loops.inferred.end())  # marked steps win
@@ -84,11 +83,11 @@ class Fold(Rooms):
 
     def _follow(self, followed: Followed) -> events.StepRows:
         """Fold what unmarked calls turned out to be; as events they were counted when they came."""
-        self.executables.ran_outside(followed.outside)
+        self.executables.ran_untimed(followed.outside)
         counts = self.observation.accepted, self.observation.refused
         for steps in grouped(followed.rows):
             if not self.loops.infer(steps.loop):
-                self.executables.ran_outside(steps.runs)
+                self.executables.ran_untimed(steps.runs)
                 continue
             self.executables.release(steps.runs)
             self._fold_steps(steps, followed.saved)
@@ -200,7 +199,7 @@ class Fold(Rooms):
             events.PhaseEnded: (self._phase_ended,),
             events.Recorded: (self.loops.recorded,),
             events.FunctionWatched: (self.executables.watched,),
-            events.FunctionCalled: (lambda event: self.executables.ran(event.run, event.calls),),
+            events.FunctionCalled: (self.executables.ran,),
             events.ExecutableRan: (self._sampled, self.under_way.ended),
             events.RunUnderWay: (self.under_way.seen,),
             events.CompilePhaseStarted: (self.compile_times.phase_started,),

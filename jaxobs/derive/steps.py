@@ -104,6 +104,14 @@ class Steps:
         return list(map(add, self.gaps, self.lengths)) if any(self.gaps) else self.lengths
 
     @property
+    def own(self) -> list[int]:
+        """How long each step took without waits, compiles, checkpoints and what is nested in it, in nanoseconds."""
+        if len(self) > 1:
+            return self.bodies
+        compiling = max(0, self.compiling - self.gaps[0])
+        return [max(0, self.lengths[0] - self.nested - compiling - self.checkpoint - self.input_wait)]
+
+    @property
     def input_wait(self) -> int:
         """Nanoseconds of all waits for input, without compiles in them."""
         return max(0, sum(self.waits) - self.compiling_in_wait)

@@ -73,8 +73,8 @@ def test_a_pause_shorter_than_the_least_is_in_the_loops_components_alone(
 def test_too_few_steps_have_no_usual_time() -> None:
     stalls = Stalls()
     for _ in range(ENOUGH_STEPS - 1):
-        stalls.step(0.1)
-    stalls.step(1_000.0)
+        stalls.add([0.1])
+    stalls.add([1_000.0])
     assert stalls.seconds == 0.0
 
 
@@ -82,16 +82,16 @@ def test_a_host_that_runs_ahead_and_waits_is_not_stalled() -> None:
     """32 programs of 2 s each are in flight when the host waits for them, every hundredth step."""
     stalls = Stalls()
     for number in range(1_000):
-        stalls.step(64.0 if number % 100 == 99 else 1e-5 if number % 100 < 32 else 2.0)
+        stalls.add([64.0 if number % 100 == 99 else 1e-5 if number % 100 < 32 else 2.0])
     assert stalls.seconds == 0.0
 
 
 def test_steps_that_take_long_from_now_on_are_no_stalls() -> None:
     stalls = Stalls()
     for _ in range(ENOUGH_STEPS):
-        stalls.step(0.1)
+        stalls.add([0.1])
     for _ in range(200):
-        stalls.step(60.0)
+        stalls.add([60.0])
     assert stalls.seconds == pytest.approx(IN_A_ROW * 59.9)
 
 
@@ -211,5 +211,5 @@ def test_a_stall_is_no_more_than_the_step_it_is_of(own: list[float]) -> None:
     stalls = Stalls()
     for amount in own:
         before = stalls.seconds
-        stalls.step(amount)
+        stalls.add([amount])
         assert before <= stalls.seconds <= before + amount

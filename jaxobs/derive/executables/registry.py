@@ -9,7 +9,7 @@ from jaxobs.derive.executables.executable import Executable, absorb, bind
 from jaxobs.derive.refusal import require
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import ModuleCost, OperationCost
-from jaxobs.model.events import ExecutableCreated, ExecutableRan, FunctionWatched, memory_need
+from jaxobs.model.events import ExecutableCreated, ExecutableRan, FunctionCalled, FunctionWatched, memory_need
 from jaxobs.model.figure import Figure
 from jaxobs.model.peak_memory import PeakMemory
 from jaxobs.roofline_model.traced import Operation, Profiled
@@ -156,36 +156,35 @@ class Executables:
             else:
                 self._unseen_runs[run] -= calls
 
-    def ran_outside(self, runs: Mapping[int, int]) -> None:
-        """Note that calls by run, which were counted as if they were a loop's, lay outside loops."""
-        for run, calls in runs.items():
-            self.ran_untimed(run, calls)
-
-    def ran(self, run: int, calls: int = 1) -> None:
+    def ran(self, event: FunctionCalled) -> None:
         """Add calls outside loops: each takes as long as its executable's runs do."""
-        self.ran_in_loop(run, calls)
-        self.ran_untimed(run, calls)
+        calls = {event.run: event.calls}
+        self.ran_in_loop(calls)
+        self.ran_untimed(calls)
 
-    def ran_untimed(self, run: int, calls: int) -> None:
-        """Note that no loop will report the seconds of these calls, which are counted already."""
-        if (executable := self._by_number.get(run)) is not None:
-            executable.untimed += calls
+    def ran_in_loop(self, runs: Mapping[int, int]) -> None:
+        """Add calls by run whose seconds a loop reports by `spent`, or of which it is not known yet whether one does."""
+        for run, calls in runs.items():
+            if (executable := self._by_number.get(run)) is not None:
+                executable.runs += calls
+                self.changed.add(run)
+                continue
+            self._unseen_runs[run] += calls
+            if run in self._watched:
+                self._lose_sight(self._watched[run])
+
+    def ran_untimed(self, runs: Mapping[int, int]) -> None:
+        """Note that no loop will report the seconds of these calls by run, which are counted already."""
+        for run, calls in runs.items():
+            if (executable := self._by_number.get(run)) is not None:
+                executable.untimed += calls
+                self.changed.add(run)
+
+    def spent(self, runs: Mapping[int, float]) -> None:
+        """Add the device seconds of a loop's runs."""
+        for run, seconds in runs.items():
+            self._by_number[run].seconds += seconds
             self.changed.add(run)
-
-    def ran_in_loop(self, run: int, calls: int = 1) -> None:
-        """Add calls whose seconds a loop reports by `spent`, or of which it is not known yet whether one does."""
-        if (executable := self._by_number.get(run)) is not None:
-            executable.runs += calls
-            self.changed.add(run)
-            return
-        self._unseen_runs[run] += calls
-        if run in self._watched:
-            self._lose_sight(self._watched[run])
-
-    def spent(self, run: int, seconds: float) -> None:
-        """Add device seconds of runs in a loop."""
-        self._by_number[run].seconds += seconds
-        self.changed.add(run)
 
     def sampled(self, event: ExecutableRan) -> None:
         require(0 < event.seconds <= MAX_RUN_SECONDS, "device time that is no positive number, or of years")

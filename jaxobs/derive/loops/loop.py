@@ -135,15 +135,14 @@ class Loop:
             )
             for column in AMOUNTS.values():
                 steps.total(column)
-        self._judge(steps)
+        self.stalls.add(each_in_seconds(steps.own[-STEPS_KEPT:]))
         self.steps += len(steps)
         self.failed += steps.failed
         self.last_end, self._left = steps.end, None
         for word, column in AMOUNTS.items():
             self._count(word, steps, column)
-        for run, calls in steps.runs.items():
-            self.work.ran(run, calls)
-            self._executables.ran_in_loop(run, calls)
+        self.work.ran(steps.runs)
+        self._executables.ran_in_loop(steps.runs)
         self.host_times.observe_all(each_in_seconds(steps.turns))
         return steps, self.stretches.steps_ended(steps)
 
@@ -155,15 +154,6 @@ class Loop:
         functions = self._compiles.compiled_within(thread, steps.begin, steps.end)
         self._compiled |= dict.fromkeys(functions, steps.end)
         return replace(steps, compiling=compiling, compiling_in_wait=min(waiting, steps.waits[0]))
-
-    def _judge(self, steps: Steps) -> None:
-        """Add the steps to the stalls, without what compiles, checkpoints and waits explain of a step."""
-        if len(steps) > 1:
-            self.stalls.steps(each_in_seconds(steps.bodies[-STEPS_KEPT:]))
-            return
-        in_step = max(0, steps.compiling - steps.gaps[0])
-        own = max(0, steps.turns[0] - steps.gaps[0] - in_step - steps.checkpoint - steps.input_wait)
-        self.stalls.step(seconds(own))
 
     def _count(self, word: str, steps: Steps, column: int) -> None:
         """Add the user's amounts for these steps; NaN, infinity and negative ones are refused."""
@@ -243,10 +233,8 @@ class Loop:
         self.wall += sum(new.components.values())
         for word, amount in new.components.items():
             self.components[word] += amount
-        for run, amount in new.spent.items():
-            self._executables.spent(run, amount)
-        for run, calls in new.untimed.items():
-            self._executables.ran_untimed(run, calls)
+        self._executables.spent(new.spent)
+        self._executables.ran_untimed(new.untimed)
 
     def host_seconds(self) -> float | None:
         """The mean of the host's turns."""

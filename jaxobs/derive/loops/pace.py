@@ -43,20 +43,17 @@ class Stalls:
         self._in_a_row = 0
         self.seconds = 0.0
 
-    def step(self, own: float) -> None:
-        """Add a step. A long one does not count among the usual ones."""
-        if own > MIN_STALL_SECONDS and (limit := self.limit) is not None and own > limit:
-            self.seconds += own - self.usual
+    def add(self, own: Sequence[float]) -> None:
+        """Add a step's own seconds, or those of many none of which is long. A long one is no usual one."""
+        first = own[0]
+        if first > MIN_STALL_SECONDS and (limit := self.limit) is not None and first > limit:
+            self.seconds += first - self.usual
             self._in_a_row += 1
             if self._in_a_row == IN_A_ROW:
                 self._usual.clear()
         else:
-            self.steps((own,))
-
-    def steps(self, own: Sequence[float]) -> None:
-        """Add the own seconds of many steps, none of which is long."""
-        self._usual.extend(own)
-        self._in_a_row = 0
+            self._usual.extend(own)
+            self._in_a_row = 0
 
     @property
     def usual(self) -> float:

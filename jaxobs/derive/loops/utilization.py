@@ -62,9 +62,10 @@ class LoopWork:
         self.bytes: float | None = None
         self.bound_seconds: defaultdict[str, float] = defaultdict(float)
 
-    def ran(self, run: int, calls: int = 1) -> None:
+    def ran(self, runs: Mapping[int, int]) -> None:
         """Add watched calls, by number as in `StepEnded.runs`."""
-        self._waiting[run] += calls
+        for run, calls in runs.items():
+            self._waiting[run] += calls
 
     def why_unseen(self) -> str | None:
         """Why calls of the loop do not show which executable ran, so that no rate gives an MFU; None where all do."""
