@@ -25,7 +25,7 @@ from jaxobs.model.events import (
     StepCompleted,
     StepUnseen,
 )
-from tests.derive.made_up import at, new_fold, step
+from tests.derive.made_up import applied, at, created, new_fold, step
 
 MAIN = 1
 
@@ -98,6 +98,19 @@ def test_the_steps_with_which_the_device_was_not_seen_to_be_done_are_counted() -
     (row,) = unseen.snapshot(at(end + 20.0))["hangs"]
     assert row["steps_in_flight"] is None
     assert row["steps_in_flight_reason"]
+
+
+def test_the_steps_in_flight_of_a_loop_that_nobody_marked_are_those_of_its_calls() -> None:
+    fold, every = applied(new_fold(), [created(1, "train")]), 0.1
+    rows: list[Any] = []
+    for number in range(1, 22):
+        rows += [UNMARKED, number, at(number * every), at(number * every), 0, 0, 0, None, None, MAIN, 1]
+    fold.apply_steps(rows)
+    fold.apply(StepCompleted(UNMARKED, 19, at(2.1), 0))
+    fold.apply(RunUnderWay(1, at(2.1), at(18.0)))
+    assert hung(fold, 2.1)
+    (row,) = fold.snapshot(at(20.0))["hangs"]
+    assert (row["steps"], row["steps_in_flight"]) == (20, 1)
 
 
 def test_it_has_a_span_as_soon_as_it_is_noticed_and_no_second_one() -> None:

@@ -178,8 +178,6 @@ class Hangs:
         """Lines of the user's program from which functions were compiled."""
         self._unseen = 0
         """How often it was told, of any call, that its completion cannot be seen, since one was seen."""
-        self._done: dict[str, int] = {}
-        """The newest step of each loop with which the device was seen to be done."""
         self._enters = False
         """Whether the first step of a pass is under way."""
         self._last = self._last_at_look = 0
@@ -205,7 +203,6 @@ class Hangs:
         self.got_on(time, pause=time - self._last if isinstance(sign, PAUSES_END) else 0)
         if isinstance(sign, StepCompleted):
             self._unseen = 0
-            self._done[sign.loop] = sign.step
         self._enters = isinstance(sign, LoopEntered) or (self._enters and not isinstance(sign, StepEnded))
 
     def step_unseen(self, _: StepUnseen) -> None:
@@ -304,11 +301,12 @@ class Hangs:
                 )
             )  # fmt: skip
 
-    def _in_flight(self, loop: Loop) -> int | None:
+    @staticmethod
+    def _in_flight(loop: Loop) -> int | None:
         """How many of a loop's newest steps the device was not seen to be done with; None if none of them was seen."""
         if loop.stretches.host_waits:
             return 0
-        newest, done = loop.stretches.log.newest, self._done.get(loop.name)
+        newest, done = loop.stretches.log.newest, loop.stretches.done
         return None if newest is None or done is None else max(0, newest.last - done)
 
     def _is_in_loop(self, stack: ThreadStack | None, where: Where) -> bool:

@@ -17,7 +17,7 @@ from jaxobs.derive.loops.found import LOOPS, InferredLoops
 from jaxobs.derive.loops.host_lines import HostLine, HostLines
 from jaxobs.derive.loops.pace import MIN_STALL_SECONDS, STEPS_KEPT, Pace, Stalls
 from jaxobs.derive.loops.recorded import RecordedValue
-from jaxobs.derive.loops.stretches import Kind, Stretch, Stretches, summed, why_quiet
+from jaxobs.derive.loops.stretches import LATE, WINDOW, Kind, Stretch, Stretches, summed
 from jaxobs.derive.loops.utilization import LoopWork, Work, work_of
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.derive.profiler_windows.windows import Profiles
@@ -219,7 +219,7 @@ class Loop:
             self.pace.add(ended, self.host.seconds)
             self._charge(charged(summed(ended), known))
         self.work.count()
-        self.quiet, self.late = why_quiet(self.whole, now), None
+        self.quiet, self.late = _why_quiet(self.whole, now), None
         if self._over and self.whole.steps and self.quiet is not None:
             ago = duration(seconds(now - self.whole.end))
             self.quiet, self.late = None, f"of its last half minute, which ended {ago} before the run"
@@ -284,6 +284,15 @@ class Loop:
     def unwatched(self) -> str | None:
         """A function that runs in this loop unwatched, so that not all device time is known; None if there is none."""
         return next((name for name in sorted(self._compiled) if not self._executables.is_watched(name)), None)
+
+
+def _why_quiet(newest: Stretch, now: int) -> str | None:
+    """Why the newest stretches are too old to describe the loop now; None where they are not."""
+    silence = now - newest.end
+    longest = LATE * newest.wall / newest.steps if newest.steps else 0.0
+    if newest.end == 0 or silence <= WINDOW or seconds(silence) <= longest:
+        return None
+    return f"no step has ended for {seconds(silence):.0f} s"
 
 
 class Loops:

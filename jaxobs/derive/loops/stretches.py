@@ -197,6 +197,8 @@ class Stretches:
         self._followers: list[Entry] = []
         """Steps of other loops that the device does after open ones of this."""
         self._waiting: deque[StepCompleted] = deque(maxlen=COMPLETIONS_WAITING)
+        self.done: int | None = None
+        """The newest step with which the device was seen to be done."""
         self._in_turn: deque[bool] = deque(maxlen=IN_TURN)
         self._asked: deque[TurnsAsked] = deque(maxlen=ASKED)
         self._unseen = 0
@@ -351,6 +353,7 @@ class Stretches:
         found = self.log.of(event.step)
         if found is None:
             return
+        self.done = event.step
         at = event.step - found.first
         self._judge(event, found, at)
         if self.host_waits:
@@ -489,12 +492,3 @@ class Stretches:
 def _hides_little(unseen: Stretch) -> bool:
     """Whether what may be in flight is little beside these steps: 320 unbroken ones, where 32 may be in flight."""
     return unseen.steps * MAX_DOUBT >= IN_FLIGHT * (1 + unseen.breaks)
-
-
-def why_quiet(newest: Stretch, now: int) -> str | None:
-    """Why the newest stretches are too old to describe the loop now; None where they are not."""
-    silence = now - newest.end
-    longest = LATE * newest.wall / newest.steps if newest.steps else 0.0
-    if newest.end == 0 or silence <= WINDOW or seconds(silence) <= longest:
-        return None
-    return f"no step has ended for {seconds(silence):.0f} s"
