@@ -81,7 +81,6 @@ class Series:
         self._counts: Counter[str] = Counter()  # series by owner: a plugin, or "" for the core
         self._plain: defaultdict[str, dict[Labels, float]] = defaultdict(dict)
         self._histograms: defaultdict[str, dict[Labels, Histogram]] = defaultdict(dict)
-        self._limited: dict[str, int] = {}
         self._totals: dict[tuple[str, Labels], float] = {}
         self._families: dict[str, Family] = {}
         """Families of the last snapshot."""
@@ -171,8 +170,6 @@ class Series:
 
     def families(self) -> tuple[Family, ...]:
         """All metrics that have series, in the order of names, as they are now: later changes do not affect them."""
-        for name, count in self._limited.items():
-            self._plain["jaxobs_series_limited_total"][name,] = float(count)
         return tuple(family for metric in self.catalogue if (family := self._family(metric)).series)
 
     def _family(self, metric: Metric) -> Family:
@@ -199,7 +196,8 @@ class Series:
         weight = len(buckets) + 3 if buckets else 1
         limit = self._limit if not owner else int(PLUGIN_SHARE * self._limit)
         if self._counts[owner] + weight > limit:
-            self._limited[name] = self._limited.get(name, 0) + 1
+            limited = self._plain["jaxobs_series_limited_total"]
+            limited[name,] = limited.get((name,), 0.0) + 1
             return None
         self._counts[owner] += weight
         return labels
