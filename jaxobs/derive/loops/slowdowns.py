@@ -136,16 +136,17 @@ class Slowdowns:
 
     def ratio(self, loop: str) -> float | None:
         """How many times as long as before its slowdowns a step takes; None while the usual pace is learned."""
-        lasting = [each for each in self.kept if each.loop == loop and each.ended is None]
-        if lasting:
+        if lasting := self._lasting(loop):
             return lasting[-1].after / lasting[0].before
         return None if self._loops[loop].test.mean is None else 1.0
 
     def began(self, loop: str) -> int | None:
-        """When the newest slowdown began that lasts."""
-        return next(
-            (each.began for each in reversed(self.kept) if each.loop == loop and each.ended is None), None
-        )
+        """When the newest slowdown began that lasts; None where none does."""
+        lasting = self._lasting(loop)
+        return lasting[-1].began if lasting else None
+
+    def _lasting(self, loop: str) -> list[Slowdown]:
+        return [each for each in self.kept if each.loop == loop and each.ended is None]
 
     def compiled(self, event: Compilation) -> None:
         if event.function != EAGER:
