@@ -191,6 +191,20 @@ def executed_flops(cost: Cost, peaks: Peaks) -> dict[str, float]:
     return peaks.types_run_in(compiled, cost.executed_float32_flops_by_precision)
 
 
+def asked_flops(
+    cost: Cost, peaks: Peaks, *, passes: bool = True
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Matrix FLOPs as the program asked for them, by the type that the device runs them in: all, and rematerialised.
+
+    `passes` as in `Peaks.types_run_in`.
+    """
+    repeated = cost.rematerialized_flops_by_type, cost.rematerialized_float32_flops_by_precision
+    return (
+        peaks.types_run_in(cost.matrix_flops_by_type, cost.float32_flops_by_precision, passes=passes),
+        peaks.types_run_in(*repeated, passes=passes),
+    )
+
+
 def run_on(cost: Cost, peaks: Peaks) -> Cost:
     """The cost with the types that the device runs its products in, which the module alone does not show."""
     return replace(cost, executed_matrix_flops_by_type=executed_flops(cost, peaks))
@@ -265,10 +279,7 @@ def model_flops_utilization(
             over the element types as the counted ones are.
     """
     missing: list[str] = []
-    asked = peaks.types_run_in(cost.matrix_flops_by_type, cost.float32_flops_by_precision)
-    rematerialized_flops = peaks.types_run_in(
-        cost.rematerialized_flops_by_type, cost.rematerialized_float32_flops_by_precision
-    )
+    asked, rematerialized_flops = asked_flops(cost, peaks)
     hardware = typed_seconds("matrix", asked, peaks.matrix_peak, missing)
     rematerialized = typed_seconds("rematerialised matrix", rematerialized_flops, peaks.matrix_peak, missing)
     wall = usable(seconds)

@@ -11,7 +11,7 @@ from jaxobs.derive.loops.bottleneck import ENOUGH_STEPS
 from jaxobs.derive.loops.stretches import Stretch
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.model.cost import Cost
-from jaxobs.roofline_model.bounds import Utilization, model_flops_utilization
+from jaxobs.roofline_model.bounds import Utilization, asked_flops, model_flops_utilization
 from jaxobs.vocabulary.units import rough_percent
 
 MENTIONED = 0.05
@@ -80,14 +80,7 @@ class LoopWork:
                 continue
             del self._waiting[run]
             work, times = executable.work, count * executable.devices
-            every = peaks.types_run_in(
-                work.matrix_flops_by_type, work.float32_flops_by_precision, passes=False
-            )
-            repeated = peaks.types_run_in(
-                work.rematerialized_flops_by_type,
-                work.rematerialized_float32_flops_by_precision,
-                passes=False,
-            )
+            every, repeated = asked_flops(work, peaks, passes=False)
             for dtype, flops in every.items():
                 again = repeated.get(dtype, 0.0)
                 self.flops[dtype, "model"] += times * (flops - again)
