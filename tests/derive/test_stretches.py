@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jaxobs.derive.loops.stretches import Kind, Stretch, Stretches
 from jaxobs.derive.steps import Steps
 from jaxobs.model.events import Event, StepCompleted, TurnsAsked
-from tests.derive.made_up import MILLISECOND, applied, at, new_fold, step
+from tests.derive.made_up import MILLISECOND, SECOND, applied, at, new_fold, step
 
 
 def dispatched(count: int, start: float, turn: float, first: int = 0) -> list[Steps]:
@@ -47,6 +47,18 @@ def test_a_stretch_lasts_until_the_host_has_ended_its_last_step() -> None:
     stretches.steps_ended(Steps.of(step(0, 0.0, 1.0, runs=(1,))))
     (only,) = told(stretches, 2.0)
     assert only.wall == pytest.approx(1.0)
+
+
+def test_the_wait_for_an_item_that_never_came_is_charged_once() -> None:
+    """The completion of the last step comes after it; that the job is over is known later still."""
+    stretches = Stretches(lambda ended: None)
+    for steps in dispatched(10, 0.0, 0.1):
+        stretches.steps_ended(steps)
+    stretches.loop_ended(5 * SECOND, at(6.0))
+    stretches.completed(done(9, 2.0))
+    (last,) = told(stretches, 7.0)
+    assert (last.wall, last.input) == (pytest.approx(6.0), 5.0)
+    assert stretches.take(at(8.0), wait=False, final=True) == []
 
 
 @pytest.mark.parametrize(

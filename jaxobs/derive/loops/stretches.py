@@ -389,12 +389,13 @@ class Stretches:
         """End a stretch at a completion."""
         first, last = steps[0], steps[-1]
         start = first.begin if self._mark is None else max(self._mark, first.begin)
+        tail = 0
         if not self._open:
-            end = max(end, last.end + self._tail)
-        ended = Stretch(Kind.SEEN, end)
+            tail, self._tail = self._tail, 0
+            end = max(end, last.end + tail)
+        ended = Stretch(Kind.SEEN, end, input=seconds(tail))
         for each in steps:
             ended.add_turns(each)
-        ended.input += seconds(self._tail if not self._open else 0)
         per_step = max(0, end - start) / ended.steps
         elsewhere = doubt = 0.0
         before = start
