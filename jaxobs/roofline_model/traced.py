@@ -23,6 +23,9 @@ HIDDEN = (
 
 REPEATED = "a call of it launches kernels again and again, so that they do not tell how often it ran"
 
+UNTOLD = OperationCost("", "", "", "", "", 0.0, Cost())
+"""Stands for an operation that is in no module."""
+
 Modules = Callable[[str, int | None], ModuleCost | str]
 """Gives the cost of a host's module by program id, or the reason why there is none."""
 
@@ -134,34 +137,34 @@ def join(
     return profiled
 
 
-@dataclass(slots=True)
+Known = tuple[ModuleCost | None, dict[str, OperationCost], str | None]
+"""A program's module, and the costs of its operations by instruction; or why they are not known."""
+
+
 class _Device:
     """Joins the operations and modules of one device with their costs, and adds them to `profiled`."""
 
-    profiled: Profiled
-    device: DeviceTrace
-    peaks: Peaks
-    modules: Modules
-    working_sets: Mapping[str, float]
-    found: ProfiledDevice = field(init=False)
-    known: dict[int | None, tuple[ModuleCost | None, dict[str, OperationCost], str | None]] = field(
-        default_factory=dict
-    )
-    without_work: dict[int | None, dict[str, OperationCost]] = field(default_factory=dict)
-    runs: dict[int | None, int | None] = field(init=False)
-    untold: set[int | None] = field(init=False)
-    """Programs of which kernels ran that are of no instruction that could be told."""
-    hidden: defaultdict[int | None, list[OperationTime]] = field(default_factory=lambda: defaultdict(list))
-    ran: set[tuple[str, ...]] = field(default_factory=set)
-    """Keys of the operations and modules that ran on this device, each perhaps in several programs of one content."""
-
-    def __post_init__(self) -> None:
-        self.found = ProfiledDevice(self.device, self.peaks)
-        self.runs = {ran.program_id: ran.runs for ran in self.device.modules}
-        self.untold = {time.program_id for time in self.device.operations if _is_untold(time)}
-        for time in self.device.operations:
-            if _hides(time):
-                self.hidden[time.program_id].append(time)
+    def __init__(
+        self,
+        profiled: Profiled,
+        device: DeviceTrace,
+        peaks: Peaks,
+        modules: Modules,
+        working_sets: Mapping[str, float],
+    ) -> None:
+        self.profiled, self.device, self.peaks = profiled, device, peaks
+        self.modules, self.working_sets = modules, working_sets
+        self.found = ProfiledDevice(device, peaks)
+        self.known: dict[int | None, Known] = {}
+        self.without_work: dict[int | None, dict[str, OperationCost]] = {}
+        self.runs = {ran.program_id: ran.runs for ran in device.modules}
+        self.untold = {time.program_id for time in device.operations if _is_untold(time)}
+        """Programs of which kernels ran that are of no instruction that could be told."""
+        self.hidden: defaultdict[int | None, list[OperationTime]] = defaultdict(list)
+        for time in filter(_hides, device.operations):
+            self.hidden[time.program_id].append(time)
+        self.ran: set[tuple[str, ...]] = set()
+        """Keys of the operations and modules that ran on this device, each perhaps in several programs of one content."""
 
     def add(self) -> None:
         for time in self.device.operations:
@@ -189,20 +192,7 @@ class _Device:
         key = (time.module or "", identity, time.name)
         operation = self.profiled.operations.get(key)
         if operation is None:
-            origin = modelled or self.without_work.get(time.program_id, {}).get(time.instruction or "")
-            operation = self.profiled.operations[key] = Operation(
-                time.name,
-                time.module,
-                module.fingerprint if module else None,
-                time.category,
-                time.kind,
-                origin.operation_name if origin else "",
-                origin.scope if origin else "",
-                origin.source if origin else "",
-                time.kernels,
-                stack=origin.stack if origin else (),
-                autodiff=origin.autodiff if origin else "",
-            )
+            operation = self.profiled.operations[key] = self.operation(time, module, modelled)
         operation.count += time.count
         operation.executions += time.executions
         operation.devices += key not in self.ran
@@ -215,6 +205,17 @@ class _Device:
             works.append(self.profiled.modules.setdefault(place, ProfiledModule(time.module, module)).work)
         for work in works:
             work.add(time, cost, bound, None)
+
+    def operation(
+        self, time: OperationTime, module: ModuleCost | None, modelled: OperationCost | None
+    ) -> Operation:
+        """The operation, of which nothing is added up yet; empty texts stand for what no module tells of it."""
+        origin = modelled or self.without_work.get(time.program_id, {}).get(time.instruction or "", UNTOLD)
+        fingerprint = module.fingerprint if module else None
+        return Operation(
+            time.name, time.module, fingerprint, time.category, time.kind, origin.operation_name, origin.scope,
+            origin.source, time.kernels, stack=origin.stack, autodiff=origin.autodiff,
+        )  # fmt: skip
 
     def add_module(self, ran: ModuleTime) -> None:
         module, _, _ = self.costs(ran.program_id)
@@ -237,7 +238,7 @@ class _Device:
                     work.cost += run_on(cost, self.peaks)
                     work.bounds.append(bound)
 
-    def costs(self, program_id: int | None) -> tuple[ModuleCost | None, dict[str, OperationCost], str | None]:
+    def costs(self, program_id: int | None) -> Known:
         found = self.known.get(program_id)
         if found is None:
             module = self.modules(self.device.host, program_id)
