@@ -61,6 +61,24 @@ def test_the_wait_for_an_item_that_never_came_is_charged_once() -> None:
     assert stretches.take(at(8.0), wait=False, final=True) == []
 
 
+@pytest.mark.parametrize("last_seen", [9, 8])
+@pytest.mark.parametrize("left_before", [False, True])
+def test_of_that_wait_what_the_device_still_worked_in_is_told_already(
+    last_seen: int, left_before: bool
+) -> None:
+    """The host waits from 1 s to 6 s, and the device works until 4 s; its last completion may not be seen."""
+    stretches = Stretches(lambda ended: None)
+    for steps in dispatched(10, 0.0, 0.1):
+        stretches.steps_ended(steps)
+    if left_before:
+        stretches.loop_ended(5 * SECOND, at(6.0))
+    stretches.completed(done(last_seen, 4.0))
+    if not left_before:
+        stretches.loop_ended(5 * SECOND, at(6.0))
+    ended = stretches.take(at(8.0), wait=False, final=True)
+    assert sum(each.wall for each in ended) == pytest.approx(6.0)
+
+
 @pytest.mark.parametrize(
     ("in_turn", "asked", "waits"),
     [

@@ -191,7 +191,8 @@ class Stretches:
         self._in_doubt = False
         """Whether it is not known that the device was done at the mark."""
         self._tail = 0
-        """Nanoseconds after the newest step in which the loop waited for an item that never came."""
+        """Nanoseconds after the newest step in which the loop waited for an item that never came, until it was left."""
+        self._left = 0
         self._entries: dict[int, Entry] = {}
         """Steps behind those of other loops, by their number, that are in no stretch yet."""
         self._followers: list[Entry] = []
@@ -248,11 +249,9 @@ class Stretches:
 
     def loop_ended(self, input_wait: int, time: int) -> None:
         """The iteration is over, and has waited so long for an item that never came."""
-        if self._open:
-            self._tail = input_wait
-        elif input_wait:
-            kind = Kind.TURNS if self.watched else Kind.UNWATCHED
-            self._end(Stretch(kind, time, seconds(input_wait), input=seconds(input_wait)))
+        self._tail, self._left = input_wait, time
+        if not self._open:
+            self._close_tail(Kind.TURNS if self.watched else Kind.UNWATCHED)
 
     def completed(self, event: StepCompleted) -> None:
         """The device is done with a step; this waits until the host's turns up to that step are known."""
@@ -470,9 +469,13 @@ class Stretches:
         self._in_doubt = kind is Kind.UNSEEN
         self._open.clear()
         self._followers.clear()
-        if self._tail:
-            tail, self._tail = self._tail, 0
-            self._end(Stretch(kind, (self._mark or 0) + tail, seconds(tail), input=seconds(tail)))
+        self._close_tail(kind)
+
+    def _close_tail(self, kind: Kind) -> None:
+        """End a stretch of what is left of the last wait after the mark: until then the device worked."""
+        wait, self._tail = min(self._tail, self._left - (self._mark or 0)), 0
+        if wait > 0:
+            self._end(Stretch(kind, self._left, seconds(wait), input=seconds(wait)))
 
     def _end(self, ended: Stretch) -> None:
         self._ended.append(ended)
