@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from jaxobs.derive.fold import Fold
+from jaxobs.derive.loops.host_lines import HostLine
+from jaxobs.derive.loops.pace import Block
+from jaxobs.derive.loops.slowdowns import FORGOTTEN, State
 from jaxobs.model.events import (
     Compilation,
     LoopEntered,
@@ -169,6 +174,23 @@ def test_what_else_changed_about_then_is_told_as_facts(training: Training) -> No
     (slow,) = training.told()
     assert slow["facts"][0].startswith("`f` was compiled again (shape) ")
     assert slow["facts"][-1] == "memory of the process grew from 954 MiB to 1.86 GiB"
+
+
+def test_of_a_change_that_is_older_than_what_is_kept_nothing_is_said_to_have_changed_with_it() -> None:
+    """Steps of 10 s that differ by a twentieth become a twentieth longer: 100 minutes make it certain."""
+    fold, noise = new_fold(), random.Random(6)
+    fold.slowdowns.alarms_per_hour = 1e-6
+    loop, executables = fold.loops.named("train"), fold.executables
+    for number in range(200 + 900):
+        length = 10.0 * math.exp(noise.gauss(0.0, 0.05) + (0.05 if number >= 200 else 0.0))
+        begin = number * 10
+        loop.pace.blocks.append(
+            Block(at(begin), at(begin + 10), 10.0, length, frozenset({1}), {HostLine("a", "", "host"): 10.0})
+        )
+        fold.slowdowns.look([loop], State(), executables)
+    (slow,) = fold.slowdowns.kept
+    assert slow.ratio == pytest.approx(1.05, abs=0.02)
+    assert (slow.facts, slow.parts, slow.reason) == ((), {}, FORGOTTEN)
 
 
 def test_with_a_rate_of_zero_nothing_is_tested(training: Training) -> None:

@@ -51,6 +51,8 @@ KEPT: Final = 5
 COMPILES_KEPT: Final = 200
 """Newest compiles that may have changed the pace: a slowdown is known minutes after them. Eager ones change none."""
 
+FORGOTTEN: Final = "it took so long to be certain of it that the steps before it are no longer known"
+
 DISTURBED: Final = (
     "compiles or checkpoints lay between all steps, so samples of its thread say nothing of them"
 )
@@ -173,17 +175,19 @@ class Slowdowns:
         if changed is None:
             return
         blocks = list(watched.blocks)
-        after = blocks[len(blocks) - changed.values :]
-        before = blocks[-changed.values - COMPARED : -changed.values]
+        first = max(0, len(blocks) - changed.values)
+        before, after = blocks[max(0, first - COMPARED) : first], blocks[first:]
         began, level = after[0][0].begin, math.exp(changed.after)
         if changed.after <= changed.before:
             self._faster(name, began, level)
             return
         parts = _parts([block for block, _ in before], [block for block, _ in after])
-        facts = (
-            *_compiled(self._compiled, began), *_ran(before, after, executables), *_changed_state(before, after)
-        )  # fmt: skip
-        found = Slowdown(name, began, math.exp(changed.before), level, *parts, facts)
+        facts: list[str] = []
+        if before:
+            facts += _compiled(self._compiled, began)
+            facts += _ran(before, after, executables)
+            facts += _changed_state(before, after)
+        found = Slowdown(name, began, math.exp(changed.before), level, *parts, tuple(facts))
         self.count[name] += 1
         self.kept.append(found)
         self._news.append(found)
@@ -202,6 +206,8 @@ def _parts(
     before: Sequence[Block], after: Sequence[Block]
 ) -> tuple[Mapping[str, tuple[float, float]], str | None, str | None, str]:
     """Seconds of a step by activity before and after; what grew most, and at which line; or why that is not known."""
+    if not before:
+        return {}, None, None, FORGOTTEN
     old, new = _by_line(before), _by_line(after)
     if not old or not new:
         sampled = any(block.sampled for block in (*before, *after))
