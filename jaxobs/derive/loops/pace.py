@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -139,16 +139,13 @@ class Pace:
             if spent > before.get(line, 0.0)
         }
         first = pieces[0]
-        runs = Counter[int]()
-        for each in pieces:
-            runs.update(each.runs)
         self.blocks.append(
             Block(
                 first.end - round(first.wall * NANOSECONDS),
                 pieces[-1].end,
                 sum(each.wall for each in pieces),
                 statistics.median(each.wall / each.steps for each in pieces),
-                frozenset(run for run in runs if run > 0),
+                frozenset(run for each in pieces for run in each.runs if run > 0),
                 {} if self._is_disturbed else new,
             )
         )
