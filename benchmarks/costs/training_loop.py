@@ -141,17 +141,21 @@ def alternate(observed: Block, plain: Block, weights: Any, seconds: float) -> tu
 
     ratios, plain_blocks, of_threads = [], [], 0.0
     until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        took = {True: 0.0, False: 0.0}
-        for is_observed in (True, False, False, True):
-            for agent in agents:
-                agent.send_signal(signal.SIGCONT if is_observed else signal.SIGSTOP)
-            before, began = processor_seconds(), time.perf_counter()
-            weights = (observed if is_observed else plain)(weights)
-            took[is_observed] += time.perf_counter() - began
-            of_threads += 0.0 if is_observed else processor_seconds() - before
-        ratios.append(took[True] / took[False])
-        plain_blocks.append(took[False] / 2)
+    try:
+        while time.monotonic() < until:
+            took = {True: 0.0, False: 0.0}
+            for is_observed in (True, False, False, True):
+                for agent in agents:
+                    agent.send_signal(signal.SIGCONT if is_observed else signal.SIGSTOP)
+                before, began = processor_seconds(), time.perf_counter()
+                weights = (observed if is_observed else plain)(weights)
+                took[is_observed] += time.perf_counter() - began
+                of_threads += 0.0 if is_observed else processor_seconds() - before
+            ratios.append(took[True] / took[False])
+            plain_blocks.append(took[False] / 2)
+    finally:
+        for agent in agents:
+            agent.send_signal(signal.SIGCONT)
     return weights, Alternated(ratios, median(plain_blocks).middle, of_threads / (2 * sum(plain_blocks)))
 
 

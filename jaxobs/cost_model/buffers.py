@@ -303,10 +303,13 @@ class Assignment:
         known = [(instruction, index) for instruction, index in made if instruction is not None]
         return sorted(known, key=lambda position: (position[0].message.id, position[1]))
 
-    def live_without(self, gone: Iterable[Assigned]) -> int:
-        """Bytes of temporaries at the peak that there would be without these."""
+    def live_without(self, gone: Iterable[Assigned]) -> int | None:
+        """Bytes of temporaries at the peak that there would be without these; None if their live ranges were misread."""
         values = {each.tenant.value for each in gone if each.tenant}
-        return _size([one for one in self._tenants if one.value not in values])
+        try:
+            return _size([one for one in self._tenants if one.value not in values])
+        except HloDecodeError:
+            return None
 
     def is_result(self, stacked: Assigned) -> bool:
         """Whether what a loop has stacked is used by more than other loops, as what `scan` returns is."""

@@ -53,7 +53,8 @@ def _rematerialisation(
         if each.loop is not None and not assignment.is_result(each):
             stacked[each.loop].append(each)
     freed = [each for filled in stacked.values() for each in filled]
-    about = min(_size(freed), live - assignment.live_without(freed)) if freed else 0
+    left = assignment.live_without(freed) if freed else None
+    about = 0 if left is None else min(_size(freed), live - left)
     about -= sum(filled[0].buffer.turns * _carried(loop) for loop, filled in stacked.items())
     least = about - sum(_size(filled) // filled[0].buffer.turns for filled in stacked.values())
     if least > 0:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jaxobs.flow.ring import Ring
 from jaxobs.model.events import BackendFound, ExecutableCreated, Measured, ProfileWindow
-from jaxobs.probe.transport.backlog import EXECUTABLES_KEPT, Payloads, Retained
+from jaxobs.probe.transport.backlog import EXECUTABLES_KEPT, RETAINED_BYTES, Payloads, Retained
 
 MOST = 1000
 
@@ -94,6 +94,23 @@ def test_threads_that_compile_at_once_stay_within_the_bound() -> None:
         thread.join()
     assert len(ring) == 1600
     assert held(ring.waiting()) == MOST // 7 * 7
+
+
+def test_the_buffers_of_a_module_count_as_well() -> None:
+    ring = Ring(100)
+    payloads = Payloads(ring, lambda: 0, MOST)
+    payloads.emit(created(600)._replace(buffers=bytes(401)))
+    (event,) = ring.drain()
+    assert (event.proto, event.buffers) == (None, b"")
+    assert payloads.module_bytes == 600
+
+
+def test_of_executables_that_are_not_kept_any_more_nothing_counts_against_newer_ones() -> None:
+    retained = Retained()
+    retained.keep([created(RETAINED_BYTES)])
+    retained.keep([created(0)] * EXECUTABLES_KEPT)
+    retained.keep([created(RETAINED_BYTES)])
+    assert retained.executables()[-1].proto == bytes(RETAINED_BYTES)
 
 
 def test_of_a_job_that_compiles_without_end_a_new_agent_is_told_the_backend_and_the_latest() -> None:

@@ -129,6 +129,7 @@ def test_what_a_browser_sends_by_itself_asks_for_no_profile(serve: Callable) -> 
     asked = []
     server = serve(token=Token(SECRET.encode()), ask=lambda seconds, keep: asked.append(seconds))
     assert server.get("/profile?seconds=1", "POST", Authorization=basic(SECRET))[0] == 401
+    assert server.get("/profile?seconds=1", Authorization=basic(SECRET))[0] == 405  # and not "set a token"
     assert asked == []
     assert server.get("/profile?seconds=1", "POST", Authorization=f"Bearer {SECRET}")[0] == 202
 

@@ -54,7 +54,7 @@ class Payloads:
             return
         with self._lock:
             if type(event) is ExecutableCreated:
-                self.module_bytes += size
+                self.module_bytes += len(event.proto or b"")
             if self._at_most + size > self._most:
                 self._at_most = self.waiting_bytes()
             if self._at_most + size > self._most:
@@ -81,16 +81,17 @@ def _without_module(event: ExecutableCreated, reason: str) -> ExecutableCreated:
 
 
 def payload_bytes(event: Event) -> int:
-    """The size of the module or the trace in an event, in bytes."""
+    """The size of the module with its buffer assignment, or of the trace, in an event, in bytes."""
     _, payload = payload_apart(event)
-    return len(payload) if isinstance(payload, bytes) else 0
+    buffers = event.buffers if isinstance(event, ExecutableCreated) else b""
+    return (len(payload) if isinstance(payload, bytes) else 0) + len(buffers)
 
 
 class Retained:
     """Events that a new agent needs to understand later ones."""
 
     def __init__(self) -> None:
-        self._executables: deque[ExecutableCreated] = deque(maxlen=EXECUTABLES_KEPT)
+        self._executables = deque[ExecutableCreated]()
         self._bytes = 0
         self._declared: dict[str | int, Event] = {}
         """Loops by name, watched functions by number, the backend by 0, which is none's number."""
@@ -105,7 +106,9 @@ class Retained:
         elif isinstance(event, FunctionWatched | BackendFound):
             self._declared[event.number if isinstance(event, FunctionWatched) else 0] = event
         elif isinstance(event, ExecutableCreated):
-            size = len(event.proto or b"") + len(event.buffers)
+            if len(self._executables) == EXECUTABLES_KEPT:
+                self._bytes -= payload_bytes(self._executables.popleft())
+            size = payload_bytes(event)
             if self._bytes + size > RETAINED_BYTES:
                 event, size = _without_module(event, "lost when the agent was started again"), 0
             self._bytes += size

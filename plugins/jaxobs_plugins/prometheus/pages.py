@@ -143,13 +143,12 @@ def answer(
             return plain(HTTPStatus.MISDIRECTED_REQUEST, refusal(request.host))
         return _answer_reader(request, pages)
     authorization = request.headers.get("authorization", "")
-    if token.admits(authorization):
-        if request.path == PROFILE_PATH:
-            return _answer_profile_request(request, ask)
-        return _answer_reader(request, pages)
-    if token.admits_browser(authorization) and request.method in {"GET", "HEAD"}:
-        return _answer_reader(request, pages)
-    return _ask_for_token(request)
+    only_reads = token.admits_browser(authorization) and request.method in {"GET", "HEAD"}
+    if not (token.admits(authorization) or only_reads):
+        return _ask_for_token(request)
+    if request.path == PROFILE_PATH:
+        return _answer_profile_request(request, ask)
+    return _answer_reader(request, pages)
 
 
 def _ask_for_token(request: Request) -> Response:
