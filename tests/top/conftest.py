@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -23,12 +25,21 @@ class Served:
 
     exporter: PrometheusExporter
     address: str
+    held: list[socket.socket] = field(default_factory=list)
 
     def show(self, document: Mapping[str, Any]) -> None:
         self.exporter.export(Batch(SnapshotData(now(), document), (), ()))
 
     def stop(self) -> None:
+        """End it, and keep its port from jobs of other tests, at which the view would look else."""
         self.exporter.stop(1.0)
+        both = socket.has_dualstack_ipv6()
+        one = socket.socket(socket.AF_INET6 if both else socket.AF_INET)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if both:
+            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        one.bind(("", urlsplit(self.address).port))
+        self.held.append(one)
 
 
 @pytest.fixture
@@ -56,7 +67,9 @@ def serve(
 
     yield one
     for served in begun:
-        served.stop()
+        served.exporter.stop(1.0)
+        for holder in served.held:
+            holder.close()
 
 
 @pytest.fixture
