@@ -94,7 +94,7 @@ TOLD: Final = {
     "jaxobs_recorded_not_finite_total{loop,name}":
         "Values by obs.record() that were NaN or infinite; one a second is read.",
     "jaxobs_recorded_leaps_total{loop,name}":
-        "How often a value by obs.record() rose far above what it was in the hundred seconds before.",
+        "How often a value by obs.record() rose far above the hundred read before it, one a second.",
     "jaxobs_bottleneck_ratio{loop,bottleneck}": "Share of the last half minute's wall time; adds up to 1.",
     "jaxobs_bottleneck_confidence_ratio{loop}": "How sure the bottleneck's label is.",
     "jaxobs_bottleneck_info{loop,bottleneck,runner_up}": "The bottleneck's label and its runner-up.",
@@ -129,8 +129,8 @@ TOLD: Final = {
     "jaxobs_executable_bottleneck_info{function,executable,bottleneck,runner_up}": "What bounds the executable.",
     "jaxobs_executable_memory_bytes{function,executable,kind}": "XLA's memory analysis, on one device.",
     "jaxobs_executable_peak_buffer_bytes{function,kind,operation,shape,dtype}":
-        "The largest of the buffers that live at the peak of the executable that needs the most memory, on one device; "
-        "alike ones in one sum, of its hundred largest.",
+        "The largest buffers at the peak of the executable that needs the most memory, on one device: of its hundred "
+        "largest, alike ones as one sum.",
     # Profiler windows and the operations in them.
     "jaxobs_profile_windows_total{outcome}":
         "Sessions of JAX's profiler, ours and the job's own, by what became of them.",

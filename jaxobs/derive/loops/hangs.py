@@ -111,7 +111,7 @@ class Where(NamedTuple):
     """Whether no earlier run of that executable is known, so that it may take as long as it likes."""
     heard: int | None
     """When something last arrived from the job, in monotonic nanoseconds."""
-    loads: Callable[[], Sequence[Mapping[str, Any]]] = tuple
+    loads: Callable[[], Sequence[Mapping[str, Any]]]
     """How busy each device is, as `Devices.loads` has it."""
 
 

@@ -16,8 +16,8 @@ USUAL: Final = 100
 """Newest values that tell what is usual. Before there are as many nothing is a leap: a loss falls fast at first."""
 
 LEAP: Final = 10.0
-"""A value leaps where it lies above the median by so many times the range of the middle eight tenths. Normal noise has
-its largest of a thousand values at 1.2 times, one that falls off exponentially at 2.8 times."""
+"""A value leaps where it lies above the median by so many times the range of the middle eight tenths. Of a thousand
+values of normal noise the largest is expected at 1.3 times, and of noise that falls off exponentially at 3.1 times."""
 
 MIN_LEAP: Final = 0.1
 """Share of the median by which a leap lies above it at least: what hardly varies has leaps that nobody would see."""
