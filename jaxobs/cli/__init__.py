@@ -17,7 +17,8 @@ from jaxobs.vocabulary import InputError
 from jaxobs.vocabulary.text import printable
 
 COMMANDS = (
-    "run", "demo", "check", "plugins", "analyze", "calibrate", "compare", "show", "runs", "postmortem", "top",
+    "run", "demo", "check", "plugins", "analyze", "memory", "calibrate", "compare", "show", "runs", "postmortem",
+    "top",
 )  # fmt: skip
 
 INTERRUPTED = 130

@@ -73,11 +73,11 @@ def _program_of(arguments: list[str]) -> list[str]:
         hint = "options of jaxobs begin with --, `jaxobs run --help` lists them"
         raise InputError(f"unknown option {program[0]}; {hint}")
     if program[0] != "-m":  # a missing module is Python's to report
-        _check_script(Path(program[0]))
+        check_script(Path(program[0]))
     return program
 
 
-def _check_script(script: Path) -> None:
+def check_script(script: Path) -> None:
     """Raises InputError for a script that Python could not run."""
     if script.is_dir() and not (script / "__main__.py").is_file():
         raise InputError(f"{script} is a directory without __main__.py; name a script, or -m for a package")

@@ -62,6 +62,8 @@ class ProcessView:
     """Where `/metrics` is served."""
     host_lines: Figure[Sequence[Row]]
     """Lines that the main thread was at outside loops."""
+    host_calls: Figure[Sequence[Row]]
+    """The same samples as a tree of calls."""
     host_samples: int
     memory: Figure[ProcessMemory] = field(metadata=REASON_WHERE_ABSENT)
     peak_executable: Figure[Mapping[str, Any]] = field(metadata=REASON_WHERE_ABSENT)

@@ -100,7 +100,7 @@ def _traced(samples: _Samples, jitted: Any, args: tuple[Any, ...], kwargs: dict[
 def _module(compiled: Any) -> tuple[Contents, Figure[int]]:
     """What the module holds, and its bytes."""
     try:
-        serialized = serialized_module(compiled)
+        serialized = serialized_module(compiled.runtime_executable())
         return module_contents(serialized), Figure(len(serialized))
     except (RuntimeError, NotImplementedError, AttributeError, ValueError) as error:
         reason = f"it could not be read: {error}"[:200]

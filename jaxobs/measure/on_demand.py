@@ -48,7 +48,7 @@ def cost(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Cost:
     not run. Raises what tracing and compiling raise, and HloDecodeError (a ValueError) where its module cannot be read.
     """
     jitted, args = jitted_function(function, "cost", args)
-    return _module(_compiled(jitted, args, kwargs)).cost
+    return _module(_compiled(jitted, args, kwargs).runtime_executable()).cost
 
 
 def memory(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Memory:
@@ -58,15 +58,19 @@ def memory(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Memory
     not run. Raises what tracing and compiling raise, and ValueError where JAX or the backend does not tell it.
     """
     jitted, args = jitted_function(function, "memory", args)
-    compiled = _compiled(jitted, args, kwargs)
-    sums, buffers = memory_of(compiled.runtime_executable())
-    module = _module(compiled, buffers)
+    executable = _compiled(jitted, args, kwargs).runtime_executable()
+    return memory_held(executable, getattr(jitted, "__name__", "function"))
+
+
+def memory_held(executable: Any, function: str) -> Memory:
+    """What an executable of JAX's runtime holds, named as its function. Raises ValueError where it is not told."""
+    sums, buffers = memory_of(executable)
+    module = _module(executable, buffers)
     found = module.memory
     wrong = module.memory_reason if found is None else found.differs(dict(sums))
     if found is None or wrong:
         raise ValueError(f"the memory is not known: {wrong}")
-    named = {"function": getattr(jitted, "__name__", "function"), "executable": module.fingerprint}
-    return Memory({**named, **found.to_dict(KEPT)})
+    return Memory({"function": function, "executable": module.fingerprint, **found.to_dict(KEPT)})
 
 
 def roofline(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Roofline:
@@ -85,7 +89,7 @@ def roofline(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Roof
             "roofline() runs the function, so its arguments are arrays; jax.ShapeDtypeStruct is for cost()"
         )
     compiled = _compiled(jitted, args, kwargs)
-    module = _module(compiled)
+    module = _module(compiled.runtime_executable())
     peaks = _peaks(compiled.runtime_executable().local_devices())
     working_set = _working_set(compiled)
     bound = total_bound(bound_time(operation.cost, peaks, working_set) for operation in module.operations)
@@ -126,14 +130,14 @@ def _compiled(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     return compiled
 
 
-def serialized_module(compiled: Any) -> bytes:
-    """The compiled function's `HloModuleProto`. Raises what the backend raises where it gives none."""
-    serialized: bytes = compiled.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto()
+def serialized_module(executable: Any) -> bytes:
+    """The `HloModuleProto` of an executable. Raises what the backend raises where it gives none."""
+    serialized: bytes = executable.hlo_modules()[0].as_serialized_hlo_module_proto()
     return serialized
 
 
-def _module(compiled: Any, buffers: bytes = b"") -> ModuleCost:
-    return module_cost(serialized_module(compiled), custom_call_rules=load_rules(warn), buffers=buffers)
+def _module(executable: Any, buffers: bytes = b"") -> ModuleCost:
+    return module_cost(serialized_module(executable), custom_call_rules=load_rules(warn), buffers=buffers)
 
 
 def _donates(compiled: Any) -> bool:

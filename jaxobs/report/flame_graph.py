@@ -263,6 +263,19 @@ def _changed(share: float, before: float | None) -> tuple[str, str]:
     return kind, f"{now}, {rough_percent(before)} in A"
 
 
+def host_time(document: Mapping[str, Any]) -> list[Row]:
+    """The main thread's sampled time of a snapshot as one tree: each loop, and what lay outside loops, is a frame."""
+    calls = {f"loop {name}": loop.get("host_calls") for name, loop in (document.get("loops") or {}).items()}
+    calls["outside loops"] = (document.get("process") or {}).get("host_calls")
+    rows: list[Row] = []
+    for name, below in calls.items():
+        if below:
+            seconds = sum(row["seconds"] for row in below if not row["depth"])
+            rows.append({"depth": 0, "name": name, "file": "", "line": 0, "seconds": seconds})
+            rows += [{**row, "depth": row["depth"] + 1} for row in below]
+    return rows
+
+
 def of_host(rows: Sequence[Row]) -> Iterator[Element | None]:
     """The graph of the main thread's sampled time, a loop's `host_calls`; nothing where no line calls another."""
     if any(row["depth"] for row in rows):

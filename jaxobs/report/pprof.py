@@ -1,4 +1,4 @@
-"""Device time by call path in the format of pprof, which `go tool pprof`, Pyroscope and Speedscope read.
+"""Device time and host time by call path in the format of pprof, which `go tool pprof`, Pyroscope and Speedscope read.
 
 Fields are those of google/pprof, ``proto/profile.proto``.
 """
@@ -6,21 +6,34 @@ Fields are those of google/pprof, ``proto/profile.proto``.
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import sub
 from typing import Any, Final
 
 from jaxobs.proto.messages import message_classes
-from jaxobs.report.flame_graph import leaves, name_of, operations_of, part_of
+from jaxobs.report.flame_graph import host_time, leaves, name_of, operations_of, part_of
 from jaxobs.report.tables import Row
 from jaxobs.vocabulary.text import valid_text
 
-_VALUES: Final = (("flops", "count"), ("bytes", "bytes"), ("device_time", "nanoseconds"))
-"""What each sample has; the last is what readers show at first."""
+_OF_DEVICE: Final = (("flops", "count"), ("bytes", "bytes"), ("device_time", "nanoseconds"))
+"""What each sample of a device has; the last is what readers show at first."""
+_OF_HOST: Final = (("host_time", "nanoseconds"),)
 _MAX_VALUE: Final = 2**63 - 1
 
 
-def profile(rows: Sequence[Row]) -> bytes:
+def of_device(document: Mapping[str, Any]) -> bytes | None:
+    """The device time of a snapshot by line; None before its first profiler window."""
+    found = document.get("device_time")
+    return profile(found["by_line"]) if found else None
+
+
+def of_host(document: Mapping[str, Any]) -> bytes | None:
+    """The main thread's sampled time of a snapshot; None before its first sample."""
+    rows = host_time(document)
+    return profile(rows, _OF_HOST) if rows else None
+
+
+def profile(rows: Sequence[Row], kinds: Sequence[tuple[str, str]] = _OF_DEVICE) -> bytes:
     """A tree of `device_time` as a compressed ``Profile``: nanoseconds, FLOPs and bytes of each path.
 
     An operation is a function that is inlined in its line, which `-noinlines` folds into it. The part of automatic
@@ -50,7 +63,7 @@ def profile(rows: Sequence[Row]) -> bytes:
             message.location.add(id=numbers[place], line=lines)
         return numbers[place]
 
-    for name, unit in _VALUES:
+    for name, unit in kinds:
         message.sample_type.add(type=text(name), unit=text(unit))
     for path in leaves(rows):
         part = part_of(path)
@@ -58,7 +71,9 @@ def profile(rows: Sequence[Row]) -> bytes:
         above = [location(row) for row in reversed(callers)]
         label = [] if part is None else [{"key": text("part"), "str": text(part)}]
         for operation, values in _values_within(path[-1]):
-            message.sample.add(value=values, label=label, location_id=[location(line, operation), *above])
+            message.sample.add(
+                value=values[-len(kinds) :], label=label, location_id=[location(line, operation), *above]
+            )
     message.string_table.extend(value.encode() for value in texts)
     return gzip.compress(message.SerializeToString(), mtime=0)
 
@@ -74,5 +89,5 @@ def _values_within(leaf: Row) -> Iterator[tuple[str, list[int]]]:
 
 
 def _values(row: Row) -> list[int]:
-    amounts = (row["flops"] or 0.0, row["bytes"] or 0.0, 1e9 * row["seconds"])
+    amounts = (row.get("flops") or 0.0, row.get("bytes") or 0.0, 1e9 * row["seconds"])
     return [min(round(amount), _MAX_VALUE) for amount in amounts]

@@ -226,14 +226,11 @@ def test_samples_by_call_path_add_up_and_each_frame_stands_before_what_it_called
         (row["depth"], row["name"], row["line"], round(row["seconds"], 3)) for row in loop["host_calls"]
     ]
     assert frames == [
-        (0, "<module>", 20, 9.91), (1, "main", 8, 3.0), (2, "augment", 5, 3.0), (3, "time.sleep", 0, 1.0),
-        (1, "main", 9, 6.9), (2, "block_until_ready", 0, 6.9),
+        (0, "<module>", 20, 9.91), (1, "main", 9, 6.9), (2, "block_until_ready", 0, 6.9), (1, "main", 8, 3.0),
+        (2, "augment", 5, 3.0), (3, "(itself)", 0, 2.0), (3, "time.sleep", 0, 1.0), (1, "main", 3, 0.01),
     ]  # fmt: skip
-    assert [row["activity"] for row in loop["host_calls"]][:4] == [
-        "device",
-        "processor",
-        "processor",
-        "waiting",
-    ]
+    assert [row["activity"] for row in loop["host_calls"]] == [
+        "device", "device", "device", "processor", "processor", "processor", "waiting", "processor",
+    ]  # fmt: skip
     assert loop["host_calls"][0]["share"] == pytest.approx(1.0)
     assert sum(row["seconds"] for row in loop["host_lines"]) == pytest.approx(9.91)

@@ -11,6 +11,7 @@ from opentelemetry.proto.collector.profiles.v1development.profiles_service_pb2 i
     ExportProfilesServiceResponse,
 )
 
+from jaxobs.model.clock import now
 from jaxobs.model.cost import Frame
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.protocol import Batch
@@ -35,7 +36,7 @@ def sending(harness: Harness, receiver: Receiver, environment: pytest.MonkeyPatc
     return harness
 
 
-def read(message: Any) -> list[Samples]:
+def read(message: Any, of: str = "device_time") -> list[Samples]:
     """The samples of each window, which has a profile for each kind of value."""
     tables = message.dictionary
     texts = tables.string_table
@@ -53,7 +54,7 @@ def read(message: Any) -> list[Samples]:
     windows: list[Samples] = []
     for profile in message.resource_profiles[0].scope_profiles[0].profiles:
         kind = profile.sample_type
-        assert (texts[kind.type_strindex], texts[kind.unit_strindex]) == ("device_time", "nanoseconds")
+        assert (texts[kind.type_strindex], texts[kind.unit_strindex]) == (of, "nanoseconds")
         found: Samples = {}
         for sample in profile.samples:
             stack = tables.stack_table[sample.stack_index].location_indices
@@ -163,6 +164,28 @@ def test_each_window_adds_up_whatever_is_told_with_others(
     assert [sum(window.values()) / 1e9 for window in sent] == [
         sum(quarters for *_, quarters in window) / 4 for window in windows
     ]
+
+
+def test_the_main_threads_samples_are_a_profile_every_ten_seconds() -> None:
+    signal = ProfileSignal(StandingAgent(pid=41))
+    began = now()
+    for tenths in range(0, 300, 7):
+        seconds = tenths / 10
+        calls = [
+            row(0, "main", 8, seconds),
+            row(1, "(itself)", 0, seconds / 4),
+            row(1, "load", 3, seconds * 3 / 4),
+        ]
+        snapshot = SnapshotData(began + tenths * 10**8, {"loops": {"train": {"host_calls": calls}}}, ())
+        assert signal.offer(Batch(snapshot, (), ())) == 0
+    message = signal.encode(signal.take())
+    main, loop = "main /home/ada/model.py:8", "loop train :0"
+    for found in (windows := read(message, "host_time")):
+        assert found == {
+            ("", main, loop): 2_625_000_000, ("", "load /home/ada/model.py:3", main, loop): 7_875_000_000,
+        }  # fmt: skip
+    assert [one.duration_nano for one in profiles_of(message)[1:]] == [10_500_000_000] * (len(windows) - 1)
+    assert len(windows) == 2
 
 
 def test_profiles_that_a_receiver_refuses_or_rejects_are_counted(

@@ -244,3 +244,5 @@ def test_device_time_is_served_for_pprof() -> None:
     assert answer(request, live(), LOOPBACK).body == profile(device_time()["by_line"])
     absent = answer(request, live(device_time=None), LOOPBACK)
     assert (absent.status, absent.body) == (404, b"no profiler window has been read yet\n")
+    absent = answer(Request("GET", "/host.pb.gz", {}), live(), LOOPBACK)
+    assert (absent.status, absent.body) == (404, b"the main thread's stack has not been sampled yet\n")

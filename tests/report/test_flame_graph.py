@@ -4,9 +4,11 @@ import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
+from jaxobs.report import pprof
 from jaxobs.report.flame_graph import dearest, flame_graph, in_words, leaves, name_of, of_host, shares_by_path
 from jaxobs.report.markup import markup
 from jaxobs.report.page import page
@@ -17,6 +19,7 @@ from tests.report.markup_reading import Read
 from tests.sample_document import device_time, document
 
 ROWS = device_time()["by_line"]
+HOST = {"file": "train.py", "seconds": 2.0, "share": 1.0, "activity": "processor"}
 
 
 def test_each_frame_lies_below_its_caller_as_wide_as_its_share():
@@ -124,8 +127,16 @@ def test_pprof_shows_the_same_figures(tmp_path):
         pytest.skip(reason)
     file = tmp_path / "device.pb.gz"
     file.write_bytes(profile(ROWS))
+    host = tmp_path / "host.pb.gz"
+    calls = [
+        HOST | {"depth": 0, "name": "main", "line": 8, "seconds": 3.0},
+        HOST | {"depth": 1, "name": "(itself)", "file": "", "line": 0, "seconds": 1.0},
+        HOST | {"depth": 1, "name": "load", "line": 3},
+    ]
+    loops = {"train": {"host_calls": calls}, "evaluate": {"host_calls": None}}
+    host.write_bytes(pprof.of_host({"loops": loops, "process": {"host_calls": calls[2:]}}) or b"")
 
-    def top(*options: str) -> dict[str, tuple[str, str]]:
+    def top(*options: str, file: Path = file) -> dict[str, tuple[str, str]]:
         ran = subprocess.run(
             [go, "tool", "pprof", "-top", "-lines", "-nodefraction=0", *options, str(file)],
             capture_output=True, text=True, timeout=300, check=True,
@@ -142,13 +153,17 @@ def test_pprof_shows_the_same_figures(tmp_path):
     assert top("-noinlines", "-sample_index=flops")[attention] == ("3000000000", "3000000000")
     assert top("-sample_index=flops")["dot.7 (inline)"] == ("1500000000", "1500000000")
     assert sum(path[-1]["seconds"] for path in leaves(ROWS)) == 4.0
+    assert top("-unit=s", file=host) == {
+        "main train.py:8": ("1s", "3s"), "load train.py:3": ("4s", "4s"), "loop train": ("0", "3s"),
+        "outside loops": ("0", "2s"),
+    }  # fmt: skip
+    assert top("-unit=s", "-focus=loop train", file=host)["load train.py:3"] == ("2s", "2s")
 
 
 def test_the_main_threads_samples_are_drawn_where_a_line_calls_another() -> None:
-    frame = {"file": "train.py", "seconds": 2.0, "share": 1.0, "activity": "processor"}
     rows = [
-        frame | {"depth": 0, "name": "main", "line": 8},
-        frame | {"depth": 1, "name": "block_until_ready", "file": "", "line": 0, "activity": "device"},
+        HOST | {"depth": 0, "name": "main", "line": 8},
+        HOST | {"depth": 1, "name": "block_until_ready", "file": "", "line": 0, "activity": "device"},
     ]
     (drawn,) = of_host(rows)
     assert drawn is not None

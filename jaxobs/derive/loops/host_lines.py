@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
+from jaxobs.model.cost import Frame
 from jaxobs.model.figure import Figure
+from jaxobs.roofline_model.call_tree import Part, call_tree
+from jaxobs.roofline_model.operation_work import Work
 from jaxobs.vocabulary.text import OTHER
 
 LINES_KEPT: Final = 300
@@ -18,6 +20,9 @@ LINES_SHOWN: Final = 20
 
 SERIES: Final = 12
 """Rows with series of their own, in each loop: those that reached MIN_SHARE first. They are never taken back."""
+
+FRAMES_SHOWN: Final = 100
+"""Most frames of a tree of calls: those with the most time. One has some 120 bytes in a document."""
 
 MIN_SHARE: Final = 0.01
 """Share of a loop's sampled time from which on a row may have a series of its own."""
@@ -39,13 +44,10 @@ def place_of(line: str) -> tuple[tuple[str, str], int]:
     return (file, function), int(number) if number.isdecimal() else -1
 
 
-def _frame(line: str) -> Row:
-    """The function, file and number of a line; a call that is no line of a file is all name."""
+def _frame(line: str) -> Frame:
+    """The line as a frame; a call that is no line of a file is all name."""
     (file, function), number = place_of(line)
-    known = bool(file) and number >= 0
-    return (
-        {"name": function, "file": file, "line": number} if known else {"name": line, "file": "", "line": 0}
-    )
+    return Frame(function, file, number) if file and number >= 0 else Frame(line, "", 0)
 
 
 class HostLine(NamedTuple):
@@ -68,6 +70,8 @@ class HostLines:
         self.samples = 0
         self._paths: dict[tuple[str, ...], dict[str, float]] = {}
         """The same seconds by the lines of the stack, outermost first, and by activity."""
+        self._calls: Figure[list[Row]] | None = Figure(None, NOT_SAMPLED)
+        """None after a sample, until somebody asks."""
         self._new: set[HostLine] = set()
         self._in_series: set[HostLine] = set()
         self._by_activity: defaultdict[str, float] = defaultdict(float)
@@ -79,6 +83,8 @@ class HostLines:
             path = (OTHER,)
         spent = self._paths.setdefault(path, {})
         spent[line.activity] = spent.get(line.activity, 0.0) + seconds
+        if seconds > 0:
+            self._calls = None
         self._by_activity[line.activity] += seconds
         kept = line if line in self.seconds or len(self.seconds) < LINES_KEPT else OTHERS
         self.seconds[kept] = self.seconds.get(kept, 0.0) + seconds
@@ -103,27 +109,25 @@ class HostLines:
             yield line, line if line in self._in_series else OTHERS, self.seconds[line]
 
     def calls(self) -> Figure[list[Row]]:
-        """The sampled time by call path, each frame before those that it called; or why there is none."""
+        """The sampled time as a tree of calls, each frame before those that it called; or why there is none."""
+        if self._calls is None:
+            self._calls = Figure(list(self._tree()))
+        return self._calls
+
+    def _tree(self) -> Iterator[Row]:
         total = sum(self.seconds.values())
-        if total <= 0:
-            return Figure(None, NOT_SAMPLED)
-        frames: dict[tuple[str, ...], defaultdict[str, float]] = {}
-        for path, by_activity in self._paths.items():
-            for depth in range(1, len(path) + 1):
-                frame = frames.setdefault(path[:depth], defaultdict(float))
-                for activity, spent in by_activity.items():
-                    frame[activity] += spent
-        found = []
-        for path, frame in sorted(frames.items()):
-            spent = sum(frame.values())
-            if spent >= MIN_SHARE * total:
-                known = {
-                    "seconds": spent,
-                    "share": spent / total,
-                    "activity": max(frame.items(), key=itemgetter(1))[0],
-                }
-                found.append({"depth": len(path) - 1, **_frame(path[-1]), **known})
-        return Figure(found)
+        parts = (
+            Part(tuple(map(_frame, path)), activity, Work(spent))
+            for path, by_activity in self._paths.items()
+            for activity, spent in by_activity.items()
+        )
+        for node in call_tree(parts, FRAMES_SHOWN):
+            frame, seconds = node.frame, node.work.seconds
+            ((activity, _),) = node.labels.most_common(1)
+            yield {
+                "depth": node.depth, "name": frame.function, "file": frame.file, "line": frame.line,
+                "seconds": seconds, "share": seconds / total, "activity": activity,
+            }  # fmt: skip
 
     def rows(self) -> Figure[list[Row]]:
         """The rows with the most seconds, largest first; or why there are none."""

@@ -1,4 +1,4 @@
-"""Converts device time by call path to OTLP profiles: one for what each profiler window added.
+"""Converts device time and the main thread's by call path to OTLP profiles: one for what has come since the last.
 
 The signal is under development in OpenTelemetry, and its form may change with any version
 (https://github.com/open-telemetry/opentelemetry-proto, ``profiles/v1development/profiles.proto``): it is sent only where
@@ -20,7 +20,7 @@ from opentelemetry.proto.collector.profiles.v1development.profiles_service_pb2 i
 from jaxobs.model.clock import NANOSECONDS, now
 from jaxobs.model.cost import ITSELF, OTHER_CALLS, Frame
 from jaxobs.plugin.protocol import Agent, Batch
-from jaxobs.report.flame_graph import PARTS, name_of, operations_of
+from jaxobs.report.flame_graph import PARTS, host_time, name_of, operations_of
 from jaxobs.report.tables import Row
 from jaxobs.vocabulary.text import valid_text
 from jaxobs_plugins.otel.encoding import Signal, resource, scope
@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 INTERVAL: Final = 5.0
-"""Seconds from request to request; windows are ten and more apart."""
+"""Seconds from request to request; profiler windows are ten and more apart."""
+HOST_INTERVAL: Final = 10.0
+"""Seconds from one profile of the main thread to the next, whose samples come all the time."""
 CAPACITY: Final = 100
-"""Most windows that wait."""
+"""Most profiles that wait."""
 
 Path = tuple[Frame, ...]
 """Outermost first. The last frame may be a part of automatic differentiation."""
@@ -40,42 +42,37 @@ Seconds = dict[tuple[Path, str], float]
 
 
 class Window(NamedTuple):
-    """What came with the windows from `start` to `end`, in monotonic nanoseconds: seconds of each path itself."""
+    """What came from `start` to `end`, in monotonic nanoseconds: seconds of each path itself."""
 
+    kind: str
     identity: bytes
     start: int
     end: int
     seconds: Seconds
 
 
-class ProfileSignal(Signal):
-    """The signal of profiles. The oldest are dropped if more than CAPACITY windows wait."""
+class Growth:
+    """A tree of calls whose seconds grow, and what was new each time."""
 
-    name, item_name = "profiles", "profiles"
-
-    def __init__(self, agent: Agent) -> None:
-        super().__init__(agent, INTERVAL)
-        self._items = deque(maxlen=CAPACITY)
-        self._start = now()
+    def __init__(self) -> None:
+        self.start = now()
+        """Until when all is told."""
         self._whole: dict[Path, float] = {(): 0.0}
-        """Seconds of each path with all below it, in all windows that were seen."""
+        """Seconds of each path with all below it."""
         self._operations: Seconds = {}
-        """Seconds of the operations that were told in them."""
+        """Seconds of the operations that were told."""
         self._all_are_told = True
 
-    def offer(self, batch: Batch) -> int:
-        tree = (batch.snapshot.document.get("device_time") or {}).get("by_line", ())
+    def added(self, tree: Sequence[Row], end: int) -> Seconds:
+        """The seconds of each path itself that are new at `end`; empty if there are none."""
         whole = _whole(tree)
-        if whole[()] == self._whole[()]:  # no window since
-            return 0
+        if whole[()] == self._whole[()]:
+            return {}
         operations = _operations(tree)
-        window = Window(os.urandom(16), self._start, batch.snapshot.time, self._added(whole, operations))
-        dropped = int(len(self._items) == CAPACITY)
-        with self._lock:
-            self._items.append(window)
-        self._whole, self._operations, self._start = whole, operations, batch.snapshot.time
+        added = self._added(whole, operations)
+        self._whole, self._operations, self.start = whole, operations, end
         self._all_are_told = not any(row["name"] == OTHER_CALLS.function for row in tree)
-        return dropped
+        return added
 
     def _added(self, whole: dict[Path, float], operations: Seconds) -> Seconds:
         """What each path itself added: what it and all below it added, less what those below it did.
@@ -97,6 +94,31 @@ class ProfileSignal(Signal):
                 added[path, ""] -= more
         return dict(added)
 
+
+class ProfileSignal(Signal):
+    """The signal of profiles. The oldest are dropped if more than CAPACITY wait."""
+
+    name, item_name = "profiles", "profiles"
+
+    def __init__(self, agent: Agent) -> None:
+        super().__init__(agent, INTERVAL)
+        self._items = deque(maxlen=CAPACITY)
+        self._trees = {"device_time": Growth(), "host_time": Growth()}
+
+    def offer(self, batch: Batch) -> int:
+        document, end = batch.snapshot.document, batch.snapshot.time
+        trees = {"device_time": (document.get("device_time") or {}).get("by_line", ())}
+        if end - self._trees["host_time"].start >= HOST_INTERVAL * NANOSECONDS:
+            trees["host_time"] = host_time(document)
+        dropped = 0
+        for kind, tree in trees.items():
+            start = self._trees[kind].start
+            if seconds := self._trees[kind].added(tree, end):
+                with self._lock:
+                    dropped += len(self._items) == CAPACITY
+                    self._items.append(Window(kind, os.urandom(16), start, end, seconds))
+        return dropped
+
     def encode(self, items: tuple[Window, ...]) -> Message:
         message = ExportProfilesServiceRequest()
         tables = _Tables(message.dictionary)
@@ -109,7 +131,7 @@ class ProfileSignal(Signal):
             start, end = map(self._agent.clock.wall_time, (window.start, window.end))
             profile = scoped.profiles.add(
                 sample_type={
-                    "type_strindex": tables.text("device_time"), "unit_strindex": tables.text("nanoseconds"),
+                    "type_strindex": tables.text(window.kind), "unit_strindex": tables.text("nanoseconds"),
                 },
                 profile_id=window.identity, time_unix_nano=start, duration_nano=max(0, end - start),
             )  # fmt: skip

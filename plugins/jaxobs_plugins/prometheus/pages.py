@@ -14,9 +14,9 @@ from urllib.parse import parse_qs, parse_qsl
 from jaxobs.model.clock import NANOSECONDS, wall_now
 from jaxobs.model.profile import checked_seconds
 from jaxobs.model.snapshot import SnapshotData, absent_document
+from jaxobs.report import pprof
 from jaxobs.report.history import History
 from jaxobs.report.page import page, policy
-from jaxobs.report.pprof import profile
 from jaxobs.report.view import Rank, View
 from jaxobs_plugins.prometheus.access import AllowedHosts, Token, refusal
 from jaxobs_plugins.prometheus.render import accepts_gzip, negotiate, render
@@ -24,7 +24,11 @@ from jaxobs_plugins.prometheus.server import Request, Response, plain
 
 PAGE_PATH: Final = "/"
 SNAPSHOT_PATH: Final = "/snapshot"
-PPROF_PATH: Final = "/flame.pb.gz"
+PPROF: Final = {
+    "/flame.pb.gz": (pprof.of_device, "no profiler window has been read yet"),
+    "/host.pb.gz": (pprof.of_host, "the main thread's stack has not been sampled yet"),
+}
+"""Time by call path for `go tool pprof`, by the path it is served at; and why there is none."""
 SNAPSHOT_VERSION: Final = 1
 """Version of the JSON format. A change that would mislead existing readers raises it; new keys do not."""
 METRICS_PATH = "/metrics"
@@ -118,10 +122,9 @@ class Pages:
         }
         return json.dumps(body, allow_nan=False, separators=(",", ":")).encode() + b"\n"
 
-    def pprof(self) -> bytes | None:
-        """Device time by call path for `go tool pprof`; None before the first profiler window."""
-        found = self._shown.snapshot.document.get("device_time")
-        return profile(found["by_line"]) if found else None
+    def profile(self, path: str) -> bytes | None:
+        """What PPROF makes for this path of the snapshot; None if there is nothing yet."""
+        return PPROF[path][0](self._shown.snapshot.document)
 
 
 def answer(
@@ -169,7 +172,7 @@ def _ask_for_token(request: Request) -> Response:
 
 
 def _answer_reader(request: Request, pages: Pages) -> Response:
-    if request.path not in {METRICS_PATH, HEALTH_PATH, PAGE_PATH, SNAPSHOT_PATH, PPROF_PATH}:
+    if request.path not in {METRICS_PATH, HEALTH_PATH, PAGE_PATH, SNAPSHOT_PATH, *PPROF}:
         text = f"nothing here; the metrics are at {METRICS_PATH}"
         if request.path == PROFILE_PATH:
             text = "set JAXOBS_METRICS_TOKEN_FILE to allow asking for profiler windows"
@@ -193,7 +196,7 @@ def _compressed(request: Request, response: Response) -> Response:
 
 
 def _page(request: Request, pages: Pages, loop: str | None) -> Response:
-    """The metrics, the live page with `loop` in full, device time by call path, or the snapshot."""
+    """The metrics, the live page with `loop` in full, a profile, or the snapshot."""
     if request.path == METRICS_PATH:
         content_type = negotiate(request.headers.get("accept", ""))
         headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
@@ -201,10 +204,10 @@ def _page(request: Request, pages: Pages, loop: str | None) -> Response:
     if request.path == PAGE_PATH:
         headers = {"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": policy()}
         return Response(HTTPStatus.OK, pages.live(loop), {**headers, **_SAFE})
-    if request.path == PPROF_PATH:
-        profiled = pages.pprof()
+    if request.path in PPROF:
+        profiled = pages.profile(request.path)
         if profiled is None:
-            return plain(HTTPStatus.NOT_FOUND, "no profiler window has been read yet")
+            return plain(HTTPStatus.NOT_FOUND, PPROF[request.path][1])
         return Response(HTTPStatus.OK, profiled, {"Content-Type": "application/octet-stream", **_SAFE})
     return Response(HTTPStatus.OK, pages.snapshot(), {"Content-Type": "application/json", **_SAFE})
 
