@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import runpy
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 from jaxobs.cli.console import Parser
 from jaxobs.cli.run import check_script
 from jaxobs.cli.terminal import look_of
+from jaxobs.config import PREFIX
 from jaxobs.jax_compat.compiling import PHASES, new_executable
 from jaxobs.probe.import_hook import when_imported
 from jaxobs.report.peak_memory import Memory, parts
@@ -49,6 +51,7 @@ def run(arguments: list[str]) -> int:
     if not options.module:
         check_script(Path(script))
     sys.argv = [script, *options.arguments]
+    os.environ[f"{PREFIX}ENABLED"] = "false"  # of a script that calls `instrument()` too
     found = memory_at_first_call(script, function, module=options.module).to_dict()
     if options.json:
         print(json.dumps(found, indent=2, allow_nan=False))
@@ -74,9 +77,11 @@ def memory_at_first_call(script: str, function: str, *, module: bool) -> Memory:
             return
         from jaxobs.measure.on_demand import memory_held
 
-        name = re.sub(r"^(jit|pmap)_+", "", executable.hlo_modules()[0].name)
+        name = re.sub(r"^(jit|pmap)_+", "", executable.hlo_modules()[0].name).rstrip("_")
         names[name] = None
-        if name == re.sub(r"\W", "_", function).lstrip("_"):
+        # `train_step = jax.jit(update)` is known by both of its names.
+        defined = getattr(getattr(sys.modules["__main__"], function, None), "__name__", function)
+        if name in {re.sub(r"\W", "_", known_as).strip("_") for known_as in (function, defined)} - {"lambda"}:
             try:
                 known.append(memory_held(executable, function))
             except ValueError as error:

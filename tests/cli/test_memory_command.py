@@ -17,6 +17,10 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
+step = jax.jit(lambda x: x * 2)
+def double(x): return x + x
+twice = jax.jit(double)
+
 class Model:
     @partial(jax.jit, static_argnums=0)
     def train_step(self, weights, batch):
@@ -24,6 +28,7 @@ class Model:
 
 def main():
     print("begins with", *sys.argv, __name__)
+    twice(jnp.ones(3))
     weights = jax.jit(lambda: jnp.ones((64, 256)))()
     try:
         Model().train_step(weights, jnp.ones((512, 64)))
@@ -60,7 +65,7 @@ def test_the_script_ends_where_the_function_is_compiled(folder: Path, named: tup
         64 * 256 * 4,
         512 * 64 * 4,
     }
-    assert Path(found["buffers"][0]["source"]).name == "train.py:12"
+    assert Path(found["buffers"][0]["source"]).name == "train.py:16"
     begins, cleans_up = ran.stderr.splitlines()
     assert begins.startswith("begins with ")
     assert begins.endswith("train.py --batch 512 __main__")
@@ -71,7 +76,12 @@ def test_as_text_it_is_what_jaxobs_memory_prints(folder: Path) -> None:
     ran = memory(folder, "train.py:train_step")
     assert ran.stdout.startswith("train_step holds ")
     assert "largest buffers at the peak" in ran.stdout
-    assert "train.py:12 in" in ran.stdout
+    assert "train.py:16 in" in ran.stdout
+
+
+def test_a_function_is_known_by_the_name_of_the_jitted_one_too(folder: Path) -> None:
+    assert "twice holds " in memory(folder, "train.py:twice").stdout
+    assert "and no step\n" in memory(folder, "train.py:step").stderr, "which lambda it is nobody knows"
 
 
 @pytest.mark.parametrize(

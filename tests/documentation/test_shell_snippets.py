@@ -37,7 +37,9 @@ COMMAND = re.compile(r"^(?:\w+=\S+ )*jaxobs ([a-z]+)([^\n|#]*)", re.MULTILINE)
 TRAIN = """
 import sys, time
 import jax, jax.numpy as jnp
-train_step = jax.jit(lambda state, batch: state - 0.1 * batch.T @ (batch @ state))
+@jax.jit
+def train_step(state, batch):
+    return state - 0.1 * batch.T @ (batch @ state)
 state, batch, end = jnp.ones((64, 8)) * 0.01, jnp.ones((16, 64)) * 0.01, time.time() + float(SECONDS)
 import jaxobs
 with jaxobs.instrument() as obs:
