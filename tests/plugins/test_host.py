@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -109,6 +110,33 @@ def test_context_switches_are_those_of_the_process(collector: HostCollector) -> 
     second = series()
     assert second["jaxobs_process_context_switches_total", ("voluntary",)] >= 100
     assert second["jaxobs_host_context_switches_total", ()] >= 100
+
+
+def test_context_switches_are_those_of_all_threads(collector: HostCollector) -> None:
+    name, labels = "jaxobs_process_context_switches_total", ("voluntary",)
+
+    def counted() -> float:
+        found = [each for each in collector.collect() if (each.metric, each.labels) == (name, labels)]
+        return found[0].value
+
+    counted()
+    before, over, read = resource.getrusage(resource.RUSAGE_SELF), threading.Event(), threading.Event()
+
+    def give_up() -> None:
+        for _ in range(300):
+            time.sleep(0.0001)
+        over.set()
+        read.wait(30)
+
+    thread = threading.Thread(target=give_up)
+    thread.start()
+    assert over.wait(30)
+    grown = counted()
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before.ru_nvcsw
+    read.set()
+    thread.join()
+    assert 300 <= grown == pytest.approx(used, abs=30)
+    assert counted() < 300, "what an ended thread did is not counted again"
 
 
 def test_what_the_host_did_before_this_run_is_not_the_runs() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -41,15 +42,48 @@ SINCE_ITS_START = (PROCESS_CPU, PROCESS_SWITCHES, PROCESS_DISK)
 """Counters that the system keeps since the process began, and so belong to the job as a whole."""
 
 
+class Job(psutil.Process):
+    """The training process with the turns on a processor that its threads have given up and lost since their beginning.
+
+    Linux counts them by thread, and `num_ctx_switches` of psutil (as of 7.2) gives those of the main thread alone.
+    """
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(pid)
+        self._of_threads: dict[str, tuple[int, int]] = {}
+        """Given up and lost by each thread, when it was read last."""
+        self._in_all = 0, 0
+
+    def turns(self) -> tuple[int, int]:
+        """Given up and lost by all threads. Of one that ended, what came after its last reading is missing."""
+        before, self._of_threads = self._of_threads, {}
+        for thread in Path(
+            f"/proc/{self.pid}/task"
+        ).iterdir():  # a read takes 25 µs of the agent's time (measured)
+            with suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+                given, lost = map(int, _SWITCHES.findall((thread / "status").read_bytes()))
+                self._of_threads[thread.name] = given, lost
+        for name, (given, lost) in self._of_threads.items():
+            known = before.get(name, (0, 0))
+            if given < known[0] or lost < known[1]:  # another thread has the number by now
+                known = 0, 0
+            self._in_all = self._in_all[0] + given - known[0], self._in_all[1] + lost - known[1]
+        return self._in_all
+
+
+_SWITCHES = re.compile(rb"^(?:non)?voluntary_ctxt_switches:\s*(\d+)$", re.MULTILINE)
+"""Lines of /proc/…/status, the voluntary ones first (proc_pid_status(5))."""
+
+
 def _process_cpu(process: psutil.Process) -> Iterator[Sample]:
     times = process.cpu_times()
     yield PROCESS_CPU, (), times.user + times.system
 
 
-def _process_switches(process: psutil.Process) -> Iterator[Sample]:
-    switches = process.num_ctx_switches()
-    yield PROCESS_SWITCHES, ("voluntary",), switches.voluntary
-    yield PROCESS_SWITCHES, ("involuntary",), switches.involuntary
+def _process_switches(process: Job) -> Iterator[Sample]:
+    given_up, lost = process.turns()
+    yield PROCESS_SWITCHES, ("voluntary",), given_up
+    yield PROCESS_SWITCHES, ("involuntary",), lost
 
 
 def _process_disk(process: psutil.Process) -> Iterator[Sample]:
@@ -63,7 +97,7 @@ def _files_limit(process: psutil.Process) -> Iterator[Sample]:
     yield FILES_LIMIT, (), None if soft == resource.RLIM_INFINITY else soft
 
 
-PROCESS_QUERIES: tuple[Query[psutil.Process], ...] = (
+PROCESS_QUERIES: tuple[Query[Job], ...] = (
     Query((PROCESS_CPU,), _process_cpu),
     Query((USABLE_CPUS,), lambda process: [(USABLE_CPUS, (), len(process.cpu_affinity() or ()))]),
     Query((RESIDENT,), lambda process: [(RESIDENT, (), process.memory_info().rss)]),
@@ -226,7 +260,7 @@ class HostCollector(Collector):
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
-        self._process: psutil.Process | None = None
+        self._process: Job | None = None
         self._others: list[tuple[Any, Fields[Any]]] = []
         self._process_fields = Fields(
             PROCESS_QUERIES,
@@ -238,7 +272,7 @@ class HostCollector(Collector):
     def start(self, agent: Agent) -> None:
         """Find the process, which psutil identifies by its id and start time, so that a reused id is not mistaken."""
         pid = int(agent.resource["process.pid"])
-        self._process = psutil.Process(pid)
+        self._process = Job(pid)
         host, fields = Machine(), Fields(HOST_QUERIES, unsupported=_UNSUPPORTED)
         fields.collect(host)  # the baseline of values that are differences
         self._others = [(host, fields)]
