@@ -9,6 +9,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from jaxobs_plugins.otel.delivery import Connection
 from jaxobs_plugins.otel.environment import DEFAULT_TIMEOUT, destination, positive_number, sending
+from jaxobs_plugins.otel.exporter import OpenTelemetryExporter
 
 HERE = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318/"}
 
@@ -186,3 +187,13 @@ def test_no_secret_is_in_what_is_said(
         said.append(connection.post(ExportTraceServiceRequest(), None)[0].reason)
         connection.close()
     assert SECRET not in "".join([*said, caplog.text])
+
+
+def test_an_endpoint_whose_host_can_have_no_such_name_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://collector..local:4318/v1/traces")
+    (remark,) = OpenTelemetryExporter().check({})
+    assert remark.problem
+    assert remark.text.startswith(
+        "traces cannot be sent to http://collector..local:4318/v1/traces: no host has"
+    )
+    assert "change OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" in remark.text

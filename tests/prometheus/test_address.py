@@ -105,7 +105,12 @@ def test_a_rank_beyond_the_last_port_gets_any_free_one(port: int) -> None:
 
 @pytest.mark.parametrize(
     ("host", "reason"),
-    [("203.0.113.7", "Cannot assign"), ("no.such.host.invalid", "")],
+    [
+        ("203.0.113.7", "Cannot assign"),
+        ("no.such.host.invalid", ""),
+        ("host..local", "no host has such a name"),
+        ("x" * 64, "no host has such a name"),
+    ],
 )
 def test_a_host_that_is_not_this_one_is_named(host: str, reason: str) -> None:
     with pytest.raises(AddressError, match=rf"{host}:9464: {reason}.*JAXOBS_METRICS_HOST"):

@@ -155,9 +155,10 @@ def _reached(signal: SignalName, endpoint: str) -> Remark:
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
         socket.create_connection((parts.hostname or "", port), timeout=CONNECT_SECONDS).close()
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # that of IDNA, as by an empty part between two dots
+        why = "no host has such a name" if isinstance(error, UnicodeError) else error.strerror or error
         return Remark(
-            f"{signal} cannot be sent to {endpoint}: {error.strerror or error}; start a collector there, or change "
+            f"{signal} cannot be sent to {endpoint}: {why}; start a collector there, or change "
             f"{variable_of(signal, os.environ)}",
             problem=True,
         )

@@ -89,9 +89,12 @@ def is_open_to_network(listener: socket.socket) -> bool:
 def _bind(host: str, port: int) -> socket.socket:
     if host == "localhost":
         return socket.create_server(("127.0.0.1", port), backlog=_BACKLOG)
-    family, _, _, _, destination = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
+    try:
+        family, _, _, _, destination = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except UnicodeError:  # of IDNA, as by an empty or a long part between two dots
+        raise OSError(errno.EINVAL, "no host has such a name") from None
     both = family == socket.AF_INET6 and host == "::" and socket.has_dualstack_ipv6()
     return socket.create_server(destination[:2], family=family, backlog=_BACKLOG, dualstack_ipv6=both)
 
