@@ -183,6 +183,31 @@ def test_a_lost_device_is_said_once_and_the_others_go_on(nvml: Nvml) -> None:
     assert "lost" in life.log[0]
 
 
+def test_the_xid_with_which_a_device_is_lost_is_counted(nvml: Nvml) -> None:
+    fine = host(2, nvmlDeviceGetPowerUsage="0 1000")
+    gone = script(fine | {"nvmlDeviceGetPowerUsage/0": "15", "events": "0 0:79"})
+    more = script(fine | {"nvmlDeviceGetPowerUsage/0": "15", "events": "0 0:79 0:119"})
+    life = nvml.run(
+        fine, {"script": gone, "seconds": 5}, {"script": more, "seconds": 5}, resource=in_use(0, 1)
+    )
+    of_it = [turn.of("xid_events_total")["0", "GPU-aaaa"] for turn in life.turns]
+    assert of_it == [0.0, 1.0, 1.0], "also of a device that is left alone"
+    assert life.turns[2].of("last_xid") == {("0", "GPU-aaaa"): 119.0}
+    assert life.turns[1].of("device_up") == {("0", "GPU-aaaa"): 0.0, ("1", "GPU-bbbb"): 1.0}
+
+
+def test_a_lost_device_that_ends_the_wait_for_events_takes_no_other_with_it(nvml: Nvml) -> None:
+    fine = host(2, nvmlDeviceGetPowerUsage="0 1000")
+    lost = {"nvmlDeviceGetPowerUsage/0": "15", "nvmlEventSetWait": "15"}
+    told = {"script": script(fine | {"events": "0 1:31"}), "seconds": 5}
+    life = nvml.run(fine, told, {"script": script(fine | lost), "seconds": 5}, resource=in_use(0, 1))
+    turn = life.turns[2]
+    assert turn.of("device_up") == {("0", "GPU-aaaa"): 0.0, ("1", "GPU-bbbb"): 1.0}
+    assert turn.of("power_watts") == {("1", "GPU-bbbb"): 1.0}
+    assert turn.of("last_xid") == {("1", "GPU-bbbb"): 31.0}, "what was counted stays"
+    assert len([line for line in life.log if "lost" in line]) == 1
+
+
 def test_a_device_that_cannot_be_opened_leaves_the_others_without_a_known_ordinal(nvml: Nvml) -> None:
     answers = host(3, nvmlDeviceGetPowerUsage="0 1000") | {"nvmlDeviceGetHandleByIndex/1": "15"}
     life = nvml.run(answers, resource=in_use(0, 1, 2))

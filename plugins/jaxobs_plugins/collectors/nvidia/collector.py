@@ -33,6 +33,7 @@ from jaxobs_plugins.collectors.nvidia.library import UNSUPPORTED, Board, Part, X
 from jaxobs_plugins.collectors.nvidia.queries import (
     BOARD_QUERIES,
     DEVICE_INFO,
+    EVENT_QUERIES,
     PART_QUERIES,
     READINGS,
     UP,
@@ -119,20 +120,25 @@ class WatchedDevice:
         of_board = [(BOARD_QUERIES, (ordinal, board.uuid))] if with_board else []
         self._fields = [
             Fields(
-                queries, labels, whole=(XID_EVENTS,), unsupported=UNSUPPORTED,
-                passed_on=(pynvml.NVMLError_GpuIsLost,), clock=clock,
+                queries, labels, unsupported=UNSUPPORTED, passed_on=(pynvml.NVMLError_GpuIsLost,), clock=clock
             )
             for queries, labels in [(PART_QUERIES, self._labels), *of_board]
-        ]  # fmt: skip
+        ]
+        # Their error may be that another device is lost, so none is passed on.
+        self._events = Fields(
+            EVENT_QUERIES if with_board else (), (ordinal, board.uuid), whole=(XID_EVENTS,),
+            unsupported=UNSUPPORTED, clock=clock,
+        )  # fmt: skip
         self._info = (*self._labels, board.uuid, board.name)
         self._log = log
         self._clock = clock
         self._lost_until = -math.inf
 
     def collect(self) -> list[Measured]:
+        events = self._events.collect(self._subject)
         if self._clock() < self._lost_until:
-            return []
-        measured = [_value(DEVICE_INFO, self._info, 1.0), _value(UP, self._labels, 1.0)]
+            return events
+        measured = [_value(DEVICE_INFO, self._info, 1.0), _value(UP, self._labels, 1.0), *events]
         try:
             for fields in self._fields:
                 measured += fields.collect(self._subject)
@@ -140,14 +146,14 @@ class WatchedDevice:
             if self._lost_until == -math.inf:
                 self._log(f"NVIDIA device {self._labels[0] or '?'} ({self._labels[1]}) is lost: {error}")
             self._lost_until = self._clock() + LOST_SECONDS
-            return [*self._withdrawn(), _value(UP, self._labels, 0.0)]
+            return [*self._withdrawn(), _value(UP, self._labels, 0.0), *events]
         self._lost_until = -math.inf
         return measured
 
     def withdraw(self) -> list[Measured]:
         """The values that withdraw all gauges, for a device that is no longer the job's or has another ordinal."""
         gone = [_value(DEVICE_INFO, self._info, math.nan), _value(UP, self._labels, math.nan)]
-        return self._withdrawn() + gone
+        return self._withdrawn() + self._events.withdraw() + gone
 
     def _withdrawn(self) -> list[Measured]:
         return [value for fields in self._fields for value in fields.withdraw()]
@@ -167,7 +173,7 @@ class NvidiaCollector(Collector):
     `environment` is that of the training process, which the agent inherits, and has anew once JAX has a backend.
     """
 
-    metrics = (DEVICE_INFO, UP, *metrics_of((*BOARD_QUERIES, *PART_QUERIES)))
+    metrics = (DEVICE_INFO, UP, *metrics_of((*BOARD_QUERIES, *EVENT_QUERIES, *PART_QUERIES)))
     device_readings = READINGS
 
     def __init__(

@@ -130,7 +130,7 @@ EVENTS_A_TURN = 64
 
 
 class XidEvents:
-    """Counts Xid errors by board. Where events are not available, `of` raises the reason."""
+    """Counts Xid errors by board. Where events are not available and none was counted, `of` raises the reason."""
 
     def __init__(self) -> None:
         self._set: Any = None
@@ -175,12 +175,16 @@ class XidEvents:
         return events
 
     def of(self, uuid: str) -> tuple[int, int | None]:
-        """The number of a board's errors so far, and the last. Raises NVML's error where they cannot be counted."""
-        if self._failed is not None:
+        """The number of a board's errors so far, and the last. Raises NVML's error where they cannot be counted.
+
+        One lost device may end the wait for the events of all (`nvmlEventSetWait_v2`): what was counted stays.
+        """
+        count, last = self._seen.get(uuid, (0, None))
+        if not count and self._failed is not None:
             raise self._failed
         if uuid not in self._seen:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-        return self._seen[uuid]
+        return count, last
 
     def close(self) -> None:
         events, self._set, self._uuids = self._set, None, {}

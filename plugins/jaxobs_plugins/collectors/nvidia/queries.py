@@ -270,9 +270,11 @@ BOARD_QUERIES: tuple[Query[Device], ...] = (
     _one(ECC_ERRORS, _ecc_errors(pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED), "corrected"),
     _one(ECC_ERRORS, _ecc_errors(pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED), "uncorrected"),
     Query((REMAPPED_ROWS, REMAP_PENDING, REMAP_FAILURE), _remapped_rows),
-    Query((XID_EVENTS, LAST_XID), _xid),
 )
 """Queries of a board as a whole; its MIG instances share the answers."""
+
+EVENT_QUERIES: tuple[Query[Device], ...] = (Query((XID_EVENTS, LAST_XID), _xid),)
+"""Queries of what the driver has reported of a board, which is known of a lost one too."""
 
 PART_QUERIES: tuple[Query[Device], ...] = (
     Query((MEMORY_USED, MEMORY_RESERVED, MEMORY_TOTAL), _memory),
