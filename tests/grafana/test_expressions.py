@@ -14,7 +14,7 @@ from grafana.source.annotations import ANNOTATIONS
 from grafana.source.pages import PAGES
 from tests.grafana.test_dashboards import CHARTS, catalogue
 
-VALUES = {"__rate_interval": "1m", "job": ".+", "instance": ".+", "run": ".*", "loop": ".*"}
+VALUES = {"__rate_interval": "1m", "__range": "5m", "job": ".+", "instance": ".+", "run": ".*", "loop": ".*"}
 FOUR_RANKS = {
     f'jaxobs_run_info{{job="jax", instance="{rank}", run="r", run_id="1", rank="{rank}", host="n{rank}"}}': "1x80"
     for rank in range(4)
@@ -53,6 +53,18 @@ CASES: Mapping[str, tuple[str, int, Mapping[str, str], Mapping[str, float]]] = {
     ),
     "a rank that NCCL misses is on its own host, not on that of the rank that was asked": (
         "Ranks that NCCL misses", 2, {f'{MISSING}{{job="jax", instance="0", {MEMBER}}}': "1x80"}, {MEMBER: 1.0},
+    ),
+    "ranks that share a board take its energy once, and a loop that takes no tokens now has no figure": (
+        "Energy a token", 0,
+        {f'jaxobs_nvidia_energy_joules_total{{job="jax", instance="{rank}", device="0", uuid="{board}"}}': "0+1500x80"
+         for rank, board in enumerate(("a", "a", "b", "b"))}
+        | {f'jaxobs_tokens_total{{job="jax", instance="{rank}", loop="{loop}"}}': values
+           for rank in range(4) for loop, values in (("train", "0+15x80"), ("eval", "99x80"))},
+        {'loop="train"': 50.0},
+    ),
+    "where no executable ran in the chosen time none has a share of it": (
+        "Executables", 2,
+        {'jaxobs_executable_seconds_total{job="jax", instance="0", function="f", executable="e"}': "7x80"}, {},
     ),
 }  # fmt: skip
 """What is shown: title and number of the query; series beside those of the ranks; what is answered after ten minutes."""

@@ -48,12 +48,15 @@ def _chart(
     return Chart(title, description, queries, unit, empty=empty, absence="without such a device")
 
 
-_POWER: Final = " or ".join(
-    by("sum", "run", rate(f"jaxobs_{maker}_energy_joules_total")) for maker in ("nvidia", "amd")
-)
+def _power(maker: str) -> str:
+    """Watts of a run's devices: once each, though several processes may report the board that they share."""
+    return f"sum by (run, run_id) ({by('max', 'run, uuid', rate(f'jaxobs_{maker}_energy_joules_total'))})"
+
+
+_TOKENS: Final = by("sum", "run, loop", rate("jaxobs_tokens_total", IN_LOOP))
 ENERGY: Final = Chart(
     "Energy a token", "Joules that the devices of a run take, over the tokens of all its ranks.",
-    (Query(f"({_POWER}) / on (run, run_id) group_right {by('sum', 'run, loop', rate('jaxobs_tokens_total', IN_LOOP))}",
+    (Query(f"({_power('nvidia')} or {_power('amd')}) / on (run, run_id) group_right () ({_TOKENS} > 0)",
            RUN + " {{loop}}"),),
     "joule", empty="No device tells its energy, or the loop was not told its tokens.", absence="without such a device",
 )  # fmt: skip

@@ -25,7 +25,7 @@ EXECUTABLES: Final = Chart(
         Query(executable("jaxobs_executable_efficiency_ratio"), name="efficiency", table=True),
         Query(by("max", f"{EXECUTABLE}, bottleneck", selected("jaxobs_executable_bottleneck_info")), name="bound",
               table=True),
-        Query(f"{TIME} / on (run, run_id) group_left sum by (run, run_id) ({TIME})", name="share", table=True),
+        Query(f"{TIME} / on (run, run_id) group_left () (sum by (run, run_id) ({TIME}) > 0)", name="share", table=True),
         Query(executable("jaxobs_executable_intensity_flops_per_byte"), name="intensity", table=True),
         Query(executable("jaxobs_executable_achieved_flops_per_second"), name="achieved", table=True),
         Query(executable("jaxobs_executable_attainable_flops_per_second"), name="attainable", table=True),
