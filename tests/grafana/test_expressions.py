@@ -62,6 +62,11 @@ CASES: Mapping[str, tuple[str, int, Mapping[str, str], Mapping[str, float]]] = {
            for rank in range(4) for loop, values in (("train", "0+15x80"), ("eval", "99x80"))},
         {'loop="train"': 50.0},
     ),
+    "a loop that ended while its last steps were charged has no step of infinite time": (
+        "Where the step went", 0,
+        {f'{COMPONENT}"compute"}}': "0+15x35 600x45",
+         'jaxobs_steps_total{job="jax", instance="0", loop="train"}': "0+15x34 510x46"}, {},
+    ),
     "where no executable ran in the chosen time none has a share of it": (
         "Executables", 2,
         {'jaxobs_executable_seconds_total{job="jax", instance="0", function="f", executable="e"}': "7x80"}, {},

@@ -128,7 +128,7 @@ _TIME: Final = (
           "percentunit", stacked=True, empty=NO_LOOP, overrides=_colours(COMPONENT_COLOURS)),
     Chart("Where the step went", "The same by step: the parts of one loop add up to its mean step time.",
           (Query(f"{_COMPONENTS} / on (run, run_id, loop) group_left () "
-                 f"{by('sum', 'run, loop', rate('jaxobs_steps_total', IN_LOOP))}", "{{component}}"),),
+                 f"({by('sum', 'run, loop', rate('jaxobs_steps_total', IN_LOOP))} > 0)", "{{component}}"),),
           "s", stacked=True, empty=NO_LOOP, overrides=_colours(COMPONENT_COLOURS)),
     Chart("Where the process's time went", "Time of the whole process, loops or not; the parts add up to 100 %.",
           (Query(by("avg", "run, category", rate("jaxobs_run_seconds_total")), "{{category}}"),),
