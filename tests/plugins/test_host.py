@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from jaxobs_plugins.collectors.host import HostCollector, counted_interfaces
+from jaxobs_plugins.collectors.host import HostCollector, counted_disks, counted_interfaces
 
 
 def collected(collector: HostCollector) -> dict[str, float]:
@@ -167,3 +167,38 @@ def test_interfaces_with_hardware_count_else_all_but_loopback(tmp_path: Path) ->
     assert counted_interfaces(["docker0", "eth0", "lo"], tmp_path) == ["docker0", "eth0"]
     (tmp_path / "eth0" / "device").mkdir()
     assert counted_interfaces(["docker0", "eth0", "lo"], tmp_path) == ["eth0"]
+
+
+def test_disks_with_hardware_count_else_all_but_partitions_loops_and_memory(tmp_path: Path) -> None:
+    names = ["cciss/c0d0", "dm-0", "loop0", "md0", "nvme0n1", "nvme0n1p1", "zram0"]
+    for name in ("dm-0", "loop0", "md0", "zram0"):
+        (tmp_path / name).mkdir()
+    assert counted_disks(names, tmp_path) == ["dm-0", "md0"]
+    for name in ("cciss!c0d0", "nvme0n1"):
+        (tmp_path / name / "device").mkdir(parents=True)
+    assert counted_disks(names, tmp_path) == ["cciss/c0d0", "nvme0n1"]
+
+
+def test_what_passes_a_raid_and_its_disks_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    disks = [
+        name for name in psutil.disk_io_counters(perdisk=True) if Path("/sys/block", name, "device").exists()
+    ]
+    if not disks:
+        pytest.skip("the system shows no disk of hardware")
+    passed = {"bytes": 0}
+
+    def counters(*, perdisk: bool = False) -> Any:
+        each = SimpleNamespace(read_bytes=passed["bytes"], write_bytes=0)
+        both = SimpleNamespace(read_bytes=2 * passed["bytes"], write_bytes=0)
+        return {disks[0]: each, "md0": each} if perdisk else both
+
+    monkeypatch.setattr(psutil, "disk_io_counters", counters)
+    collector = HostCollector()
+    collector.start(agent_of(os.getpid()))
+    passed["bytes"] = 1000
+    told = {
+        each.labels: each.value
+        for each in collector.collect()
+        if each.metric == "jaxobs_host_disk_bytes_total"
+    }
+    assert told == {("read",): 1000.0, ("write",): 0.0}

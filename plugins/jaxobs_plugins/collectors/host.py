@@ -125,6 +125,7 @@ HOST_NETWORK = metric(
 
 
 INTERFACES = Path("/sys/class/net")
+DISKS = Path("/sys/block")
 
 
 class Machine:
@@ -132,6 +133,7 @@ class Machine:
 
     def __init__(self) -> None:
         self.interfaces: list[str] | None = None
+        self.disks: list[str] | None = None
         self._before: tuple[float, float] | None = None
         self._share: float | None = None
 
@@ -154,6 +156,17 @@ def counted_interfaces(names: list[str], interfaces: Path = INTERFACES) -> list[
     return hardware or [name for name in names if name not in {"lo", "lo0"}]
 
 
+def counted_disks(names: list[str], disks: Path = DISKS) -> list[str]:
+    """The disks that are hardware, so that traffic through RAID, LVM, encryption and loops is not counted twice.
+
+    Where none is, all that is no partition, loop or memory.
+    """
+    folders = {name: disks / name.replace("/", "!") for name in names}
+    hardware = [name for name, folder in folders.items() if (folder / "device").exists()]
+    whole = [name for name, folder in folders.items() if folder.exists()]
+    return hardware or [name for name in whole if not name.startswith(("loop", "ram", "zram"))]
+
+
 def _processor_seconds() -> tuple[float, float]:
     """Busy and total processor seconds since boot. Waiting for a disk counts as idle; user time includes guests'."""
     times = psutil.cpu_times()
@@ -168,12 +181,15 @@ def _host_memory(_: Machine) -> Iterator[Sample]:
     yield HOST_MEMORY_TOTAL, (), memory.total
 
 
-def _host_disk(_: Machine) -> Iterator[Sample]:
-    counters = psutil.disk_io_counters()
-    if counters is None:
+def _host_disk(machine: Machine) -> Iterator[Sample]:
+    counters = psutil.disk_io_counters(perdisk=True)
+    if machine.disks is None:  # fixed here, as interfaces are below
+        machine.disks = counted_disks(sorted(counters))
+    counted = [counters[name] for name in machine.disks if name in counters]
+    if not counted:
         raise NotImplementedError("the system shows no disk")
-    yield HOST_DISK, ("read",), counters.read_bytes
-    yield HOST_DISK, ("write",), counters.write_bytes
+    yield HOST_DISK, ("read",), sum(disk.read_bytes for disk in counted)
+    yield HOST_DISK, ("write",), sum(disk.write_bytes for disk in counted)
 
 
 def _host_network(machine: Machine) -> Iterator[Sample]:
