@@ -188,6 +188,17 @@ def test_the_main_threads_samples_are_a_profile_every_ten_seconds() -> None:
     assert len(windows) == 2
 
 
+def test_what_the_main_thread_did_last_is_a_profile_when_the_job_ends() -> None:
+    signal = ProfileSignal(StandingAgent(pid=41))
+    began = now()
+    for tenths, ended in ((10, None), (30, "ended")):
+        loops = {"train": {"host_calls": [row(0, "main", 8, tenths / 10)]}}
+        document = {"loops": loops, "process": {"ended": ended}}
+        assert signal.offer(Batch(SnapshotData(began + tenths * 10**8, document, ()), (), ())) == 0
+    (found,) = read(signal.encode(signal.take()), "host_time")
+    assert found == {("", "main /home/ada/model.py:8", "loop train :0"): 3_000_000_000}
+
+
 def test_profiles_that_a_receiver_refuses_or_rejects_are_counted(
     sending: Harness, receiver: Receiver
 ) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 INTERVAL: Final = 5.0
 """Seconds from request to request; profiler windows are ten and more apart."""
 HOST_INTERVAL: Final = 10.0
-"""Seconds from one profile of the main thread to the next, whose samples come all the time."""
+"""Seconds from one profile of the main thread to the next, whose samples come all the time; the last is shorter."""
 CAPACITY: Final = 100
 """Most profiles that wait."""
 
@@ -108,7 +108,8 @@ class ProfileSignal(Signal):
     def offer(self, batch: Batch) -> int:
         document, end = batch.snapshot.document, batch.snapshot.time
         trees = {"device_time": (document.get("device_time") or {}).get("by_line", ())}
-        if end - self._trees["host_time"].start >= HOST_INTERVAL * NANOSECONDS:
+        is_last = (document.get("process") or {}).get("ended") is not None
+        if is_last or end - self._trees["host_time"].start >= HOST_INTERVAL * NANOSECONDS:
             trees["host_time"] = host_time(document)
         dropped = 0
         for kind, tree in trees.items():
