@@ -7,6 +7,7 @@ or both were killed the file tells what happened before. Two files of MAX_BYTES 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
@@ -22,6 +23,10 @@ from jaxobs.report.tables import gone_wrong
 
 MAX_BYTES: Final = 500_000
 """Largest size of one of the two files: a line of a training run has some 400 bytes, so together they hold 40 minutes."""
+
+MIN_APART: Final = 0.5
+"""Least seconds between two lines of how far the loops are: a script that asks for a snapshot in each step makes a
+hundred a second, which would leave the file some seconds of the run. By itself one comes after 0.7 s or more."""
 
 MIN_SPAN: Final = 0.05
 """Seconds from which on a compile, phase or profiler window is kept."""
@@ -43,6 +48,8 @@ class FlightRecorder(Exporter):
         self._max_bytes = max_bytes
         self._file: GrowingFile | None = None
         self._said = False
+        self._moment_at = -math.inf
+        """When the last line of how far the loops are was taken, in monotonic seconds."""
         self._slowdowns: set[tuple[str, float, bool]] = set()
         """Those that were kept, by loop and beginning, and whether they were over."""
         self._stacks: tuple[Any, ...] = ()
@@ -58,8 +65,13 @@ class FlightRecorder(Exporter):
             at = self._agent.clock.unix_seconds(batch.snapshot.time)
             kept = self._slowdowns.copy(), self._stacks
             lines = [*self._spans(batch.spans), *self._new_slowdowns(at, document)]
-            lines += [*self._new_stacks(at, document), moment(at, document)]
-            if not self._write(lines):
+            lines += self._new_stacks(at, document)
+            taken = batch.snapshot.time / NANOSECONDS
+            if not lines and not document["process"].get("ended") and taken - self._moment_at < MIN_APART:
+                return
+            if self._write([*lines, moment(at, document)]):
+                self._moment_at = taken
+            else:
                 self._slowdowns, self._stacks = kept  # they are written with the next moment that can be
 
     def stop(self, timeout: float) -> None:  # noqa: ARG002  # closing a file needs no deadline

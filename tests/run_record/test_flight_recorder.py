@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,9 +50,19 @@ def recorder(directory: Path, max_bytes: int = 10**6) -> tuple[FlightRecorder, P
     return made, Path(settings["run_folder"])
 
 
+TICKS = count()
+"""Snapshots come a second apart."""
+
+
 def batch(*spans: Span, **process: Any) -> Batch:
     known = document(loops={"train": loop(100, compute=1.6)})
-    return Batch(SnapshotData(now(), {**known, "process": {**known["process"], **process}}), (), spans)
+    return Batch(
+        SnapshotData(
+            now() + next(TICKS) * NANOSECONDS, {**known, "process": {**known["process"], **process}}
+        ),
+        (),
+        spans,
+    )
 
 
 def flight(rank: int, last_step: float, seen_until: float, **last: Any) -> Flight:
@@ -136,6 +147,19 @@ def test_two_files_of_bounded_size_are_kept(tmp_path: Path) -> None:
     found = read_flight(folder)
     assert found is not None
     assert found.last["compiling"] == {"f39": 1.0}
+
+
+def test_a_script_that_asks_for_snapshots_all_the_time_does_not_fill_the_file(tmp_path: Path) -> None:
+    made, folder = recorder(tmp_path)
+    first, last = batch().snapshot, batch(ended="ended").snapshot
+    for hundredths in range(200):
+        made.export(Batch(replace(first, time=first.time + hundredths * 10**7), (), ()))
+    made.export(Batch(replace(last, time=first.time + 2 * NANOSECONDS - 1), (), ()))
+    made.stop(1)
+    found = read_flight(folder)
+    assert found is not None
+    assert len(found.moments) == 5
+    assert found.ended == "ended"
 
 
 def test_a_line_that_was_cut_is_left_out_and_nothing_is_no_flight(tmp_path: Path) -> None:
