@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from jaxobs_plugins.collectors.host import HostCollector, counted_disks, counted_interfaces
+from jaxobs_plugins.collectors.host import HostCollector, is_disk, of_hardware
 
 
 def collected(collector: HostCollector) -> dict[str, float]:
@@ -161,22 +161,37 @@ def test_one_value_that_the_system_refuses_leaves_the_others(
     assert "jaxobs_process_threads" in values
 
 
-def test_interfaces_with_hardware_count_else_all_but_loopback(tmp_path: Path) -> None:
+def test_loopback_and_an_interface_that_comes_later_are_no_traffic_of_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = "jaxobs_host_network_bytes_total"
+    seen = {each: SimpleNamespace(bytes_recv=0, bytes_sent=0) for each in ("lo", "veth-a")}
+    monkeypatch.setattr(psutil, "net_io_counters", lambda pernic: dict(seen))
+    collector = HostCollector()
+    collector.start(agent_of(os.getpid()))
+    seen |= {each: SimpleNamespace(bytes_recv=7, bytes_sent=5) for each in ("lo", "veth-a", "veth-b")}
+    told = {each.labels: each.value for each in collector.collect() if each.metric == name}
+    assert told == {("receive",): 7.0, ("transmit",): 5.0}
+
+
+def test_interfaces_with_hardware_count_else_all(tmp_path: Path) -> None:
     for name in ("lo", "eth0", "docker0"):
         (tmp_path / name).mkdir()
-    assert counted_interfaces(["docker0", "eth0", "lo"], tmp_path) == ["docker0", "eth0"]
+    assert of_hardware(["eth0", "docker0"], tmp_path) == ["docker0", "eth0"]
     (tmp_path / "eth0" / "device").mkdir()
-    assert counted_interfaces(["docker0", "eth0", "lo"], tmp_path) == ["eth0"]
+    assert of_hardware(["eth0", "docker0"], tmp_path) == ["eth0"]
 
 
 def test_disks_with_hardware_count_else_all_but_partitions_loops_and_memory(tmp_path: Path) -> None:
     names = ["cciss/c0d0", "dm-0", "loop0", "md0", "nvme0n1", "nvme0n1p1", "zram0"]
     for name in ("dm-0", "loop0", "md0", "zram0"):
         (tmp_path / name).mkdir()
-    assert counted_disks(names, tmp_path) == ["dm-0", "md0"]
+    assert [name for name in names if is_disk(name, tmp_path)] == ["dm-0", "md0"]
     for name in ("cciss!c0d0", "nvme0n1"):
         (tmp_path / name / "device").mkdir(parents=True)
-    assert counted_disks(names, tmp_path) == ["cciss/c0d0", "nvme0n1"]
+    disks = [name for name in names if is_disk(name, tmp_path)]
+    assert disks == ["cciss/c0d0", "dm-0", "md0", "nvme0n1"]
+    assert of_hardware(disks, tmp_path) == ["cciss/c0d0", "nvme0n1"]
 
 
 def test_what_passes_a_raid_and_its_disks_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:

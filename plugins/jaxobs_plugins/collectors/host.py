@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import resource
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -132,8 +132,7 @@ class Machine:
     """The state kept between two readings. Its constructor reads nothing from the system, since that may fail."""
 
     def __init__(self) -> None:
-        self.interfaces: list[str] | None = None
-        self.disks: list[str] | None = None
+        self._counted: dict[Path, list[str]] = {}
         self._before: tuple[float, float] | None = None
         self._share: float | None = None
 
@@ -146,25 +145,25 @@ class Machine:
             self._share = min(1.0, max(0.0, busy / total))
         return self._share
 
+    def counted(self, counters: Mapping[str, Any], folder: Path) -> list[Any]:
+        """The counters of what is hardware by the system's folder; fixed at the first look.
 
-def counted_interfaces(names: list[str], interfaces: Path = INTERFACES) -> list[str]:
-    """The interfaces that are hardware, so that traffic through bridges and tunnels is not counted twice.
+        A later one would add all that it ever counted. Raises NotImplementedError where there is none.
+        """
+        names = self._counted.setdefault(folder, of_hardware(counters, folder))
+        if found := [counters[name] for name in names if name in counters]:
+            return found
+        raise NotImplementedError(f"{folder} shows nothing that is counted")
 
-    Where none is (in most containers), all but loopback.
+
+def of_hardware(names: Iterable[str], folder: Path) -> list[str]:
+    """The interfaces or disks that are hardware, so that nothing is counted twice.
+
+    Traffic through bridges and tunnels passes an interface beneath, that through RAID, LVM, encryption and loops a disk.
+    Where none is hardware (as in most containers), all are named.
     """
-    hardware = [name for name in names if (interfaces / name / "device").exists()]
-    return hardware or [name for name in names if name not in {"lo", "lo0"}]
-
-
-def counted_disks(names: list[str], disks: Path = DISKS) -> list[str]:
-    """The disks that are hardware, so that traffic through RAID, LVM, encryption and loops is not counted twice.
-
-    Where none is, all that is no partition, loop or memory.
-    """
-    folders = {name: disks / name.replace("/", "!") for name in names}
-    hardware = [name for name, folder in folders.items() if (folder / "device").exists()]
-    whole = [name for name, folder in folders.items() if folder.exists()]
-    return hardware or [name for name in whole if not name.startswith(("loop", "ram", "zram"))]
+    every = sorted(names)
+    return [name for name in every if (folder / name.replace("/", "!") / "device").exists()] or every
 
 
 def _processor_seconds() -> tuple[float, float]:
@@ -182,25 +181,24 @@ def _host_memory(_: Machine) -> Iterator[Sample]:
 
 
 def _host_disk(machine: Machine) -> Iterator[Sample]:
-    counters = psutil.disk_io_counters(perdisk=True)
-    if machine.disks is None:  # fixed here, as interfaces are below
-        machine.disks = counted_disks(sorted(counters))
-    counted = [counters[name] for name in machine.disks if name in counters]
-    if not counted:
-        raise NotImplementedError("the system shows no disk")
-    yield HOST_DISK, ("read",), sum(disk.read_bytes for disk in counted)
-    yield HOST_DISK, ("write",), sum(disk.write_bytes for disk in counted)
+    every = psutil.disk_io_counters(perdisk=True)
+    disks = machine.counted({name: each for name, each in every.items() if is_disk(name)}, DISKS)
+    yield HOST_DISK, ("read",), sum(disk.read_bytes for disk in disks)
+    yield HOST_DISK, ("write",), sum(disk.write_bytes for disk in disks)
+
+
+def is_disk(name: str, folder: Path = DISKS) -> bool:
+    """Whether it is no partition, which has no folder of its own there, and neither memory nor a file."""
+    return (folder / name.replace("/", "!")).exists() and not name.startswith(("loop", "ram", "zram"))
 
 
 def _host_network(machine: Machine) -> Iterator[Sample]:
-    counters = psutil.net_io_counters(pernic=True)
-    if machine.interfaces is None:  # fixed here: a later interface would add all that it ever counted
-        machine.interfaces = counted_interfaces(sorted(counters))
-    counted = [counters[name] for name in machine.interfaces if name in counters]
-    if not counted:
-        raise NotImplementedError("the system shows no network interface but loopback")
-    yield HOST_NETWORK, ("receive",), sum(interface.bytes_recv for interface in counted)
-    yield HOST_NETWORK, ("transmit",), sum(interface.bytes_sent for interface in counted)
+    every = psutil.net_io_counters(pernic=True)
+    interfaces = machine.counted(
+        {name: each for name, each in every.items() if name not in {"lo", "lo0"}}, INTERFACES
+    )
+    yield HOST_NETWORK, ("receive",), sum(interface.bytes_recv for interface in interfaces)
+    yield HOST_NETWORK, ("transmit",), sum(interface.bytes_sent for interface in interfaces)
 
 
 HOST_QUERIES: tuple[Query[Machine], ...] = (

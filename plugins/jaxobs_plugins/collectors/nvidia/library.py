@@ -179,12 +179,9 @@ class XidEvents:
 
         One lost device may end the wait for the events of all (`nvmlEventSetWait_v2`): what was counted stays.
         """
-        count, last = self._seen.get(uuid, (0, None))
-        if not count and self._failed is not None:
-            raise self._failed
-        if uuid not in self._seen:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-        return count, last
+        if uuid not in self._seen or (self._failed is not None and not self._seen[uuid][0]):
+            raise self._failed or pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return self._seen[uuid]
 
     def close(self) -> None:
         events, self._set, self._uuids = self._set, None, {}
