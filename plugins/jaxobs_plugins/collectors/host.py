@@ -55,11 +55,12 @@ class Job(psutil.Process):
         self._in_all = 0, 0
 
     def turns(self) -> tuple[int, int]:
-        """Given up and lost by all threads. Of one that ended, what came after its last reading is missing."""
+        """Given up and lost by all threads. Of one that ended, what came after its last reading is missing.
+
+        A thread takes 25 µs of the agent's time (measured).
+        """
         before, self._of_threads = self._of_threads, {}
-        for thread in Path(
-            f"/proc/{self.pid}/task"
-        ).iterdir():  # a read takes 25 µs of the agent's time (measured)
+        for thread in Path(f"/proc/{self.pid}/task").iterdir():
             with suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
                 given, lost = map(int, _SWITCHES.findall((thread / "status").read_bytes()))
                 self._of_threads[thread.name] = given, lost
