@@ -9,7 +9,7 @@ from the schedule; no two buffers that live at once may then have the same place
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple
 
@@ -47,7 +47,8 @@ _SAME: Final = frozenset(("bitcast", "opt-barrier", "add-dependency"))
 """Opcodes whose result is their first operand, with the same shape or another."""
 
 _READS_AGAIN: Final = frozenset((
-    "dot", "convolution", "custom-call", "transpose", "reverse", "gather", "reduce-window",
+    "concatenate", "convolution", "custom-call", "dot", "fft", "gather", "pad", "reduce", "reduce-window", "reverse",
+    "slice", "sort", "transpose",
 ))  # fmt: skip
 """Opcodes that read parts of an operand again, or in another order, after they began to write."""
 
@@ -176,10 +177,24 @@ class LiveRanges:
         return max((self._done(each) for each in self._users[user]), default=self.times[user])
 
 
-def _may_overwrite(instruction: Instruction) -> bool:
-    """Whether an operation may write its result over its operand, which it does not read again."""
-    inside = (each.opcode for called in instruction.called for each in called.instructions)
-    return not {instruction.opcode, *inside} & _READS_AGAIN
+def _may_overwrite(instruction: Instruction, read: Collection[Instruction]) -> bool:
+    """Whether an operation may write its result over what it has read, of which it reads no part again."""
+    read = {each for each in instruction.operands if each in read or _defined(each)[0] in read}
+    if not instruction.called or instruction.opcode == "sort":
+        return not read or instruction.opcode not in _READS_AGAIN
+    computation = instruction.called[0]
+    inside = {
+        each
+        for at, one in enumerate(instruction.operands)
+        if one in read
+        for each in _parameters([computation], at)
+    }
+    for each in computation.instructions:  # operands come before their users
+        if not inside.isdisjoint(each.operands):
+            if not _may_overwrite(each, inside):
+                return False
+            inside.add(each)
+    return True
 
 
 def _parameters(called: Sequence[Computation], number: int) -> Iterator[Instruction]:
@@ -335,9 +350,12 @@ class Assignment:
             tenants = self._tenants_of(allocation)
             apart += [each for each in tenants if self._made(each.value) != made]
             begin = lives[0][0]
-            used = max((end for _, end in self._ranges.of([(alike.pop(0), ())])), default=0)
-            makers = [each for each, _ in made if self._ranges.times.get(each) == begin]
-            if used > begin or (used == begin and not all(map(_may_overwrite, makers))):
+            argument = alike.pop(0)
+            used = max((end for _, end in self._ranges.of([(argument, ())])), default=0)
+            makers = (each for each, _ in made if self._ranges.times.get(each) == begin)
+            if used > begin or (
+                used == begin and not all(_may_overwrite(each, {argument}) for each in makers)
+            ):
                 apart.append(Tenant(allocation.index, 0, allocation.size, begin, used, tenants[0].value))
         try:
             more = _size([*self._tenants, *apart]) - _size(self._tenants)
