@@ -7,7 +7,9 @@ import json
 import os
 import re
 import runpy
+import signal
 import sys
+import threading
 import traceback
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -86,15 +88,20 @@ def memory_at_first_call(script: str, function: str, *, module: bool) -> Memory:
                 known.append(memory_held(executable, function))
             except ValueError as error:
                 known.append(error)
+            if threading.current_thread() is not (main := threading.main_thread()):
+                signal.pthread_kill(main.ident or 0, signal.SIGINT)  # wakes it up, which interrupt_main() does not
             raise Reached(0)
 
     when_imported("jax", lambda jax: jax.monitoring.register_event_duration_secs_listener(compiled))
     try:
         with redirect_stdout(sys.stderr):
             how = _run(script, module=module)
-    except Exception:  # noqa: BLE001  # the script's own
-        traceback.print_exc()
-        raise InputError(f"{script} failed before it called {function}") from None
+    except BaseException as error:  # noqa: BLE001  # the script's own
+        if not known:
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            traceback.print_exc()
+            raise InputError(f"{script} failed before it called {function}") from None
     if not known:
         raise InputError(f"{script} has compiled {', '.join(names) or 'nothing'}{how}, and no {function}")
     if isinstance(known[0], ValueError):

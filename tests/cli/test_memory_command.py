@@ -84,6 +84,19 @@ def test_a_function_is_known_by_the_name_of_the_jitted_one_too(folder: Path) -> 
     assert "and no step\n" in memory(folder, "train.py:step").stderr, "which lambda it is nobody knows"
 
 
+def test_the_script_ends_where_another_thread_calls_the_function(folder: Path) -> None:
+    (folder / "threads.py").write_text(
+        "import queue, threading, jax, jax.numpy as jnp\n"
+        "done = queue.Queue()\n"
+        "@jax.jit\ndef step(x): return jnp.sort(x)\n"
+        "def work(): done.put(step(jnp.ones(4096)))\n"
+        "threading.Thread(target=work, daemon=True).start()\n"
+        "done.get()\n"
+    )
+    ran = memory(folder, "threads.py:step")
+    assert ran.stdout.startswith("step holds "), ran.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
