@@ -9,21 +9,14 @@ from the schedule; no two buffers that live at once may then have the same place
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from jaxobs.cost_model.hlo.instructions import (
-    CONTROL,
-    HOST_MEMORY_SPACE,
-    Computation,
-    HloDecodeError,
-    Instruction,
-    Module,
-    Shape,
-)
+from jaxobs.cost_model.dataflow import MOVES, LiveRanges, Position, defined_at, maker_of, may_overwrite
+from jaxobs.cost_model.hlo.instructions import HOST_MEMORY_SPACE, HloDecodeError, Instruction, Module, Shape
 from jaxobs.cost_model.hlo.scopes import Origin, Provenance
 from jaxobs.model.peak_memory import ARGUMENT, KEPT, OUTPUT, TEMPORARY, Buffer, PeakMemory, places_of
 from jaxobs.proto.messages import BufferAssignmentMessage
@@ -33,175 +26,6 @@ _PASSES_ON: Final = frozenset((
     "while", "tuple", "parameter", "get-tuple-element", "conditional", "call", "opt-barrier", "async-start",
 ))  # fmt: skip
 """Opcodes whose value something else has made."""
-_MOVES: Final = frozenset(("bitcast", "copy", "reshape", "transpose", "copy-start", "copy-done"))
-_MAX_STEPS: Final = 100
-"""Most instructions followed back to what made a value: fusions nest a few deep."""
-
-
-# When each value of a scheduled module is made and last used, as XLA's ``HloLiveRange`` has it.
-#
-# Times are positions in the schedule, in which the computations that a loop, call or branch runs come before it.
-
-
-_SAME: Final = frozenset(("bitcast", "opt-barrier", "add-dependency"))
-"""Opcodes whose result is their first operand, with the same shape or another."""
-
-_READS_AGAIN: Final = frozenset((
-    "concatenate", "convolution", "custom-call", "dot", "fft", "gather", "pad", "reduce", "reduce-window", "reverse",
-    "slice", "sort", "transpose",
-))  # fmt: skip
-"""Opcodes that read parts of an operand again, or in another order, after they began to write."""
-
-Position = tuple[Instruction, tuple[int, ...]]
-"""An instruction, and the part of its result."""
-
-
-class LiveRanges:
-    """The live ranges of a module's values. Raises HloDecodeError where the module has no schedule."""
-
-    def __init__(self, module: Module) -> None:
-        by_id = {each.message.id: each for each in module.computations}
-        self._sequences: dict[Computation, Sequence[int]] = {
-            by_id[entry.key]: entry.value.instruction_ids
-            for entry in module.message.schedule.sequences
-            if entry.key in by_id
-        }
-        if module.entry not in self._sequences:
-            raise HloDecodeError("the module has no schedule")
-        self.times: dict[Instruction, int] = {}
-        self._users: defaultdict[Instruction, list[Instruction]] = defaultdict(list)
-        self._place(module.entry)
-
-    def _place(self, computation: Computation) -> None:
-        """Give times to the instructions of a computation, and of those that it runs."""
-        by_id = {each.message.id: each for each in computation.instructions}
-        for number in self._sequences.get(computation, ()):
-            instruction = by_id.get(number)
-            if instruction is None or instruction in self.times:
-                continue
-            if instruction.opcode in CONTROL:
-                for called in reversed(instruction.called):  # a loop's condition comes before its body
-                    self._place(called)
-            for operand in instruction.operands:
-                self._users[operand].append(instruction)
-            self.times[instruction] = len(self.times)
-
-    def of(self, made: Iterable[Position]) -> list[tuple[int, int]]:
-        """From when until when values live that share one buffer, inclusive; empty if they are not in the schedule.
-
-        Between two of them the buffer is free: once a turn of a loop has used what the one before left, until it makes
-        what it leaves itself.
-        """
-        found, seen = list[tuple[int, int]](), set[Position]()
-        scheduled = (position for position in made if position[0] in self.times)
-        for position in sorted(scheduled, key=lambda position: self.times[position[0]]):
-            if position in seen:  # it is where an earlier one was handed to
-                continue
-            begin, end = self.times[position[0]], self._end(position, seen)
-            if found and begin <= found[-1][1]:
-                begin, before = found.pop()
-                end = max(before, end)
-            found.append((begin, end))
-        return found
-
-    def _end(self, made: Position, seen: set[Position]) -> int:
-        """When a value is last used; what it is handed on as is added to `seen`."""
-        end, waiting = self.times[made[0]], [made]
-        while waiting:
-            instruction, index = waiting.pop()
-            end = max(end, self.times.get(instruction, end))
-            for used, more in (*self._uses(instruction, index), *self._results(instruction, index)):
-                end = max(end, used)
-                new = set(more) - seen
-                seen |= new
-                waiting += new
-        return end
-
-    def used_but_in_loops(self, made: Position) -> bool:
-        """Whether anything but a loop uses a value, or a copy of it, in the computation that makes it."""
-        waiting = [made]
-        while waiting:
-            instruction, index = waiting.pop()
-            for user in self._users[instruction]:
-                if user.opcode == "get-tuple-element":
-                    waiting += [(user, index[1:])] if index[:1] == (user.message.tuple_index,) else []
-                elif user.opcode in _MOVES:
-                    waiting.append((user, index))
-                elif user.opcode not in ("tuple", "while"):
-                    return True
-        return False
-
-    def _uses(self, instruction: Instruction, index: tuple[int, ...]) -> Iterator[tuple[int, list[Position]]]:
-        """When users of a value use it, and where they hand it on unchanged."""
-        for user in self._users[instruction]:
-            opcode, time = user.opcode, self.times[user]
-            if opcode == "get-tuple-element":
-                if index[:1] == (user.message.tuple_index,):
-                    yield 0, [(user, index[1:])]  # no access to the value itself
-                continue
-            places = [at for at, operand in enumerate(user.operands) if operand is instruction]
-            if opcode == "tuple":
-                yield 0, [(user, (at, *index)) for at in places]
-            elif opcode in _SAME:
-                yield (0, [(user, index)]) if 0 in places else (time, [])
-            elif opcode == "while":
-                # What follows the loop uses what its body leaves.
-                yield 0, [(each, index) for each in _parameters(user.called, 0)]
-            elif opcode in ("call", "async-start"):
-                inside = (each for at in places for each in _parameters(user.called[:1], at))
-                yield self._done(user), [(each, index) for each in inside]
-            elif opcode == "conditional":
-                branches = (user.called[at - 1 : at] for at in places if at)
-                yield time, [(each, index) for branch in branches for each in _parameters(branch, 0)]
-            else:
-                yield self._done(user), []
-
-    def _results(
-        self, instruction: Instruction, index: tuple[int, ...]
-    ) -> Iterator[tuple[int, list[Position]]]:
-        """Where a value goes that its computation returns."""
-        if instruction is not instruction.computation.root:
-            return
-        for caller in instruction.computation.callers:
-            time = self.times.get(caller)
-            if time is None or caller.opcode not in CONTROL:
-                continue
-            if caller.opcode == "while" and instruction.computation is not caller.called[0]:
-                continue  # a condition's, which is used at once
-            yield time, [(caller, (1, *index) if caller.opcode == "async-start" else index)]
-
-    def _done(self, user: Instruction) -> int:
-        """When an operation is over: one that is only started, at its end."""
-        if not user.opcode.endswith(("-start", "-update")):
-            return self.times[user]
-        return max((self._done(each) for each in self._users[user]), default=self.times[user])
-
-
-def _may_overwrite(instruction: Instruction, read: Collection[Instruction]) -> bool:
-    """Whether an operation may write its result over what it has read, of which it reads no part again."""
-    read = {each for each in instruction.operands if each in read or _defined(each)[0] in read}
-    if not instruction.called or instruction.opcode == "sort":
-        return not read or instruction.opcode not in _READS_AGAIN
-    computation = instruction.called[0]
-    inside = {
-        each
-        for at, one in enumerate(instruction.operands)
-        if one in read
-        for each in _parameters([computation], at)
-    }
-    for each in computation.instructions:  # operands come before their users
-        if not inside.isdisjoint(each.operands):
-            if not _may_overwrite(each, inside):
-                return False
-            inside.add(each)
-    return True
-
-
-def _parameters(called: Sequence[Computation], number: int) -> Iterator[Instruction]:
-    for computation in called:
-        for instruction in computation.instructions:
-            if instruction.opcode == "parameter" and instruction.message.parameter_number == number:
-                yield instruction
 
 
 class Tenant(NamedTuple):
@@ -247,7 +71,7 @@ class Assignment:
         }
         entry = module.entry
         ends = (entry.root, *entry.root.operands)
-        ends += tuple(before for each in ends if each.opcode in _MOVES for before in each.operands[:1])
+        ends += tuple(before for each in ends if each.opcode in MOVES for before in each.operands[:1])
         self._namesakes = {
             ARGUMENT: {each.message.id for each in entry.instructions if each.opcode == "parameter"},
             OUTPUT: {each.message.id for each in ends},
@@ -354,7 +178,7 @@ class Assignment:
             used = max((end for _, end in self._ranges.of([(argument, ())])), default=0)
             makers = (each for each, _ in made if self._ranges.times.get(each) == begin)
             if used > begin or (
-                used == begin and not all(_may_overwrite(each, {argument}) for each in makers)
+                used == begin and not all(may_overwrite(each, {argument}) for each in makers)
             ):
                 apart.append(Tenant(allocation.index, 0, allocation.size, begin, used, tenants[0].value))
         try:
@@ -382,7 +206,7 @@ class Assignment:
                 places |= dict.fromkeys(made, (allocation, made))
         root = self._module.entry.root
         for end in root.operands if root.opcode == "tuple" else (root,):
-            defined = _defined(end)
+            defined = defined_at(end)
             if defined[0].opcode not in ("parameter", "constant"):
                 yield (end.shape, *places.get(defined, (None, [])))
 
@@ -430,16 +254,6 @@ class Assignment:
         return instruction, shape
 
 
-def _defined(instruction: Instruction) -> Position:
-    """Where a value is made that is handed on unchanged."""
-    index: tuple[int, ...] = ()
-    while instruction.operands and (instruction.opcode in _SAME or instruction.opcode == "get-tuple-element"):
-        if instruction.opcode == "get-tuple-element":
-            index = (instruction.message.tuple_index, *index)
-        instruction = instruction.operands[0]
-    return instruction, index
-
-
 def _kind(allocation: Any) -> str:
     """The sum that XLA counts it in: ``CompiledMemoryStats::PopulateBufferStatsFromAllocations``."""
     if allocation.is_parameter:
@@ -480,30 +294,6 @@ def _most_at_once(tenants: list[Tenant]) -> list[Tenant]:
     if any(one.overlaps(next_) for one, next_ in pairwise(living)):
         raise HloDecodeError("two would have the same place")
     return living
-
-
-def maker_of(instruction: Instruction, index: Sequence[int]) -> tuple[Instruction, bool]:
-    """The instruction that made a value, and whether the value is written piece by piece into a larger one."""
-    piecewise, within = False, []
-    for _ in range(_MAX_STEPS):
-        before = instruction
-        if instruction.opcode in ("fusion", "call") and instruction.called:
-            within.append(instruction)
-            root = instruction.called[0].root
-            inside = root.opcode == "tuple" and len(index) == 1 and index[0] < len(root.operands)
-            instruction = root.operands[index[0]] if inside else root
-        elif instruction.opcode == "parameter" and within:
-            number = instruction.message.parameter_number
-            fusion = within.pop()
-            instruction = fusion.operands[number] if number < len(fusion.operands) else fusion
-        elif instruction.opcode == "dynamic-update-slice" and len(instruction.operands) > 1:
-            piecewise, instruction = True, instruction.operands[1]
-        elif instruction.opcode in _MOVES and instruction.operands:
-            instruction = instruction.operands[0]
-        index = ()
-        if instruction is before:
-            break
-    return instruction, piecewise
 
 
 def _loop_of(instruction: Instruction, dimensions: Sequence[int]) -> Instruction | None:

@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from jaxobs.cost_model.buffers import Assigned, Assignment, maker_of
+from jaxobs.cost_model.buffers import Assigned, Assignment
+from jaxobs.cost_model.dataflow import maker_of
 from jaxobs.cost_model.hlo.instructions import Instruction, Module
 from jaxobs.model.cost import FORWARD
 from jaxobs.model.peak_memory import TEMPORARY, PeakMemory, Saving
