@@ -100,12 +100,16 @@ def the_other(values: Sequence[object]) -> int | None:
 def lags(shares: Sequence[Mapping[str, float]]) -> list[float]:
     """The share of time that each rank of one run costs the others; 0 or less where it costs them nothing.
 
-    In collectives all ranks wait for the slowest, which therefore waits least. Where communication is not known, it is
-    the one that spends more than the others on its input and its host (docs/questions/rank.md).
+    In collectives all ranks wait for the slowest, which therefore waits least: of what is not known of its time, it may
+    wait for all. Where communication is not known, it is the one that spends more than the others on its input and its
+    host (docs/questions/rank.md).
     """
     waits = _beyond_others([share.get("communication") for share in shares])
     own = _beyond_others([share.get("input", 0.0) + share.get("host", 0.0) for share in shares])
-    return [max(-wait, spent) for wait, spent in zip(waits, own, strict=True)]
+    return [
+        max(-wait - share.get("unknown", 0.0), spent)
+        for share, wait, spent in zip(shares, waits, own, strict=True)
+    ]
 
 
 def _beyond_others(values: Sequence[float | None]) -> list[float]:

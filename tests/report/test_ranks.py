@@ -73,6 +73,12 @@ def test_a_rank_whose_communication_is_not_known_yet_does_not_lag_for_that():
     assert [waits.show(row) for row in rows] == ["90 %", "90 %", "90 %", None]
 
 
+def test_a_rank_of_whose_time_much_is_not_known_may_wait_then_and_does_not_lag():
+    ranks = [observed(rank, communication=0.3, input=0.0, compute=0.7) for rank in range(3)]
+    ranks.append(observed(3, communication=0.15, input=0.0, compute=0.7, unknown=0.15))
+    assert not any(row["lags"] for row in rank_rows(ranks))
+
+
 def test_ranks_that_are_alike_do_not_lag():
     assert not any(row["lags"] for row in rank_rows([observed(rank) for rank in range(4)]))
 
