@@ -13,7 +13,7 @@ import threading
 import traceback
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from jaxobs.cli.console import Parser
 from jaxobs.cli.run import check_script
@@ -81,36 +81,44 @@ def memory_at_first_call(script: str, function: str, *, module: bool) -> Memory:
 
         name = re.sub(r"^(jit|pmap)_+", "", executable.hlo_modules()[0].name).rstrip("_")
         names[name] = None
-        # `train_step = jax.jit(update)` is known by both of its names.
-        defined = getattr(getattr(sys.modules["__main__"], function, None), "__name__", function)
-        if name in {re.sub(r"\W", "_", known_as).strip("_") for known_as in (function, defined)} - {"lambda"}:
+        if name in _names_of(function):
             try:
                 known.append(memory_held(executable, function))
             except ValueError as error:
                 known.append(error)
-            if threading.current_thread() is not (main := threading.main_thread()):
-                signal.pthread_kill(main.ident or 0, signal.SIGINT)  # wakes it up, which interrupt_main() does not
-            raise Reached(0)
+            _end_script()
 
     when_imported("jax", lambda jax: jax.monitoring.register_event_duration_secs_listener(compiled))
     try:
         with redirect_stdout(sys.stderr):
             how = _run(script, module=module)
-    except BaseException as error:  # noqa: BLE001  # the script's own
+    except KeyboardInterrupt:
         if not known:
-            if isinstance(error, KeyboardInterrupt):
-                raise
-            traceback.print_exc()
-            raise InputError(f"{script} failed before it called {function}") from None
+            raise
     if not known:
-        raise InputError(f"{script} has compiled {', '.join(names) or 'nothing'}{how}, and no {function}")
+        raise InputError(
+            f"{script} has compiled {', '.join(names) or 'nothing'} and {how}, and no {function}"
+        )
     if isinstance(known[0], ValueError):
         raise InputError(str(known[0]))
     return known[0]
 
 
+def _names_of(function: str) -> set[str]:
+    """What JAX may call it: `train_step = jax.jit(update)` is known by both of its names."""
+    defined = getattr(getattr(sys.modules["__main__"], function, None), "__name__", function)
+    return {re.sub(r"\W", "_", name).strip("_") for name in (function, defined)} - {"lambda"}
+
+
+def _end_script() -> NoReturn:
+    """End the script, whichever thread of it is here."""
+    if threading.current_thread() is not (main := threading.main_thread()):
+        signal.pthread_kill(main.ident or 0, signal.SIGINT)  # wakes it up, which interrupt_main() does not
+    raise Reached(0)
+
+
 def _run(script: str, *, module: bool) -> str:
-    """Run it to its end; in words how it ended where that was not well."""
+    """Run it to its end; in words how it ended."""
     try:
         if module:
             sys.path[0] = ""
@@ -119,5 +127,8 @@ def _run(script: str, *, module: bool) -> str:
             sys.path[0] = str(Path(script).resolve().parent)
             runpy.run_path(script, run_name="__main__")
     except SystemExit as ended:
-        return f" and ended with status {ended.code}" if ended.code else ""
-    return ""
+        return f"ended with status {ended.code or 0}"
+    except Exception:  # noqa: BLE001  # the script's own
+        traceback.print_exc()
+        return "failed"
+    return "ended"

@@ -101,7 +101,7 @@ def test_the_script_ends_where_another_thread_calls_the_function(folder: Path) -
     ("words", "said"),
     [
         ("train.py:absent", "train_step and ended with status 3, and no absent"),
-        ("fails.py:step", "ZeroDivisionError: division by zero\njaxobs memory: fails.py failed before it called step"),
+        ("fails.py:step", "by zero\njaxobs memory: fails.py has compiled nothing and failed, and no step"),
         ("none.py:step", "no such script: none.py"),
         ("train.py", "train.py: give a script and a function of it, such as train.py:train_step"),
         ("--bat train.py:f", "unrecognized arguments"),
