@@ -78,6 +78,17 @@ def of_first(collector: AmdCollector) -> dict[tuple[str, ...], float]:
     }
 
 
+def test_a_device_that_does_not_tell_its_uuid_leaves_the_others_theirs(package: Path) -> None:
+    source = (package / "amdsmi.py").read_text()
+    mute = """
+def amdsmi_get_gpu_device_uuid(handle):
+    if handle == "b": raise AmdSmiException("no UUID")
+    return "uuid-" + handle
+"""
+    (package / "amdsmi.py").write_text(source + mute)
+    assert {value.labels[1] for value in started(package).collect()} == {"uuid-a"}
+
+
 def test_every_value_is_in_base_units(package: Path) -> None:
     collector = started(package)
     first = of_first(collector)

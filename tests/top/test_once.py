@@ -193,6 +193,7 @@ def test_the_token_goes_to_no_other_host_that_a_server_names(stranger: Any, tmp_
         (["localhost:1", "--ca-file", "absent"], "--ca-file absent"),
         (["."], "JAXOBS_FILE_SD_DIRECTORY=."),
         (["no.such.host.invalid:1"], "cannot reach no.such.host.invalid:1"),
+        (["host..invalid:1"], "cannot reach host..invalid:1: no host has such a name"),
     ],
 )
 def test_bad_input_is_one_line(arguments: list[str], says: str, tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def _next_ports(host: str, first: int) -> Iterator[int]:
     for port in range(first + 1, min(first + PORTS_TRIED, LAST_PORT + 1)):
         try:
             socket.create_connection((host, port), _KNOCK_SECONDS).close()
-        except OSError:
+        except (OSError, UnicodeError):
             return
         yield port
 
@@ -180,7 +180,7 @@ class SnapshotClient:
         """The newest snapshot. Raises NoSnapshotError."""
         try:
             status, body = self._ask()
-        except (OSError, HTTPException) as error:
+        except (OSError, HTTPException, UnicodeError) as error:  # of IDNA the last
             raise self._explained(error) from None
         finally:
             self.close()
@@ -248,14 +248,14 @@ class SnapshotClient:
             return f"{target}: {first_line[0]}"
         return str(self._stranger(f"it answers {status} to GET /snapshot"))
 
-    def _explained(self, error: OSError | HTTPException) -> NoSnapshotError:
+    def _explained(self, error: OSError | HTTPException | UnicodeError) -> NoSnapshotError:
         target = self._target
         if isinstance(error, ConnectionRefusedError):
             return NothingListensError(f"nothing listens at {target}")
         if isinstance(error, HTTPException | ConnectionResetError):
             also = "; if it is served over TLS, say https://" if target.scheme == "http" else ""
             return self._stranger(f"it does not speak HTTP{also}")
-        why = f"cannot reach {target}: {error.strerror or error}"
+        why = f"cannot reach {target}: {error.strerror or error if isinstance(error, OSError) else 'no host has such a name'}"
         if isinstance(error, TimeoutError):
             or_tls = "" if target.scheme == "http" else ", or does not speak TLS: then leave out https://"
             why = f"{target} does not answer within {TIMEOUT_SECONDS:g} s{or_tls}"

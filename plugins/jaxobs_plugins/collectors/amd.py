@@ -224,11 +224,15 @@ class AmdCollector(Collector):
             return gone
         alone = told.get("jax.process_count", "1") == "1"
         for ordinal, handle in _chosen(library, self._environment, alone=alone):
-            labels = (ordinal, str(library.amdsmi_get_gpu_device_uuid(handle)))
+            try:
+                labels = (ordinal, str(library.amdsmi_get_gpu_device_uuid(handle)))
+            except library.AmdSmiException as error:
+                agent.log(f"no metrics of an AMD device that does not tell its UUID: {error}")
+                continue
             # The device refuses, or this release of the package lacks the call.
             fields = Fields(QUERIES, labels, unsupported=(library.AmdSmiException, AttributeError, KeyError))
             self._devices.append((Device(library, handle, told.get("process.pid")), fields))
-        self.reason = "" if self._devices else "AMD SMI lists no device"
+        self.reason = "" if self._devices else "AMD SMI lists no device with a UUID"
         return gone
 
     def stop(self) -> None:
