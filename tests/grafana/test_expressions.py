@@ -54,13 +54,13 @@ CASES: Mapping[str, tuple[str, int, Mapping[str, str], Mapping[str, float]]] = {
     "a rank that NCCL misses is on its own host, not on that of the rank that was asked": (
         "Ranks that NCCL misses", 2, {f'{MISSING}{{job="jax", instance="0", {MEMBER}}}': "1x80"}, {MEMBER: 1.0},
     ),
-    "ranks that share a board take its energy once, and a loop that takes no tokens now has no figure": (
+    "ranks that share a board take its energy once, for the tokens of all loops": (
         "Energy a token", 0,
         {f'jaxobs_nvidia_energy_joules_total{{job="jax", instance="{rank}", device="0", uuid="{board}"}}': "0+1500x80"
          for rank, board in enumerate(("a", "a", "b", "b"))}
         | {f'jaxobs_tokens_total{{job="jax", instance="{rank}", loop="{loop}"}}': values
-           for rank in range(4) for loop, values in (("train", "0+15x80"), ("eval", "99x80"))},
-        {'loop="train"': 50.0},
+           for rank in range(4) for loop, values in (("train", "0+15x80"), ("eval", "0+5x80"))},
+        {"": 37.5},
     ),
     "a loop that ended while its last steps were charged has no step of infinite time": (
         "Where the step went", 0,

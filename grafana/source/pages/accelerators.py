@@ -9,7 +9,6 @@ from typing import Final
 from grafana.source.chart import Chart, Query
 from grafana.source.expressions import (
     DEVICE,
-    IN_LOOP,
     ON_DEVICE,
     PROCESS,
     RANK,
@@ -53,11 +52,10 @@ def _power(maker: str) -> str:
     return f"sum by (run, run_id) ({by('max', 'run, uuid', rate(f'jaxobs_{maker}_energy_joules_total'))})"
 
 
-_TOKENS: Final = by("sum", "run, loop", rate("jaxobs_tokens_total", IN_LOOP))
+_TOKENS: Final = by("sum", "run", rate("jaxobs_tokens_total"))
 ENERGY: Final = Chart(
-    "Energy a token", "Joules that the devices of a run take, over the tokens of all its ranks.",
-    (Query(f"({_power('nvidia')} or {_power('amd')}) / on (run, run_id) group_right () ({_TOKENS} > 0)",
-           RUN + " {{loop}}"),),
+    "Energy a token", "Joules that the devices of a run take, over the tokens of all its ranks and loops.",
+    (Query(f"({_power('nvidia')} or {_power('amd')}) / on (run, run_id) ({_TOKENS} > 0)", RUN),),
     "joule", empty="No device tells its energy, or the loop was not told its tokens.", absence="without such a device",
 )  # fmt: skip
 
