@@ -30,7 +30,7 @@ SEED := $(or $(SEED),$(shell date +%s))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test coverage deployment chart faults test-jax test-jax-versions jax-own-tests lint format benchmark benchmarks-report soak programs untrue accuracy gpu-check gpu-check-wheels dashboards lint-grafana prove-grafana prove-page prove-docs docs docs-links package readme requirements trace-peers clean check-python check-prometheus check-compiler
+.PHONY: help demo test coverage deployment chart faults test-jax test-jax-versions jax-own-tests lint format benchmark benchmarks-report soak programs trackers untrue accuracy gpu-check gpu-check-wheels dashboards lint-grafana prove-grafana prove-page prove-docs docs docs-links package readme requirements trace-peers clean check-python check-prometheus check-compiler
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -110,6 +110,9 @@ format: .venv/installed  ## put the code into its one format, and mend what can 
 
 programs: .venv-programs/installed .venv-programs-jax-0.8.2/installed  ## what `jaxobs run` shows of fifteen training programs, beside their own truth (ARGS="--only keras_fit")
 	.venv-programs/bin/python -m tests.programs $(ARGS)
+
+trackers: .venv-programs/installed  ## what W&B, MLflow and TensorBoard keep of `obs.values()`, offline
+	.venv-programs/bin/python -m tests.programs.trackers
 
 untrue: .venv/installed  ## programs of which false figures were once shown, with the truth beside them (ARGS="--only one_call")
 	.venv/bin/python -m benchmarks.untrue $(ARGS)

@@ -255,7 +255,8 @@ class SnapshotClient:
         if isinstance(error, HTTPException | ConnectionResetError):
             also = "; if it is served over TLS, say https://" if target.scheme == "http" else ""
             return self._stranger(f"it does not speak HTTP{also}")
-        why = f"cannot reach {target}: {error.strerror or error if isinstance(error, OSError) else 'no host has such a name'}"
+        reason = "no host has such a name" if isinstance(error, UnicodeError) else error.strerror or error
+        why = f"cannot reach {target}: {reason}"
         if isinstance(error, TimeoutError):
             or_tls = "" if target.scheme == "http" else ", or does not speak TLS: then leave out https://"
             why = f"{target} does not answer within {TIMEOUT_SECONDS:g} s{or_tls}"
