@@ -91,7 +91,7 @@ def may_repeat(category: str, kernels: Sequence[str]) -> bool:
 
 
 _PROGRAM_IN_NAME: Final = re.compile(r"\((\d+)\)\Z")
-_PRODUCTS: Final = frozenset(["dot", "convolution", "custom-call", "ragged-dot"])
+_PRODUCTS: Final = frozenset(["dot", "convolution", "custom-call", "ragged-dot", "scaled-dot"])
 _RUN_NOTHING: Final = frozenset([b"bitcast", b"get-tuple-element", b"tuple"])
 _WITHOUT_KERNEL: Final = _RUN_NOTHING | {b"constant", b"parameter"}
 _ALWAYS_RECORDED: Final = frozenset(
