@@ -123,7 +123,7 @@ def _linear(value: _Value, loop: Instruction) -> _Linear | None:
             if known is None:
                 return None
             if instruction.opcode == "subtract":
-                factor, known = -factor, -known
+                factor = -factor
         if instruction.opcode == "multiply":
             factor *= known
         else:

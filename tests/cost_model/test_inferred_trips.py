@@ -186,6 +186,15 @@ def test_flops_are_those_with_the_compilers_count_or_unknown(proto, name):
         assert inferred.exact or name in BY_ANOTHER
 
 
+@pytest.mark.parametrize(
+    ("proceeds", "turns"), [(lambda i: 20 - i > 0, 20), (lambda i: 9 - (4 - i) < 30, 25)]
+)
+def test_what_the_condition_takes_from_a_constant_counts_down(proto, proceeds, turns):
+    """XLA for CPUs notes no count of such a loop."""
+    cost = module_cost(proto(_counted(0, proceeds, lambda i: i + 1), X)).cost
+    assert (cost.matrix_flops, cost.exact) == (turns * PRODUCT, True)
+
+
 @pytest.mark.parametrize("name", DYNAMIC)
 def test_nothing_is_inferred_where_it_depends_on_data(proto, name):
     cost = module_cost(_without_counts(proto(DYNAMIC[name], X, 3))).cost
