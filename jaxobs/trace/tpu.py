@@ -105,15 +105,15 @@ class _TpuPlane:
         self.device.intervals.extend(found)
 
     def _times(self, base: int, event: Any) -> tuple[int, int]:
-        start, duration = event.offset_ps, event.duration_ps
+        start, duration = base + event.offset_ps, event.duration_ps
         if event.stats:
             values = self._stats.read(event.stats)
             own_start, own_duration = values.get("device_offset_ps"), values.get("device_duration_ps")
             if isinstance(own_start, int) and isinstance(own_duration, int):
-                self._ahead[start] = own_start - start
+                self._ahead[start] = base + own_start - start
                 return base + own_start, base + own_start + own_duration
         start += self._ahead.get(start, 0)
-        return base + start, base + start + duration
+        return start, start + duration
 
     def _operation(self, metadata_id: int) -> int:
         index = self._indices.get(metadata_id)

@@ -131,3 +131,14 @@ def test_the_clock_of_what_is_in_flight_is_that_of_the_core():
     plane.line("Async XLA Ops", [(start, 1000, 100, {})])
     (device,) = read_trace(space(plane)).devices
     assert device.collective_seconds == pytest.approx(100e-6)
+
+
+def test_an_equal_offset_in_another_line_is_not_the_same_moment():
+    plane = WrittenPlane("/device:TPU:0")
+    gather = plane.kind("%all-gather-start.1 = f32[8] all-gather-start()", "all-gather-start.1", program_id=1)
+    add = plane.kind("%add.1 = f32[8] add()", "add.1", program_id=1)
+    own = {"device_offset_ps": 60 * 10**6, "device_duration_ps": 10 * 10**6}
+    plane.line("XLA Ops", [(add, 100, 10, own), (add, 1100, 10, {})])
+    plane.line("Async XLA Ops", [(gather, 100, 50, {})], timestamp_ns=1_000_000)
+    (device,) = read_trace(space(plane), stretches={"later": [(1.1e-3, 1.15e-3)]}).devices
+    assert device.stretches["later"].collective_seconds == pytest.approx(50e-6)
