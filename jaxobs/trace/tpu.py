@@ -7,6 +7,7 @@ An operation's event metadata describes it (names of lines and statistics: openx
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -38,6 +39,7 @@ def read_tpu(plane: Plane, metadata: PlaneMetadata, host: str, modules: ModuleIn
             reader.read_modules(line)
         else:
             reader.read_operations(line)
+    reader.put_runs_right()
     reader.device.in_flight = reader.device.in_flight or list(_pairs(reader.device))
     return reader.device
 
@@ -62,7 +64,7 @@ class _TpuPlane:
         self._indices: dict[int, int] = {}
         self._module_names: dict[int, str] = {}
         self._ahead: dict[int, int] = {}
-        """By the start of an event on the host's clock, how far the device's own clock is ahead."""
+        """By the start and the end of an event on the host's clock, how far the device's own clock is ahead."""
 
     def read_modules(self, line: Line) -> None:
         for event in line.events:
@@ -104,16 +106,30 @@ class _TpuPlane:
             stack.append((end, index))
         self.device.intervals.extend(found)
 
+    def put_runs_right(self) -> None:
+        """Put runs on the device's own clock, by the first and the last moment in each for which it is known.
+
+        On the host's, which is set anew now and then, the runs of a v6e take 551 to 982 ms, on its own 784 ms each.
+        """
+        known, runs = sorted(self._ahead), self.device.whole_runs
+        for at, ((start, end), program) in enumerate(runs):
+            inside = known[bisect_left(known, start) : bisect_right(known, end)]
+            if inside:
+                begun = start + self._ahead[inside[0]]
+                runs[at] = Run((begun, max(begun, end + self._ahead[inside[-1]])), program)
+
     def _times(self, base: int, event: Any) -> tuple[int, int]:
         start, duration = base + event.offset_ps, event.duration_ps
         if event.stats:
             values = self._stats.read(event.stats)
             own_start, own_duration = values.get("device_offset_ps"), values.get("device_duration_ps")
             if isinstance(own_start, int) and isinstance(own_duration, int):
-                self._ahead[start] = base + own_start - start
-                return base + own_start, base + own_start + own_duration
-        start += self._ahead.get(start, 0)
-        return start, start + duration
+                own_start += base
+                self._ahead[start] = own_start - start
+                self._ahead[start + duration] = own_start + own_duration - start - duration
+                return own_start, own_start + own_duration
+        ahead = self._ahead.get(start, 0)
+        return start + ahead, start + duration + self._ahead.get(start + duration, ahead)
 
     def _operation(self, metadata_id: int) -> int:
         index = self._indices.get(metadata_id)

@@ -142,3 +142,29 @@ def test_an_equal_offset_in_another_line_is_not_the_same_moment():
     plane.line("Async XLA Ops", [(gather, 100, 50, {})], timestamp_ns=1_000_000)
     (device,) = read_trace(space(plane), stretches={"later": [(1.1e-3, 1.15e-3)]}).devices
     assert device.stretches["later"].collective_seconds == pytest.approx(50e-6)
+
+
+def test_a_run_takes_what_it_takes_by_the_cores_clock_where_the_hosts_jumps():
+    plane = WrittenPlane("/device:TPU:0")
+    copy = plane.kind("%copy-start.1 = f32[8] copy-start()", "copy-start.1", program_id=7)
+    wait = plane.kind("%copy-done.1 = f32[8] copy-done()", "copy-done.1", program_id=7)
+
+    def own(microsecond, lasted):
+        return {"device_offset_ps": microsecond * 10**6, "device_duration_ps": lasted * 10**6}
+
+    plane.line("XLA Modules", [("jit_step(7)", 999, 302, {})])
+    plane.line("XLA Ops", [(copy, 1000, 0, own(500, 0)), (wait, 1000, 300, own(500, 100))])
+    plane.line("Async XLA Ops", [(copy, 1000, 300, {})])
+    (device,) = read_trace(space(plane), stretches={"all": [(0, 1)]}).devices
+    assert device.stretches["all"].runs[7] == (1, pytest.approx(102e-6))
+    assert (device.busy_seconds, device.gap_seconds) == pytest.approx((100e-6, 2e-6))
+
+
+def test_every_run_of_the_real_program_takes_the_same_time(offloaded):
+    (device, *_) = offloaded.devices
+    (program, *_) = (one.program_id for one in device.modules)
+    parts = {str(second): [(second, second + 2.5)] for second in range(20, 90)}
+    stretches = read_trace(OFFLOADED, stretches=parts).devices[0].stretches.values()
+    runs = [stretch.runs[program] for stretch in stretches if program in stretch.runs]
+    assert len(runs) > 50
+    assert all(seconds / count == pytest.approx(0.784, rel=0.01) for count, seconds in runs)
