@@ -280,7 +280,9 @@ _RULES: Final[dict[str, Callable[[Instruction], float]]] = {
     "slice": _slice,
     "dynamic-slice": _slice,
     "gather": _slice,
-    "dynamic-update-slice": lambda one: 2 * one.operand(1).shape.bytes + _read(one.operands[2:]),
+    "dynamic-update-slice": lambda one: (
+        replaced_bytes(one.operand(0), one.operand(1)) + _read(one.operands[1:])
+    ),
     "scatter": _scatter,
     # The result lists destination, source and a context. Host memory does not count.
     "copy-start": lambda one: one.operand(0).shape.bytes + one.shape.leaves()[0].bytes,

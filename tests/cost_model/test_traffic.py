@@ -168,6 +168,16 @@ def test_buffers_in_host_memory_and_on_the_chip_are_not_device_memory(text_cost)
     assert collective.cost.bytes == 512
 
 
+def test_what_is_stored_in_host_memory_is_only_read_on_the_device(text_cost):
+    found = text_cost("""ENTRY e {
+      saved = f32[10,64]{1,0:S(5)} parameter(0)
+      one = f32[1,64]{1,0} parameter(1)
+      at = s32[] parameter(2)
+      ROOT all = f32[10,64]{1,0:S(5)} dynamic-update-slice(saved, one, at, at)
+    }""")
+    assert found.cost.bytes == 256 + 4
+
+
 def test_a_dynamic_size_counts_at_its_bound_and_says_so(text_cost):
     found = text_cost("ENTRY e { a = f32[<=64]{0} parameter(0) ROOT n = f32[<=64]{0} sine(a) }")
     assert found.cost.transcendentals == 64
