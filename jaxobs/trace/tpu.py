@@ -100,7 +100,7 @@ class _TpuPlane:
         for start, end, index in found:
             while stack and stack[-1][0] <= start:
                 stack.pop()
-            if stack and end <= stack[-1][0]:
+            if stack and start < end <= stack[-1][0]:
                 nested[stack[-1][1]] = nested.get(stack[-1][1], 0) + end - start
                 self.device.operations[stack[-1][1]].kind = "control"
             stack.append((end, index))

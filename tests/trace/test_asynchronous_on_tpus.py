@@ -168,3 +168,12 @@ def test_every_run_of_the_real_program_takes_the_same_time(offloaded):
     runs = [stretch.runs[program] for stretch in stretches if program in stretch.runs]
     assert len(runs) > 50
     assert all(seconds / count == pytest.approx(0.784, rel=0.01) for count, seconds in runs)
+
+
+def test_what_starts_at_the_moment_of_another_and_takes_no_time_is_not_inside_it():
+    plane = WrittenPlane("/device:TPU:0")
+    start = plane.kind("%all-gather-start.1 = f32[8] all-gather-start()", "all-gather-start.1", program_id=1)
+    fusion = plane.kind("%fusion.1 = f32[8] fusion()", "fusion.1", program_id=1)
+    plane.line("XLA Ops", [(start, 10, 0, {}), (fusion, 10, 90, {})])
+    (device,) = read_trace(space(plane)).devices
+    assert {one.name: one.kind for one in device.operations}["fusion.1"] == "compute"
