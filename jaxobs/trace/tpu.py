@@ -149,7 +149,7 @@ class _TpuPlane:
         )
         category = text_of(stats, "hlo_category")
         kind: Kind | None = "collective" if kind_of_opcode(category or "") == "collective" else None
-        if (category or "").startswith("copy-") and _HOST_MEMORY in known.name:
+        if (category or "").startswith(("async-", "copy-")) and _HOST_MEMORY in known.name:
             kind = "transfer"
         return self.device.operation(
             known.name,

@@ -177,3 +177,13 @@ def test_what_starts_at_the_moment_of_another_and_takes_no_time_is_not_inside_it
     plane.line("XLA Ops", [(start, 10, 0, {}), (fusion, 10, 90, {})])
     (device,) = read_trace(space(plane)).devices
     assert {one.name: one.kind for one in device.operations}["fusion.1"] == "compute"
+
+
+def test_an_asynchronous_update_in_host_memory_is_a_transfer_as_a_copy_is():
+    """XLA's HostMemoryTransferAsyncifier makes such pairs of what a scan offloads: written by hand."""
+    plane = WrittenPlane("/device:TPU:0")
+    name = "%dynamic-update-slice-done.1 = f32[10,64]{1,0:T(8,128)S(5)} async-done(%dynamic-update-slice-start.1)"
+    done = plane.kind(name, "dynamic-update-slice-done.1", program_id=1, hlo_category="async-done")
+    plane.line("XLA Ops", [(done, 0, 40, {})])
+    (device,) = read_trace(space(plane)).devices
+    assert device.exposed_transfer_seconds == pytest.approx(40e-6)
