@@ -223,6 +223,42 @@ def test_an_error_in_a_scan_names_the_users_lines_alone(tmp_path: Path) -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
+def test_an_error_in_a_function_that_another_calls_has_the_users_frames_alone(tmp_path: Path) -> None:
+    done = under_jaxobs(
+        tmp_path,
+        """
+        import jax, traceback
+        @jax.jit
+        def inner(x): return undefined
+        @jax.jit
+        def outer(x): return inner(x)
+        try:
+            outer(1.0)
+        except NameError as error:
+            print([frame.name for frame in traceback.extract_tb(error.__traceback__)])
+        """,
+    )
+    assert done.stdout.strip() == "['<module>', 'outer', 'inner']", done.stderr
+
+
+def test_what_a_thread_or_exit_function_calls_with_no_frame_of_python_around_it_works(tmp_path: Path) -> None:
+    done = under_jaxobs(
+        tmp_path,
+        """
+        import _thread, atexit, sys, time
+        import jax
+        lowered = jax.jit(lambda x: x + 1).lower(1.0)
+        calls = (jax.jit, abs), (jax.lax.fori_loop, 0, 3, lambda i, x: x + i, 0), (lowered.compile,)
+        sys.unraisablehook = lambda raised: print(raised.exc_value, flush=True)
+        for call in calls:
+            _thread.start_new_thread(call[0], call[1:])
+            atexit.register(*call)
+        time.sleep(0.5)
+        """,
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
 FORKS = """
     import os, signal, threading, warnings
     import jax

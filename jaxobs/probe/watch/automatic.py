@@ -118,8 +118,13 @@ def _looping(name: str, original: Callable[..., Any], watch: Watch, current: Cur
 
 
 def _caller() -> FrameType:
-    """The frame that has called a function which stands in for another: above this one and the two of that function."""
-    return sys._getframe(3)  # noqa: SLF001  # the public way to a frame
+    """The frame that has called a function which stands in for another: above this one and the two of that function.
+
+    This one where C has called it, as it does what a thread or `atexit` was given.
+    """
+    with Suppressed(ValueError):
+        return sys._getframe(3)  # noqa: SLF001  # the public way to a frame
+    return sys._getframe()  # noqa: SLF001  # as above
 
 
 def _is_of_jax(frame: FrameType) -> bool:

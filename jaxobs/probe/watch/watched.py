@@ -62,7 +62,7 @@ class Watched:
         return made
 
     @internal
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:  # noqa: C901  # hot
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:  # noqa: C901, PLR0912  # hot
         calls = self._jaxobs_calls
         if calls is None:
             return self._jaxobs.function(*args, **kwargs)
@@ -72,8 +72,12 @@ class Watched:
         if step is None:
             if calls.unmarked.output is not None:
                 calls.completions.turn_ended(calls.unmarked, now())
-        elif step.hidden:
-            return calls.function(*args, **kwargs)  # inside a trace nothing runs
+        elif step.hidden:  # inside a trace nothing runs
+            try:
+                return calls.function(*args, **kwargs)
+            except BaseException as error:
+                drop_internal_frames(error)
+                raise
         started = now()
         try:
             result = calls.function(*args, **kwargs)
