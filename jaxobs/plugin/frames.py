@@ -24,6 +24,10 @@ UNSAFE_WITH_COLLECTOR = sys.version_info < (3, 12)
 """Whether making a frame object may run the garbage collector (until Python 3.12), and with it code of the user's that
 lets other threads run: the frame of another thread may then have returned, and its object points into freed memory."""
 
+INTERPRETERS = frozenset({"_interpreters", "_xxsubinterpreters"})
+"""Modules of Python 3.13 and 3.12 by which a job makes further interpreters, each with a lock of its own.
+`sys._current_frames()` makes frame objects for their threads too, which run meanwhile, and would end the process."""
+
 
 @contextlib.contextmanager
 def collector_paused() -> Iterator[None]:
@@ -42,17 +46,21 @@ def collector_paused() -> Iterator[None]:
 
 
 def stack_of(thread: int | None, max_frames: int) -> list[FrameType]:
-    """The frames of another thread, the innermost first; empty if it runs no Python.
+    """The frames of another thread, the innermost first; empty if it runs no Python, or if no thread may be read.
 
     The stack of another thread is read only through this function.
     """
+    if not INTERPRETERS.isdisjoint(sys.modules):
+        return []
     with collector_paused():
         innermost = sys._current_frames().get(thread or 0)  # noqa: SLF001  # documented, for all its name
         return list(callers(innermost, max_frames))
 
 
 def running_python() -> list[int]:
-    """The threads that run Python, by what `threading.get_ident()` returns on them."""
+    """The threads that run Python, by what `threading.get_ident()` returns on them; none if none may be read."""
+    if not INTERPRETERS.isdisjoint(sys.modules):
+        return []
     with collector_paused():
         return list(sys._current_frames())  # noqa: SLF001  # documented, for all its name
 

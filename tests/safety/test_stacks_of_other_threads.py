@@ -54,6 +54,28 @@ assert names == {"nested", "other", "work"}, names
 assert stack_of.__code__.co_filename not in {code.co_filename for code in found}, found  # that of the reader
 """
 
+INTERPRETERS = """
+import importlib.util, sys, threading, time
+from jaxobs.plugin.frames import running_python, stack_of
+
+name = "_interpreters" if importlib.util.find_spec("_interpreters") else "_xxsubinterpreters"
+interpreters = importlib.import_module(name)
+run = interpreters.exec if hasattr(interpreters, "exec") else interpreters.run_string
+
+def work():
+    for _ in range(20):
+        made = interpreters.create()
+        run(made, "import json")
+        interpreters.destroy(made)
+
+thread = threading.Thread(target=work)
+thread.start()
+while thread.is_alive():
+    stack_of(thread.ident, 60)
+    running_python()
+    time.sleep(0.0002)
+"""
+
 
 @pytest.fixture(autouse=True)
 def collector_as_before() -> Iterator[None]:
@@ -61,9 +83,10 @@ def collector_as_before() -> Iterator[None]:
     gc.enable()
 
 
-def test_a_thread_that_returns_while_its_stack_is_read_harms_nobody() -> None:
+@pytest.mark.parametrize("reader", [READER, INTERPRETERS], ids=["returns", "is_in_another_interpreter"])
+def test_a_thread_that_moves_on_while_its_stack_is_read_is_not_harmed(reader: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", READER], env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True,
+        [sys.executable, "-c", reader], env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True,
         text=True, check=False, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, (done.returncode, done.stderr)
