@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
+import traceback
 from types import ModuleType
 from typing import Any
 
 import pytest
+from jax.profiler import StepTraceAnnotation
 
 from jaxobs.model.events import PhaseEnded
 from jaxobs.plugin.wrapping import Wrapping
-from jaxobs.probe.steps.marks import LASTING, LibraryPhase
+from jaxobs.probe.steps.marks import LASTING, LibraryPhase, hook_annotations
 from jaxobs.testing import FakeJob
 from tests.probe.marks_under_a_clock import Marks, own, steps_of
 
@@ -96,6 +98,31 @@ def test_a_plugin_that_cannot_name_the_phase_leaves_the_librarys_call_alone() ->
     Wrapping(job).phase(library, "save", name)
     assert library.save(1) == 2
     assert ["no such phase" in failure for failure in job.failures] == [True]
+
+
+class Careless(StepTraceAnnotation):
+    def __init__(self) -> None:
+        pass
+
+
+@pytest.mark.filterwarnings("ignore:nanobind")
+def test_a_wrong_step_annotation_of_jax_raises_as_without(marks: Marks) -> None:
+    def raised() -> list[tuple[str, list[str]]]:
+        found = []
+        for wrong in (StepTraceAnnotation, lambda: StepTraceAnnotation("a", "b")):
+            with pytest.raises(TypeError) as caught:
+                wrong()
+            lines = traceback.extract_tb(caught.value.__traceback__)
+            found.append((str(caught.value), [line.name for line in lines]))
+        return found
+
+    plain = raised()
+    undo = hook_annotations(marks.loops, lambda mark: mark)
+    try:
+        assert raised() == plain
+        Careless().__enter__()
+    finally:
+        undo()
 
 
 def test_a_static_method_of_a_library_stays_one() -> None:

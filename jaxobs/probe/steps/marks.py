@@ -15,7 +15,7 @@ from typing import Any
 from jaxobs.flow.ring import PADDING
 from jaxobs.model.clock import now
 from jaxobs.model.events import MAX_GAP, LoopEntered, PhaseEnded, PhaseStarted
-from jaxobs.plugin.wrapping import replace
+from jaxobs.plugin.wrapping import replace, standing_in
 from jaxobs.probe.steps.loops import Loops, Step
 from jaxobs.probe.steps.values import as_name, given_amount
 from jaxobs.vocabulary.words import CHECKPOINT
@@ -236,7 +236,7 @@ def hook_annotations(
 
     @contained
     def begin(annotation: Any) -> None:
-        if loops.current.around() is None:
+        if _LOOP in vars(annotation) and loops.current.around() is None:
             mark = StepMark(loops, vars(annotation)[_LOOP], None, None, annotated=False)
             vars(annotation)[_MARK] = mark
             mark.__enter__()
@@ -247,15 +247,18 @@ def hook_annotations(
         if mark is not None:
             mark.__exit__(*error)
 
-    def initialised(self: Any, name: str, **kwargs: Any) -> None:
-        vars(self)[_LOOP] = name
-        initialise(self, name, **kwargs)
+    @standing_in(initialise)
+    def initialised(self: Any, *args: Any, **kwargs: Any) -> None:
+        initialise(self, *args, **kwargs)
+        vars(self)[_LOOP] = args[0] if args else kwargs["name"]
 
+    @standing_in(enter)
     def entered(self: Any) -> Any:
         result = enter(self)
         begin(self)
         return result
 
+    @standing_in(leave)
     def left(self: Any, *error: Any) -> Any:
         end(self, error)
         return leave(self, *error)
