@@ -308,9 +308,9 @@ class ProbeSide:
             for put_back in self._put_back:
                 if put_back is not None:
                     put_back()
-            self.sources.stop(self._deadline - monotonic())
+            sampled = self.sources.stop(self._deadline - monotonic())
             self.completions.end()
-            for event in self.recorded.last():
+            for event in self.recorded.last() if sampled else ():
                 self.ring.emit(event)
         finally:
             for holder in (self.completions, self.recorded):
@@ -325,7 +325,7 @@ class ProbeSide:
     def forget_in_child(self) -> None:
         """Switch everything off in a forked child, whose copies of our sockets are closed."""
         self.completions.let_go()
-        self.recorded.forget_in_child()
+        self.recorded.let_go()
         self.sources.forget_in_child()
         self._threads = {}
         self.ring.close()

@@ -68,8 +68,13 @@ class Turns:
         self._wanted.make()
 
     def join(self, timeout: float) -> bool:
-        """Wait for the end of the thread, after `stop`, for `timeout` seconds at most. Returns whether it came."""
-        return self._thread.join(timeout)
+        """Wait for the end of the thread, after `stop`, for `timeout` seconds at most. Returns whether it came.
+
+        Nobody waits for it a second time.
+        """
+        ended = self._thread.join(timeout)
+        self._thread.awaited &= ended
+        return ended
 
     def _run(self, first: Callable[[], None], turn: Callable[[], None], last: Callable[[], None]) -> None:
         first()
@@ -118,7 +123,10 @@ class Source:
 
 
 class Sources:
-    """All probes. `job_of` makes the `Job` that a probe is given, from its guard; `sample` comes first in each turn."""
+    """All probes. `job_of` makes the `Job` that a probe is given, from its guard; `sample` comes first in each turn.
+
+    And once more at the end, as what it reads may hang: a number of the user's own type.
+    """
 
     def __init__(
         self, job_of: Callable[[Guard], Job], log: Callable[[str], None], sample: Callable[[], None]
@@ -152,7 +160,7 @@ class Sources:
 
     def begin_sampling(self) -> None:
         """Start the thread that samples. Raises RuntimeError where none can be started."""
-        self._own = Turns("sampling", self._sample_own)
+        self._own = Turns("sampling", self._sample_own, last=self._sample)
 
     def turn(self) -> Iterable[SourceReported]:
         """Sample all probes, without waiting for one that hangs, and report the state of each."""
@@ -174,8 +182,11 @@ class Sources:
                 reason = source.guard.reason or reason
         return reason
 
-    def stop(self, timeout: float) -> None:
-        """Stop all probes, and wait for the calls under way: for those of others at most STOP_SECONDS."""
+    def stop(self, timeout: float) -> bool:
+        """Stop all probes, and wait for the calls under way: for those of others at most STOP_SECONDS.
+
+        Returns whether none hangs on the sampling thread.
+        """
         self.ended = True
         deadline = monotonic() + min(timeout, STOP_SECONDS)
         for turns in self._turns():
@@ -183,10 +194,10 @@ class Sources:
         for source in self._sources:
             if source.built_in:
                 source.end()
-        if self._own is not None:
-            self._own.join(MAX_CALL_SECONDS)
+        ended = self._own is None or self._own.join(MAX_CALL_SECONDS)
         for turns in self._of_others:
             turns.join(deadline - monotonic())
+        return ended
 
     def forget_in_child(self) -> None:
         """Let no probe run in a forked child: nothing takes its events, and threads of the parent may hold locks."""

@@ -6,6 +6,7 @@ import enum
 import math
 import os
 import signal
+import threading
 import weakref
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy
 import pytest
 
 from jaxobs.model.events import LoopDeclared
+from jaxobs.probe import sources
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.steps.loops import Current
 from jaxobs.probe.steps.marks import StepMark
@@ -166,19 +168,41 @@ def test_a_forked_child_keeps_nothing_that_was_recorded(locate_nan: bool) -> Non
     references = weakref.ref(loss), weakref.ref(given)
     side.completions.let_go()
     del loss, given
-    with side.recorded._lock:  # as a thread that reads them holds it
-        child = os.fork()
-        if child == 0:
-            signal.alarm(60)
-            kept = [True]
-            try:
-                side.forget_in_child()
-                kept = [reference() is not None for reference in references]
-            finally:
-                os._exit(any(kept))
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        kept = [True]
+        try:
+            side.forget_in_child()
+            kept = [reference() is not None for reference in references]
+        finally:
+            os._exit(any(kept))
     assert os.waitpid(child, 0)[1] == 0
     assert references[0]() is not None
     side.stop(0.0)
+
+
+def test_a_number_that_hangs_as_it_is_read_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "MAX_CALL_SECONDS", 0.2)
+    hanging, over = threading.Event(), threading.Event()
+
+    class Hanging:
+        def __float__(self) -> float:
+            hanging.set()
+            over.wait(60)
+            return 1.0
+
+    side = Observed().side
+    side.sources.begin_sampling()
+    side.recorded.record({"loss": Hanging()})
+    ended = threading.Thread(target=lambda: side.stop(0.0))
+    ended.start()
+    try:
+        assert hanging.wait(60)
+        ended.join(60)
+        assert not ended.is_alive()
+    finally:
+        over.set()
 
 
 class Secretive(type):

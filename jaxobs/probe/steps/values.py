@@ -107,7 +107,6 @@ class RecordedValues:
         """Loop and name as they are given, and as they are sent."""
         self._refused: set[str] = set()
         self._ended = False
-        self._lock = threading.Lock()
         self._changes: dict[type[Any], bool] = dict.fromkeys(NUMBERS, False)
         """Types met so far that are none of a tracer, and whether their values may change in place. Those of the user's
         are not remembered: that would keep them alive."""
@@ -156,20 +155,19 @@ class RecordedValues:
         """Take the values that can be read without waiting.
 
         One that is not ready is kept and asked again before any newer one: in a loop that runs ahead of its device the
-        newest never would be ready.
+        newest never would be ready. No lock is held: a number of the user's own type may hang as it is read.
         """
-        with self._lock:
-            for key in list(self._newest):
-                if key not in self._waiting:
-                    self._waiting[key] = self._newest.pop(key)
-            found = []
-            for key, (at, value) in list(self._waiting.items()):
-                number, settled = self._read(key[1], value)
-                if settled:
-                    del self._waiting[key]
-                if number is not None:
-                    found.append(Recorded(key[0], key[1], number, at))
-            return found
+        for key in list(self._newest):
+            if key not in self._waiting and (newest := self._newest.pop(key, None)) is not None:
+                self._waiting[key] = newest
+        found = []
+        for key, (at, value) in list(self._waiting.items()):
+            number, settled = self._read(key[1], value)
+            if settled:
+                self._waiting.pop(key, None)  # perhaps let go of meanwhile
+            if number is not None:
+                found.append(Recorded(key[0], key[1], number, at))
+        return found
 
     def last(self) -> list[Recorded]:
         """Take the last values that can be read without waiting, and let go of all others; later ones are not kept."""
@@ -180,14 +178,8 @@ class RecordedValues:
     def let_go(self) -> None:
         """Hold no value of the job's any more."""
         self._ended = True
-        with self._lock:
-            self._newest.clear()
-            self._waiting.clear()
-
-    def forget_in_child(self) -> None:
-        """Let go of them in a forked child, whatever a thread of the parent was doing with them."""
-        self._lock = threading.Lock()  # that thread, which the child lacks, may have held the old one
-        self.let_go()
+        self._newest.clear()
+        self._waiting.clear()
 
     def _read(self, name: str, value: Any) -> tuple[float | None, bool]:
         """The number, None where there is none, and whether the value need not be asked again."""
