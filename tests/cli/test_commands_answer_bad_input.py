@@ -17,6 +17,10 @@ BAD_INPUT = {
     "no script": (["run"], "no script given"),
     "no module": (["run", "--", "-m"], "no script given"),
     "missing script": (["run", "absent.py"], "no such script: absent.py"),
+    "an interpreter": (
+        ["run", "--", sys.executable, "train.py"],
+        "is no script: name yours alone, as in jaxobs run -- train.py",
+    ),
     "directory": (["run", "."], "is a directory without __main__.py"),
     "unknown option": (["run", "--intervall", "3", "script.py"], "did you mean --interval?"),
     "short option": (["run", "-x", "script.py"], "unknown option -x"),
