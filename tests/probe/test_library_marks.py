@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import traceback
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -107,9 +108,12 @@ class Careless(StepTraceAnnotation):
 
 @pytest.mark.filterwarnings("ignore:nanobind")
 def test_a_wrong_step_annotation_of_jax_raises_as_without(marks: Marks) -> None:
+    annotation: Any = StepTraceAnnotation
+
     def raised() -> list[tuple[str, list[str]]]:
         found = []
-        for wrong in (StepTraceAnnotation, lambda: StepTraceAnnotation("a", "b")):
+        wrongly: tuple[Callable[..., Any], ...] = (annotation, lambda: annotation("a", "b"))
+        for wrong in wrongly:
             with pytest.raises(TypeError) as caught:
                 wrong()
             lines = traceback.extract_tb(caught.value.__traceback__)

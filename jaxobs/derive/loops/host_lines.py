@@ -29,7 +29,7 @@ MIN_SHARE: Final = 0.01
 
 NOT_SAMPLED: Final = (
     "no sample of the main thread's stack is known: it has just begun, the setting host_lines is off, "
-    "or the loop runs on another thread"
+    "the job has further interpreters, or the loop runs on another thread"
 )
 
 
