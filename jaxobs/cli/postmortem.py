@@ -37,7 +37,7 @@ def run(arguments: list[str]) -> int:
     folders = {each for directory in directories for each in _folders(directory)}
     flights = _flights(folders)
     if not flights:
-        raise InputError(f"no flight recorder has left a {RECORDER} in {', '.join(map(str, directories))}")
+        raise InputError(f"no readable {RECORDER} of a flight recorder in {', '.join(map(str, directories))}")
     with using("a recorder"):
         plain = json.dumps(as_data(flights)) if options.json else ""
         shown = plain or to_text(story(flights), **look_of(sys.stdout))
