@@ -59,13 +59,17 @@ def marked(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _through(slowest: Row, others: Sequence[Mapping[str, float]]) -> str | None:
-    """What a rank spends more on than the mean of the others, where that is at least half of what it costs them."""
+    """What a rank spends more on than the mean of the others, where that is at least half of what it costs them.
+
+    Waiting for them costs them nothing.
+    """
     more = {
         name: share - sum(shares.get(name, 0.0) for shares in others) / len(others)
         for name, share in slowest["shares"].items()
+        if name not in {"communication", "unknown"}
     }
-    largest = max(more, key=more.__getitem__)
-    return largest if more[largest] >= slowest["lag"] / 2 else None
+    largest = max(more, key=more.__getitem__, default=None)
+    return largest if largest and more[largest] >= slowest["lag"] / 2 else None
 
 
 def _waited_for(ranks: Sequence[dict[str, Any]]) -> Sequence[tuple[dict[str, Any], str]]:

@@ -62,6 +62,13 @@ def test_a_cause_that_does_not_explain_most_of_it_is_not_named():
     assert not any(row["through"] for row in rows)
 
 
+def test_no_rank_lags_through_what_it_waits_for_the_others():
+    ranks = [observed(rank, communication=0.1, input=0.5, compute=0.4) for rank in range(3)]
+    ranks.append(observed(3, communication=0.18, input=0.56, compute=0.26))
+    [*_, slowest] = rank_rows(ranks)
+    assert (slowest["lags"], slowest["through"]) == (True, "input")
+
+
 def test_a_rank_whose_communication_is_not_known_yet_does_not_lag_for_that():
     """Before its first profiler window a loop has no time for communication, which is not known to be none."""
     ranks = [observed(rank, communication=0.9, input=0.0, compute=0.1) for rank in range(3)]
