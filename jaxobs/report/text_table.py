@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,10 @@ PLAIN_WIDTH = 100
 _GAP = "  "
 _MIN_COLUMN = 8
 """Least width of a column, unless its heading is wider: one letter a line cannot be read."""
+
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=\S)")
+_TIED = "\N{NO-BREAK SPACE}"
+"""What holds a number and its unit together while columns are fitted and cells are wrapped."""
 
 
 @dataclass(slots=True)
@@ -80,7 +85,7 @@ def _fitting(columns: Sequence[Sequence[str]], width: int) -> list[int]:
     Words of up to a third of the width are broken only where that is not enough.
     """
     widths = [max(map(len, column)) for column in columns]
-    words = [min(width // 3, max(map(len, " ".join(column).split()), default=0)) for column in columns]
+    words = [min(width // 3, max(map(len, _tied(" ".join(column)).split(" ")))) for column in columns]
     for least in (words, [_MIN_COLUMN] * len(columns)):
         while (excess := sum(widths) + len(_GAP) * (len(widths) - 1) - width) > 0:
             able = [index for index, held in enumerate(widths) if held > least[index]]
@@ -95,4 +100,9 @@ def _fitting(columns: Sequence[Sequence[str]], width: int) -> list[int]:
 def _folded(cell: str, width: int) -> list[str]:
     if len(cell) <= width:
         return [cell]
-    return textwrap.wrap(cell, width, break_on_hyphens=False) or [""]
+    wrapped = textwrap.wrap(_tied(cell), width, break_on_hyphens=False) or [""]
+    return [line.replace(_TIED, " ") for line in wrapped]
+
+
+def _tied(cell: str) -> str:
+    return _BEFORE_UNIT.sub(_TIED, cell)

@@ -104,3 +104,11 @@ def test_the_line_of_a_program_is_not_broken_where_a_heading_can_be() -> None:
     assert any("copy_bitcast_fusion.4  demonstration.py:151" in line for line in table.lines(80))
     assert all(len(line) <= 80 for line in table.lines(80))
     assert all(len(line) <= 60 for line in table.lines(60))
+
+
+def test_a_number_and_its_unit_stay_on_one_line_where_a_name_can_be_broken() -> None:
+    table = TextTable(("operation", "runs", "time", "efficiency", "limited by"), left=("limited by",))
+    table.add("broadcast_add_fusion.1", "400", "3.26 s", "80.4 %", "communication")
+    lines = list(table.lines(60))
+    assert "400  3.26 s      80.4 %  communication" in lines[1]
+    assert all(len(line) <= 60 for line in lines)
