@@ -20,10 +20,13 @@ from jaxobs.trace.timeline import MAX_DURATION, Run, Timeline
 _OPERATIONS: Final = "XLA Ops"
 _ASYNCHRONOUS: Final = "Async XLA Ops"
 _MODULES: Final = "XLA Modules"
-_IN_ORDER: Final = (_MODULES, _OPERATIONS, _ASYNCHRONOUS)
+_RUNTIME: Final = "XLA TraceMe"
+_IN_ORDER: Final = (_MODULES, _OPERATIONS, _ASYNCHRONOUS, _RUNTIME)
 """Names of lines in the order in which they are read: an operation's module must have its name by then."""
 
 _INSTRUCTION: Final = re.compile(r"%?([^ =]+)")
+_BARRIER: Final = "barrier-cores"
+"""The wait of a run with collectives, at its beginning, until all cores have come that take part."""
 _HOST_MEMORY: Final = "S(5)"
 """The memory space of the host, in a shape's layout: openxla/xla, ``Layout::kHostMemorySpace``."""
 _MODULE: Final = re.compile(r"(.*?)\((\d+)\)\Z", re.DOTALL)
@@ -37,6 +40,8 @@ def read_tpu(plane: Plane, metadata: PlaneMetadata, host: str, modules: ModuleIn
     for line in sorted(lines, key=lambda line: _IN_ORDER.index(line.name)):
         if line.name == _MODULES:
             reader.read_modules(line)
+        elif line.name == _RUNTIME:
+            reader.read_barriers(line)
         else:
             reader.read_operations(line)
     reader.put_runs_right()
@@ -105,6 +110,31 @@ class _TpuPlane:
                 self.device.operations[stack[-1][1]].kind = "control"
             stack.append((end, index))
         self.device.intervals.extend(found)
+
+    def read_barriers(self, line: Line) -> None:
+        """Read the waits for other cores, each of the run in which it lies, on the clock of what follows it there."""
+        known, runs = sorted(self._ahead), sorted(self.device.whole_runs)
+        for event in line.events:
+            described = self._metadata.events.get(event.metadata_id)
+            start, end = self._times(line.base, event)
+            before = bisect_right(runs, start, key=lambda run: run.span[0])
+            following = bisect_left(known, end)
+            if (
+                described
+                and described.name == _BARRIER
+                and before
+                and start <= end <= runs[before - 1].span[1]
+            ):
+                ahead = self._ahead[known[following]] if following < len(known) else 0
+                program = runs[before - 1].program_id
+                index = self.device.operation(
+                    _BARRIER,
+                    program,
+                    instruction=None,
+                    module=self._module_names.get(program or 0),
+                    kind="collective",
+                )
+                self.device.intervals.append((start + ahead, end + ahead, index))
 
     def put_runs_right(self) -> None:
         """Put runs on the device's own clock, by the first and the last moment in each for which it is known.
