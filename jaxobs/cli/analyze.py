@@ -196,10 +196,11 @@ def report_text(document: Mapping[str, Any], *, top: int, width: int, bold: bool
     parts += _lines(document, min(top, _LINES), width)
     named: dict[tuple[str, str], dict[str, None]] = {}
     for row in document["operations"][:top]:
+        name = cut(row["name"], _MAX_NAME)
         if (row["efficiency"] or 0.0) > 1:
-            named.setdefault(("efficiency above 100 %", row["efficiency_reason"]), {})[row["name"]] = None
+            named.setdefault(("efficiency above 100 %", row["efficiency_reason"]), {})[name] = None
         elif row["label"] == "unmodelled":
-            named.setdefault(("without a known cost", row["reason"]), {})[row["name"]] = None
+            named.setdefault(("without a known cost", row["reason"]), {})[name] = None
     notes = [
         line
         for (what, reason), names in named.items()
