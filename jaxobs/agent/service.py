@@ -272,9 +272,8 @@ class Service:
                 proto = self._payloads.popleft() if apart else event.proto
                 self._analysis.submit(event.executable, proto, event.buffers)
             amended: Event = event
-            if isinstance(event, ProfileWindow) and event.xspace == b"":  # its trace came in a frame before
-                xspace = bytes(self._payloads.popleft()) if self._payloads else None
-                amended = event._replace(xspace=xspace)
+            if isinstance(event, ProfileWindow):
+                amended = self._window(event)
             if isinstance(event, SourceReported) and event.up and event.source in self._plugins.undeclared:
                 # It works in the job, but its metrics are not declared here, so its measurements are refused.
                 reason = f"the agent cannot load it: {self._plugins.undeclared[event.source]}"
@@ -287,6 +286,14 @@ class Service:
                 self._bind(event)
             if isinstance(event, ProbeReported):
                 self._due = min(self._due, self._earliest)
+
+    def _window(self, event: ProfileWindow) -> ProfileWindow:
+        """The event with its trace, which came in a frame before it."""
+        if event.kind == "scheduled" and event.path:
+            self._log_of_rank(f"a trace of the slower steps is kept: {event.path}")
+        if event.xspace != b"":
+            return event
+        return event._replace(xspace=bytes(self._payloads.popleft()) if self._payloads else None)
 
     def _fold_arrivals(self) -> None:
         taken = bool(self._arrived) and self._plugins.events_are_taken
@@ -389,6 +396,8 @@ class Service:
         snapshot = self.fold.snapshot(now())
         for slowdown in self.fold.slowdowns.take_news():
             self._log_of_rank(plain(slowdown_sentence(slowdown.to_dict(now(), self.fold.began, self.clock))))
+            if slowdown.ended is None and self.settings.get("run_folder"):
+                self.profile(0.0, keep=True)
         heard = self.fold.observation.last_heard
         if monotonic() >= self._values_due and heard != self._values_heard:
             values = flat_values(snapshot.document)

@@ -65,7 +65,10 @@ class Probe(Plugin):
         """Called about once a second on a thread of jaxobs, if the class overrides it."""
 
     def profile(self, seconds: float, keep: bool | str) -> Future[ProfileResult]:
-        """Begin a profiler window and return its result to come, without waiting; asked of classes that override it."""
+        """Begin a profiler window and return its result to come, without waiting; asked of classes that override it.
+
+        With 0 seconds the window is one that the probe would make by itself, and comes as soon as its budget allows.
+        """
         raise NotImplementedError
 
     def stop(self) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from jaxobs.model.clock import NANOSECONDS, now
-from jaxobs.model.events import LoopEntered, StepEnded
+from jaxobs.model.events import LoopEntered, ProfileWindow, StepEnded
 from tests.agent.beside import AgentProcess
 
 
@@ -25,9 +26,9 @@ def steps(seconds: float, each: float, *, until: int) -> list[StepEnded]:
 
 
 def test_it_says_so_once_and_shows_it_until_the_loop_is_as_fast_again(
-    start_agent: Callable[..., AgentProcess],
+    start_agent: Callable[..., AgentProcess], tmp_path: Path
 ) -> None:
-    agent, end = start_agent(), now()
+    agent, end = start_agent(run_folder=str(tmp_path)), now()
     before, slow = end - 320 * NANOSECONDS, end - 120 * NANOSECONDS
     first = steps(400, 0.5, until=before)
     agent.send([LoopEntered("train", first[0].start), *first, *steps(200, 1.0, until=slow)])
@@ -40,7 +41,12 @@ def test_it_says_so_once_and_shows_it_until_the_loop_is_as_fast_again(
         2.0, rel=0.02
     )  # the change lies anywhere within a block of ten seconds
     assert 'jaxobs_slowdown_info{activity="",line="",loop="train"} 1.0' in text
-    agent.send(steps(119, 0.5, until=end))
+    agent.listen_until(lambda: agent.profiles)  # the job's next window shows the slower steps
+    agent.send([ProfileWindow("scheduled", "read", end, end + 1, 1, None, "/runs/a.xplane.pb", "")])
     agent.listen_until(lambda: len(agent.logs) == 2)
-    assert agent.logs[1].startswith("`train` took 1 s a step instead of 500 ms (+100 %) for 3.3")
+    assert agent.logs[1] == "a trace of the slower steps is kept: /runs/a.xplane.pb"
+    agent.send(steps(119, 0.5, until=end))
+    agent.listen_until(lambda: len(agent.logs) == 3)
+    assert agent.profiles == [(0.0, True)]
+    assert agent.logs[2].startswith("`train` took 1 s a step instead of 500 ms (+100 %) for 3.3")
     assert "jaxobs_slowdown_info{" not in agent.metrics_when('jaxobs_slowdown_ratio{loop="train"} 1.0')

@@ -121,6 +121,27 @@ def test_a_window_that_is_asked_for_is_made_and_kept_where_xprof_looks(
     assert Path(result.path).read_bytes() == window.xspace
 
 
+@sees_a_cpu
+def test_the_next_scheduled_window_is_kept_where_that_is_asked_for_and_no_sooner_than_it_is_paid_for(
+    observe: Any, train: Any, steady: None, tmp_path: Path
+) -> None:
+    observed = observe(run_folder=str(tmp_path), run_directory=str(tmp_path.parent))
+    train(observed)
+    observed.probe.sample()
+    observed.wait_for(1)
+    waiting = observed.probe.profile(0.0, True)
+    observed.probe.sample()
+    assert len(observed.windows()) == 1
+    windows = observed.probe._windows
+    windows.schedule = dataclasses.replace(windows.schedule, spent=0.0)  # the first one is paid for now
+    observed.probe.sample()
+    result = waiting.result(timeout=30)
+    assert (result.outcome, result.reason) == ("read", "")
+    window = observed.wait_for(2)[-1]
+    assert (window.kind, window.path) == ("scheduled", result.path)
+    assert Path(result.path).read_bytes() == window.xspace
+
+
 def test_a_trace_that_cannot_be_kept_says_why(observed: Any, train: Any, tmp_path: Path) -> None:
     train(observed)
     assert "JAXOBS_RUN_DIRECTORY" in observed.ask(0.03, True).reason

@@ -74,7 +74,10 @@ class ProfilerProbe(Probe):
             self._give(self._windows.scheduled)
 
     def profile(self, seconds: float, keep: bool | str) -> Future[ProfileResult]:
-        """Make a window as soon as none is under way; the future is resolved with its result."""
+        """Make a window as soon as none is under way; the future is resolved with its result.
+
+        With 0 seconds it is the next scheduled one, which comes as soon as those before it are paid for.
+        """
         request: Future[ProfileResult] = Future()
         if self._job is None:
             answer(request, ProfileResult("failed", "", "profiler windows are switched off"))
@@ -84,6 +87,9 @@ class ProfilerProbe(Probe):
             self._sessions.end_dropped()
             self._requests.add(request)
             request.add_done_callback(self._requests.discard)
+            if not seconds:
+                self._windows.to_keep = request
+                return request
             self._give(partial(self._windows.requested, request, seconds, keep))
         return request
 

@@ -93,6 +93,8 @@ class Windows:
         self._maximum_bytes = int(job.settings["profile_maximum_bytes"])
         ratio = float(job.settings["profile_budget_ratio"])
         self.schedule = Schedule(ratio, self._maximum_bytes, monotonic())
+        self.to_keep: Future[ProfileResult] | None = None
+        """Who waits for the next scheduled window, whose trace is kept in the run's folder."""
         self._tried: tuple[int | None, int] | None = None
         self._looked_at: int | None = None  # `Progress.compiled` at the last window
         self._modules_given: tuple[int | None, int] | None = None
@@ -101,17 +103,18 @@ class Windows:
     def due(self, progress: Progress) -> float:
         """The time at which the next scheduled window may begin, in seconds of the monotonic clock.
 
-        Sooner than usual where something was compiled since the last one, or the agent was replaced.
+        Sooner than usual where something was compiled since the last one, the agent was replaced, or one is to be kept.
         """
         renewed = self._tried is not None and self._tried != (progress.compiled, progress.agents)
-        return self.schedule.due(renewed=renewed)
+        return self.schedule.due(renewed=renewed or self.to_keep is not None)
 
     def scheduled(self) -> None:
         """Make the window that is due. Raises what the profiler raises, and ProfilerFaultError."""
         progress = self._job.progress()
         self._tried = (progress.compiled, progress.agents)
+        waiting, self.to_keep = self.to_keep, None
         try:
-            event = self._window("scheduled", None)
+            event = self._window("scheduled", None, keep=waiting is not None)
         except ProfilerFaultError:
             raise
         except Exception as error:
@@ -119,6 +122,8 @@ class Windows:
             raise
         if event is not None:
             self._job.emit(event)
+            if waiting is not None:
+                answer(waiting, ProfileResult(event.outcome, event.path, event.reason))
 
     def requested(self, request: Future[ProfileResult], wanted: float, keep: bool | str) -> None:
         """Make a window of `wanted` seconds that was asked for, and answer the request."""
