@@ -72,6 +72,27 @@ def test_a_fusion_is_one_operation_and_free_instructions_are_none(cost_of):
     assert operation.cost == operation.once == found.cost
 
 
+def test_a_fusion_that_ends_in_a_conversion_of_the_compilers_has_the_line_of_what_it_converts(text_cost):
+    metadata = ', metadata={op_name="jit(f)/layer/sub" source_file="train.py" source_line=25}'
+    text = f"""HloModule jit_f, is_scheduled=true
+    fused {{
+      x = bf16[64]{{0}} parameter(0)
+      wide = f32[64]{{0}} convert(x)
+      y = bf16[64]{{0}} parameter(1), metadata={{op_name="y"}}
+      also = f32[64]{{0}} convert(y)
+      sub = f32[64]{{0}} subtract(wide, also){metadata}
+      ROOT narrow = bf16[64]{{0}} convert(sub)
+    }}
+    ENTRY main {{
+      x = bf16[64]{{0}} parameter(0)
+      y = bf16[64]{{0}} parameter(1)
+      ROOT fusion = bf16[64]{{0}} fusion(x, y), kind=kLoop, calls=fused
+    }}"""
+    for written, expected in ((text, ("train.py:25", "layer")), (text.replace(metadata, ""), ("", ""))):
+        (operation,) = text_cost(written).operations
+        assert (operation.source, operation.scope) == expected
+
+
 def test_an_operation_of_a_librarys_layer_names_the_line_that_calls_the_layer(cost_of):
     layer = nn.Dense(8, name="head")
     x = jnp.ones((16, 32))

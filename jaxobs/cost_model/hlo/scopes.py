@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -95,6 +95,16 @@ class Origin(NamedTuple):
     autodiff: str
 
 
+def _backwards(root: Instruction) -> Iterator[Instruction]:
+    """An instruction and those that it needs, the nearest first."""
+    found, known = [root], {root}
+    for instruction in found:  # which grows
+        yield instruction
+        new = [operand for operand in instruction.operands if operand not in known]
+        known.update(new)
+        found += new
+
+
 class Provenance:
     """The operation names, source lines and call stacks of a module's instructions."""
 
@@ -104,7 +114,18 @@ class Provenance:
         self.known: dict[bytes, Origin] = {}
 
     def of(self, instruction: Instruction) -> Origin:
-        """Where the instruction comes from."""
+        """Where the instruction comes from.
+
+        XLA gives a fusion what its root has, which is no line where that is a conversion of its own, as around each
+        computation in bfloat16 on a GPU. Such a fusion comes from the nearest instruction before its root that has one.
+        """
+        own = self._noted(instruction)
+        if own.source or instruction.opcode != "fusion" or not instruction.called:
+            return own
+        inside = map(self._noted, _backwards(instruction.called[0].root))
+        return next((origin for origin in inside if origin.source), own)
+
+    def _noted(self, instruction: Instruction) -> Origin:
         serialized: bytes = instruction.message.metadata
         known = self.known.get(serialized)
         if known is None:
