@@ -89,10 +89,13 @@ def _verdict(found: Mapping[str, Any]) -> Verdict:
 
 def _cost(found: Mapping[str, Any]) -> Cost:
     flops, matrix = found.get("flops") or 0.0, found.get("matrix_flops") or 0.0
-    executed = found.get("executed_matrix_flops_by_type") or {}
+    written, executed = (
+        {dtype: amount for dtype, amount in (found.get(key) or {}).items() if amount is not None}
+        for key in ("matrix_flops_by_type", "executed_matrix_flops_by_type")
+    )
     return Cost(
-        {"float32": matrix},
-        {dtype: amount for dtype, amount in executed.items() if amount is not None},
+        written or {"float32": matrix},
+        executed,
         {"float32": max(0.0, flops - matrix)},
         bytes=found.get("bytes") or 0.0,
         exact=found.get("exact") is True,

@@ -48,7 +48,7 @@ def small_batch(facts: Facts) -> Iterator[Finding]:
 def slow_element_type(facts: Facts) -> Iterator[Finding]:
     """A function multiplies in float32, on a device that is faster in bfloat16.
 
-    When: an executable is bound by compute and has products that run in float32, and the
+    When: an executable is bound by compute and has products that are written in float32 and run in it, and the
     device's bfloat16 peak is at least 1.25 times the faster of its float32 and TensorFloat-32 peaks.
     Gives back: the least time those products can take, less what they would take in bfloat16.
     Why so: products asked for in float32 may run as TensorFloat-32 already; casts take what a smaller factor gives back.
@@ -59,7 +59,8 @@ def slow_element_type(facts: Facts) -> Iterator[Finding]:
         return
     for work in facts.work:
         executed = work.cost.executed_matrix_flops_by_type
-        amount = executed.get("float32", 0.0) + executed.get("tensorfloat32", 0.0)
+        run = executed.get("float32", 0.0) + executed.get("tensorfloat32", 0.0)
+        amount = min(run, work.cost.matrix_flops_by_type.get("float32", 0.0))  # XLA widens some for a CPU
         if amount and work.is_bound_by("compute"):
             line = dearest(facts, "compute", (work.view.executable.value,))
             yield Finding(

@@ -180,11 +180,11 @@ def small_batch(intensity: float = 20.0, alias: float = 6 * 2**30, label: str = 
     return document
 
 
-def single_precision(peak_of_half: float = GPU["bfloat16"]) -> Document:
+def single_precision(peak_of_half: float = GPU["bfloat16"], written: float = 0.8e14) -> Document:
     document = quiet()
-    document["executables"][0]["cost"]["executed_matrix_flops_by_type"] = {
-        "float32": 0.8e14,
-        "bfloat16": 0.2e14,
+    document["executables"][0]["cost"] |= {
+        "executed_matrix_flops_by_type": {"float32": 0.8e14, "bfloat16": 0.2e14},
+        "matrix_flops_by_type": {"float32": written, "bfloat16": 1e14 - written},
     }
     document["devices"][0]["peaks"]["matrix"]["bfloat16"]["value"] = peak_of_half
     return document

@@ -205,6 +205,10 @@ def test_products_that_may_run_in_tensorfloat32_are_held_against_its_peak() -> N
     assert advise(document) == []
 
 
+def test_products_that_the_compiler_alone_runs_in_float32_get_no_advice_on_types() -> None:
+    assert advise(documents.single_precision(written=0.0)) == []
+
+
 def test_a_processor_without_a_faster_type_gets_no_advice_on_types() -> None:
     document = documents.single_precision()
     measured = {"float32": {"value": 2e11}, "bfloat16": {"value": 1.1e11}}
