@@ -9,7 +9,7 @@ from typing import Any
 from jaxobs.derive.advice.facts import Facts, Finding, LoopFacts, dearest
 from jaxobs.derive.loops.view import LoopView
 from jaxobs.derive.profiler_windows.operations import Row
-from jaxobs.model.snapshot import main_thread_lines
+from jaxobs.model.snapshot import main_thread_lines, waiting_for_device
 from jaxobs.vocabulary.activities import INPUT, MARKED_INPUT
 from jaxobs.vocabulary.units import duration, rough_percent
 from jaxobs.vocabulary.words import IDLE
@@ -103,7 +103,8 @@ def host_work(facts: Facts) -> Iterator[Finding]:
 
     When: at least 10 % of a loop's time is `host`: the device idle, and the main thread not waiting for it; where
     profiler windows saw the host run ahead of the device, `host` is the largest part.
-    Gives back: the shorter of it and the rest of the step, which would overlap.
+    Gives back: the shorter of it and the rest of the step, which would overlap; all of it where the main thread waits
+    for the device in less than 5 % of the time, so that they overlap already.
     Why so: `host` is what is left over, so it bears the errors of device times, 5 %; twice that is no error alone.
     """
     for loop in facts.loops:
@@ -111,17 +112,22 @@ def host_work(facts: Facts) -> Iterator[Finding]:
         is_ahead = profile is not None and profile.host_is_ahead
         if busy < 0.1 or (is_ahead and busy < max(loop.shares.values())):
             continue
+        lines = loop.view.host_lines.value
+        never_waits = bool(lines) and waiting_for_device({"host_lines": lines}) < MAX_UNTIMED
         yield Finding(
             loop.subject,
             f"in the loop `{loop.name}` the device is idle while the host is busy {_amount(loop, busy)}"
             f"{_at(loop, of_input=False)}",
-            "let the host run ahead: read losses and metrics some steps later, not each step (`float(loss)` and "
+            "take that work out of the loop: do it ahead on another thread or process, as a loader does, or move it into "
+            "fewer and larger jitted calls"
+            if facts.is_training and never_waits
+            else "let the host run ahead: read losses and metrics some steps later, not each step (`float(loss)` and "
             "`print(loss)` wait for the device), and move Python work into the jitted function"
             if facts.is_training
             else "let the host run ahead: do not read each result before the next call (`float(x)` and `print(x)` wait "
             "for the device), and do several turns in one jitted call, by `jax.lax.scan` or `jax.lax.while_loop`",
             loop.confidence,
-            loop.part * min(busy, 1 - busy),
+            loop.part * (busy if never_waits else min(busy, 1 - busy)),
         )
 
 

@@ -259,9 +259,13 @@ def test_a_busy_host_is_told_its_own_lines_and_not_those_of_the_loader() -> None
             ("train.py:12", "device", 0.4),
         )
     ]  # fmt: skip
-    sentence = only(document)["sentence"]
-    assert "train.py:14 augment" in sentence
-    assert "batches" not in sentence
+    piece = only(documents.training(document))
+    assert "train.py:14 augment" in piece["sentence"]
+    assert "batches" not in piece["sentence"]
+    assert piece["remedy"].startswith("Let the host run ahead")
+    document["loops"]["train"]["host_lines"].pop()
+    piece = only(documents.training(document))
+    assert piece["remedy"].startswith("Take that work out of the loop"), "no line waits for the device"
 
 
 @pytest.mark.parametrize("waits_in", ["", "time.sleep", "numpy.get_printoptions"])
