@@ -72,7 +72,7 @@ def contents_of(module: Module, provenance: Provenance) -> Contents:
                 constants.append(_constant(instruction, provenance))
     stacks: defaultdict[Stack, Counter[tuple[str, str]]] = defaultdict(Counter)
     for key, instruction in examples.items():
-        origin = provenance.of(instruction)
+        origin = provenance.noted(instruction)
         stacks[origin.stack][NUMBERS.sub("", origin.operation_name), instruction.opcode] += found[key]
     unrolled = figure(unrolled_loop(stacks), f"no unrolled loop has {rough_percent(MIN_SHARE)} of it")
     return Contents(Figure(found.total()), unrolled, largest(constants), Figure(autotuned))

@@ -119,13 +119,14 @@ class Provenance:
         XLA gives a fusion what its root has, which is no line where that is a conversion of its own, as around each
         computation in bfloat16 on a GPU. Such a fusion comes from the nearest instruction before its root that has one.
         """
-        own = self._noted(instruction)
+        own = self.noted(instruction)
         if own.source or instruction.opcode != "fusion" or not instruction.called:
             return own
-        inside = map(self._noted, _backwards(instruction.called[0].root))
+        inside = map(self.noted, _backwards(instruction.called[0].root))
         return next((origin for origin in inside if origin.source), own)
 
-    def _noted(self, instruction: Instruction) -> Origin:
+    def noted(self, instruction: Instruction) -> Origin:
+        """What the compiler noted of the instruction itself."""
         serialized: bytes = instruction.message.metadata
         known = self.known.get(serialized)
         if known is None:
