@@ -170,7 +170,7 @@ class _Walk:
         return tally
 
     def _operation(self, instruction: Instruction, tally: Tally, times: float) -> OperationCost:
-        name, scope, source, stack, autodiff = self.provenance.of(instruction)
+        name, scope, source, stack, autodiff = self.provenance.served(instruction)
         once = tally.freeze()
         if autodiff == REMATERIALIZED and once.matrix_flops and not once.rematerialized_flops:
             autodiff = FORWARD  # the compiler merged it with the equal one that it would repeat

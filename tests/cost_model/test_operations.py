@@ -93,6 +93,26 @@ def test_a_fusion_that_ends_in_a_conversion_of_the_compilers_has_the_line_of_wha
         assert (operation.source, operation.scope) == expected
 
 
+def test_what_the_compiler_added_has_the_line_that_needs_it_or_else_that_of_what_it_came_of(text_cost):
+    line = ', metadata={op_name="jit(f)/layer/neg" source_file="train.py" source_line=7}'
+    text = f"""HloModule jit_f, is_scheduled=true, num_partitions=8
+    ENTRY main {{
+      part = f32[64]{{0}} parameter(0)
+      whole = f32[512]{{0}} all-gather(part), channel_id=1, replica_groups=[1,8]<=[8], dimensions={{0}},
+        use_global_device_ids=true
+      moved = f32[512]{{0}} copy(whole)
+      made = f32[512]{{0}} negate(moved){line}
+      kept = f32[512]{{0}} copy(made)
+      ROOT both = (f32[512]{{0}}) tuple(kept)
+    }}"""
+    found = {one.name: (one.source, one.scope, one.operation_name) for one in text_cost(text).operations}
+    assert found == {
+        "whole": ("train.py:7", "layer", ""), "moved": ("train.py:7", "layer", ""),
+        "made": ("train.py:7", "layer", "jit(f)/layer/neg"), "kept": ("train.py:7", "layer", ""),
+    }  # fmt: skip
+    assert {one.source for one in text_cost(text.replace(line, "")).operations} == {""}
+
+
 def test_an_operation_of_a_librarys_layer_names_the_line_that_calls_the_layer(cost_of):
     layer = nn.Dense(8, name="head")
     x = jnp.ones((16, 32))

@@ -74,6 +74,14 @@ def test_copies_from_host_memory_are_transfers_on_every_chip(offloaded):
         }  # fmt: skip
 
 
+def test_copies_from_host_memory_have_the_line_that_needs_them(offloaded):
+    found = joined(offloaded)
+    lines = {
+        one.source.rpartition("/")[2] for one in found.operations.values() if one.name.startswith("copy-")
+    }
+    assert lines == {"host_offload_stress_test.py:29"}
+
+
 def test_four_chips_agree(offloaded):
     first, *others = offloaded.devices
     for other in others:

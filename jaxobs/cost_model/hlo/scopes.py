@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from jaxobs.cost_model.hlo.instructions import HloDecodeError, Instruction, Module
+from jaxobs.cost_model.hlo.instructions import Computation, HloDecodeError, Instruction, Module
 from jaxobs.model.cost import BACKWARD, FORWARD, REMATERIALIZED, Frame
 from jaxobs.model.source_files import is_installed
 from jaxobs.proto.messages import MetadataMessage
@@ -95,6 +95,13 @@ class Origin(NamedTuple):
     autodiff: str
 
 
+NOWHERE: Final = Origin("", "", "", (), "")
+
+
+def _first_operand(instruction: Instruction) -> Instruction | None:
+    return instruction.operands[0] if instruction.operands else None
+
+
 def _backwards(root: Instruction) -> Iterator[Instruction]:
     """An instruction and those that it needs, the nearest first."""
     found, known = [root], {root}
@@ -112,6 +119,11 @@ class Provenance:
         self._frames = module.message.stack_frame_index
         self._stacks: dict[int, tuple[Frame, ...]] = {}
         self.known: dict[bytes, Origin] = {}
+        self._users: dict[Computation, dict[Instruction, Instruction]] = {}
+        """By computation, the first user of each of its instructions."""
+        self._after: dict[Instruction, Origin] = {}
+        self._before: dict[Instruction, Origin] = {}
+        """Where those without a line come from by what follows them, and by what is before them."""
 
     def of(self, instruction: Instruction) -> Origin:
         """Where the instruction comes from.
@@ -124,6 +136,35 @@ class Provenance:
             return own
         inside = map(self.noted, _backwards(instruction.called[0].root))
         return next((origin for origin in inside if origin.source), own)
+
+    def served(self, instruction: Instruction) -> Origin:
+        """Where the work of an instruction comes from.
+
+        What XLA has added, as the copy of an argument or the all-gather of one that is sharded, has no line, and is for
+        what needs it: it comes from its first user, or that one's; what only becomes a result, from what made it.
+        """
+        own = self.of(instruction)
+        if own.source:
+            return own
+        for step, known in ((self._first_user, self._after), (_first_operand, self._before)):
+            path: list[Instruction] = []
+            at: Instruction | None = instruction
+            while at is not None and at not in known and not self.of(at).source:
+                path.append(at)
+                at = step(at)
+            found = NOWHERE if at is None else known.get(at) or self.of(at)
+            known.update(dict.fromkeys(path, found))
+            if found.source:
+                return found._replace(operation_name=own.operation_name)
+        return own
+
+    def _first_user(self, instruction: Instruction) -> Instruction | None:
+        computation = instruction.computation
+        if computation not in self._users:
+            self._users[computation] = {
+                operand: user for user in reversed(computation.instructions) for operand in user.operands
+            }
+        return self._users[computation].get(instruction)
 
     def noted(self, instruction: Instruction) -> Origin:
         """What the compiler noted of the instruction itself."""
