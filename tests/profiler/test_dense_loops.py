@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxobs_plugins.probes.profiler import windows
-from jaxobs_plugins.probes.profiler.recording import UNWATCHED_SECONDS, Allocated
+from jaxobs_plugins.probes.profiler.recording import Allocated
 from jaxobs_plugins.probes.profiler.schedule import PLANNED_BYTES, Pace
 from tests.profiler.jax_versions import sees_a_cpu
 from tests.waiting import wait_for
@@ -124,7 +124,7 @@ def test_a_long_window_that_meets_such_a_loop_is_thrown_away_and_the_next_is_sho
     assert refused.end - refused.start < 1.5e9
     assert made.schedule.next_length(0.5) < 1.0
     again = window(observed)
-    assert again.end - again.start < (UNWATCHED_SECONDS + 0.5) * 1e9
+    assert again.end - again.start < 1.5e9  # a held-up machine adds to its tenth of a second; a long one has two
     assert made.schedule.due() >= made.schedule.began + made.schedule.spent / made.schedule.ratio
 
 
@@ -136,7 +136,7 @@ def test_where_memory_does_not_tell_the_window_is_too_short_to_have_many(
     monkeypatch.setattr(made, "_allocated", lambda: None)
     made._allocated.tells = False
     unwatched = window(observed)
-    assert unwatched.end - unwatched.start < (UNWATCHED_SECONDS + 0.5) * 1e9
+    assert unwatched.end - unwatched.start < 1.5e9
 
 
 def test_over_many_windows_of_such_a_loop_no_more_is_spent_than_the_budget_and_one_window(
