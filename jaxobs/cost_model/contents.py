@@ -80,9 +80,7 @@ def contents_of(module: Module, provenance: Provenance) -> Contents:
 
 def _constant(instruction: Instruction, provenance: Provenance) -> Constant:
     """A constant, with the line of what uses it, as it has none of its own."""
-    shape, users = instruction.shape, instruction.computation.instructions
-    sources = (provenance.of(each).source for each in users if instruction in each.operands)
-    line = provenance.of(instruction).source or next(filter(None, sources), "")
+    shape, line = instruction.shape, provenance.served(instruction).source
     return Constant(shape.type.name, shape.dimensions, shape.bytes, "", line)
 
 
