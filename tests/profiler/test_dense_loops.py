@@ -124,7 +124,8 @@ def test_a_long_window_that_meets_such_a_loop_is_thrown_away_and_the_next_is_sho
     assert refused.end - refused.start < 1.5e9
     assert made.schedule.next_length(0.5) < 1.0
     again = window(observed)
-    assert again.end - again.start < 1.5e9  # a held-up machine adds to its tenth of a second; a long one has two
+    # A held-up machine adds to its tenth of a second; a long one has two.
+    assert again.end - again.start < 1.5e9
     assert made.schedule.due() >= made.schedule.began + made.schedule.spent / made.schedule.ratio
 
 
