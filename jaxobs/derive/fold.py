@@ -21,6 +21,7 @@ from jaxobs.model import events
 from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.cost import ModuleCost
 from jaxobs.model.snapshot import SnapshotData
+from jaxobs.vocabulary.activities import DISPATCH, PROCESSOR
 from jaxobs.vocabulary.words import CHECKPOINT
 
 DISTURBED = 0.15
@@ -263,6 +264,7 @@ class Fold(Rooms):
     def _backend_found(self, event: events.BackendFound) -> None:
         self.devices.backend = event
         self.executables.local_devices = max(1, len(event.devices))
+        self.loops.dispatch = DISPATCH if event.platform == "cpu" else PROCESSOR
 
     def _phase_ended(self, event: events.PhaseEnded) -> None:
         self.run_time.phase_ended(event)

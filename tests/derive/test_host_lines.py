@@ -56,7 +56,18 @@ def test_a_main_thread_that_works_while_the_device_is_idle_is_host() -> None:
     assert loop["device_idle"] == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize("activity", ["device", "dispatch", "unknown"])
+@pytest.mark.parametrize(("platform", "host"), [("gpu", 5.0), ("tpu", 5.0), ("cpu", 0.0)])
+def test_a_main_thread_that_runs_in_calls_of_jax_is_host_but_on_a_cpu_whose_own_work_that_is(
+    platform: str, host: float
+) -> None:
+    dispatching = main_thread(1, 11, dispatch=10.0)
+    loop = train(half_idle(backend()._replace(platform=platform), dispatching))
+    assert loop["components"]["host"] == pytest.approx(host)
+    assert loop["components"]["unknown"] == pytest.approx(5.0 - host)
+    assert loop["host_lines"][0]["activity"] == ("dispatch" if platform == "cpu" else "processor")
+
+
+@pytest.mark.parametrize("activity", ["device", "unknown"])
 def test_whatever_else_it_does_is_not_host(activity: str) -> None:
     loop = train(half_idle(main_thread(1, 11, loop="train", **{activity: 10.0})))
     assert loop["components"]["host"] == 0.0

@@ -36,7 +36,7 @@ from jaxobs.model.events import (
 from jaxobs.model.figure import Figure, figure
 from jaxobs.model.metrics import Exemplar
 from jaxobs.roofline_model.bottleneck import Verdict
-from jaxobs.vocabulary.activities import ACTIVITIES
+from jaxobs.vocabulary.activities import ACTIVITIES, DISPATCH
 from jaxobs.vocabulary.text import MAX_LOOP_NAMES, MAX_NUMBER
 from jaxobs.vocabulary.units import duration
 from jaxobs.vocabulary.words import COMPONENTS
@@ -306,6 +306,8 @@ class Loops:
         self.inferred = InferredLoops(
             rooms.executables.title_of, rooms.compiles.overlap, rooms.executables.seconds_of
         )
+        self.dispatch = DISPATCH
+        """What a thread does that is on a processor in a call of JAX's: the host's work, but on a CPU the device's."""
         self.outside = HostLines()
         """Where the main thread was outside loops."""
         self._unplaced: dict[str, Recorded] = {}
@@ -378,6 +380,7 @@ class Loops:
         mixed = bool(found) and self.inferred.entered > event.start
         for row, callers in zip(event.rows, chain(event.callers, repeat(())), strict=False):
             name, line, waits_in, activity, spent, samples = row
+            activity = self.dispatch if activity == DISPATCH else activity
             if mixed and not name:
                 continue
             loop = self.by_name.get(name or found)
