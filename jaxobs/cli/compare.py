@@ -62,6 +62,8 @@ def _records(before: str | None, after: str) -> tuple[Record, Record]:
 def _one_before(after: Record) -> Record:
     """The newest kept record of the same script, or run's name, that is older. Raises InputError if there is none."""
     what, older = _script(after), False
+    if what[1] == "None":
+        raise InputError(f"{after.path.parent.name} has no script and no name: name two of `jaxobs runs`")
     own = {each.path.resolve() for each in of_one_run(after)}
     left_out: list[str] = []
     for record in records(records_directory(), left_out):

@@ -231,6 +231,19 @@ def test_without_names_the_last_run_is_shown_and_compared_with_the_one_before_of
     assert "no earlier record of script 'train' is kept" in capsys.readouterr().err
 
 
+def test_a_run_without_script_and_name_is_not_compared_with_another_such_run(
+    records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for began in (1_030.0, 1_040.0):  # as two notebooks, or `python - < train.py`
+        folder = kept(records, began=began, launched=str(began))
+        record = json.loads((folder / RECORD).read_text())
+        record["snapshot"]["process"] |= {"script": None, "run": None}
+        (folder / RECORD).write_text(json.dumps(record))
+    assert main(["compare"]) == 2
+    said = capsys.readouterr().err
+    assert said == f"jaxobs compare: {folder.name} has no script and no name: name two of `jaxobs runs`\n"
+
+
 def test_the_run_before_is_found_from_any_path_and_any_rank_of_a_run(records: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(records)
     for rank in range(2):
