@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -145,6 +146,19 @@ def test_many_watches_leave_nothing_behind(observed: Any) -> None:
     assert len(registry._living()) < 100
     assert len(registry._watched) < 300
     assert len(observed.side.watching._numbers) < 100
+
+
+def test_one_more_costs_the_same_however_many_are_watched(observed: Any, without_collector: None) -> None:
+    kept = []
+
+    def seconds() -> float:
+        jitted = [jax.jit(lambda x: x) for _ in range(500)]
+        began = time.thread_time()
+        kept.extend(map(observed.side.watching.watch, jitted))
+        return time.thread_time() - began
+
+    taken = [seconds() for _ in range(24)]
+    assert min(taken[-3:]) < 4 * min(taken[:3])
 
 
 def test_a_second_observer_sees_what_the_first_watched() -> None:

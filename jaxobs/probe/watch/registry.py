@@ -16,7 +16,6 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxobs.jax_compat.jit import twin
-from jaxobs.plugin.guard import Suppressed
 from jaxobs.probe.watch.calls import Calls
 from jaxobs.probe.watch.watchable import FLAX_JITTED, has_jitted_inside, name_of
 from jaxobs.probe.watch.watched import Watched, calls_of, note_for, state_of
@@ -27,6 +26,10 @@ _lock = threading.RLock()  # a finalizer that watches may run within
 _watched: list[weakref.ref[Watched]] = []
 _without_twin: dict[int, weakref.ref[Watched]] = {}
 """Watched functions that have no twin, by the identity of the function, which lives as long as what watches it."""
+
+MOST_AT_FIRST = 100
+_most = MOST_AT_FIRST
+"""How many there may be before those that are gone are let go of."""
 
 
 def renew_lock() -> None:
@@ -51,16 +54,23 @@ def watched(function: Any) -> Watched:
         other = twin(function)
         if other is None:
             found = Watched(function)
-            for key in [key for key, reference in _without_twin.items() if reference() is None]:
-                del _without_twin[key]
             _without_twin[id(function)] = weakref.ref(found)
         else:
             found = vars(function)[ATTRIBUTE] = Watched(other, function)
         _watched.append(weakref.ref(found))
-        for gone in [reference for reference in _watched if reference() is None]:
-            with Suppressed(ValueError):  # a finalizer that watches has removed it
-                _watched.remove(gone)
+        if len(_watched) >= _most:
+            _forget_those_gone()
         return found
+
+
+def _forget_those_gone() -> None:
+    """Let go of what refers to nothing. Once their number has doubled: in a job of very many, each would look at all."""
+    global _most
+    _most = 2 * len(_watched)  # first: a finalizer that watches may run within
+    _watched[:] = [reference for reference in _watched if reference() is not None]
+    for key in [key for key, reference in list(_without_twin.items()) if reference() is None]:
+        _without_twin.pop(key, None)
+    _most = max(MOST_AT_FIRST, 2 * len(_watched))
 
 
 def _held_by(function: Any) -> Watched | None:
