@@ -103,6 +103,29 @@ def test_compiles_results_output_and_status_are_equal(run: Callable[..., Any]) -
     assert "backend_compile_duration" in plain.stdout
 
 
+SUSPENDED = """
+import jax
+def marked():
+    with obs.phase("input"):
+        yield
+    with obs.step():
+        yield
+    for item in obs.steps([0]):
+        yield
+kept = [marked(), marked(), marked()]
+for turns, generator in enumerate(kept, 1):
+    for _ in range(turns):
+        next(generator)
+"""
+
+
+def test_marks_in_generators_that_the_interpreter_closes_at_its_end_print_nothing(
+    run: Callable[..., Any],
+) -> None:
+    outcome = run(SUSPENDED)
+    assert (outcome.status, outcome.stdout, outcome.stderr) == (0, "", "")
+
+
 UNCAUGHT = """
 import jax
 step = jax.jit(lambda x: x + 1)

@@ -76,6 +76,8 @@ class StepMark:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._loops.over:  # perhaps the interpreter ends, and modules are empty already
+            return
         current = self._loops.current
         # A step that has ended or gone on meanwhile, in another task of asyncio, is not around this one. A phase asks the
         # same: in a call that both would share a signal handler might raise before the step is put back.
@@ -150,8 +152,10 @@ class PhaseMark:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._loops.over:  # as in StepMark
+            return
         current = self._loops.current
-        outer = self._outer if self._outer is None or self._outer.thread else None  # as in StepMark
+        outer = self._outer if self._outer is None or self._outer.thread else None  # as there
         if current.step is outer is not None:
             outer = None
         else:
