@@ -84,11 +84,11 @@ class Fold(Rooms):
 
     def _follow(self, followed: Followed) -> events.StepRows:
         """Fold what unmarked calls turned out to be; as events they were counted when they came."""
-        self.executables.ran_untimed(followed.outside)
+        self.executables.ran_untimed(followed.outside, {})
         counts = self.observation.accepted, self.observation.refused
         for steps in grouped(followed.rows):
             if not self.loops.infer(steps.loop):
-                self.executables.ran_untimed(steps.runs)
+                self.executables.ran_untimed(steps.runs, {})
                 continue
             self.executables.release(steps.runs)
             self._fold_steps(steps, followed.saved)

@@ -190,3 +190,13 @@ def test_what_a_run_took_is_not_lost_where_it_is_timed_after_the_loop() -> None:
     fold.snapshot(at(2.3))
     fold.apply(step(100, 2.3, 2.31, runs=(1,)))
     assert entries(fold, 2.4)["f1"]["seconds"] == pytest.approx(1.01, rel=0.01)
+
+
+def test_runs_that_are_timed_after_the_loop_took_no_longer_than_it() -> None:
+    """What times them meets a slow moment of the machine."""
+    fold = watched({1: 0.02}, samples=0)
+    for number in range(100):
+        fold.apply(step(number, 1 + number / 100, 1.01 + number / 100, runs=(1,)))
+    assert entries(fold, 13)["f1"]["seconds"] is None
+    fold.apply(ExecutableRan(1, 0.02, 0.0, at(13.1)))
+    assert entries(fold, 13.2)["f1"]["seconds"] == pytest.approx(1.0)

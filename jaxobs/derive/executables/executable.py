@@ -87,7 +87,9 @@ class Executable:
     runs: int = 0
     """All known runs, including those that may yet turn out to belong to a loop."""
     untimed: int = 0
-    """Runs outside loops whose seconds are not counted yet."""
+    """Runs whose seconds are not counted yet, as none was timed or they are outside loops."""
+    room: float = 0.0
+    """Seconds that these had; infinite where that is not known."""
     seconds: float = 0.0
     samples: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
     sample_error: float = 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
@@ -160,7 +161,7 @@ class Executables:
         """Add calls outside loops: each takes as long as its executable's runs do."""
         calls = {event.run: event.calls}
         self.ran_in_loop(calls)
-        self.ran_untimed(calls)
+        self.ran_untimed(calls, {})
 
     def ran_in_loop(self, runs: Mapping[int, int]) -> None:
         """Add calls by run whose seconds a loop reports by `spent`, or of which it is not known yet whether one does."""
@@ -173,11 +174,15 @@ class Executables:
             if run in self._watched:
                 self._lose_sight(self._watched[run])
 
-    def ran_untimed(self, runs: Mapping[int, int]) -> None:
-        """Note that no loop will report the seconds of these calls by run, which are counted already."""
+    def ran_untimed(self, runs: Mapping[int, int], room: Mapping[int, float]) -> None:
+        """Note that no loop will report the seconds of these calls by run, which are counted already.
+
+        `room`: the seconds that they had, by run, where they are those of a loop.
+        """
         for run, calls in runs.items():
             if (executable := self._by_number.get(run)) is not None:
                 executable.untimed += calls
+                executable.room += room.get(run, math.inf)
                 self.changed.add(run)
 
     def spent(self, runs: Mapping[int, float]) -> None:
@@ -296,8 +301,8 @@ class Executables:
                 self._operations[executable.fingerprint] = operations
             per_run = self.seconds_per_run(executable) if executable.untimed else None
             if per_run is not None:
-                executable.seconds += per_run * executable.untimed
-                executable.untimed = 0
+                executable.seconds += min(per_run * executable.untimed, executable.room)
+                executable.untimed, executable.room = 0, 0.0
         return changed
 
     def why_no_runs(self, executable: Executable) -> str | None:

@@ -150,8 +150,7 @@ def _counted(
 ) -> tuple[float | None, float | None, str | None]:
     """Runs, their device seconds, and how they were counted (`source`)."""
     if why_no_runs is None:
-        settled = executable.seconds > 0 or not executable.runs
-        timed = per_run is not None and settled
+        timed = per_run is not None and (executable.seconds > 0 or not executable.runs)
         return executable.runs, executable.seconds if timed else None, "watched"
     if executable.windows.runs > 0:
         return executable.windows.runs, executable.windows.seconds, "sampled"
@@ -189,8 +188,7 @@ class ExecutableTable:
             self._weights[executable.number] = _weight(executable)
         named = [executable.number for executable in changed if executable.fingerprint]
         self.shown = sorted(self._with_series.choose(self._weights, named))
-        numbers = [executable.number for executable in changed]
-        self.listed = self._longest.choose(self._weights, numbers)
+        self.listed = self._longest.choose(self._weights, [executable.number for executable in changed])
         largest = self._executables.largest[:1]
         if largest and largest[0].number not in self.listed:
             self.listed[-1] = largest[0].number
@@ -220,6 +218,5 @@ class ExecutableTable:
 
 def _weight(executable: Executable) -> tuple[float, ...]:
     """The rank of an executable: its device seconds, then the FLOPs of a run."""
-    return max(
-        executable.seconds, executable.windows.seconds
-    ), executable.work.flops if executable.work else 0.0
+    spent = max(executable.seconds, executable.windows.seconds)
+    return spent, executable.work.flops if executable.work else 0.0

@@ -76,6 +76,8 @@ class Charged:
     """Device seconds by run."""
     untimed: Counter[int] = field(default_factory=Counter)
     """Calls of which it is not known how long the device took."""
+    room: dict[int, float] = field(default_factory=dict)
+    """The seconds that it can have taken for these, by run."""
     bounded: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Most seconds of work whose time is not known, by the reason."""
     idle: float | None = None
@@ -173,8 +175,8 @@ def _add_runs(
     per_run = known.executables.seconds_per_run(executable)
     if per_run is None:
         busy.untimed[run] = calls
-        at_most = min(piece.within[run] / 1e9, executable.most_seconds_per_run * calls)
-        busy.bounded[f"no run of {executable.function} was timed"] += at_most
+        room = busy.room[run] = min(piece.within[run] / 1e9, executable.most_seconds_per_run * calls)
+        busy.bounded[f"no run of {executable.function} was timed"] += room
         return
     if hidden := executable.hidden_seconds * calls:
         why = f"the runs of {executable.function} take too different times for some of them to tell of all"

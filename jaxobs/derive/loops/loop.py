@@ -234,7 +234,7 @@ class Loop:
         for word, amount in new.components.items():
             self.components[word] += amount
         self._executables.spent(new.spent)
-        self._executables.ran_untimed(new.untimed)
+        self._executables.ran_untimed(new.untimed, new.room)
 
     def host_seconds(self) -> float | None:
         """The mean of the host's turns."""
