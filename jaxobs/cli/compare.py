@@ -62,7 +62,7 @@ def _records(before: str | None, after: str) -> tuple[Record, Record]:
 def _one_before(after: Record) -> Record:
     """The newest kept record of the same script, or run's name, that is older. Raises InputError if there is none."""
     what, older = _script(after), False
-    if what[1] == "None":
+    if what == _NAMELESS:
         raise InputError(f"{after.path.parent.name} has no script and no name: name two of `jaxobs runs`")
     own = {each.path.resolve() for each in of_one_run(after)}
     left_out: list[str] = []
@@ -72,6 +72,9 @@ def _one_before(after: Record) -> Record:
         older = older or record.path.resolve() in own
     why = why_left_out(left_out)
     raise InputError(f"no earlier record of {' '.join(what)} is kept{why}: name two of `jaxobs runs`")
+
+
+_NAMELESS = ("the run", "None")
 
 
 def _script(record: Record) -> tuple[str, str]:

@@ -207,8 +207,8 @@ def test_runs_are_listed_the_newest_first_with_what_their_folders_hold(
     begin = [line.split()[0] for line in lines if line.startswith("last")]
     assert begin == ["last", "last~1", "last~2"]
     assert "`train` has done" in lines[1]
-    assert lines[1].endswith("1 out-of-memory report, 2")
-    assert lines[2].endswith(" traces")
+    assert lines[1].endswith(" 1 out-of-memory report,")
+    assert lines[2].endswith(" 2 traces")
     assert lines[-1] == f"{records}; 1 records there cannot be read"
 
 
