@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.loops.bottleneck import ENOUGH_STEPS, decide
+from jaxobs.derive.loops.bottleneck import ENOUGH_STEPS, HOST_UNKNOWN, decide
 from jaxobs.derive.loops.stretches import FEW_STEPS, WINDOW, Stretch, Stretches
 from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.cost import Cost
 from jaxobs.model.events import ExecutableRan, FunctionWatched, StepCompleted
+from jaxobs.report.sentence import why_unknown
 from jaxobs.roofline_model.bottleneck import label_of_busy, of_executable
 from jaxobs.roofline_model.bounds import bound_time
 from jaxobs.vocabulary.words import COMPONENTS
@@ -161,3 +162,12 @@ def test_what_comes_of_rounding_is_no_share(little: dict[str, float], steps: int
 def test_unknown_says_why() -> None:
     assert decide({"unknown": 10.0}, 100, why_unknown="nothing was timed").reason == "nothing was timed"
     assert decide({"unknown": 10.0}, 100).reason
+
+
+def test_unknown_time_beside_another_label_has_its_own_reason() -> None:
+    part = decide({"input": 6.0, "unknown": 4.0}, 100, why_unknown=HOST_UNKNOWN)
+    assert (part.label, part.reason) == ("input", HOST_UNKNOWN)
+    assert (
+        why_unknown({"bottleneck": part.to_dict(), "mfu_reason": "no peaks"}) == HOST_UNKNOWN
+    )  # on the page
+    assert decide({"input": 6.0, "unknown": 4.0}, 100).reason is None

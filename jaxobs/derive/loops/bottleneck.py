@@ -292,6 +292,7 @@ def decide(
 
     `by_operation`: device seconds among the components that were charged operation by operation; None: all of them.
     `doubtful`: seconds by which the device time may be off, so that they may be the device's or the host's.
+    `why_unknown`: why there is unknown time, whether or not it is most.
     """
     wall = sum(components.values())
     if wall <= 0:
@@ -312,8 +313,8 @@ def decide(
     as_a_whole = 0.0 if by_operation is None else max(0.0, device - by_operation) / wall
     explained = 1.0 - shares["unknown"] - shares["unmodelled"] - DOUBT_OF_A_WHOLE * as_a_whole
     sure = confidence(lead, steps, HALF_SURE_STEPS, explained)
-    reason_unknown = why_unknown or NO_BOUND if first == "unknown" else None
-    return Verdict(first, sure, second if shares[second] > 0 else None, shares, reason_unknown)
+    reason = why_unknown or (NO_BOUND if first == "unknown" else None)
+    return Verdict(first, sure, second if shares[second] > 0 else None, shares, reason)
 
 
 def _lead(shares: Mapping[str, float], first: str, other: str, doubtful: float) -> float:
