@@ -44,6 +44,8 @@ MAX_BUFFERS = 10
 UNKNOWN_LINE = "(unknown)"
 
 GAUGES = [metric for metric in CORE_METRICS if metric.kind == "gauge"]
+WORK_OF_LOOPS = ("jaxobs_flops_total", "jaxobs_bytes_total", "jaxobs_bound_seconds_total")
+"""Counters that end where it is not seen what runs, as those of runs do."""
 GAUGES_OF_LOOPS = tuple(metric.name for metric in GAUGES if metric.labels[:1] == ("loop",))
 OTHER_GAUGES = tuple(metric.name for metric in GAUGES if metric.labels[:1] != ("loop",))
 
@@ -81,7 +83,8 @@ class Writer:
 
     def write(self, view: SnapshotView, advice: Advice) -> None:
         """Bring all series up to date with a snapshot and the advice that was derived from it."""
-        self._write(GAUGES_OF_LOOPS, self._loops(view))  # where series are limited these go before all others
+        # Where series are limited these go before all others.
+        self._write((*GAUGES_OF_LOOPS, *WORK_OF_LOOPS), self._loops(view))
         for function in map(clean_label, self._rooms.executables.unseen):
             for metric in ("jaxobs_executable_runs_total", "jaxobs_executable_seconds_total"):
                 for labels in [known for known in self._series.gauges(metric) if known[0] == function]:
@@ -156,11 +159,12 @@ class Writer:
             yield "jaxobs_step_seconds", labels, loop.step_times
         if loop.host_times.value().count:
             yield "jaxobs_step_host_seconds", labels, loop.host_times
-        for (dtype, kind), flops in loop.work.flops.items():
-            yield "jaxobs_flops_total", (name, dtype, kind), flops
-        yield "jaxobs_bytes_total", labels, loop.work.bytes
-        for bound, spent in loop.work.bound_seconds.items():
-            yield "jaxobs_bound_seconds_total", (name, bound), spent
+        if loop.work.why_unseen() is None:
+            for (dtype, kind), flops in loop.work.flops.items():
+                yield "jaxobs_flops_total", (name, dtype, kind), flops
+            yield "jaxobs_bytes_total", labels, loop.work.bytes
+            for bound, spent in loop.work.bound_seconds.items():
+                yield "jaxobs_bound_seconds_total", (name, bound), spent
         if loop.late is None:
             yield from self._last_window(name, shown)
         for key, recorded in loop.recorded.items():

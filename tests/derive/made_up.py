@@ -12,6 +12,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.fold import Fold
+from jaxobs.derive.writer import WORK_OF_LOOPS
 from jaxobs.flow import wire
 from jaxobs.hardware.peaks import Peak, Peaks
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor
@@ -186,7 +187,7 @@ def parsed(found: Iterable[Family]) -> dict[str, Any]:
     return {family.name: family for family in text_string_to_metric_families(text)}
 
 
-MAY_BECOME_UNKNOWN = {"jaxobs_executable_runs_total", "jaxobs_executable_seconds_total"}
+MAY_BECOME_UNKNOWN = {"jaxobs_executable_runs_total", "jaxobs_executable_seconds_total", *WORK_OF_LOOPS}
 """Counters that go when it is no longer seen what they count."""
 
 

@@ -168,6 +168,18 @@ def test_runs_that_are_no_longer_known_are_no_counter_any_more() -> None:
     assert (made["runs"], made["runs_reason"]) == (None, "it has several executables")
 
 
+def test_a_loop_with_runs_that_are_not_known_has_no_counter_of_work() -> None:
+    """Its FLOPs would be those of the known runs alone, and their rate no MFU."""
+    fold = applied(watched({1: 0.01}), [waits(), step(0, 1, 2, runs=(1,))])
+    names = ("jaxobs_flops_total", "jaxobs_bytes_total", "jaxobs_bound_seconds_total")
+    assert set(names) <= set(families(fold.snapshot(at(2))))
+    for number in range(1, 10):
+        fold.apply(step(number, 1 + number, 2 + number, runs=(-1,)))
+    snapshot = fold.snapshot(at(11))
+    assert snapshot.to_dict()["loops"]["train"]["mfu"] is None
+    assert not set(names) & set(families(snapshot))
+
+
 def test_what_is_not_watched_has_no_counter_of_runs() -> None:
     fold = applied(new_fold(), [backend(), created(1), step(0, 1, 2, runs=(1,))])
     fold.analysed(1, module())

@@ -138,8 +138,7 @@ class Executables:
         for (module, fingerprint, _), operation in profiled.operations.items():
             operations.setdefault((module, fingerprint), []).append(operation)
         for place, ran in profiled.modules.items():
-            executable = self._by_fingerprint.get(place[1])
-            if executable is not None:
+            if (executable := self._by_fingerprint.get(place[1])) is not None:
                 absorb(
                     executable, ran, operations.get(place, ()), self._operations.get(executable.fingerprint)
                 )
@@ -194,8 +193,7 @@ class Executables:
     def sampled(self, event: ExecutableRan) -> None:
         require(0 < event.seconds <= MAX_RUN_SECONDS, "device time that is no positive number, or of years")
         require(0 <= event.uncertainty <= MAX_RUN_SECONDS, "device time whose uncertainty is no duration")
-        executable = self._by_number.get(event.run)
-        if executable is None:
+        if (executable := self._by_number.get(event.run)) is None:
             return
         if event.uncertainty > TOLERANCE * event.seconds:
             executable.at_most.append(event.seconds + event.uncertainty)
