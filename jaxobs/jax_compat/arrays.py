@@ -30,12 +30,20 @@ from jaxobs.model.source_files import is_installed
 _IS_DELETED = methodcaller("is_deleted")
 _IS_READY = methodcaller("is_ready")
 _AWAIT = methodcaller("block_until_ready")
+_askable_kinds: list[type] = []
 
 
 def is_askable(value: Any) -> bool:
     """Whether `value` is an array of JAX's own, with compiled methods: a method of a user's type is never called."""
-    methods = (getattr(type(value), name, None) for name in ("is_deleted", "is_ready"))
-    return all(callable(method) and not isinstance(method, FunctionType) for method in methods)
+    kind = type(value)
+    for known in _askable_kinds:  # not `in`, which would compare types of the user's
+        if kind is known:
+            return True
+    methods = (getattr(kind, name, None) for name in ("is_deleted", "is_ready"))
+    if all(callable(method) and not isinstance(method, FunctionType) for method in methods):
+        _askable_kinds.append(kind)
+        return True
+    return False
 
 
 def is_ready(array: Any) -> bool:
@@ -45,6 +53,11 @@ def is_ready(array: Any) -> bool:
     for ready in map(_IS_READY, filterfalse(_IS_DELETED, (array,))):
         return bool(ready)
     raise RuntimeError("the array has been deleted")
+
+
+def are_ready(arrays: list[Any]) -> bool:
+    """Whether all of these are computed, but for those that were deleted."""
+    return all(map(_IS_READY, filterfalse(_IS_DELETED, arrays)))
 
 
 def raise_its_error(array: Any) -> None:

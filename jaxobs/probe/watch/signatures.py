@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any
 
-from jaxobs.jax_compat.arrays import is_askable, is_deleted, is_ready
+from jaxobs.jax_compat.arrays import are_ready, is_askable, is_deleted
 from jaxobs.jax_compat.jit import is_tracer
 from jaxobs.jax_compat.objects import committed_to, is_of, name_of
 from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
@@ -211,14 +211,16 @@ def holds_up(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
     Arguments are looked at, and what they hold as a batch does. Deeper lies a state, which the call before has made.
     """
+    arrays: list[Any] = []
     for value in (*args, *kwargs.values()):
-        with Suppressed(RuntimeError):  # it was donated to the call, as a state is
-            for _, leaf in _within(value, ASKED_TOGETHER) or [(("", 0), value)]:
-                if is_array_kind(type(leaf)) and (
-                    not is_ready(leaf) if is_askable(leaf) else getattr(leaf, "nbytes", 0) > LARGE
-                ):
-                    return True
-    return False
+        # First, as some jobs give thousands.
+        within = None if is_askable(value) else _within(value, ASKED_TOGETHER)
+        for leaf in [value] if within is None else [each for _, each in within]:
+            if is_askable(leaf):
+                arrays.append(leaf)
+            elif is_array_kind(type(leaf)) and getattr(leaf, "nbytes", 0) > LARGE:
+                return True
+    return not are_ready(arrays)
 
 
 class OutputLeaf:
