@@ -61,6 +61,8 @@ def why_not_here() -> str:
 class Observer:
     """What `instrument()` returns. Every method is safe at any time, also after `shutdown()`."""
 
+    _nothing = nullcontext()
+
     def __init__(self, settings: Settings, *, before: Observer | None) -> None:
         """`before`: the observer that this process had, and that has ended."""
         self.settings = settings
@@ -70,7 +72,7 @@ class Observer:
         self._messages = AgentMessages()
         self._lock = threading.RLock()
         self._not_jitted: set[str] = set()
-        self._started = False
+        self._started = self._is_over = False
         self.prepare_summary: Callable[[], None] | None = None
         """Loads what will print the last snapshot after the end of the job, where a launcher does that."""
         self._ended = not settings.enabled
@@ -141,11 +143,11 @@ class Observer:
         flops: float | None = None,
     ) -> AbstractContextManager[None]:
         """One step, for loops that are no iteration. A step that raises is counted as failed."""
-        return nullcontext() if self._ended else StepMark(self._side.loops, loop, examples, tokens, flops)
+        return self._nothing if self._ended else StepMark(self._side.loops, loop, examples, tokens, flops)
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """A stretch of time charged to itself: `checkpoint`, `evaluation`, `initialisation`, or a word of your own."""
-        return nullcontext() if self._ended else PhaseMark(self._side.loops, name)
+        return self._nothing if self._ended else PhaseMark(self._side.loops, name)
 
     def watch(self, function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         """Return the jitted function watched: its runs and device time are then known. Attributes (`.lower`, …) are kept.
@@ -246,6 +248,8 @@ class Observer:
         The end of a `with` block and of the job wait no longer than the setting `shutdown_timeout`. Raises
         ExpectationError where `expect` was told to.
         """
+        if self._is_over:  # perhaps the interpreter ends, and modules are empty already
+            return
         timeout = given_timeout("shutdown", SHUTDOWN_SECONDS if timeout is None else timeout)
         deadline = monotonic() + timeout
         problem = self._expectations.end(timeout / 2) if self.belongs_here else ""
@@ -259,6 +263,7 @@ class Observer:
         atexit.unregister(self._at_exit)
         if self._started and self.final_snapshot is None:
             self._messages.final_snapshot = absent_snapshot(f"the agent did not answer within {timeout:g} s")
+        self._is_over = True
         if problem:
             raise ExpectationError(problem)
 
@@ -312,6 +317,8 @@ class Observer:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if self._is_over:  # as in `shutdown`
+            return
         self._side.sender.ending = _ending(error)
         (self.shutdown if error is None else self._shutdown_quietly)(self.settings.shutdown_timeout)
 

@@ -103,7 +103,7 @@ def test_compiles_results_output_and_status_are_equal(run: Callable[..., Any]) -
     assert "backend_compile_duration" in plain.stdout
 
 
-SUSPENDED = """
+AT_TEARDOWN = """
 import jax
 def marked():
     with obs.phase("input"):
@@ -112,6 +112,18 @@ def marked():
         yield
     for item in obs.steps([0]):
         yield
+def ended():
+    with jaxobs.instrument():
+        yield
+class Trainer:
+    def __init__(self, obs):
+        self.obs = obs
+    def __del__(self):
+        with self.obs.phase("checkpoint"), self.obs.step():
+            self.obs.record(loss=1.0)
+        self.obs.shutdown()
+trainer, last = Trainer(obs), ended()
+next(last)
 kept = [marked(), marked(), marked()]
 for turns, generator in enumerate(kept, 1):
     for _ in range(turns):
@@ -119,10 +131,10 @@ for turns, generator in enumerate(kept, 1):
 """
 
 
-def test_marks_in_generators_that_the_interpreter_closes_at_its_end_print_nothing(
+def test_marks_that_end_or_begin_while_the_interpreter_clears_modules_print_nothing(
     run: Callable[..., Any],
 ) -> None:
-    outcome = run(SUSPENDED)
+    outcome = run(AT_TEARDOWN)
     assert (outcome.status, outcome.stdout, outcome.stderr) == (0, "", "")
 
 
