@@ -111,9 +111,9 @@ class StepTime:
         each = "an example" if self.of == "example" else f"a {self.of}"
         both = f"{duration(self.after or 0.0)} {each} instead of {duration(self.before or 0.0)}"
         apart = math.log(self.after / self.before) if self.after and self.before else 0.0
-        if self.change.low <= apart <= self.change.high:
+        if abs(apart - self.change.estimate) <= RUN_TO_RUN:
             figures = f"{both}, {relative(self.change)}"
-        else:  # stretches of two kinds: the medians are of different ones
+        else:  # as where stretches are of two kinds, and the medians of different ones
             figures = f"{both} by their medians, {relative(self.change)} stretch by stretch"
         if self.verdict == "within the noise":
             return f"`{self.loop}` is as fast in B as in A, as far as the noise lets one see: {figures}."

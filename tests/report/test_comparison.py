@@ -126,12 +126,10 @@ def test_where_the_batch_differs_the_time_of_an_example_is_judged() -> None:
 
 def test_medians_that_contradict_the_stretches_are_told_apart_from_them() -> None:
     """Stretches of two kinds, of which the other one is in the middle: the medians say 1.6, most pairs less."""
-    change = Change(math.log(1.3), math.log(1.2), math.log(1.4))
-    assert "16 ms a step instead of 10 ms, +30 %" not in StepTime("train", 0.01, 0.016, change).sentence()
-    assert (
-        "16 ms a step instead of 10 ms by their medians, +30 %"
-        in StepTime("train", 0.01, 0.016, change).sentence()
-    )
+    told = "16 ms a step instead of 10 ms by their medians, +30 %"
+    for high in (1.4, 1.7):
+        change = Change(math.log(1.3), math.log(1.2), math.log(high))
+        assert told in StepTime("train", 0.01, 0.016, change).sentence()
     assert "13 ms a step instead of 10 ms, +30 %" in StepTime("train", 0.01, 0.013, change).sentence()
 
 
