@@ -436,20 +436,6 @@ def test_of_a_flat_state_of_many_arrays_a_call_looks_at_a_few(kind: Callable[...
         tracemalloc.stop()
 
 
-def test_of_a_thousand_arguments_each_costs_little_more_than_its_own_answer() -> None:
-    arrays = tuple(jnp.ones(()).block_until_ready() for _ in range(1_000))
-
-    def seconds(ask: Callable[[], object]) -> float:
-        began = time.thread_time()
-        ask()
-        return time.thread_time() - began
-
-    plainly = min(
-        seconds(lambda: [each.is_deleted() or each.is_ready() for each in arrays]) for _ in range(20)
-    )
-    assert min(seconds(lambda: holds_up(arrays, {})) for _ in range(20)) < 2.2 * plainly
-
-
 def test_where_turns_call_two_functions_the_ends_of_both_are_told(polled: Any) -> None:
     """The host waits behind the second, so that the first call of each round is one of the first.
 
