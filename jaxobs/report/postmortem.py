@@ -110,7 +110,7 @@ class Flight:
             for name, loop in line["loops"].items():
                 if loop["steps"] != self.stepped.get(name, (None,))[0]:
                     self.stepped[name] = loop["steps"], float(line["at"]) if self.moments else None
-                first = f"is not finite, first seen after {count(loop['steps'])} steps"
+                first = f"is not finite, first seen after {count(loop['steps'], 'step')}"
                 wrong = [(key, "", first) for key, value in loop["recorded"].items() if value is None]
                 wrong += [(key, leap, leap) for key, leap in loop.get("leaps", {}).items()]
                 for key, which, said in wrong:
@@ -245,7 +245,7 @@ def story(flights: Sequence[Flight]) -> Iterator[TextTable | str]:
     ordered = in_order(flights)
     first = ordered[0]
     name = " ".join(filter(None, (first.who.get("jaxobs.run"), first.who.get("jaxobs.run_id"))))
-    ranks = f"{len(flights)} rank{'s' if len(flights) > 1 else ''}"
+    ranks = count(len(flights), "rank")
     yield f"{name}: {ranks}, seen until {clock(max(flight.last['at'] for flight in flights))}"
     parted = divergence(ordered)
     if parted is not None:

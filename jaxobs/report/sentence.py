@@ -111,7 +111,7 @@ def hang_sentence(hang: Document) -> str:
     said = f"{code(hang['loop'])}** {'ended' if over else 'has ended'} no step for {duration(hang['seconds'])}**{since}"
     in_flight = None if over else hang.get("steps_in_flight")
     known = [
-        f"after {count(hang['steps'])} steps" if hang.get("steps") else None,
+        f"after {count(hang['steps'], 'step')}" if hang.get("steps") else None,
         f"of which the last{f' {count(in_flight)}' if in_flight > 1 else ''} may not be done"
         if in_flight
         else None,
@@ -174,7 +174,7 @@ def _ended(loop: Document, name: str) -> str | None:
     ago, wall, steps = loop.get("left_seconds"), loop.get("wall_seconds"), loop.get("steps")
     if ago is None or loop.get("steps_per_second") is not None or not wall or not steps:
         return None
-    said = f"{code(name)} ended {duration(ago)} ago after {steps:,} steps, at {amount(steps / wall)} steps/s."
+    said = f"{code(name)} ended {duration(ago)} ago after {count(steps, 'step')}, at {amount(steps / wall)} steps/s."
     spent = loop.get("components") or {}
     most = max(spent, key=spent.__getitem__, default=None)
     share = spent[most] / sum(spent.values()) if most and any(spent.values()) else 0.0
@@ -208,7 +208,7 @@ def why_unknown(loop: Document) -> str:
 def _pace(loop: Document) -> str:
     rate, step_seconds = loop.get("steps_per_second"), loop.get("step_seconds")
     if rate is None:
-        pace = f"has done {loop.get('steps') or 0:,} steps"
+        pace = f"has done {count(loop.get('steps') or 0, 'step')}"
     elif rate >= 1 or step_seconds is None:
         pace = f"runs at {amount(rate)} steps/s"
     else:

@@ -165,7 +165,7 @@ def _headline(document: Document) -> str:
         f"jax {process.get('jax') or 'unknown'}",
         process.get("platform"),
         *(
-            f"{agent[key]:,} events {word}"
+            f"{count(agent[key], 'event')} {word}"
             for word in ("dropped", "refused")
             if agent.get(key := f"events_{word}")
         ),

@@ -79,7 +79,7 @@ def steps(view: View, width: int) -> Iterator[Line]:
         return
     for name in sorted(view.loops, key=lambda name: name != view.loop):
         is_chosen = name == view.loop
-        steps_ended = f"{count(view.loops[name].get('steps') or 0)} steps"
+        steps_ended = count(view.loops[name].get("steps") or 0, "step")
         figures = " · ".join([steps_ended, *map(" ".join, known_figures(view, name))])
         yield (
             Span(f"{name}  ", "strong" if is_chosen else "quiet"),

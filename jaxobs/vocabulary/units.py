@@ -85,9 +85,9 @@ def rough(value: float) -> str:
     return f"{value:.2g}" if abs(value) < 99.5 else count(value)
 
 
-def count(value: float) -> str:
-    """A whole number, such as `1,234`."""
-    return f"{value:,.0f}"
+def count(value: float, thing: str = "") -> str:
+    """A whole number, such as `1,234`; of a thing `1 step` or `1,234 steps`."""
+    return f"{value:,.0f} {thing}{'s' * (value != 1)}" if thing else f"{value:,.0f}"
 
 
 def times(number: float) -> str:

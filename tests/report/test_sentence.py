@@ -64,6 +64,7 @@ def test_of_a_loop_that_ended_long_ago_its_whole_is_told() -> None:
     assert said(**ENDED) == (
         "`train` ended 36 s ago after 1,200 steps, at 20 steps/s. Most of its time went to input (75 %)."
     )
+    assert "after 1 step, at" in said(**{**ENDED, "steps": 1})
     assert said(left_seconds=3.0).startswith("`train` runs at 18 steps/s"), "rates still reach there"
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from jaxobs.vocabulary.units import (
     amount,
     byte_size,
+    count,
     duration,
     percent,
     rough,
@@ -81,3 +82,8 @@ def test_shares_and_counts() -> None:
         "+1,000 %",
     ]
     assert [times(number) for number in (1, 2, 1500)] == ["once", "twice", "1,500 times"]
+
+
+def test_one_of_a_thing_is_no_plural() -> None:
+    assert [count(number, "step") for number in (0, 1, 1234)] == ["0 steps", "1 step", "1,234 steps"]
+    assert count(1234) == "1,234"

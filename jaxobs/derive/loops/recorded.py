@@ -23,7 +23,7 @@ MIN_LEAP: Final = 0.1
 """Share of the median by which a leap lies above it at least: what hardly varies has leaps that nobody would see."""
 
 NOT_FINITE: Final = (
-    f"the last value is no finite number up to {MAX_NUMBER:g}, as {{}} of those read, first after {{}} steps"
+    f"the last value is no finite number up to {MAX_NUMBER:g}, as {{}} of those read, first after {{}}"
 )
 
 
@@ -56,7 +56,7 @@ class RecordedValue:
         if self._leaps_now and not before:
             self.leaps += 1
             usual = sorted(self._usual)[USUAL // 2]
-            self._last_leap = f"leapt from about {usual:.3g} to {value:.3g} after {count(steps)} steps"
+            self._last_leap = f"leapt from about {usual:.3g} to {value:.3g} after {count(steps, 'step')}"
         self._usual.append(value)
 
     def _is_far(self, value: float) -> bool:
@@ -72,5 +72,5 @@ class RecordedValue:
         if self._value is not None:
             last = f"; the last of {count(self.leaps)} leaps" if self.leaps > 1 else ""
             return Figure(self._value, f"{self._last_leap}{last}" if self.leaps else None)
-        reason = NOT_FINITE.format(self.not_finite, self._not_finite_since)
+        reason = NOT_FINITE.format(self.not_finite, count(self._not_finite_since or 0, "step"))
         return Figure(None, f"{reason}: {self.located}" if self.located else reason)

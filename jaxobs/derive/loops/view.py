@@ -14,7 +14,7 @@ from jaxobs.derive.loops.stretches import IN_FLIGHT, MAX_DOUBT, Kind, Stretch
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure
 from jaxobs.roofline_model.bottleneck import Verdict
-from jaxobs.vocabulary.units import rough_percent
+from jaxobs.vocabulary.units import count, rough_percent
 from jaxobs.vocabulary.words import IDLE
 
 MENTIONED = 0.05
@@ -90,11 +90,7 @@ def loop_view(loop: Loop) -> LoopView:
     known = rated.steps > 0 and rated.wall > 0
     note = loop.late or _note(rated) if known else _why_no_rate(loop)
     rate = Figure(rated.steps / rated.wall if known else None, note)
-    few = (
-        f"of {rated.steps} step{'s' * (rated.steps > 1)} alone"
-        if known and rated.steps < ENOUGH_STEPS
-        else None
-    )
+    few = f"of {count(rated.steps, 'step')} alone" if known and rated.steps < ENOUGH_STEPS else None
     mfu, hfu = _utilization(loop, note)
     return LoopView(
         inferred=loop.inferred,
