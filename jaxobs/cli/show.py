@@ -120,7 +120,8 @@ def read_record(word: str) -> Record:
         found = next(islice(records(records_directory(), left_out), int(match[1] or 0), None), None)
         if found is None:
             why = why_left_out(left_out)
-            raise InputError(f"{word}: not so many runs have left a record in {records_directory()}{why}")
+            few = f"{word}: not so many runs have" if match[1] else "no run has"
+            raise InputError(f"{few} left a record in {records_directory()}{why}")
         _say_left_out(left_out)
         return found
     if not os.path.isdir(word):  # noqa: PTH112

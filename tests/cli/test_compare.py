@@ -61,8 +61,8 @@ def test_what_is_within_the_noise_does_not_fail(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "not so many runs have left a record"),
-        (["a.json"], "not so many runs have left a record"),
+        ([], "jaxobs compare: no run has left a record in "),
+        (["a.json"], "jaxobs compare: no run has left a record in "),
         (["a.json", "last~1"], "last~1: not so many runs have left a record"),
         (["a.json", "nowhere.json"], "cannot read nowhere.json: No such file or directory"),
         (["a.json", "text.json"], "text.json is no JSON"),
