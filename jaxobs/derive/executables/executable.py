@@ -120,11 +120,13 @@ class Executable:
         """Device seconds of one run; None where nothing tells.
 
         Windows tell it, else clean runs, else the spacing of steps. Clean runs and the spacing cap what windows tell. Few
-        clean runs tell less than many steps of a host that was ahead: the first of all may be the only one.
+        clean runs tell less than many steps of a host that was ahead: the first of all may be the only one. Where half of
+        them were too short for more than a bound, the others are those that were disturbed.
         """
         traced = self.windows.seconds_per_run
         spaced = statistics.median(self.spacings) if self.spacings else math.inf
-        clean = None if not self.samples or self.differs else statistics.median(self.samples)
+        told = len(self.samples) > len(self.at_most) and not self.differs
+        clean = statistics.median(self.samples) if told else None
         many = len(self.samples) >= ENOUGH_SAMPLES
         if traced is not None:
             return min(traced, spaced, clean if clean and many else math.inf)

@@ -6,7 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
-from jaxobs.derive.executables.executable import Executable, absorb, bind
+from jaxobs.derive.executables.executable import SAMPLES_KEPT, Executable, absorb, bind
 from jaxobs.derive.refusal import require
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import ModuleCost, OperationCost
@@ -197,10 +197,14 @@ class Executables:
             return
         if event.uncertainty > TOLERANCE * event.seconds:
             executable.at_most.append(event.seconds + event.uncertainty)
+            other = executable.samples
         else:
+            other = executable.at_most
             executable.samples.append(event.seconds)
             executable.sample_count += 1
             executable.sample_error = event.uncertainty / event.seconds
+        if other and len(executable.samples) + len(executable.at_most) > SAMPLES_KEPT:
+            other.popleft()
         self.changed.add(event.run)
 
     def spaced(self, runs: tuple[int, ...], spacing: float, *, ahead: bool) -> None:
