@@ -42,12 +42,15 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     marker = item.get_closest_marker("jaxobs")
     if marker is None:
         return (yield)
+    if marker.args:
+        what = f"{marker.args[0]!r} has no name: write what is expected, as recompilations=0"
+        raise pytest.fail.Exception(f"marker jaxobs: {what}", pytrace=False)
     from jaxobs.expectations import ExpectationError
     from jaxobs.testing.expecting import expecting
 
     with expecting() as expect:
         try:
-            expected = expect(*marker.args, **marker.kwargs)
+            expected = expect(**marker.kwargs)
         except (TypeError, ValueError) as error:
             raise pytest.fail.Exception(f"marker jaxobs: {error}", pytrace=False) from None
         try:

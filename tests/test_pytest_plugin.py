@@ -57,6 +57,10 @@ def test_misspells():
 @pytest.mark.jaxobs(mfu=">=0.3")
 def test_asks_for_what_needs_an_agent():
     pass
+
+@pytest.mark.jaxobs(0)
+def test_writes_no_name():
+    pass
 """
 BLOCKS = """
 def test_warms_up_before_the_block(jaxobs_expect):
@@ -92,6 +96,7 @@ def test_compiles_again_without_a_block(jaxobs_expect):
 RED = {
     "test_compiles_again", "test_fails_by_itself", "test_misspells", "test_asks_for_what_needs_an_agent",
     "test_compiles_again_in_the_block", "test_compiles_again_in_a_later_block", "test_clears_the_listeners",
+    "test_writes_no_name",
 }  # fmt: skip
 
 
@@ -138,6 +143,7 @@ def test_a_test_that_compiles_again_fails_with_cause_and_line(tmp_path: Path) ->
     assert f"{again}3] → float32[4]" not in said  # the test's own error says more
     assert "no such figure (did you mean 'recompilations'?)" in said
     assert "obs.expect(mfu=…, on_failure='error')" in said
+    assert "marker jaxobs: 0 has no name: write what is expected, as recompilations=0" in said
     assert "jaxobs/testing" not in said, "tracebacks show the suite's own lines"
     assert "jaxobs: switched off" not in said
 
