@@ -100,7 +100,7 @@ def bars(view: View, width: int) -> Iterator[Line]:
     parts, since = parts_of_a_step(view)
     seconds = sum(parts.values())
     if seconds <= 0:
-        yield (Span("No step was seen to end yet.", "quiet"),)
+        yield (Span("No step has been seen to end yet.", "quiet"),)
         return
     names = max(map(len, COMPONENTS))
     room = max(8, min(_MAX_BAR, width - names - len("  100 %  999 ms") - 4))

@@ -157,7 +157,7 @@ def test_before_a_run_is_seen_to_end_mfu_says_what_would_keep_it_unknown_afterwa
     fold.apply(step(0, 1.0, 2.0, runs=(-1,)))
     loop = fold.snapshot(at(3)).to_dict()["loops"]["train"]
     assert loop["steps_per_second_reason"] == NO_END_SEEN
-    assert (loop["steps"], loop["bottleneck"]["reason"]) == (1, "no step was seen to end yet")
+    assert (loop["steps"], loop["bottleneck"]["reason"]) == (1, "no step has been seen to end yet")
     assert loop["mfu_reason"] == loop["hfu_reason"] == "f: no function of jax.jit"
     fold.apply(waits(2))
     applied(fold, [step(number, number + 1, number + 2, runs=(-1,)) for number in range(1, 9)])
