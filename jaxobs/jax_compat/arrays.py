@@ -30,20 +30,12 @@ from jaxobs.model.source_files import is_installed
 _IS_DELETED = methodcaller("is_deleted")
 _IS_READY = methodcaller("is_ready")
 _AWAIT = methodcaller("block_until_ready")
-_askable_kinds: list[type] = []
 
 
 def is_askable(value: Any) -> bool:
     """Whether `value` is an array of JAX's own, with compiled methods: a method of a user's type is never called."""
-    kind = type(value)
-    for known in _askable_kinds:  # not `in`, which would compare types of the user's
-        if kind is known:
-            return True
-    methods = (getattr(kind, name, None) for name in ("is_deleted", "is_ready"))
-    if all(callable(method) and not isinstance(method, FunctionType) for method in methods):
-        _askable_kinds.append(kind)
-        return True
-    return False
+    methods = (getattr(type(value), name, None) for name in ("is_deleted", "is_ready"))
+    return all(callable(method) and not isinstance(method, FunctionType) for method in methods)
 
 
 def is_ready(array: Any) -> bool:

@@ -23,13 +23,11 @@ from jaxobs.probe.watch.watched import Watched, calls_of, note_for, state_of
 ATTRIBUTE = "__jaxobs_watched__"
 
 _lock = threading.RLock()  # a finalizer that watches may run within
-_watched: list[weakref.ref[Watched]] = []
-_without_twin: dict[int, weakref.ref[Watched]] = {}
-"""Watched functions that have no twin, by the identity of the function, which lives as long as what watches it."""
+_watched: dict[int, weakref.ref[Watched]] = {}
+"""By the identity of the function if it has no twin, which lives as long as what watches it; else by their own."""
 
-MOST_AT_FIRST = 100
-_most = MOST_AT_FIRST
-"""How many there may be before those that are gone are let go of."""
+_most = 100
+"""How many there may be before those that are gone are let go of: to look at all each time would take the square."""
 
 
 def renew_lock() -> None:
@@ -40,11 +38,12 @@ def renew_lock() -> None:
 
 def _living() -> list[Watched]:
     """All watched functions of this process that are alive."""
-    return [found for reference in list(_watched) if (found := reference()) is not None]
+    return [found for reference in list(_watched.values()) if (found := reference()) is not None]
 
 
 def watched(function: Any) -> Watched:
     """The one `Watched` object of this function, made if there is none."""
+    global _most
     if isinstance(function, Watched):
         return function
     with _lock:
@@ -54,23 +53,17 @@ def watched(function: Any) -> Watched:
         other = twin(function)
         if other is None:
             found = Watched(function)
-            _without_twin[id(function)] = weakref.ref(found)
         else:
             found = vars(function)[ATTRIBUTE] = Watched(other, function)
-        _watched.append(weakref.ref(found))
+        _watched[id(function if other is None else found)] = weakref.ref(found)
         if len(_watched) >= _most:
-            _forget_those_gone()
+            for key, reference in list(_watched.items()):
+                if (
+                    reference() is None and _watched.get(key) is reference
+                ):  # a finalizer that watches may run within
+                    del _watched[key]
+            _most = max(100, 2 * len(_watched))
         return found
-
-
-def _forget_those_gone() -> None:
-    """Let go of what refers to nothing. Once their number has doubled: in a job of very many, each would look at all."""
-    global _most
-    _most = 2 * len(_watched)  # first: a finalizer that watches may run within
-    _watched[:] = [reference for reference in _watched if reference() is not None]
-    for key in [key for key, reference in list(_without_twin.items()) if reference() is None]:
-        _without_twin.pop(key, None)
-    _most = max(MOST_AT_FIRST, 2 * len(_watched))
 
 
 def _held_by(function: Any) -> Watched | None:
@@ -79,7 +72,7 @@ def _held_by(function: Any) -> Watched | None:
     found = held.get(ATTRIBUTE) if type(held) is dict else None
     if isinstance(found, Watched) and state_of(found).given is function:
         return found
-    reference = _without_twin.get(id(function))
+    reference = _watched.get(id(function))
     found = None if reference is None else reference()
     return found if found is not None and state_of(found).function is function else None
 

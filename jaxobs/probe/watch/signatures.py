@@ -212,10 +212,13 @@ def holds_up(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     Arguments are looked at, and what they hold as a batch does. Deeper lies a state, which the call before has made.
     """
     arrays: list[Any] = []
+    array = None
     for value in (*args, *kwargs.values()):
-        # First, as some jobs give thousands.
-        within = None if is_askable(value) else _within(value, ASKED_TOGETHER)
-        for leaf in [value] if within is None else [each for _, each in within]:
+        if type(value) is array or is_askable(value):  # first, as some jobs give thousands
+            array = type(value)
+            arrays.append(value)
+            continue
+        for _, leaf in _within(value, ASKED_TOGETHER) or [(("", 0), value)]:
             if is_askable(leaf):
                 arrays.append(leaf)
             elif is_array_kind(type(leaf)) and getattr(leaf, "nbytes", 0) > LARGE:
