@@ -58,9 +58,8 @@ def watched(function: Any) -> Watched:
         _watched[id(function if other is None else found)] = weakref.ref(found)
         if len(_watched) >= _most:
             for key, reference in list(_watched.items()):
-                if (
-                    reference() is None and _watched.get(key) is reference
-                ):  # a finalizer that watches may run within
+                # A finalizer that watches may run within, and take the place.
+                if reference() is None and _watched.get(key) is reference:
                     del _watched[key]
             _most = max(100, 2 * len(_watched))
         return found
