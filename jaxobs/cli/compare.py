@@ -62,8 +62,6 @@ def _records(before: str | None, after: str) -> tuple[Record, Record]:
 def _one_before(after: Record) -> Record:
     """The newest kept record of the same script, or run's name, that is older. Raises InputError if there is none."""
     what, older = _script(after), False
-    if what == _NAMELESS:
-        raise InputError(f"{after.path.parent.name} has no script and no name: name two of `jaxobs runs`")
     own = {each.path.resolve() for each in of_one_run(after)}
     left_out: list[str] = []
     for record in records(records_directory(), left_out):
@@ -74,14 +72,12 @@ def _one_before(after: Record) -> Record:
     raise InputError(f"no earlier record of {' '.join(what)} is kept{why}: name two of `jaxobs runs`")
 
 
-_NAMELESS = ("the run", "None")
-
-
 def _script(record: Record) -> tuple[str, str]:
-    """What was run, or in a notebook the run's name."""
+    """What was run, or in a notebook the run's name; without one it is like no other."""
     process = record.part("snapshot", "process")
-    words = ("script", process["script"]) if process.get("script") else ("the run", process.get("run"))
-    return words[0], repr(words[1])
+    if script := process.get("script"):
+        return "script", repr(script)
+    return "the run", repr(process.get("run") or record.name)
 
 
 def _judged(found: Comparison, allowed: float, loop: str | None) -> int:

@@ -313,8 +313,8 @@ def decide(
     as_a_whole = 0.0 if by_operation is None else max(0.0, device - by_operation) / wall
     explained = 1.0 - shares["unknown"] - shares["unmodelled"] - DOUBT_OF_A_WHOLE * as_a_whole
     sure = confidence(lead, steps, HALF_SURE_STEPS, explained)
-    reason = why_unknown or (NO_BOUND if first == "unknown" else None)
-    return Verdict(first, sure, second if shares[second] > 0 else None, shares, reason)
+    why = why_unknown or (NO_BOUND if first == "unknown" else None)
+    return Verdict(first, sure, second if shares[second] > 0 else None, shares, why)
 
 
 def _lead(shares: Mapping[str, float], first: str, other: str, doubtful: float) -> float:
