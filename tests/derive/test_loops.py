@@ -108,7 +108,7 @@ def test_the_wait_for_an_item_that_never_came_belongs_to_the_loop() -> None:
 def test_busy_and_idle_seconds_of_a_watched_loop() -> None:
     """Ten runs of 50 ms at a bound of 10 ms (compute) in 1 s: half busy; the rest is input and host."""
 
-    fold = applied(new_fold(), [backend(), created(1)])
+    fold = applied(new_fold(), [backend(), created(1, devices=2)])
     fold.bind_peaks("example", PEAKS)
     fold.analysed(1, module(matrix=1e10))
     applied(fold, [ExecutableRan(1, 0.05, 0.001, at(1)), waits()])
@@ -220,7 +220,7 @@ def test_phases_outside_steps_do_not_touch_the_loop() -> None:
 
 
 def test_runs_while_their_module_is_decoded_are_no_unknown_work() -> None:
-    fold = applied(new_fold(), [backend(), created(1)])
+    fold = applied(new_fold(), [backend(), created(1, devices=2)])
     fold.bind_peaks("example", PEAKS)
     applied(fold, [step(0, 0.0, 1.0, runs=(1,)), StepCompleted("train", 0, at(1), 0)])
     fold.snapshot(at(1))
@@ -230,8 +230,18 @@ def test_runs_while_their_module_is_decoded_are_no_unknown_work() -> None:
     assert loop["wall_seconds"] == pytest.approx(1.0)
 
 
+def test_mfu_is_of_all_local_devices_where_executables_run_on_some_of_them() -> None:
+    """Two that run side by side, one on each device, are no two on one."""
+    fold = applied(new_fold(), [backend(), created(1), created(2, "g")])
+    fold.bind_peaks("example", PEAKS)
+    for number in (1, 2):
+        fold.analysed(number, module(matrix=1e10, fingerprint=str(number)))
+    applied(fold, [waits(), *(step(i, i / 10, (i + 1) / 10, runs=(1, 2)) for i in range(10))])
+    assert fold.snapshot(at(1)).to_dict()["loops"]["train"]["mfu"] == pytest.approx(0.1)
+
+
 def test_the_users_own_flops_go_into_the_mfu_and_not_into_the_hfu() -> None:
-    fold = applied(new_fold(), [backend(), created(1)])
+    fold = applied(new_fold(), [backend(), created(1, devices=2)])
     fold.bind_peaks("example", PEAKS)
     fold.analysed(1, module(matrix=5e11))
     devices = len(backend().devices)

@@ -222,7 +222,7 @@ def test_a_completion_of_another_call_is_better_than_the_hosts_turns() -> None:
 
 
 def test_rates_and_labels_go_when_no_step_ends_any_more() -> None:
-    fold = applied(new_fold(), [backend(), created(1)])
+    fold = applied(new_fold(), [backend(), created(1, devices=2)])
     fold.bind_peaks("example", PEAKS)
     fold.analysed(1, module())
     applied(fold, [waits(), *(step(i, i, i + 1, runs=(1,), examples=4.0) for i in range(10))])

@@ -94,7 +94,7 @@ SLOW = Cost(matrix_flops_by_type={"float32": 1e9}, bytes=1e3)  # 1 ms
 
 def fold_with_steps(*events: Event, count: int = 40, seconds: float = 0.1, **more: Any) -> Fold:
     """A loop from second 1 on that marks its steps and watches nothing; `events` come before."""
-    fold = applied(new_fold(), [backend(), created(1), *events])
+    fold = applied(new_fold(), [backend(), created(1, devices=2), *events])
     fold.bind_peaks("example", PEAKS)
     for number in range(count):
         fold.apply(step(number, 1 + number * seconds, 1 + (number + 1) * seconds, **more))

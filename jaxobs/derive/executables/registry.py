@@ -173,6 +173,10 @@ class Executables:
             if run in self._watched:
                 self._lose_sight(self._watched[run])
 
+    def part_of_devices(self, executable: Executable) -> float:
+        """The part of the local devices that it runs on: of one that some do not run each does less on average."""
+        return min(1.0, executable.devices / self.local_devices)
+
     def ran_untimed(self, runs: Mapping[int, int], room: Mapping[int, float]) -> None:
         """Note that no loop will report the seconds of these calls by run, which are counted already.
 

@@ -22,7 +22,7 @@ SAMPLED = "how often what is not watched runs in a step is known from profiler w
 
 @dataclass(slots=True)
 class Work:
-    """The work of a window's runs on one device, by what is known of their executables now.
+    """The work of a window's runs on a device, on average of all local ones, by what is known of their executables now.
 
     `device_seconds` is the time of the runs by their samples, which may be some per cent off.
     """
@@ -41,7 +41,7 @@ def work_of(runs: Mapping[int, int], executables: Executables) -> Work:
         if executable is None or executable.work is None:
             work.uncosted_runs += count
         else:
-            work.cost = work.cost + executable.work.scaled(count)
+            work.cost = work.cost + executable.work.scaled(count * executables.part_of_devices(executable))
         if per_run is None:
             work.untimed_runs += count
         else:
@@ -168,5 +168,6 @@ def _sampled_cost(rated: Stretch, executables: Executables, profile: LoopProfile
             continue
         if not part.calls:  # its calls were not recorded, or it takes turns with others of its function
             return None
-        cost += executable.work.scaled(part.calls / profile.whole_steps * rated.steps)
+        calls = part.calls / profile.whole_steps * rated.steps
+        cost += executable.work.scaled(calls * executables.part_of_devices(executable))
     return cost
