@@ -111,6 +111,11 @@ def test_what_the_compiler_added_has_the_line_that_needs_it_or_else_that_of_what
         "made": ("train.py:7", "layer", "jit(f)/layer/neg"), "kept": ("train.py:7", "layer", ""),
     }  # fmt: skip
     assert {one.source for one in text_cost(text.replace(line, "")).operations} == {""}
+    named = text.replace(
+        "copy(whole)", 'copy(whole), metadata={op_name="jit(f)/transpose(jvp())/other/copy"}'
+    )
+    (moved,) = (one for one in text_cost(named).operations if one.name == "moved")
+    assert (moved.source, moved.scope, moved.autodiff) == ("train.py:7", "other", "backward")
 
 
 def test_an_operation_of_a_librarys_layer_names_the_line_that_calls_the_layer(cost_of):

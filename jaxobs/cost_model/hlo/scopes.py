@@ -155,7 +155,8 @@ class Provenance:
             found = NOWHERE if at is None else known.get(at) or self.of(at)
             known.update(dict.fromkeys(path, found))
             if found.source:
-                return found._replace(operation_name=own.operation_name)
+                scope, autodiff = own.scope or found.scope, own.autodiff or found.autodiff
+                return found._replace(operation_name=own.operation_name, scope=scope, autodiff=autodiff)
         return own
 
     def _first_user(self, instruction: Instruction) -> Instruction | None:
