@@ -118,7 +118,7 @@ def all_compile_seconds(document: Document) -> float:
 def main_thread_shares(document: Document) -> list[tuple[str, float]]:
     """The lines that the main thread is at while it does not wait for the device or a compile, the largest share first.
 
-    `document` is that of a loop or of the process, with the rows `host_lines`. Shares are of all sampled time.
+    `document` is that of a loop or of the process, with the rows `host_lines`. Shares are of what was sampled of late.
     """
     shares: dict[str, float] = {}
     for row in _host_lines(document):
@@ -138,15 +138,17 @@ def main_thread_lines(document: Document) -> list[str]:
 def compiling_lines(document: Document) -> list[tuple[str, float]]:
     """The lines at which the main thread traced, lowered or compiled, each with its seconds, the longest first."""
     spent: dict[str, float] = {}
-    for row in _host_lines(document):
-        if row.get("activity") == COMPILE and float(row.get("share") or 0.0) >= MIN_SHARE:
+    rows = _host_lines(document)
+    together = sum(float(row.get("seconds") or 0.0) for row in rows)
+    for row in rows:
+        if row.get("activity") == COMPILE and float(row.get("seconds") or 0.0) >= MIN_SHARE * together:
             line = str(row.get("line"))
             spent[line] = spent.get(line, 0.0) + float(row.get("seconds") or 0.0)
     return sorted(spent.items(), key=lambda pair: -pair[1])
 
 
 def waiting_for_device(document: Document) -> float:
-    """Share of all sampled time in which the main thread waited for a device."""
+    """Share of the time sampled of late in which the main thread waited for a device."""
     rows = _host_lines(document)
     return sum(float(row.get("share") or 0.0) for row in rows if row.get("activity") == DEVICE)
 

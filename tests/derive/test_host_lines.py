@@ -98,6 +98,25 @@ def test_a_wait_below_an_iterator_is_input_without_a_mark() -> None:
     assert loop["components"]["host"] == pytest.approx(1.0)
 
 
+def test_shares_of_lines_are_of_the_same_time_as_the_label() -> None:
+    """Beside a label of the last half minute stood the lines of the hours before it."""
+    fold = applied(new_fold(), [backend(), created(1), waits()])
+    for second in range(1, 301):
+        late = second > 260
+        fold.apply(main_thread(second, second + 1, input=0.8 * late, device=1 - 0.8 * late))
+        fold.apply(step(second, second, second + 1, runs=(1,)))
+        fold.snapshot(at(second + 1))
+    loop = fold.snapshot(at(301)).to_dict()["loops"]["train"]
+    shares = {row["activity"]: row["share"] for row in loop["host_lines"]}
+    assert shares == pytest.approx({"input": 0.8, "device": 0.2})
+    assert {row["activity"]: row["seconds"] for row in loop["host_lines"]} == pytest.approx(
+        {"input": 32.0, "device": 268.0}
+    )
+    quiet = fold.snapshot(at(1000)).to_dict()["loops"]["train"]
+    assert quiet["bottleneck"]["label"] == "unknown"
+    assert sum(row["share"] for row in quiet["host_lines"]) == pytest.approx(1.0)
+
+
 def test_samples_of_another_loop_say_nothing_of_this_one() -> None:
     fold = half_idle(main_thread(1, 11, loop="eval", processor=10.0))
     assert train(fold)["components"]["host"] == 0.0

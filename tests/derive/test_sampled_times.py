@@ -56,7 +56,7 @@ def test_windows_tell_what_a_run_takes_and_several_clean_runs_cap_it() -> None:
 
 def test_a_run_takes_no_longer_than_steps_that_run_nothing_else() -> None:
     made = window(executable(*[0.5e-3] * ENOUGH_SAMPLES), 1.28e-3)
-    made.spacings.extend([0.29e-3, 0.30e-3, 0.31e-3])
+    made.spacings.extend((each, False) for each in (0.29e-3, 0.30e-3, 0.31e-3))
     assert made.seconds_per_run == pytest.approx(0.30e-3)
 
 
@@ -71,10 +71,38 @@ def test_steps_of_a_host_that_ran_ahead_tell_what_a_run_takes_where_nothing_else
 def test_many_steps_of_a_host_that_ran_ahead_tell_more_than_one_clean_run() -> None:
     """The first run alone began on an idle device, while nothing else took the processors."""
     made = executable(0.8)
-    made.spacings.extend([1.3, 1.2, 1.4])
+    made.spacings.extend((each, False) for each in (1.3, 1.2, 1.4))
     assert made.seconds_per_run == pytest.approx(0.8)
-    made.ran_ahead = True
+    made.spacings.append((1.3, True))
     assert made.seconds_per_run == pytest.approx(1.3)
+
+
+def test_steps_of_a_host_that_ran_ahead_long_ago_tell_nothing_of_now() -> None:
+    """Its input became slower, which is in the spacing of steps too."""
+    executables = applied(new_fold(), [created(1)]).executables
+    executables.spaced((1,), 4e-3, ahead=True)
+    for _ in range(SAMPLES_KEPT):
+        executables.spaced((1,), 20e-3, ahead=False)
+    assert executables.seconds_of(1) is None
+
+
+def test_the_newest_windows_tell_the_time_of_a_run_where_runs_have_become_longer() -> None:
+    """A device that was throttled after hours seemed idle for what its runs took longer than before."""
+    made = executable()
+    for _ in range(100):
+        window(made, 0.1)
+    window(made, 0.2)
+    assert made.seconds_per_run == pytest.approx(0.4 / 3)
+    window(window(made, 0.2), 0.2)
+    assert made.seconds_per_run == pytest.approx(0.2)
+
+
+def test_many_windows_tell_the_time_of_a_run_where_some_runs_take_longer() -> None:
+    """Each tenth window holds a run of another branch."""
+    made = branches()
+    for number in range(20):
+        window(made, 1.0 if number % 10 == 0 else 0.1)
+    assert made.seconds_per_run == pytest.approx(0.19)
 
 
 def test_a_window_tells_nothing_of_a_run_that_is_nearly_as_long_as_itself() -> None:
@@ -93,7 +121,7 @@ def test_a_run_takes_no_more_than_anything_tells(
     samples: list[float], spacings: list[float], windows: list[float]
 ) -> None:
     made = executable(*samples)
-    made.spacings.extend(spacings)
+    made.spacings.extend((each, False) for each in spacings)
     for traced in windows:
         window(made, traced)
     took = made.seconds_per_run

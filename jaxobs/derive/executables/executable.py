@@ -27,6 +27,11 @@ WHOLE_RUNS = 2
 """Whole runs that a profiler window must hold to tell how long one takes: of a run that is longer than the window, or
 nearly, a trace holds pieces that look like runs."""
 
+NEWEST_WINDOWS, WINDOWS_KEPT = 3, 21
+"""Newest profiler windows whose mean is an executable's device time: enough to outweigh a disturbed one, few enough to
+follow a device that is throttled, or a machine that others begin to use, soon after. Where runs may differ it is the mean
+of all that are kept, as few windows may hold none of the longer ones."""
+
 UNEVEN = 2.0
 """Runs are uneven where the mean of the samples is more than this many times their median, or, for executables whose
 runs may differ, the longest sample more than this many times the shortest. Where a tenth of the runs took eighteen
@@ -48,20 +53,14 @@ class Windows:
     runs: float = 0.0
     seconds: float = 0.0
     """Seconds of runs, from first operation to the end of the last; of operations where traces show no single runs."""
-    timed_runs: float = 0.0
-    timed_seconds: float = 0.0
-    """The same, of windows that held several whole runs."""
+    timed: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=WINDOWS_KEPT))
+    """The same two of each of the newest windows that held several whole runs, the newest last."""
     labels: Counter[str] = field(default_factory=Counter)
     """Device seconds by the component that they are charged to."""
     executions: Counter[str] = field(default_factory=Counter)
     """Executions by operation, on all devices."""
     runs_counted: float = 0.0
     """Runs on all devices, to divide `executions` by."""
-
-    @property
-    def seconds_per_run(self) -> float | None:
-        """Seconds of one traced run; None where no window held several whole ones."""
-        return self.timed_seconds / self.timed_runs if self.timed_runs > 0 else None
 
 
 @dataclass(slots=True)
@@ -96,10 +95,9 @@ class Executable:
     """Uncertainty of the newest sample, as a share of it."""
     at_most: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
     """Seconds that clean runs took at most which were too short for more to be known."""
-    spacings: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
-    """Seconds per run by the steps of loops that run nothing else: upper bounds of what a run takes."""
-    ran_ahead: bool = False
-    """Whether a spacing is one of steps whose host ran ahead, so that it is what a run takes and not only a bound."""
+    spacings: deque[tuple[float, bool]] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
+    """Seconds per run by the steps of loops that run nothing else: upper bounds of what a run takes. Each with whether
+    the host of these steps ran ahead, so that it is what a run takes and not only a bound."""
     sample_count: int = 0
     windows: Windows = field(default_factory=Windows)
     measured: Cost | None = None
@@ -116,6 +114,12 @@ class Executable:
         return bool(self.fingerprint)
 
     @property
+    def traced_seconds(self) -> float | None:
+        """Seconds of one traced run of late; None where no window held several whole ones."""
+        newest = [*self.windows.timed][0 if self.may_differ else -NEWEST_WINDOWS :]
+        return sum(spent for _, spent in newest) / sum(runs for runs, _ in newest) if newest else None
+
+    @property
     def seconds_per_run(self) -> float | None:
         """Device seconds of one run; None where nothing tells.
 
@@ -123,16 +127,17 @@ class Executable:
         clean runs tell less than many steps of a host that was ahead: the first of all may be the only one. Where half of
         them were too short for more than a bound, the others are those that were disturbed.
         """
-        traced = self.windows.seconds_per_run
-        spaced = statistics.median(self.spacings) if self.spacings else math.inf
+        traced = self.traced_seconds
+        spaced = statistics.median(each for each, _ in self.spacings) if self.spacings else math.inf
+        ran_ahead = any(ahead for _, ahead in self.spacings)
         told = len(self.samples) > len(self.at_most) and not self.differs
         clean = statistics.median(self.samples) if told else None
         many = len(self.samples) >= ENOUGH_SAMPLES
         if traced is not None:
             return min(traced, spaced, clean if clean and many else math.inf)
-        if clean is not None and (many or not self.ran_ahead):
+        if clean is not None and (many or not ran_ahead):
             return min(clean, spaced)
-        return spaced if self.ran_ahead else None
+        return spaced if ran_ahead else None
 
     @property
     def most_seconds_per_run(self) -> float:
@@ -157,7 +162,7 @@ class Executable:
     @property
     def hidden_seconds(self) -> float:
         """Seconds by which the samples' mean exceeds their median where runs are uneven, as with `lax.cond`; else 0."""
-        if len(self.samples) < ENOUGH_SAMPLES or self.windows.seconds_per_run is not None:
+        if len(self.samples) < ENOUGH_SAMPLES or self.traced_seconds is not None:
             return 0.0
         mean, middle = statistics.fmean(self.samples), statistics.median(self.samples)
         return mean - middle if mean > UNEVEN * middle else 0.0
@@ -232,8 +237,7 @@ def absorb(
     seen.seconds += spent / ran.devices
     if ran.runs >= WHOLE_RUNS * ran.devices:
         usual = None if executable.may_differ else ran.usual_seconds
-        seen.timed_runs += runs / ran.devices
-        seen.timed_seconds += (spent if usual is None else usual) / ran.devices
+        seen.timed.append((runs / ran.devices, (spent if usual is None else usual) / ran.devices))
     seen.runs_counted += with_cut_ones
     for operation in operations:
         seen.labels[operation.label] += operation.work.seconds / ran.devices  # type: ignore[assignment]

@@ -219,8 +219,7 @@ class Executables:
         """
         executable = self._by_number.get(runs[0]) if len(set(runs)) == 1 else None
         if executable is not None and (len(runs) == 1 or executable.devices >= self.local_devices):
-            executable.spacings.append(spacing / len(runs))
-            executable.ran_ahead |= ahead
+            executable.spacings.append((spacing / len(runs), ahead))
             self.changed.add(executable.number)
 
     def functions(self) -> dict[str, str]:

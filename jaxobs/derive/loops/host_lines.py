@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from jaxobs.model.cost import Frame
@@ -34,7 +35,7 @@ NOT_SAMPLED: Final = (
 
 
 Row = dict[str, Any]
-"""What is shown of a line: its parts, its `seconds`, and the `share` that they are of all sampled time of its loop."""
+"""What is shown of a line: its parts, all its `seconds`, and its `share` of the loop's time that was sampled of late."""
 
 
 def place_of(line: str) -> tuple[tuple[str, str], int]:
@@ -74,7 +75,7 @@ class HostLines:
         """None after a sample, until somebody asks."""
         self._new: set[HostLine] = set()
         self._in_series: set[HostLine] = set()
-        self._by_activity: defaultdict[str, float] = defaultdict(float)
+        self._untaken: defaultdict[HostLine, float] = defaultdict(float)
 
     def add(self, line: HostLine, seconds: float, samples: int, callers: tuple[str, ...] = ()) -> None:
         """Add `seconds` that were sampled at this line, which these lines have called."""
@@ -85,15 +86,15 @@ class HostLines:
         spent[line.activity] = spent.get(line.activity, 0.0) + seconds
         if seconds > 0:
             self._calls = None
-        self._by_activity[line.activity] += seconds
+        self._untaken[line] += seconds
         kept = line if line in self.seconds or len(self.seconds) < LINES_KEPT else OTHERS
         self.seconds[kept] = self.seconds.get(kept, 0.0) + seconds
         self._new.add(kept)
         self.samples += samples
 
-    def take(self) -> defaultdict[str, float]:
-        """Take the seconds sampled since the last call, by activity."""
-        taken, self._by_activity = self._by_activity, defaultdict(float)
+    def take(self) -> defaultdict[HostLine, float]:
+        """Take the seconds sampled since the last call."""
+        taken, self._untaken = self._untaken, defaultdict(float)
         return taken
 
     def counts(self) -> Iterator[tuple[HostLine, HostLine, float]]:
@@ -129,12 +130,28 @@ class HostLines:
                 "seconds": seconds, "share": seconds / total, "activity": activity,
             }  # fmt: skip
 
-    def rows(self) -> Figure[list[Row]]:
-        """The rows with the most seconds, largest first; or why there are none."""
-        total = sum(self.seconds.values())
-        if total <= 0:
+    def rows(self, newest: Mapping[HostLine, float]) -> Figure[list[Row]]:
+        """The rows with the most time of late, then with the most seconds; or why there are none.
+
+        Of late is in `newest`, the seconds taken that other figures are of, and since the last of these were taken.
+        """
+        if not any(self.seconds.values()):
             return Figure(None, NOT_SAMPLED)
-        ranked = sorted(self.seconds.items(), key=lambda item: -item[1])[:LINES_SHOWN]
-        return Figure(
-            [{**line._asdict(), "seconds": spent, "share": spent / total} for line, spent in ranked]
-        )
+        of_late: Counter[HostLine] = Counter()
+        for line, spent in chain(newest.items(), self._untaken.items()):
+            of_late[line if line in self.seconds else OTHERS] += spent  # type: ignore[assignment]  # floats
+        share_of = of_late if any(of_late.values()) else self.seconds
+        total = sum(share_of.values())
+        rows = [
+            {**line._asdict(), "seconds": spent, "share": share_of.get(line, 0.0) / total}
+            for line, spent in self.seconds.items()
+        ]
+        return Figure(sorted(rows, key=lambda row: (-row["share"], -row["seconds"]))[:LINES_SHOWN])
+
+
+def by_activity(sampled: Mapping[HostLine, float]) -> dict[str, float]:
+    """Sampled seconds by what the thread did."""
+    found: defaultdict[str, float] = defaultdict(float)
+    for line, spent in sampled.items():
+        found[line.activity] += spent
+    return found

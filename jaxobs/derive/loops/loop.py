@@ -14,7 +14,7 @@ from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.loops import bottleneck
 from jaxobs.derive.loops.bottleneck import Charged, Known, charged
 from jaxobs.derive.loops.found import LOOPS, InferredLoops
-from jaxobs.derive.loops.host_lines import HostLine, HostLines
+from jaxobs.derive.loops.host_lines import HostLine, HostLines, by_activity
 from jaxobs.derive.loops.pace import MIN_STALL_SECONDS, STEPS_KEPT, Pace, Stalls
 from jaxobs.derive.loops.recorded import RecordedValue
 from jaxobs.derive.loops.stretches import LATE, WINDOW, Kind, Stretch, Stretches, summed
@@ -207,16 +207,14 @@ class Loop:
         self._over = self._over or final
         self.left_seconds = None if self._left is None else seconds(now - self._left)
         self.profile = self._profiles.of(self.name, now, self._compiled)
-        ended = self.stretches.take(now, wait=running, final=final)
-        if ended:
-            self.stretches.add_sampled(self.host.take())
+        ended = self.stretches.take(now, self.host, wait=running, final=final)
         self.whole, self.rated = self.stretches.whole(), self.stretches.rated()
         known = Known(
-            self._executables, self.profile.value, self.whole.sampled, self.stretches.idle_at_ends,
+            self._executables, self.profile.value, by_activity(self.whole.sampled), self.stretches.idle_at_ends,
             self.stretches.watched, self.unwatched(),
         )  # fmt: skip
         if ended:
-            self.pace.add(ended, self.host.seconds)
+            self.pace.add(ended)
             self._charge(charged(summed(ended), known))
         self.work.count()
         self.quiet, self.late = _why_quiet(self.whole, now), None

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from jaxobs.derive.loops.host_lines import HostLine
-from jaxobs.derive.loops.stretches import MAX_COMPILING, Kind, Stretch
+from jaxobs.derive.loops.stretches import MAX_COMPILING, Kind, Stretch, summed
 from jaxobs.model.clock import NANOSECONDS
 
 STEPS_KEPT = 200
@@ -107,13 +107,12 @@ class Pace:
     def __init__(self) -> None:
         self._piece = Stretch()
         self._pieces: list[Stretch] = []
-        self._sampled_before: dict[HostLine, float] = {}
         self._is_disturbed = False
         self.blocks: deque[Block] = deque()
         """Those that nobody has taken yet."""
 
-    def add(self, stretches: Iterable[Stretch], sampled: Mapping[HostLine, float]) -> None:
-        """Add stretches that ended; `sampled` are all sampled seconds of the loop's thread so far."""
+    def add(self, stretches: Iterable[Stretch]) -> None:
+        """Add stretches that ended."""
         for each in stretches:
             spent = each.compiling + each.checkpoint
             is_left_out = each.kind not in TESTED or spent > MAX_COMPILING * each.wall
@@ -129,16 +128,10 @@ class Pace:
                     len(self._pieces) >= MIN_PIECES
                     and sum(each.wall for each in self._pieces) >= BLOCK_SECONDS
                 ):
-                    self._close(sampled)
+                    self._close()
 
-    def _close(self, sampled: Mapping[HostLine, float]) -> None:
-        pieces, before = self._pieces, self._sampled_before
-        new = {
-            line: spent - before.get(line, 0.0)
-            for line, spent in sampled.items()
-            if spent > before.get(line, 0.0)
-        }
-        first = pieces[0]
+    def _close(self) -> None:
+        pieces, first = self._pieces, self._pieces[0]
         self.blocks.append(
             Block(
                 first.end - round(first.wall * NANOSECONDS),
@@ -146,7 +139,7 @@ class Pace:
                 sum(each.wall for each in pieces),
                 statistics.median(each.wall / each.steps for each in pieces),
                 frozenset(run for each in pieces for run in each.runs if run > 0),
-                {} if self._is_disturbed else new,
+                {} if self._is_disturbed else summed(pieces).sampled,
             )
         )
-        self._pieces, self._sampled_before, self._is_disturbed = [], dict(sampled), False
+        self._pieces, self._is_disturbed = [], False

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
+from jaxobs.derive.loops.host_lines import HostLine, HostLines
 from jaxobs.derive.refusal import require
 from jaxobs.derive.series import MAX_VALUE
 from jaxobs.derive.steps import StepLog, Steps
@@ -96,8 +97,8 @@ class Stretch:
     """Watched calls by number, as in `StepEnded.runs`."""
     within: Counter[int] = field(default_factory=Counter)
     """Nanoseconds in which a run of that number was at all."""
-    sampled: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    """Seconds at which the loop's thread was seen, by activity."""
+    sampled: defaultdict[HostLine, float] = field(default_factory=lambda: defaultdict(float))
+    """Seconds at which the loop's thread was seen, by line and activity."""
     turns: list[float] = field(default_factory=list)
     """Seconds of each step, where they are known one by one."""
     spacing: tuple[int, ...] = ()
@@ -127,8 +128,8 @@ class Stretch:
             self.runs[run] += count
         for run, amount in other.within.items():
             self.within[run] += amount
-        for activity, spent in other.sampled.items():
-            self.sampled[activity] += spent
+        for line, spent in other.sampled.items():
+            self.sampled[line] += spent
 
     def add_turns(self, steps: Steps) -> None:
         """Add what the host did in these steps; the wall time is not theirs alone, and is set elsewhere."""
@@ -281,14 +282,16 @@ class Stretches:
             if not is_over:
                 self._followers.append(entry)
 
-    def take(self, now: int, *, wait: bool, final: bool) -> list[Stretch]:
-        """Take the stretches that ended since the last call.
+    def take(self, now: int, host: HostLines, *, wait: bool, final: bool) -> list[Stretch]:
+        """Take the stretches that ended since the last call, the last of them with what `host` has seen since then.
 
         `wait`: a run is known to be under way for long, so completions are still to come. `final`: none is.
         """
         if final or (not wait and self._open and self._is_late(now)):
             self._close_by_turns(Kind.UNSEEN)
         ended, self._ended = self._ended, []
+        if ended:
+            ended[-1].sampled = host.take()
         by_kind: dict[tuple[Kind, bool, bool], Stretch] = {}
         for each in ended:
             key = (each.kind, each.compiled, each.alone)
@@ -296,10 +299,6 @@ class Stretches:
         self._kept.extend(by_kind.values())
         self._forget_old()
         return ended
-
-    def add_sampled(self, sampled: defaultdict[str, float]) -> None:
-        """Add what the loop's thread was seen to do in the stretches that were taken last: seconds by activity."""
-        self._kept[-1].add(Stretch(sampled=sampled))
 
     def whole(self) -> Stretch:
         """The sum of the newest stretches."""

@@ -112,7 +112,7 @@ def loop_view(loop: Loop) -> LoopView:
         hfu=hfu,
         recorded={name: value.figure() for name, value in loop.recorded.items()},
         bottleneck=loop.verdict(),
-        host_lines=loop.host.rows(),
+        host_lines=loop.host.rows(loop.whole.sampled),
         host_calls=loop.host.calls(),
         host_samples=loop.host.samples,
         device_idle=_idle(loop),
