@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -27,10 +27,10 @@ WHOLE_RUNS = 2
 """Whole runs that a profiler window must hold to tell how long one takes: of a run that is longer than the window, or
 nearly, a trace holds pieces that look like runs."""
 
-NEWEST_WINDOWS, WINDOWS_KEPT = 3, 21
-"""Newest profiler windows whose mean is an executable's device time: enough to outweigh a disturbed one, few enough to
-follow a device that is throttled, or a machine that others begin to use, soon after. Where runs may differ it is the mean
-of all that are kept, as few windows may hold none of the longer ones."""
+BEFORE, BEFORE_WHERE_RUNS_DIFFER = 0.5, 0.95
+"""Weight of what earlier profiler windows showed beside a new one. The first averages over three windows: enough to
+outweigh a disturbed one, few enough to follow a device that is throttled, or a machine that others begin to use, within
+minutes. The second averages over forty, as few windows may hold none of the longer runs: (1 + w) / (1 - w)."""
 
 UNEVEN = 2.0
 """Runs are uneven where the mean of the samples is more than this many times their median, or, for executables whose
@@ -53,14 +53,20 @@ class Windows:
     runs: float = 0.0
     seconds: float = 0.0
     """Seconds of runs, from first operation to the end of the last; of operations where traces show no single runs."""
-    timed: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=WINDOWS_KEPT))
-    """The same two of each of the newest windows that held several whole runs, the newest last."""
-    labels: Counter[str] = field(default_factory=Counter)
-    """Device seconds by the component that they are charged to."""
-    executions: Counter[str] = field(default_factory=Counter)
-    """Executions by operation, on all devices."""
+    timed_runs: float = 0.0
+    timed_seconds: float = 0.0
+    """The same two of late, of windows that held several whole runs."""
+    labels: dict[str, float] = field(default_factory=dict)
+    """Device seconds of late by the component that they are charged to."""
+    executions: dict[str, float] = field(default_factory=dict)
+    """Executions of late by operation, on all devices."""
     runs_counted: float = 0.0
     """Runs on all devices, to divide `executions` by."""
+
+    @property
+    def seconds_per_run(self) -> float | None:
+        """Seconds of one traced run of late; None where no window held several whole ones."""
+        return self.timed_seconds / self.timed_runs if self.timed_runs > 0 else None
 
 
 @dataclass(slots=True)
@@ -114,12 +120,6 @@ class Executable:
         return bool(self.fingerprint)
 
     @property
-    def traced_seconds(self) -> float | None:
-        """Seconds of one traced run of late; None where no window held several whole ones."""
-        newest = [*self.windows.timed][0 if self.may_differ else -NEWEST_WINDOWS :]
-        return sum(spent for _, spent in newest) / sum(runs for runs, _ in newest) if newest else None
-
-    @property
     def seconds_per_run(self) -> float | None:
         """Device seconds of one run; None where nothing tells.
 
@@ -127,7 +127,7 @@ class Executable:
         clean runs tell less than many steps of a host that was ahead: the first of all may be the only one. Where half of
         them were too short for more than a bound, the others are those that were disturbed.
         """
-        traced = self.traced_seconds
+        traced = self.windows.seconds_per_run
         spaced = statistics.median(each for each, _ in self.spacings) if self.spacings else math.inf
         ran_ahead = any(ahead for _, ahead in self.spacings)
         told = len(self.samples) > len(self.at_most) and not self.differs
@@ -162,7 +162,7 @@ class Executable:
     @property
     def hidden_seconds(self) -> float:
         """Seconds by which the samples' mean exceeds their median where runs are uneven, as with `lax.cond`; else 0."""
-        if len(self.samples) < ENOUGH_SAMPLES or self.traced_seconds is not None:
+        if len(self.samples) < ENOUGH_SAMPLES or self.windows.seconds_per_run is not None:
             return 0.0
         mean, middle = statistics.fmean(self.samples), statistics.median(self.samples)
         return mean - middle if mean > UNEVEN * middle else 0.0
@@ -237,11 +237,16 @@ def absorb(
     seen.seconds += spent / ran.devices
     if ran.runs >= WHOLE_RUNS * ran.devices:
         usual = None if executable.may_differ else ran.usual_seconds
-        seen.timed.append((runs / ran.devices, (spent if usual is None else usual) / ran.devices))
-    seen.runs_counted += with_cut_ones
+        weight = BEFORE_WHERE_RUNS_DIFFER if executable.may_differ else BEFORE
+        seen.timed_runs = weight * seen.timed_runs + runs / ran.devices
+        seen.timed_seconds = weight * seen.timed_seconds + (spent if usual is None else usual) / ran.devices
+    seen.runs_counted = BEFORE_WHERE_RUNS_DIFFER * seen.runs_counted + with_cut_ones
+    for before in (seen.labels, seen.executions):
+        before.update((name, BEFORE_WHERE_RUNS_DIFFER * amount) for name, amount in before.items())
     for operation in operations:
-        seen.labels[operation.label] += operation.work.seconds / ran.devices  # type: ignore[assignment]
-        seen.executions[operation.name] += operation.executions
+        spent = operation.work.seconds / ran.devices
+        seen.labels[operation.label] = seen.labels.get(operation.label, 0.0) + spent
+        seen.executions[operation.name] = seen.executions.get(operation.name, 0.0) + operation.executions
     executable.measured = _measured_cost(executable, costs) or executable.measured
 
 
@@ -260,7 +265,8 @@ def verdict_of_operations(executable: Executable) -> Verdict | None:
     total = sum(executable.windows.labels.values())
     if total <= 0:
         return None
-    shares = {word: amount / total for word, amount in executable.windows.labels.most_common()}
+    ranked = sorted(executable.windows.labels.items(), key=lambda item: -item[1])
+    shares = {word: amount / total for word, amount in ranked}
     words = list(shares)
     first, second = words[0], words[1] if len(words) > 1 else None
     lead = margin(shares[first], 0.0 if second is None else shares[second])

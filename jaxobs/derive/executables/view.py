@@ -85,8 +85,8 @@ def executable_view(
     runs, spent, source = _counted(executable, per_run, why_no_runs)
     not_timed = TOO_DIFFERENT if executable.differs else TOO_SHORT if executable.at_most else NOT_TIMED
     unmeasured = None if per_run is not None else why_no_runs or not_timed
-    is_traced = per_run is not None and per_run == executable.traced_seconds
-    tracing = FEW_TRACED if sum(runs for runs, _ in executable.windows.timed) < FEW_RUNS else TRACED
+    is_traced = per_run is not None and per_run == executable.windows.seconds_per_run
+    tracing = FEW_TRACED if executable.windows.timed_runs < FEW_RUNS else TRACED
     traced = tracing if is_traced else OF_KIN if executable.seconds_per_run != per_run else None
     unbound = bound_reason(executable, peaks)
     achieved = _rate(cost, per_run)
