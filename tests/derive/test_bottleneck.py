@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.derive.loops.bottleneck import ENOUGH_STEPS, HOST_UNKNOWN, decide
+from jaxobs.derive.loops.host_lines import HostLines
 from jaxobs.derive.loops.stretches import FEW_STEPS, WINDOW, Stretch, Stretches
 from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import NANOSECONDS
@@ -139,7 +140,7 @@ def kept(*steps_and_seconds: tuple[int, float]) -> Stretch:
             for start, stop in pairwise(edges):
                 row = ["train", number, start, stop, 0, 0, 0, None, None, 1, 0]
                 stretches.steps_ended(Steps(row))
-        stretches.take(end, wait=False, final=False)
+        stretches.take(end, HostLines(), wait=False, final=False)
     return stretches.whole()
 
 

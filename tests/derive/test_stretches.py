@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jaxobs.derive.loops.host_lines import HostLines
 from jaxobs.derive.loops.stretches import Kind, Stretch, Stretches
 from jaxobs.derive.steps import Steps
 from jaxobs.model.events import Event, StepCompleted, TurnsAsked
@@ -20,7 +21,7 @@ def dispatched(count: int, start: float, turn: float, first: int = 0) -> list[St
 
 
 def told(stretches: Stretches, now: float) -> list[Stretch]:
-    return stretches.take(at(now), wait=False, final=False)
+    return stretches.take(at(now), HostLines(), wait=False, final=False)
 
 
 def done(number: int, time: float) -> StepCompleted:
@@ -58,7 +59,7 @@ def test_the_wait_for_an_item_that_never_came_is_charged_once() -> None:
     stretches.completed(done(9, 2.0))
     (last,) = told(stretches, 7.0)
     assert (last.wall, last.input) == (pytest.approx(6.0), 5.0)
-    assert stretches.take(at(8.0), wait=False, final=True) == []
+    assert stretches.take(at(8.0), HostLines(), wait=False, final=True) == []
 
 
 @pytest.mark.parametrize("last_seen", [9, 8])
@@ -75,7 +76,7 @@ def test_of_that_wait_what_the_device_still_worked_in_is_told_already(
     stretches.completed(done(last_seen, 4.0))
     if not left_before:
         stretches.loop_ended(5 * SECOND, at(6.0))
-    ended = stretches.take(at(8.0), wait=False, final=True)
+    ended = stretches.take(at(8.0), HostLines(), wait=False, final=True)
     assert sum(each.wall for each in ended) == pytest.approx(6.0)
 
 
@@ -133,7 +134,7 @@ def test_without_a_completion_steps_wait_for_ten_seconds_and_are_in_doubt_then()
         stretches.steps_ended(steps)
     assert told(stretches, 9.9) == []
     assert stretches.pending_since == at(0.0)
-    assert stretches.take(at(30.0), wait=True, final=False) == []  # a run is known to last
+    assert stretches.take(at(30.0), HostLines(), wait=True, final=False) == []  # a run is known to last
     (*_, last) = told(stretches, 10.1)
     assert last.kind is Kind.UNSEEN
     assert stretches.pending_since is None
@@ -210,8 +211,8 @@ def test_no_step_is_lost_and_no_second_counted_twice(
         now += turn
         if completes:
             stretches.completed(done(max(0, number - behind), now))
-        found += stretches.take(at(now), wait=False, final=False)
-    found += stretches.take(at(now), wait=False, final=True)
+        found += stretches.take(at(now), HostLines(), wait=False, final=False)
+    found += stretches.take(at(now), HostLines(), wait=False, final=True)
     assert sum(each.steps for each in found) == len(seen)
     assert sum(each.runs[1] for each in found) == len(seen)
     assert sum(each.wall for each in found) <= now - 1.0 + 1e-6

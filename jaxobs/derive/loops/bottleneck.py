@@ -34,9 +34,14 @@ MAX_BOUNDED = 0.05
 NOTHING = 1e-6
 """A share below this is none: it comes of rounding."""
 
+SAMPLED, WOKEN = 0.1, 1e-4
+"""What a share of sampled time may be off by, which is three standard deviations of a half by 200 samples; and seconds
+that it may take to wake a thread once the device is done."""
+
 IDLE_KNOWN = 0.9
 """Share of turns with an idle device at their end from which on a host that is blocked is what the device waits for."""
 
+OUTPACED = "the main thread waited for the device for longer than its work takes by the last profiler windows"
 HOST_UNKNOWN = "the device was idle, and what the host did is not known"
 NO_BOUND = (
     "the device worked on what has no bound time, as a peak is missing or its cost is not known yet, or took far longer "
@@ -92,7 +97,7 @@ def charged(piece: Stretch, known: Known) -> Charged:
     Compiles come first, during which the loop dispatches nothing. Busy seconds of the device come next, cut to the wall
     time in which it is not known to have been idle. Idle seconds go to what the host was doing: a checkpoint, waiting
     for input, then what samples of its thread saw, less the seconds that runs without a time may have taken. The rest is
-    `unknown`.
+    `unknown`; where the thread waited for the device in it, its runs take longer than is known.
     """
     busy = _busy(piece, known)
     components = dict.fromkeys(COMPONENTS, 0.0)
@@ -122,6 +127,11 @@ def charged(piece: Stretch, known: Known) -> Charged:
         components[word] += part * amount
     rest = max(0.0, remaining - part * together)
     components["unknown"] += rest
+    elsewhere = max(0.0, piece.wall - scale * known.sampled.get(activities.DEVICE, 0.0))
+    busy_too = rest - bounded - elsewhere - WOKEN * piece.steps
+    if busy_too > SAMPLED * piece.wall:
+        busy.bounded[OUTPACED] += busy_too
+        bounded += busy_too
     why = {reason: min(seconds, rest) for reason, seconds in busy.bounded.items()}
     why |= {HOST_UNKNOWN: max(0.0, rest - bounded), NO_BOUND: components["unknown"] - rest}
     return replace(

@@ -13,8 +13,9 @@ from jaxobs.model.figure import figure
 from jaxobs.roofline_model.bounds import sum_of_both
 from jaxobs.roofline_model.traced import Profiled, ProfiledDevice
 
-OLDEST = 600 * NANOSECONDS
-"""How long a window's result is used. A job that changes what it does changes its executables or its pace as well."""
+OLDEST, NEWEST = 600 * NANOSECONDS, 3
+"""How long a window's result is used, and of how many. A job that changes what it does changes its executables or its
+pace as well; where the pace changes, as a device is throttled, three soon follow it."""
 
 IDLE_DEVICE = 0.1
 """Share of the busiest device's busy time below which a device counts as taking no part in the loop."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from jaxobs.derive.executables.registry import Executables
-from jaxobs.derive.profiler_windows.loop_profile import LoopProfile, loop_profile, valid_profile
+from jaxobs.derive.profiler_windows.loop_profile import NEWEST, LoopProfile, loop_profile, valid_profile
 from jaxobs.derive.profiler_windows.operations import Operations
 from jaxobs.derive.profiler_windows.parts import LoopPart, LoopSpans, parts_of
 from jaxobs.derive.refusal import require
@@ -60,7 +60,7 @@ class Profiles:
         self._executables = executables
         self._spans: dict[str, LoopSpans] = {}
         self._waiting: deque[ProfileWindow] = deque()
-        self._of_loops: defaultdict[str, deque[LoopProfile]] = defaultdict(deque)
+        self._of_loops: defaultdict[str, deque[LoopProfile]] = defaultdict(lambda: deque(maxlen=NEWEST))
         self._why: dict[str, str] = {}
         self.operations = Operations(limit)
         self.outcomes = Counter(dict.fromkeys(OUTCOMES, 0))
