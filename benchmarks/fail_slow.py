@@ -169,7 +169,7 @@ class Run:
             if kind != "nested":  # phases lie in no stretch
                 checkpoint = 20.0 if kind == "checkpoint" else 0.0
                 stretches.append(Stretch(Kind.SEEN, at(self.now), 20.0 + took, 1, checkpoint=checkpoint))
-        self._loop.pace.add(stretches, {})
+        self._loop.pace.add(stretches)
 
     def look(self, *, update: bool) -> list[Slowdown]:
         """What the agent would find by now: of a snapshot this is the part that concerns it."""
