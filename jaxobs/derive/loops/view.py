@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jaxobs.derive.executables.executable import MEASURED, lower_bound_reason
-from jaxobs.derive.loops.bottleneck import ENOUGH_STEPS, IDLE_KNOWN
+from jaxobs.derive.loops.bottleneck import ENOUGH_STEPS, IDLE_KNOWN, OUTPACED
 from jaxobs.derive.loops.found import LONG_TURN
 from jaxobs.derive.loops.host_lines import Row
 from jaxobs.derive.loops.loop import Loop
@@ -156,6 +156,8 @@ def _iterations(loop: Loop) -> Figure[int]:
 def _device_seconds(loop: Loop) -> Figure[float]:
     steps, did = loop.rated.steps, loop.did
     all_timed = steps > 0 and did.device_seconds > 0 and not did.untimed_runs
+    if OUTPACED in loop.charged.bounded:
+        return Figure(None, OUTPACED)
     return figure(min(did.device_seconds, loop.rated.wall) / steps if all_timed else None, NOT_ALL_TIMED)
 
 
