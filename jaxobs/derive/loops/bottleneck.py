@@ -36,7 +36,8 @@ NOTHING = 1e-6
 
 SAMPLED, WOKEN = 0.1, 1e-4
 """What a share of sampled time may be off by, which is three standard deviations of a half by 200 samples; and seconds
-that it may take to wake a thread once the device is done."""
+until a thread that waits goes on once the device is done: waking one takes 3 to 40 µs (measured), and it then waits for
+the interpreter lock."""
 
 IDLE_KNOWN = 0.9
 """Share of turns with an idle device at their end from which on a host that is blocked is what the device waits for."""
