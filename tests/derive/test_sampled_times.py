@@ -86,6 +86,20 @@ def test_steps_of_a_host_that_ran_ahead_long_ago_tell_nothing_of_now() -> None:
     assert executables.seconds_of(1) is None
 
 
+def test_clean_runs_of_before_the_host_was_ahead_cap_nothing() -> None:
+    """A loop that waited for its input has a throttled device: none of its runs begins on an idle device any more."""
+    executables = applied(new_fold(), [created(1)]).executables
+    for second in range(SAMPLES_KEPT):
+        executables.sampled(ExecutableRan(1, 10e-3, 0.0, at(second)))
+        executables.spaced((1,), 40e-3, ahead=False)
+    assert executables.seconds_of(1) == pytest.approx(10e-3)
+    for _ in range(SAMPLES_KEPT):
+        executables.spaced((1,), 20e-3, ahead=True)
+    assert executables.seconds_of(1) == pytest.approx(20e-3)
+    window(executables[1], 20e-3)
+    assert executables.seconds_of(1) == pytest.approx(20e-3)
+
+
 def test_the_newest_windows_tell_the_time_of_a_run_where_runs_have_become_longer() -> None:
     """A device that was throttled after hours seemed idle for what its runs took longer than before."""
     made = executable()

@@ -125,12 +125,14 @@ class Executable:
 
         Windows tell it, else clean runs, else the spacing of steps. Clean runs and the spacing cap what windows tell. Few
         clean runs tell less than many steps of a host that was ahead: the first of all may be the only one. Where half of
-        them were too short for more than a bound, the others are those that were disturbed.
+        them were too short for more than a bound, the others are those that were disturbed. While the host is ahead none
+        comes, so where all spacings are of that, clean runs are of before.
         """
         traced = self.windows.seconds_per_run
         spaced = statistics.median(each for each, _ in self.spacings) if self.spacings else math.inf
         ran_ahead = any(ahead for _, ahead in self.spacings)
-        told = len(self.samples) > len(self.at_most) and not self.differs
+        are_old = len(self.spacings) == SAMPLES_KEPT and all(ahead for _, ahead in self.spacings)
+        told = len(self.samples) > len(self.at_most) and not self.differs and not are_old
         clean = statistics.median(self.samples) if told else None
         many = len(self.samples) >= ENOUGH_SAMPLES
         if traced is not None:
