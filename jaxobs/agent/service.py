@@ -42,6 +42,7 @@ from jaxobs.model.events import (
 )
 from jaxobs.model.metrics import Catalogue
 from jaxobs.model.snapshot import SnapshotData
+from jaxobs.plugin.discovery import COLLECTORS
 from jaxobs.plugin.files import temporary_directory, why_not_kept, write_whole
 from jaxobs.report.runs import SUMMARY, make_folder
 from jaxobs.report.sentence import hang_sentence, plain, slowdown_sentence
@@ -389,7 +390,9 @@ class Service:
         self._watch()
         self._read_windows()
         for guard in self._plugins.guards:
-            self.fold.apply_own(guard.report(STUCK_SECONDS))
+            self.fold.apply_own(report := guard.report(STUCK_SECONDS))
+            if guard.kind == "collector" and not report.up:
+                self.fold.series.withdraw(f"{COLLECTORS}:{guard.source}")
         self.fold.observation.agent_measured(process_time(), resident_bytes())
         for exporter in self._plugins.exporters:
             self.fold.observation.exporter_dropped(exporter.guard.source, *exporter.dropped())

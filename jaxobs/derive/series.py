@@ -131,6 +131,12 @@ class Series:
         for labels, value in given.items():
             self.set(name, labels, value)
 
+    def withdraw(self, owner: str) -> None:
+        """Remove all gauges of a plugin that has fallen silent: their last values say nothing of now."""
+        for metric in self.catalogue:
+            if metric.kind == "gauge" and self.catalogue.owner(metric.name) == owner:
+                self.replace(metric.name, ())
+
     def show(self, name: str, labels: Labels, histogram: Histogram) -> None:
         """Show what this histogram has observed, from now on; beyond the limit on series it is dropped."""
         known = self._histograms[name]

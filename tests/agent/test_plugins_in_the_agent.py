@@ -5,15 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 from jaxobs.model.clock import now
 from jaxobs.model.events import BackendFound, SourceReported
 from tests.agent.beside import AgentProcess
 from tests.agent.test_agent import steps
-
-if TYPE_CHECKING:
-    import pytest
 
 Start = Callable[..., AgentProcess]
 Install = Callable[..., None]
@@ -50,6 +48,26 @@ class Collector(base.Collector):
         {collect}
     def stop(self):
         pass
+"""
+)
+
+
+FADES = (
+    SOON
+    + """
+from jaxobs.model.clock import now
+from jaxobs.model.events import Measured
+from jaxobs.model.metrics import Metric
+from jaxobs.plugin import base
+class Collector(base.Collector):
+    metrics = Metric("fades_level", "gauge", "A level."), Metric("fades_things_total", "counter", "Things.")
+    interval = 1.5
+    turns = 0
+    def collect(self):
+        self.turns += 1
+        if self.turns > 1:
+            {silence}
+        return [Measured("fades_level", (), 7.0, now()), Measured("fades_things_total", (), 1.0, now())]
 """
 )
 
@@ -129,6 +147,20 @@ def test_a_collector_that_raises_is_down(start_agent: Start, install_plugin: Ins
     code = COLLECTOR.format(collect="raise OSError('no such device')")
     install_plugin("broken", code, {"jaxobs.collectors": "broken = broken:Collector"})
     down(start_agent(), "broken", "OSError: no such device")
+
+
+@pytest.mark.parametrize("silence", ["raise OSError('no such device')", "time.sleep(3600)"])
+def test_what_a_collector_measured_before_it_fell_silent_is_shown_no_more(
+    start_agent: Start, install_plugin: Install, silence: str
+) -> None:
+    """A device that is lost had its last clock and temperature for the rest of a run of days."""
+    install_plugin("fades", FADES.format(silence=silence), {"jaxobs.collectors": "fades = fades:Collector"})
+    agent = start_agent()
+    agent.metrics_when("fades_level 7.0")
+    down(agent, "fades", "no such device" if "OSError" in silence else "no answer for ")
+    text = agent.metrics()
+    assert "fades_level" not in text
+    assert "fades_things_total 1.0" in text
 
 
 def test_a_collector_that_returns_rubbish_does_not_reach_the_exporters(
