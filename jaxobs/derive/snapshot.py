@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -81,6 +82,8 @@ class SnapshotView:
     """The executables with the most device time, in order, and the one that needs the most memory."""
     executables_left_out: Figure[int]
     executables_with_series: Sequence[ExecutableView]
+    device_shares: Mapping[tuple[str, str], float]
+    """Device seconds of executables that ran of late, by their labels, over the wall time of the loops that get on."""
     with_gradients: frozenset[str]
     """Fingerprints of the executables that have a backward pass in them."""
     operations: Figure[list[Row]]
@@ -158,6 +161,7 @@ def snapshot_view(rooms: Rooms, now: int) -> SnapshotView:
         executables=[executables[number] for number in table.listed],
         executables_left_out=table.left_out(),
         executables_with_series=[executables[number] for number in table.shown],
+        device_shares=_device_shares(rooms, loops),
         with_gradients=rooms.with_gradients,
         operations=rooms.profiles.operations.operations,
         device_time=rooms.profiles.operations.device_time,
@@ -174,6 +178,17 @@ def _loops(rooms: Rooms, now: int) -> dict[str, LoopView]:
         loop.update(now, running=rooms.under_way.at(now) is not None)
         views[name] = checked_loop(loop_view(loop))
     return views
+
+
+def _device_shares(rooms: Rooms, views: Mapping[str, LoopView]) -> Mapping[tuple[str, str], float]:
+    getting_on = [rooms.loops.by_name[name] for name, view in views.items() if view.bottleneck.shares]
+    wall, shares = sum(loop.wall for loop in getting_on), defaultdict[tuple[str, str], float](float)
+    for loop in getting_on:
+        for run, spent in loop.charged.spent.items():
+            executable = rooms.executables[run]
+            labels = executable.function, executable.fingerprint
+            shares[labels] += spent / loop.whole.wall * loop.wall / wall
+    return shares
 
 
 def _state(devices: Sequence[DeviceView], process: ProcessView) -> State:

@@ -52,10 +52,16 @@ def snapshot_of(document: Mapping[str, Any]) -> SnapshotView:
         for row in document.get("operations") or ()
         if row is not None
     ]
+    wall = sum((loop or {}).get("wall_seconds") or 0.0 for loop in (document.get("loops") or {}).values())
+    executables = [each for each in document.get("executables") or () if each is not None]
+    labels = ((each.get("function"), each.get("executable") or "") for each in executables)
+    spent = (each.get("seconds") or 0.0 for each in executables)
+    shares = {of: seconds / wall for of, seconds in zip(labels, spent, strict=True) if wall}
     return view_of(
         SnapshotView,
         {
             **document,
+            "device_shares": shares,
             "identity": process,
             "process": process,
             "compilation": compilation,

@@ -67,7 +67,7 @@ class LoopFacts:
 
 @dataclass(frozen=True, slots=True)
 class WorkFacts:
-    """An executable whose device time and cost are known: `share` is that of its runs in the loops' wall time."""
+    """An executable whose device time and cost are known: `share` is that of its runs in the loops' wall time of late."""
 
     view: ExecutableView
     share: float
@@ -89,8 +89,6 @@ class Facts:
     """What the conditions read: the view of a snapshot, and what is known well enough in it."""
 
     view: SnapshotView
-    wall: float
-    """Wall seconds of all loops, as an executable's seconds are of all of them."""
     loops: Sequence[LoopFacts]
     work: Sequence[WorkFacts]
     matrix_peaks: Mapping[str, float]
@@ -112,7 +110,6 @@ def dearest(facts: Facts, label: str, executables: Container[str | None]) -> str
 
 def facts_of(view: SnapshotView) -> Facts:
     """The facts in a snapshot."""
-    wall = sum(loop.wall_seconds for loop in view.loops.values())
     # A loop that ended long ago has no shares of the last window, and what is saved in another is no part of its time.
     now = sum(loop.wall_seconds for loop in view.loops.values() if loop.bottleneck.shares)
     loops = [
@@ -122,9 +119,8 @@ def facts_of(view: SnapshotView) -> Facts:
     peaks = devices[0].peaks.value.peaks if devices and devices[0].peaks.value else None
     return Facts(
         view,
-        wall,
         loops,
-        list(_work(view, loops, wall)),
+        list(_work(view, loops)),
         {dtype: peak.value for dtype, peak in peaks.matrix.items()} if peaks else {},
         peaks.memory.value if peaks and peaks.memory else None,
         any(each.executable.value in view.with_gradients for each in view.executables),
@@ -139,14 +135,14 @@ def _is_sure(loop: LoopView) -> bool:
     return loop.wall_seconds > 0 and is_whole and is_sure
 
 
-def _work(view: SnapshotView, loops: Sequence[LoopFacts], wall: float) -> Iterator[WorkFacts]:
-    """Executables with known work. The share of each is its device seconds over the loops' `wall` time.
+def _work(view: SnapshotView, loops: Sequence[LoopFacts]) -> Iterator[WorkFacts]:
+    """Executables with known work that ran of late: a job may have gone over to others hours ago.
 
-    It is at most the share of the wall time in which the device was busy in the loops.
+    The share of each is at most that of the wall time in which the device was busy in the loops.
     """
     busy = sum(loop.share(word) for loop in loops for word in BUSY)
     for executable in view.executables:
-        seconds, per_run = executable.seconds.value, executable.seconds_per_run.value
-        cost = executable.cost.value
-        if seconds and per_run and wall and cost and cost.exact:
-            yield WorkFacts(executable, min(1.0, busy, seconds / wall), per_run, cost)
+        share = view.device_shares.get(executable.labels)
+        per_run, cost = executable.seconds_per_run.value, executable.cost.value
+        if share and per_run and cost and cost.exact:
+            yield WorkFacts(executable, min(1.0, busy, share), per_run, cost)

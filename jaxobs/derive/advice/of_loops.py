@@ -73,13 +73,13 @@ def slow_loader(facts: Facts) -> Iterator[Finding]:
 
 def _waiting(facts: Facts) -> Iterator[tuple[LoopFacts, float]]:
     """Loops that wait for input with the device known to be idle, each with the share of its time that it waits."""
-    unknown = (each for each in facts.view.executables if each.bottleneck.label == "unknown")
-    timed = sum(each.seconds.value or 0.0 for each in unknown)
+    unknown = {each.labels for each in facts.view.executables if each.bottleneck.label == "unknown"}
+    timed = sum(share for labels, share in facts.view.device_shares.items() if labels in unknown)
     for loop in facts.loops:
         waiting, untimed = loop.shares.get("input"), loop.shares.get("unknown", 0.0)
         if (idle := loop.view.device_idle.value) is not None:
             untimed -= max(0.0, idle - sum(loop.shares.get(word, 0.0) for word in IDLE))
-        if waiting and (untimed * loop.part - timed / facts.wall <= MAX_UNTIMED or loop.view.idle_in_waits):
+        if waiting and (untimed * loop.part - timed <= MAX_UNTIMED or loop.view.idle_in_waits):
             yield loop, waiting
 
 

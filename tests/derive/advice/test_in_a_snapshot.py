@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from jaxobs.derive.fold import Fold
+from jaxobs.model.cost import Cost, ModuleCost, OperationCost
 from jaxobs.model.events import ExecutableRan, FunctionWatched, LoopEnded
 from tests.derive.advice import documents
 from tests.derive.made_up import (
@@ -18,6 +21,7 @@ from tests.derive.made_up import (
     main_thread,
     module,
     new_fold,
+    peak,
     step,
     waits,
 )
@@ -65,6 +69,25 @@ def test_advice_that_no_longer_holds_goes_from_the_series() -> None:
     advice = {piece["condition"] for piece in snapshot.to_dict()["advice"]}
     assert "input_wait" not in advice
     assert not any(labels[0] == "input_wait" for labels in families(snapshot).get("jaxobs_advice_info", {}))
+
+
+def test_advice_on_an_executable_goes_when_the_job_has_gone_over_to_another() -> None:
+    """The next trial of a search computes in bfloat16: hours later it was still told to."""
+    fold = waiting(0.0)
+    peaks = replace(PEAKS, matrix={"float32": peak(1e12), "bfloat16": peak(2e12)})
+    fold.bind_peaks("example", peaks)
+    applied(fold, [ExecutableRan(1, 0.09, 0.001, at(12)) for _ in range(9)])
+
+    def advice(now: float) -> set[str]:
+        return {piece["condition"] for piece in fold.snapshot(at(now)).to_dict()["advice"]}
+
+    assert "slow_element_type" in advice(12)
+    fold.apply(created(2))
+    half = Cost({"bfloat16": 6e10}, {"bfloat16": 6e10}, bytes=1e6)
+    fold.analysed(2, ModuleCost("half", half, (OperationCost("dot", "dot", "", "", "", 1, half),)))
+    fold.apply(ExecutableRan(2, 0.09, 0.001, at(100)))
+    applied(fold, [step(100 + i, 100 + i / 10, 100 + (i + 1) / 10, runs=(2,)) for i in range(100)])
+    assert "slow_element_type" not in advice(110)
 
 
 def test_the_cases_have_the_keys_of_a_real_document() -> None:
