@@ -100,6 +100,17 @@ def test_a_snapshot_and_a_step_cost_what_changed_and_not_what_there_is(crowded: 
     assert min(steps[crowded]) < 1.6 * min(steps[smaller])
 
 
+def test_a_function_that_is_watched_once_more_has_no_executable_looked_at_again() -> None:
+    """A search that makes its step anew for each trial had all earlier ones looked at after each."""
+    executables = Executables()
+    for number in range(1, 4):
+        executables.created(created(number))
+    executables.watched(FunctionWatched(-1, "f", "", at(0)))
+    assert [each.number for each in executables.settle()] == [1, 2, 3]
+    executables.watched(FunctionWatched(-2, "f", "", at(1)))
+    assert executables.settle() == []
+
+
 def test_those_without_their_operations_keep_their_cost_and_bound_and_say_what_they_lack(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

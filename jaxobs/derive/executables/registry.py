@@ -237,8 +237,9 @@ class Executables:
 
     def watched(self, event: FunctionWatched) -> None:
         self._watched[event.number] = event
-        self._watched_names.add(event.function)
-        self.changed.update(self._of_function[event.function])
+        if event.function not in self._watched_names:
+            self._watched_names.add(event.function)
+            self.changed.update(self._of_function[event.function])
         if self._unseen_runs[event.number]:
             self._lose_sight(event)
 
