@@ -181,7 +181,7 @@ class Devices:
                     platform,
                     self._peaks_of(kind),
                     self._roofs_of(kind),
-                    memory.device(ordinal),
+                    memory.device(ordinal, now),
                     self._clocks(ordinal, now),
                 )
                 for ordinal, kind, identity in self.backend.devices

@@ -19,6 +19,9 @@ NOT_SAMPLED = "not sampled yet"
 MAX_DEVICES = 1_024
 """Largest number of local devices: no host has more."""
 
+LASTING_SECONDS = 60.0
+"""How long a forecast holds after the last sample, of which there is one a second."""
+
 CENSUS_KEPT_SECONDS = 600.0
 """How long the last count of live arrays is shown where no newer one could be made. Where a job has many arrays, they
 are counted only while it compiles or writes a checkpoint, which are minutes apart."""
@@ -93,24 +96,26 @@ class Memory:
                 return  # the last count is shown, with its age
         self._arrays = event
 
-    def device(self, device: int) -> Figure[DeviceMemory]:
+    def device(self, device: int, now: int) -> Figure[DeviceMemory]:
         event = self._last.get(device)
         if event is None or event.in_use is None:
             return Figure(None, event.reason or NOT_TOLD if event else NOT_SAMPLED)
         largest, fragmented, reason = fragmentation(event)
-        amounts = self._amounts(event, NOT_TOLD)
+        amounts = self._amounts(event, NOT_TOLD, now)
         return Figure(DeviceMemory(*amounts, figure(largest, reason), figure(fragmented, reason)))
 
-    @property
-    def process(self) -> Figure[ProcessMemory]:
+    def process(self, now: int) -> Figure[ProcessMemory]:
         event = self._last.get(PROCESS_MEMORY)
         if event is None or event.in_use is None:
             return Figure(None, (event.reason if event else "") or NOT_SAMPLED)
-        return Figure(ProcessMemory(*self._amounts(event, SYSTEM_SILENT)))
+        return Figure(ProcessMemory(*self._amounts(event, SYSTEM_SILENT, now)))
 
-    def _amounts(self, event: MemorySampled, silent: str) -> Amounts:
+    def _amounts(self, event: MemorySampled, silent: str, now: int) -> Amounts:
         """The figures of `ProcessMemory`; `silent`: why a peak or a limit is not known."""
         known = (Figure(event.in_use), figure(event.peak, silent), figure(event.limit, silent))
+        if (ago := seconds(now - event.time)) > LASTING_SECONDS:
+            nothing: Figure[float] = Figure(None, f"not sampled for {ago:.0f} s")
+            return *known, nothing, nothing
         return *known, *self._forecasts[event.device]
 
     def live_arrays(self, now: int) -> Figure[LiveArrays]:

@@ -246,7 +246,7 @@ def _process(rooms: Rooms, compilation: CompilationView, now: int) -> ProcessVie
         host_lines=rooms.loops.outside.rows({}),
         host_calls=rooms.loops.outside.calls(),
         host_samples=rooms.loops.outside.samples,
-        memory=rooms.memory.process,
+        memory=rooms.memory.process(now),
         peak_executable=_peak_executable(rooms.executables.largest),
         live_arrays=rooms.memory.live_arrays(now),
     )

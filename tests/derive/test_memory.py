@@ -22,6 +22,7 @@ from tests.derive.made_up import (
     backend,
     check,
     created,
+    families,
     module,
     new_fold,
 )
@@ -122,6 +123,26 @@ def test_the_forecast_is_shown_for_devices_and_for_the_process() -> None:
         name = "jaxobs_device_memory" if device == 0 else "jaxobs_process_memory"
         labels = ("0",) if device == 0 else ()
         assert series(fold, f"{name}_exhaustion_seconds") == {labels: pytest.approx(725)}
+
+
+def test_a_forecast_ends_with_the_samples_that_it_is_drawn_from() -> None:
+    """A job that was stopped in a debugger was full in twelve minutes for as long as it stood."""
+    leak = [
+        sampled(0, in_use=GIB + second * 2**20, limit=2 * GIB, time=BEGAN + second * SECOND)
+        for second in range(301)
+    ]
+    fold = applied(new_fold(), [backend(), *leak])
+    assert [piece["condition"] for piece in fold.snapshot(at(301)).to_dict()["advice"]] == [
+        "memory_exhaustion"
+    ]
+    snapshot = fold.snapshot(at(3900))
+    check(snapshot, {})
+    told = snapshot.to_dict()
+    assert told["advice"] == []
+    memory = told["devices"][0]["memory"]
+    assert memory["in_use_bytes"] == GIB + 300 * 2**20
+    assert (memory["forecast_seconds"], memory["forecast_seconds_reason"]) == (None, "not sampled for 3600 s")
+    assert "jaxobs_device_memory_exhaustion_seconds" not in families(snapshot)
 
 
 def test_files_that_a_process_has_mapped_do_not_fill_its_memory() -> None:
