@@ -155,7 +155,10 @@ def snapshot_view(rooms: Rooms, now: int) -> SnapshotView:
         facts=rooms.facts,
         process=process,
         hangs=[hang.to_dict(now, rooms.began) for hang in rooms.hangs.kept],
-        slowdowns=[each.to_dict(now, rooms.began, rooms.clock) for each in rooms.slowdowns.kept],
+        slowdowns=[
+            each.to_dict(now, rooms.began, rooms.clock, rooms.loops.by_name[each.loop].gone)
+            for each in rooms.slowdowns.kept
+        ],
         loops=loops,
         compilation=compilation,
         executables=[executables[number] for number in table.listed],

@@ -140,8 +140,9 @@ class Writer:
             yield "jaxobs_hangs_total", labels, hangs.count.get(name, 0)
             yield "jaxobs_hang_seconds", labels, standing[name]["seconds"] if name in standing else 0.0
             yield "jaxobs_slowdowns_total", labels, slowdowns.count[name]
-            yield "jaxobs_slowdown_ratio", labels, slowdowns.ratio(name)
-            yield "jaxobs_slowdown_timestamp_seconds", labels, self._wall_time(slowdowns.began(name))
+            if self._rooms.loops.by_name[name].gone is None:
+                yield "jaxobs_slowdown_ratio", labels, slowdowns.ratio(name)
+                yield "jaxobs_slowdown_timestamp_seconds", labels, self._wall_time(slowdowns.began(name))
             yield from self._loop(name, shown)
             yield from self._host_lines(name, self._rooms.loops.by_name[name].host)
 

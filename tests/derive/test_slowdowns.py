@@ -107,6 +107,28 @@ def test_it_is_dated_sized_and_put_down_to_what_grew(training: Training, activit
     )
 
 
+def test_a_loop_that_is_over_is_slow_no_more(training: Training) -> None:
+    """The loop of a trial that had ended was said to take so long a step for all the trials after it."""
+    training.train(200, {"processor": 0.3})
+    (slow,) = training.told()
+    assert (slow["over"], training.series("jaxobs_slowdown_ratio")) == (
+        False,
+        {("train",): pytest.approx(1.4)},
+    )
+    ended, training.now = training.now, training.now + 3600
+    (slow,) = training.told()
+    assert slow["over"]
+    assert slow["seconds"] == pytest.approx(ended - slow["began_seconds"], abs=1)
+    found = families(training.fold.snapshot(at(training.now)))
+    assert not {"jaxobs_slowdown_info", "jaxobs_slowdown_ratio"} & found.keys()
+    training.train(10, {"processor": 0.3})
+    (slow,) = training.told()
+    assert (slow["over"], training.series("jaxobs_slowdown_ratio")) == (
+        False,
+        {("train",): pytest.approx(1.4)},
+    )
+
+
 def test_many_eager_compiles_do_not_hide_the_one_that_changed_the_pace(training: Training) -> None:
     compiled = Compilation("train_step", 2, 1, at(training.now), (), "off", "shape", (), None)
     training.fold.apply(compiled)

@@ -24,7 +24,7 @@ from jaxobs.derive.profiler_windows.windows import Profiles
 from jaxobs.derive.refusal import Refusals, is_amount, require
 from jaxobs.derive.series import Histogram
 from jaxobs.derive.steps import Steps
-from jaxobs.model.clock import each_in_seconds, seconds
+from jaxobs.model.clock import NANOSECONDS, each_in_seconds, seconds
 from jaxobs.model.events import (
     RECORDED_NAMES,
     LoopDeclared,
@@ -60,6 +60,9 @@ median was 7 µs and its maximum 227 ms for true 10 ms steps."""
 MAX_LOOPS = MAX_LOOP_NAMES + 1 + LOOPS + 1
 """Most loops: those marked, the one of further names, those found, and one of recorded values. Events of more are refused
 and counted."""
+
+GONE = 600 * NANOSECONDS
+"""Nanoseconds without a step after which a loop counts as over: an evaluation between two epochs takes minutes."""
 
 ROUNDING = 1e-3
 """Seconds by which the samples of about a second may add up to more than it."""
@@ -110,6 +113,8 @@ class Loop:
         self.quiet: str | None = None
         self.late: str | None = None
         """Where the job is over and the loop was quiet before: how old its figures are."""
+        self.gone: int | None = None
+        """When its last step ended, where that is so long ago that the loop counts as over."""
         self._over = False
         self._left: int | None = None
         self.left_seconds: float | None = None
@@ -218,6 +223,7 @@ class Loop:
             self._charge(charged(summed(ended), known))
         self.work.count()
         self.quiet, self.late = _why_quiet(self.whole, now), None
+        self.gone = self.whole.end if self.quiet is not None and now - self.whole.end > GONE else None
         if self._over and self.whole.steps and self.quiet is not None:
             ago = duration(seconds(now - self.whole.end))
             self.quiet, self.late = None, f"of its last half minute, which ended {ago} before the run"

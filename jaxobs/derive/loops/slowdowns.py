@@ -91,14 +91,15 @@ class Slowdown:
     def ratio(self) -> float:
         return self.after / self.before
 
-    def to_dict(self, now: int, began: int, clock: ClockAnchor) -> dict[str, Any]:
-        """The slowdown as plain data; `began` is the start of the job."""
+    def to_dict(self, now: int, began: int, clock: ClockAnchor, gone: int | None = None) -> dict[str, Any]:
+        """The slowdown as plain data; `began` is the start of the job, `gone` the end of a loop that is over."""
+        ended = self.ended or gone
         return {
             "loop": self.loop,
             "began_timestamp_seconds": clock.wall_time(self.began) / NANOSECONDS,
             "began_seconds": seconds(self.began - began),
-            "seconds": seconds((self.ended or now) - self.began),
-            "over": self.ended is not None,
+            "seconds": seconds((ended or now) - self.began),
+            "over": ended is not None,
             "step_seconds_before": self.before,
             "step_seconds": self.after,
             "ratio": self.ratio,
