@@ -115,7 +115,7 @@ def _profile(found: Mapping[str, Any]) -> LoopProfile:
         steps=found.get("steps") or 0.0,
         active_seconds=found.get("seconds") or 0.0,
         busy_seconds=found.get("busy_seconds") or 0.0,
-        parts={"": Part(seconds=Counter(seconds))},
+        parts={"0123456789abcdef": Part(seconds=Counter(seconds))},
     )
 
 

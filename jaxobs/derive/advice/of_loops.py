@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from jaxobs.derive.advice.facts import Facts, Finding, LoopFacts, dearest
@@ -170,11 +170,11 @@ def small_operations(facts: Facts) -> Iterator[Finding]:
     Why so: launching takes 2 to 10 µs; `latency` is time in operations that take more than ten times what their work
     must, so that nine tenths are not spent on it, and time between the operations of a run.
     """
-    often = _small_operations_a_second(facts.view.operations.value or ())
     for loop in facts.loops:
         lost, profile = loop.shares.get("latency"), loop.view.profile.value
         if not lost or profile is None or not profile.steps or not profile.labels().get("latency"):
             continue
+        often = _small_operations_a_second(facts.view.operations.value or (), profile.parts)
         launches = often * profile.busy_seconds / profile.steps
         if launches < 20:
             continue
@@ -190,10 +190,10 @@ def small_operations(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _small_operations_a_second(operations: Iterable[Row]) -> float:
-    """Executions of small operations in a second of busy time, over all loops and windows; 0 if not known.
+def _small_operations_a_second(operations: Iterable[Row], executables: Container[str]) -> float:
+    """Executions of these executables' small operations in a second of busy time, over all windows; 0 if not known.
 
-    It is a lower bound, as a snapshot leaves out the smallest operations.
+    It is a lower bound: a snapshot leaves out the smallest operations, and the device did more than this.
     """
     busy = small = 0.0
     for row in operations:
@@ -202,7 +202,8 @@ def _small_operations_a_second(operations: Iterable[Row]) -> float:
             continue
         busy = max(busy, seconds / row["share"] if row["share"] else 0.0)
         # The own time of loops and conditionals is the time between the operations in them.
-        if row["kind"] != "control" and seconds / count <= SMALL_OPERATION:
+        of_these = (row["executable"] or "") in executables
+        if of_these and row["kind"] != "control" and seconds / count <= SMALL_OPERATION:
             small += count
     return small / busy if busy else 0.0
 

@@ -198,6 +198,19 @@ def test_the_number_of_small_operations_is_told_without_the_loops_around_them() 
     assert "launching small operations and waiting for them: 40 a step or more take 50 µs or less" in sentence
 
 
+def test_small_operations_of_another_loop_or_of_before_are_none_of_this_one() -> None:
+    """A loop of few was said to launch the thousands that the job's loop of the hours before had launched."""
+    document = documents.small_operations(count=400, seconds=0.002)
+    own = document["operations"][0] | {"share": 0.1}
+    document["operations"] = [
+        own,
+        own | {"executable": "of before", "executions": 90_000, "seconds": 0.018, "share": 0.9},
+    ]
+    assert conditions_of(document) == []
+    document["operations"][0]["executions"] = 4_000
+    assert "40 a step or more" in only(document)["sentence"]
+
+
 def test_products_that_may_run_in_tensorfloat32_are_held_against_its_peak() -> None:
     assert "2 times as fast in bfloat16" in only(documents.single_precision())["sentence"]
     document = documents.single_precision()
@@ -340,7 +353,6 @@ def test_the_line_that_a_loops_latency_or_communication_is_of_is_named() -> None
     ):
         document["operations"][0] |= {
             "source": "/home/ada/model.py:118", "called_from": "/home/ada/model.py:201", "bottleneck": label,
-            "executable": "",
         }  # fmt: skip
         said = (
             f"; its dearest operation that is bound by {label} is of model.py:118, called from model.py:201."
