@@ -11,6 +11,7 @@ import pytest
 
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.loops.host_lines import HostLine
+from jaxobs.derive.loops.loop import Loop
 from jaxobs.derive.loops.pace import Block
 from jaxobs.derive.loops.slowdowns import FORGOTTEN, State
 from jaxobs.model.events import (
@@ -213,6 +214,28 @@ def test_of_a_change_that_is_older_than_what_is_kept_nothing_is_said_to_have_cha
     (slow,) = fold.slowdowns.kept
     assert slow.ratio == pytest.approx(1.05, abs=0.02)
     assert (slow.facts, slow.parts, slow.reason) == ((), {}, FORGOTTEN)
+
+
+def test_a_slowdown_that_lasts_is_kept_beside_later_ones_that_are_over() -> None:
+    """The training was told to be as fast as ever after its evaluation had been slow for a while five times."""
+    fold = new_fold()
+    train, evaluation = fold.loops.named("train"), fold.loops.named("eval")
+
+    def run(loop: Loop, begin: int, step_seconds: float) -> None:
+        for number in range(begin, begin + 60):
+            block = Block(at(10 * number), at(10 * number + 10), 10.0, step_seconds, frozenset(), {})
+            loop.pace.blocks.append(block)
+            fold.slowdowns.look([loop], State(), fold.executables)
+
+    run(train, 0, 1.0)
+    run(train, 60, 1.5)
+    for turn in range(6):
+        run(evaluation, 120 * (turn + 1), 1.0)
+        run(evaluation, 120 * (turn + 1) + 60, 2.0)
+    run(evaluation, 840, 1.0)
+    assert fold.slowdowns.count == {"train": 1, "eval": 6}
+    assert fold.slowdowns.ratio("train") == pytest.approx(1.5)
+    assert fold.slowdowns.ratio("eval") == 1.0
 
 
 def test_with_a_rate_of_zero_nothing_is_tested(training: Training) -> None:

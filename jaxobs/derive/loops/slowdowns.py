@@ -125,7 +125,7 @@ class Slowdowns:
         self.alarms_per_hour = 0.001
         """False alarms of an hour of a loop, on average; with 0 nothing is tested."""
         self.kept: deque[Slowdown] = deque(maxlen=KEPT)
-        """The newest slowdowns, the newest last."""
+        """The newest slowdowns, the newest last, and of older ones those that last."""
         self.count: Counter[str] = Counter()
         """How many there were, by loop."""
         self._loops: defaultdict[str, _Watched] = defaultdict(_Watched)
@@ -190,6 +190,8 @@ class Slowdowns:
             facts += _changed_state(before, after)
         found = Slowdown(name, began, math.exp(changed.before), level, *parts, tuple(facts))
         self.count[name] += 1
+        if len(self.kept) == KEPT:  # what is over goes first
+            self.kept.remove(next((each for each in self.kept if each.ended is not None), self.kept[0]))
         self.kept.append(found)
         self._news.append(found)
 
