@@ -87,7 +87,7 @@ class FlightRecorder(Exporter):
 
     def _new_slowdowns(self, at: float, document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         for each in document.get("slowdowns") or ():
-            key = each["loop"], each["began_timestamp_seconds"], each["over"]
+            key = each["loop"], each["began_seconds"], each["over"]
             if key not in self._slowdowns:
                 self._slowdowns.add(key)
                 yield {"at": at, "slowdown": each}

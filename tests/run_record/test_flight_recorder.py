@@ -122,6 +122,18 @@ def test_a_slowdown_is_a_line_of_its_own_twice_and_is_told_however_long_ago_it_w
     assert "`train` takes 130 ms a step instead of 100 ms (+30 %) since" in told(found)
 
 
+def test_a_slowdown_is_kept_once_though_the_wall_clock_is_set(tmp_path: Path) -> None:
+    made, folder = recorder(tmp_path)
+    for apart in (0.0, 7200.0):  # a machine was suspended: the same moment is two hours later by its clock
+        began = SLOWDOWN["began_timestamp_seconds"] + apart
+        slow = {**SLOWDOWN, "over": False, "began_timestamp_seconds": began}
+        one = batch()
+        written = {**one.snapshot.document, "slowdowns": [slow]}
+        made.export(replace(one, snapshot=replace(one.snapshot, written=written)))
+    made.stop(1)
+    assert (folder / RECORDER).read_text().count('"slowdown":') == 1
+
+
 def test_a_slowdown_that_could_not_be_written_is_written_later(tmp_path: Path) -> None:
     made, folder = recorder(tmp_path)
     one = batch()
