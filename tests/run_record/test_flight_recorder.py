@@ -124,8 +124,7 @@ def test_a_slowdown_is_a_line_of_its_own_twice_and_is_told_however_long_ago_it_w
 
 def test_a_slowdown_is_kept_once_though_the_wall_clock_is_set(tmp_path: Path) -> None:
     made, folder = recorder(tmp_path)
-    for apart in (0.0, 7200.0):  # a machine was suspended: the same moment is two hours later by its clock
-        began = SLOWDOWN["began_timestamp_seconds"] + apart
+    for began in (1e9, 1e9 + 7200):  # a machine was suspended, and the moment is two hours later
         slow = {**SLOWDOWN, "over": False, "began_timestamp_seconds": began}
         one = batch()
         written = {**one.snapshot.document, "slowdowns": [slow]}

@@ -129,7 +129,7 @@ class RecordedValues:
             key = self._names.get((loop, name))
             if key is None:
                 if len(self._names) >= RECORDED_NAMES:
-                    why = f"only the first {RECORDED_NAMES} names are taken, and {as_name(name)} is none"
+                    why = f"only the first {RECORDED_NAMES} names are taken, of all loops together: not {as_name(name)}"
                     self._refuse("", why)
                     continue
                 key = self._names[loop, name] = (loop, as_name(name))
