@@ -141,6 +141,24 @@ def test_without_a_completion_steps_wait_for_ten_seconds_and_are_in_doubt_then()
     assert stretches.rated().steps == 0
 
 
+@pytest.mark.parametrize(("others", "rate"), [(399, 1000.0), (99, None)])
+def test_the_end_of_a_step_that_compiled_tells_nothing_of_others_whose_ends_were_not_seen(
+    others: int, rate: float | None
+) -> None:
+    from dataclasses import replace
+
+    stretches = Stretches(lambda ended: None)
+    (first,) = dispatched(1, 0.0, 1.0)
+    stretches.steps_ended(replace(first, compiling=SECOND - 5 * MILLISECOND))
+    stretches.completed(done(0, 1.0))
+    for steps in dispatched(others, 1.0, 0.001, first=1):
+        stretches.steps_ended(steps)
+    stretches.take(at(2.0), HostLines(), wait=False, final=True)
+    rated = stretches.rated()
+    assert rated.kind is Kind.UNSEEN
+    assert (rated.steps / rated.wall if rated.steps else None) == pytest.approx(rate)
+
+
 def test_what_the_device_was_behind_is_no_time_of_later_steps() -> None:
     """Steps were counted by the host's turns, and then a completion came after all."""
     stretches = Stretches(lambda ended: None)

@@ -315,6 +315,9 @@ class Stretches:
         if summed(newest).wall > seconds(self._patience):
             known = []
         whole = summed(each for each in known if not each.compiled)
+        unseen = summed(each for each in self._kept if each.kind is Kind.UNSEEN and not each.compiled)
+        if not whole.steps and unseen.steps > summed(known).steps:
+            return replace(unseen if _hides_little(unseen) else Stretch(), kind=Kind.UNSEEN)
         if not whole.steps:
             # Where only completions tell, the device may have worked beneath the compiles.
             whole = summed(each for each in known if each.kind is not Kind.SEEN or each.alone)
@@ -325,10 +328,7 @@ class Stretches:
             whole.kind = known[-1].kind
             if whole.kind is Kind.UNWATCHED and summed(known).wall < 1.0:
                 whole = Stretch(Kind.UNWATCHED)
-        if not whole.steps:
-            unseen = summed(each for each in self._kept if each.kind is Kind.UNSEEN and not each.compiled)
-            whole = replace(unseen if _hides_little(unseen) else Stretch(), kind=Kind.UNSEEN)
-        return whole
+        return whole if whole.steps else Stretch(Kind.UNSEEN)
 
     @property
     def kinds(self) -> set[Kind]:

@@ -28,8 +28,8 @@ NOT_ALL_TIMED = "no step has ended of late, or not all that they ran is watched 
 NO_END_SEEN = "no run's end has been seen: the host may be ahead of the device"
 
 UNSEEN = (
-    "no end of a run is seen, as where all outputs are donated; the host's turns are taken after "
-    f"{round(IN_FLIGHT / MAX_DOUBT)} steps without a break"
+    "no end of a run is seen, as where all outputs are donated, or large and replaced (let the step return its loss); "
+    f"the host's turns are taken after {round(IN_FLIGHT / MAX_DOUBT)} steps without a break"
 )
 
 WHY_NO_RATE = {
