@@ -69,11 +69,12 @@ def _program_of(arguments: list[str]) -> list[str]:
     program = arguments[1:] if arguments[:1] == ["--"] else arguments
     if not program or program == ["-m"]:
         raise InputError("no script given: jaxobs run [options] -- script.py [args], or -m module [args]")
-    if program[0].startswith("-") and program[0] != "-m":
+    if program[0] in {"-", "-m"}:  # a missing module is Python's to report
+        return program
+    if program[0].startswith("-"):
         hint = "options of jaxobs begin with --, `jaxobs run --help` lists them"
         raise InputError(f"unknown option {program[0]}; {hint}")
-    if program[0] != "-m":  # a missing module is Python's to report
-        check_script(Path(program[0]))
+    check_script(Path(program[0]))
     return program
 
 

@@ -176,6 +176,19 @@ def test_a_module_does_the_same(tmp_path: Path, module: str) -> None:
     assert without_summary(jaxobs("run", "--", "-m", module, "-m", "--x", folder=tmp_path)) == plain
 
 
+def test_a_script_on_standard_input_does_the_same(tmp_path: Path) -> None:
+    script = write(tmp_path, "script", "import sys; print(sys.argv, sys.path[0], __name__)")
+    line = f"{sys.executable} {{}} - --flag < {script}"
+    plain = outcome(["sh", "-c", line.format("")], tmp_path)
+    observed = outcome(["sh", "-c", line.format("-m jaxobs run")], tmp_path)
+    assert "--flag" in plain.stdout
+    assert without_summary(observed) == plain
+
+
+def test_where_there_is_no_such_module_nothing_is_added_to_what_python_says(tmp_path: Path) -> None:
+    assert jaxobs("run", "-m", "nope", folder=tmp_path).stderr.count("\n") == 1
+
+
 def test_the_site_customisation_of_this_place_still_runs(tmp_path: Path) -> None:
     site = tmp_path / "site"
     site.mkdir()

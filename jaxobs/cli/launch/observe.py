@@ -101,8 +101,8 @@ def _say_address(url: str, summary_file: str | None) -> None:
 
 
 def _report(launched: int) -> None:
-    # A fork of the script ends with `exit` too.
-    if os.getpid() != launched or sys.stderr is None or sys.stderr.closed:
+    # A fork of the script ends with `exit` too. Where `-m` still stands, Python found no such module, and has said so.
+    if os.getpid() != launched or sys.argv[:1] == ["-m"] or sys.stderr is None or sys.stderr.closed:
         return
     try:
         try:
