@@ -217,6 +217,8 @@ class Observer:
 
     def snapshot(self, timeout: float = 2.0) -> Snapshot:
         """What is known now. Where the agent does not answer in time the snapshot is empty but for the reason."""
+        if self._is_over and self.final_snapshot:  # as in `shutdown`
+            return self.final_snapshot
         timeout = given_timeout("snapshot", timeout)
         if self._ended or not self._started:
             return self.final_snapshot or absent_snapshot(self._why_nothing())

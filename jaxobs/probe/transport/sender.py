@@ -62,7 +62,7 @@ class Requests:
 
         The first call asks the agent for them, at once and every two seconds from then on.
         """
-        if not self._values_are_wanted:
+        if not (self._values_are_wanted or self.over):
             self._values_are_wanted = True
             self._wake()
         return self.newest_values.copy()
