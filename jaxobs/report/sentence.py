@@ -15,6 +15,7 @@ from jaxobs.model.snapshot import Document
 from jaxobs.roofline_model.bottleneck import UNTOLD
 from jaxobs.vocabulary import activities
 from jaxobs.vocabulary.units import amount, count, duration, percent, rough_percent
+from jaxobs.vocabulary.words import INSIDE
 
 CLEAR: Final = 0.1
 """Least confidence of a clear label. Below it the runner-up is as likely, or it rests on a few steps; advice needs as
@@ -170,15 +171,20 @@ def loop_sentence(document: Document, name: str) -> str:
 
 
 def _ended(loop: Document, name: str) -> str | None:
-    """Pace of a loop that ended longer ago than rates reach, and what took most of its time; None for others."""
-    ago, wall, steps = loop.get("left_seconds"), loop.get("wall_seconds"), loop.get("steps")
-    if ago is None or loop.get("steps_per_second") is not None or not wall or not steps:
+    """How long ago a loop ended of which there is no rate now, and what took most of its time; None for others."""
+    ago, steps = loop.get("left_seconds"), loop.get("steps")
+    if ago is None or loop.get("steps_per_second") is not None or not steps:
         return None
-    said = f"{code(name)} ended {duration(ago)} ago after {count(steps, 'step')}, at {amount(steps / wall)} steps/s."
+    said = f"{code(name)} ended {duration(ago)} ago after {count(steps, 'step')}."
     spent = loop.get("components") or {}
     most = max(spent, key=spent.__getitem__, default=None)
     share = spent[most] / sum(spent.values()) if most and any(spent.values()) else 0.0
-    return f"{said} Most of its time went to **{most}** ({rough_percent(share)})." if share else said
+    went = (
+        "What most of its time went to is not known"
+        if most == "unknown"
+        else f"Most of its time went to **{most}**"
+    )
+    return f"{said} {went} ({rough_percent(share)})." if share else said
 
 
 def _meanwhile(document: Document, name: str) -> Iterator[str]:
@@ -213,6 +219,7 @@ def _pace(loop: Document) -> str:
         pace = f"runs at {amount(rate)} steps/s"
     else:
         pace = f"takes {duration(step_seconds)} a step"
+    pace += f" {INSIDE}" if loop.get("steps_per_second_reason") == INSIDE else ""
     return f"{pace}, MFU {percent(loop['mfu'])}." if loop.get("mfu") is not None else f"{pace}."
 
 

@@ -109,3 +109,6 @@ CAUSES: Final = (
 )  # fmt: skip
 """Every cause. Where several things changed at once, the first of these is named: each of the earlier ones makes JAX
 compile again whatever the later ones are, and may be what changed them (64-bit mode changes element types)."""
+
+INSIDE: Final = "without the loops and phases inside its steps, which take most of their time"
+"""What to know of such a loop's rates."""

@@ -71,3 +71,11 @@ def test_a_compile_beside_the_phase_is_the_steps_own() -> None:
     fold.apply(step(0, 1.0, 7.0, nested=2.0))
     components = fold.snapshot(at(7.0)).to_dict()["loops"]["train"]["components"]
     assert components["compile"] == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(("own", "rate"), [(0.001, None), (0.25, 4.0)])
+def test_steps_of_which_inner_loops_take_most_say_so(own: float, rate: float | None) -> None:
+    fold = applied(new_fold(), [step(n, 2.0 * n, 2.0 * n + 2.0, nested=2.0 - own) for n in range(8)])
+    loop = fold.snapshot(at(16.0)).to_dict()["loops"]["train"]
+    assert loop["steps_per_second"] == pytest.approx(rate)
+    assert "loops and phases inside" in loop["steps_per_second_reason"]

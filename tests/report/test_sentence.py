@@ -16,6 +16,7 @@ from jaxobs.report.sentence import (
     slowdown_sentence,
     without_quotes,
 )
+from jaxobs.vocabulary.words import INSIDE
 from tests.sample_document import document, loop
 
 LOOP: dict[str, Any] = {
@@ -62,10 +63,17 @@ ENDED: dict[str, Any] = {
 
 def test_of_a_loop_that_ended_long_ago_its_whole_is_told() -> None:
     assert said(**ENDED) == (
-        "`train` ended 36 s ago after 1,200 steps, at 20 steps/s. Most of its time went to input (75 %)."
+        "`train` ended 36 s ago after 1,200 steps. Most of its time went to input (75 %)."
     )
-    assert "after 1 step, at" in said(**{**ENDED, "steps": 1})
+    assert "after 1 step." in said(**{**ENDED, "steps": 1})
+    assert said(**ENDED | {"components": {"unknown": 3.0, "input": 1.0}}).endswith(
+        "after 1,200 steps. What most of its time went to is not known (75 %)."
+    )
     assert said(left_seconds=3.0).startswith("`train` runs at 18 steps/s"), "rates still reach there"
+
+
+def test_a_pace_without_inner_loops_is_told_as_such() -> None:
+    assert said(steps_per_second_reason=INSIDE).startswith(f"`train` runs at 18 steps/s {INSIDE}, MFU 24 %.")
 
 
 def test_beside_a_loop_without_steps_of_late_what_is_under_way_is_told() -> None:

@@ -84,6 +84,8 @@ class Stretch:
     """When it ended, in monotonic nanoseconds."""
     wall: float = 0.0
     steps: int = 0
+    nested: float = 0.0
+    """Seconds of loops and phases inside its steps, which are not part of `wall`."""
     compiling: float = 0.0
     left_out: float = 0.0
     """Seconds of compiles that are not part of `wall`, as all steps compiled."""
@@ -117,6 +119,7 @@ class Stretch:
         """Add the amounts of another stretch."""
         self.end = max(self.end, other.end)
         self.wall += other.wall
+        self.nested += other.nested
         self.steps += other.steps
         self.compiling += other.compiling
         self.input += other.input
@@ -134,6 +137,7 @@ class Stretch:
     def add_turns(self, steps: Steps) -> None:
         """Add what the host did in these steps; the wall time is not theirs alone, and is set elsewhere."""
         self.steps += len(steps)
+        self.nested += seconds(steps.nested)
         self.compiling += seconds(steps.compiling)
         self.input += seconds(steps.input_wait)
         self.checkpoint += seconds(steps.checkpoint)

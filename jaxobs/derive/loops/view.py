@@ -15,7 +15,7 @@ from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure
 from jaxobs.roofline_model.bottleneck import Verdict
 from jaxobs.vocabulary.units import count, rough_percent
-from jaxobs.vocabulary.words import IDLE
+from jaxobs.vocabulary.words import IDLE, INSIDE
 
 MENTIONED = 0.05
 """Share of compiles in the time of rates above which the rates' reason says so: they are wrong by as much."""
@@ -31,6 +31,8 @@ UNSEEN = (
     "no end of a run is seen, as where all outputs are donated, or large and replaced (let the step return its loss); "
     f"the host's turns are taken after {round(IN_FLIGHT / MAX_DOUBT)} steps without a break"
 )
+
+ALL_INSIDE = "its steps' time is that of the loops and phases inside them, which have it as their own"
 
 WHY_NO_RATE = {
     Kind.DOUBTFUL: (
@@ -128,6 +130,8 @@ def _source(rated: Stretch) -> str:
 
 def _note(rated: Stretch) -> str | None:
     """What to know of rates: that they are by the host's turns alone, or that compiles took much of their time."""
+    if rated.nested > rated.wall:
+        return INSIDE
     if rated.kind is Kind.UNSEEN:
         return UNSEEN
     if rated.left_out > 0:
@@ -141,6 +145,8 @@ def _note(rated: Stretch) -> str | None:
 
 def _why_no_rate(loop: Loop) -> str:
     """Why there is no rate."""
+    if loop.whole.nested > loop.whole.wall:
+        return ALL_INSIDE
     why = next((why for kind, why in WHY_NO_RATE.items() if kind in loop.stretches.kinds), None)
     return loop.quiet or why or (NO_END_SEEN if loop.steps else "no step has ended yet")
 
