@@ -96,9 +96,11 @@ def test_after_the_end_nothing_of_jaxobs_refers_to_an_array_and_the_last_value_t
 
 
 LASTS = """
+import jax
 import jaxobs
 
 obs = jaxobs.instrument()
+jax.jit(lambda x: x + 1)(1.0)
 
 class Logger:
     def __init__(self):
