@@ -222,9 +222,11 @@ class Observer:
         timeout = given_timeout("snapshot", timeout)
         if self._ended or not self._started:
             return self.final_snapshot or absent_snapshot(self._why_nothing())
-        answer = self._side.sender.requests.snapshot(timeout)
+        requests = self._side.sender.requests
+        answer = requests.snapshot(timeout)
         if answer is None:
-            return absent_snapshot(f"the agent did not answer within {timeout} s")
+            late = f"the agent did not answer within {timeout} s"
+            return absent_snapshot("no agent is there; the log says why" if requests.over else late)
         return Snapshot(now(), answer)
 
     @property

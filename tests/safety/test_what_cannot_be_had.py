@@ -165,6 +165,30 @@ def test_where_the_working_directory_is_gone_the_job_goes_on_and_no_shell_says_s
     assert "getcwd" not in done.stderr
 
 
+def test_without_proc_it_is_said_once_that_nothing_is_observed_and_why(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import jaxobs\nprint(jaxobs.instrument().snapshot()['loops_reason'])\n"
+    )
+    hidden = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-c",
+        'mount -t tmpfs none /proc && exec "$@"',
+    ]
+    if subprocess.run([*hidden, "sh", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    done = subprocess.run(
+        [*hidden, "sh", sys.executable, str(tmp_path / "train.py")], env=environment(), capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "no agent is there; the log says why\n"), done.stderr
+    why = "there is no /dev/fd, as where /proc is not mounted"
+    assert done.stderr == f"jaxobs: the agent could not be started: {why}; nothing is observed\n"
+
+
 MANY_FILES = """
 import resource
 import subprocess

@@ -102,6 +102,8 @@ def start_agent_process() -> AgentProcess:
         raise OSError("this program is frozen: it has no Python to start the agent with")
     if not sys.executable or not os.access(sys.executable, os.X_OK):
         raise OSError(f"there is no Python at {sys.executable!r}")
+    if not os.access("/dev/fd", os.R_OK):  # a link into /proc, by which the agent finds what it has to close
+        raise OSError("there is no /dev/fd, as where /proc is not mounted")
     path = marshal.dumps(_import_path())
     ours, theirs = Descriptor.pair()
     try:
