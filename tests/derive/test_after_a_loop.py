@@ -56,3 +56,8 @@ def test_a_loop_that_ended_with_the_job_has_its_figures_without_a_note() -> None
     fold.end(at(40.5), by_itself=True)
     loop = train(fold, 40.5)
     assert (loop["steps_per_second"], loop["steps_per_second_reason"]) == (pytest.approx(1.0), None)
+
+
+def test_a_loop_left_in_its_first_step_has_no_rate_as_none_has_ended() -> None:
+    fold = applied(new_fold(), [LoopEntered("train", at(0.0)), LoopEnded("train", at(1.0), at(1.0))])
+    assert train(fold, 2.0)["steps_per_second_reason"] == "no step has ended yet"

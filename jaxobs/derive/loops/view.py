@@ -39,7 +39,7 @@ WHY_NO_RATE = {
         "the host left the loop while the device may have worked on, and no end of a run was seen there"
     ),
     Kind.UNSEEN: UNSEEN,
-    Kind.UNWATCHED: "where nothing is watched it takes a second of the host's turns",
+    Kind.UNWATCHED: "nothing in it is watched, and then it takes a second of the loop's own time",
     Kind.SEEN: "all steps compiled, and the device may have worked meanwhile: their own time is not known",
 }
 """By the kind of the newest stretches; the first of these that is among them tells."""
@@ -148,7 +148,7 @@ def _why_no_rate(loop: Loop) -> str:
     if loop.whole.nested > loop.whole.wall:
         return ALL_INSIDE
     why = next((why for kind, why in WHY_NO_RATE.items() if kind in loop.stretches.kinds), None)
-    return loop.quiet or why or (NO_END_SEEN if loop.steps else "no step has ended yet")
+    return loop.quiet or (why or NO_END_SEEN if loop.steps else "no step has ended yet")
 
 
 def _iterations(loop: Loop) -> Figure[int]:
