@@ -103,7 +103,8 @@ def _read_file(path: Path, name: str, maximum_bytes: int) -> HostTrace:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             return _read_host(memoryview(mapped), name, maximum_bytes)
     except TraceError as error:
-        raise TraceError(f"{path}: {error}") from None
+        foreign = "" if path.name.endswith(_SUFFIX) else f" (JAX's traces are files *{_SUFFIX})"
+        raise TraceError(f"{path}: {error}{foreign}") from None
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error.strerror or error}") from None
 
@@ -202,7 +203,7 @@ def trace_files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     if not path.is_dir():
-        raise TraceError(f"{path}: no such file or directory")
+        raise TraceError(f"{path}: {'neither file nor' if path.exists() else 'no such file or'} directory")
     for folder in (path, path / "plugins" / "profile"):
         here = _files(folder)
         if here:

@@ -277,7 +277,8 @@ def test_no_output_is_written_over_the_trace(tmp_path, option):
 BAD_INPUT = {
     "absent": (["absent"], "absent: no such file or directory"),
     "no trace": (["."], "no trace in it"),
-    "foreign": (["text.txt"], "text.txt: "),
+    "foreign": (["text.txt"], "record it again (JAX's traces are files *.xplane.pb)"),
+    "device": (["/dev/null"], "/dev/null: neither file nor directory"),
     "two": (["a", "b"], "unknown argument 'b'"),
     "unknown option": (["--jsonn", "a"], "did you mean --json?"),
     "no value": (["text.txt", "--html"], "--html: expected one argument"),
