@@ -5,6 +5,7 @@ A value that is not known is printed as `–`, one with a reserve has a `*`, and
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from textwrap import wrap
 from typing import Any, Final
@@ -321,9 +322,13 @@ def _executables(document: Document, reasons: ReasonsBelow) -> TextTable:
     left = ((f"{smaller} smaller ones", smaller), (f"{silent} of which nothing is known", silent))
     caption = " and ".join(what for what, number in left if number)
     caption += " are not shown" if caption else ""
-    cells = reasons.cells("function")
+    kept = rows[:MAX_EXECUTABLES]
+    several = Counter(row.get("function") for row in kept)
+    for row in kept:
+        which = f" {row.get('executable')}"[:9] if several[row.get("function")] > 1 else ""
+        row["title"] = f"{row.get('function')}{which}"
     return tables.plain_table(
-        columns, rows[:MAX_EXECUTABLES], title="executables", caption=caption, write=cells
+        columns, kept, title="executables", caption=caption, write=reasons.cells("title")
     )
 
 

@@ -28,6 +28,15 @@ def test_executables_that_differ_in_their_hash_alone_share_a_row_and_reasons_nam
     assert "smaller ones" not in executables
 
 
+def test_reasons_tell_apart_the_executables_of_a_function() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    for number, why in enumerate(("one", "another")):
+        row = {"function": "f", "executable": f"{number}" * 16, "cost": {"flops": 7}, "runs_reason": why}
+        document["executables"].append(row | {"runs": None, "seconds_per_run": number + 1.0})
+    executables = render(document).partition("\nexecutables\n")[2].splitlines()
+    assert {"  – runs of `f 00000000`: one", "  – runs of `f 11111111`: another"} <= set(executables)
+
+
 def test_no_row_is_without_a_figure() -> None:
     document = copy.deepcopy(DOCUMENT)
     nothing = {
