@@ -217,12 +217,9 @@ class Observer:
 
     def snapshot(self, timeout: float = 2.0) -> Snapshot:
         """What is known now. Where the agent does not answer in time the snapshot is empty but for the reason."""
-        if self._is_over and self.final_snapshot:  # as in `shutdown`
-            return self.final_snapshot
-        timeout = given_timeout("snapshot", timeout)
-        if self._ended or not self._started:
+        if self._ended or not self._started:  # first, as in `shutdown`
             return self.final_snapshot or absent_snapshot(self._why_nothing())
-        requests = self._side.sender.requests
+        timeout, requests = given_timeout("snapshot", timeout), self._side.sender.requests
         answer = requests.snapshot(timeout)
         if answer is None:
             late = f"the agent did not answer within {timeout} s"

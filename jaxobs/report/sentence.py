@@ -179,12 +179,7 @@ def _ended(loop: Document, name: str) -> str | None:
     spent = loop.get("components") or {}
     most = max(spent, key=spent.__getitem__, default=None)
     share = spent[most] / sum(spent.values()) if most and any(spent.values()) else 0.0
-    went = (
-        "What most of its time went to is not known"
-        if most == "unknown"
-        else f"Most of its time went to **{most}**"
-    )
-    return f"{said} {went} ({rough_percent(share)})." if share else said
+    return f"{said} Most of its time went to **{most}** ({rough_percent(share)})." if share else said
 
 
 def _meanwhile(document: Document, name: str) -> Iterator[str]:

@@ -325,8 +325,8 @@ def _executables(document: Document, reasons: ReasonsBelow) -> TextTable:
     kept = rows[:MAX_EXECUTABLES]
     several = Counter(row.get("function") for row in kept)
     for row in kept:
-        which = f" {row.get('executable')}"[:9] if several[row.get("function")] > 1 else ""
-        row["title"] = f"{row.get('function')}{which}"
+        names = str(row.get("function")), str(row.get("executable"))[:8]
+        row["title"] = " ".join(names[: several[row.get("function")]])
     return tables.plain_table(
         columns, kept, title="executables", caption=caption, write=reasons.cells("title")
     )

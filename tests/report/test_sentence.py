@@ -66,9 +66,6 @@ def test_of_a_loop_that_ended_long_ago_its_whole_is_told() -> None:
         "`train` ended 36 s ago after 1,200 steps. Most of its time went to input (75 %)."
     )
     assert "after 1 step." in said(**{**ENDED, "steps": 1})
-    assert said(**ENDED | {"components": {"unknown": 3.0, "input": 1.0}}).endswith(
-        "after 1,200 steps. What most of its time went to is not known (75 %)."
-    )
     assert said(left_seconds=3.0).startswith("`train` runs at 18 steps/s"), "rates still reach there"
 
 

@@ -84,8 +84,7 @@ class Stretch:
     """When it ended, in monotonic nanoseconds."""
     wall: float = 0.0
     steps: int = 0
-    nested: float = 0.0
-    """Seconds of loops and phases inside its steps, which are not part of `wall`."""
+    nested: float = 0.0  # of loops and phases inside its steps: no part of `wall`
     compiling: float = 0.0
     left_out: float = 0.0
     """Seconds of compiles that are not part of `wall`, as all steps compiled."""

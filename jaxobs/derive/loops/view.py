@@ -40,7 +40,7 @@ WHY_NO_RATE = {
     ),
     Kind.UNSEEN: UNSEEN,
     Kind.UNWATCHED: "nothing in it is watched, and then it takes a second of the loop's own time",
-    Kind.SEEN: "all steps compiled, and the device may have worked meanwhile: their own time is not known",
+    Kind.SEEN: "there is a compile in each stretch of steps whose end was seen: their own time is not known",
 }
 """By the kind of the newest stretches; the first of these that is among them tells."""
 
