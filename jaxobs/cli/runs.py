@@ -55,12 +55,13 @@ def _cells(record: Record) -> tuple[str, ...]:
     seconds = process.get("seconds")
     if seconds is not None and seconds < 0:
         raise ValueError("a negative time")
-    began = datetime.fromtimestamp(float(record.content["began"])).astimezone()
+    began, state = datetime.fromtimestamp(float(record.content["began"])).astimezone(), state_of(record)
+    nothing = f"no loop was found{' yet' * (state == 'running')}"
     return (
         f"{began:%Y-%m-%d %H:%M}",
         str(process.get("run") or "")[:MAX_NAME],
         or_absent(seconds, duration),
-        state_of(record),
-        plain(sentence(record.snapshot, loops[0])) if loops else "no loop was found",
+        state,
+        plain(sentence(record.snapshot, loops[0])) if loops else nothing,
         also_held(record.path.parent),
     )

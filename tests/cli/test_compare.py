@@ -153,6 +153,20 @@ def test_jobs_of_one_rank_each_that_began_together_are_all_listed(
 
 
 @pytest.mark.parametrize(
+    ("state", "words"), [("running", "no loop was found yet"), ("ended", "no loop was found")]
+)
+def test_of_a_run_under_way_it_is_said_that_no_loop_was_found_yet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], state: str, words: str
+) -> None:
+    folder = kept(tmp_path, began=time.time())
+    record = content(began=time.time(), state=state, written=time.time())
+    record["snapshot"]["loops"] = {}
+    (folder / "record.json").write_bytes(encoded(record))
+    assert main(["runs", str(tmp_path)]) == 0
+    assert re.search(rf"{state} +{words}( {{2,}}|$)", capsys.readouterr().out, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
     ("state", "seconds_ago", "words"),
     [
         ("running", 200.0, "its record was written while the job ran\n"),

@@ -248,7 +248,7 @@ class CannotBeTraced:
 
 
 def test_what_cannot_be_compiled_is_refused() -> None:
-    with pytest.raises(TypeError, match="takes a function first, not a int"):
+    with pytest.raises(TypeError, match="takes a function first, not an object of type 'int'"):
         jaxobs.explain_compile(3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="plain function or one of"):
         jaxobs.explain_compile(CannotBeTraced(), 3)
