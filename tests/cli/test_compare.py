@@ -159,7 +159,8 @@ def test_of_a_run_under_way_it_is_said_that_no_loop_was_found_yet(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], state: str, words: str
 ) -> None:
     folder = kept(tmp_path, began=time.time())
-    record = content(began=time.time(), state=state, written=time.time())
+    settings = {"run_interval": 120.0}
+    record = content(began=time.time(), settings=settings) | {"state": state, "written": time.time()}
     record["snapshot"]["loops"] = {}
     (folder / "record.json").write_bytes(encoded(record))
     assert main(["runs", str(tmp_path)]) == 0
