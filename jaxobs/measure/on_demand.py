@@ -117,7 +117,9 @@ def jitted_function(function: Any, asker: str, args: tuple[Any, ...]) -> tuple[A
         else:
             break
     if not callable(function):
-        raise TypeError(f"{asker}() takes a function first, not an object of type {type(function).__name__!r}")
+        raise TypeError(
+            f"{asker}() takes a function first, not an object of type {type(function).__name__!r}"
+        )
     return (function if hasattr(function, "lower") else jax.jit(function)), args
 
 

@@ -19,6 +19,9 @@ from jaxobs.vocabulary.units import amount, byte_size, duration, rough_percent
 MIN_SPAN: Final = 60.0
 """Seconds that a time axis spans at least, so that the first moments of a run do not race across it."""
 
+OVER: Final = 600.0
+"""Seconds after which a loop that was left is over: a pretraining is, and what lies between two epochs is shorter."""
+
 RECENT: Final = 30.0
 """Seconds over which the parts of a step are averaged: the window of the bottleneck."""
 
@@ -55,7 +58,8 @@ class View:
     trend: Trend = NO_TREND
     ranks: tuple[Rank, ...] = ()
     wanted_loop: str | None = None
-    """The loop that the reader has chosen. If there is no loop of that name, the one with the most time is shown."""
+    """The loop that the reader has chosen. If there is no loop of that name, the one with the most time is shown, of
+    those that are not over."""
     live: bool = True
     """Whether an agent serves it; else it is a file of its own, which is not made anew and links to nothing."""
 
@@ -72,7 +76,8 @@ class View:
         """The loop that is shown in full; None if none was seen."""
         if self.wanted_loop in self.loops:
             return self.wanted_loop
-        return next(iter(longest_loops(self.document)), None)
+        names = longest_loops(self.document)
+        return min(names, key=lambda name: (self.loops[name].get("left_seconds") or 0.0) > OVER, default=None)
 
     @property
     def chosen(self) -> Document:

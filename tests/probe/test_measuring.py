@@ -261,7 +261,9 @@ def test_a_lower_bound_says_why() -> None:
 
 def test_what_is_no_function_is_refused() -> None:
     not_a_function: Any = 3.0
-    with pytest.raises(TypeError, match=r"roofline\(\) takes a function first, not an object of type 'float'"):
+    with pytest.raises(
+        TypeError, match=r"roofline\(\) takes a function first, not an object of type 'float'"
+    ):
         jaxobs.roofline(not_a_function)
     with pytest.raises(TypeError, match=r"cost\(\) takes a function first, not an object of type 'float'"):
         jaxobs.cost(not_a_function)

@@ -209,6 +209,13 @@ def test_the_loop_that_took_most_time_is_shown_unless_another_is_chosen():
     assert [link["href"] for link in read.all("a", aria_current="true")] == ["?loop=eval"]
 
 
+@pytest.mark.parametrize(("left", "first"), [(60.0, "train"), (900.0, "eval")])
+def test_a_loop_that_was_left_long_ago_is_shown_after_those_that_go_on(left: float, first: str):
+    """After a pretraining of ten hours the page showed it for ten more, whatever was trained then."""
+    found = document(loops={"train": loop(compute=9.0) | {"left_seconds": left}, "eval": loop(compute=1.0)})
+    assert f"{first} runs at" in shown(found).text
+
+
 def test_a_page_of_300_executables_is_small():
     found = document(300, 81, functions={
         f"function_{number}": {"compilations": 2, "recompilation_count": 1, "seconds": {"backend": 0.1},
