@@ -117,9 +117,8 @@ def jitted_function(function: Any, asker: str, args: tuple[Any, ...]) -> tuple[A
         else:
             break
     if not callable(function):
-        raise TypeError(
-            f"{asker}() takes a function first, not an object of type {type(function).__name__!r}"
-        )
+        what = type(function).__name__
+        raise TypeError(f"{asker}() takes a function first, not an object of type {what!r}")
     return (function if hasattr(function, "lower") else jax.jit(function)), args
 
 
