@@ -95,28 +95,6 @@ def test_after_the_end_nothing_of_jaxobs_refers_to_an_array_and_the_last_value_t
     assert "'more': " in recorded, recorded
 
 
-LASTS = """
-import jax
-import jaxobs
-
-obs = jaxobs.instrument()
-jax.jit(lambda x: x + 1)(1.0)
-
-class Logger:
-    def __init__(self):
-        self.obs, self.print = obs, print
-    def __del__(self):
-        self.print(self.obs.values(), self.obs.snapshot() is self.obs.final_snapshot)
-
-logger = Logger()
-"""
-
-
-def test_what_is_asked_as_modules_are_cleared_is_answered(run: Callable[..., Any]) -> None:
-    outcome = run(LASTS, observed=False)
-    assert (outcome.status, outcome.stdout, outcome.stderr) == (0, "{} True\n", "")
-
-
 SEES_NOTHING = """
 import logging, signal, threading
 logging.basicConfig(level=logging.DEBUG, format="%(threadName)s")

@@ -59,3 +59,25 @@ def test_a_suspended_agent_is_not_waited_for_and_does_not_stay_behind(run: Calla
     outcome = run(STOPPED_AGENT, observed=False)
     assert (outcome.status, outcome.stderr) == (0, "")
     assert outcome.stdout == "the agent did not answer within 5 s True\nFalse\n"
+
+
+LASTS = """
+import jax
+import jaxobs
+
+obs = jaxobs.instrument()
+jax.jit(lambda x: x + 1)(1.0)
+
+class Logger:
+    def __init__(self):
+        self.obs, self.print = obs, print
+    def __del__(self):
+        self.print(self.obs.values(), self.obs.snapshot() is self.obs.final_snapshot)
+
+logger = Logger()
+"""
+
+
+def test_what_is_asked_as_modules_are_cleared_is_answered(run: Callable[..., Any]) -> None:
+    outcome = run(LASTS, observed=False)
+    assert (outcome.status, outcome.stdout, outcome.stderr) == (0, "{} True\n", "")
