@@ -58,8 +58,8 @@ class View:
     trend: Trend = NO_TREND
     ranks: tuple[Rank, ...] = ()
     wanted_loop: str | None = None
-    """The loop that the reader has chosen. If there is no loop of that name, the one with the most time is shown, of
-    those that are not over."""
+    """The loop that the reader has chosen. If there is no loop of that name, the one with the most time is shown: of a
+    job that goes on, of those that are not over."""
     live: bool = True
     """Whether an agent serves it; else it is a file of its own, which is not made anew and links to nothing."""
 
@@ -76,8 +76,8 @@ class View:
         """The loop that is shown in full; None if none was seen."""
         if self.wanted_loop in self.loops:
             return self.wanted_loop
-        names = longest_loops(self.document)
-        return min(names, key=lambda name: (self.loops[name].get("left_seconds") or 0.0) > OVER, default=None)
+        names, over = longest_loops(self.document), OVER if self.live else math.inf
+        return min(names, key=lambda name: (self.loops[name].get("left_seconds") or 0.0) > over, default=None)
 
     @property
     def chosen(self) -> Document:

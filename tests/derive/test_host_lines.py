@@ -220,6 +220,11 @@ def test_lines_are_bounded_and_lose_no_time() -> None:
     assert len(loop["host_lines"]) == LINES_SHOWN
     assert loop["host_lines"][0]["line"] == "__other__"
     assert loop["host_lines"][0]["seconds"] == pytest.approx(100.0)
+    fold.apply(MainThreadSampled(at(3), at(500), tuple(("", *row[1:]) for row in many)))
+    outside = fold.loops.outside
+    assert len(outside.seconds) == len(outside._untaken) == LINES_KEPT + 1
+    rows = fold.snapshot(at(501)).to_dict()["process"]["host_lines"]
+    assert rows[0]["share"] == pytest.approx(100 / (LINES_KEPT + 100))
 
 
 def test_samples_of_a_second_in_which_another_unmarked_loop_began_are_nobodys() -> None:

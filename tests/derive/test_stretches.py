@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -119,8 +121,6 @@ def test_steps_of_a_loop_that_is_over_count_once_it_is_known_that_the_host_waite
 
 
 def test_turns_in_which_something_compiled_do_not_tell_whether_the_host_waits() -> None:
-    from dataclasses import replace
-
     stretches = Stretches(lambda ended: None)
     for number, steps in enumerate(dispatched(6, 0.0, 0.1)):
         stretches.completed(done(number, 0.1 * number + 0.05))
@@ -145,8 +145,6 @@ def test_without_a_completion_steps_wait_for_ten_seconds_and_are_in_doubt_then()
 def test_the_end_of_a_step_that_compiled_tells_nothing_of_others_whose_ends_were_not_seen(
     others: int, rate: float | None
 ) -> None:
-    from dataclasses import replace
-
     stretches = Stretches(lambda ended: None)
     (first,) = dispatched(1, 0.0, 1.0)
     stretches.steps_ended(replace(first, compiling=SECOND - 5 * MILLISECOND))

@@ -214,6 +214,9 @@ def test_a_loop_that_was_left_long_ago_is_shown_after_those_that_go_on(left: flo
     """After a pretraining of ten hours the page showed it for ten more, whatever was trained then."""
     found = document(loops={"train": loop(compute=9.0) | {"left_seconds": left}, "eval": loop(compute=1.0)})
     assert f"{first} runs at" in shown(found).text
+    assert "train runs at" in shown(found, live=False).text, (
+        "of a run that is over the page shows what it was"
+    )
 
 
 def test_a_page_of_300_executables_is_small():

@@ -42,7 +42,7 @@ the interpreter lock."""
 IDLE_KNOWN = 0.9
 """Share of turns with an idle device at their end from which on a host that is blocked is what the device waits for."""
 
-OUTPACED = "the main thread waited for the device for longer than its work takes by the last profiler windows"
+OUTPACED = "the main thread waited for the device for longer than its work takes, as it was timed last"
 HOST_UNKNOWN = "the device was idle, and what the host did is not known"
 NO_BOUND = (
     "the device worked on what has no bound time, as a peak is missing or its cost is not known yet, or took far longer "

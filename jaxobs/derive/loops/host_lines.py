@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -86,8 +86,8 @@ class HostLines:
         spent[line.activity] = spent.get(line.activity, 0.0) + seconds
         if seconds > 0:
             self._calls = None
-        self._untaken[line] += seconds
         kept = line if line in self.seconds or len(self.seconds) < LINES_KEPT else OTHERS
+        self._untaken[kept._replace(activity=line.activity)] += seconds
         self.seconds[kept] = self.seconds.get(kept, 0.0) + seconds
         self._new.add(kept)
         self.samples += samples
@@ -137,16 +137,16 @@ class HostLines:
         """
         if not any(self.seconds.values()):
             return Figure(None, NOT_SAMPLED)
-        of_late: Counter[HostLine] = Counter()
+        of_late: defaultdict[HostLine, float] = defaultdict(float)
         for line, spent in chain(newest.items(), self._untaken.items()):
-            of_late[line if line in self.seconds else OTHERS] += spent  # type: ignore[assignment]  # floats
-        share_of = of_late if any(of_late.values()) else self.seconds
-        total = sum(share_of.values())
-        rows = [
-            {**line._asdict(), "seconds": spent, "share": share_of.get(line, 0.0) / total}
-            for line, spent in self.seconds.items()
-        ]
-        return Figure(sorted(rows, key=lambda row: (-row["share"], -row["seconds"]))[:LINES_SHOWN])
+            of_late[line if line in self.seconds else OTHERS] += spent
+        known = of_late if any(of_late.values()) else self.seconds
+        total = sum(known.values())
+        ranked = sorted(self.seconds.items(), key=lambda item: (-known.get(item[0], 0.0), -item[1]))
+        return Figure([
+            {**line._asdict(), "seconds": spent, "share": known.get(line, 0.0) / total}
+            for line, spent in ranked[:LINES_SHOWN]
+        ])  # fmt: skip
 
 
 def by_activity(sampled: Mapping[HostLine, float]) -> dict[str, float]:

@@ -318,10 +318,10 @@ class Stretches:
         if summed(newest).wall > seconds(self._patience):
             known = []
         whole = summed(each for each in known if not each.compiled)
-        unseen = summed(each for each in self._kept if each.kind is Kind.UNSEEN and not each.compiled)
-        if not whole.steps and unseen.steps > summed(known).steps:
-            return replace(unseen if _hides_little(unseen) else Stretch(), kind=Kind.UNSEEN)
         if not whole.steps:
+            unseen = summed(each for each in self._kept if each.kind is Kind.UNSEEN and not each.compiled)
+            if unseen.steps > summed(known).steps:
+                return replace(unseen if _hides_little(unseen) else Stretch(), kind=Kind.UNSEEN)
             # Where only completions tell, the device may have worked beneath the compiles.
             whole = summed(each for each in known if each.kind is not Kind.SEEN or each.alone)
             whole = replace(whole, wall=whole.wall - whole.compiling, compiling=0.0, left_out=whole.compiling)
