@@ -60,9 +60,9 @@ class Observed:
         return [event for event in self.job.events if isinstance(event, ProfileWindow)]
 
     def wait_for(self, count: int, seconds: float = 30.0) -> list[ProfileWindow]:
-        """Until so many sessions have been told of."""
+        """Until so many sessions have been told of, and the thread that made them has ended: till then none is begun."""
         deadline = time.monotonic() + seconds
-        while len(self.windows()) < count and time.monotonic() < deadline:
+        while time.monotonic() < deadline and (len(self.windows()) < count or not self.probe.is_idle()):
             time.sleep(0.005)
         assert len(self.windows()) == count, (self.windows(), self.job.off, self.job.failures)
         return self.windows()
