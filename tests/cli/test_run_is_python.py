@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -178,7 +179,7 @@ def test_a_module_does_the_same(tmp_path: Path, module: str) -> None:
 
 def test_a_script_on_standard_input_does_the_same(tmp_path: Path) -> None:
     script = write(tmp_path, "script", "import sys; print(sys.argv, sys.path[0], __name__)")
-    line = f"{sys.executable} {{}} - --flag < {script}"
+    line = f"{shlex.quote(sys.executable)} {{}} - --flag < {shlex.quote(str(script))}"
     plain = outcome(["sh", "-c", line.format("")], tmp_path)
     observed = outcome(["sh", "-c", line.format("-m jaxobs run")], tmp_path)
     assert "--flag" in plain.stdout
