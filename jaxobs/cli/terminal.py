@@ -27,7 +27,7 @@ def terminal_width(stream: IO[str] | None) -> int:
     """The columns of a stream's terminal, at least 60; PLAIN_WIDTH if the stream is no terminal, or closed."""
     try:
         return PLAIN_WIDTH if stream is None else max(60, os.get_terminal_size(stream.fileno()).columns)
-    except (OSError, ValueError):
+    except (AttributeError, OSError, ValueError):  # an object of the script's may have `write` alone
         return PLAIN_WIDTH
 
 
@@ -37,5 +37,5 @@ def is_styled(stream: IO[str] | None) -> bool:
         return False
     try:
         return stream is not None and stream.isatty()
-    except ValueError:  # closed
+    except (AttributeError, ValueError):  # as above, or closed
         return False

@@ -102,6 +102,19 @@ def test_a_script_that_observes_itself_can_configure_its_jax_afterwards(tmp_path
     assert without_summary(observed) == plain
 
 
+def test_the_summary_goes_to_what_the_script_has_put_in_the_place_of_standard_error(tmp_path: Path) -> None:
+    wrapped = (
+        "class Tee:\n    def __init__(self): self.write, self.flush = sys.stderr.write, sys.stderr.flush\n"
+    )
+    (tmp_path / "script.py").write_text(f"import sys\n{wrapped}sys.stderr = Tee()\n{ONLY_IMPORTS}")
+    observed = jaxobs("run", "script.py", folder=tmp_path)
+    assert (observed.status, observed.stderr) == (0, f"{NOTHING}\n")
+    (tmp_path / "script.py").write_text(f"import sys\n{wrapped}sys.stderr = Tee()\n{RAISES}")
+    observed = jaxobs("run", "script.py", folder=tmp_path, **PATIENT)
+    assert "atexit" not in observed.stderr
+    assert re.search(r"^product +1 ", observed.stderr, re.MULTILINE), observed.stderr
+
+
 def test_without_a_backend_nothing_is_started(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(
         f"{ONLY_IMPORTS}\nimport os; print(len(os.listdir('/proc/self/task')))"

@@ -102,7 +102,7 @@ def _say_address(url: str, summary_file: str | None) -> None:
 
 def _report(launched: int) -> None:
     # A fork of the script ends with `exit` too. Where `-m` still stands, Python found no such module, and has said so.
-    if os.getpid() != launched or sys.argv[:1] == ["-m"] or sys.stderr is None or sys.stderr.closed:
+    if os.getpid() != launched or sys.argv[:1] == ["-m"] or sys.stderr is None:
         return
     try:
         try:
@@ -111,7 +111,7 @@ def _report(launched: int) -> None:
             text = f"jaxobs: no summary could be made: {type(error).__name__}: {error}"
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
-    except (Exception, KeyboardInterrupt):  # noqa: BLE001, S110  # the script is done: nothing may change its exit status
+    except (Exception, KeyboardInterrupt):  # noqa: BLE001, S110  # it is closed; nothing may change the exit status
         pass
     _die_as_interrupted()
 
