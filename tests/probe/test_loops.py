@@ -121,6 +121,19 @@ def test_an_exception_of_the_iterator_arrives(marks: Marks) -> None:
     assert marks.loops.current.step is None
 
 
+def test_a_loop_whose_iterator_cannot_be_had_has_ended(marks: Marks) -> None:
+    class Missing:
+        def __iter__(self) -> Iterator[int]:
+            marks.work(30)
+            raise OSError("disk")
+
+    with pytest.raises(OSError, match="disk"):
+        list(marks.steps(Missing()))
+    entered, ended = marks.events()
+    assert (entered.loop, ended) == ("train", LoopEnded("train", marks.time, 30))
+    assert marks.loops.current.step is None
+
+
 def test_a_closed_or_forgotten_iterator_lets_go_of_its_step(marks: Marks) -> None:
     iterator = iter(marks.steps([1, 2, 3]))
     next(iterator)

@@ -113,9 +113,9 @@ class Steps(Generic[Item]):
         name, thread, later_runs = state.name, step.thread, step.later_runs
         slow_after, until, before = SLOW * state.average, state.plain_until, state.plain_before
         handed_on = annotation = None
-        iterator = iter(self._iterable)
-        current.step = step
         try:
+            iterator = iter(self._iterable)
+            current.step = step
             for item in iterator:
                 ready = now()
                 if count_examples is not None:
