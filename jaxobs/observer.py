@@ -165,7 +165,7 @@ class Observer:
             return function
         return cast("Callable[Parameters, Result]", self._side.watching.watch(function))
 
-    def record(self, **values: Any) -> None:
+    def record(self, /, **values: Any) -> None:
         """Numbers to show beside ours. A JAX array is read later, when it is ready, and not on this thread."""
         if not self._ended:
             self._side.recorded.record(values)

@@ -28,7 +28,7 @@ for end in ("one", "two"):
         with obs.phase(WORDS):
             for function in functions:
                 function(x).block_until_ready()
-        obs.record(**{WORDS + end: 1.0, "loss" + ACTS: 2.0})
+        obs.record(**{WORDS + end: 1.0, "loss" + ACTS: 2.0, "self": 3.0})
 argument = jax.jit(lambda tree: tree[WORDS] + 1)
 argument({WORDS: x})
 argument({WORDS: x[0]})
@@ -65,7 +65,7 @@ def test_they_are_cut_in_the_job_and_nothing_in_them_acts(run: Callable[..., Out
     assert all(
         function["compilations"] == 1 for name, function in document["functions"].items() if name in cut
     )
-    assert {len(document["loops"][name]["recorded"]) for name in loops} == {2}
+    assert {len(document["loops"][name]["recorded"]) for name in loops} == {3}
     assert all(line.isprintable() for line in [*summary.split("\n"), digest, *outcome.stderr.split("\n")])
     assert outcome.stderr.count("\n") == outcome.stderr.count("jaxobs: ") == 3, outcome.stderr
     assert outcome.stderr.count("only the first 200 names are taken") == 1
