@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -82,6 +84,18 @@ def test_a_call_that_blocks_is_named_in_a_loop_that_the_interpreter_has_speciali
 
     place = seen(sleeps)
     assert (place.waits_in, place.activity) == ("time.sleep", WAITING)
+
+
+def test_where_python_keeps_no_columns_another_call_of_the_line_is_not_named() -> None:
+    source = """if True:
+        import sys, types
+        from jaxobs.probe.stack import callee
+        array = types.SimpleNamespace(block_until_ready=lambda: None)
+        named = lambda _: callee(sys._getframe(1))
+        print(named(array.block_until_ready()))
+    """
+    command = [sys.executable, "-X", "no_debug_ranges", "-c", source]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "()\n"
 
 
 def test_python_that_runs_is_on_a_processor() -> None:
