@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import sys
 import threading
@@ -54,6 +53,7 @@ def find_backend() -> BackendFound | None:
     if not backend_exists():
         return None
     import jax
+    import jaxlib.version
 
     local = jax.local_devices()
     # The UUID is empty where JAX has none, because a number within the process identifies no device.
@@ -64,7 +64,7 @@ def find_backend() -> BackendFound | None:
     numbers = [getattr(device, "local_hardware_id", None) for device in local]
     return BackendFound(
         jax.default_backend(), devices, jax.process_index(), jax.process_count(), jax.__version__,
-        importlib.metadata.version("jaxlib"), now(),
+        jaxlib.version.__version__, now(),
         tuple(number for number in numbers if type(number) is int) if None not in numbers else (),
         tuple((name, os.environ.get(name)) for name in DEVICE_VARIABLES),
     )  # fmt: skip
