@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
+import threading
 import time
 import traceback
 from typing import Any
@@ -252,6 +254,29 @@ def test_where_no_call_can_be_asked_not_each_is_looked_at(observed: Any) -> None
         with step(observed):
             watched()
     assert not observed.side.loops.state("train").asks(2, 0)
+
+
+def test_calls_of_several_threads_at_once_are_all_counted(observed: Any) -> None:
+    watched = observed.side.watching.watch(lambda: None)
+    with step(observed):
+        pass  # calls outside of steps are counted alone from now on
+    calls = 50_000
+
+    def many() -> None:
+        for _ in range(calls):
+            watched()
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=many) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert runs(observed) == {watched._jaxobs_calls.number: 4 * calls}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

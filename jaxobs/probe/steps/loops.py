@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
@@ -125,6 +126,9 @@ MAIN_THREAD_SILENT, MAIN_THREAD_BACK = 10 * NANOSECONDS, 60 * NANOSECONDS
 """Nanoseconds without a call on the main thread after which another thread that calls counts as the one that trains: the
 second once the main thread has called again, as its steps may take that long while another thread prepares input."""
 
+MAX_OTHERS = 1_000_000
+"""Calls that wait to be counted: a second has fewer, but a forked child counts none."""
+
 
 class UnmarkedCalls(AskedTurns):
     """Notes the calls of the thread that trains, until the script marks a step: marked steps make the loops then.
@@ -143,17 +147,14 @@ class UnmarkedCalls(AskedTurns):
         self.off = False
         self.output: Any = None
         """That of the newest call, until it is asked."""
-        self.others: dict[int, int] = {}
-        """Calls outside steps that are only counted, by what they ran."""
-        self._told: dict[int, int] = {}
+        self.others: deque[int] = deque(maxlen=MAX_OTHERS)
+        """What calls outside steps ran that are only counted. Several threads may append at the same moment."""
 
     def others_called(self) -> Iterator[FunctionCalled]:
         """The others since the last call of this: an event for each call would be a flood. On the sender's thread."""
-        for run, total in list(self.others.items()):
-            new = total - self._told.get(run, 0)
-            if new:
-                self._told[run] = total
-                yield FunctionCalled(run, new, now())
+        counts = Counter(self.others.popleft() for _ in range(len(self.others)))
+        for run, calls in counts.items():
+            yield FunctionCalled(run, calls, now())
 
     def note(self, run: int, started: int, ended: int) -> int:
         """Emit the call as a row of the ring. Returns its number, from 1 on; 0 where the caller shall only count it."""

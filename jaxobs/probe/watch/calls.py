@@ -233,7 +233,7 @@ class Calls:
         turn = self.unmarked
         number = turn.note(run, started, ended) if self.current.phase is None else 0
         if number == 0:
-            turn.others[run] = turn.others.get(run, 0) + 1
+            turn.others.append(run)
         if (number and turn.asks(number, started)) or compiled is not None:
             return Output(turn, number, run, started, ended, compiled)
         return None
