@@ -77,7 +77,8 @@ class Guard:
             return None
         finally:
             self._calls.pop(thread, None)
-            self._nanoseconds += now() - started
+            spent = now() - started  # apart: a call within the addition would let other threads add meanwhile
+            self._nanoseconds += spent
         # A hook that was called within may have failed, as of a library that is imported when its probe starts.
         if self.failures == failures and not self._switched_off:
             self._in_a_row = 0

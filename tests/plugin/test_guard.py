@@ -207,6 +207,29 @@ def test_the_time_spent_in_a_plugin_is_measured_from_outside_also_when_it_fails(
     assert 0.04 <= guard.report().seconds < 1.0
 
 
+def test_the_time_spent_on_several_threads_at_once_adds_up(
+    guard: Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = threading.local()
+
+    def tick() -> int:
+        times.now = getattr(times, "now", 0) + 1
+        return times.now
+
+    monkeypatch.setattr(guard_module, "now", tick)
+    interval, calls = sys.getswitchinterval(), 20_000
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=lambda: [guard.call(int) for _ in range(calls)]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert guard.report().seconds == pytest.approx(4 * calls / 1e9)
+
+
 def test_a_call_that_hangs_is_seen_although_calls_on_other_threads_end(guard: Guard) -> None:
     over = threading.Event()
     hanging = threading.Thread(target=guard.call, args=(over.wait,))
