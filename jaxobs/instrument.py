@@ -33,20 +33,14 @@ def instrument(**settings: Any) -> Observer:
     return _observe(wait_for_backend=False, **settings)
 
 
-def attach(
-    *,
-    tell_address: Callable[[str, str | None], None] | None = None,
-    prepare_summary: Callable[[], None] | None = None,
-    **settings: Any,
-) -> None:
+def attach(*, tell_address: Callable[[str, str | None], None] | None = None, **settings: Any) -> None:
     """For launchers, before the script runs: does not import JAX, and starts nothing until JAX compiles something.
 
     `tell_address` gets the URL of `/metrics` when it is known, and the file in which the last summary is left if the job
-    is killed (None: there is no directory for it), on a thread of jaxobs; it must not raise. `prepare_summary`: the
-    last snapshot is printed after the end, which therefore waits for it; this loads what prints it.
+    is killed (None: there is no directory for it), on a thread of jaxobs; it must not raise. Who gives it prints the last
+    snapshot after the end, which therefore waits for it.
     """
     observer = _observe(wait_for_backend=True, **settings)
-    observer.prepare_summary = prepare_summary
     if tell_address is not None:
         observer.tell_address(tell_address)
 

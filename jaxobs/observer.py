@@ -73,8 +73,8 @@ class Observer:
         self._lock = threading.RLock()
         self._not_jitted: set[str] = set()
         self._started = self._is_over = False
-        self.prepare_summary: Callable[[], None] | None = None
-        """Loads what will print the last snapshot after the end of the job, where a launcher does that."""
+        self._is_told = False
+        """Whether a launcher is told the address: it prints the last snapshot after the end of the job, too."""
         self._ended = not settings.enabled
         identity = self._identity
         began = ClockAnchor.read().wall_time(self._began) / NANOSECONDS
@@ -289,14 +289,10 @@ class Observer:
             try:
                 # An agent that is still starting gets what was sent by itself: it is waited for only where that will be
                 # shown.
-                began = monotonic()
                 self._side.is_at_exit = True
-                self._side.sender.last_is_wanted = self.prepare_summary is not None
+                self._side.sender.last_is_wanted = self._is_told
                 self._side.sender.ending = _ending(uncaught_error())
-                if self.prepare_summary is not None:
-                    self.prepare_summary()
-                left = self.settings.shutdown_timeout - (monotonic() - began)
-                self._shutdown_quietly(round(max(0.0, left), 1))
+                self._shutdown_quietly(self.settings.shutdown_timeout)
             finally:
                 with HandlersPutOff():
                     if self.belongs_here:
@@ -346,8 +342,10 @@ class Observer:
     def tell_address(self, tell: Callable[[str, str | None], None]) -> None:
         """Tell the URL of `/metrics`, and the file in which the last summary is left if the job is killed.
 
-        Now, or on a thread of jaxobs when they are known.
+        Now, or on a thread of jaxobs when they are known. Who is told prints the last snapshot after the end of the job,
+        which waits for it.
         """
+        self._is_told = True
         self._messages.tell_address(tell)
 
     def start(self) -> None:

@@ -51,11 +51,7 @@ def _attach(settings: dict[str, object], *, prints: bool) -> None:
         return
     from jaxobs.instrument import attach
 
-    attach(
-        tell_address=_say_address if prints else None,
-        prepare_summary=_load_renderer if prints else None,
-        **settings,
-    )
+    attach(tell_address=_say_address if prints else None, **settings)
 
 
 def _instead_of_ours() -> str | None:
@@ -72,15 +68,6 @@ def _instead_of_ours() -> str | None:
         if file and os.path.realpath(os.path.dirname(file)) not in map(os.path.realpath, ours):  # noqa: PTH120
             return str(file)
     return None
-
-
-def _load_renderer() -> None:
-    """Load what renders the summary, while an agent that is still starting has the time to."""
-    try:
-        import jaxobs.cli.terminal
-        import jaxobs.report.summary  # noqa: F401
-    except Exception:  # noqa: BLE001, S110  # `_report` meets it again, and says it
-        pass
 
 
 _told: list[str] = []
