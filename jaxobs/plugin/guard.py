@@ -50,7 +50,7 @@ class Guard:
         self._last_log: float | None = None
         self._set_aside_at: float | None = None
         self._calls: dict[int, int] = {}
-        """When the call under way on each thread began, by `now()`."""
+        """When the outermost call under way on each thread began, by `now()`."""
 
     @property
     def up(self) -> bool:
@@ -67,8 +67,10 @@ class Guard:
         if self._set_aside_at is not None and self.set_aside:
             return None
         thread, failures = threading.get_ident(), self.failures
-        self._calls[thread] = started = now()
+        started, is_outermost = now(), thread not in self._calls
         try:
+            if is_outermost:
+                self._calls[thread] = started
             result = function(*args, **kwargs)
         except BaseException as error:
             if (self.kind == "probe" and is_ctrl_c(error)) or raised_by_signal_handler(error):
@@ -76,9 +78,11 @@ class Guard:
             self.fail(error)
             return None
         finally:
-            self._calls.pop(thread, None)
-            spent = now() - started  # apart: a call within the addition would let other threads add meanwhile
-            self._nanoseconds += spent
+            if is_outermost:  # else the time is counted by the call around this one
+                self._calls.pop(thread, None)
+                # Not in one line: in a call within the addition other threads may add theirs.
+                spent = now() - started
+                self._nanoseconds += spent
         # A hook that was called within may have failed, as of a library that is imported when its probe starts.
         if self.failures == failures and not self._switched_off:
             self._in_a_row = 0

@@ -207,14 +207,21 @@ def test_the_time_spent_in_a_plugin_is_measured_from_outside_also_when_it_fails(
     assert 0.04 <= guard.report().seconds < 1.0
 
 
+def test_the_time_of_a_call_within_another_is_counted_once(guard: Guard) -> None:
+    began = time.monotonic()
+    waited: list[float] = []
+    guard.call(lambda: [guard.call(time.sleep, 0.05), waited.append(guard.waiting_seconds())])
+    assert 0.05 <= waited[0] <= guard.report().seconds <= time.monotonic() - began
+
+
 def test_the_time_spent_on_several_threads_at_once_adds_up(
     guard: Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = threading.local()
 
     def tick() -> int:
-        times.now = getattr(times, "now", 0) + 1
-        return times.now
+        times.now = now = getattr(times, "now", 0) + 1
+        return int(now)
 
     monkeypatch.setattr(guard_module, "now", tick)
     interval, calls = sys.getswitchinterval(), 20_000
