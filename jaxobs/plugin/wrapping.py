@@ -56,7 +56,6 @@ class Wrapping:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._leave = job.guard(_leave)
         self._undo: list[Callable[[], None]] = []
         self._active = True
 
@@ -81,8 +80,8 @@ class Wrapping:
             try:
                 return function(*args, **kwargs)
             finally:
-                for mark in entered:
-                    self._leave(mark)
+                for mark in entered:  # also where the probe is set aside by now: what began must end
+                    mark.__exit__(None, None, None)
 
         self._undo.append(replace(owner, {name: marked}))
 
@@ -151,7 +150,3 @@ def _function(owner: Any, name: str) -> Callable[..., Any] | None:
     found = vars(owner).get(name) if isinstance(owner, type | ModuleType) else None
     is_function = isinstance(found, FunctionType) if isinstance(owner, type) else callable(found)
     return cast("Callable[..., Any]", found) if is_function else None
-
-
-def _leave(mark: AbstractContextManager[None]) -> None:
-    mark.__exit__(None, None, None)

@@ -12,7 +12,9 @@ import pytest
 from jax.profiler import StepTraceAnnotation
 
 from jaxobs.model.events import PhaseEnded
+from jaxobs.plugin.guard import FAILURES_IN_A_ROW, Guard
 from jaxobs.plugin.wrapping import Wrapping
+from jaxobs.probe.side import ProbeJob
 from jaxobs.probe.steps.marks import LASTING, LibraryPhase, hook_annotations
 from jaxobs.testing import FakeJob
 from tests.probe.marks_under_a_clock import Marks, own, steps_of
@@ -107,6 +109,21 @@ class Careless(StepTraceAnnotation):
 
 
 @pytest.mark.filterwarnings("ignore:nanobind")
+def test_a_phase_ends_though_its_probe_was_set_aside_within(observed: Any) -> None:
+    guard = Guard("library", "probe", lambda line: None)
+    library: Any = ModuleType("library")
+
+    def save() -> None:
+        for _ in range(FAILURES_IN_A_ROW):
+            guard.fail("a hook within")
+
+    library.save = save
+    Wrapping(ProbeJob(observed.side, guard)).phase(library, "save", lambda: "checkpoint")
+    library.save()
+    assert [event.phase for event in observed.of(PhaseEnded)] == ["checkpoint"]
+    assert observed.side.loops.current.phase is None
+
+
 def test_a_wrong_step_annotation_of_jax_raises_as_without(marks: Marks) -> None:
     annotation: Any = StepTraceAnnotation
 
