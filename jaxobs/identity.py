@@ -92,10 +92,11 @@ def script_name(argv: Sequence[str]) -> str | None:
 
 def attempt(environment: Mapping[str, str]) -> int | None:
     """How often the run was started again; None if no launcher tells."""
+    within = first_number(environment, _RESTARTS)
+    if "SLURM_JOB_ID" not in environment:
+        return within
     # Slurm sets the count once there is one to set (man sbatch, output environment).
-    if "SLURM_JOB_ID" in environment:
-        return first_number(environment, ("SLURM_RESTART_COUNT",)) or 0
-    return first_number(environment, _RESTARTS)
+    return (first_number(environment, ("SLURM_RESTART_COUNT",)) or 0) + (within or 0)
 
 
 def job_key(given: str | None, environment: Mapping[str, str], host: str) -> str | None:

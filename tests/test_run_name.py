@@ -69,6 +69,7 @@ def test_a_script_names_its_run_and_a_prompt_does_not(argv: list[str], name: str
     [
         (SLURM, 0),
         (SLURM | {"SLURM_RESTART_COUNT": "2"}, 2),
+        (SLURM | {"TORCHELASTIC_RESTART_COUNT": "1"}, 1),
         ({"JOBSET_RESTART_ATTEMPT": "0"}, 0),
         ({"JOBSET_RESTART_ATTEMPT": "4"}, 4),
         ({"TORCHELASTIC_RESTART_COUNT": "1"}, 1),
