@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from jaxobs.cost_model.collectives import kind_of, memory_bytes
-from jaxobs.cost_model.custom_calls.protocol import workspace_bytes, workspaces
+from jaxobs.cost_model.custom_calls.protocol import SCRATCH, workspace_bytes, workspaces
 from jaxobs.cost_model.hlo.instructions import CONTROL, ELEMENTWISE, FREE, Computation, Instruction
 
 Buffer = tuple[Instruction, int]
@@ -151,9 +151,11 @@ def _results(computation: Computation, need: _Need) -> float:
 
 
 def _is_workspace(result: Instruction) -> bool:
-    """Whether a result is scratch memory of a library call inside the fusion."""
+    """Whether a result is scratch memory of the fusion, or of a library call inside it."""
     call, index = buffer_of(result)
-    return call.opcode == "custom-call" and index >= len(call.shape.leaves()) - workspaces(call)
+    if call.opcode != "custom-call":
+        return False
+    return call.target == SCRATCH or index >= len(call.shape.leaves()) - workspaces(call)
 
 
 def _replacement(update: Instruction) -> Instruction:

@@ -227,6 +227,27 @@ def test_the_workspace_of_a_product_inside_a_fusion_is_no_traffic(text_cost, tak
     assert found.cost.bytes == 4 * (32 * 16 + 1 + 64 * 32 + 64 * 16)
 
 
+def test_the_workspace_of_a_fusion_for_cudnn_is_no_traffic_and_no_work(text_cost):
+    """In the form of XLA's own test of the compiler of such fusions."""
+    both = "(f32[32,64], s8[33554688]{0})"
+    found = text_cost(f"""f {{
+      a = f32[32,96] parameter(0)
+      b = f32[96,64] parameter(1)
+      d = f32[32,64] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+      c = s8[33554688] custom-call(), custom_call_target="__nop"
+      ROOT t = {both} tuple(d, c)
+    }}
+    ENTRY e {{
+      a = f32[32,96] parameter(0)
+      b = f32[96,64] parameter(1)
+      r = {both} fusion(a, b), kind=kCustom, calls=f,
+        backend_config={{"fusion_backend_config":{{"kind":"__cudnn$fusion"}}}}
+      ROOT g = f32[32,64] get-tuple-element(r), index=0
+    }}""")
+    assert found.cost.bytes == 4 * (32 * 96 + 96 * 64 + 32 * 64)
+    assert found.cost.exact
+
+
 CALL = 'ENTRY e { a = f32[64]{0} parameter(0) ROOT c = f32[64]{0} custom-call(a), custom_call_target="mine" }'
 
 

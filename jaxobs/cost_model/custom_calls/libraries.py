@@ -13,7 +13,7 @@ from jaxobs.cost_model.arithmetic.products import (
     multiply_add_flops,
 )
 from jaxobs.cost_model.custom_calls import lapack
-from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
+from jaxobs.cost_model.custom_calls.protocol import SCRATCH, CustomCall, Rule
 from jaxobs.cost_model.precision import executed_by_cublas, executed_by_cudnn
 from jaxobs.model.cost import Cost
 
@@ -129,7 +129,7 @@ ANNOTATIONS: Final = (
     # Memory spaces: xla/service/memory_annotations.h. What is moved there is moved by copies.
     "MoveToDevice", "MoveToHost", "PinToDevice", "PinToDeviceSram", "annotate_device_placement",
     # Buffers and layouts.
-    "AllocateBuffer", "CreateBuffer", "LayoutConstraint", "Pin", "Unpin",
+    "AllocateBuffer", "CreateBuffer", "LayoutConstraint", "Pin", SCRATCH, "Unpin",
     # What XLA for TPUs tells itself, as seen in modules of a v6e: where asynchronous calls begin and end, and that
     # indices are within bounds.
     "AssumeGatherIndicesInBound", "AssumeScatterIndicesInBound", "Noop", "PrepareAsyncCallDone",

@@ -167,6 +167,10 @@ _LAST: Final = {
     "__cublas$": 1, "__cub$": 1, "__cudnn$blockScaledDot": 1, "__cudnn$conv": 1, "__cudnn$fmha": 1,
     "__cusolver$cholesky": 2, "te_fused_attn_": 1,
 }  # fmt: skip
+SCRATCH: Final = "__nop"
+"""Target of the call inside a fusion for cuDNN whose result is the fusion's scratch memory, and which runs nothing:
+openxla/xla, xla/service/gpu/transforms/cudnn_fusion_compiler.cc, ``AddWorkspace``."""
+
 _ONLY_OF_BYTES: Final = ("__cublas$", "__cub$")
 """Prefixes of targets that may lack scratch: it is there if the last array of the result is one of bytes."""
 
