@@ -115,3 +115,17 @@ def test_of_two_keys_called_algorithm_the_tuned_one_does_not_count_and_that_of_t
     other = text_cost(text.replace("TUNED", knobs % 1).replace("PRECISE", "ALG_DOT_BF16_BF16_F32_X3"))
     assert first.fingerprint == tuned.fingerprint
     assert first.fingerprint != other.fingerprint
+
+
+def test_the_size_of_a_convolutions_scratch_which_its_tuned_algorithm_sets_does_not_count(text_cost):
+    text = """ENTRY e {
+      a = f32[1,8,8,4]{3,2,1,0} parameter(0)
+      b = f32[3,3,4,16]{3,2,1,0} parameter(1)
+      c = (f32[1,6,6,16]{3,2,1,0}, u8[SCRATCH]{0}) custom-call(a, b), custom_call_target="__cudnn$convForward",
+        window={size=3x3}, dim_labels=b01f_01io->b01f
+      ROOT r = f32[1,6,6,16]{3,2,1,0} get-tuple-element(c), index=0
+    }"""
+    first, tuned = (text_cost(text.replace("SCRATCH", size)) for size in ("1024", "262144"))
+    other = text_cost(text.replace("SCRATCH", "1024").replace("f32[", "bf16["))
+    assert first.fingerprint == tuned.fingerprint
+    assert first.fingerprint != other.fingerprint

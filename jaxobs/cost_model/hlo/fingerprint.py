@@ -2,8 +2,9 @@
 
 Two compilations of one program have the same fingerprint, in any process and from any path: names, metadata and
 identifiers are left out, and operands and called computations enter by their positions. Tuning results (tile sizes,
-algorithms) are in backend configurations and differ between runs. These configurations therefore count only for custom
-calls, without such keys, and not for callbacks, whose configuration names an object of the process.
+algorithms) differ between runs. They are in backend configurations, which therefore count only for custom calls, without
+such keys, and not for callbacks, whose configuration names an object of the process; and in the size of a call's scratch
+memory, which does not count.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import hashlib
 import re
 from typing import Final
 
+from jaxobs.cost_model.custom_calls.protocol import workspaces
 from jaxobs.cost_model.hlo.instructions import CONTROL, ELEMENTWISE, FREE, Instruction, Module
-from jaxobs.proto.messages import InstructionMessage
+from jaxobs.proto.messages import InstructionMessage, ShapeMessage
 
 _DIGITS: Final = 16
 _TEXTS_AT_ONCE: Final = 1000
@@ -46,7 +48,7 @@ def fingerprint(module: Module) -> str:
                 parts = [b""]
             message = instruction.message
             places = [operand.position for operand in instruction.operands]
-            parts += (message.opcode, message.shape, repr(places).encode())
+            parts += (message.opcode, _shape(instruction), repr(places).encode())
             if instruction.called:
                 parts.append(repr([called.index for called in instruction.called]).encode())
             if instruction.opcode not in _WITHOUT_ATTRIBUTES:
@@ -54,6 +56,17 @@ def fingerprint(module: Module) -> str:
         digest.update(b" ".join(parts))
     digest.update(b"\n%d" % module.entry.index)
     return digest.hexdigest()
+
+
+def _shape(instruction: Instruction) -> bytes:
+    serialized: bytes = instruction.message.shape
+    scratch = workspaces(instruction) if instruction.opcode == "custom-call" else 0
+    if not scratch:
+        return serialized
+    shape = ShapeMessage.FromString(serialized)
+    del shape.tuple_shapes[-scratch:]
+    whole: bytes = shape.SerializeToString(deterministic=True)
+    return whole
 
 
 def _attributes(instruction: Instruction) -> bytes:
