@@ -67,7 +67,10 @@ class Work:
         self.executions += other.executions
         self.at_best_seconds += other.at_best_seconds
         self.cost += other.cost
-        self.bounds = [total_bound([*self.bounds, *other.bounds])] if self.bounds or other.bounds else []
+        bounds = [*self.bounds, *other.bounds]
+        # One for each limit: that of their sum depends on how much of it each limits.
+        limits = dict.fromkeys(bound.limit for bound in bounds)
+        self.bounds = [total_bound(each for each in bounds if each.limit == limit) for limit in limits]
         self.unmodelled_seconds += other.unmodelled_seconds
         self.reasons |= other.reasons
         self.kinds |= other.kinds

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.model.cost import ITSELF, OTHER_CALLS, Cost, Frame
-from jaxobs.roofline_model.bounds import total_bound
+from jaxobs.roofline_model.bounds import Bound, total_bound
 from jaxobs.roofline_model.call_tree import Part, call_tree
 from jaxobs.roofline_model.operation_work import Work
 
@@ -123,3 +123,16 @@ def test_an_operation_has_figures_of_its_own():
         {"name": "fusion.2", "bottleneck": "compute", "seconds": 3.0},
         {"name": "dot.1", "bottleneck": "memory", "seconds": 1.0},
     ]
+
+
+def test_a_frame_is_bounded_by_what_limits_the_larger_part_of_all_its_operations():
+    def limited_by(limit, seconds):
+        parts = {"matrix_seconds": 0.0, "memory_seconds": 0.0}
+        parts["matrix_seconds" if limit == "compute" else "memory_seconds"] = seconds
+        bound = Bound(**parts, vector_seconds=0.0, transcendental_seconds=0.0, seconds=seconds, limit=limit)
+        return Part((Frame("f", "model.py", 1),), limit, Work(seconds=2 * seconds, bounds=[bound]))
+
+    bounds = [limited_by("compute", 4.0), limited_by("memory", 3.0), limited_by("memory", 2.0)]
+    (node,) = call_tree(bounds)
+    assert node.work.bound().seconds == 9.0
+    assert node.work.bound().limit == "memory"
