@@ -115,7 +115,10 @@ def add_collective(instruction: Instruction, tally: Tally, *, scatters: bool = F
 
 def memory_bytes(instruction: Instruction) -> float:
     """Device-memory bytes of a collective: each operand read, each result written once."""
-    held = float(sum(operand.shape.bytes for operand in instruction.operands))
+    read = instruction.operands
+    if instruction.opcode == "ragged-all-to-all":
+        read = read[:1] + read[2:]  # the second is written over: it becomes the result
+    held = float(sum(operand.shape.bytes for operand in read))
     if instruction.opcode == "send":
         return held  # its result names the same buffer
     if instruction.opcode == "recv":

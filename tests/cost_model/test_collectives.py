@@ -166,3 +166,14 @@ def test_another_collective_inside_a_fusion_is_counted_and_doubted(text_cost):
     ENTRY e { x = f32[256]{0} parameter(0) ROOT f = f32[1024]{0} fusion(x), kind=kCustom, calls=fused }""")
     assert found.cost.collective_bytes == {"all-gather": 0.75 * 4096}
     assert "inside a fusion" in found.cost.inexact_reasons[0]
+
+
+def test_a_ragged_all_to_all_does_not_read_the_array_that_it_fills(text_cost):
+    found = text_cost("""ENTRY e {
+      x = f32[256]{0} parameter(0)
+      filled = f32[512]{0} parameter(1)
+      n = s32[4]{0} parameter(2)
+      ROOT r = f32[512]{0} ragged-all-to-all(x, filled, n, n, n, n), replica_groups={{0,1,2,3}}
+    }""")
+    assert found.cost.bytes == 1024 + 4 * 16 + 2048
+    assert found.cost.collective_bytes == {"ragged-all-to-all": 0.75 * 1024}
