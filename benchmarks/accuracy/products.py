@@ -53,7 +53,7 @@ PROGRAMS = (
       for dtype in ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")),
     Program("int4 weights, bfloat16 activations", lambda x, w: x @ w.astype(jnp.bfloat16),
             (ones(64, N, dtype=jnp.bfloat16), ones(N, N, dtype=jnp.int4)), 2 * 64 * N * N),
-    Program("int8 product: no FLOPs", lax.dot, (ones(N, N, dtype=jnp.int8),) * 2, 0, 0),
+    Program("int8 product: no FLOPs", lax.dot, (ones(N, N, dtype=jnp.int8),) * 2, unmodelled=True),
     Program("grouped product of four experts", lax.ragged_dot,
             (ones(64, 32), ones(4, 32, 16), jnp.full(4, 16, jnp.int32)), 4 * 2 * 64 * 32 * 16,
             formula="XLA's CPU compiler masks the rows and runs all four experts on all of them"),

@@ -325,6 +325,7 @@ def test_the_workspace_of_an_integer_product_is_no_traffic(text_cost):
     cost = text_cost(_gemm("__cublas$lt$matmul", "s8", output="s32[64,16]{1,0}")).cost
     assert cost.matrix_flops == 0
     assert cost.bytes == 64 * 32 + 32 * 16 + 4 * 64 * 16
+    assert cost.unmodelled == ("__cublas$lt$matmul",)
 
 
 def test_the_pointers_that_a_stack_of_triangular_solves_needs_are_no_traffic(text_cost):

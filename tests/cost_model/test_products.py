@@ -78,10 +78,12 @@ def test_a_chain_of_low_precision_products_keeps_its_type(cost_of):
     assert cost.matrix_flops_by_type == {"bfloat16": 5 * 2 * 2 * 8 * 64 * 64}
 
 
-def test_integer_products_are_no_flops(cost_of):
+def test_integer_products_are_no_flops_and_work_that_is_not_known(cost_of):
+    """With bytes alone they would be called limited by memory, which a large one is not."""
     cost = cost_of(lax.dot, jnp.ones((64, 64), "int8"), jnp.ones((64, 64), "int8")).cost
     assert cost.flops == 0
     assert cost.bytes > 0
+    assert cost.unmodelled == ("dot of integers",)
 
 
 def test_an_outer_product_that_became_a_multiplication_is_a_matrix_product(cost_of):

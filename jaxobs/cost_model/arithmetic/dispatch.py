@@ -148,6 +148,7 @@ class Arithmetic:
         left, right = instruction.operand(0), instruction.operand(1)
         per_multiply_add = multiply_add_flops(left.shape, right.shape)
         if not per_multiply_add:
+            tally.add_unmodelled([f"{instruction.opcode} of integers"])
             return
         flops = per_multiply_add * MULTIPLY_ADDS[instruction.opcode](instruction)
         source = self.types.of_product(left, right).name

@@ -37,7 +37,7 @@ def gemm(call: CustomCall) -> Cost | None:
     )
     flops = multiply_add_flops(left, right) * dot_multiply_adds(left, right, contracted, batch)
     if not flops:
-        return call.movement()
+        return None
     product = call.results[0]
     epilogue = str(configuration.get("epilogue", "DEFAULT"))
     additions = ("BIAS" in epilogue) + (float(configuration.get("beta", 0)) != 0)
@@ -68,7 +68,7 @@ def onednn_matmul(call: CustomCall) -> Cost | None:
     contracted = rank - 2 if configuration.get("transpose_a") else rank - 1
     multiply_adds = dot_multiply_adds(left, right, [contracted], range(rank - 2))
     flops = multiply_add_flops(left, right) * multiply_adds
-    return call.matrix(flops, of=left) if flops else call.movement()
+    return call.matrix(flops, of=left) if flops else None
 
 
 def block_scaled_dot(call: CustomCall) -> Cost | None:
@@ -99,15 +99,17 @@ def convolution(input_: int, kernel: int, output: int, *, biased: bool = False) 
     `biased`: further operands are a bias and perhaps a side input, which are added.
     """
 
-    def rule(call: CustomCall) -> Cost:
+    def rule(call: CustomCall) -> Cost | None:
         result = call.results[0]
         arrays = (*call.operands[:2], result)
         message = call.instruction.message
         multiply_adds = convolution_multiply_adds(arrays[input_], arrays[kernel], arrays[output], message)
+        if not (per_multiply_add := multiply_add_flops(*call.operands[:2])):
+            return None
         vector = float((len(call.operands) - 2) * result.elements) if biased else 0.0
-        floating = next((operand for operand in call.operands if operand.floating), result)
+        floating = next(operand for operand in call.operands if operand.floating)
         return call.matrix(
-            multiply_add_flops(*call.operands[:2]) * multiply_adds,
+            per_multiply_add * multiply_adds,
             of=floating,
             precision=executed_by_cudnn(call.instruction, floating.type.part).precision,
             vector_flops_by_type={result.type.part: vector} if vector else {},
