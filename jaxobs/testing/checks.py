@@ -6,7 +6,7 @@ What its methods answer is compared with what they should: each fault comes in w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -94,7 +94,12 @@ def lived(
         )
     what = "job" if group == PROBES else "agent"
     raised(f"{name}.start({what})", advice, plugin.start, given)
-    yield given
+    try:
+        yield given
+    except BaseException:  # what it hooked must not stay in the tests that follow
+        with suppress(Exception):
+            plugin.stop(*timeout)
+        raise
     for turn in ("", " a second time"):
         started = monotonic()
         raised(f"{name}.{call}{turn}", "stop() must be safe twice", plugin.stop, *timeout)

@@ -109,6 +109,23 @@ def test_a_collector_that_is_right_passes() -> None:
     assert check_collector(Sound()) == list(Sound.values)
 
 
+def test_a_plugin_that_fails_a_check_is_stopped_all_the_same() -> None:
+    class Running(Sound):
+        running = False
+        values = None
+
+        def start(self, agent: Agent) -> None:
+            self.running = True
+
+        def stop(self) -> None:
+            self.running = False
+
+    collector = Running()
+    with pytest.raises(AssertionError, match="returned None"):
+        check_collector(collector)
+    assert not collector.running
+
+
 def test_a_plugin_without_the_base_class_is_told_which_one() -> None:
     class Old:
         metrics = ()
