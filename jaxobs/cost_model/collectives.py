@@ -13,7 +13,7 @@ from math import prod
 from typing import Any, Final
 
 from jaxobs.cost_model.arithmetic.tally import Tally
-from jaxobs.cost_model.hlo.instructions import Computation, Instruction
+from jaxobs.cost_model.hlo.instructions import Instruction
 from jaxobs.model.cost import COLLECTIVES
 
 _RINGS: Final[dict[str, float]] = {
@@ -64,14 +64,14 @@ def _all_devices(instruction: Instruction) -> int | None:
     return (assignment.replica_count * assignment.computation_count) or None
 
 
-def add_fused_collective(instruction: Instruction, computation: Computation, tally: Tally) -> None:
+def add_fused_collective(instruction: Instruction, tally: Tally) -> None:
     """Add the bytes that one device sends for a collective inside a fusion; nothing for other instructions.
 
     XLA for TPUs writes a reduce-scatter as a fusion of an all-reduce and the slice that the device keeps of its result.
     """
     if kind_of(instruction.opcode) is None:
         return
-    users = {user.opcode for user in computation.instructions if instruction in user.operands}
+    users = {user.opcode for user in instruction.computation.instructions if instruction in user.operands}
     if instruction.opcode == "all-reduce" and users == {"dynamic-slice"}:
         add_collective(instruction, tally, scatters=True)
         return

@@ -104,7 +104,7 @@ class Arithmetic:
                 control.append(instruction)
             else:
                 self.add(instruction, tally)
-                add_fused_collective(instruction, computation, tally)
+                add_fused_collective(instruction, tally)
         # Inside a fusion nothing moves to or from device memory; the fusion's traffic is counted at its boundary.
         tally.bytes = 0.0
         self._bounds.add(computation, tally, control)

@@ -65,18 +65,13 @@ class CustomCall:
         ``Cost``, where bytes default to ``memory_bytes()``.
         """
         shape = of or next((operand for operand in self.operands if operand.floating), self.results[0])
-        rest.setdefault("bytes", self.memory_bytes())
-        if self.instruction.rematerialized:
-            rest["rematerialized_flops_by_type"] = {shape.type.name: flops}
-        if precision is not None and shape.type.name in FLOAT32_SOURCES:
-            rest["float32_flops_by_precision"] = {precision: flops}
-            if self.instruction.rematerialized:
-                rest["rematerialized_float32_flops_by_precision"] = {precision: flops}
-        return Cost(
-            matrix_flops_by_type={shape.type.name: flops},
-            executed_matrix_flops_by_type={executed or shape.type.part: flops},
-            **rest,
+        type_ = shape.type
+        left_to_device = precision if type_.name in FLOAT32_SOURCES else None
+        tally = Tally()
+        tally.add_matrix(
+            type_.name, executed or type_.part, flops, self.instruction.rematerialized, left_to_device
         )
+        return Cost(**{"bytes": self.memory_bytes(), **rest, **tally.amounts})
 
     def movement(self) -> Cost:
         """A cost without FLOPs: operands are read and results written."""
