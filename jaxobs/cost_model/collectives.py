@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from jaxobs.cost_model.arithmetic.tally import Tally
 from jaxobs.cost_model.hlo.instructions import Instruction
-from jaxobs.model.cost import COLLECTIVES
+from jaxobs.model.cost import AT_MOST, COLLECTIVES
 
 _RINGS: Final[dict[str, float]] = {
     "all-reduce": 2.0,
@@ -77,7 +77,7 @@ def add_fused_collective(instruction: Instruction, tally: Tally) -> None:
         return
     add_collective(instruction, tally)
     tally.add_reason(
-        f"{instruction.name} is inside a fusion, and several fusions may be parts of one such collective"
+        f"{instruction.name} is in a fusion, and several of these may be parts of one such collective; {AT_MOST}"
     )
 
 
@@ -108,7 +108,7 @@ def add_collective(instruction: Instruction, tally: Tally, *, scatters: bool = F
         held *= members
     if kind == "ragged-all-to-all":
         held = instruction.operands[0].shape.held if instruction.operands else 0.0
-        tally.add_reason(f"{instruction.name} sends parts whose sizes are known only at run time")
+        tally.add_reason(f"{instruction.name} sends parts whose sizes are known only at run time; {AT_MOST}")
     sent = _RINGS[kind] * held * (members - 1) / members
     tally.add_amount("collective_bytes", kind, sent)
 

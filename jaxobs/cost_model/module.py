@@ -31,7 +31,7 @@ from jaxobs.cost_model.memory_savings import savings
 from jaxobs.cost_model.source_types import Rewritten
 from jaxobs.cost_model.traffic import FusionTraffic, traffic
 from jaxobs.cost_model.trips import inferred_trips
-from jaxobs.model.cost import FORWARD, REMATERIALIZED, ModuleCost, OperationCost
+from jaxobs.model.cost import AT_MOST, FORWARD, REMATERIALIZED, ModuleCost, OperationCost
 from jaxobs.model.peak_memory import NOT_GIVEN, PeakMemory
 
 MAX_REASON: Final = 500
@@ -164,9 +164,7 @@ class _Walk:
         tally.bytes += traffic(instruction, self.fusions)
         add_collective(instruction, tally)
         if instruction.shape.dynamic:
-            tally.add_reason(
-                f"{instruction.name} has a size that is known only at run time; counted at its bound"
-            )
+            tally.add_reason(f"{instruction.name} has a size that is known only at run time; {AT_MOST}")
         return tally
 
     def _operation(self, instruction: Instruction, tally: Tally, times: float) -> OperationCost:

@@ -8,7 +8,7 @@ evaluation. Integer, compare, select and convert work is no FLOP.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from html import escape
 from typing import Any, Final, NamedTuple
@@ -28,6 +28,22 @@ COLLECTIVES: Final = frozenset((
 """Opcodes of XLA's collectives: the kinds of ``Cost.collective_bytes``."""
 
 
+AT_MOST: Final = "counted as the most that it can be"
+ESTIMATED: Final = "counted by its author's estimate"
+"""In reasons for figures that are no lower bound; by all other reasons they are one."""
+
+
+def is_lower_bound(reasons: Iterable[str]) -> bool:
+    """Whether figures that are inexact for these reasons are a lower bound."""
+    return not any(told in reason for reason in reasons for told in (AT_MOST, ESTIMATED))
+
+
+def inexact_for(reasons: Iterable[str]) -> str:
+    """These reasons as text, after what they make of the figures."""
+    known = list(reasons)
+    return f"{'a lower bound' if is_lower_bound(known) else 'not exact'}: {'; '.join(known)}"
+
+
 def _summed(left: Mapping[str, float], right: Mapping[str, float]) -> dict[str, float]:
     total = dict(left)
     for name, value in right.items():
@@ -39,8 +55,9 @@ def _summed(left: Mapping[str, float], right: Mapping[str, float]) -> dict[str, 
 class Cost:
     """Work of one run on one device: FLOPs, bytes, transcendental evaluations.
 
-    ``exact`` is False where the figures are a lower bound: ``inexact_reasons`` says why, and ``unmodelled``
-    names the operations (custom-call targets, opcodes) whose FLOPs are in no figure here.
+    ``exact`` is False where the figures are a lower bound, or for some reasons no bound (``is_lower_bound``):
+    ``inexact_reasons`` says why, and ``unmodelled`` names the operations (custom-call targets, opcodes) whose FLOPs are
+    in no figure here.
     """
 
     matrix_flops_by_type: Mapping[str, float] = field(default_factory=dict)
@@ -100,7 +117,8 @@ class Cost:
 
     def __str__(self) -> str:
         """In a line: FLOPs by unit and type, bytes, intensity, and what is not among them."""
-        least = "" if self.exact and not self.unmodelled else "at least "
+        inexact = "at least " if is_lower_bound(self.inexact_reasons) else "about "
+        least = "" if self.exact and not self.unmodelled else inexact
         by_type = [f"{amount(flops)} {kind} {dtype}" for kind, dtype, flops in self._by_type()]
         parts = [f"{amount(self.flops, 'FLOP')}" + (f" ({', '.join(by_type)})" if by_type else "")]
         parts += [byte_size(self.bytes)]
@@ -112,7 +130,7 @@ class Cost:
         return least + ", ".join(parts) + (f"; {'; '.join(reasons)}" if reasons else "")
 
     def why_inexact(self) -> list[str]:
-        """Why the figures are a lower bound; empty if they are exact."""
+        """Why the figures are inexact; empty if they are exact."""
         return [*self.inexact_reasons, *(f"the work of {name} is not known" for name in self.unmodelled)]
 
     def rows(self) -> Iterator[tuple[str, str]]:
@@ -243,7 +261,7 @@ class ModuleCost:
     fingerprint: str
     """Short hash of the module's content, the same in every process and independent of source paths."""
     cost: Cost
-    """The sum of the operations' costs; a lower bound where ``cost.exact`` is False."""
+    """The sum of the operations' costs."""
     operations: tuple[OperationCost, ...]
     donatable_bytes: float | None = None
     """Bytes of arguments that are not donated although an output with their shape and type could take them over."""

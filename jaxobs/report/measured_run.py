@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from jaxobs.hardware.peaks import Peaks
-from jaxobs.model.cost import Cost
+from jaxobs.model.cost import Cost, inexact_for
 from jaxobs.roofline_model.bottleneck import of_executable
 from jaxobs.roofline_model.bounds import Bound, Utilization, efficiency, model_flops_utilization, roof, run_on
 from jaxobs.vocabulary.units import amount, duration, percent
@@ -126,7 +126,7 @@ def measured_run(
     missing = work.why_inexact() + [f"no peak for {name}" for name in bound.missing] if bound.limit else []
     reasons = (
         reached.reason,
-        "a lower bound: " + "; ".join(missing) if missing else None,
+        inexact_for(missing) if missing else None,
         peaks.reason if reached.value is None else None,
     )
     flops = work.flops if work.flops > 0 else None

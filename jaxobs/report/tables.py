@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from jaxobs.model.contents import last_name
+from jaxobs.model.cost import is_lower_bound
 from jaxobs.model.snapshot import Document, compile_seconds
 from jaxobs.report.sentence import as_it_is, without_quotes
 from jaxobs.report.text_table import TextTable
@@ -228,7 +229,8 @@ def _limit(row: Row) -> str | None:
 
 def _flops(row: Row) -> str | None:
     cost = row.get("cost") or {}
-    least = "" if cost.get("exact", True) else "≥ "
+    inexact = "≥ " if is_lower_bound(cost.get("inexact_reasons") or ()) else "≈ "
+    least = "" if cost.get("exact", True) else inexact
     return None if cost.get("flops") is None else f"{least}{amount(cost['flops'])}"
 
 

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from jaxobs.model.cost import inexact_for
+
 
 def _attention(target, mask, *, results, operands="", extra="", **config):
     text = json.dumps(
@@ -62,10 +64,12 @@ def test_a_sliding_window_admits_its_pairs_only(text_cost):
     assert text_cost(text).cost.transcendentals == met
 
 
-def test_attention_of_unknown_lengths_says_so(text_cost):
+def test_attention_of_unknown_lengths_says_so_and_is_no_lower_bound(text_cost):
     cost = text_cost(_attention("__cudnn$fmhaSoftmax", "PADDING", results=OUTPUT)).cost
     assert not cost.exact
     assert "run time" in cost.inexact_reasons[0]
+    assert str(cost).startswith("about ")
+    assert inexact_for(cost.inexact_reasons).startswith("not exact: ")
 
 
 def test_transformer_engine_attention(text_cost):

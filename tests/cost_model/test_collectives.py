@@ -165,7 +165,7 @@ def test_another_collective_inside_a_fusion_is_counted_and_doubted(text_cost):
     }
     ENTRY e { x = f32[256]{0} parameter(0) ROOT f = f32[1024]{0} fusion(x), kind=kCustom, calls=fused }""")
     assert found.cost.collective_bytes == {"all-gather": 0.75 * 4096}
-    assert "inside a fusion" in found.cost.inexact_reasons[0]
+    assert "is in a fusion" in found.cost.inexact_reasons[0]
 
 
 def test_a_ragged_all_to_all_does_not_read_the_array_that_it_fills(text_cost):

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
-from jaxobs.model.cost import Cost
+from jaxobs.model.cost import AT_MOST, Cost
 
 _CAUSAL: Final = ("CAUSAL", "PADDING_CAUSAL")
 
@@ -68,9 +68,7 @@ def attention_cost(call: CustomCall, attention: Attention, *, backward: bool) ->
     }
     if attention.padded:
         rest["exact"] = False
-        rest["inexact_reasons"] = (
-            f"{call.target} has sequence lengths known only at run time; counted as full",
-        )
+        rest["inexact_reasons"] = (f"{call.target} has sequence lengths known only at run time; {AT_MOST}",)
     if backward:
         type_ = call.operands[0].type.name
         rest["rematerialized_flops_by_type"] = {type_: score}

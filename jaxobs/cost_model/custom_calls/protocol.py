@@ -12,7 +12,7 @@ from typing import Any, Final
 from jaxobs.cost_model.arithmetic.tally import Tally
 from jaxobs.cost_model.hlo.instructions import Instruction, Shape
 from jaxobs.cost_model.precision import FLOAT32_SOURCES
-from jaxobs.model.cost import AMOUNTS_BY_NAME, Cost
+from jaxobs.model.cost import AMOUNTS_BY_NAME, ESTIMATED, Cost
 
 _ATTRIBUTE: Final = re.compile(rb"(\w+) = (true|false|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\b")
 _TRUTH: Final = {b"true": 1.0, b"false": 0.0}
@@ -111,7 +111,7 @@ def estimated(call: CustomCall) -> Cost | None:
         bytes=moved,
         transcendentals=float(estimate.get("transcendentals", 0)),
         exact=False,
-        inexact_reasons=(f"{call.target} is counted by its author's estimate",),
+        inexact_reasons=(f"{call.target} is {ESTIMATED}",),
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from jaxobs.hardware.peaks import Peaks
-from jaxobs.model.cost import NOT_ANALYSED, Cost, OperationCost
+from jaxobs.model.cost import NOT_ANALYSED, Cost, OperationCost, inexact_for
 from jaxobs.model.figure import Figure
 from jaxobs.model.peak_memory import PeakMemory
 from jaxobs.roofline_model.bottleneck import HALF_SURE_RUNS, Verdict, confidence, margin
@@ -182,7 +182,7 @@ class Executable:
     @property
     def is_modelled(self) -> bool:
         """Whether its bound time covers all work that could dominate its run time."""
-        if self.bound is None or self.work is None or lower_bound_reason(self.work) is not None:
+        if self.bound is None or self.work is None or inexact_reason(self.work) is not None:
             return False
         # How much of its time goes to collectives cannot be seen from outside.
         return not self.work.collective_bytes and self.bound.knows_large_parts
@@ -201,15 +201,15 @@ def _varies(cost: Cost) -> bool:
     return not cost.exact and bool(cost.inexact_reasons or not cost.unmodelled)
 
 
-def lower_bound_reason(cost: Cost | None) -> str | None:
-    """Why a cost, and a bound time from it, is a lower bound; None where it is exact, or has measured repetitions."""
+def inexact_reason(cost: Cost | None) -> str | None:
+    """Why a cost, and a bound time from it, is inexact; None where it is exact, or has measured repetitions."""
     if cost is None:
         return None
     reasons = tuple(reason for reason in cost.inexact_reasons if reason != MEASURED)
     if not reasons and (cost.exact or MEASURED in cost.inexact_reasons) and not cost.unmodelled:
         return None
     reasons = reasons or tuple(f"the work of {name} is not known" for name in cost.unmodelled)
-    return "a lower bound: " + "; ".join(reasons[:3] or ("its cost is",))
+    return inexact_for(reasons[:3] or ("its cost is",))
 
 
 def absorb(

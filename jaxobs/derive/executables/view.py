@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from jaxobs.derive.executables.executable import Executable, lower_bound_reason, verdict_of_operations
+from jaxobs.derive.executables.executable import Executable, inexact_reason, verdict_of_operations
 from jaxobs.derive.executables.registry import LET_GO, Executables
 from jaxobs.derive.series import Heaviest
 from jaxobs.hardware.peaks import Peaks
@@ -92,7 +92,7 @@ def executable_view(
     achieved = _rate(cost, per_run)
     no_flops = "it computes no floating-point number" if cost is not None and not cost.flops > 0 else None
     if no_flops and cost is not None and cost.unmodelled:
-        no_flops = lower_bound_reason(executable.work)
+        no_flops = inexact_reason(executable.work)
     why_near = unmeasured or (near.reason if near else None) or unbound
     return ExecutableView(
         executable.function,
@@ -109,7 +109,7 @@ def executable_view(
             achieved, traced if achieved is not None else unmeasured or no_flops or executable.cost_reason
         ),
         Figure(_rate(cost, bound.seconds if bound else None), no_flops or unbound),
-        Figure(near.value if near else None, why_near or lower_bound_reason(executable.work) or traced),
+        Figure(near.value if near else None, why_near or inexact_reason(executable.work) or traced),
         _verdict(executable, per_run, peaks),
         Figure(executable.memory, None if executable.memory else "the backend gave no memory analysis"),
         figure(
@@ -142,7 +142,7 @@ def bound_reason(executable: Executable, peaks: Peaks | None) -> str | None:
         return LET_GO
     if executable.bound.seconds is None:
         return peaks.reason or executable.bound.reason
-    return executable.bound.reason or lower_bound_reason(executable.work)
+    return executable.bound.reason or inexact_reason(executable.work)
 
 
 def _counted(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jaxobs.derive.executables.executable import MEASURED, lower_bound_reason
+from jaxobs.derive.executables.executable import MEASURED, inexact_reason
 from jaxobs.derive.loops.bottleneck import ENOUGH_STEPS, IDLE_KNOWN, OUTPACED
 from jaxobs.derive.loops.found import LONG_TURN
 from jaxobs.derive.loops.host_lines import Row
@@ -180,10 +180,10 @@ def _utilization(loop: Loop, note: str | None) -> tuple[Figure[float], Figure[fl
     watched = loop.stretches.watched
     used = loop.work.utilization(loop.rated, loop.did, loop.profile.value, loop.unwatched(), watched=watched)
     cost = loop.did.cost
-    lower_bound = lower_bound_reason(cost)
-    if lower_bound is None and MEASURED in cost.inexact_reasons:
-        lower_bound = MEASURED
-    reason = used.reason or lower_bound or note
+    inexact = inexact_reason(cost)
+    if inexact is None and MEASURED in cost.inexact_reasons:
+        inexact = MEASURED
+    reason = used.reason or inexact or note
     return Figure(used.mfu, reason), Figure(used.hfu, reason)
 
 
