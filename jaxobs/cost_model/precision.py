@@ -34,8 +34,7 @@ _OF_CUBLAS: Final[dict[str, str]] = {
 }
 _NO_ALGORITHM: Final = ("ALG_UNSET", 0, "0")
 
-# PrecisionConfig.Precision: what JAX calls `default`, `high` and `highest`.
-_PRECISIONS: Final = ("default", "high", "highest")
+# PrecisionConfig.Precision, as JAX calls it; by the next one, `highest`, float32 is multiplied as such.
 _LEFT_TO_THE_DEVICE: Final = ("default", "high")
 
 FLOAT32_SOURCES: Final = ("float32", "complex64")
@@ -96,5 +95,5 @@ def executed_by_cublas(configuration: Mapping[str, Any], type_: str) -> Executed
 
 
 def _without_algorithm(type_: str, asked: int) -> Executed:
-    name = _PRECISIONS[asked] if 0 <= asked < len(_PRECISIONS) else None
-    return Executed(type_, 1, name if type_ == "float32" and name in _LEFT_TO_THE_DEVICE else None)
+    left = type_ == "float32" and 0 <= asked < len(_LEFT_TO_THE_DEVICE)
+    return Executed(type_, 1, _LEFT_TO_THE_DEVICE[asked] if left else None)

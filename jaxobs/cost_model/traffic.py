@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from jaxobs.cost_model.collectives import kind_of, memory_bytes
-from jaxobs.cost_model.custom_calls.protocol import SCRATCH, workspace_bytes, workspaces
+from jaxobs.cost_model.custom_calls.protocol import SCRATCH, workspaces, written_bytes
 from jaxobs.cost_model.hlo.instructions import CONTROL, ELEMENTWISE, FREE, Computation, Instruction
 
 Buffer = tuple[Instruction, int]
@@ -143,9 +143,7 @@ def _results(computation: Computation, need: _Need) -> float:
             written += sum(replaced_bytes(update, _replacement(update)) for update in updates)
             need.in_place.update(updates)
         else:
-            written += result.shape.bytes
-            if result.opcode == "custom-call":
-                written -= workspace_bytes(result)
+            written += written_bytes(result)
         need.share(result, float(result.shape.elements) or 1.0)
     return written
 

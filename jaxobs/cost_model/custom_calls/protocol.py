@@ -79,9 +79,8 @@ class CustomCall:
 
     def memory_bytes(self) -> float:
         """Bytes of the operands, read once, and of all results but scratch memory of known libraries, written once."""
-        results = self.results[: len(self.results) - workspaces(self.instruction)]
         distinct = {id(operand): operand for operand in self.instruction.operands}.values()
-        return float(sum(part.shape.bytes for part in distinct) + sum(part.bytes for part in results))
+        return sum(part.shape.bytes for part in distinct) + written_bytes(self.instruction)
 
 
 Rule = Callable[[CustomCall], Cost | None]
@@ -171,7 +170,7 @@ _ONLY_OF_BYTES: Final = ("__cublas$", "__cub$")
 
 
 def workspaces(call: Instruction) -> int:
-    """The number of a custom call's last results that are scratch memory."""
+    """The number of a custom call's last results that are scratch memory; 0 for other instructions."""
     target = call.target
     last = next((last for start, last in _LAST.items() if target.startswith(start)), 0)
     results = call.shape.leaves()
@@ -179,7 +178,7 @@ def workspaces(call: Instruction) -> int:
     return 0 if lacking or len(results) <= last else last
 
 
-def workspace_bytes(call: Instruction) -> float:
-    """The bytes of a custom call's scratch memory."""
-    last = workspaces(call)
-    return float(sum(result.bytes for result in call.shape.leaves()[-last:])) if last else 0.0
+def written_bytes(instruction: Instruction) -> float:
+    """The bytes of an instruction's results without scratch memory."""
+    results = instruction.shape.leaves()
+    return sum((result.bytes for result in results[: len(results) - workspaces(instruction)]), 0.0)

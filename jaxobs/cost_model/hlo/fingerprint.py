@@ -60,13 +60,11 @@ def fingerprint(module: Module) -> str:
 
 def _shape(instruction: Instruction) -> bytes:
     serialized: bytes = instruction.message.shape
-    scratch = workspaces(instruction) if instruction.opcode == "custom-call" else 0
-    if not scratch:
-        return serialized
-    shape = ShapeMessage.FromString(serialized)
-    del shape.tuple_shapes[-scratch:]
-    whole: bytes = shape.SerializeToString(deterministic=True)
-    return whole
+    if instruction.opcode == "custom-call" and (scratch := workspaces(instruction)):
+        shape = ShapeMessage.FromString(serialized)
+        del shape.tuple_shapes[-scratch:]
+        serialized = shape.SerializeToString(deterministic=True)
+    return serialized
 
 
 def _attributes(instruction: Instruction) -> bytes:
