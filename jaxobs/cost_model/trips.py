@@ -62,11 +62,10 @@ def _trips(loop: Instruction) -> int | None:
         return None
     step = left[1] - right[1]
     trips = first_failure(compare.message.comparison_direction, left[0] - right[0], step)
-    if trips is None or not all(
-        _holds(compare.operands[0].shape.type, first + pace * trips) for first, pace in (left, right)
-    ):
+    if trips is None:
         return None
-    return trips
+    ends = (first + pace * turn for first, pace in (left, right) for turn in (0, trips))
+    return trips if all(_holds(compare.operands[0].shape.type, end) for end in ends) else None
 
 
 def first_failure(direction: bytes, gap: int, step: int) -> int | None:

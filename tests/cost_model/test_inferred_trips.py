@@ -275,6 +275,15 @@ def test_a_counter_that_would_overflow_is_none(text_cost, type_, first, bound, s
     assert not cost.exact
 
 
+def test_a_value_that_has_already_wrapped_at_first_is_none(text_cost):
+    """0 - 10 is no number below 10 where there are no negative ones."""
+    text = TPU.format(type="u32", first=0, bound=10, step=1, direction="LT")
+    shifted = "shifted = u32[]{:T(128)} subtract(i, bound)\n  ROOT proceed"
+    cost = text_cost(text.replace("ROOT proceed", shifted).replace("compare(i,", "compare(shifted,")).cost
+    assert not cost.exact
+    assert cost.matrix_flops == PRODUCT
+
+
 def _llama():
     file = Path(__file__).parent / "data" / "llama_step_tpu_v6e.hlo.pb.gz"
     return module_cost(gzip.decompress(file.read_bytes()))
