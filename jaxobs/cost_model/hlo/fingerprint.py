@@ -15,7 +15,7 @@ from typing import Final
 
 from jaxobs.cost_model.custom_calls.protocol import workspaces
 from jaxobs.cost_model.hlo.instructions import CONTROL, ELEMENTWISE, FREE, Instruction, Module
-from jaxobs.proto.messages import InstructionMessage, ShapeMessage
+from jaxobs.proto.messages import InstructionMessage
 
 _DIGITS: Final = 16
 _TEXTS_AT_ONCE: Final = 1000
@@ -48,7 +48,10 @@ def fingerprint(module: Module) -> str:
                 parts = [b""]
             message = instruction.message
             places = [operand.position for operand in instruction.operands]
-            parts += (message.opcode, _shape(instruction), repr(places).encode())
+            # The shapes of the call's other results are those of the instructions that take them out of its tuple.
+            has_scratch = instruction.opcode == "custom-call" and workspaces(instruction) > 0
+            shape = b"" if has_scratch else message.shape
+            parts += (message.opcode, shape, repr(places).encode())
             if instruction.called:
                 parts.append(repr([called.index for called in instruction.called]).encode())
             if instruction.opcode not in _WITHOUT_ATTRIBUTES:
@@ -56,15 +59,6 @@ def fingerprint(module: Module) -> str:
         digest.update(b" ".join(parts))
     digest.update(b"\n%d" % module.entry.index)
     return digest.hexdigest()
-
-
-def _shape(instruction: Instruction) -> bytes:
-    serialized: bytes = instruction.message.shape
-    if instruction.opcode == "custom-call" and (scratch := workspaces(instruction)):
-        shape = ShapeMessage.FromString(serialized)
-        del shape.tuple_shapes[-scratch:]
-        serialized = shape.SerializeToString(deterministic=True)
-    return serialized
 
 
 def _attributes(instruction: Instruction) -> bytes:
