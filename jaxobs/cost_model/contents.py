@@ -97,9 +97,8 @@ def unrolled_loop(stacks: Mapping[Stack, Counter[tuple[str, str]]]) -> Unrolled 
     if not sizes:
         return None
     most = max(sizes, key=lambda number: (sizes[number], number))
-    common = _common(
-        {stack: stacks[stack].total() for stack, number in times.items() if _alike(number, most)}
-    )
+    alike = (stack for stack, number in times.items() if ALIKE * most <= number <= most / ALIKE)
+    common = _common({stack: stacks[stack].total() for stack in alike})
     below = [s for s, number in times.items() if s[: len(common)] == common and number >= ALIKE * most]
     size, whole = sum(stacks[stack].total() for stack in below), sum(map(Counter.total, stacks.values()))
     if not common or size < MIN_SHARE * whole:
@@ -130,10 +129,6 @@ def _common(sizes: Mapping[Stack, int]) -> Stack:
         if not most or most[0][1] < ALIKE * sum(sizes.values()):
             return common
         common = (*common, most[0][0])
-
-
-def _alike(number: int, other: int) -> bool:
-    return ALIKE * other <= number <= other / ALIKE
 
 
 def _within(rest: Iterable[Stack]) -> str:

@@ -8,7 +8,7 @@ evaluation. Integer, compare, select and convert work is no FLOP.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from html import escape
 from typing import Any, Final, NamedTuple
@@ -38,10 +38,9 @@ def is_lower_bound(reasons: Iterable[str]) -> bool:
     return not any(told in reason for reason in reasons for told in (AT_MOST, ESTIMATED))
 
 
-def inexact_for(reasons: Iterable[str]) -> str:
+def inexact_for(reasons: Sequence[str]) -> str:
     """These reasons as text, after what they make of the figures."""
-    known = list(reasons)
-    return f"{'a lower bound' if is_lower_bound(known) else 'not exact'}: {'; '.join(known)}"
+    return f"{'a lower bound' if is_lower_bound(reasons) else 'not exact'}: {'; '.join(reasons)}"
 
 
 def _summed(left: Mapping[str, float], right: Mapping[str, float]) -> dict[str, float]:

@@ -170,9 +170,8 @@ class Arithmetic:
         tally.add_vector(instruction.shape.type.part, fft_flops(instruction))
 
     def _add_applications(self, instruction: Instruction, tally: Tally) -> None:
-        applied = (
-            instruction.called[1:2] if instruction.opcode == "select-and-scatter" else instruction.called[:1]
-        )
+        first = 1 if instruction.opcode == "select-and-scatter" else 0
+        applied = instruction.called[first : first + 1]
         times = APPLICATIONS[instruction.opcode](instruction)
         if applied and times > 0 and instruction not in self._rewritten.sums:
             tally.add(self.whole[applied[0]], times)

@@ -17,8 +17,6 @@ from typing import Any, Final, NamedTuple
 from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
 from jaxobs.model.cost import AT_MOST, Cost
 
-_CAUSAL: Final = ("CAUSAL", "PADDING_CAUSAL")
-
 
 class Attention(NamedTuple):
     """The sizes and the mask on which the cost of a call depends."""
@@ -84,7 +82,7 @@ def cudnn(call: CustomCall) -> Cost | None:
         return None
     batch, heads, queries, keys = (int(size) for size in scores)
     mask = str(configuration.get("mask_type", "NO_MASK"))
-    causal = mask in _CAUSAL or configuration.get("is_causal_mask") is True
+    causal = mask.endswith("CAUSAL") or configuration.get("is_causal_mask") is True
     attention = Attention(
         heads=batch * heads,
         queries=queries,

@@ -118,11 +118,6 @@ def convolution(input_: int, kernel: int, output: int, *, biased: bool = False) 
     return rule
 
 
-def nothing(_: CustomCall) -> Cost:
-    """The cost of an annotation, which runs nothing."""
-    return Cost()
-
-
 ANNOTATIONS: Final = (
     # Shardings: openxla/xla, xla/service/spmd/shard_barrier_partitioner.h and xla/service/spmd/shardy/constants.h.
     "InspectSharding", "Sharding", "ShardBarrierFrom", "ShardBarrierTo", "SPMDFullToShardShape",
@@ -170,6 +165,6 @@ RULES: Final[dict[str, Rule]] = {
     "ProductOfElementaryHouseholderReflectors": lapack.householder_product,
     "__cublas$triangularSolve": lapack.triangular_solve,
     **dict.fromkeys(MOVEMENTS, CustomCall.movement),
-    **dict.fromkeys(ANNOTATIONS, nothing),
+    **dict.fromkeys(ANNOTATIONS, lambda _: Cost()),
 }
 """Rules by custom-call target."""

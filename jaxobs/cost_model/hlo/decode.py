@@ -13,7 +13,6 @@ from typing import Any, Final
 from google.protobuf.message import DecodeError
 
 from jaxobs.cost_model.hlo.instructions import (
-    CALL_NOTHING,
     CONTROL,
     HOST_THREAD,
     Computation,
@@ -56,7 +55,7 @@ def decode(serialized: bytes | memoryview) -> Module:
 
 def _link(module: Module) -> None:
     # A module repeats few shapes and opcodes many times.
-    shape_of, opcode_of = cache(read_shape), cache(_opcode)
+    shape_of, opcode_of = cache(read_shape), cache(lambda code: str(code, "utf-8", "replace"))
     by_id: dict[int, Computation] = {}
     for index, message in enumerate(module.message.computations):
         computation = by_id[message.id] = Computation(message, index, module)
@@ -69,10 +68,6 @@ def _link(module: Module) -> None:
     if entry is None:
         raise HloDecodeError(f"the entry computation {module.message.entry_computation_id} is missing")
     module.entry = entry
-
-
-def _opcode(code: bytes) -> str:
-    return str(code, "utf-8", "replace")
 
 
 def _read_instructions(
@@ -94,10 +89,9 @@ def _read_instructions(
                 raise HloDecodeError(
                     f"instruction {instruction.name!r} of {computation.name!r} uses {error}, not before it"
                 ) from None
-        if opcode not in CALL_NOTHING:
-            called = message.called_computation_ids
-            if called:
-                _link_calls(instruction, called, by_id)
+        called = message.called_computation_ids
+        if called:
+            _link_calls(instruction, called, by_id)
         known[message.id] = instruction
         instructions.append(instruction)
     if len(known) != len(instructions):

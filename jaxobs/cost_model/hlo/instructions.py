@@ -161,9 +161,6 @@ ELEMENTWISE: Final = (
 )
 """Opcodes of which each result element needs the element at the same position of every operand."""
 
-CALL_NOTHING: Final = (ELEMENTWISE | FREE | MOVEMENT | {"dot", "convolution"}) - {"map"}
-"""Opcodes that never call a computation, so that decoding need not look."""
-
 
 _TRIP_COUNT: Final = re.compile(rb'"known_trip_count"\s*:\s*\{\s*"n"\s*:\s*"?(\d{1,18})"?')
 _REMATERIALIZED: Final = b"rematted_computation"
