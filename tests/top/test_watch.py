@@ -40,6 +40,16 @@ def test_the_history_goes_on_where_the_jobs_wall_clock_is_set_back() -> None:
     assert watched.history.trend().times == tuple(float(at - 9) for at in range(10))
 
 
+def test_a_rank_with_a_long_interval_is_not_taken_to_be_silent_before_its_next_snapshot_is_due() -> None:
+    watched = Watched(HERE, SnapshotClient(HERE, Access()))
+    for at in range(0, 130, 5):
+        watched.take(Answer(1_000.0 + at // 30 * 30, process(float(at)), ()), float(at))
+        assert watched.problem is None, at
+    for at, is_old in ((159.0, False), (161.0, True)):
+        watched.take(Answer(1_120.0, process(120.0), ()), at)
+        assert (watched.problem is not None) is is_old
+
+
 def test_no_rank_is_away_while_the_ranks_are_put_in_order() -> None:
     seen: list[int] = []
 

@@ -35,7 +35,7 @@ _DIRECTORY_SECONDS: Final = 5.0
 _ASK: Final = "is the job running, and is this the address that it logged?"
 
 _OLD_SECONDS: Final = 10.0
-"""Age in seconds from which a snapshot is reported as old; agents make one about once a second."""
+"""Seconds after the next snapshot was due from which the last one is reported as old."""
 
 _THREADS: Final = 8
 """Concurrent fetches, so that one that waits for its timeout does not delay the others."""
@@ -54,11 +54,13 @@ class Watched:
     """The Unix time of its snapshot in seconds, by its own clock."""
     seen: float = 0.0
     """The time at which that snapshot was first seen, in monotonic seconds of our clock."""
+    apart: float = 60.0
+    """Seconds between the last two that were seen; before there are two, the longest that JAXOBS_INTERVAL may be."""
 
     def take(self, answer: Answer, now: float) -> None:
         """Take a snapshot. Raises InputError, and keeps the one before, if ranks beside it could not be drawn."""
         if answer.unix_seconds == self.taken:
-            is_old = now - self.seen > _OLD_SECONDS
+            is_old = now - self.seen > _OLD_SECONDS + self.apart
             self.problem = f"{self.target}: nothing new for {now - self.seen:.0f} s" if is_old else None
             return
         with using(f"the snapshot of {self.target}"):
@@ -66,6 +68,7 @@ class Watched:
             plain_table(list(columns(rows)), rows)
             history = History() if self._is_another(answer.snapshot) else self.history
             history.add(now, answer.snapshot)  # by a clock that is never set, as the job's may be
+        self.apart = now - self.seen if self.taken else self.apart
         self.problem, self.taken, self.seen = None, answer.unix_seconds, now
         self.document, self.history = dict(answer.snapshot), history
 
