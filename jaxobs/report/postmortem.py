@@ -42,7 +42,8 @@ MIN_SECONDS: Final = 1.0
 """Seconds from which on a compile or phase is told: shorter ones are ordinary."""
 
 SILENT_SECONDS: Final = 5.0
-"""Seconds without a line after which a rank has stopped: it has one each second, on a busy machine a little later."""
+"""Seconds without a line after which a rank has stopped: by default it has one each second, on a busy machine a little
+later."""
 
 GREW: Final = 1.1
 """Growth of the memory in these seconds from which on it is told."""
@@ -79,6 +80,11 @@ class Flight:
     def last(self) -> Moment:
         """The newest moment."""
         return self.moments[-1]
+
+    @property
+    def spacing(self) -> float:
+        """Mean seconds between two moments, as JAXOBS_INTERVAL has them; what a rank did is known no more closely."""
+        return float(self.last["at"] - self.moments[0]["at"]) / max(1, len(self.moments) - 1)
 
     @property
     def ended(self) -> str:
@@ -175,7 +181,8 @@ def divergence(ordered: Sequence[Flight]) -> tuple[Flight, str] | None:
     """
     first, *others = ordered
     stops = [flight.stopped for flight in ordered if flight.stopped is not None]
-    earlier = MIN_SECONDS if _stood_still(first) else SILENT_SECONDS
+    earlier = max(flight.spacing for flight in ordered)
+    earlier = max(earlier, MIN_SECONDS if _stood_still(first) else SILENT_SECONDS)
     if len(stops) == len(ordered) > 1 and stops[1] - stops[0] >= earlier:
         return first, f"stopped first, {duration(stops[1] - stops[0])} before the next"
     if not others or len({flight.last_step and flight.last_step[0] for flight in ordered}) > 1:

@@ -223,6 +223,18 @@ def test_ranks_that_stop_together_are_not_ordered() -> None:
     assert "stopped first" not in told(flight(0, 90, 120), flight(1, 90, 120))
 
 
+def test_ranks_are_ordered_no_more_closely_than_their_lines_follow_each_other() -> None:
+    def sparse(rank: int, offset: int) -> Flight:
+        """A rank with a line each half minute, which does a step each second until it is killed after 240 s."""
+        found = Flight({"jax.process_index": str(rank)})
+        for at in range(offset, 240, 30):
+            loops = {"train": {"steps": at, "recorded": {}}}
+            found.add({"at": float(at), "loops": loops, "memory": 1e9, "hang": []})
+        return found
+
+    assert "stopped first" not in told(sparse(0, 0), sparse(1, 20))
+
+
 def test_of_ranks_that_stop_together_the_one_with_fewer_steps_stopped_first() -> None:
     one, other = flight(0, 90, 120), flight(1, 90, 120)
     one.stepped["train"] = 89, 90.4
