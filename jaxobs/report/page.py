@@ -387,7 +387,7 @@ def _compared(ranks: Sequence[Rank]) -> Element | None:
     if len(rows) < 2:
         return quiet("Which one lags: `jaxobs top`")
     worst = dearest(rows)
-    return tag("p", *with_code(f"{worst}."), class_="rank") if worst else quiet("None of them lags.")
+    return tag("p", *with_code(f"{worst}."), class_="rank") if worst else quiet("None is known to lag.")
 
 
 def _footer() -> Element:
