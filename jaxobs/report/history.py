@@ -1,7 +1,7 @@
 """The last hour of what the page draws over time, in bounded memory: at most POINTS moments of COLUMNS values.
 
-A run's first minutes are kept second by second. When there are too many moments, the spacing grows and moments that are
-closer together are dropped. Counters are kept as totals, so that the difference of two moments is exact at any spacing.
+A run's first minutes are kept second by second. When there are too many moments, every other one is dropped, and those to
+come are twice as far apart. Counters are kept as totals, so that the difference of two moments is exact at any spacing.
 """
 
 from __future__ import annotations
@@ -18,10 +18,7 @@ from jaxobs.report.values import is_number
 POINTS: Final = 360
 SECONDS: Final = 3600.0
 COLUMNS: Final = 120
-"""Most columns. With POINTS values of 8 bytes each they take 350 kB at most; a loop has some 25."""
-
-_SPACINGS: Final = (1.0, 2.0, 5.0, 10.0)
-"""Seconds between moments; with the last one POINTS moments span SECONDS."""
+"""Most columns. With POINTS values of 8 bytes each they take 350 kB at most; a loop has some 20."""
 
 _EARLY: Final = 0.3
 """Seconds by which a moment may be early: snapshots come once a second, give or take a little."""
@@ -30,7 +27,7 @@ _LOOPS: Final = 4
 _RECORDED: Final = 8
 """Values recorded by the user that are kept for each loop."""
 
-_OF_A_LOOP: Final = ("steps", "tokens", "steps_per_second", "tokens_per_second", "examples_per_second", "mfu")
+_OF_A_LOOP: Final = ("steps", "steps_per_second", "tokens_per_second", "mfu")
 
 AFTER: Final = 5.0
 """Seconds after a loop's end in which what it recorded is kept: its last values and those of an evaluation come then."""
@@ -67,11 +64,11 @@ class History:
     def __init__(self) -> None:
         self._times = array("d")
         self._columns: dict[Key, array[float]] = {}
-        self._spacing = 0
+        self._spacing = 1.0
 
     def is_due(self, seconds: float) -> bool:
         """Whether a moment would be kept, as it does not come too soon after the last one."""
-        return not self._times or seconds - self._times[-1] >= _SPACINGS[self._spacing] - _EARLY
+        return not self._times or seconds - self._times[-1] >= self._spacing - _EARLY
 
     def add(self, seconds: float, document: Mapping[str, Any]) -> None:
         """Add the numbers of a snapshot's document, taken at `seconds`, if a moment is due."""
@@ -106,16 +103,13 @@ class History:
         )
 
     def _forget(self, now: float) -> None:
-        """Keep the newest moments: at the present spacing, at most POINTS, and of the last SECONDS."""
-        times, kept = self._times, list(range(len(self._times)))
-        while len(kept) > POINTS and self._spacing + 1 < len(_SPACINGS):
-            self._spacing += 1
-            spaced = [len(times) - 1]
-            for index in range(len(times) - 2, -1, -1):
-                if times[spaced[-1]] - times[index] >= _SPACINGS[self._spacing] - _EARLY:
-                    spaced.append(index)
-            kept = spaced[::-1]
-        kept = [index for index in kept[-POINTS:] if times[index] >= now - SECONDS]
+        """Keep the moments of the last SECONDS, and of more than POINTS every other one, the newest among them."""
+        times, every = self._times, 1
+        if len(times) > POINTS:
+            self._spacing *= 2
+            every = 2
+        newest = len(times) - 1
+        kept = [index for index in range(newest % every, newest + 1, every) if times[index] >= now - SECONDS]
         if len(kept) < len(times):
             self._times = array("d", [times[at] for at in kept])
             found = {key: array("d", [column[at] for at in kept]) for key, column in self._columns.items()}

@@ -79,10 +79,6 @@ class Watched:
         return bool(before) and not (same and (before.get("seconds") or 0.0) <= (now.get("seconds") or 0.0))
 
     @property
-    def is_a_wrong_guess(self) -> bool:
-        return self.target.guessed and not self.document and self.problem is not None
-
-    @property
     def observed(self) -> Observed:
         return Observed(str(self.target), self.document, self.problem)
 
@@ -149,7 +145,7 @@ class Watch:
             self._admit(list(self._neighbours(rank.target, answer.neighbours)))
             # Not `sort`, which empties the list meanwhile: the view reads it on its own thread.
             self.ranks = sorted(self.ranks, key=_place)
-        if rank.is_a_wrong_guess:
+        if rank.target.guessed and rank.problem and not rank.document:
             self.ranks.remove(rank)
 
     def _neighbours(self, server: Target, addresses: Sequence[str]) -> Iterator[Target]:
