@@ -292,7 +292,7 @@ def _sections(document: Mapping[str, Any], roofs: Sequence[Roof]) -> Iterator[El
         said = "The area of a dot is its share of the time; point at one to read more."
     yield card("Roofline", *drawn, quiet(said), name="roofline")
     if rows:
-        by_line = flame_graph.sections(document["device_time"], "lines")
+        by_line = flame_graph.sections(document["device_time"])
         yield card("Device time by line", *by_line, name="lines")
     for title, columns, found in (
         ("Devices", (DEVICE_NAME, *DEVICE_FIGURES), document["devices"]),

@@ -92,10 +92,7 @@ def default_size() -> Size:
 
 
 def initial_parameters(random: np.random.Generator, size: Size) -> Parameters:
-    """Random parameters, float32: normal, 0.02 wide, and narrower by √(2 · layers) where a residual is written.
-
-    The widths are those of GPT-2 (Radford et al. 2019, §2.3).
-    """
+    """Random parameters, float32: normal, 0.02 wide as those of GPT-2 (Radford et al. 2019, §2.3)."""
     width, layers = size.width, size.layers
     shapes = {
         "tokens": (VOCABULARY, width),
@@ -107,8 +104,6 @@ def initial_parameters(random: np.random.Generator, size: Size) -> Parameters:
     }
     arrays = {name: 0.02 * random.standard_normal(shape, np.float32) for name, shape in shapes.items()}
     outer = {name: arrays.pop(name) for name in ("tokens", "positions")}
-    for name in ("attention_out", "feed_forward_out"):
-        arrays[name] /= (2 * layers) ** 0.5
     norms = {name: np.ones((layers, width), np.float32) for name in ("attention_norm", "feed_forward_norm")}
     drawn = {**outer, "norm": np.ones(width, np.float32), "layers": arrays | norms}
     return dict(jax.tree.map(jnp.asarray, drawn))

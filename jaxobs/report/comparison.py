@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from jaxobs.model.snapshot import Document, executable_size
 from jaxobs.report.flame_graph import shares_by_function
-from jaxobs.report.noise import CONFIDENCE, RUN_TO_RUN, Change, ratio
+from jaxobs.report.noise import CONFIDENCE, RUN_TO_RUN, Change, quantile, ratio
 from jaxobs.report.record import Record
 from jaxobs.report.tables import known_columns, plain_table, text, words
 from jaxobs.report.text_table import PLAIN_WIDTH, to_text
@@ -218,7 +218,7 @@ def step_time(loop: str, before: Record, after: Record) -> StepTime:
     counted = next((word for word in larger if all(each.get(word) for each in windows)), "steps")
     one, other = (step_seconds(each, counted) for each in windows)
     of = counted.removesuffix("s")
-    medians = [median(values) if values else None for values in (one, other)]
+    medians = [quantile(values, 0.5) if values else None for values in (one, other)]
     change, reason = ratio(one, other), ""
     if not one or not other:
         reason = f"{(after if one else before).name} has no step of `{loop}` that was timed"
@@ -314,7 +314,7 @@ def _figures(loops: Sequence[str], record: Record) -> Iterator[tuple[Key, _Figur
         pairs = zip(columns.get("steps", ()), columns.get("component/input", ()), strict=False)
         waits = [spent / number for number, spent in pairs if number and spent is not None]
         if waits and (steps := step_seconds(columns)):
-            waited = _Figure(median(waits), duration, LONGER_WAIT * median(steps))
+            waited = _Figure(quantile(waits, 0.5), duration, LONGER_WAIT * quantile(steps, 0.5))
             yield ("input", f"wait for input, a step of {loop}"), waited
     for name, cost in _costs(record).items():
         if flops := cost.get("flops"):
@@ -431,12 +431,6 @@ def step_seconds(columns: Mapping[str, Any], of: str = "steps") -> list[float]:
         if number and wall is not None
     )
     return [seconds / number for number, seconds in own if seconds > 0]
-
-
-def median(values: Sequence[float]) -> float:
-    """The median of at least one value. Not by `statistics`: a notebook's own module may have that name."""
-    ordered = sorted(values)
-    return (ordered[len(ordered) // 2] + ordered[(len(ordered) - 1) // 2]) / 2
 
 
 def _is_near(growth: float, margin: float) -> bool:

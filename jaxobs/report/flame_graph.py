@@ -189,18 +189,17 @@ def in_words(rows: Sequence[Row]) -> str | None:
     return f"{said}."
 
 
-def sections(device_time: Row, name: str) -> Iterator[Element | None]:
+def sections(device_time: Row) -> Iterator[Element | None]:
     """The flame graph by line with its table, and below it, to open, the one by named scope where there are any."""
     rows, scopes = device_time["by_line"], device_time["by_scope"]
     yield flame_graph(rows, "Device time by line")
     yield legend(dict.fromkeys(path[-1]["bottleneck"] for path in leaves(rows)))
     yield quiet(in_words(rows))
-    yield folded("As a table", _table(rows, "Device time by line"), name=f"{name}-table")
+    yield folded("As a table", _table(rows, "Device time by line"), name="lines-table")
     if any(row["name"] != "(no named scope)" for row in scopes if not row["depth"]):
         listed = _table(scopes, "Device time by named scope")
-        yield folded(
-            "By named scope", flame_graph(scopes, "Device time by named scope"), listed, name=f"{name}-scopes"
-        )
+        graph = flame_graph(scopes, "Device time by named scope")
+        yield folded("By named scope", graph, listed, name="lines-scopes")
 
 
 def changes(before: Row, after: Row) -> Iterator[Element | None]:

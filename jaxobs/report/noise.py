@@ -53,8 +53,8 @@ def shift(before: Sequence[float], after: Sequence[float]) -> Change | None:
     if min(one, other) < MIN_VALUES:
         return None
     half = Z * math.sqrt((one + other + 1) / (12 * one * other))
-    differences = sorted(new - old for new in after for old in before)
-    low, middle, high = (_quantile(differences, 0.5 + share) for share in (-half, 0.0, half))
+    differences = [new - old for new in after for old in before]
+    low, middle, high = (quantile(differences, 0.5 + share) for share in (-half, 0.0, half))
     return Change(middle, low, high)
 
 
@@ -78,8 +78,12 @@ def _effective(values: Sequence[float]) -> float:
     return len(values) * (1 - correlation) / (1 + correlation)
 
 
-def _quantile(ordered: Sequence[float], share: float) -> float:
-    """A quantile, interpolated between two neighbours (Hyndman and Fan 1996, type 7, which is symmetric)."""
+def quantile(values: Sequence[float], share: float) -> float:
+    """A quantile, interpolated between two neighbours (Hyndman and Fan 1996, type 7, which is symmetric).
+
+    Not by `statistics`: a notebook's own module may have that name.
+    """
+    ordered = sorted(values)
     at = share * (len(ordered) - 1)
     below = math.floor(at)
     above = min(below + 1, len(ordered) - 1)

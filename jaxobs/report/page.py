@@ -230,7 +230,7 @@ def where_device_time_goes(view: View) -> Element | None:
     found = view.document.get("device_time")
     if not found or not found["by_line"]:
         return None
-    shown = flame_graph.sections(found, "lines")
+    shown = flame_graph.sections(found)
     return card("Device time by line", *shown, name="lines", note="in profiler windows")
 
 

@@ -84,16 +84,14 @@ def _fitting(columns: Sequence[Sequence[str]], width: int) -> list[int]:
 
     Words of up to a third of the width are broken only where that is not enough.
     """
-    widths = [max(map(len, column)) for column in columns]
+    widths = [min(width, max(map(len, column))) for column in columns]
     words = [min(width // 3, max(map(len, _tied(" ".join(column)).split(" ")))) for column in columns]
     for least in (words, [_MIN_COLUMN] * len(columns)):
-        while (excess := sum(widths) + len(_GAP) * (len(widths) - 1) - width) > 0:
-            able = [index for index, held in enumerate(widths) if held > least[index]]
-            if not able:
-                break
+        able = [index for index, held in enumerate(widths) if held > least[index]]
+        while able and sum(widths) + len(_GAP) * (len(widths) - 1) > width:
             widest = max(able, key=widths.__getitem__)
-            next_widest = max((widths[index] for index in able if index != widest), default=0)
-            widths[widest] -= min(excess, max(1, widths[widest] - max(next_widest, least[widest])))
+            widths[widest] -= 1
+            able = [index for index in able if widths[index] > least[index]]
     return widths
 
 

@@ -192,11 +192,10 @@ def parts_of_a_step(view: View) -> tuple[Mapping[str, float], str]:
     trend, name = view.trend, view.loop
     steps, columns = trend.column("loops", name, "steps"), trend.below("loops", name, "components")
     begin = max((index for index, time in enumerate(trend.times) if time <= -RECENT), default=None)
-    if begin is not None and columns and steps[-1] > steps[begin]:
+    if begin is not None and steps[-1] > steps[begin]:
         turns = steps[-1] - steps[begin]
         recent = {part: max(0.0, values[-1] - values[begin]) / turns for part, values in columns.items()}
-        if all(map(math.isfinite, recent.values())):
-            return recent, f"over the last {duration(-trend.times[begin])}"
+        return recent, f"over the last {duration(-trend.times[begin])}"
     shares, each = (view.chosen.get("bottleneck") or {}).get("shares"), view.chosen.get("step_seconds")
     spent = view.chosen.get("components") or {}
     is_old = sum(spent.values()) >= RECENT
