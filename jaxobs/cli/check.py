@@ -34,6 +34,7 @@ from jaxobs.plugin.discovery import (
     installed_versions,
 )
 from jaxobs.plugin.settings import unknown_variables, variables
+from jaxobs.report.tables import rate_unit
 from jaxobs.report.text_table import TextTable, to_text
 from jaxobs.vocabulary.text import masked
 from jaxobs.vocabulary.units import ABSENT
@@ -205,7 +206,7 @@ def _parts(report: Mapping[str, Any]) -> Iterator[TextTable | str]:
 def peak_rows(peaks: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     """The rows of one device's peaks (`Peaks.to_dict()`): name, value, unit and source."""
     rows = [
-        (f"{dtype} {unit}", "OP/s" if "int" in dtype else "FLOP/s", peak)  # integer work is no FLOP
+        (f"{dtype} {unit}", rate_unit(dtype), peak)
         for unit in ("matrix", "vector")
         for dtype, peak in peaks[unit].items()
     ]

@@ -335,10 +335,11 @@ def _own_cost(view: View) -> Element | None:
     if not agent:
         return None
     cpu = agent.get("cpu_seconds") or {}
+    of_agent = age - (view.process.get("counts_begin_seconds") or 0.0)  # where one before it was lost
     known = [
-        (title, f"{percent(cpu[key] / age)} of a core")
-        for key, title in (("probe", "in the job"), ("agent", "beside it"))
-        if cpu.get(key) is not None and age
+        (title, f"{percent(cpu[key] / seconds)} of a core")
+        for key, title, seconds in (("probe", "in the job", age), ("agent", "beside it", of_agent))
+        if cpu.get(key) is not None and seconds > 0
     ]
     if agent.get("resident_bytes") is not None:
         known.append(("memory", byte_size(agent["resident_bytes"])))

@@ -263,14 +263,18 @@ OPERATIONS: Final = (
 
 
 def alike_devices(found: Sequence[Row]) -> list[dict[str, Any]]:
-    """A row for each group of devices that differ in nothing but their number."""
-    rows: dict[str, dict[str, Any]] = {}
+    """A row for each group of devices of which nothing that is shown differs but their number."""
+    rows: dict[tuple[str | None, ...], dict[str, Any]] = {}
     for device in found:
-        clocks = device.get("clocks") or {}
-        key = f"{device.get('kind')} {clocks.get('throttle_reasons')} {clocks.get('clock_ratio')}"
-        row = rows.setdefault(key, {**device, "clocks": clocks, "numbers": []})
+        key = str(device.get("kind")), _peaks(device), _clocks(device)
+        row = rows.setdefault(key, {**device, "numbers": []})
         row["numbers"].append(str(device.get("device")))
     return list(rows.values())
+
+
+def rate_unit(dtype: str) -> str:
+    """The unit of a peak: integer work is no FLOP."""
+    return "OP/s" if "int" in dtype else "FLOP/s"
 
 
 def _peaks(row: Row) -> str | None:
@@ -278,7 +282,7 @@ def _peaks(row: Row) -> str | None:
     peaks = row.get("peaks") or {}
     matrix = peaks.get("matrix") or {}
     seen = [roof["dtype"] for roof in row.get("roofs") or () if roof["dtype"] in matrix] or list(matrix)
-    found = [(dtype, matrix[dtype], "FLOP/s") for dtype in seen]
+    found = [(dtype, matrix[dtype], rate_unit(dtype)) for dtype in seen]
     found += [("memory", peaks["memory"], "B/s")] if peaks.get("memory") else []
     told = (f"{name} {amount(peak['value'], unit)} ({peak['provenance']})" for name, peak, unit in found)
     devices = peaks.get("shared_by") or 1

@@ -179,6 +179,27 @@ def test_the_page_names_the_rank_that_costs_the_others_most():
     assert "Which one lags: jaxobs top" in shown(document(), ranks=(ranks[0], Rank("rank 1", None))).text
 
 
+def test_devices_share_a_row_only_where_all_that_is_shown_of_them_is_alike():
+    def device(number, utilization):
+        clocks = {"utilization_ratio": utilization, "clock_ratio": 1.0, "throttle_reasons": None}
+        peaks = {"matrix": {"int8": {"value": 2e15, "provenance": "datasheet"}}}
+        return {"device": number, "kind": "NVIDIA H100", "clocks": clocks, "peaks": peaks}
+
+    text = shown(document(devices=[device(0, 0.99), device(1, 0.99), device(2, 0.0)])).text
+    assert "0, 1" in text
+    assert "utilisation 99 %" in text.replace("\xa0", " ")
+    assert "utilisation 0 %" in text.replace("\xa0", " ")
+    assert "int8 2 POP/s" in text, "integer work is no FLOP"
+
+
+def test_the_processor_time_of_an_agent_that_was_started_again_is_over_its_own_time():
+    process = document()["process"] | {"seconds": 1000.0, "counts_begin_seconds": 990.0}
+    agent = {"cpu_seconds": {"probe": 1.0, "agent": 1.0}}
+    text = shown(document(process=process, agent=agent)).text.replace("\xa0", " ")
+    assert "in the job0.1 % of a core" in text
+    assert "beside it10 % of a core" in text
+
+
 @pytest.mark.parametrize("name", ["a`b`c", "**a**", "``", "a ** b ** c", "`** a`"])
 def test_names_that_look_like_marks_are_shown_whole_in_sentences_with_apostrophes_for_backquotes(name):
     told = name.replace("`", "'")
