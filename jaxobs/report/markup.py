@@ -52,9 +52,7 @@ def tag(name: str, /, *children: Child, **attributes: str | float | None) -> Ele
     for key, value in attributes.items():
         if value is None:
             continue
-        text = value if isinstance(value, str) else number(value)
-        if "&" in text or "<" in text or ">" in text or '"' in text:
-            text = escape(text, quote=False).replace('"', "&quot;")
+        text = escape(value if isinstance(value, str) else number(value))
         written += f' {_attribute(key)}="{text}"'
     written += ">"
     for child in children:

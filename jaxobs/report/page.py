@@ -402,7 +402,6 @@ def _script() -> str:
     return (files("jaxobs.report") / "page.js").read_text(encoding="utf-8")
 
 
-@cache
 def policy() -> str:
     """The Content-Security-Policy of the live page."""
     return policy_of(_script())

@@ -114,7 +114,7 @@ def why_incomplete(document: Document, points: Sequence[Point]) -> Iterator[str]
     if not points:
         yield "No executable has a known intensity and a measured time yet."
     if not any(device.get("roofs") for device in document.get("devices") or ()):
-        reasons = (device.get("peaks_reason") for device in document.get("devices") or ())
+        reasons = dict.fromkeys(device.get("peaks_reason") for device in document.get("devices") or ())
         yield from (f"No roof: {reason}." for reason in reasons if reason)
     if not any(point.kind == "operation" for point in points) and document.get("operations_reason"):
         yield f"No operations: {document['operations_reason']}."

@@ -44,9 +44,10 @@ def test_points_lie_where_their_rates_are():
     assert abs((at["A"] - at["B"]) - (levels["1 G"] - levels["10 G"])) <= 1
 
 
-def test_a_roofline_without_peaks_says_why():
-    found = document(1, 0, devices=[{"device": 0, "kind": "cpu", "peaks_reason": "run `jaxobs calibrate`"}])
-    assert "No roof: run `jaxobs calibrate`." in plain_text(roofline(found, 100, 20)).replace("\n", " ")
+def test_a_roofline_without_peaks_says_why_once_for_all_devices():
+    devices = [{"device": each, "kind": "cpu", "peaks_reason": "run `jaxobs calibrate`"} for each in range(8)]
+    shown = plain_text(roofline(document(1, 0, devices=devices), 100, 20)).replace("\n", " ")
+    assert shown.count("No roof: run `jaxobs calibrate`.") == 1
 
 
 @given(st.floats(0, 1), st.integers(1, 80))
