@@ -9,7 +9,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final
 
 from jaxobs.cli import say, using
@@ -24,7 +23,7 @@ from jaxobs.report.roofline_chart import roofline
 from jaxobs.report.rooflines import operation_points
 from jaxobs.report.sentence import without_quotes
 from jaxobs.report.tables import Column, Row, figure, name, plain_table, text
-from jaxobs.report.text_table import TextTable, cut, end_of, first_of, to_text
+from jaxobs.report.text_table import TextTable, cut, end_of, first_of, to_text, wrapped
 from jaxobs.vocabulary import InputError
 from jaxobs.vocabulary.units import amount, duration, percent
 
@@ -204,7 +203,7 @@ def report_text(document: Mapping[str, Any], *, top: int, width: int, bold: bool
     notes = [
         line
         for (what, reason), names in named.items()
-        for line in wrap(f"{what}, {first_of(list(names), _NAMES)}: {reason}", width, break_on_hyphens=False)
+        for line in wrapped(f"{what}, {first_of(list(names), _NAMES)}: {reason}", width)
     ]
     if notes := notes_of(document) + notes:
         parts += ["", *notes]
@@ -252,7 +251,7 @@ def _lines(document: Mapping[str, Any], top: int, width: int) -> Iterator[TextTa
     rows = document["device_time"]["by_line"]
     if (said := in_words(rows)) is not None:
         yield from ("", _table(LINES, dearest(rows)[:top], {"FLOP", "bytes"}), "")
-        yield from wrap(without_quotes(said), width, break_on_hyphens=False)
+        yield from wrapped(without_quotes(said), width)
 
 
 def _table(columns: Sequence[Column], rows: Sequence[Row], left_out: Set[str]) -> TextTable:

@@ -32,7 +32,7 @@ from jaxobs.report.sentence import (
     without_quotes,
 )
 from jaxobs.report.tables import NO_VERDICT, Column, Row, known_columns, words
-from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, end_of, first_of, to_text
+from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, end_of, first_of, to_text, wrapped
 from jaxobs.report.view import advice, memory_in_words
 from jaxobs.vocabulary.units import ABSENT, amount, byte_size, count, duration, or_absent, rough_percent
 
@@ -132,10 +132,11 @@ def _parts(document: Document, width: int) -> Iterator[TextTable | str]:
     """The lines, sentences among them wrapped at `width`, and the tables."""
     yield _headline(document)
     for number, name in enumerate(longest_loops(document)):
-        yield from _wrapped((loop_sentence if number else sentence)(document, name), width)
+        said = (loop_sentence if number else sentence)(document, name)
+        yield from wrapped(plain(said), width, "  ")
     for key, said_of in (("hangs", hang_sentence), ("slowdowns", slowdown_sentence)):
         for each in document.get(key) or ():
-            yield from _wrapped(said_of(each), width) if each["over"] else ()
+            yield from wrapped(plain(said_of(each)), width, "  ") if each["over"] else ()
     reasons = ReasonsBelow()
     yield from _about_the_run(document, reasons, width)
     for part in (_loops, _functions, _again, _executables, _operations):
@@ -144,17 +145,13 @@ def _parts(document: Document, width: int) -> Iterator[TextTable | str]:
             yield from _where_time_went(document["loops"]) if part is _loops else ()
     if found := document.get("device_time"):
         dearest = without_quotes(in_words(found["by_line"]) or "")
-        yield from ["", *wrap(dearest, width, break_on_hyphens=False)] if dearest else ()
+        yield from ["", *wrapped(dearest, width)] if dearest else ()
     lines = list(reasons.lines())
     yield from ["", *lines] if lines else []
     if "peak" in reasons:
         yield from _how_to_know_peaks(document, reasons)
     pieces = [f"→ {' '.join(filter(None, piece))}" for piece in advice(document)]
     yield from ["", *pieces] if pieces else []
-
-
-def _wrapped(said: str, width: int) -> list[str]:
-    return wrap(plain(said), width, initial_indent="  ", subsequent_indent="  ")
 
 
 def _headline(document: Document) -> str:

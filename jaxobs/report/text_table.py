@@ -63,6 +63,14 @@ def to_text(parts: Iterable[TextTable | str], *, width: int = PLAIN_WIDTH, bold:
     return "\n".join(lines)
 
 
+def wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """The text in lines of at most `width` columns, of which none ends between a number and its unit."""
+    lines = textwrap.wrap(
+        _tied(text), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )
+    return [line.replace(_TIED, " ") for line in lines]
+
+
 def cut(words: str, width: int) -> str:
     """The beginning of the text, at most `width` letters, with an ellipsis where it is cut."""
     return words if len(words) <= width else words[: max(0, width - 1)] + "…"
@@ -98,8 +106,7 @@ def _fitting(columns: Sequence[Sequence[str]], width: int) -> list[int]:
 def _folded(cell: str, width: int) -> list[str]:
     if len(cell) <= width:
         return [cell]
-    wrapped = textwrap.wrap(_tied(cell), width, break_on_hyphens=False) or [""]
-    return [line.replace(_TIED, " ") for line in wrapped]
+    return wrapped(cell, width) or [""]
 
 
 def _tied(cell: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
 import pytest
@@ -273,3 +274,9 @@ def test_the_address_and_the_advice_are_said() -> None:
         "→ The loop waits for its input. Prefetch. That would give back up to 28 % of the time, 16.8 min an hour.",
         "→ Arguments are not donated. Donate. That would give back up to 1 GiB.",
     ]
+
+
+def test_no_line_of_a_sentence_ends_between_a_number_and_its_unit():
+    for width in range(40, 110):
+        said = render(DOCUMENT, width=width).split("\n\n")[0]
+        assert not re.search(r"\d\n +%", said), width
