@@ -178,6 +178,11 @@ _LINES = 10
 _NAMES = 3
 """Most operations that a note names."""
 
+SLOW_WORK = (
+    "far longer than its FLOPs and bytes take: it does other work, such as comparisons, or works slowly"
+)
+"""Why an operation is `unmodelled` whose FLOPs and bytes are known."""
+
 MIN_OVERLAP = 1.01
 """Ratio of the operations' own times to the busy time above which a note mentions the overlap: less is not visible."""
 
@@ -199,7 +204,7 @@ def report_text(document: Mapping[str, Any], *, top: int, width: int, bold: bool
         if (row["efficiency"] or 0.0) > 1:
             named.setdefault(("efficiency above 100 %", row["efficiency_reason"]), {})[name] = None
         elif row["label"] == "unmodelled":
-            named.setdefault(("without a known cost", row["reason"]), {})[name] = None
+            named.setdefault(("without a known cost", row["reason"] or SLOW_WORK), {})[name] = None
     notes = [
         line
         for (what, reason), names in named.items()

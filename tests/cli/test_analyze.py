@@ -85,6 +85,15 @@ def test_the_table_says_why_an_operation_was_faster_than_its_bound():
     assert "each moment is divided equally between them" in report_text(beside, top=1, width=100, bold=False)
 
 
+def test_an_operation_that_is_unmodelled_although_its_flops_are_known_has_a_reason():
+    document = {
+        "hosts": [], "devices": [], "modules": [], "unmodelled_share": 0.0, "busy_seconds": 3.0,
+        "device_time": {"by_line": []}, "operations": [row_of("sort.0", label="unmodelled", reason=None)],
+    }  # fmt: skip
+    text = report_text(document, top=10, width=200, bold=False)
+    assert "without a known cost, sort.0: far longer than its FLOPs and bytes take" in text
+
+
 def test_the_help_says_that_a_calibration_counts(tmp_path):
     answered = command("analyze", "--help", folder=tmp_path)
     assert "`jaxobs calibrate`" in " ".join(answered.stdout.split())
