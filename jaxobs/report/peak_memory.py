@@ -6,13 +6,12 @@ It reads an entry of a snapshot's `memory_peaks` (docs/reference/snapshot.md).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from textwrap import wrap
 from typing import Any, Final
 
 from jaxobs.report.markup import Element, card, folded, quiet, table, tag, with_code
 from jaxobs.report.sentence import without_quotes
 from jaxobs.report.tables import Column, Row, figure, known_columns, name, place, plain_table, text
-from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, to_text
+from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, to_text, wrapped
 from jaxobs.report.view import View
 from jaxobs.vocabulary.units import byte_size, count
 
@@ -68,7 +67,7 @@ def in_words(entry: Row) -> str:
 
 def parts(entry: Row) -> Iterator[TextTable | str]:
     """The entry as text: the sentence, temporaries by line, the largest buffers, and what would free some."""
-    yield from wrap(f"{entry['function']} {in_words(entry)}", PLAIN_WIDTH, subsequent_indent="  ")
+    yield from wrapped(f"{entry['function']} {in_words(entry)}", PLAIN_WIDTH, rest="  ")
     if entry["live_bytes"] is None:
         yield f"temporaries: {entry['live_bytes_reason']}"
     for columns, rows, title in (
@@ -78,8 +77,8 @@ def parts(entry: Row) -> Iterator[TextTable | str]:
         yield from ("", plain_table(known_columns(columns, rows), rows, title=title)) if rows else ()
     yield from ("", "what would free memory") if entry["savings"] else ()
     for saving in entry["savings"]:
-        said = f"  {saving['change']}: {without_quotes(saving['sentence'])}"
-        yield from wrap(said, PLAIN_WIDTH, subsequent_indent="    ")
+        said = f"{saving['change']}: {without_quotes(saving['sentence'])}"
+        yield from wrapped(said, PLAIN_WIDTH, "  ", "    ")
 
 
 def memory_peaks(view: View) -> Element | None:

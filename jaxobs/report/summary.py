@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from textwrap import wrap
 from typing import Any, Final
 
 from jaxobs.model.snapshot import (
@@ -133,10 +132,10 @@ def _parts(document: Document, width: int) -> Iterator[TextTable | str]:
     yield _headline(document)
     for number, name in enumerate(longest_loops(document)):
         said = (loop_sentence if number else sentence)(document, name)
-        yield from wrapped(plain(said), width, "  ")
+        yield from wrapped(plain(said), width, "  ", "  ")
     for key, said_of in (("hangs", hang_sentence), ("slowdowns", slowdown_sentence)):
         for each in document.get(key) or ():
-            yield from wrapped(plain(said_of(each)), width, "  ") if each["over"] else ()
+            yield from wrapped(plain(said_of(each)), width, "  ", "  ") if each["over"] else ()
     reasons = ReasonsBelow()
     yield from _about_the_run(document, reasons, width)
     for part in (_loops, _functions, _again, _executables, _operations):
@@ -203,8 +202,7 @@ def _about_the_run(document: Document, reasons: ReasonsBelow, width: int) -> Ite
     yield from _main_thread(" outside loops" if document.get("loops") else "", process)
     for why, todo in long_compiles(document):
         for line in (why, *(f"→ {piece}" for piece in todo)):
-            text = wrap(without_quotes(line), width - 2, subsequent_indent="  ", break_on_hyphens=False)
-            yield from (f"  {each}" for each in text)
+            yield from wrapped(without_quotes(line), width, "  ", "    ")
     memory = list(_memory(document))
     yield from [f"  memory: {'; '.join(memory)}"] if memory else []
 

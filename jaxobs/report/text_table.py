@@ -63,10 +63,13 @@ def to_text(parts: Iterable[TextTable | str], *, width: int = PLAIN_WIDTH, bold:
     return "\n".join(lines)
 
 
-def wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    """The text in lines of at most `width` columns, of which none ends between a number and its unit."""
+def wrapped(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
+    """The text in lines of at most `width` columns, of which none ends between a number and its unit.
+
+    The first of them is indented by `first`, and the rest by `rest`.
+    """
     lines = textwrap.wrap(
-        _tied(text), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+        _tied(text), width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
     )
     return [line.replace(_TIED, " ") for line in lines]
 
