@@ -97,7 +97,7 @@ def roofline(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Roof
     quartiles = statistics.quantiles(times, n=4)
     median, spread = statistics.median(times), quartiles[2] - quartiles[0]
     used = model_flops_utilization(module.cost, median, peaks)
-    return measured_run(module.cost, bound, median, spread, len(times), used, peaks)
+    return measured_run(module, bound, median, spread, len(times), used, peaks)
 
 
 def jitted_function(function: Any, asker: str, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:

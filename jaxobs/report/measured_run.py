@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from jaxobs.hardware.peaks import Peaks
-from jaxobs.model.cost import Cost, inexact_for
+from jaxobs.model.cost import Cost, ModuleCost, inexact_for
 from jaxobs.roofline_model.bottleneck import of_executable
 from jaxobs.roofline_model.bounds import Bound, Utilization, efficiency, model_flops_utilization, roof, run_on
 from jaxobs.vocabulary.units import amount, duration, percent
@@ -110,7 +110,7 @@ class Roofline:
 
 
 def measured_run(
-    work: Cost,
+    module: ModuleCost,
     bound: Bound,
     seconds: float,
     spread: float | None,
@@ -118,16 +118,17 @@ def measured_run(
     used: Utilization,
     peaks: Peaks,
 ) -> Roofline:
-    """The roofline of `work` done in `seconds`, a median of `samples` whose quartiles lie `spread` seconds apart."""
-    reached = efficiency(bound, seconds)
+    """The roofline of a module run in `seconds`, a median of `samples` whose quartiles lie `spread` seconds apart."""
+    work, reached = module.cost, efficiency(bound, seconds)
     complete = work.exact and not work.unmodelled and bound.knows_large_parts
-    verdict = of_executable(bound, seconds, samples, complete=complete)
+    operations = sum(operation.executions for operation in module.operations)
+    verdict = of_executable(bound, seconds, samples, complete=complete, operations=operations)
     # Where there is no bound, that has a reason of its own.
     missing = work.why_inexact() + [f"no peak for {name}" for name in bound.missing] if bound.limit else []
     reasons = (
         reached.reason,
         inexact_for(missing) if missing else None,
-        peaks.reason if reached.value is None else None,
+        peaks.reason if reached.value is None else verdict.reason,
     )
     flops = work.flops if work.flops > 0 else None
     return Roofline(

@@ -9,7 +9,7 @@ import pytest
 from jaxobs.cli.check import peak_notes
 from jaxobs.derive.fold import Fold
 from jaxobs.hardware.known_peaks import peaks_for
-from jaxobs.model.cost import Cost
+from jaxobs.model.cost import Cost, ModuleCost
 from jaxobs.model.events import FunctionWatched
 from jaxobs.report.measured_run import measured_run
 from jaxobs.roofline_model.bounds import bound_time, model_flops_utilization
@@ -44,7 +44,7 @@ def test_counted_flops_have_the_type_whose_peak_counts() -> None:
 def text_of(cost: Cost, kind: str, platform: str) -> str:
     peaks = peaks_for(kind, platform)
     used = model_flops_utilization(cost, 1.0, peaks)
-    return str(measured_run(cost, bound_time(cost, peaks), 1.0, None, 1, used, peaks))
+    return str(measured_run(ModuleCost("", cost, ()), bound_time(cost, peaks), 1.0, None, 1, used, peaks))
 
 
 def test_a_roofline_says_in_which_type_float32_is_multiplied() -> None:

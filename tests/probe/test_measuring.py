@@ -189,18 +189,27 @@ def test_a_time_is_that_of_the_device_and_not_of_its_dispatch() -> None:
 
 
 def test_the_figures_of_a_roofline_fit_together() -> None:
-    roof = jaxobs.roofline(jnp.matmul, SQUARE, SQUARE)
-    assert roof.achieved_flops_per_second == pytest.approx(PRODUCT / roof.seconds)
-    bound = max(PRODUCT, 3 * N * N * 4) / 1e15
-    assert roof.attainable_flops_per_second == pytest.approx(PRODUCT / bound)
+    small = jnp.ones((32, 32))  # on a busy machine too it takes no longer than launching may
+    product = 2 * 32**3
+    roof = jaxobs.roofline(jnp.matmul, small, small)
+    assert roof.achieved_flops_per_second == pytest.approx(product / roof.seconds)
+    bound = max(product, 3 * 32 * 32 * 4) / 1e15
+    assert roof.attainable_flops_per_second == pytest.approx(product / bound)
     assert roof.efficiency == pytest.approx(bound / roof.seconds)
     assert roof.bound == "compute"
     assert roof.bottleneck == "latency"
     assert 0 <= roof.confidence <= 1
-    assert roof.mfu == roof.hfu == pytest.approx(PRODUCT / roof.seconds / 1e15)
+    assert roof.mfu == roof.hfu == pytest.approx(product / roof.seconds / 1e15)
     assert (roof.reason, roof.utilization_reason) == (None, None)
     assert (roof.device, roof.peaks.matrix["float32"].provenance) == ("cpu", "user")
-    assert json.loads(json.dumps(roof.to_dict()))["cost"]["matrix_flops"] == PRODUCT
+    assert json.loads(json.dumps(roof.to_dict()))["cost"]["matrix_flops"] == product
+
+
+def test_a_run_far_longer_than_its_work_and_than_launching_it_is_no_latency() -> None:
+    roof = jaxobs.roofline(jax.jit(partial(jnp.sort, axis=1)), jnp.ones((512, 512)))
+    assert roof.seconds > 1e-3
+    assert roof.bottleneck == "unknown"
+    assert "it took far longer than its work, and launching it, can" in str(roof)
 
 
 def test_mfu_leaves_out_what_was_rematerialised_and_hfu_does_not() -> None:

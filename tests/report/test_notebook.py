@@ -4,7 +4,7 @@ import pytest
 
 import jaxobs
 from jaxobs.hardware.known_peaks import peaks_for
-from jaxobs.model.cost import Cost
+from jaxobs.model.cost import Cost, ModuleCost
 from jaxobs.report.comparison import NOTHING, compare
 from jaxobs.report.measured_run import measured_run
 from jaxobs.report.snapshot import Snapshot, absent_snapshot
@@ -42,7 +42,7 @@ def test_a_cost_shows_its_work_by_unit_and_type():
 def test_a_measured_run_stands_under_its_roof():
     peaks = peaks_for("NVIDIA H100 80GB HBM3", "gpu")
     bound = bound_time(WORK, peaks)
-    run = measured_run(WORK, bound, 0.004, None, 9, Utilization(0.5, 0.5, None), peaks)
+    run = measured_run(ModuleCost("", WORK, ()), bound, 0.004, None, 9, Utilization(0.5, 0.5, None), peaks)
     read = Read(run._repr_html_())
     [mark] = read.all("svg", class_="mark")
     assert float(mark["data-flops-per-second"] or 0) == pytest.approx(run.achieved_flops_per_second)
