@@ -192,14 +192,16 @@ def in_words(rows: Sequence[Row]) -> str | None:
 def sections(device_time: Row) -> Iterator[Element | None]:
     """The flame graph by line with its table, and below it, to open, the one by named scope where there are any."""
     rows, scopes = device_time["by_line"], device_time["by_scope"]
-    yield flame_graph(rows, "Device time by line")
+    columns, title = (_WITH_CALLERS, *_FIGURES), "Device time by line"
+    yield flame_graph(rows, title)
     yield legend(dict.fromkeys(path[-1]["bottleneck"] for path in leaves(rows)))
     yield quiet(in_words(rows))
-    yield folded("As a table", _table(rows, "Device time by line"), name="lines-table")
+    listed = table(columns, dearest(rows), caption=title, most=MAX_LINES)
+    yield folded("As a table", listed, name="lines-table")
     if any(row["name"] != "(no named scope)" for row in scopes if not row["depth"]):
-        listed = _table(scopes, "Device time by named scope")
-        graph = flame_graph(scopes, "Device time by named scope")
-        yield folded("By named scope", graph, listed, name="lines-scopes")
+        title = "Device time by named scope"
+        listed = table(columns, dearest(scopes), caption=title, most=MAX_LINES)
+        yield folded("By named scope", flame_graph(scopes, title), listed, name="lines-scopes")
 
 
 def changes(before: Row, after: Row) -> Iterator[Element | None]:
@@ -209,13 +211,6 @@ def changes(before: Row, after: Row) -> Iterator[Element | None]:
         yield tag("h4", "device time by line in B, and how its share has changed")
         yield flame_graph(rows, "Device time by line", shares_by_path(old))
         yield legend((LARGER, SMALLER, ALIKE))
-
-
-def _table(rows: Sequence[Row], caption: str) -> Element | None:
-    found = dearest(rows)
-    left = len(found) - MAX_LINES
-    more = f"{left} smaller ones are not listed." if left > 0 else ""
-    return table((_WITH_CALLERS, *_FIGURES), found[:MAX_LINES], caption=caption, more=more)
 
 
 def flame_graph(

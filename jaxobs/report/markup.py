@@ -209,16 +209,20 @@ def quiet(*reasons: str | None) -> Element | None:
     return tag("p", *lines[1:], class_="quiet") if shown else None
 
 
-def table(columns: Sequence[Column], rows: Sequence[Row], *, caption: str, more: str = "") -> Element | None:
-    """A table; None if there are no rows. A column in which no row has anything is left out."""
+def table(
+    columns: Sequence[Column], rows: Sequence[Row], *, caption: str, most: int | None = None
+) -> Element | None:
+    """A table of at most so many rows; None if there are none. A column in which no row has anything is left out."""
     if not rows:
         return None
-    kept = known_columns(columns, rows)
+    shown = rows[:most]
+    left = len(rows) - len(shown)
+    kept = known_columns(columns, shown)
     head = tag("tr", *(tag("th", column.title, scope="col", class_=_style(column)) for column in kept))
-    body = [tag("tr", *(_cell(column, row, first=not at) for at, column in enumerate(kept))) for row in rows]
+    body = [tag("tr", *(_cell(column, row, first=not at) for at, column in enumerate(kept))) for row in shown]
     inner = tag("table", tag("caption", caption, class_="unseen"), tag("thead", head), tag("tbody", *body))
     region = tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
-    return tag("div", region, tag("p", more, class_="quiet")) if more else region
+    return tag("div", region, quiet(f"{left} more are not listed.")) if left else region
 
 
 def pairs(facts: Iterable[tuple[str, str]], **attributes: str) -> Element:

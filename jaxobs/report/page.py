@@ -218,7 +218,7 @@ def nearness(view: View) -> Element | None:
         drawn = [roofline(roofs_of(view.document), points), legend(colours)]
     found = []
     for title, columns, rows in listed:
-        shown = _first(MAX_ROWS, columns, rows, title, "smaller")
+        shown = table(columns, rows, caption=title, most=MAX_ROWS)
         found.append(folded(f"{title} ({len(rows)})", shown, name=f"{title.lower()}-table"))
     why = quiet(*why_incomplete(view.document, points))
     note = "how near to what the device can do" if points else ""
@@ -234,15 +234,6 @@ def where_device_time_goes(view: View) -> Element | None:
     return card("Device time by line", *shown, name="lines", note="in profiler windows")
 
 
-def _first(
-    number: int, columns: Sequence[Column], rows: Sequence[Row], caption: str, others: str
-) -> Element | None:
-    """A table of the first rows, which says how many are left out and what they are."""
-    left = len(rows) - number
-    more = f"{left} {others} ones are in the snapshot." if left > 0 else ""
-    return table(columns, rows[:number], caption=caption, more=more)
-
-
 def compilations(view: View) -> Element | None:
     """What was compiled again and why, and the functions; None if nothing was compiled."""
     rows = tables.functions(view.document)
@@ -253,11 +244,11 @@ def compilations(view: View) -> Element | None:
     left_out = view.document.get("functions_left_out") or 0
     title = "Compiled again" if again else "Compiled"
     nothing = tag("p", "Nothing was compiled twice.")
-    parts = [_first(MAX_AGAIN, tables.AGAIN, again, title, "cheaper") or nothing]
+    parts = [table(tables.AGAIN, again, caption=title, most=MAX_AGAIN) or nothing]
     for why, todo in long_compiles(view.document):
         advised = tag("ol", *(tag("li", *with_code(piece)) for piece in todo), class_="advice")
         parts += [tag("p", *with_code(why)), advised]
-    functions = table(tables.FUNCTIONS, rows[:MAX_ROWS], caption="Compiled functions")
+    functions = table(tables.FUNCTIONS, rows, caption="Compiled functions", most=MAX_ROWS)
     took = f"{number} compiles took {duration(all_compile_seconds(view.document))}"
     return card(
         title,

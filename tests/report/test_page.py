@@ -179,6 +179,13 @@ def test_the_page_names_the_rank_that_costs_the_others_most():
     assert "Which one lags: jaxobs top" in shown(document(), ranks=(ranks[0], Rank("rank 1", None))).text
 
 
+def test_a_table_says_how_many_rows_it_leaves_out():
+    functions = {f"f{number}": {"compilations": 1, "seconds": {"backend": 1.0}} for number in range(50)}
+    text = shown(document(60, 0, functions=functions)).text
+    assert "20 more are not listed." in text, "executables"
+    assert "10 more are not listed." in text, "functions"
+
+
 def test_devices_share_a_row_only_where_all_that_is_shown_of_them_is_alike():
     def device(number, utilization):
         clocks = {"utilization_ratio": utilization, "clock_ratio": 1.0, "throttle_reasons": None}
