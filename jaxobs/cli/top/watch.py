@@ -22,7 +22,7 @@ from jaxobs.cli.top.servers import (
     target_of,
 )
 from jaxobs.model.clock import monotonic
-from jaxobs.report.history import History
+from jaxobs.report.history import NO_TREND, History, Trend
 from jaxobs.report.ranks import Observed, columns, rank_rows
 from jaxobs.report.tables import plain_table
 from jaxobs.report.view import View
@@ -49,6 +49,8 @@ class Watched:
     client: SnapshotClient
     document: dict[str, Any] = field(default_factory=dict)
     history: History = field(default_factory=History)
+    trend: Trend = NO_TREND
+    """A copy of the history for the view, which draws on another thread than that which takes snapshots."""
     problem: str | None = None
     taken: float = 0.0
     """The Unix time of its snapshot in seconds, by its own clock."""
@@ -70,7 +72,7 @@ class Watched:
             history.add(now, answer.snapshot)  # by a clock that is never set, as the job's may be
         self.apart = now - self.seen if self.taken else self.apart
         self.problem, self.taken, self.seen = None, answer.unix_seconds, now
-        self.document, self.history = dict(answer.snapshot), history
+        self.document, self.history, self.trend = dict(answer.snapshot), history, history.trend()
 
     def _is_another(self, document: Mapping[str, Any]) -> bool:
         """Whether another process has this port now, to which the earlier history does not belong."""
@@ -84,7 +86,7 @@ class Watched:
 
     def view(self, loop: str | None) -> View:
         """The view to draw of this rank, with the chosen loop in full."""
-        return View(self.document, self.history.trend(), wanted_loop=loop)
+        return View(self.document, self.trend, wanted_loop=loop)
 
 
 class Watch:
