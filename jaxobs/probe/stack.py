@@ -227,9 +227,7 @@ def callee(frame: FrameType) -> tuple[str, ...]:
         return ()
     names: list[str] = []
     place = call.positions.lineno, call.positions.col_offset
-    if (
-        None in place
-    ):  # as under `-X no_debug_ranges`: all that stands in the line would be taken for its name
+    if None in place:  # as under `-X no_debug_ranges`: all names in the line would be taken for its own
         return ()
     for each in instructions:
         if each.offset >= at or each.positions is None or not isinstance(each.argval, str):
