@@ -187,8 +187,11 @@ class RecordedValues:
             if is_askable(value):
                 if not is_ready(value):
                     return None, False
-                if not value.is_fully_addressable:
-                    value = value.addressable_data(0)
+                import jax
+
+                # Explicitly: an implicit transfer is what `jax_transfer_guard` forbids or logs.
+                whole = value.is_fully_addressable
+                value = jax.device_get(value if whole else value.addressable_data(0))
             return float(value), True
         except RuntimeError:  # "Array has been deleted": the user donated it after recording it
             return None, True
