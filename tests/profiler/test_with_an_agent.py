@@ -129,3 +129,8 @@ print(obs.profile(0.1).reason)
 """
     done = run(script, tmp_path)
     assert (done.returncode, done.stdout) == (0, "the observer has ended\n")
+
+
+def test_no_window_is_begun_once_the_main_thread_has_ended(tmp_path: Path) -> None:
+    done = run("import threading\nthreading.Thread(target=train, args=(4.5,)).start()\n", tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
