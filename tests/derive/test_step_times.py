@@ -221,6 +221,20 @@ def test_a_completion_of_another_call_is_better_than_the_hosts_turns() -> None:
     assert (loop["step_seconds"], loop["step_seconds_source"]) == (pytest.approx(0.2), "completions")
 
 
+@pytest.mark.parametrize("later", [None, math.nan])
+def test_there_is_no_rate_of_amounts_that_are_not_known_of_late(later: float | None) -> None:
+    fold = applied(new_fold(), [waits(), *(step(i, i, i + 1, runs=(1,), examples=4.0) for i in range(10))])
+    fold.snapshot(at(10))
+    applied(fold, [step(i, i, i + 1, runs=(1,), examples=later) for i in range(10, 60)])
+    loop = fold.snapshot(at(60)).to_dict()["loops"]["train"]
+    assert (loop["steps_per_second"], loop["examples"], loop["examples_per_second"]) == (1.0, 40.0, None)
+    if later is None:
+        assert loop["examples_per_second_reason"] == "none was given in the steps that rates are over"
+    else:
+        assert "no finite, positive number" in loop["examples_per_second_reason"]
+        assert loop["examples_reason"] == loop["examples_per_second_reason"]
+
+
 def test_rates_and_labels_go_when_no_step_ends_any_more() -> None:
     fold = applied(new_fold(), [backend(), created(1, devices=2)])
     fold.bind_peaks("example", PEAKS)

@@ -53,7 +53,7 @@ def test_it_is_refused_at_once_or_said_once_and_the_snapshot_tells_why(run: Call
         f"examples= {UNREADABLE}",
         f"tokens= {UNREADABLE}",
         f"train_step: {NOT_JITTED}",
-        "175.0 None",
+        f"175.0 examples= {UNREADABLE}",
         "True",
         str(
             [

@@ -173,12 +173,10 @@ class Loop:
 
     def amount(self, word: str) -> Figure[float]:
         """How many examples or tokens its steps have had, or why there is no such number."""
-        reason = f"{word}= was not given"
-        if word in self._refused:
-            reason = (
-                f"{word}= raised, or gave no finite, positive number (an array on the device is not read)"
-            )
-        return figure(self._amounts[word], reason)
+        if word not in self._refused:
+            return figure(self._amounts[word], f"{word}= was not given")
+        reason = f"{word}= raised, or gave no finite, positive number (an array on the device is not read)"
+        return Figure(self._amounts[word], reason)
 
     def declared(self, event: LoopDeclared) -> None:
         require(

@@ -8,6 +8,7 @@ stretch. Every figure of a loop is a function of its newest stretches.
 from __future__ import annotations
 
 import enum
+import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -147,11 +148,11 @@ class Stretch:
 
 
 def _amount(steps: Steps, column: int) -> float:
-    """The examples or tokens of these steps; 0 where they are none, or refused."""
+    """The examples or tokens of these steps; NaN where they were refused, so that no sum of them is known."""
     try:
         return steps.total(column) or 0.0
     except ValueError:
-        return 0.0
+        return math.nan
 
 
 @dataclass(slots=True)

@@ -32,6 +32,8 @@ UNSEEN = (
     f"the host's turns are taken after {round(IN_FLIGHT / MAX_DOUBT)} steps without a break"
 )
 
+NONE_OF_LATE = "none was given in the steps that rates are over"
+
 ALL_INSIDE = "its steps' time is that of the loops and phases inside them, which have it as their own"
 
 WHY_NO_RATE = {
@@ -168,8 +170,9 @@ def _device_seconds(loop: Loop) -> Figure[float]:
 
 
 def _rate(total: Figure[float], amount: float, rate: Figure[float], rated: Stretch) -> Figure[float]:
-    known = rate.value is not None and total.value is not None
-    return Figure(amount / rated.wall if known else None, total.reason or rate.reason)
+    if rate.value is None or not amount > 0:
+        return Figure(None, total.reason or rate.reason or NONE_OF_LATE)
+    return Figure(amount / rated.wall, rate.reason)
 
 
 def _utilization(loop: Loop, note: str | None) -> tuple[Figure[float], Figure[float]]:
