@@ -54,6 +54,18 @@ def test_windows_tell_what_a_run_takes_and_several_clean_runs_cap_it() -> None:
     assert made.seconds_per_run == pytest.approx(2e-3)
 
 
+def test_clean_runs_of_before_three_windows_cap_nothing() -> None:
+    """A device is throttled while the host is ahead, and steps of several executables have no spacing."""
+    executables = applied(new_fold(), [created(1)]).executables
+    made = executables[1]
+    for number in range(SAMPLES_KEPT):
+        executables.sampled(ExecutableRan(1, 1.0, 0.01, at(number)))
+    assert window(window(made, 1.2), 1.2).seconds_per_run == pytest.approx(1.0)
+    assert window(made, 1.2).seconds_per_run == pytest.approx(1.2)
+    executables.sampled(ExecutableRan(1, 1.0, 0.01, at(100)))
+    assert made.seconds_per_run == pytest.approx(1.2)
+
+
 def test_a_run_takes_no_longer_than_steps_that_run_nothing_else() -> None:
     made = window(executable(*[0.5e-3] * ENOUGH_SAMPLES), 1.28e-3)
     made.spacings.extend((each, False) for each in (0.29e-3, 0.30e-3, 0.31e-3))

@@ -23,6 +23,10 @@ change within a minute."""
 ENOUGH_SAMPLES = 5
 """Clean runs from which on their median caps the time that windows tell: tracing makes small operations longer."""
 
+OF_A_WINDOW = SAMPLES_KEPT // 3
+"""What a profiler window counts for beside spacings of a host that was ahead: after three windows, or SAMPLES_KEPT such
+spacings, without a clean run the clean ones are let go of. While the host is ahead none comes, so they are of before."""
+
 WHOLE_RUNS = 2
 """Whole runs that a profiler window must hold to tell how long one takes: of a run that is longer than the window, or
 nearly, a trace holds pieces that look like runs."""
@@ -104,6 +108,8 @@ class Executable:
     spacings: deque[tuple[float, bool]] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
     """Seconds per run by the steps of loops that run nothing else: upper bounds of what a run takes. Each with whether
     the host of these steps ran ahead, so that it is what a run takes and not only a bound."""
+    told_since: int = 0
+    """How much else has told what a run takes since the newest clean one."""
     sample_count: int = 0
     windows: Windows = field(default_factory=Windows)
     measured: Cost | None = None
@@ -125,14 +131,12 @@ class Executable:
 
         Windows tell it, else clean runs, else the spacing of steps. Clean runs and the spacing cap what windows tell. Few
         clean runs tell less than many steps of a host that was ahead: the first of all may be the only one. Where half of
-        them were too short for more than a bound, the others are those that were disturbed. While the host is ahead none
-        comes, so where all spacings are of that, clean runs are of before.
+        them were too short for more than a bound, the others are those that were disturbed.
         """
         traced = self.windows.seconds_per_run
         spaced = statistics.median(each for each, _ in self.spacings) if self.spacings else math.inf
         ran_ahead = any(ahead for _, ahead in self.spacings)
-        are_old = len(self.spacings) == SAMPLES_KEPT and all(ahead for _, ahead in self.spacings)
-        told = len(self.samples) > len(self.at_most) and not self.differs and not are_old
+        told = len(self.samples) > len(self.at_most) and not self.differs
         clean = statistics.median(self.samples) if told else None
         many = len(self.samples) >= ENOUGH_SAMPLES
         if traced is not None:
@@ -140,6 +144,12 @@ class Executable:
         if clean is not None and (many or not ran_ahead):
             return min(clean, spaced)
         return spaced if ran_ahead else None
+
+    def told_otherwise(self, count: int) -> None:
+        """Note that a window, or spacings of a host that was ahead, told what a run takes."""
+        self.told_since += count
+        if self.told_since >= SAMPLES_KEPT:
+            self.samples.clear()
 
     @property
     def most_seconds_per_run(self) -> float:
@@ -238,6 +248,7 @@ def absorb(
     seen.runs += runs / ran.devices
     seen.seconds += spent / ran.devices
     if ran.runs >= WHOLE_RUNS * ran.devices:
+        executable.told_otherwise(OF_A_WINDOW)
         usual = None if executable.may_differ else ran.usual_seconds
         weight = BEFORE_WHERE_RUNS_DIFFER if executable.may_differ else BEFORE
         seen.timed_runs = weight * seen.timed_runs + runs / ran.devices

@@ -199,6 +199,7 @@ class Executables:
         require(0 <= event.uncertainty <= MAX_RUN_SECONDS, "device time whose uncertainty is no duration")
         if (executable := self._by_number.get(event.run)) is None:
             return
+        executable.told_since = 0
         if event.uncertainty > TOLERANCE * event.seconds:
             executable.at_most.append(event.seconds + event.uncertainty)
             other = executable.samples
@@ -220,6 +221,7 @@ class Executables:
         executable = self._by_number.get(runs[0]) if len(set(runs)) == 1 else None
         if executable is not None and (len(runs) == 1 or executable.devices >= self.local_devices):
             executable.spacings.append((spacing / len(runs), ahead))
+            executable.told_otherwise(int(ahead))
             self.changed.add(executable.number)
 
     def functions(self) -> dict[str, str]:
