@@ -255,6 +255,17 @@ def test_a_window_that_cannot_be_read_is_counted_and_changes_nothing_else() -> N
     assert snapshot.to_dict()["operations"] is None
 
 
+def test_of_windows_that_no_longer_hold_it_is_not_said_that_the_last_could_not_be_read() -> None:
+    module = cost_of(("dot", COMPUTE, 1))
+    fold = applied(fold_with_steps(), [window(1.5, 1.9), window(2.0, 3.0)])
+    fold.analysed(1, module)
+    unreadable, told = fold.profiles.to_read(at(5))
+    fold.profiles.read(unreadable, None, "a line is corrupted")
+    read(fold, told, trace_of(device([operation("dot", 0.8, runs=10)])), lambda *_: module)
+    found = fold.profiles.of("train", at(3) + OLDEST + 1, {})
+    assert (found.value, found.reason) == (None, "no profiler window that holds for this loop has been read")
+
+
 def test_many_operations_fold_into_others_and_no_counter_falls() -> None:
     fold = Fold(
         new_fold().series.catalogue, new_fold().clock, at(0), {}, {}, 200

@@ -116,6 +116,7 @@ class Profiles:
             if isinstance(profile, str):
                 self._why[name] = profile
                 continue
+            self._why.pop(name, None)
             self._of_loops[name].append(profile)
             self.seconds[name] += profile.seconds
             self.steps[name] += profile.steps
