@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.loops.host_lines import HostLine
+from jaxobs.derive.loops.host_lines import NOT_SAMPLED, HostLine
 from jaxobs.derive.loops.loop import Loop
 from jaxobs.derive.loops.pace import Block
 from jaxobs.derive.loops.slowdowns import FORGOTTEN, State
@@ -71,6 +71,17 @@ class Training:
 
     def series(self, name: str) -> Any:
         return families(self.fold.snapshot(at(self.now)))[name]
+
+
+def test_samples_that_took_no_time_are_none() -> None:
+    training = Training()
+    training.train(300, sampled=False)
+    for _ in range(150):
+        row = ("train", "train.py:1 main", "", "processor", 0.0, 10)
+        training.fold.apply(MainThreadSampled(at(training.now), at(training.now + 1), (row,)))
+        training.train(1, {"device": 0.35}, sampled=False)
+    (slow,) = training.told()
+    assert (slow["parts"], slow["line"], slow["line_reason"]) == ({}, None, NOT_SAMPLED)
 
 
 @pytest.fixture

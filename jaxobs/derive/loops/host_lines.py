@@ -79,18 +79,19 @@ class HostLines:
 
     def add(self, line: HostLine, seconds: float, samples: int, callers: tuple[str, ...] = ()) -> None:
         """Add `seconds` that were sampled at this line, which these lines have called."""
+        self.samples += samples
+        if not seconds:
+            return
         path = (*callers, line.line, *filter(None, [line.waits_in]))
         if path not in self._paths and len(self._paths) >= LINES_KEPT:
             path = (OTHER,)
         spent = self._paths.setdefault(path, {})
         spent[line.activity] = spent.get(line.activity, 0.0) + seconds
-        if seconds > 0:
-            self._calls = None
+        self._calls = None
         kept = line if line in self.seconds or len(self.seconds) < LINES_KEPT else OTHERS
         self._untaken[kept._replace(activity=line.activity)] += seconds
         self.seconds[kept] = self.seconds.get(kept, 0.0) + seconds
         self._new.add(kept)
-        self.samples += samples
 
     def take(self) -> defaultdict[HostLine, float]:
         """Take the seconds sampled since the last call."""
@@ -135,12 +136,12 @@ class HostLines:
 
         Of late is in `newest`, the seconds taken that other figures are of, and since the last of these were taken.
         """
-        if not any(self.seconds.values()):
+        if not self.seconds:
             return Figure(None, NOT_SAMPLED)
         of_late: defaultdict[HostLine, float] = defaultdict(float)
         for line, spent in chain(newest.items(), self._untaken.items()):
             of_late[line if line in self.seconds else OTHERS] += spent
-        known = of_late if any(of_late.values()) else self.seconds
+        known = of_late or self.seconds
         total = sum(known.values())
         ranked = sorted(self.seconds.items(), key=lambda item: (-known.get(item[0], 0.0), -item[1]))
         return Figure([
