@@ -178,12 +178,12 @@ class Expected:
 
     def end(self, document: Callable[[], Document]) -> str:
         """Judge, once. Returns what is to be raised, if that was asked for; else warns."""
-        if self not in self.all_open.open:
-            return ""
         unknown = self.all_open.why_uncounted() or self.unseen
         try:
             self.all_open.open.remove(self)
-        except ValueError:  # meanwhile another thread, or a signal handler, has ended the run
+        except (
+            ValueError
+        ):  # judged already: another thread, or a signal handler, may have ended the run meanwhile
             return ""
         problems = list(self._problems(unknown, document))
         if self.raises:

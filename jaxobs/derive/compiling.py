@@ -27,8 +27,8 @@ class CompileTimes:
         self._intervals: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         self._compiled: defaultdict[int, list[Compilation]] = defaultdict(list)
         self._in_progress: dict[int, CompilePhaseStarted] = {}
-        self._phases: deque[PhaseEnded] = deque(maxlen=MAX_INTERVALS)
-        """Phases, such as evaluations, inside steps that have not ended yet."""
+        self._phases: defaultdict[str, deque[PhaseEnded]] = defaultdict(lambda: deque(maxlen=MAX_INTERVALS))
+        """Phases, such as evaluations, inside steps that have not ended yet, by loop."""
 
     def phase_started(self, event: CompilePhaseStarted) -> None:
         # Only outermost phases are reported, so a thread has at most one: a new one replaces one whose end was lost.
@@ -89,15 +89,11 @@ class CompileTimes:
     def phase_in_step_ended(self, event: PhaseEnded) -> None:
         """Note a phase, such as an evaluation, that lay inside a step; one outside steps changes nothing."""
         if event.inside is not None:
-            self._phases.append(event)
+            self._phases[event.inside].append(event)
 
     def leave_out_phases(self, loop: str, thread: int) -> None:
         """Drop what the thread compiled in phases of the loop's step: it belongs to the phase, not to the step."""
-        for _ in range(len(self._phases)):
-            phase = self._phases.popleft()
-            if phase.inside != loop:
-                self._phases.append(phase)
-                continue
+        for phase in self._phases.pop(loop, ()):
             self.overlap(thread, phase.start, phase.end, forget=True)
             self.compiled_within(thread, phase.start, phase.end)
 

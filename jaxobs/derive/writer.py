@@ -137,7 +137,7 @@ class Writer:
                 yield metric, (name, row["activity"] or "", row["line"] or ""), 1.0
         for name, shown in view.loops.items():
             labels = (name,)
-            yield "jaxobs_hangs_total", labels, hangs.count.get(name, 0)
+            yield "jaxobs_hangs_total", labels, hangs.count[name]
             yield "jaxobs_hang_seconds", labels, standing[name]["seconds"] if name in standing else 0.0
             yield "jaxobs_slowdowns_total", labels, slowdowns.count[name]
             if self._rooms.loops.by_name[name].gone is None:

@@ -150,7 +150,7 @@ def _counted(
 ) -> tuple[float | None, float | None, str | None]:
     """Runs, their device seconds, and how they were counted (`source`)."""
     if why_no_runs is None:
-        timed = per_run is not None and (executable.seconds > 0 or not executable.runs)
+        timed = per_run is not None and executable.seconds > 0
         return executable.runs, executable.seconds if timed else None, "watched"
     if executable.windows.runs > 0:
         return executable.windows.runs, executable.windows.seconds, "sampled"

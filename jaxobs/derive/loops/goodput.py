@@ -308,7 +308,7 @@ class RunTime:
         `turned_away`: a function that may be a loop, of which no steps are known.
         """
         total = sum(self.seconds.values())
-        steps = sum(self.seconds[word] for word in ("productive", "input", "checkpoint", "stalled"))
+        steps = sum(self.seconds[word] for word in OF_LOOPS)
         if self._lost > MAX_LOST:
             return Figure(None, DROPPED.format(percent(self._lost)))
         if steps < ENOUGH_SECONDS:

@@ -7,7 +7,7 @@ happened before in this run and that nobody marked; which of them, the stacks te
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
@@ -172,7 +172,7 @@ class Hangs:
     def __init__(self) -> None:
         self.kept: deque[Hang] = deque(maxlen=KEPT)
         """The newest hangs, the newest last."""
-        self.count: dict[str, int] = {}
+        self.count: Counter[str] = Counter()
         """How many there were, by loop."""
         self._call_lines: deque[str] = deque(maxlen=CALLS_KEPT)
         """Lines of the user's program from which functions were compiled."""
@@ -293,7 +293,7 @@ class Hangs:
         elif loop is None or is_over:
             self._cleared = True
         elif stacks or where.iterated or where.under_way is not None:
-            self.count[loop.name] = self.count.get(loop.name, 0) + 1
+            self.count[loop.name] += 1
             self.kept.append(
                 Hang(
                     loop.name, loop.steps, self._in_flight(loop), self._last, self._longest, where.function,
