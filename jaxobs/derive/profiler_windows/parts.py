@@ -106,6 +106,7 @@ def parts_of(start: int, end: int, loops: Mapping[str, LoopSpans]) -> dict[str, 
         alike = bool(whole) and cut <= LONGER * max(step.turn for step in whole)
         steps = whole if alike else overlapping
         others = [span for other, inner in within.items() if other != name for span in inner]
+        phases = [each for each in loops[name].phases if each[0] < end and each[1] > start]
         pieces: list[Span] = []
         whole_pieces: list[Span] = []
         inputs: list[Span] = []
@@ -115,7 +116,7 @@ def parts_of(start: int, end: int, loops: Mapping[str, LoopSpans]) -> dict[str, 
             if step.nested:
                 inside = [(each.start, each.end) for each in others if each.thread == step.thread]
                 inside = [each for each in inside if step.start <= each[0] and each[1] <= step.end]
-                inside += loops[name].phases
+                inside += phases
             own = _without((max(step.start, start), min(step.end, end)), inside)
             length = sum(stop - begin for begin, stop in own)
             share = min(1.0, length / step.turn) if step.turn > 0 else 0.0
