@@ -82,6 +82,16 @@ def test_why_time_is_unknown_is_told_of_the_largest_part() -> None:
     assert found.reason == "no run of f2 was timed"
 
 
+def test_steps_of_a_watched_loop_that_run_nothing_leave_all_of_the_time_to_the_host() -> None:
+    """It skips a bad batch, or waits for the last one."""
+    found = charged(stretch(10.0, 100), Known(executables(), None, BUSY_HOST, 1.0, watched=True))
+    assert math.isclose(found.components["host"], 10.0)
+    assert found.idle == 0.0
+    found = charged(stretch(10.0, 100), Known(executables(), None, BUSY_HOST, 1.0, watched=False))
+    assert math.isclose(found.components["unknown"], 10.0)
+    assert found.reason == "no function of the loop is watched: only profiler windows show the device's work"
+
+
 shares = st.floats(0.0, 1.0)
 
 

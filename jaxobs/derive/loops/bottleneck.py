@@ -172,7 +172,7 @@ def _busy(piece: Stretch, known: Known) -> Charged:
         for word, amount in unwatched_device_time(profile, named, piece, ahead=ahead).items():
             busy.components[word] += amount
             busy.by_operation += amount
-    elif known.unwatched is not None or not piece.runs:
+    elif known.unwatched is not None or not (piece.runs or known.watched):
         why = "no function of the loop is watched: only profiler windows show the device's work"
         if known.unwatched is not None:
             why = f"{known.unwatched} is not watched: only profiler windows show its work"
