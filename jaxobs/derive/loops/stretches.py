@@ -486,10 +486,10 @@ class Stretches:
 
     def _forget_old(self) -> None:
         """Forget stretches of before the window, unless newer ones have too few steps and they are not long before."""
-        whole = self.whole()
-        steps = whole.steps
-        while len(self._kept) > 1 and whole.end - (first := self._kept[0]).end > WINDOW:
-            others, age = steps - first.steps, seconds(whole.end - first.end)
+        steps = sum(each.steps for each in self._kept)
+        end = max((each.end for each in self._kept), default=0)
+        while len(self._kept) > 1 and end - (first := self._kept[0]).end > WINDOW:
+            others, age = steps - first.steps, seconds(end - first.end)
             if first.steps and others < FEW_STEPS and age * first.steps < LATE * first.wall:
                 break
             steps = others
