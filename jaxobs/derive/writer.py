@@ -154,7 +154,7 @@ class Writer:
         yield "jaxobs_tokens_total", labels, shown.tokens.value
         yield "jaxobs_last_step_timestamp_seconds", labels, self._wall_time(loop.last_end)
         if shown.wall_seconds:
-            for word, spent in (shown.components.value or {}).items():
+            for word, spent in shown.components.items():
                 yield "jaxobs_step_component_seconds_total", (name, word), spent
         if loop.step_times.value().count:
             yield "jaxobs_step_seconds", labels, loop.step_times

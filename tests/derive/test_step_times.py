@@ -229,7 +229,7 @@ def test_there_is_no_rate_of_amounts_that_are_not_known_of_late(later: float | N
     loop = fold.snapshot(at(60)).to_dict()["loops"]["train"]
     assert (loop["steps_per_second"], loop["examples"], loop["examples_per_second"]) == (1.0, 40.0, None)
     if later is None:
-        assert loop["examples_per_second_reason"] == "none was given in the steps that rates are over"
+        assert loop["examples_per_second_reason"] == "the steps that rates are over had none"
     else:
         assert "no finite, positive number" in loop["examples_per_second_reason"]
         assert loop["examples_reason"] == loop["examples_per_second_reason"]

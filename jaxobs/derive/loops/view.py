@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from jaxobs.derive.executables.executable import MEASURED, inexact_reason
 from jaxobs.derive.loops.bottleneck import ENOUGH_STEPS, IDLE_KNOWN, OUTPACED
@@ -12,7 +12,7 @@ from jaxobs.derive.loops.host_lines import Row
 from jaxobs.derive.loops.loop import Loop
 from jaxobs.derive.loops.stretches import IN_FLIGHT, MAX_DOUBT, Kind, Stretch
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
-from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure
+from jaxobs.model.figure import Figure, figure
 from jaxobs.roofline_model.bottleneck import Verdict
 from jaxobs.vocabulary.units import count, rough_percent
 from jaxobs.vocabulary.words import IDLE, INSIDE
@@ -32,7 +32,7 @@ UNSEEN = (
     f"the host's turns are taken after {round(IN_FLIGHT / MAX_DOUBT)} steps without a break"
 )
 
-NONE_OF_LATE = "none was given in the steps that rates are over"
+NONE_OF_LATE = "the steps that rates are over had none"
 
 ALL_INSIDE = "its steps' time is that of the loops and phases inside them, which have it as their own"
 
@@ -70,7 +70,7 @@ class LoopView:
     steps_per_second: Figure[float]
     examples_per_second: Figure[float]
     tokens_per_second: Figure[float]
-    components: Figure[Mapping[str, float]] = field(metadata=REASON_WHERE_ABSENT)
+    components: Mapping[str, float]
     mfu: Figure[float]
     hfu: Figure[float]
     recorded: Mapping[str, Figure[float]]
@@ -111,7 +111,7 @@ def loop_view(loop: Loop) -> LoopView:
         steps_per_second=rate,
         examples_per_second=_rate(loop.amount("examples"), rated.examples, rate, rated),
         tokens_per_second=_rate(loop.amount("tokens"), rated.tokens, rate, rated),
-        components=Figure(dict(loop.components)),
+        components=dict(loop.components),
         mfu=mfu,
         hfu=hfu,
         recorded={name: value.figure() for name, value in loop.recorded.items()},
