@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from itertools import dropwhile
 from typing import NamedTuple
 
 from jaxobs.derive.loops.loop import Loop
@@ -81,7 +82,8 @@ class RunSeconds:
     def __init__(self, began: int) -> None:
         self._until = began
         self._intervals = {name: Intervals() for name in ("compile", *PHASES)}
-        """Compiles, in or outside loops, and phases outside loops."""
+        """Compiles, in or outside loops, and phases outside loops; each with those before it, to be told without them:
+        a phase in which something compiles has the rest of its time."""
         self.by_category = dict.fromkeys(CATEGORIES, 0.0)
 
     def add(self, category: str, start: int, end: int) -> None:
@@ -91,7 +93,8 @@ class RunSeconds:
         """
         start = max(start, self._until)
         if category in self._intervals and start < end:
-            self._intervals[category].add(start, end)
+            for word in dropwhile(lambda word: word != category, self._intervals):
+                self._intervals[word].add(start, end)
 
     def charge(self, until: int, reported: Mapping[str, float], rest: str) -> dict[str, float]:
         """Charge the time up to `until`: what loops `reported`, then compiles and phases outside them, then the `rest`.
@@ -107,8 +110,11 @@ class RunSeconds:
             given = self._charge_to(word, amount, left)
             over[word] = amount - given
             left -= given
+        before = 0
         for word, intervals in self._intervals.items():
-            left -= self._charge_to(word, seconds(intervals.take(until)), left)
+            taken = intervals.take(until)
+            left -= self._charge_to(word, seconds(taken - before), left)
+            before = taken
         self._charge_to(rest, left, left)
         return over
 
