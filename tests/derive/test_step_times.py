@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from benchmarks.observed import histogram_quantile
 from jaxobs.derive.catalogue import STEP_BUCKETS
 from jaxobs.derive.fold import Fold
-from jaxobs.model.events import Event, LoopEnded, StepCompleted, StepUnseen
+from jaxobs.model.events import Compilation, Event, FunctionWatched, LoopEnded, StepCompleted, StepUnseen
 from tests.derive.made_up import (
     MILLISECOND,
     PEAKS,
@@ -45,6 +45,17 @@ def test_step_time_is_the_spacing_of_completions_and_not_the_hosts_turn() -> Non
     assert loop["host_seconds"] == pytest.approx(0.001)
     histogram = families(snapshot)["jaxobs_step_seconds"]["train",]
     assert (histogram.count, histogram.sum) == (21, pytest.approx(2.1))
+
+
+@pytest.mark.parametrize("function", ["f", "g"])
+def test_steps_that_run_what_is_not_watched_too_are_no_time_of_a_run(function: str) -> None:
+    """The host runs ahead, and no run begins on an idle device; `g` was compiled in a step and is not watched."""
+    fold = applied(new_fold(), [created(1), FunctionWatched(-1, "f", "", at(0))])
+    fold.apply(Compilation(function, 2, 1, at(0.0005), (), "off", None, (), None))
+    applied(fold, [step(i, i * 0.001, (i + 1) * 0.001, runs=(1,)) for i in range(21)])
+    applied(fold, [completed(0, 0.1), completed(10, 1.1), completed(20, 2.1)])
+    fold.snapshot(at(3))
+    assert fold.executables.seconds_of(1) == (pytest.approx(0.1) if function == "f" else None)
 
 
 def test_a_device_that_goes_on_after_the_loop_tells_its_step_time() -> None:

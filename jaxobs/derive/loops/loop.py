@@ -258,7 +258,8 @@ class Loop:
             ended.turns or ended.steps >= STEPS_FOR_A_SPACING or ended.wall >= LONG_SPACING
         ):
             each = statistics.median(ended.turns) if ended.turns else ended.wall / ended.steps
-            self._executables.spaced(ended.spacing, each, ahead=ended.ahead)
+            is_all = ended.ahead and self.unwatched() is None
+            self._executables.spaced(ended.spacing, each, ahead=is_all)
 
     def exemplify(self, exemplar: Exemplar, step: int) -> None:
         """Attach the exemplar of a step's span to the histogram buckets that hold the step's times."""
