@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from benchmarks.observed import histogram_quantile
 from jaxobs.derive.catalogue import STEP_BUCKETS
 from jaxobs.derive.fold import Fold
-from jaxobs.model.events import Compilation, Event, FunctionWatched, LoopEnded, StepCompleted, StepUnseen
+from jaxobs.model.events import (
+    Compilation,
+    Event,
+    ExecutableRan,
+    FunctionWatched,
+    LoopEnded,
+    StepCompleted,
+    StepUnseen,
+)
 from tests.derive.made_up import (
     MILLISECOND,
     PEAKS,
@@ -56,6 +64,16 @@ def test_steps_that_run_what_is_not_watched_too_are_no_time_of_a_run(function: s
     applied(fold, [completed(0, 0.1), completed(10, 1.1), completed(20, 2.1)])
     fold.snapshot(at(3))
     assert fold.executables.seconds_of(1) == (pytest.approx(0.1) if function == "f" else None)
+
+
+@pytest.mark.parametrize("function", ["f", "g"])
+def test_device_time_of_a_step_is_not_known_where_not_all_that_it_runs_is_watched(function: str) -> None:
+    fold = applied(new_fold(), [created(1), FunctionWatched(-1, "f", "", at(0)), waits()])
+    fold.apply(Compilation(function, 2, 1, at(0.05), (), "off", None, (), None))
+    applied(fold, [step(i, i * 0.1, (i + 1) * 0.1, runs=(1,)) for i in range(21)])
+    applied(fold, [ExecutableRan(1, 0.08, 0.0001, at(1 + i)) for i in range(5)])
+    loop = fold.snapshot(at(3)).to_dict()["loops"]["train"]
+    assert loop["device_seconds_per_step"] == (pytest.approx(0.08) if function == "f" else None)
 
 
 def test_a_device_that_goes_on_after_the_loop_tells_its_step_time() -> None:
