@@ -16,6 +16,7 @@ from jaxobs.model.events import (
     Event,
     FunctionWatched,
     LoopEnded,
+    LoopEntered,
     PhaseEnded,
     PhaseStarted,
     ProbeReported,
@@ -111,6 +112,17 @@ def test_a_second_of_a_compile_in_a_phase_is_the_compiles_alone() -> None:
         charged = run_seconds(applied(new_fold(), [*loop, *events]), 20.0)
         assert (charged["compile"], charged["checkpoint"]) == pytest.approx((4.0, 2.0))
         assert (charged["initialisation"], charged["other"]) == pytest.approx((1.0, 11.0))
+
+
+def test_a_compile_in_a_step_is_told_though_later_steps_came_before_the_report_of_their_time() -> None:
+    fold = applied(new_fold(), [ProbeReported(1, 0, 0, 0, 0.0, at(2)), LoopEntered("train", at(1))])
+    applied(fold, [compiled(1.1, 1.9), waits(1.9), step(0, 1.0, 2.0, runs=(1,))])
+    applied(fold, [step(i, 1.9 + i / 10, 2.0 + i / 10, runs=(1,)) for i in range(1, 21)])
+    assert run_seconds(fold, 4.1)["compile"] == pytest.approx(0.8)
+    applied(fold, [LoopEnded("train", at(4), 0), ProbeReported(1, 0, 0, 0, 0.0, at(6))])
+    charged = run_seconds(fold, 6.0)
+    told = charged["compile"], charged["productive"], charged["other"]
+    assert told == pytest.approx((0.8, 2.2, 2.0))
 
 
 def test_a_compile_beside_the_steps_is_not_charged_to_idle_time_later() -> None:

@@ -48,7 +48,7 @@ TURNED_AWAY = (
 
 AGENT_LOST = "of the time since {} after the start: the agent was lost, and with it what it had counted"
 
-OF_LOOPS = ("productive", "input", "checkpoint", "stalled")
+OF_LOOPS = ("compile", "productive", "input", "checkpoint", "stalled")
 """Categories whose seconds come from loops."""
 
 NOT_PRODUCTIVE = ("compile", "input", "checkpoint")
@@ -63,6 +63,7 @@ def seconds_by_category(loops: Iterable[Loop]) -> dict[str, float]:
     for loop in loops:
         parts = {word: loop.components[word] for word in NOT_PRODUCTIVE}
         known["productive"] += max(0.0, loop.wall - sum(parts.values()) - loop.stalls.seconds)
+        known["compile"] += parts["compile"]
         known["input"] += parts["input"]
         known["checkpoint"] += 0.0 if loop.inferred else parts["checkpoint"]
         known["stalled"] += loop.stalls.seconds
@@ -99,22 +100,27 @@ class RunSeconds:
     def charge(self, until: int, reported: Mapping[str, float], rest: str) -> dict[str, float]:
         """Charge the time up to `until`: what loops `reported`, then compiles and phases outside them, then the `rest`.
 
+        Compiles in loops come first: their intervals lie before `until`, other seconds of loops may lie after it.
         Returns the seconds of `reported` for which there was no time left.
         """
         left = seconds(max(0, until - self._until))
         if left <= 0:
             return dict(reported)
         self._until = until
-        over = {}
-        for word, amount in reported.items():
-            given = self._charge_to(word, amount, left)
-            over[word] = amount - given
-            left -= given
-        before = 0
+        own, before = {}, 0
         for word, intervals in self._intervals.items():
             taken = intervals.take(until)
-            left -= self._charge_to(word, seconds(taken - before), left)
+            own[word] = seconds(taken - before)
             before = taken
+        over = {}
+        for word, amount in reported.items():
+            given = self._charge_to(word, amount, min(left, own[word]) if word == "compile" else left)
+            over[word] = amount - given
+            left -= given
+            if word == "compile":
+                own[word] -= given
+        for word, amount in own.items():
+            left -= self._charge_to(word, amount, left)
         self._charge_to(rest, left, left)
         return over
 
@@ -314,7 +320,7 @@ class RunTime:
         `turned_away`: a function that may be a loop, of which no steps are known.
         """
         total = sum(self.seconds.values())
-        steps = sum(self.seconds[word] for word in OF_LOOPS)
+        steps = sum(self.seconds[word] for word in OF_LOOPS if word != "compile")
         if self._lost > MAX_LOST:
             return Figure(None, DROPPED.format(percent(self._lost)))
         if steps < ENOUGH_SECONDS:
