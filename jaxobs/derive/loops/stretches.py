@@ -322,7 +322,9 @@ class Stretches:
         if not whole.steps:
             unseen = summed(each for each in self._kept if each.kind is Kind.UNSEEN and not each.compiled)
             if unseen.steps > summed(known).steps:
-                return replace(unseen if _hides_little(unseen) else Stretch(), kind=Kind.UNSEEN)
+                # Of 320 unbroken steps those that may be in flight are few.
+                few = unseen.steps * MAX_DOUBT < IN_FLIGHT * (1 + unseen.breaks)
+                return replace(Stretch() if few else unseen, kind=Kind.UNSEEN)
             # Where only completions tell, the device may have worked beneath the compiles.
             whole = summed(each for each in known if each.kind is not Kind.SEEN or each.alone)
             whole = replace(whole, wall=whole.wall - whole.compiling, compiling=0.0, left_out=whole.compiling)
@@ -494,8 +496,3 @@ class Stretches:
                 break
             steps = others
             self._kept.popleft()
-
-
-def _hides_little(unseen: Stretch) -> bool:
-    """Whether what may be in flight is little beside these steps: 320 unbroken ones, where 32 may be in flight."""
-    return unseen.steps * MAX_DOUBT >= IN_FLIGHT * (1 + unseen.breaks)

@@ -94,6 +94,7 @@ def loop_view(loop: Loop) -> LoopView:
     known = rated.steps > 0 and rated.wall > 0
     note = loop.late or _note(rated) if known else _why_no_rate(loop)
     rate = Figure(rated.steps / rated.wall if known else None, note)
+    source = "completions" if rated.kind in {Kind.SEEN, Kind.TURNS} else "host"
     few = f"of {count(rated.steps, 'step')} alone" if known and rated.steps < ENOUGH_STEPS else None
     mfu, hfu = _utilization(loop, note)
     return LoopView(
@@ -106,7 +107,7 @@ def loop_view(loop: Loop) -> LoopView:
         wall_seconds=loop.wall,
         step_seconds=Figure(rated.wall / rated.steps if known else None, few or note),
         device_seconds_per_step=_device_seconds(loop),
-        step_seconds_source=figure(_source(rated) if known else None, note),
+        step_seconds_source=figure(source if known else None, note),
         host_seconds=figure(loop.host_seconds(), "no step has ended yet"),
         steps_per_second=rate,
         examples_per_second=_rate(loop.amount("examples"), rated.examples, rate, rated),
@@ -124,10 +125,6 @@ def loop_view(loop: Loop) -> LoopView:
         idle_in_waits=loop.stretches.idle_at_ends >= IDLE_KNOWN and loop.unwatched() is None,
         profile=loop.profile,
     )
-
-
-def _source(rated: Stretch) -> str:
-    return "completions" if rated.kind in {Kind.SEEN, Kind.TURNS} else "host"
 
 
 def _note(rated: Stretch) -> str | None:
