@@ -95,8 +95,7 @@ class Reading:
         return self._short_by(compute), self._short_by(memory)
 
     def _short_by(self, ratio: float | None) -> float | None:
-        is_told = self.reasons is not None or self.slowdown is not None
-        if ratio is None or not is_told:
+        if ratio is None or (self.reasons is None and self.slowdown is None):
             return None
         return max(0.0, 1 - ratio / LOW_CLOCK) if self.is_held_down else 0.0
 

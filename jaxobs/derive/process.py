@@ -106,8 +106,7 @@ class RunsUnderWay:
         newest = self.at(now)
         if newest is None:
             return Figure(None, NO_LONG_RUN)
-        known = seconds(newest.time - newest.start)
-        return Figure({"function": function_of(newest.run), "seconds": known})
+        return Figure({"function": function_of(newest.run), "seconds": seconds(newest.time - newest.start)})
 
 
 class Observation:

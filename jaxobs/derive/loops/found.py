@@ -179,10 +179,6 @@ class InferredLoops:
             begun.append(self._turn[0].start)
         return min(begun, default=None)
 
-    def _found(self) -> list[str]:
-        """The main functions of the loops found."""
-        return [name for name, candidate in self._candidates.items() if candidate.found]
-
     def follow(self, rows: StepRows) -> Followed:
         """Take calls, in order, each as a row of a plain step of no loop; returns what is known by now."""
         for at in range(0, len(rows), ROW_LENGTH):
@@ -310,7 +306,7 @@ class InferredLoops:
             self._report(active, turn, end)
             return
         active.held.append((turn, end))
-        if len(self._found()) >= LOOPS:
+        if sum(each.found for each in self._candidates.values()) >= LOOPS:
             self.turned_away = self.turned_away or active.function
             self._forget_turns(active)
             return

@@ -238,11 +238,6 @@ class Loop:
         self._executables.spent(new.spent)
         self._executables.ran_untimed(new.untimed, new.room)
 
-    def host_seconds(self) -> float | None:
-        """The mean of the host's turns."""
-        turns = self.host_times.value()
-        return turns.sum / turns.count if turns.count else None
-
     def _observe(self, ended: Stretch) -> None:
         """Observe the step times of a stretch: each where they are known singly, else their mean for each of them."""
         if ended.turns:

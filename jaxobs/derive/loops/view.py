@@ -97,6 +97,7 @@ def loop_view(loop: Loop) -> LoopView:
     source = "completions" if rated.kind in {Kind.SEEN, Kind.TURNS} else "host"
     few = f"of {count(rated.steps, 'step')} alone" if known and rated.steps < ENOUGH_STEPS else None
     mfu, hfu = _utilization(loop, note)
+    turns = loop.host_times.value()
     return LoopView(
         inferred=loop.inferred,
         iterations_per_step=_iterations(loop),
@@ -108,7 +109,7 @@ def loop_view(loop: Loop) -> LoopView:
         step_seconds=Figure(rated.wall / rated.steps if known else None, few or note),
         device_seconds_per_step=_device_seconds(loop),
         step_seconds_source=figure(source if known else None, note),
-        host_seconds=figure(loop.host_seconds(), "no step has ended yet"),
+        host_seconds=figure(turns.sum / turns.count if turns.count else None, "no step has ended yet"),
         steps_per_second=rate,
         examples_per_second=_rate(loop.amount("examples"), rated.examples, rate, rated),
         tokens_per_second=_rate(loop.amount("tokens"), rated.tokens, rate, rated),
