@@ -111,6 +111,18 @@ def test_stop_closes_the_port_and_every_connection_at_once(serve: Callable) -> N
     server.server.stop(5)
 
 
+def test_stop_takes_no_time(serve: Callable) -> None:
+    def stopping() -> float:
+        server = serve()
+        assert server.get()[0] == 200
+        started = time.monotonic()
+        server.server.stop(60)
+        return time.monotonic() - started
+
+    # The job waits for it at its end. Of several, because other processes may have the processors.
+    assert min(stopping() for _ in range(5)) < 0.1
+
+
 def test_the_port_closes_even_while_a_page_is_rendered() -> None:
     listener, address = listen(Address("localhost", 0), may_move=True)
     entered, leave = threading.Event(), threading.Event()

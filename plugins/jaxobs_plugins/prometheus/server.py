@@ -227,6 +227,7 @@ class HttpServer:
             except OSError as error:
                 if error.errno in _CLOSED:
                     await self._stopped.wait()
+                    return
                 # No file descriptor or memory is left, or accept(2) passes an error of the network on.
                 self._give_up_longest_waiting()
                 await asyncio.sleep(_RETRY_SECONDS)
