@@ -51,7 +51,7 @@ class FlightRecorder(Exporter):
         self._moment_at = -math.inf
         """When the last line of how far the loops are was taken, in monotonic seconds."""
         self._slowdowns: set[tuple[str, float, bool]] = set()
-        """Those that were kept, by loop and beginning, and whether they were over."""
+        """Those of the last snapshot, by loop and beginning, and whether they were over: they were kept."""
         self._stacks: tuple[Any, ...] = ()
         """The hang whose stacks were kept last, and where its loop stood."""
 
@@ -63,7 +63,7 @@ class FlightRecorder(Exporter):
         document = batch.snapshot.document
         if is_kept(self._agent.settings, document):
             at = self._agent.clock.unix_seconds(batch.snapshot.time)
-            kept = self._slowdowns.copy(), self._stacks
+            kept = self._slowdowns, self._stacks
             lines = [*self._spans(batch.spans), *self._new_slowdowns(at, document)]
             lines += self._new_stacks(at, document)
             taken = batch.snapshot.time / NANOSECONDS
@@ -86,10 +86,11 @@ class FlightRecorder(Exporter):
                 yield {"at": at, "span": span.name, "seconds": seconds, "about": dict(span.attributes)}
 
     def _new_slowdowns(self, at: float, document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        kept, self._slowdowns = self._slowdowns, set()
         for each in document.get("slowdowns") or ():
             key = each["loop"], each["began_seconds"], each["over"]
-            if key not in self._slowdowns:
-                self._slowdowns.add(key)
+            self._slowdowns.add(key)
+            if key not in kept:
                 yield {"at": at, "slowdown": each}
 
     def _new_stacks(self, at: float, document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

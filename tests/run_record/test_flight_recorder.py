@@ -148,6 +148,18 @@ def test_a_slowdown_that_could_not_be_written_is_written_later(tmp_path: Path) -
     assert (folder / RECORDER).read_text().count('"slowdown":') == 1
 
 
+def test_slowdowns_that_are_shown_no_more_are_forgotten(tmp_path: Path) -> None:
+    made, folder = recorder(tmp_path)
+    one = batch()
+    for number in range(100):
+        slow = {**SLOWDOWN, "over": True, "began_seconds": float(number)}
+        written = {**one.snapshot.document, "slowdowns": [slow]}
+        made.export(replace(one, snapshot=replace(one.snapshot, written=written)))
+    made.stop(1)
+    assert (folder / RECORDER).read_text().count('"slowdown":') == 100
+    assert len(made._slowdowns) == 1
+
+
 def test_two_files_of_bounded_size_are_kept(tmp_path: Path) -> None:
     made, folder = recorder(tmp_path, max_bytes=2_000)
     for number in range(40):
