@@ -8,7 +8,7 @@ from typing import Any
 
 from jaxobs.jax_compat.compiling import JitCall
 from jaxobs_plugins.probes.compile import causes as history
-from jaxobs_plugins.probes.compile.causes import History, Traced
+from jaxobs_plugins.probes.compile.causes import Causes, History, Traced
 from jaxobs_plugins.probes.compile.miss_cause import Leaf, Signature, Value
 from jaxobs_plugins.probes.compile.signature import signature_of
 
@@ -88,3 +88,11 @@ def test_one_function_with_very_many_arrays_is_still_compared() -> None:
     assert explained is not None
     assert explained.cause == "shape"
     assert kept._arrays <= history.ARRAYS_KEPT
+
+
+def test_the_names_of_very_many_functions_take_bounded_room() -> None:
+    causes = Causes()
+    for number in range(3_000):  # such as are made anew for each shape, with the shape in the name
+        assert causes.explained(f"step_{number}").cause is None
+    assert causes.explained("step_2999").cause == "other"
+    assert len(causes._compiled) <= history.FUNCTIONS_KEPT

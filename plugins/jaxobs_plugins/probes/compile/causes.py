@@ -136,7 +136,7 @@ class Causes:
         """By the address of JAX's jaxpr: for other shardings or devices it lowers one again without tracing again."""
         self._lock = threading.RLock()  # a finalizer that compiles may run within
         self._thread = UnderWay()
-        self._compiled: set[str] = set()
+        self._compiled: dict[str, None] = {}
 
     def trace_began(self, function: str, frame: FrameType) -> None:
         """Note what `function` is traced for. `frame` is the listener's, below JAX's frames on the stack.
@@ -222,7 +222,8 @@ class Causes:
             explanation = self._history.compiled(noted)
         else:
             explanation = UNEXPLAINED if function in self._compiled else None
-        self._compiled.add(function)
+        with self._lock:
+            _keep(self._compiled, function, None, FUNCTIONS_KEPT)
         definition = "" if noted is None else definition_of(noted.key)
         if explanation is None:
             return Explained(None, where, definition)
