@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -151,6 +152,19 @@ def test_headers_and_compression_of_the_user_are_used(
     assert request.headers["content-type"] == "application/x-protobuf"
     assert request.headers["user-agent"].startswith("jaxobs/")
     assert len(receiver.spans()) == 2
+
+
+def test_the_users_header_is_sent_and_not_what_the_netrc_file_has(
+    sending: Harness, receiver: Receiver, environment: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("default login user password another\n")
+    environment.setenv("NETRC", str(netrc))
+    environment.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20abc")
+    sending.start()
+    sending.export(make_spans(1))
+    wait_for(receiver.spans, "spans")
+    assert receiver.accepted("/v1/traces")[0].headers["authorization"] == "Bearer abc"
 
 
 def test_one_signal_in_a_protocol_that_is_not_spoken_is_said_and_the_other_sent(

@@ -72,6 +72,8 @@ class Connection:
         self._sending = sending
         self._session = requests.Session()
         self._session.headers.update(sending.headers)
+        if "authorization" in sending.headers:  # else `requests` sends what ~/.netrc has for the host in its place
+            self._session.auth = lambda request: request
 
     def post(self, message: Message, deadline: float | None) -> tuple[Outcome, bytes]:
         """The outcome of one attempt, which ends by `deadline` (monotonic seconds), and the answer's body."""
