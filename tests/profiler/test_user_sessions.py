@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -40,6 +41,20 @@ def test_a_session_of_the_users_is_told_of_and_read(observed: Any, train: Any, t
     assert (window.kind, window.outcome, window.path, window.reason) == ("user", "read", str(path), "")
     assert window.xspace == path.read_bytes()
     assert window.end - window.start >= 0.05e9
+
+
+def test_a_trace_of_another_host_in_the_same_directory_is_not_taken_for_the_users(
+    observed: Any, train: Any, tmp_path: Path
+) -> None:
+    train(observed)
+    with jax.profiler.trace(tmp_path):
+        other = tmp_path / "plugins" / "profile" / "run" / "another-host.xplane.pb"
+        other.parent.mkdir(parents=True)
+        other.write_bytes(b"")
+        os.utime(other, (time.time() + 60, time.time() + 60))
+    (window,) = observed.wait_for(1)
+    (own,) = set(traces(tmp_path)) - {other}
+    assert (window.outcome, window.path) == ("read", str(own))
 
 
 def test_ours_gives_way_to_the_users(observed: Any, train: Any, tmp_path: Path) -> None:

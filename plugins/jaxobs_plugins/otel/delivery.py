@@ -72,7 +72,9 @@ class Connection:
         self._sending = sending
         self._session = requests.Session()
         self._session.headers.update(sending.headers)
-        if "authorization" in sending.headers:  # else `requests` sends what ~/.netrc has for the host in its place
+        if (
+            "authorization" in sending.headers
+        ):  # else `requests` sends what ~/.netrc has for the host in its place
             self._session.auth = lambda request: request
 
     def post(self, message: Message, deadline: float | None) -> tuple[Outcome, bytes]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -172,7 +173,7 @@ def _window_of(trace: UserTrace, maximum_bytes: int) -> ProfileWindow:
         # The second taken off is for file systems whose times are coarse.
         path = _newest_trace(trace.directory, wall_now() / NANOSECONDS - seconds(now() - trace.start) - 1.0)
         if not path:
-            outcome, reason = "failed", f"no trace was found under {trace.directory}"
+            outcome, reason = "failed", f"no trace of this host was found under {trace.directory}"
         elif Path(path).stat().st_size <= maximum_bytes:
             xspace = Path(path).read_bytes()
     elif xspace is None:
@@ -185,10 +186,13 @@ def _window_of(trace: UserTrace, maximum_bytes: int) -> ProfileWindow:
 
 
 def _newest_trace(directory: str, since: float) -> str:
-    """The path of the newest trace under a log directory that was written after `since` (Unix time); empty if none."""
+    """The path of this host's newest trace under a log directory, written after `since` (Unix time); empty if none.
+
+    JAX names a trace by its host, and all hosts of a job may write to one directory.
+    """
     found: list[tuple[float, str]] = []
     with contextlib.suppress(OSError):
-        for path in Path(directory).absolute().glob("plugins/profile/*/*.xplane.pb"):
+        for path in Path(directory).absolute().glob(f"plugins/profile/*/{os.uname().nodename}.xplane.pb"):
             written = path.stat().st_mtime
             if written >= since:
                 found.append((written, str(path)))
