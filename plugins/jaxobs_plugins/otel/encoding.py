@@ -13,7 +13,6 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -65,9 +64,11 @@ PER_SECOND = "_per_second"
 ANNOTATIONS = {"flops": "{flop}"}
 """OpenTelemetry writes annotations in the singular; any other word stands in braces as it is."""
 
-
 SUBJECTS = frozenset({"amd", "cgroup", "device", "host", "nvidia", "process", "tpu"})
 """Namespaces below the first; none of these words alone is the name of a metric."""
+
+SCOPE = InstrumentationScope("jaxobs", version("jaxobs"))
+"""The instrumentation scope of our spans, metrics and profiles."""
 
 WHOLE_NUMBERS = frozenset({"process.pid", "jax.process_index", "jax.process_count", "jaxobs.attempt"})
 """Attributes that are integers in OpenTelemetry's semantic conventions, and similar ones of our own."""
@@ -85,12 +86,6 @@ def resource(attributes: Mapping[str, str]) -> Resource:
     return Resource(own)
 
 
-@cache
-def scope() -> InstrumentationScope:
-    """The instrumentation scope of our spans and metrics."""
-    return InstrumentationScope("jaxobs", version("jaxobs"))
-
-
 def readable_span(span: Span, clock: ClockAnchor, of: Resource) -> ReadableSpan:
     """The SDK's form of a span: wall-clock nanoseconds, ids as given."""
     flags = TraceFlags(TraceFlags.SAMPLED)
@@ -103,7 +98,7 @@ def readable_span(span: Span, clock: ClockAnchor, of: Resource) -> ReadableSpan:
         attributes={valid_text(name): _clean(value) for name, value in span.attributes},
         start_time=clock.wall_time(span.start),
         end_time=clock.wall_time(span.end),
-        instrumentation_scope=scope(),
+        instrumentation_scope=SCOPE,
     )
 
 
@@ -258,7 +253,7 @@ def metrics_data(families: Iterable[Family], period: Period, of: Resource) -> Me
         metrics[name] = SdkMetric(name, family.metric.help, unit, _data(family, period))
         _add_hardware(metrics, family, period)
     return MetricsData(
-        [ResourceMetrics(of, [ScopeMetrics(scope(), list(metrics.values()), "")], of.schema_url)]
+        [ResourceMetrics(of, [ScopeMetrics(SCOPE, list(metrics.values()), "")], of.schema_url)]
     )
 
 

@@ -23,7 +23,7 @@ from jaxobs.plugin.protocol import Agent, Batch
 from jaxobs.report.flame_graph import PARTS, host_time, name_of, operations_of
 from jaxobs.report.tables import Row
 from jaxobs.vocabulary.text import valid_text
-from jaxobs_plugins.otel.encoding import Signal, resource, scope
+from jaxobs_plugins.otel.encoding import SCOPE, Signal, resource
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -127,7 +127,7 @@ class ProfileSignal(Signal):
         for name, value in resource(self._agent.resource).attributes.items():
             kind = "int_value" if isinstance(value, int) else "string_value"
             of.resource.attributes.add(key=name, value={kind: value})
-        scoped = of.scope_profiles.add(scope={"name": scope().name, "version": scope().version})
+        scoped = of.scope_profiles.add(scope={"name": SCOPE.name, "version": SCOPE.version})
         for window in items:
             start, end = map(self._agent.clock.wall_time, (window.start, window.end))
             profile = scoped.profiles.add(

@@ -142,7 +142,7 @@ CLOCKS_EVENT_REASONS = {
     "hw_power_brake_slowdown": 0x80,
     "display_clock_setting": 0x100,
 }
-"""Bits of `nvmlClocksEventReasons`, under NVML's own """
+"""Bits of `nvmlClocksEventReasons`, by NVML's own names."""
 
 ALL_LINKS = 0xFFFFFFFF
 """The scope under which NVLink's fields are sums over all links."""

@@ -113,32 +113,30 @@ class Windows:
         progress = self._job.progress()
         self._tried = (progress.compiled, progress.agents)
         waiting, self.to_keep = self.to_keep, None
-        try:
-            event = self._window("scheduled", None, keep=waiting is not None)
-        except ProfilerFaultError:
-            raise
-        except Exception as error:
-            self._job.emit(_nothing("scheduled", "failed", described(error)[:300]))
-            raise
-        if event is not None:
-            self._job.emit(event)
-            if waiting is not None:
-                answer(waiting, ProfileResult(event.outcome, event.path, event.reason))
+        self._report("scheduled", waiting, None, keep=waiting is not None)
 
     def requested(self, request: Future[ProfileResult], wanted: float, keep: bool | str) -> None:
-        """Make a window of `wanted` seconds that was asked for, and answer the request."""
-        try:
-            event = self._window("requested", min(max(wanted, 0.001), MAX_REQUEST_SECONDS), keep)
-        except Exception as error:
-            reason = described(error)[:300]
-            self._job.emit(_nothing("requested", "failed", reason))
-            answer(request, ProfileResult("failed", "", reason))
-            raise
-        if event is not None:
-            self._job.emit(event)
-            answer(request, ProfileResult(event.outcome, event.path, event.reason))
+        """Make a window of `wanted` seconds that was asked for, and answer the request. Raises likewise."""
+        self._report("requested", request, min(max(wanted, 0.001), MAX_REQUEST_SECONDS), keep)
 
-    def _window(self, kind: str, wanted: float | None, keep: bool | str = False) -> ProfileWindow | None:
+    def _report(
+        self, kind: str, request: Future[ProfileResult] | None, wanted: float | None, keep: bool | str
+    ) -> None:
+        event = None
+        try:
+            event = self._window(kind, wanted, keep)
+        except ProfilerFaultError:  # of a window that is reported
+            raise
+        except Exception as error:
+            event = _nothing(kind, "failed", described(error)[:300])
+            raise
+        finally:
+            if event is not None:
+                self._job.emit(event)
+                if request is not None:
+                    answer(request, ProfileResult(event.outcome, event.path, event.reason))
+
+    def _window(self, kind: str, wanted: float | None, keep: bool | str) -> ProfileWindow | None:
         """Make a window of `wanted` seconds (None: the schedule's length). Returns None if the probe has stopped."""
         if not self._session_lock.begin_ours():
             return self._skipped(kind, "the job has a session of its own")
