@@ -146,7 +146,9 @@ def test_a_trace_that_cannot_be_kept_says_why(observed: Any, train: Any, tmp_pat
     train(observed)
     assert "JAXOBS_RUN_DIRECTORY" in observed.ask(0.03, True).reason
     (tmp_path / "file").write_text("")
-    assert "could not be kept" in observed.ask(0.03, str(tmp_path / "file")).reason
+    for path in ("file", "no\0path"):
+        assert "could not be kept" in observed.ask(0.03, str(tmp_path / path)).reason
+    assert observed.job.off == ""
 
 
 @sees_a_cpu

@@ -279,7 +279,7 @@ def keep_trace(
     try:
         directory = keep if isinstance(keep, str) else str(make_folder(settings))
         return write_trace(directory, jax.process_index(), xspace, wall_time), ""
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a path with a null character
         return "", f"the trace could not be kept: {error}"
 
 
