@@ -184,7 +184,6 @@ class AmdCollector(Collector):
     device_readings = READINGS
 
     def __init__(self, environment: Mapping[str, str] = os.environ, driver: Path = KERNEL_MODULE) -> None:
-        self.reason = "not started"
         self._environment = environment
         self._driver = driver
         self._library: Any = None

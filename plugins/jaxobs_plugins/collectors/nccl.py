@@ -164,7 +164,6 @@ class NcclCollector(Collector):
     _agent: Agent
 
     def __init__(self) -> None:
-        self.reason = "not started"
         self._fields = Fields(QUERIES)
         self._missed: dict[str, tuple[Member, ...]] = {}
         """Those that did not answer the last time, by communicator."""

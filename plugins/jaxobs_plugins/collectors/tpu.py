@@ -152,7 +152,6 @@ class TpuCollector(Collector):
     device_readings = READINGS
 
     def __init__(self) -> None:
-        self.reason = "not started"
         self._agent: Agent | None = None
         self._monitoring: Monitoring | None = None
         self._tried = False

@@ -179,7 +179,6 @@ class NvidiaCollector(Collector):
     def __init__(
         self, environment: Mapping[str, str] = os.environ, clock: Callable[[], float] = monotonic
     ) -> None:
-        self.reason = "not started"
         self._clock = clock
         self._environment = environment
         self._agent: Agent | None = None
@@ -222,7 +221,7 @@ class NvidiaCollector(Collector):
             try:
                 self._xids.close()
             finally:
-                library.close_library()
+                pynvml.nvmlShutdown()
 
     def devices_present(self) -> Sequence[str]:
         """Names of the NVIDIA devices of this host, for `jaxobs check`; empty without a driver."""
@@ -231,7 +230,7 @@ class NvidiaCollector(Collector):
         try:
             return tuple(board.name for board in library.boards()[0])
         finally:
-            library.close_library()
+            pynvml.nvmlShutdown()
 
     def _choose(self, agent: Agent) -> list[Measured]:
         """Choose the job's devices by what is known now. Returns values that withdraw the earlier choice's gauges."""

@@ -36,7 +36,10 @@ class Board(NamedTuple):
 
 
 def open_library() -> str:
-    """Open NVML. Returns why that failed and what to do, if known; empty if it is open. Pair with `close_library`."""
+    """Open NVML. Returns why that failed and what to do, if known.
+
+    Empty if it is open: `pynvml.nvmlShutdown` is then to be called once, because NVML counts them.
+    """
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError_LibraryNotFound:
@@ -51,11 +54,6 @@ def open_library() -> str:
     return ""
 
 
-def close_library() -> None:
-    """Close NVML; to be called once for each successful `open_library`, because NVML counts them."""
-    pynvml.nvmlShutdown()
-
-
 def boards() -> tuple[list[Board], list[str]]:
     """All boards that NVML shows, in the order of their PCI addresses, and why others that it counts are left out."""
     found: dict[str, Board] = {}
@@ -63,9 +61,9 @@ def boards() -> tuple[list[Board], list[str]]:
     for index in range(pynvml.nvmlDeviceGetCount()):
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            uuid, name = text(pynvml.nvmlDeviceGetUUID(handle)), text(pynvml.nvmlDeviceGetName(handle))
-            parts = tuple(Part(text(pynvml.nvmlDeviceGetUUID(part)), part) for part in _parts(handle))
-            address = text(pynvml.nvmlDeviceGetPciInfo(handle).busId).upper()
+            uuid, name = pynvml.nvmlDeviceGetUUID(handle), pynvml.nvmlDeviceGetName(handle)
+            parts = tuple(Part(pynvml.nvmlDeviceGetUUID(part), part) for part in _parts(handle))
+            address = pynvml.nvmlDeviceGetPciInfo(handle).busId.upper()
         except pynvml.NVMLError as error:
             problems.append(f"device {index} of NVML cannot be read, and is left out: {error}")
             continue
@@ -115,11 +113,6 @@ def field_value(handle: Any, field: int, scope: int = 0) -> float:
     if answer.nvmlReturn != pynvml.NVML_SUCCESS:
         raise pynvml.NVMLError(answer.nvmlReturn)
     return float(getattr(answer.value, _FIELD_TYPES[answer.valueType]))
-
-
-def text(value: str | bytes) -> str:
-    """A string of NVML's, which older releases of nvidia-ml-py return as bytes."""
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 WAIT_MILLISECONDS = 1
