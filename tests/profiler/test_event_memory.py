@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import os
+import shutil
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -41,6 +45,26 @@ def test_where_malloc_is_slow_to_answer_it_is_not_asked_again(monkeypatch):
     allocated = Allocated()
     assert allocated() is not None
     assert allocated() is None
+
+
+@glibc
+def test_nothing_is_told_where_memory_comes_from_another_malloc(tmp_path):
+    if shutil.which("cc") is None:
+        pytest.skip("there is no C compiler: apt install gcc")
+    source, library = tmp_path / "other.c", tmp_path / "other.so"
+    source.write_text(
+        "void *__libc_malloc(unsigned long); void *malloc(unsigned long n) { return __libc_malloc(n); }"
+    )
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    program = "from jaxobs_plugins.probes.profiler.recording import Allocated; print(Allocated()())"
+    told = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "LD_PRELOAD": str(library)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout == "None\n"
 
 
 def telling(ask: Any) -> Allocated:

@@ -228,7 +228,7 @@ def is_empty(xspace: bytes) -> bool:
 
 
 class Allocated:
-    """Called, returns the bytes that malloc has allocated; None if malloc is slow or not glibc's (2.33 or newer)."""
+    """Called, returns the bytes that malloc has allocated; None if malloc is slow or not that of glibc 2.33 or newer."""
 
     def __init__(self) -> None:
         self._ask = _mallinfo2()
@@ -264,11 +264,16 @@ class _Mallinfo2(ctypes.Structure):
 def _mallinfo2() -> Callable[[], int] | None:
     """A function that returns the bytes in use in all of glibc's arenas, and releases the interpreter lock meanwhile.
 
-    None if the C library has no such function.
+    None if the C library has no such function, or if memory comes from another malloc, such as that of a preloaded
+    tcmalloc: glibc's would then tell that nothing is allocated.
     """
     try:
-        function = ctypes.CDLL(None).mallinfo2
+        libc = ctypes.CDLL("libc.so.6")
+        function = libc.mallinfo2
+        mallocs = {ctypes.cast(each.malloc, ctypes.c_void_p).value for each in (libc, ctypes.CDLL(None))}
     except (AttributeError, OSError):  # no such function
+        return None
+    if len(mallocs) > 1:
         return None
     function.restype = _Mallinfo2
     function.argtypes = []
