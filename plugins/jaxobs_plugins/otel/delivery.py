@@ -72,10 +72,8 @@ class Connection:
         self._sending = sending
         self._session = requests.Session()
         self._session.headers.update(sending.headers)
-        if (
-            "authorization" in sending.headers
-        ):  # else `requests` sends what ~/.netrc has for the host in its place
-            self._session.auth = lambda request: request
+        # None lets `requests` put what ~/.netrc has for the host in the place of the header.
+        self._auth = (lambda request: request) if "authorization" in sending.headers else None
 
     def post(self, message: Message, deadline: float | None) -> tuple[Outcome, bytes]:
         """The outcome of one attempt, which ends by `deadline` (monotonic seconds), and the answer's body."""
@@ -92,6 +90,7 @@ class Connection:
                 timeout=timeout,
                 verify=sending.certificate or True,
                 cert=sending.client_certificate,
+                auth=self._auth,
                 allow_redirects=False,
                 stream=True,
             ) as response:
