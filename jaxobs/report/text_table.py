@@ -17,10 +17,9 @@ _MIN_COLUMN = 8
 """Least width of a column, unless its heading is wider: one letter a line cannot be read."""
 
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=\S)")
-_TIED = (
-    "\u00a0"  # by number: to compile a name Python imports `unicodedata`, and a job may have one of its own
-)
-"""A no-break space, which holds a number and its unit together while columns are fitted and cells are wrapped."""
+_TIED = "\u00a0"
+"""A no-break space, which holds a number and its unit together while columns are fitted and cells are wrapped. Not by its
+name: to compile that Python imports `unicodedata`, and a job may have one of its own."""
 
 
 @dataclass(slots=True)
