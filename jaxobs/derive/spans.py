@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from jaxobs.derive.compilation import Compiles
 from jaxobs.derive.loops.hangs import Hang
@@ -30,6 +30,9 @@ from jaxobs.vocabulary.text import EAGER, OTHER
 
 PATIENCE = 60 * NANOSECONDS
 """Time after which a compile is shown without a step: there is no loop, or its first step takes longer than this."""
+
+APART = 1 * NANOSECONDS
+"""Longest time between two phases of one compile: 0.3 to 8 ms were measured in one of 150 ms."""
 
 SAMPLED_EVERY = 10 * NANOSECONDS
 SLOW_EVERY = 1 * NANOSECONDS
@@ -120,8 +123,15 @@ class FinishedSpans:
         self._finished.append(Span("jax.phase", trace, own, None, event.start, event.end, attributes))
 
     def compiled(self, event: Compilation) -> None:
-        """Take a compile. Its span is made when that of the step it delayed is known."""
-        self._unattributed.append(event)
+        """Take a compile. Its span is made when that of the step it delayed is known.
+
+        A phase long before the next is no part of it: `jax.eval_shape` may have traced the function minutes ago.
+        """
+        phases = event.phases
+        for number, (earlier, later) in enumerate(pairwise(event.phases), 1):
+            if later[1] - earlier[2] > APART:
+                phases = event.phases[number:]
+        self._unattributed.append(event._replace(phases=phases))
 
     def window_ended(self, event: ProfileWindow) -> None:
         """Finish a window's span. Windows requested in one minute share a trace: all ranks are asked at once."""

@@ -43,6 +43,14 @@ def test_a_compile_has_its_phases_as_children() -> None:
     assert attributes["jax.old"] == "f32[2]"
 
 
+def test_a_trace_made_long_before_is_no_part_of_the_compile() -> None:
+    event = compilation()
+    phases = (("trace", at(-90), at(-89)), *event.phases[1:])  # by `jax.eval_shape`
+    whole, *parts = spans([event._replace(phases=phases)])
+    assert (whole.start, whole.end) == (at(2), at(5))
+    assert [part.name for part in parts] == ["lower", "backend_compile"]
+
+
 def test_a_compile_inside_the_applications_span_is_its_child() -> None:
     whole, *parts = spans([compilation(APPLICATION)])
     assert whole.parent == APPLICATION
