@@ -15,6 +15,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from jaxobs.model.addresses import (
     HOST_VARIABLE,
     INSTANCE_LABEL,
@@ -182,7 +184,7 @@ class TargetFile:
         for path in self._directory.iterdir():
             draft = DRAFT_NAME.fullmatch(path.name)
             match = name.fullmatch(draft["name"] if draft else path.name)
-            if match and not _is_alive(int(match["process"])):
+            if match and not psutil.pid_exists(int(match["process"])):
                 with suppress(OSError):
                     path.unlink()
 
@@ -271,19 +273,9 @@ class Neighbours:
 
 
 def _names_of_this_host() -> re.Pattern[str]:
-    """The names of the target files of this host's processes."""
-    return re.compile(rf"jaxobs-{re.escape(_host_in_names())}-(?P<process>\d{{1,10}})-\d{{1,5}}\.json")
+    """The names of the target files of this host's processes; Linux has no process beyond 2^22."""
+    return re.compile(rf"jaxobs-{re.escape(_host_in_names())}-(?P<process>\d{{1,7}})-\d{{1,5}}\.json")
 
 
 def _host_in_names() -> str:
     return re.sub(r"[^A-Za-z0-9.-]", "_", socket.gethostname())
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        pass  # another user's
-    return True

@@ -151,10 +151,12 @@ class Windows:
             self._pace.interrupted()
 
     def _made(self, kind: str, wanted: float | None, keep: bool | str) -> ProfileWindow | None:
+        import jax
+
         before, rate = self._job.progress(), self._pace.rate
         if before.compiled != self._looked_at:
             self.schedule, self._looked_at = self.schedule.renewed(), before.compiled
-        platform = _platform()
+        platform = str(jax.default_backend())
         learning = self._learn(platform, wanted or 0.0)
         length = self._length(wanted, platform)
         usual = None
@@ -322,13 +324,6 @@ def answer(request: Future[ProfileResult], result: ProfileResult) -> None:
     """Answer a request. The first answer counts, even if another thread gives one at the same moment."""
     with contextlib.suppress(InvalidStateError):
         request.set_result(result)
-
-
-def _platform() -> str:
-    """What the job computes on. Call it only once JAX has a backend."""
-    import jax
-
-    return str(jax.default_backend())
 
 
 def _measured(recorded: Recorded, steps: int, rate: float | None, modules_size: int = 0) -> Window:
