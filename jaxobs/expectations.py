@@ -181,9 +181,7 @@ class Expected:
         unknown = self.all_open.why_uncounted() or self.unseen
         try:
             self.all_open.open.remove(self)
-        except (
-            ValueError
-        ):  # judged already: another thread, or a signal handler, may have ended the run meanwhile
+        except ValueError:  # judged already: another thread or a signal handler may have ended the run
             return ""
         problems = list(self._problems(unknown, document))
         if self.raises:

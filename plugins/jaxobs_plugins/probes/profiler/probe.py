@@ -62,7 +62,8 @@ class ProfilerProbe(Probe):
     def sample(self) -> None:
         """Sample the pace, and make a window where one is due; called once a second."""
         job = self._job
-        if job is None or not threading.main_thread().is_alive():  # the interpreter ends, and starts no thread
+        # Once the main thread has ended no thread is begun.
+        if job is None or not threading.main_thread().is_alive():
             return
         self._sessions.end_dropped()
         if self.reason:
