@@ -107,9 +107,9 @@ def test_compiles_on_many_threads_at_once_count_once() -> None:
 def test_a_second_of_a_compile_in_a_phase_is_the_compiles_alone() -> None:
     """The orders of their ends and of their categories make no difference."""
     save, restore = (PhaseEnded(word, None, at(4), at(10), 0) for word in ("checkpoint", "initialisation"))
-    loop = [step(0, 1.0, 3.0), LoopEnded("train", at(3.0), 0)]
-    for events in ([compiled(5, 9), save, restore], [restore, save, compiled(5, 9)]):
-        charged = run_seconds(applied(new_fold(), [*loop, *events]), 20.0)
+    for first, second, third in ((compiled(5, 9), save, restore), (restore, save, compiled(5, 9))):
+        fold = applied(new_fold(), [step(0, 1.0, 3.0), LoopEnded("train", at(3.0), 0)])
+        charged = run_seconds(applied(fold, [first, second, third]), 20.0)
         assert (charged["compile"], charged["checkpoint"]) == pytest.approx((4.0, 2.0))
         assert (charged["initialisation"], charged["other"]) == pytest.approx((1.0, 11.0))
 

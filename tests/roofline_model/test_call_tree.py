@@ -127,9 +127,11 @@ def test_an_operation_has_figures_of_its_own():
 
 def test_a_frame_is_bounded_by_what_limits_the_larger_part_of_all_its_operations():
     def limited_by(limit, seconds):
-        parts = {"matrix_seconds": 0.0, "memory_seconds": 0.0}
-        parts["matrix_seconds" if limit == "compute" else "memory_seconds"] = seconds
-        bound = Bound(**parts, vector_seconds=0.0, transcendental_seconds=0.0, seconds=seconds, limit=limit)
+        matrix, memory = (seconds, 0.0) if limit == "compute" else (0.0, seconds)
+        bound = Bound(
+            matrix_seconds=matrix, memory_seconds=memory,
+            vector_seconds=0.0, transcendental_seconds=0.0, seconds=seconds, limit=limit,
+        )  # fmt: skip
         return Part((Frame("f", "model.py", 1),), limit, Work(seconds=2 * seconds, bounds=[bound]))
 
     bounds = [limited_by("compute", 4.0), limited_by("memory", 3.0), limited_by("memory", 2.0)]

@@ -47,8 +47,8 @@ def test_a_rank_with_a_long_interval_is_not_taken_to_be_silent_before_its_next_s
     for at in range(0, 130, 5):
         watched.take(Answer(1_000.0 + at // 30 * 30, process(float(at)), ()), float(at))
         assert watched.problem is None, at
-    for at, is_old in ((159.0, False), (161.0, True)):
-        watched.take(Answer(1_120.0, process(120.0), ()), at)
+    for late, is_old in ((159.0, False), (161.0, True)):
+        watched.take(Answer(1_120.0, process(120.0), ()), late)
         assert (watched.problem is not None) is is_old
 
 
