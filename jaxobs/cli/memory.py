@@ -97,7 +97,7 @@ def memory_at_first_call(script: str, function: str, *, module: bool) -> Memory:
             raise
     if not known:
         raise InputError(
-            f"{script} has compiled {', '.join(names) or 'nothing'} and {how}, and no {function}"
+            f"{script} {how} and did not compile {function}; it compiled {', '.join(names) or 'nothing'}"
         )
     if isinstance(known[0], ValueError):
         raise InputError(str(known[0]))

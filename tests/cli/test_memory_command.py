@@ -81,7 +81,7 @@ def test_as_text_it_is_what_jaxobs_memory_prints(folder: Path) -> None:
 
 def test_a_function_is_known_by_the_name_of_the_jitted_one_too(folder: Path) -> None:
     assert "twice holds " in memory(folder, "train.py:twice").stdout
-    assert "and no step\n" in memory(folder, "train.py:step").stderr, "which lambda it is nobody knows"
+    assert "did not compile step; it compiled" in memory(folder, "train.py:step").stderr, "which lambda it is nobody knows"
 
 
 def test_the_script_ends_where_another_thread_calls_the_function(folder: Path) -> None:
@@ -100,8 +100,8 @@ def test_the_script_ends_where_another_thread_calls_the_function(folder: Path) -
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("train.py:absent", "train_step and ended with status 3, and no absent"),
-        ("fails.py:step", "by zero\njaxobs memory: fails.py has compiled nothing and failed, and no step"),
+        ("train.py:absent", "ended with status 3 and did not compile absent; it compiled"),
+        ("fails.py:step", "by zero\njaxobs memory: fails.py failed and did not compile step; it compiled nothing"),
         ("none.py:step", "no such script: none.py"),
         ("train.py", "train.py: give a script and a function of it, such as train.py:train_step"),
         ("--bat train.py:f", "unrecognized arguments"),
