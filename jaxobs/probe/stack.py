@@ -29,8 +29,8 @@ from jaxobs.vocabulary.activities import (
     WAITING,
 )
 
-MAX_FRAMES = 40
-"""While JAX traces there are many frames, of a model's layers; the innermost are enough."""
+MAX_FRAMES = 100
+"""While JAX traces a small step up to 70 of its own frames lie below the user's line, and more in a model's layers."""
 
 MAX_OUTSIDE = 8
 """Frames looked at outside the innermost of the user's: they show a generator that calls it, and what iterates that."""

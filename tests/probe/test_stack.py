@@ -66,6 +66,17 @@ def test_a_call_that_blocks_is_named_beside_the_users_line() -> None:
     assert (place.waits_in, place.activity) == ("time.sleep", WAITING)
 
 
+def test_the_users_line_is_found_outside_the_many_frames_with_which_jax_traces() -> None:
+    names: dict[str, Any] = {"sleep": time.sleep}
+    text = "def trace(depth, nap): return trace(depth - 1, nap) if depth else sleep(nap)"
+    exec(compile(text, jax.__file__, "exec"), names)
+
+    def step() -> None:
+        names["trace"](70, NAP)
+
+    assert seen(step).line.endswith(f":{step.__code__.co_firstlineno + 1} step")
+
+
 def test_a_call_that_blocks_is_named_in_a_loop_that_the_interpreter_has_specialised() -> None:
     items: queue.SimpleQueue[int] = queue.SimpleQueue()
     for item in range(100):
