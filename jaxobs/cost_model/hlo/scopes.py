@@ -43,10 +43,10 @@ def scope_of(operation_name: str) -> str:
 
     For ``jit(step)/transpose(jvp(decoder))/layer/dot_general`` it is ``decoder/layer``: the primitive, jitted
     functions' names, transformations and control flow are left out, so that a layer's forward and backward
-    operations have one scope. Where the compiler joined several names by semicolons, the first counts.
+    operations have one scope. Where the compiler joined several names, the first counts.
     """
     scopes: list[str] = []
-    for transformed in operation_name.partition(";")[0].split("/")[:-1]:
+    for transformed in _first_of_joined(operation_name).split("/")[:-1]:
         element = transformed
         while found := _TRANSFORMATION.match(element):
             element = found.group(1)
@@ -55,6 +55,14 @@ def scope_of(operation_name: str) -> str:
                 del scopes[scopes.index(element) :]  # a call in it repeats the scopes around it
             scopes.append(element)
     return "/".join(scopes)
+
+
+def _first_of_joined(name: str) -> str:
+    """The first of the names that XLA joined by semicolons, or as a combined all-reduce: `jit(f)/(a/dot:b/reduce)`."""
+    name = name.partition(";")[0]
+    prefix, joined, rest = f"/{name}".partition("/(")
+    combined = joined and ":" in rest and rest.endswith(")")
+    return f"{prefix}/{rest.partition(':')[0]}" if combined else name
 
 
 def autodiff_of(operation_name: str) -> str:
