@@ -177,12 +177,13 @@ def in_words(rows: Sequence[Row]) -> str | None:
     line = next(iter(dearest(rows)), None)
     if line is None or not line["file"] or not line["share"]:
         return None
-    own = (line["name"], line["file"])
-    others = (one for one in line["callers"] if one["file"] and (one["name"], one["file"]) != own)
+    own, place = (line["name"], line["file"]), _place(line)
+    callers = (one for one in line["callers"] if one["file"] and (one["name"], one["file"]) != own)
+    others = (one for one in callers if _place(one) != place)  # as a lambda is called on its own line
     caller = next((f", called from {_place(one)}" for one in others), "")
     caller += _more_paths(line) if caller else ""
     function = f"`{name_of({**line, 'file': ''})}`, " if line["name"] else ""
-    said = f"{rough_percent(line['share'])} of the device's time is in {function}{_place(line)}{caller}"
+    said = f"{rough_percent(line['share'])} of the device's time is in {function}{place}{caller}"
     if line["bottleneck"] in {"compute", "memory"}:
         near = line["efficiency"]
         said += f"; it is {line['bottleneck']}-bound{'' if near is None else f' at {near:.2g} of its roof'}"

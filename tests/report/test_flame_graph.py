@@ -85,6 +85,8 @@ def test_the_dearest_line_is_said_where_one_is_known():
         *ROWS[4:],
     ]
     assert in_words(again) == said, "a function that calls itself is no caller"
+    on_one_line = in_words([ROWS[0] | {"line": 118, "file": ROWS[1]["file"]}, *ROWS[1:]])
+    assert on_one_line == said.replace(", called from model.py:201", ""), "a lambda is called on its own line"
     assert in_words(ROWS[-2:]) is None
     assert said.replace("`", "") in " ".join(render(document()).split())
     assert said.replace("`", "").replace(" %", "\u00a0%") in Read(page(View(document()))).text

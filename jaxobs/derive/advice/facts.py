@@ -103,8 +103,8 @@ def dearest(facts: Facts, label: str, executables: Container[str | None]) -> str
     for row in facts.view.operations.value or ():  # those with the most time first
         if row["bottleneck"] == label and row["executable"] in executables:
             line, caller = last_name(row["source"]), last_name(row["called_from"])
-            called = f", called from {caller}" if caller else ""
-            return line and f"; its dearest operation that is bound by {label} is of {line}{called}"
+            called = f", called from {caller}" if caller and caller != line else ""
+            return line and f"; its dearest operation that is bound by {label} is at {line}{called}"
     return ""
 
 

@@ -336,10 +336,12 @@ def test_the_line_of_the_dearest_operation_and_its_caller_are_named_where_they_a
             "source": "/home/ada/model.py:118",
             "called_from": "/home/ada/model.py:201",
         }
-    said = "matrix FLOPs; its dearest operation that is bound by compute is of model.py:118"
+    said = "matrix FLOPs; its dearest operation that is bound by compute is at model.py:118"
     assert f"{said}, called from model.py:201)" in only(own)["sentence"]
     own["operations"][0]["called_from"] = ""
     assert f"{said})" in only(own)["sentence"]
+    own["operations"][0]["called_from"] = "/home/ada/model.py:118"
+    assert f"{said})" in only(own)["sentence"], "a function on one line with its call"
     others["operations"][0]["executable"] = "fedcba9876543210"
     assert "model.py" not in only(others)["sentence"]
     without["operations"].insert(0, without["operations"][0] | {"source": "", "called_from": ""})
@@ -355,6 +357,6 @@ def test_the_line_that_a_loops_latency_or_communication_is_of_is_named() -> None
             "source": "/home/ada/model.py:118", "called_from": "/home/ada/model.py:201", "bottleneck": label,
         }  # fmt: skip
         said = (
-            f"; its dearest operation that is bound by {label} is of model.py:118, called from model.py:201."
+            f"; its dearest operation that is bound by {label} is at model.py:118, called from model.py:201."
         )
         assert only(document)["sentence"].endswith(said)
