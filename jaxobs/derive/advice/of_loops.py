@@ -38,7 +38,8 @@ def input_wait(facts: Facts) -> Iterator[Finding]:
         if not _loads_ahead(loop.view):
             yield Finding(
                 loop.subject,
-                f"the loop `{loop.name}` waits for its input {_amount(loop, waiting)}{_at(loop, of_input=True)}",
+                f"in the loop `{loop.name}` the device is idle while the host waits for input {_amount(loop, waiting)}"
+                f"{_at(loop, of_input=True)}",
                 "load and transfer the next batches on a background thread while this one is computed",
                 loop.confidence,
                 loop.part * min(waiting, 1 - waiting),
@@ -58,7 +59,7 @@ def slow_loader(facts: Facts) -> Iterator[Finding]:
         loads_ahead = _loads_ahead(loop.view)
         if waiting <= 1 - waiting and not loads_ahead:
             continue
-        ahead = "runs beside it already, but does not keep up: the loop waits" if loads_ahead else ""
+        ahead = "runs beside it already, but does not keep up: the device waits" if loads_ahead else ""
         yield Finding(
             loop.subject,
             f"the loader of the loop `{loop.name}` "

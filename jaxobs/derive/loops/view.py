@@ -41,7 +41,7 @@ WHY_NO_RATE = {
         "the host left the loop while the device may have worked on, and no end of a run was seen there"
     ),
     Kind.UNSEEN: UNSEEN,
-    Kind.UNWATCHED: "nothing in it is watched, and then it takes a second of the loop's own time",
+    Kind.UNWATCHED: "nothing in it is watched, and a rate then needs a second of the loop's own time",
     Kind.SEEN: "there is a compile in each stretch of steps whose end was seen: their own time is not known",
 }
 """By the kind of the newest stretches; the first of these that is among them tells."""
