@@ -181,6 +181,14 @@ def test_measured_repetitions_stand_for_those_the_module_does_not_tell() -> None
     assert made["bound_seconds_reason"] is None
 
 
+def test_repetitions_inside_an_operation_that_hides_others_are_not_measured() -> None:
+    operations = [operation("call", 0.8, runs=10, kind="control")]
+    fold = profiled_fold(operations, cost_of(("body", COMPUTE, 1), exact=False))
+    (made,) = fold.snapshot(at(5.1)).to_dict()["executables"]
+    assert (made["cost"]["flops"], made["cost"]["inexact_reasons"]) == (pytest.approx(1e10), ["loop w"])
+    assert "lower bound" in made["bound_seconds_reason"]
+
+
 def test_a_command_buffer_is_set_against_the_whole_of_what_was_not_seen() -> None:
     hidden = operation("CudaGraph", 0.8, runs=10, kind="command_buffer", instruction=False)
     fold = profiled_fold([hidden], cost_of(("dot", COMPUTE, 2), ("add", MEMORY, 1)))

@@ -290,7 +290,7 @@ def verdict_of_operations(executable: Executable) -> Verdict | None:
 
 
 def _measured_cost(executable: Executable, costs: Sequence[OperationCost] | None) -> Cost | None:
-    """The cost with the mean repetitions seen in windows; None where none were, or the module's figures are exact."""
+    """The cost with the mean repetitions seen in windows; None where they were not, or the module's figures are exact."""
     if (
         costs is None
         or executable.cost is None
@@ -298,7 +298,10 @@ def _measured_cost(executable: Executable, costs: Sequence[OperationCost] | None
         or not executable.windows.runs_counted
     ):
         return None
-    cost = sum(_costs_of_a_run(costs, _means(executable)), Cost())
+    means = _means(executable)
+    if any(each.executions and each.once.flops and each.name not in means for each in costs):
+        return None  # each run executes it, so it is hidden inside another operation, and so is how often it is repeated
+    cost = sum(_costs_of_a_run(costs, means), Cost())
     return replace(cost, exact=False, inexact_reasons=(MEASURED, *cost.inexact_reasons))
 
 
