@@ -14,6 +14,7 @@ from jaxobs.model.events import (
     UNMARKED,
     CompilePhaseStarted,
     Event,
+    ExecutableRan,
     FunctionWatched,
     LoopEnded,
     LoopEntered,
@@ -267,6 +268,17 @@ def test_at_the_end_of_the_job_all_its_time_is_charged() -> None:
     charged = run_seconds(fold, 30.0)
     assert charged["productive"] == pytest.approx(25.0)
     assert sum(charged.values()) == pytest.approx(30.0)
+
+
+def test_host_time_between_epochs_is_not_taken_for_that_of_an_evaluation_too_short_to_be_timed() -> None:
+    made = [
+        created(1, "train", proto=b"train"),
+        created(2, "evaluate", proto=b"evaluate")._replace(memory=(("argument", 8),)),
+    ]
+    times = [ExecutableRan(1, 0.1, 0.001, at(0.5)), ExecutableRan(2, 0.0001, 0.0005, at(0.5))]
+    fold = applied(new_fold(), [*made, *times])
+    fold.apply_steps(unmarked_calls([1, 2] * 10, 0.4))
+    assert list(fold.snapshot(at(9)).to_dict()["loops"]) == ["train"]
 
 
 def test_work_of_a_loop_is_not_lost_while_other_calls_are_undecided() -> None:

@@ -300,6 +300,13 @@ class Executables:
         executable = self._by_number.get(run)
         return None if executable is None else self.seconds_per_run(executable)
 
+    def at_most_seconds_of(self, run: int) -> float | None:
+        """The same, or at most as many, where its runs are too short for more to be known."""
+        seconds, executable = self.seconds_of(run), self._by_number.get(run)
+        if seconds is not None or executable is None or not executable.at_most:
+            return seconds
+        return executable.most_seconds_per_run
+
     def settle(self) -> list[Executable]:
         """The executables that changed since the last time, in order, with all seconds that are known by now."""
         changed = [self._by_number[number] for number in sorted(self.changed)]

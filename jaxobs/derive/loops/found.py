@@ -131,7 +131,7 @@ class Followed:
 class InferredLoops:
     """`function_of` names the function of a run; `compiling` gives the nanoseconds of a stretch spent in compiles.
 
-    `seconds_of` gives the device seconds of a run, None where they are not known.
+    `seconds_of` gives the device seconds of a run, at most, None where they are not known.
     """
 
     def __init__(
