@@ -181,9 +181,7 @@ def efficiency(bound: Bound, measured_seconds: float | None) -> Efficiency:
         return Efficiency(value, "faster than device memory allows: data stayed in cache", "cache_resident")
     peak = "link's" if bound.limit == "communication" else "compute"
     return Efficiency(
-        value,
-        f"faster than the {peak} peak: that peak is too low, or the time measured too short",
-        bound.limit,
+        value, f"faster than the {peak} peak: that peak is too low, or the time too short", bound.limit
     )
 
 

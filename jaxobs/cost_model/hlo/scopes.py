@@ -23,6 +23,9 @@ _FUNCTION: Final = re.compile(
 )
 AGAIN: Final = "rematted_computation"
 """JAX's name for what ``jax.checkpoint`` computes once more."""
+_COMBINED: Final = re.compile(
+    r"/\(([^:]*):.*\)\Z", re.DOTALL
+)  # `jit(f)/(a/dot:b/reduce)`, of a combined all-reduce
 _EINSUM: Final = "->"  # jnp.einsum names a scope after its subscripts
 # Path elements that JAX makes for its own control flow and calls; branch_3_fun is a conditional's branch.
 _STRUCTURE: Final = re.compile(
@@ -46,7 +49,8 @@ def scope_of(operation_name: str) -> str:
     operations have one scope. Where the compiler joined several names, the first counts.
     """
     scopes: list[str] = []
-    for transformed in _first_of_joined(operation_name).split("/")[:-1]:
+    first = _COMBINED.sub(r"/\1", operation_name.partition(";")[0])
+    for transformed in first.split("/")[:-1]:
         element = transformed
         while found := _TRANSFORMATION.match(element):
             element = found.group(1)
@@ -55,14 +59,6 @@ def scope_of(operation_name: str) -> str:
                 del scopes[scopes.index(element) :]  # a call in it repeats the scopes around it
             scopes.append(element)
     return "/".join(scopes)
-
-
-def _first_of_joined(name: str) -> str:
-    """The first of the names that XLA joined by semicolons, or as a combined all-reduce: `jit(f)/(a/dot:b/reduce)`."""
-    name = name.partition(";")[0]
-    prefix, joined, rest = f"/{name}".partition("/(")
-    combined = joined and ":" in rest and rest.endswith(")")
-    return f"{prefix}/{rest.partition(':')[0]}" if combined else name
 
 
 def autodiff_of(operation_name: str) -> str:

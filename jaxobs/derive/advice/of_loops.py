@@ -38,7 +38,7 @@ def input_wait(facts: Facts) -> Iterator[Finding]:
         if not _loads_ahead(loop.view):
             yield Finding(
                 loop.subject,
-                f"in the loop `{loop.name}` the device is idle while the host waits for input {_amount(loop, waiting)}"
+                f"in the loop `{loop.name}` the device waits for input {_amount(loop, waiting)}"
                 f"{_at(loop, of_input=True)}",
                 "load and transfer the next batches on a background thread while this one is computed",
                 loop.confidence,

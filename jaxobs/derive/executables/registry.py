@@ -301,7 +301,7 @@ class Executables:
         return None if executable is None else self.seconds_per_run(executable)
 
     def at_most_seconds_of(self, run: int) -> float | None:
-        """The same, or at most as many, where its runs are too short for more to be known."""
+        """Device seconds of one run, by number; those that it takes at most where it is too short to be timed."""
         seconds, executable = self.seconds_of(run), self._by_number.get(run)
         if seconds is not None or executable is None or not executable.at_most:
             return seconds

@@ -148,6 +148,7 @@ def test_where_the_loader_is_the_limit_there_are_two_pieces_with_what_each_gives
     assert ahead["saves_ratio"] == pytest.approx(0.9 * 0.2)  # the rest of the step is the shorter
     assert "at the speed of the rest of the step (36 ms a batch)" in faster["remedy"]
     assert "background thread" in ahead["remedy"]
+    assert "the device waits for input 80 % of the time" in ahead["sentence"], "the host may wait for longer"
 
 
 @pytest.mark.parametrize(("share", "conditions"), [(0.49, 1), (0.5, 1), (0.51, 2)])
