@@ -117,11 +117,10 @@ def host_work(facts: Facts) -> Iterator[Finding]:
         never_waits = bool(lines) and waiting_for_device({"host_lines": lines}) < MAX_UNTIMED
         yield Finding(
             loop.subject,
-            f"in the loop `{loop.name}` the device is idle while the host is busy {_amount(loop, busy)}"
-            f"{_at(loop, of_input=False)}",
+            f"in the loop `{loop.name}` the device waits for the host {_amount(loop, busy)}{_at(loop, of_input=False)}",
             "take that work out of the loop: do it ahead on another thread or process, as a loader does, or move it into "
             "fewer and larger jitted calls"
-            if facts.is_training and never_waits
+            if never_waits
             else "let the host run ahead: read losses and metrics some steps later, not each step (`float(loss)` and "
             "`print(loss)` wait for the device), and move Python work into the jitted function"
             if facts.is_training

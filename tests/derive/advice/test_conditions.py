@@ -280,6 +280,10 @@ def test_a_busy_host_is_told_its_own_lines_and_not_those_of_the_loader() -> None
     document["loops"]["train"]["host_lines"].pop()
     piece = only(documents.training(document))
     assert piece["remedy"].startswith("Take that work out of the loop"), "no line waits for the device"
+    assert only(document)["remedy"] == piece["remedy"], "nor in a loop that trains nothing"
+    assert "the device waits for the host 40 % of the time" in piece["sentence"], (
+        "it may sleep, or have no processor"
+    )
 
 
 @pytest.mark.parametrize("waits_in", ["", "time.sleep", "numpy.get_printoptions"])
