@@ -215,7 +215,8 @@ def _pace(loop: Document) -> str:
     else:
         pace = f"takes {duration(step_seconds)} a step"
     pace += f" {INSIDE}" if loop.get("steps_per_second_reason") == INSIDE else ""
-    return f"{pace}, MFU {percent(loop['mfu'])}." if loop.get("mfu") is not None else f"{pace}."
+    least = "at least " if str(loop.get("mfu_reason")).startswith("a lower bound") else ""
+    return f"{pace}, MFU {least}{percent(loop['mfu'])}." if loop.get("mfu") is not None else f"{pace}."
 
 
 def _limit(loop: Document) -> str:

@@ -55,6 +55,13 @@ def test_pace_limit_and_what_was_compiled_again_are_said_as_a_person_would() -> 
     )
 
 
+def test_an_mfu_that_is_a_lower_bound_is_told_as_such() -> None:
+    assert "steps/s, MFU at least 24 %." in said(
+        mfu_reason="a lower bound: how often loop w runs cannot be told"
+    )
+    assert "steps/s, MFU 24 %." in said(mfu_reason="the repetitions of its loops are the mean of those seen")
+
+
 ENDED: dict[str, Any] = {
     "steps_per_second": None, "mfu": None, "step_seconds": None, "left_seconds": 36.0,
     "components": {"input": 45.0, "compute": 15.0}, "bottleneck": {"label": "unknown", "reason": "no step", "shares": {}},
