@@ -81,7 +81,9 @@ def test_as_text_it_is_what_jaxobs_memory_prints(folder: Path) -> None:
 
 def test_a_function_is_known_by_the_name_of_the_jitted_one_too(folder: Path) -> None:
     assert "twice holds " in memory(folder, "train.py:twice").stdout
-    assert "did not compile step; it compiled" in memory(folder, "train.py:step").stderr, "which lambda it is nobody knows"
+    assert "did not compile step; it compiled" in memory(folder, "train.py:step").stderr, (
+        "which lambda it is nobody knows"
+    )
 
 
 def test_the_script_ends_where_another_thread_calls_the_function(folder: Path) -> None:
