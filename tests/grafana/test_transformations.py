@@ -73,7 +73,7 @@ def test_every_executable_is_one_point_where_the_snapshot_says(
         for made in scraped.snapshots["night"]["executables"]
         if made["cost"] and made["cost"]["intensity"] and made["achieved_flops_per_second"]
     }  # fmt: skip
-    assert len(expected) >= 3  # two shapes of the training step, and the evaluation
+    assert expected  # the step of the profiler window, and others of which polls met enough ends
     found = points(roofline["executables"], "function", "executable")
     assert found.keys() == expected.keys()
     for key, values in expected.items():
@@ -104,7 +104,7 @@ def test_operations_are_points_where_their_totals_say(
 def test_the_table_of_executables_has_a_row_for_each(scraped: Scraped) -> None:
     rows = shown(scraped, EXECUTABLES, NIGHT).rows()
     keys = [(row["function"], row["executable"]) for row in rows if row["efficiency"] is not None]
-    assert len(keys) == len(set(keys)) >= 3
+    assert len(keys) == len(set(keys)) >= 1
     assert sum(row["share of device time"] or 0 for row in rows) == pytest.approx(1)
     for row in rows:
         if row["efficiency"] is not None:
