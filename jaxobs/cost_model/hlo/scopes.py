@@ -23,9 +23,8 @@ _FUNCTION: Final = re.compile(
 )
 AGAIN: Final = "rematted_computation"
 """JAX's name for what ``jax.checkpoint`` computes once more."""
-_COMBINED: Final = re.compile(
-    r"/\(([^:]*):.*\)\Z", re.DOTALL
-)  # `jit(f)/(a/dot:b/reduce)`, of a combined all-reduce
+# `jit(f)/(a/dot:b/reduce)`: the names of all-reduces that XLA combined to one.
+_COMBINED: Final = re.compile(r"/\(([^:]*):.*\)\Z", re.DOTALL)
 _EINSUM: Final = "->"  # jnp.einsum names a scope after its subscripts
 # Path elements that JAX makes for its own control flow and calls; branch_3_fun is a conditional's branch.
 _STRUCTURE: Final = re.compile(
