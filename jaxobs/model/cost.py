@@ -39,8 +39,8 @@ def is_lower_bound(reasons: Iterable[str]) -> bool:
 
 
 def inexact_for(reasons: Sequence[str]) -> str:
-    """These reasons as text, after what they make of the figures."""
-    return f"{'a lower bound' if is_lower_bound(reasons) else 'not exact'}: {'; '.join(reasons)}"
+    """The first three of these reasons as text, after what all of them make of the figures."""
+    return f"{'a lower bound' if is_lower_bound(reasons) else 'not exact'}: {'; '.join(reasons[:3])}"
 
 
 def _summed(left: Mapping[str, float], right: Mapping[str, float]) -> dict[str, float]:

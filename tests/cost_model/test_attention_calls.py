@@ -70,6 +70,8 @@ def test_attention_of_unknown_lengths_says_so_and_is_no_lower_bound(text_cost):
     assert "run time" in cost.inexact_reasons[0]
     assert str(cost).startswith("about ")
     assert inexact_for(cost.inexact_reasons).startswith("not exact: ")
+    others = ("a loop", "a branch", "a sort", *cost.inexact_reasons)
+    assert inexact_for(others) == "not exact: a loop; a branch; a sort"  # by what all of them say
 
 
 def test_transformer_engine_attention(text_cost):

@@ -219,7 +219,7 @@ def inexact_reason(cost: Cost | None) -> str | None:
     if not reasons and (cost.exact or MEASURED in cost.inexact_reasons) and not cost.unmodelled:
         return None
     reasons = reasons or tuple(f"the work of {name} is not known" for name in cost.unmodelled)
-    return inexact_for(reasons[:3] or ("its cost is",))
+    return inexact_for(reasons or ("its cost is",))
 
 
 def absorb(
