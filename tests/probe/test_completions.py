@@ -25,6 +25,7 @@ from jaxobs.probe.steps.loops import (
     ASKED_APART,
     COMPLETIONS,
     EVERY,
+    PAIRED,
     PASSES_APART,
     AskedTurns,
     LoopState,
@@ -100,6 +101,25 @@ def test_device_seconds_are_those_of_blocking(polled: Any) -> None:
         # A thread that is held up makes its turn longer, and not the run.
         assert run.seconds + run.uncertainty >= min(seconds for _, seconds in took) / 2
         assert run.uncertainty <= run.seconds
+
+
+def test_runs_that_the_host_waits_for_in_each_turn_are_timed(polled: Any) -> None:
+    """Of turns that are not all asked, one that follows upon another is polled: the device is known idle before it."""
+    step, state = a_step()
+    watched = polled.side.watching.watch(step)
+    deadline = time.monotonic() + 60
+
+    def timed() -> list[ExecutableRan]:
+        ran = polled.of(ExecutableRan)[
+            COMPLETIONS:
+        ]  # without those of the first turns, each of which is asked
+        return [run for run in ran if run.uncertainty <= 0.15 * run.seconds]
+
+    while len(timed()) < 3 and time.monotonic() < deadline:
+        for _ in Steps(polled.side.loops, range(STEPS), "train", None, None):
+            state, loss = watched(state)
+            loss.block_until_ready()
+    assert len(timed()) >= 3
 
 
 @pytest.mark.parametrize("sync_every", [1, 10, 10**9], ids=["synced", "each tenth", "not synced"])
@@ -194,7 +214,7 @@ def test_of_short_turns_each_nth_is_asked_and_each_of_long_ones() -> None:
             turns.completed(number)
         at = [turns.asks(number, number * turn) for number in range(20_000)]
         assert turns.every == every
-        assert sum(at[10_000:]) == pytest.approx(10_000 / every, abs=1)
+        assert sum(at[10_000:]) == pytest.approx((2 if every == PAIRED else 1) * 10_000 / every, abs=1)
         assert every * turn >= ASKED_APART or every == EVERY[-1]
 
 
@@ -238,8 +258,8 @@ def test_turns_between_two_that_are_asked_are_passed_over_and_no_others(
     turns.every = every
     asked = [number for number in range(30, 2_000) if turns.asks(number, 10**9)]
     followed = [turns.next_asked(29)]
-    while followed[-1] < asked[-1]:
-        followed.append(turns.next_asked(followed[-1]))
+    while (following := turns.next_asked(followed[-1])) <= asked[-1]:
+        followed.append(following)
     # Within the end of a pass it stops looking ahead: a turn that is asked says for itself that the next one may be.
     assert set(followed) <= set(asked)
     for number in sorted(set(range(30, asked[-1])) - set(asked)):

@@ -20,6 +20,9 @@ SAMPLES_KEPT = 21
 """Clean runs whose median is an executable's device time: enough to outlive a few disturbed ones, few enough to follow a
 change within a minute."""
 
+TOLERANCE = 0.15
+"""A clean run whose duration is not known to within this share tells only how long one takes at most."""
+
 ENOUGH_SAMPLES = 5
 """Clean runs from which on their median caps the time that windows tell: tracing makes small operations longer."""
 
@@ -100,11 +103,8 @@ class Executable:
     room: float = 0.0
     """Seconds that these had; infinite where that is not known."""
     seconds: float = 0.0
-    samples: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
-    sample_error: float = 0.0
-    """Uncertainty of the newest sample, as a share of it."""
-    at_most: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
-    """Seconds that clean runs took at most which were too short for more to be known."""
+    clean_runs: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
+    """The seconds that runs took which began on an idle device, and by how much each may be off."""
     spacings: deque[tuple[float, bool]] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
     """Seconds per run by the steps of loops that run nothing else: upper bounds of what a run takes. Each with whether
     the host of these steps ran ahead, so that it is what a run takes and not only a bound."""
@@ -126,19 +126,41 @@ class Executable:
         return bool(self.fingerprint)
 
     @property
+    def samples(self) -> list[float]:
+        """Seconds of the clean runs whose duration is known."""
+        return [took for took, error in self.clean_runs if error <= TOLERANCE * took]
+
+    @property
+    def at_most(self) -> list[float]:
+        """Seconds that the other clean runs took at most."""
+        return [took + error for took, error in self.clean_runs if error > TOLERANCE * took]
+
+    @property
+    def clean_seconds(self) -> float | None:
+        """The median of the clean runs whose duration is known; None where they do not tell what a run takes.
+
+        Those that took less by their bounds, as most short ones do, vote against them: what is known then is of runs that
+        were disturbed. A bound above tells nothing, as of a run that was asked at the end of its turn alone. Where most
+        are so, a few that are known may be the longest ones.
+        """
+        samples, at_most = self.samples, self.at_most
+        if not samples or self.differs or len(samples) < min(ENOUGH_SAMPLES, len(at_most) + 1):
+            return None
+        middle = statistics.median(samples)
+        shorter = sum(most < (1 - TOLERANCE) * middle for most in at_most)
+        return middle if len(samples) > shorter else None
+
+    @property
     def seconds_per_run(self) -> float | None:
         """Device seconds of one run; None where nothing tells.
 
         Windows tell it, else clean runs, else the spacing of steps. Clean runs and the spacing cap what windows tell. Few
-        clean runs tell less than many steps of a host that was ahead: the first of all may be the only one. Where half of
-        them were too short for more than a bound, the others are those that were disturbed.
+        clean runs tell less than many steps of a host that was ahead: the first of all may be the only one.
         """
         traced = self.windows.seconds_per_run
         spaced = statistics.median(each for each, _ in self.spacings) if self.spacings else math.inf
         ran_ahead = any(ahead for _, ahead in self.spacings)
-        told = len(self.samples) > len(self.at_most) and not self.differs
-        clean = statistics.median(self.samples) if told else None
-        many = len(self.samples) >= ENOUGH_SAMPLES
+        clean, many = self.clean_seconds, len(self.samples) >= ENOUGH_SAMPLES
         if traced is not None:
             return min(traced, spaced, clean if clean and many else math.inf)
         if clean is not None and (many or not ran_ahead):
@@ -149,34 +171,37 @@ class Executable:
         """Note that a window, or spacings of a host that was ahead, told what a run takes."""
         self.told_since += count
         if self.told_since >= SAMPLES_KEPT:
-            self.samples.clear()
+            self.clean_runs.clear()
 
     @property
     def most_seconds_per_run(self) -> float:
         """Device seconds that a run takes at most; infinite where nothing tells."""
-        return statistics.median(self.at_most) if self.at_most else math.inf
+        at_most = self.at_most
+        return statistics.median(at_most) if at_most else math.inf
 
     @property
     def doubt(self) -> float:
         """Share by which the time of a run may be off: the standard error of the median of clean runs, relative to it.
 
         For a normal distribution that is 0.93 of the distance between the quartiles over the root of the number of
-        samples (1.2533 σ / √n, with 1.349 σ between the quartiles). With few samples it is the error of the newest one,
+        samples (1.2533 σ / √n, with 1.349 σ between the quartiles). With few samples it is the largest of their errors,
         and 0 without any.
         """
-        count = len(self.samples)
-        if count < ENOUGH_SAMPLES:
-            return self.sample_error
         ordered = sorted(self.samples)
+        count = len(ordered)
+        if count < ENOUGH_SAMPLES:
+            errors = (error / took for took, error in self.clean_runs)
+            return max((error for error in errors if error <= TOLERANCE), default=0.0)
         apart = ordered[3 * count // 4] - ordered[count // 4]
         return 0.93 * apart / math.sqrt(count) / statistics.median(ordered)
 
     @property
     def hidden_seconds(self) -> float:
         """Seconds by which the samples' mean exceeds their median where runs are uneven, as with `lax.cond`; else 0."""
-        if len(self.samples) < ENOUGH_SAMPLES or self.windows.seconds_per_run is not None:
+        samples = self.samples
+        if len(samples) < ENOUGH_SAMPLES or self.windows.seconds_per_run is not None:
             return 0.0
-        mean, middle = statistics.fmean(self.samples), statistics.median(self.samples)
+        mean, middle = statistics.fmean(samples), statistics.median(samples)
         return mean - middle if mean > UNEVEN * middle else 0.0
 
     @property
@@ -187,7 +212,7 @@ class Executable:
     @property
     def differs(self) -> bool:
         """Whether its runs may differ, and samples show that they do."""
-        return self.may_differ and bool(self.samples) and max(self.samples) > UNEVEN * min(self.samples)
+        return self.may_differ and bool(samples := self.samples) and max(samples) > UNEVEN * min(samples)
 
     @property
     def is_modelled(self) -> bool:

@@ -6,7 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
-from jaxobs.derive.executables.executable import SAMPLES_KEPT, Executable, absorb, bind
+from jaxobs.derive.executables.executable import TOLERANCE, Executable, absorb, bind
 from jaxobs.derive.refusal import require
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import ModuleCost, OperationCost
@@ -38,9 +38,6 @@ OTHERS_NEED_MORE: Figure[PeakMemory] = Figure(None, f"{PEAKS_SHOWN} others need 
 
 MAX_RUN_SECONDS = 1e8
 """Most seconds of a run that is believed: three years."""
-
-TOLERANCE = 0.15
-"""A run whose duration is not known to within this share tells only how long one takes at most."""
 
 LET_GO = f"its operations were let go of: those of the executables that ran last are kept, up to {OPERATIONS_KEPT:,}"
 """Why an executable has no bound time of its own operations."""
@@ -200,16 +197,8 @@ class Executables:
         if (executable := self._by_number.get(event.run)) is None:
             return
         executable.told_since = 0
-        if event.uncertainty > TOLERANCE * event.seconds:
-            executable.at_most.append(event.seconds + event.uncertainty)
-            other = executable.samples
-        else:
-            other = executable.at_most
-            executable.samples.append(event.seconds)
-            executable.sample_count += 1
-            executable.sample_error = event.uncertainty / event.seconds
-        if other and len(executable.samples) + len(executable.at_most) > SAMPLES_KEPT:
-            other.popleft()
+        executable.clean_runs.append((event.seconds, event.uncertainty))
+        executable.sample_count += event.uncertainty <= TOLERANCE * event.seconds
         self.changed.add(event.run)
 
     def spaced(self, runs: tuple[int, ...], spacing: float, *, ahead: bool) -> None:

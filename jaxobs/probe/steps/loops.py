@@ -25,6 +25,10 @@ EVERY = (1, 5, 17, 101, 499)
 that work. They are counted, as of turns picked by time too many would follow upon a wait; and it is a prime, so that a
 host that waits in each tenth or hundredth turn is met waiting as often as it waits."""
 
+PAIRED = EVERY[1]
+"""Where one turn in so many is asked, the next is, too: where the first leaves the device idle, it is known when the run
+of the second begins. Of longer turns each is asked, and the runs of shorter ones are too short for polls to time them."""
+
 ASKED_APART = 20_000_000
 """Least nanoseconds from one such turn to the next, but for the shortest turns: to ask costs a thousandth of it."""
 
@@ -60,6 +64,8 @@ class AskedTurns:
         """The number of the turn with which this pass may end, as the one before did; None where that is not asked."""
         self.counted = False
         """Whether the turn under way counts: those that are asked for other reasons would be met too often."""
+        self.left_idle = False
+        """Whether the output of the newest turn that counts was ready at its end."""
         self._found = self._reported = (0, 0)
         self._number = self._at = self._away_since = self._pass_seen = 0
 
@@ -85,10 +91,16 @@ class AskedTurns:
             self._number, self._at = number, at
         self._at = self._at or at
         self.counted = (number - 1) % self.every == 0
+        follows = self.every == PAIRED and (number - 2) % PAIRED == 0
         ends = self.last is not None and abs(number - self.last) <= LAST_TURNS
         # A loop of which none came in so many turns, as where nothing is watched, is not held up for it in each.
         soon = self.completions < COMPLETIONS and number < EVERY[-1]
-        return self.counted or ends or soon
+        return self.counted or follows or ends or soon
+
+    @property
+    def next_is_better(self) -> bool:
+        """Whether of the run of the next turn, but not of this one, it will be known that the device was idle before."""
+        return self.counted and self.left_idle and self.every == PAIRED
 
     def next_asked(self, number: int) -> int:
         """The next turn after that of `number` which is asked by count, or because the pass may end with it."""
@@ -99,6 +111,7 @@ class AskedTurns:
     def asked(self, *, ready: bool) -> None:
         """Note whether the output of the turn that ends was ready."""
         if self.counted:
+            self.left_idle = ready
             self._found = self._found[0] + 1, self._found[1] + ready
 
     def completed(self, time: int) -> None:

@@ -278,7 +278,7 @@ class Completions:
             self._arrive(output)
 
     def _arrive(self, output: Output) -> None:
-        if self._wanted and output.complete:
+        if self._wanted and output.complete and not output.turns.next_is_better:
             self._wanted = False
             self._arrived.make()
 
@@ -327,7 +327,8 @@ class Completions:
         """Wait for the step that the device is working on. None where there was none."""
         found = self._unfinished()
         left, self._left = self._left, False
-        if found is None and not self._tell_newest(sure=self._interval if left else MIN_POLL):
+        if found is None:
+            self._tell_newest(sure=self._interval if left else MIN_POLL)
             self._arrived.forget()
             self._wanted = True
             if self.stopped.is_set():  # it may be that call which was forgotten
