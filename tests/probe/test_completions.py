@@ -22,10 +22,7 @@ from jaxobs.model.clock import NANOSECONDS, now
 from jaxobs.model.events import ExecutableRan, StepCompleted
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.steps.loops import (
-    ASKED_APART,
     COMPLETIONS,
-    EVERY,
-    PAIRED,
     PASSES_APART,
     AskedTurns,
     LoopState,
@@ -204,83 +201,6 @@ def test_an_output_that_comes_between_is_not_let_go_of_with_those_before_it() ->
     outputs.done_up_to(done)
     assert list(outputs.waiting) == [newest]
     assert [earlier.told, done.told, newest.told] == [True, True, False]
-
-
-def test_of_short_turns_each_nth_is_asked_and_each_of_long_ones() -> None:
-    for turn, every in ((10_000, 499), (1_000_000, 101), (5_000_000, 5), (20_000_000, 1), (10**10, 1)):
-        turns = LoopState("train")
-        turns.enter(0, 0, None)
-        for number in range(COMPLETIONS + 1):
-            turns.completed(number)
-        at = [turns.asks(number, number * turn) for number in range(20_000)]
-        assert turns.every == every
-        assert sum(at[10_000:]) == pytest.approx((2 if every == PAIRED else 1) * 10_000 / every, abs=1)
-        assert every * turn >= ASKED_APART or every == EVERY[-1]
-
-
-def test_of_a_loop_that_was_soon_told_twice_turns_are_asked_as_soon_as_their_pace_is_known(
-    polled: Any,
-) -> None:
-    turns, asked = polled.side.loops.state("train"), []
-    turns.give_up()  # no turn is asked because there are no completions yet
-    polled.side.loops.turn_ended = lambda step, end: asked.append(step.number)
-    for _ in Steps(polled.side.loops, range(60), "train", None, None):
-        time.sleep(0.012)
-    assert turns.every in {1, 5}
-    assert len(asked) >= 5
-
-
-def test_until_two_completions_are_told_each_turn_is_asked_and_then_the_last_of_a_pass() -> None:
-    turns, first, second = LoopState("train"), 10**9, 2 * 10**9
-    turns.enter(0, first, None)
-    assert [turns.asks(number, first + number) for number in range(10)] == [True] * 10
-    assert not turns.counted
-    turns.completed(1)
-    assert turns.asks(10, first + 10)
-    turns.completed(2)
-    assert not any(turns.asks(number, first + number) for number in range(2, 100))
-    turns.leave(first + 100)
-    turns.enter(100, second, 100)
-    assert [number for number in range(110, 300) if turns.asks(number, second)] == list(range(196, 203))
-    turns.leave(second)
-    turns.enter(300, second + 1, 100)  # passes in a row: of one in a quarter of a second it is seen
-    assert not any(turns.asks(number, second) for number in range(310, 490))
-
-
-@pytest.mark.parametrize("passed", [None, 40, 700])
-@pytest.mark.parametrize("every", EVERY)
-def test_turns_between_two_that_are_asked_are_passed_over_and_no_others(
-    every: int, passed: int | None
-) -> None:
-    turns = LoopState("train")
-    turns.give_up()
-    turns.enter(30, 10**9, passed)
-    turns.every = every
-    asked = [number for number in range(30, 2_000) if turns.asks(number, 10**9)]
-    followed = [turns.next_asked(29)]
-    while (following := turns.next_asked(followed[-1])) <= asked[-1]:
-        followed.append(following)
-    # Within the end of a pass it stops looking ahead: a turn that is asked says for itself that the next one may be.
-    assert set(followed) <= set(asked)
-    for number in sorted(set(range(30, asked[-1])) - set(asked)):
-        assert turns.next_asked(number) == next(each for each in asked if each > number)
-
-
-def test_the_pace_of_turns_is_that_of_all_passes_without_what_is_between_them() -> None:
-    turns, at = LoopState("train"), 10**9
-    turns.give_up()
-    for number in range(0, 400_000, 100):
-        turns.enter(number, at, 100)
-        for each in range(number, number + 100):
-            turns.asks(each, at)
-            at += 300_000_000 if each == 0 else 20_000  # the first compiles
-            if 0 < each < 1_000:
-                assert turns.every == 1
-        turns.leave(at)
-        at += 10**8
-        if turns.every == EVERY[-1]:
-            break
-    assert 1_000 < number < 10_000
 
 
 def test_short_turns_of_short_passes_are_ended_the_short_way(polled: Any) -> None:
