@@ -52,6 +52,20 @@ def test_passes_under_too_many_names_are_passes_of_one_loop(marks: Marks) -> Non
     assert [event.step for event in steps_of(events, OTHER)] == list(range(6))
 
 
+def test_of_a_loop_within_itself_it_is_said_once_that_both_are_counted(
+    marks: Marks, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in marks.steps([1, 2]):
+        for _ in range(2):
+            with marks.step("train"):
+                marks.work(5)
+        for _ in marks.steps([1, 2], loop="eval"):
+            marks.work(5)
+    assert caplog.messages == [
+        "jaxobs: loop 'train' is within itself, and the steps of both are counted: name one of them (loop=…)"
+    ]
+
+
 def test_the_first_step_alone_is_told_when_it_begins(marks: Marks) -> None:
     for _ in range(3):
         with marks.step("train"):

@@ -176,8 +176,7 @@ class Executable:
     @property
     def most_seconds_per_run(self) -> float:
         """Device seconds that a run takes at most; infinite where nothing tells."""
-        at_most = self.at_most
-        return statistics.median(at_most) if at_most else math.inf
+        return statistics.median(self.at_most or [math.inf])
 
     @property
     def doubt(self) -> float:

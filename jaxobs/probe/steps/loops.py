@@ -18,6 +18,7 @@ from jaxobs.model.clock import NANOSECONDS, now
 from jaxobs.model.events import UNMARKED, FunctionCalled, LoopDeclared, StepEnded, TurnsAsked
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.plugin.span_context import current_span_context
+from jaxobs.probe.log import warn
 from jaxobs.vocabulary.text import MAX_LOOP_NAMES, OTHER
 
 EVERY = (1, 5, 17, 101, 499)
@@ -394,11 +395,8 @@ class Loops:
         parent = current_span_context() if notable else None
         runs = step.runs()
         if parent is None and not (step.nested or step.checkpoint or step.failed):
-            self.ring.extend(
-                (
-                    state.name, number, start, end, gap, input_wait, step.dispatch, examples, tokens, step.thread, runs,
-                )
-            )  # fmt: skip
+            times = (start, end, gap, input_wait, step.dispatch)
+            self.ring.extend((state.name, number, *times, examples, tokens, step.thread, runs))
             self.ring.advance()
         else:
             ran = runs if isinstance(runs, tuple) else (runs,) if runs else ()
@@ -418,7 +416,11 @@ class Loops:
         state.begin(step, end)
 
     def declare(self, state: LoopState, flops: float | None) -> None:
-        """Report the user's own FLOPs of a step, the first time and whenever they change."""
+        """Report the user's own FLOPs of a step, the first time and whenever they change; say if it is within itself."""
+        if not state.steps and (outer := self.current.around()) is not None and outer.state is state:
+            warn(
+                f"loop {state.name!r} is within itself, and the steps of both are counted: name one of them (loop=…)"
+            )
         if flops is not None and flops is not state.flops and flops != state.flops:  # NaN equals nothing
             state.flops = flops
             self.emit(LoopDeclared(state.name, flops, now()))
