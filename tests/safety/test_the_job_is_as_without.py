@@ -105,12 +105,12 @@ def test_compiles_results_output_and_status_are_equal(run: Callable[..., Any]) -
 
 AT_TEARDOWN = """
 import jax
-def marked():
+def marked(name):
     with obs.phase("input"):
         yield
-    with obs.step():
+    with obs.step(loop=name):
         yield
-    for item in obs.steps([0]):
+    for item in obs.steps([0], loop="eval"):
         yield
 def ended():
     with jaxobs.instrument():
@@ -124,7 +124,7 @@ class Trainer:
         self.obs.shutdown()
 trainer, last = Trainer(obs), ended()
 next(last)
-kept = [marked(), marked(), marked()]
+kept = [marked("a"), marked("b"), marked("c")]
 for turns, generator in enumerate(kept, 1):
     for _ in range(turns):
         next(generator)
