@@ -23,11 +23,13 @@ from jaxobs.model.events import ExecutableRan, StepCompleted
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.steps.loops import (
     COMPLETIONS,
+    PAIRED,
     PASSES_APART,
     AskedTurns,
     LoopState,
     Step,
 )
+from jaxobs.probe.steps.marks import StepMark
 from jaxobs.probe.watch.completions import MAX_OUTPUTS, Completions, Output, Outputs
 from jaxobs.probe.watch.signatures import LARGE, SMALL, OutputLeaf, holds_up
 from tests.waiting import wait_for
@@ -107,9 +109,7 @@ def test_runs_that_the_host_waits_for_in_each_turn_are_timed(polled: Any) -> Non
     deadline = time.monotonic() + 60
 
     def timed() -> list[ExecutableRan]:
-        ran = polled.of(ExecutableRan)[
-            COMPLETIONS:
-        ]  # without those of the first turns, each of which is asked
+        ran = polled.of(ExecutableRan)[COMPLETIONS:]  # each of the first turns is asked
         return [run for run in ran if run.uncertainty <= 0.15 * run.seconds]
 
     while len(timed()) < 3 and time.monotonic() < deadline:
@@ -188,6 +188,26 @@ class Between(deque[Output]):
         self.clear()
         self.append(self.newest)
         return seen
+
+
+def test_a_last_step_is_told_also_where_the_one_after_it_would_have_been_polled(polled: Any) -> None:
+    """Steps marked one by one end without a word that no further one comes."""
+    step, state = a_step()
+    watched = polled.side.watching.watch(step)
+    turns = polled.side.loops.state("train")
+
+    def one() -> int:
+        number: int = turns.steps
+        with StepMark(polled.side.loops, "train", None, None):
+            jax.block_until_ready(watched(state))
+        return number
+
+    for _ in range(4):
+        number = one()
+        while number < 2 * STEPS or not (turns.every == 1 or (number - 1) % PAIRED == 0):
+            number = one()
+        last = number
+        wait_for(lambda: last in [done.step for done in polled.of(StepCompleted)], f"the end of step {last}")  # noqa: B023
 
 
 def test_an_output_that_comes_between_is_not_let_go_of_with_those_before_it() -> None:

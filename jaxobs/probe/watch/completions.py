@@ -21,7 +21,7 @@ from jaxobs.model.clock import NANOSECONDS, now, seconds
 from jaxobs.model.events import ExecutableRan, RunUnderWay, StepCompleted, StepUnseen
 from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
 from jaxobs.plugin.threads import Flag
-from jaxobs.probe.steps.loops import AskedTurns, Step, UnmarkedCalls
+from jaxobs.probe.steps.loops import PAIRED, AskedTurns, Step, UnmarkedCalls
 from jaxobs.probe.watch.signatures import SMALL, OutputLeaf, holds_up
 
 MAX_OUTPUTS = 64
@@ -327,14 +327,12 @@ class Completions:
         """Wait for the step that the device is working on. None where there was none."""
         found = self._unfinished()
         left, self._left = self._left, False
-        if found is None:
-            self._tell_newest(sure=self._interval if left else MIN_POLL)
+        if found is None and not self._tell_newest(sure=self._interval if left else MIN_POLL):
             self._arrived.forget()
             self._wanted = True
             if self.stopped.is_set():  # it may be that call which was forgotten
                 return None
-            kept = any(outputs.waiting for outputs in list(self._outputs.values()))
-            arrived = self._arrived.wait(self._interval if kept else None)
+            arrived = self._arrived.wait(self._interval)
             self._wanted = False
             found = self._unfinished()
             if not arrived:
@@ -373,11 +371,12 @@ class Completions:
             self._tell(outputs, output)
 
     def _tell_newest(self, sure: float = 0.0) -> bool:
-        """Tell of each thread's newest output that is ready, where its end is known well. Returns whether any was.
+        """Tell of each thread's newest output that is ready, where its end is known well.
 
-        `sure`: seconds by which one may be off in any case.
+        `sure`: seconds by which one may be off in any case. Returns whether any was told, and none of them of a loop of
+        which the next run is to be polled all the same.
         """
-        told = False
+        told = poll = False
         for outputs in list(self._outputs.values()):
             done = [output for output in outputs.waiting.copy() if output.ready and not output.told]
             if done:
@@ -385,8 +384,8 @@ class Completions:
                 since = time - (done[-1].turns.told_at or done[-1].begun[0])
                 if uncertainty <= max(sure * NANOSECONDS, POLL_SHARE * since):
                     self._tell(outputs, done[-1])
-                    told = True
-        return told
+                    told, poll = True, poll or done[-1].turns.every == PAIRED
+        return told and not poll
 
     def _tell(self, outputs: Outputs, output: Output) -> None:
         """Report that the device was done with an output's turn, and how long its run took if that is known."""
