@@ -89,6 +89,7 @@ class Source:
 
     def __init__(self, plugin: Found, log: Callable[[str], None]) -> None:
         self.guard = Guard(plugin.source, "probe", log)
+        self.guard.reason = "its start has not returned yet"
         self.built_in = plugin.built_in
         self.plugin: Probe | None = None
         self.ready = False
@@ -96,14 +97,18 @@ class Source:
 
     def begin(self, job: Job) -> None:
         """Load it and start it."""
-        found = self.guard.call(self._load)
-        if found is None or found.error:
-            self.guard.fail(found.error if found else "it could not be loaded")
-            return
-        self.plugin = found.plugin
         failures = self.guard.failures
-        self.guard.call(found.plugin.start, job)
+        self.guard.call(self._begin, job)
         self.ready = self.guard.failures == failures
+
+    def _begin(self, job: Job) -> None:
+        # In one call, as one that could not be loaded is never up.
+        found = self._load()
+        if found.error:
+            self.guard.fail(found.error)
+        else:
+            self.plugin = found.plugin
+            found.plugin.start(job)
 
     def sample(self) -> None:
         """Sample the probe, about once a second. One that could not start has said why, and is not sampled."""

@@ -1,4 +1,4 @@
-"""What a probe does not override is not called: a default that does nothing must not pass for a success."""
+"""When a probe is up: not before it has started, and not by a default method, which does nothing."""
 
 from __future__ import annotations
 
@@ -24,11 +24,37 @@ class Sampled(Hooked):
         self.turns += 1
 
 
+class Unmade(Hooked):
+    def __init__(self) -> None:
+        raise ValueError("no such library")
+
+
+def not_started(name: str) -> Source:
+    return Source(Found(PROBES, name.lower(), f"{__name__}:{name}", "jaxobs 0"), lambda line: None)
+
+
 def started(name: str) -> Source:
-    source = Source(Found(PROBES, name.lower(), f"{__name__}:{name}", "jaxobs 0"), lambda line: None)
+    source = not_started(name)
     source.begin(FakeJob())
     assert source.ready, source.guard.reason
     return source
+
+
+def test_a_probe_is_up_once_it_has_started() -> None:
+    source = not_started("Hooked")
+    assert not source.guard.report().up
+    assert source.guard.report().reason == "its start has not returned yet"
+    source.begin(FakeJob())
+    assert source.guard.report().up
+
+
+def test_a_probe_that_cannot_be_made_has_been_up_at_no_moment() -> None:
+    source = not_started("Unmade")
+    source.begin(FakeJob())
+    report = source.guard.report()
+    assert (report.up, report.reason, report.failures) == (False, "ValueError: no such library", 1)
+    assert report.last_success is None
+    assert not source.ready
 
 
 def test_a_probe_that_overrides_sample_is_sampled() -> None:
