@@ -83,8 +83,13 @@ def turns_beside(name: str) -> Times:
 
 
 def _turn(run: Callable[[int], None], max_calls: int) -> Callable[[], float]:
-    """As many calls as fill a turn: one may take nanoseconds or milliseconds."""
-    count = min(max_calls, max(MIN_CALLS, round(TURN_SECONDS / _seconds(run, 10 * MIN_CALLS))))
+    """As many calls as fill a turn: one may take nanoseconds or milliseconds.
+
+    Found by doubling, as few calls take longer each: a pass through a loop costs as much as some thirty steps.
+    """
+    count = MIN_CALLS
+    while count < max_calls and count * min(_seconds(run, count) for _ in range(3)) < TURN_SECONDS:
+        count = min(2 * count, max_calls)
 
     def turn() -> float:
         time.sleep(PAUSE_SECONDS)
