@@ -33,7 +33,7 @@ NOT_TIMED = (
     "no run has been timed: none began on an idle device while it was watched, "
     "and no profiler window held two of them"
 )
-TOO_SHORT = "its runs are too short to be timed from outside, and no profiler window held two of them"
+TOO_SHORT = "its runs are too short, or met too seldom, to be timed from outside, and no profiler window held two of them"
 TOO_DIFFERENT = (
     "its runs take too different times for some to tell of all, and no profiler window was long enough yet"
 )
