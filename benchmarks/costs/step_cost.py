@@ -26,9 +26,7 @@ ALLOWED = 0.1
 """Of a bare span."""
 
 Times = Mapping[str, list[float]]
-STEP_COLUMNS = (
-    "beside", "what it does", "it", "marked", "marked / it", "marked and watched", "both / it",
-)  # fmt: skip
+STEP_COLUMNS = ("beside", "what it does", "it", "marked", "marked / it", "marked and watched", "both / it")
 VALUE_COLUMNS = ("beside", "what it does", "it", "jaxobs", "jaxobs / it")
 CLOCK = "two clock readings and "
 """What is no part of keeping a value."""

@@ -152,13 +152,12 @@ class Sources:
         self._sources = [Source(plugin, self._log) for plugin in announced(PROBES)]
         for source in self._sources:
             if not source.built_in:
-                begin = partial(source.begin, self._job_of(source.guard))
+                first = partial(source.begin, self._job_of(source.guard))
                 try:
-                    turns = Turns("probe", source.sample, first=begin, last=source.end, awaited=False)
+                    turns = Turns("probe", source.sample, first=first, last=source.end, awaited=False)
+                    self._of_others.append(turns)
                 except RuntimeError as error:
                     source.guard.fail(error)
-                else:
-                    self._of_others.append(turns)
         for source in self._sources:
             if source.built_in:
                 source.begin(self._job_of(source.guard))
