@@ -111,7 +111,7 @@ format: .venv/installed  ## put the code into its one format, and mend what can 
 programs: .venv-programs/installed .venv-programs-jax-0.8.2/installed  ## what `jaxobs run` shows of fifteen training programs, beside their own truth (ARGS="--only keras_fit")
 	.venv-programs/bin/python -m tests.programs $(ARGS)
 
-trackers: .venv-programs/installed  ## what W&B, MLflow and TensorBoard keep of `obs.values()`, offline
+trackers: .venv-programs/installed  ## what W&B, MLflow, Aim and TensorBoard keep of `obs.values()`, offline
 	.venv-programs/bin/python -m tests.programs.trackers
 
 untrue: .venv/installed  ## programs of which false figures were once shown, with the truth beside them (ARGS="--only one_call")

@@ -22,17 +22,18 @@ import jax
 import jax.numpy as jnp
 import jaxobs
 
-class Tracker:  # in the place of wandb, mlflow and a writer of TensorBoard's files
+class Tracker:  # in the place of wandb, mlflow, a run of Aim's and a writer of TensorBoard's files
     def log(self, data, step=None):
         assert all(isinstance(name, str) for name in data) and isinstance(step, int)
         for value in data.values():
             float(value)
+    track = log
     def log_metrics(self, metrics, step=None):
         assert all(isinstance(value, float) for value in metrics.values()) and isinstance(step, int)
     def add_scalar(self, name, value, step):
         assert isinstance(name, str) and isinstance(value, float) and isinstance(step, int)
 
-wandb = mlflow = writer = Tracker()
+wandb = mlflow = run = writer = Tracker()
 train_step = jax.jit(lambda state, batch: (state - 0.1 * batch.T @ (batch @ state), jnp.sum(state)))
 evaluate = jax.jit(jnp.sum)
 state = jnp.ones((64, 8)) * 0.01

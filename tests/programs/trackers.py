@@ -1,4 +1,4 @@
-"""Whether W&B, MLflow and TensorBoard keep what `obs.values()` gives them: the real libraries, offline.
+"""Whether W&B, MLflow, Aim and TensorBoard keep what `obs.values()` gives them: the real libraries, offline.
 
     python -m tests.programs.trackers
 
@@ -36,7 +36,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         found = kept(folder)
     table, given = Table(), found["given"]
-    for tracker in ("wandb", "mlflow", "tensorboard"):
+    for tracker in ("wandb", "mlflow", "aim", "tensorboard"):
         own = found[tracker]
         right = [name for name in given if name in own and math.isclose(own[name], given[name], rel_tol=1e-6)]
         table.add(tracker, [Figure("values kept", len(right), len(given))])

@@ -1,10 +1,11 @@
-"""A training that gives `obs.values()` to W&B, MLflow and TensorBoard, offline, and prints what each kept of the last."""
+"""A training that gives `obs.values()` to W&B, MLflow, Aim and TensorBoard, offline, and prints what each kept of the last."""
 
 import json
 import os
 import sys
 from pathlib import Path
 
+import aim
 import jax
 import jax.numpy as jnp
 import mlflow
@@ -20,6 +21,7 @@ folder = Path(sys.argv[1])
 mlflow.set_tracking_uri(f"file:{folder / 'mlflow'}")
 active = mlflow.start_run(run_name=os.environ["MLFLOW_RUN_NAME"])
 run = wandb.init(project="tested", dir=folder)
+tracked = aim.Run(repo=str(folder / "aim"), system_tracking_interval=None, log_system_params=False)
 writer = tensorboardX.SummaryWriter(str(folder / "tensorboard"))
 
 obs = jaxobs.instrument()
@@ -30,6 +32,7 @@ for step in obs.steps(range(STEPS)):
     values = obs.values()
     wandb.log({"loss": 1.0, **values}, step=step)
     mlflow.log_metrics(values, step=step)
+    tracked.track(values, step=step)
     for name, value in values.items():
         writer.add_scalar(name, value, step)
 
@@ -38,6 +41,9 @@ writer.close()
 kept = mlflow.get_run(active.info.run_id).data.metrics
 summary = {name: value for name, value in dict(run.summary).items() if name.startswith("jaxobs/")}
 run.finish()
+series = {metric.name: metric.data.numpy() for metric in tracked.metrics()}
+last = {name: float(values[-1]) for name, (_, (values, *_)) in series.items()}
+tracked.close()
 curves = {}
 for file in sorted((folder / "tensorboard").iterdir()):
     data = file.read_bytes()
@@ -47,4 +53,4 @@ for file in sorted((folder / "tensorboard").iterdir()):
             curves[each.tag] = each.simple_value
         data = data[16 + length :]
 named = obs.snapshot().to_dict()["process"]["run"]
-print(json.dumps({"given": values, "wandb": summary, "mlflow": kept, "tensorboard": curves, "run": named}))
+print(json.dumps({"given": values, "wandb": summary, "mlflow": kept, "aim": last, "tensorboard": curves, "run": named}))
