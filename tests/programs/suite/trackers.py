@@ -1,4 +1,4 @@
-"""A training that gives `obs.values()` to W&B, MLflow, Aim and TensorBoard, offline, and prints what each kept of the last."""
+"""A training that gives `obs.values()` to four trackers, offline, and prints what each kept of the last."""
 
 import json
 import os
@@ -53,4 +53,8 @@ for file in sorted((folder / "tensorboard").iterdir()):
             curves[each.tag] = each.simple_value
         data = data[16 + length :]
 named = obs.snapshot().to_dict()["process"]["run"]
-print(json.dumps({"given": values, "wandb": summary, "mlflow": kept, "aim": last, "tensorboard": curves, "run": named}))
+print(
+    json.dumps(
+        {"given": values, "wandb": summary, "mlflow": kept, "aim": last, "tensorboard": curves, "run": named}
+    )
+)
