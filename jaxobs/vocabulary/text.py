@@ -20,8 +20,8 @@ MAX_NUMBER: Final = 1e300
 """Largest number that is told and read: above it sums and products of a few figures are no numbers any more."""
 
 _SECRET_NAME: Final = re.compile(
-    r"(HEADER|TOKEN|PASSW(OR)?D|SECRET|CREDENTIAL|AUTHORIZATION|(API|ACCESS|PRIVATE)[-_.]?KEY|(?<!TLS)(?<!CLIENT)[-_.]KEY$)"
-    r"(?![-\w.]*[-_.](FILE|DIRECTORY|PATH)$)",
+    r"(HEADER|TOKEN|PASS(W(OR)?D|PHRASE)|SECRET|CREDENTIAL|AUTHORIZATION|SIGNATURE|WEBHOOK|CONNECTION[-_.]?STRING|"
+    r"(API|ACCESS|ACCOUNT|PRIVATE)[-_.]?KEY|(?<!TLS)(?<!CLIENT)[-_.]KEY$)(?![-\w.]*[-_.](FILE|DIRECTORY|PATH)$)",
     re.IGNORECASE,
 )
 """Names of what is secret; a file that holds it has a name that anybody may know."""

@@ -85,6 +85,8 @@ def test_a_secret_is_masked_wherever_it_stands() -> None:
     assert masked("JAXOBS_METRICS_TOKEN", "abc") == MASK
     assert masked("JAXOBS_METRICS_TOKEN_FILE", "/run/token") == "/run/token"
     assert masked("JAXOBS_EXAMPLE_ACCESSKEY", "abc") == MASK
+    assert masked("JAXOBS_EXAMPLE_CONNECTION_STRING", "abc") == MASK
+    assert masked("", "AccountName=a;AccountKey=b==") == f"AccountName=a;AccountKey={MASK}"
     assert masked("OTEL_SERVICE_NAME", "trainer") == "trainer"
     assert masked("OTEL_RESOURCE_ATTRIBUTES", "team=a,api.key=b") == f"team=a,api.key={MASK}"
     assert masked("", "refused: Authorization: Bearer abc") == f"refused: Authorization: Bearer {MASK}"
