@@ -28,7 +28,6 @@ from jaxobs.cost_model.hlo.instructions import (
 )
 from jaxobs.cost_model.hlo.scopes import Provenance
 from jaxobs.cost_model.memory_savings import savings
-from jaxobs.cost_model.source_types import Rewritten
 from jaxobs.cost_model.traffic import FusionTraffic, traffic
 from jaxobs.cost_model.trips import inferred_trips
 from jaxobs.model.cost import AT_MOST, FORWARD, REMATERIALIZED, ModuleCost, OperationCost
@@ -83,14 +82,13 @@ class _Walk:
         self.buffers = buffers
         self.order = callees_first(module)
         self.scheduled, embedded = where_run(self.order, module.entry)
-        rewritten = Rewritten(self.order)
-        module.first_work = rewritten.first
         module.inferred_trips = inferred_trips(self.order)
-        self.arithmetic = Arithmetic(self.order, rules, rewritten)
+        self.fusions = FusionTraffic()
+        self.arithmetic = Arithmetic(self.order, rules, self.fusions)
+        module.first_work = self.arithmetic.rewritten.first
         for computation in self.order:
             if computation in embedded:
                 self.arithmetic.prepare(computation)
-        self.fusions = FusionTraffic()
         self.provenance = Provenance(module)
         self.bounds = Bounds()
         self.once: dict[Computation, list[tuple[Instruction, Tally]]] = {}

@@ -8,6 +8,7 @@ bitcasts and the like only rename buffers. A constant counts where it is read.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from jaxobs.cost_model.collectives import kind_of, memory_bytes
@@ -56,23 +57,23 @@ def replaced_bytes(target: Instruction, update: Instruction) -> float:
 
 
 _FEW: Final = 16  # constants up to so many elements travel in the instructions themselves
+_AS_NEEDED: Final = ELEMENTWISE | {"fusion", "reduce"}
 
 
 class FusionTraffic:
     """Counts the traffic of fused computations, and remembers that of each in a module."""
 
     def __init__(self) -> None:
-        self.known: dict[Computation, tuple[dict[int, float], float]] = {}
+        self.known: dict[Computation, tuple[dict[int, float], float, Need]] = {}
 
-    def of(self, computation: Computation) -> tuple[dict[int, float], float]:
-        """Bytes read by parameter number, and bytes written in all."""
-        known = self.known.get(computation)
-        if known is None:
-            known = self.known[computation] = self._analyse(computation)
-        return known
+    def of(self, computation: Computation) -> tuple[dict[int, float], float, Need]:
+        """Elements read by parameter number, bytes written in all, and what is needed of each instruction."""
+        if computation not in self.known:
+            self.known[computation] = self._analyse(computation)
+        return self.known[computation]
 
-    def _analyse(self, computation: Computation) -> tuple[dict[int, float], float]:
-        need = _Need(len(computation.instructions))
+    def _analyse(self, computation: Computation) -> tuple[dict[int, float], float, Need]:
+        need = Need(len(computation.instructions))
         written = _results(computation, need)
         read: dict[int, float] = {}
         for instruction in reversed(computation.instructions):
@@ -81,8 +82,7 @@ class FusionTraffic:
                 continue
             opcode = instruction.opcode
             if opcode == "parameter":
-                number = instruction.message.parameter_number
-                read[number] = needed * instruction.shape.element_bytes if instruction.shape.bytes else 0.0
+                read[instruction.message.parameter_number] = needed
             elif opcode == "constant":
                 # A read that belongs to no parameter, so it is added to the bytes of the results.
                 if instruction.shape.elements > _FEW:
@@ -90,23 +90,22 @@ class FusionTraffic:
             elif opcode == "fusion" and instruction.called:
                 self._pass_into(instruction, needed, need)
             else:
-                _NEEDS.get(opcode, _whole)(instruction, needed, need)
-        return read, written
+                _NEEDS.get(opcode, _same)(instruction, needed if opcode in _NEEDS else inf, need)
+        return read, written, need
 
-    def _pass_into(self, fusion: Instruction, needed: float, need: _Need) -> None:
+    def _pass_into(self, fusion: Instruction, needed: float, need: Need) -> None:
         """Add the needs of a fusion inside this one, in proportion to the part of its results that is needed."""
-        read, _ = self.of(fusion.called[0])
+        read, *_ = self.of(fusion.called[0])
         share = min(1.0, needed / max(1, fusion.shape.elements))
         for number, operand in enumerate(fusion.operands):
-            size = operand.shape.element_bytes
-            elements = read.get(number, 0.0) / size * share if size else float(operand.shape.elements)
+            elements = read.get(number, 0.0) * share
             if elements < operand.shape.elements:
                 need.take(operand, elements)
             else:
                 need.share(operand, elements)
 
 
-class _Need:
+class Need:
     """The elements needed of each instruction: the most by one elementwise user, plus the sum over the others."""
 
     __slots__ = ("in_place", "shared", "taken")
@@ -126,8 +125,14 @@ class _Need:
         position = instruction.position
         return min(float(instruction.shape.elements), self.shared[position] + self.taken[position])
 
+    def part(self, instruction: Instruction) -> float:
+        """The part of a result that is computed: in a fusion, of elementwise work and sums no more than is needed."""
+        if instruction.opcode not in _AS_NEEDED:
+            return 1.0
+        return self.of(instruction) / max(1, instruction.shape.elements)
 
-def _results(computation: Computation, need: _Need) -> float:
+
+def _results(computation: Computation, need: Need) -> float:
     """Add the needs of the fusion's results. Returns the bytes that it writes."""
     written = 0.0
     waiting = [computation.root]
@@ -179,35 +184,30 @@ def _updates_in_place(result: Instruction) -> list[Instruction]:
             return found if opcode == "parameter" else []
 
 
-def _whole(instruction: Instruction, _: float, need: _Need) -> None:
-    for operand in instruction.operands:
-        need.share(operand, float(operand.shape.elements))
-
-
-def _same(instruction: Instruction, needed: float, need: _Need) -> None:
+def _same(instruction: Instruction, needed: float, need: Need) -> None:
     for operand in instruction.operands:
         need.share(operand, needed)
 
 
-def _need_slice(instruction: Instruction, needed: float, need: _Need) -> None:
+def _need_slice(instruction: Instruction, needed: float, need: Need) -> None:
     need.take(instruction.operand(0), needed)
     for index in instruction.operands[1:]:
-        need.share(index, float(index.shape.elements))
+        need.share(index, inf)
 
 
-def _reduce(instruction: Instruction, needed: float, need: _Need) -> None:
+def _reduce(instruction: Instruction, needed: float, need: Need) -> None:
     share = min(1.0, needed / max(1, instruction.shape.leaves()[0].elements))
     for operand in instruction.operands:
         need.share(operand, operand.shape.elements * share)
 
 
-def _concatenate(instruction: Instruction, needed: float, need: _Need) -> None:
+def _concatenate(instruction: Instruction, needed: float, need: Need) -> None:
     share = needed / max(1, instruction.shape.elements)
     for operand in instruction.operands:
         need.take(operand, operand.shape.elements * share)
 
 
-def _update(instruction: Instruction, needed: float, need: _Need) -> None:
+def _update(instruction: Instruction, needed: float, need: Need) -> None:
     target, others = instruction.operand(0), instruction.operands[1:]
     if instruction not in need.in_place:
         need.share(target, needed)
@@ -217,10 +217,10 @@ def _update(instruction: Instruction, needed: float, need: _Need) -> None:
         if instruction.opcode == "scatter" and combines(instruction):
             need.take(target, float(_replacement(instruction).shape.elements))
     for operand in others:
-        need.share(operand, float(operand.shape.elements))
+        need.share(operand, inf)
 
 
-_NEEDS: Final[dict[str, Callable[[Instruction, float, _Need], None]]] = {
+_NEEDS: Final[dict[str, Callable[[Instruction, float, Need], None]]] = {
     **dict.fromkeys(ELEMENTWISE, _same),
     **dict.fromkeys(("bitcast", "reshape", "transpose", "reverse", "broadcast", "pad"), _same),
     **dict.fromkeys(("slice", "dynamic-slice", "gather"), _need_slice),
@@ -252,13 +252,14 @@ def _read(operands: tuple[Instruction, ...]) -> float:
 
 
 def _fusion(instruction: Instruction, fusions: FusionTraffic) -> float:
-    read, written = fusions.of(instruction.called[0])
+    read, written, _ = fusions.of(instruction.called[0])
     total: dict[Buffer, float] = {}
     for number, operand in enumerate(instruction.operands):
         needed = read.get(number)
         if needed:
             buffer = buffer_of(operand)
-            total[buffer] = min(operand.shape.bytes, total.get(buffer, 0.0) + needed)
+            needed = total.get(buffer, 0.0) + needed * operand.shape.element_bytes
+            total[buffer] = min(operand.shape.bytes, needed)
     return sum(total.values()) + written
 
 

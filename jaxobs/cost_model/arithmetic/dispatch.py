@@ -32,6 +32,7 @@ from jaxobs.cost_model.hlo.instructions import (
 from jaxobs.cost_model.hlo.scopes import was_product
 from jaxobs.cost_model.precision import FLOAT32_SOURCES, executed_product
 from jaxobs.cost_model.source_types import Rewritten, SourceTypes
+from jaxobs.cost_model.traffic import FusionTraffic
 from jaxobs.proto.element_types import Kind
 
 # How often opcodes with a scalar computation, such as reductions, apply it.
@@ -88,23 +89,26 @@ class Arithmetic:
     """Adds up the arithmetic of a module's instructions; each computation inside an instruction is added up once."""
 
     def __init__(
-        self, computations: list[Computation], rules: Mapping[str, Rule], rewritten: Rewritten
+        self, computations: list[Computation], rules: Mapping[str, Rule], fusions: FusionTraffic
     ) -> None:
         self._rules = rules
-        self._rewritten = rewritten
+        self.rewritten = Rewritten(computations)
+        self._fusions = fusions
         self.types = SourceTypes(computations)
         self._bounds = Bounds()
         self.whole = self._bounds.least
 
     def prepare(self, computation: Computation) -> None:
         """Add up a computation that runs inside an instruction; what it calls must have been prepared."""
-        tally, control = Tally(), []
+        tally, control, (*_, need) = Tally(), [], self._fusions.of(computation)
         for instruction in computation.instructions:
             if instruction.opcode in CONTROL:
                 control.append(instruction)
             else:
-                self.add(instruction, tally)
-                add_fused_collective(instruction, tally)
+                whole = Tally()
+                self.add(instruction, whole)
+                add_fused_collective(instruction, whole)
+                tally.add(whole, need.part(instruction))
         # Inside a fusion nothing moves to or from device memory; the fusion's traffic is counted at its boundary.
         tally.bytes = 0.0
         self._bounds.add(computation, tally, control)
@@ -122,10 +126,10 @@ class Arithmetic:
             return
         flops = ARITHMETIC[instruction.opcode][shape.type.kind is Kind.COMPLEX] * shape.elements
         if instruction.opcode == "multiply" and (
-            was_product(instruction) or instruction in self._rewritten.products
+            was_product(instruction) or instruction in self.rewritten.products
         ):
             left, right = instruction.operand(0), instruction.operand(1)
-            if instruction in self._rewritten.products:
+            if instruction in self.rewritten.products:
                 flops = multiply_add_flops(left.shape, right.shape) * shape.elements
             source = self.types.of_product(left, right).name
             tally.add_matrix(source, shape.type.part, flops, instruction.rematerialized)
@@ -173,7 +177,7 @@ class Arithmetic:
         first = 1 if instruction.opcode == "select-and-scatter" else 0
         applied = instruction.called[first : first + 1]
         times = APPLICATIONS[instruction.opcode](instruction)
-        if applied and times > 0 and instruction not in self._rewritten.sums:
+        if applied and times > 0 and instruction not in self.rewritten.sums:
             tally.add(self.whole[applied[0]], times)
 
     def _add_fusion(self, instruction: Instruction, tally: Tally) -> None:

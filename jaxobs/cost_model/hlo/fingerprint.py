@@ -28,12 +28,8 @@ _ELSEWHERE: Final = (
     "name", "opcode", "shape", "metadata", "id", "operand_ids", "called_computation_ids", "backend_config",
     "backend_config_payload",
 )  # fmt: skip
-_WITHOUT_ATTRIBUTES: Final = (ELEMENTWISE | CONTROL | FREE | {"fusion"}) - {
-    "compare",
-    "constant",
-    "get-tuple-element",
-    "parameter",
-}
+_WITH_ATTRIBUTES: Final = frozenset(("compare", "constant", "get-tuple-element", "parameter"))
+_WITHOUT_ATTRIBUTES: Final = (ELEMENTWISE | CONTROL | FREE | {"fusion"}) - _WITH_ATTRIBUTES
 _WITH_DIMENSIONS: Final = frozenset(("broadcast", "concatenate", "iota", "reduce", "reverse", "transpose"))
 
 

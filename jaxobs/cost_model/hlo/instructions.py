@@ -64,15 +64,9 @@ def _read(message: Any) -> Shape:
     number = message.element_type
     if number in (TUPLE, _BUFFER):
         parts = tuple(_read(part) for part in message.tuple_shapes)
-        return Shape(
-            ELEMENT_TYPES[TUPLE],
-            (),
-            sum(part.elements for part in parts),
-            0.0,
-            sum(part.bytes for part in parts),
-            parts,
-            any(part.dynamic for part in parts),
-        )
+        elements, in_memory = sum(part.elements for part in parts), sum(part.bytes for part in parts)
+        dynamic = any(part.dynamic for part in parts)
+        return Shape(ELEMENT_TYPES[TUPLE], (), elements, 0.0, in_memory, parts, dynamic)
     type_ = ELEMENT_TYPES.get(number)
     if type_ is None:
         raise HloDecodeError(f"shape with element type {number}, which is none that XLA defines")
