@@ -5,13 +5,14 @@ from __future__ import annotations
 from jaxobs.cost_model.arithmetic.tally import Tally
 from jaxobs.cost_model.hlo.decode import runs_of
 from jaxobs.cost_model.hlo.instructions import Computation, Instruction
+from jaxobs.model.cost import IN_FLOPS
 
 
 class Bounds:
     """The least cost of whole computations, which must be added callees first.
 
-    That of a conditional is that of the branch with the fewest FLOPs (then bytes). A loop without a known trip count
-    counts once.
+    That of a conditional is that of the branch with the fewest FLOPs (then bytes), which says so where another one has
+    less of the rest. A loop without a known trip count counts once.
     """
 
     def __init__(self) -> None:
@@ -37,7 +38,11 @@ class Bounds:
         self.least_branch[conditional] = chosen
         for branch in branches:
             least.add_unmodelled(self.least[branch].unmodelled)
-        if any(self.least[chosen].freeze() != self.least[branch].freeze() for branch in branches):
+        found, others = self.least[chosen], [self.least[branch] for branch in branches]
+        if any(found.freeze() != other.freeze() for other in others):
+            rest = found.bytes, found.transcendentals
+            less = any(each.bytes < rest[0] or each.transcendentals < rest[1] for each in others)
             least.add_reason(
                 f"conditional {conditional.name} takes a branch that is known only at run time; counted as the least"
+                + (f" {IN_FLOPS}" if less else "")
             )

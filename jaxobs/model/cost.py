@@ -30,12 +30,13 @@ COLLECTIVES: Final = frozenset((
 
 AT_MOST: Final = "counted as the most that it can be"
 ESTIMATED: Final = "counted by its author's estimate"
+IN_FLOPS: Final = "in FLOPs, but not in the rest"
 """In reasons for figures that are no lower bound; by all other reasons they are one."""
 
 
 def is_lower_bound(reasons: Iterable[str]) -> bool:
     """Whether figures that are inexact for these reasons are a lower bound."""
-    return not any(told in reason for reason in reasons for told in (AT_MOST, ESTIMATED))
+    return not any(told in reason for reason in reasons for told in (AT_MOST, ESTIMATED, IN_FLOPS))
 
 
 def inexact_for(reasons: Sequence[str]) -> str:

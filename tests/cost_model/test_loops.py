@@ -107,6 +107,23 @@ def test_a_conditional_inside_a_fusion_has_the_least_of_its_branches_and_says_so
     assert "conditional c takes a branch" in cost.inexact_reasons[0]
 
 
+@pytest.mark.parametrize(
+    ("without_flops", "begins"),
+    [
+        (lambda x: jnp.sort(x)[0, 0], "about"),
+        (lambda x: jnp.max(jnp.exp(x)), "about"),
+        (lambda x: x[0, 0], "at least"),
+    ],
+    ids=["more bytes", "more of all but FLOPs", "less of all"],
+)
+def test_a_branch_with_the_fewest_flops_is_a_lower_bound_if_it_has_the_least_of_all(
+    cost_of, without_flops, begins
+):
+    found = cost_of(lambda p, x: lax.cond(p, without_flops, lambda y: y[0, 0] * 3 + y[1, 1], x), True, SQUARE)
+    assert found.cost.flops == 0
+    assert str(found.cost).startswith(begins)
+
+
 def test_a_conditional_whose_branches_cost_the_same_is_exact(cost_of):
     found = cost_of(lambda p, x, y: lax.cond(p, lambda: x @ y, lambda: y @ x), True, SQUARE, SQUARE)
     assert found.cost.exact
