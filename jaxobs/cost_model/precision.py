@@ -49,7 +49,8 @@ class Executed(NamedTuple):
     passes: int = 1
     """The number of products of that type that make up the one in the program."""
     precision: str | None = None
-    """The precision of a float32 product, `default` or `high`, if it lets the device use a faster type; else None."""
+    """What a float32 product asks for if it may run in a faster type: `default` or `high`, which let the device choose,
+    or an algorithm's type and passes, as `bfloat16_x3`; else None."""
 
 
 def executed_product(instruction: Instruction, left: Shape, right: Shape) -> Executed:
@@ -64,7 +65,7 @@ def executed_product(instruction: Instruction, left: Shape, right: Shape) -> Exe
     if message.HasField("precision_config"):
         chosen = _ALGORITHMS.get(message.precision_config.algorithm)
         if chosen is not None:
-            return Executed(*chosen)
+            return _by_algorithm(*chosen)
         asked = max(message.precision_config.operand_precision, default=0)
     return _without_algorithm(widest, asked)
 
@@ -86,12 +87,13 @@ def executed_by_cublas(configuration: Mapping[str, Any], type_: str) -> Executed
     given = configuration.get("precision_config") or {}
     algorithm = given.get("algorithm", "ALG_UNSET")
     if algorithm not in _NO_ALGORITHM:
-        return Executed(_OF_CUBLAS.get(algorithm, type_) if type_ == "float32" else type_)
-    highest = any(
-        str(asked).upper() not in ("DEFAULT", "HIGH", "0", "1")
-        for asked in given.get("operand_precision", ())
-    )
-    return _without_algorithm(type_, 2 if highest else 0)
+        return _by_algorithm(_OF_CUBLAS.get(algorithm, type_) if type_ == "float32" else type_)
+    asked = {str(each).upper() for each in given.get("operand_precision", ())}
+    return _without_algorithm(type_, 2 if asked - {"DEFAULT", "HIGH", "0", "1"} else 0)
+
+
+def _by_algorithm(type_: str, passes: int = 1) -> Executed:
+    return Executed(type_, passes, None if type_ == "float32" else f"{type_}_x{passes}")
 
 
 def _without_algorithm(type_: str, asked: int) -> Executed:

@@ -103,7 +103,7 @@ class Peaks:
 
         Args:
             flops: By the type in which the products were written, or compiled.
-            by_precision: Those of them in float32 (and complex64) whose precision was left to the device, as in
+            by_precision: Those of them in float32 (and complex64) that may run in a faster type, as in
                 `Cost.float32_flops_by_precision`; the rest in float32 are treated as `highest`.
             passes: False leaves products of several passes in float32, so that the sum remains that of `flops`.
         """
@@ -114,7 +114,7 @@ class Peaks:
         for precision, asked in (*by_precision.items(), ("highest", math.inf)):
             amount = min(asked, left)
             left -= amount
-            dtype, times = self.float32_products.get(precision, ("float32", 1))
+            dtype, times = self.float32_products.get(precision) or _of_algorithm(precision)
             if not passes and times > 1:
                 dtype, times = "float32", 1
             if amount:
@@ -135,6 +135,12 @@ class Peaks:
                 for precision, (dtype, passes) in self.float32_products.items()
             },
         }
+
+
+def _of_algorithm(precision: str) -> tuple[str, int]:
+    """The type and passes of an algorithm, as `bfloat16_x3`; float32 in one pass for other precisions."""
+    dtype, _, passes = precision.partition("_x")
+    return (dtype, int(passes)) if passes else ("float32", 1)
 
 
 def peak_key(dtype: str) -> str:

@@ -77,8 +77,9 @@ class Cost:
     inexact_reasons: tuple[str, ...] = ()
     unmodelled: tuple[str, ...] = ()
     float32_flops_by_precision: Mapping[str, float] = field(default_factory=dict)
-    """The part of the FLOPs in float32 (and in complex64) whose precision the program left to the device, by what it
-    asked for: `default` or `high`. GPUs and TPUs multiply these in faster types: ``Peaks.float32_products``."""
+    """The part of the FLOPs in float32 (and in complex64) that may run in a faster type, by what the program asked for:
+    `default` or `high`, where the device chooses (``Peaks.float32_products``), or an algorithm's type and passes, as
+    `bfloat16_x3`."""
     rematerialized_float32_flops_by_precision: Mapping[str, float] = field(default_factory=dict)
     """The part of these that repeats earlier work."""
     widened_flops_by_precision: Mapping[str, float] = field(default_factory=dict)
@@ -88,7 +89,8 @@ class Cost:
     @property
     def executed_float32_flops_by_precision(self) -> dict[str, float]:
         """The part of ``executed_matrix_flops_by_type`` in float32 whose precision is left to the device."""
-        return _summed(self.float32_flops_by_precision, self.widened_flops_by_precision)
+        asked = _summed(self.float32_flops_by_precision, self.widened_flops_by_precision)
+        return {precision: flops for precision, flops in asked.items() if "_x" not in precision}
 
     @property
     def matrix_flops(self) -> float:

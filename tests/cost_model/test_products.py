@@ -123,6 +123,8 @@ def test_a_precision_algorithm_decides_the_executed_type_and_its_passes(text_cos
     }""")
     assert found.cost.matrix_flops_by_type == {"float32": 2 * 64 * 32 * 16}
     assert found.cost.executed_matrix_flops_by_type == {"bfloat16": 3 * 2 * 64 * 32 * 16}
+    assert found.cost.float32_flops_by_precision == {"bfloat16_x3": 2 * 64 * 32 * 16}
+    assert found.cost.executed_float32_flops_by_precision == {}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from jaxobs.hardware.known_peaks import peaks_for
+from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost
 from jaxobs.roofline_model.bounds import bound_time, ceiling, executed_flops, model_flops_utilization, run_on
 
@@ -66,6 +67,29 @@ def test_a_tpu_multiplies_float32_in_passes_of_bfloat16(by_precision: dict[str, 
     assert bound.matrix_seconds == pytest.approx(passes * 1e12 / 275e12)
     assert bound.missing == ()
     assert model_flops_utilization(cost, 1.0, TPU).mfu == pytest.approx(passes * 1e12 / 275e12)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "peaks", "executed", "peak"),
+    [
+        ("tensorfloat32_x1", H200, {"tensorfloat32": 60e12}, 494.7e12),
+        ("bfloat16_x1", H200, {"bfloat16": 60e12}, 989.4e12),
+        ("bfloat16_x3", H200, {"bfloat16": 180e12}, 989.4e12),
+        ("bfloat16_x3", TPU, {"bfloat16": 180e12}, 275e12),
+    ],
+)
+def test_float32_by_an_algorithm_uses_the_peak_of_the_type_that_this_names(
+    algorithm: str, peaks: Peaks, executed: dict[str, float], peak: float
+) -> None:
+    """`lax.DotAlgorithmPreset.TF32_TF32_F32` at an H200's peak is an MFU of 1, not of 7."""
+    of_algorithm = Cost({"float32": 60e12}, executed, float32_flops_by_precision={algorithm: 60e12})
+    least = sum(executed.values()) / peak
+    assert bound_time(of_algorithm, peaks).matrix_seconds == pytest.approx(least)
+    assert model_flops_utilization(of_algorithm, least, peaks).mfu == pytest.approx(1)
+    beside = of_algorithm + of_float32(60e12, default=60e12)
+    both = bound_time(beside, peaks).matrix_seconds
+    assert both == pytest.approx(least + (bound_time(of_float32(60e12, default=60e12), peaks).seconds or 0))
+    assert model_flops_utilization(beside, both, peaks).mfu == pytest.approx(1)
 
 
 def test_the_settings_override_what_the_module_says() -> None:

@@ -26,27 +26,22 @@ def triangular_solves_flops(matrices: int, n: int, right: Shape) -> float:
     return matrices * float(n) * n * right_hand_sides
 
 
-def _stack(instruction: Instruction) -> tuple[Shape, int, int]:
-    """The first operand as a stack of square matrices: its shape, the number of matrices, and their order."""
+def _stack(instruction: Instruction) -> tuple[int, int]:
+    """The number of square matrices in the first operand, and their order."""
     shape = instruction.operand(0).shape
     if len(shape.dimensions) < 2:
         raise HloDecodeError(f"{instruction.opcode} {instruction.name!r} on fewer than two dimensions")
-    return shape, prod(shape.dimensions[:-2]), shape.dimensions[-2]
+    return prod(shape.dimensions[:-2]), shape.dimensions[-2]
 
 
 def _cholesky(instruction: Instruction) -> float:
-    _, matrices, order = _stack(instruction)
+    matrices, order = _stack(instruction)
     return matrices * cholesky_flops(order)
-
-
-def _triangular_solve(instruction: Instruction) -> float:
-    _, matrices, order = _stack(instruction)
-    return triangular_solves_flops(matrices, order, instruction.operand(1).shape)
 
 
 FACTORISATIONS: Final[dict[str, Callable[[Instruction], float]]] = {
     "cholesky": _cholesky,
-    "triangular-solve": _triangular_solve,
+    "triangular-solve": lambda one: triangular_solves_flops(*_stack(one), one.operand(1).shape),
 }
 """FLOPs on real numbers by opcode; complex numbers take four times as many. Operand 0 has the type."""
 
