@@ -145,8 +145,7 @@ class Arithmetic:
         """Add an ``abs``: of a complex number the root of a sum of two squares, of a real one a sign bit."""
         given = instruction.operand(0).shape
         if given.type.kind is Kind.COMPLEX:
-            tally.add_vector(given.type.part, 3.0 * given.elements)
-            tally.transcendentals += given.elements
+            tally.add_vector(given.type.part, 4.0 * given.elements)
 
     def _add_product(self, instruction: Instruction, tally: Tally) -> None:
         left, right = instruction.operand(0), instruction.operand(1)

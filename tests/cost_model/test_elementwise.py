@@ -1,0 +1,28 @@
+"""FLOPs and transcendentals of work on each element, real and complex."""
+
+import jax.numpy as jnp
+import pytest
+from jax import lax
+
+REAL = jnp.ones(1000)
+
+
+@pytest.mark.parametrize("function", [jnp.sqrt, lax.rsqrt, lambda x: 2 / x, lambda x: x * 3])
+def test_a_root_is_one_operation_as_a_quotient_is(cost_of, function):
+    """Processors have an instruction for it: at the rate of exponentials Adam on arrays in cache would beat its bound."""
+    cost = cost_of(function, REAL).cost
+    assert (cost.vector_flops, cost.transcendentals) == (1000, 0)
+
+
+@pytest.mark.parametrize("function", [jnp.exp, jnp.log, jnp.tanh, jnp.sin, jnp.log1p])
+def test_an_elementary_function_is_one_transcendental(cost_of, function):
+    assert cost_of(function, REAL).cost.transcendentals == 1000
+
+
+def test_complex_roots_and_magnitudes_follow_from_their_parts(text_cost):
+    cost = text_cost("""ENTRY e {
+      z = c64[1000]{0} parameter(0)
+      r = c64[1000]{0} sqrt(z)
+      ROOT a = f32[1000]{0} abs(r)
+    }""").cost
+    assert (cost.vector_flops, cost.transcendentals) == (1000 * (9 + 4), 0)
