@@ -8,7 +8,7 @@ bitcasts and the like only rename buffers. A constant counts where it is read.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
+from math import inf, prod
 from typing import Final
 
 from jaxobs.cost_model.collectives import kind_of, memory_bytes
@@ -53,7 +53,8 @@ def replaced_bytes(target: Instruction, update: Instruction) -> float:
 # A pass from the results back to the parameters finds how many elements of each value its users need: an
 # elementwise user as many as are needed of itself, a slice or gather those that it takes, a reduction its
 # whole input. Elementwise users need the same elements of a value, so the largest need counts; slices may
-# take different ones, so theirs add up. A need never exceeds the value.
+# take different ones, so theirs add up, to no more than lie between the first and the last in each dimension.
+# A need never exceeds the value.
 
 
 _FEW: Final = 16  # constants up to so many elements travel in the instructions themselves
@@ -100,7 +101,7 @@ class FusionTraffic:
         for number, operand in enumerate(fusion.operands):
             elements = read.get(number, 0.0) * share
             if elements < operand.shape.elements:
-                need.take(operand, elements)
+                need.take(operand, elements, [])
             else:
                 need.share(operand, elements)
 
@@ -108,22 +109,29 @@ class FusionTraffic:
 class Need:
     """The elements needed of each instruction: the most by one elementwise user, plus the sum over the others."""
 
-    __slots__ = ("in_place", "shared", "taken")
+    __slots__ = ("around", "in_place", "shared", "taken")
 
     def __init__(self, instructions: int) -> None:
         self.shared = [0.0] * instructions
         self.taken = [0.0] * instructions
+        self.around: dict[int, list[tuple[int, int]]] = {}
+        """Start and limit, by dimension, of all parts taken; empty where one is not known."""
         self.in_place: set[Instruction] = set()
 
     def share(self, instruction: Instruction, elements: float) -> None:
         self.shared[instruction.position] = max(self.shared[instruction.position], elements)
 
-    def take(self, instruction: Instruction, elements: float) -> None:
-        self.taken[instruction.position] += elements
+    def take(self, instruction: Instruction, elements: float, part: list[tuple[int, int]]) -> None:
+        position = instruction.position
+        self.taken[position] += elements
+        both = zip(self.around.get(position, part), part, strict=False)
+        self.around[position] = [(min(one[0], two[0]), max(one[1], two[1])) for one, two in both]
 
     def of(self, instruction: Instruction) -> float:
         position = instruction.position
-        return min(float(instruction.shape.elements), self.shared[position] + self.taken[position])
+        around = self.around.get(position) or [(0, instruction.shape.elements)]
+        taken = min(self.taken[position], prod(limit - start for start, limit in around))
+        return min(float(instruction.shape.elements), self.shared[position] + taken)
 
     def part(self, instruction: Instruction) -> float:
         """The part of a result that is computed: in a fusion, of elementwise work and sums no more than is needed."""
@@ -190,7 +198,8 @@ def _same(instruction: Instruction, needed: float, need: Need) -> None:
 
 
 def _need_slice(instruction: Instruction, needed: float, need: Need) -> None:
-    need.take(instruction.operand(0), needed)
+    part = [(each.start, each.limit) for each in instruction.message.slice_dimensions]
+    need.take(instruction.operand(0), needed, part)
     for index in instruction.operands[1:]:
         need.share(index, inf)
 
@@ -204,7 +213,7 @@ def _reduce(instruction: Instruction, needed: float, need: Need) -> None:
 def _concatenate(instruction: Instruction, needed: float, need: Need) -> None:
     share = needed / max(1, instruction.shape.elements)
     for operand in instruction.operands:
-        need.take(operand, operand.shape.elements * share)
+        need.take(operand, operand.shape.elements * share, [])
 
 
 def _update(instruction: Instruction, needed: float, need: Need) -> None:
@@ -215,7 +224,7 @@ def _update(instruction: Instruction, needed: float, need: Need) -> None:
         if target.opcode != "parameter":
             need.share(target, 1.0)  # an earlier update in the same buffer, or a renaming of it
         if instruction.opcode == "scatter" and combines(instruction):
-            need.take(target, float(_replacement(instruction).shape.elements))
+            need.take(target, float(_replacement(instruction).shape.elements), [])
     for operand in others:
         need.share(operand, inf)
 
@@ -255,11 +264,9 @@ def _fusion(instruction: Instruction, fusions: FusionTraffic) -> float:
     read, written, _ = fusions.of(instruction.called[0])
     total: dict[Buffer, float] = {}
     for number, operand in enumerate(instruction.operands):
-        needed = read.get(number)
-        if needed:
-            buffer = buffer_of(operand)
-            needed = total.get(buffer, 0.0) + needed * operand.shape.element_bytes
-            total[buffer] = min(operand.shape.bytes, needed)
+        buffer = buffer_of(operand)
+        needed = total.get(buffer, 0.0) + read.get(number, 0.0) * operand.shape.element_bytes
+        total[buffer] = min(operand.shape.bytes, needed)
     return sum(total.values()) + written
 
 
@@ -281,9 +288,7 @@ _RULES: Final[dict[str, Callable[[Instruction], float]]] = {
     "slice": _slice,
     "dynamic-slice": _slice,
     "gather": _slice,
-    "dynamic-update-slice": lambda one: (
-        replaced_bytes(one.operand(0), one.operand(1)) + _read(one.operands[1:])
-    ),
+    "dynamic-update-slice": lambda it: replaced_bytes(it.operand(0), it.operand(1)) + _read(it.operands[1:]),
     "scatter": _scatter,
     # The result lists destination, source and a context. Host memory does not count.
     "copy-start": lambda one: one.operand(0).shape.bytes + one.shape.leaves()[0].bytes,

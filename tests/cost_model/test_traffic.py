@@ -71,6 +71,20 @@ def test_two_slices_of_one_input_add_up(text_cost):
     assert found.cost.bytes == 3 * 10 * ROW_BYTES
 
 
+def test_slices_that_overlap_are_read_once(cost_of):
+    def stencil(x):
+        return x[1:50] + x[0:49] + x[2:51] + x[3:52]
+
+    def from_both_ends(x):
+        return x[:10] + x[-10:]
+
+    assert cost_of(stencil, TABLE).cost.bytes == (52 + 49) * ROW_BYTES
+    assert cost_of(from_both_ends, TABLE).cost.bytes == 3 * 10 * ROW_BYTES
+    assert cost_of(lambda x: x[:10, :64] + x[5:15, 64:], TABLE).cost.bytes == pytest.approx(
+        1.5 * 10 * ROW_BYTES
+    )
+
+
 def test_a_value_used_twice_in_a_fusion_is_read_once(cost_of):
     cost = cost_of(lambda x: x * x + jnp.sin(x), jnp.ones((1000, 128))).cost
     assert cost.bytes == 2 * 1000 * ROW_BYTES
