@@ -105,10 +105,11 @@ class Arithmetic:
             if instruction.opcode in CONTROL:
                 control.append(instruction)
             else:
-                whole = Tally()
+                whole = Tally() if (part := need.part(instruction)) < 1 else tally
                 self.add(instruction, whole)
                 add_fused_collective(instruction, whole)
-                tally.add(whole, need.part(instruction))
+                if whole is not tally:
+                    tally.add(whole, part)
         # Inside a fusion nothing moves to or from device memory; the fusion's traffic is counted at its boundary.
         tally.bytes = 0.0
         self._bounds.add(computation, tally, control)
