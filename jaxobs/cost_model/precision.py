@@ -1,4 +1,4 @@
-"""Finds the type that a product is executed in, the number of passes, and the precision left to the device."""
+"""Finds the type that a product is executed in, and the precision or algorithm by which a device may take another."""
 
 from __future__ import annotations
 
@@ -42,12 +42,10 @@ FLOAT32_SOURCES: Final = ("float32", "complex64")
 
 
 class Executed(NamedTuple):
-    """The type, passes and precision in which a product is executed."""
+    """The type and precision in which a product is executed."""
 
     type: str
     """The real element type in which it multiplies; float32 where the device decides."""
-    passes: int = 1
-    """The number of products of that type that make up the one in the program."""
     precision: str | None = None
     """What a float32 product asks for if it may run in a faster type: `default` or `high`, which let the device choose,
     or an algorithm's type and passes, as `bfloat16_x3`; else None."""
@@ -65,7 +63,7 @@ def executed_product(instruction: Instruction, left: Shape, right: Shape) -> Exe
     if message.HasField("precision_config"):
         chosen = _ALGORITHMS.get(message.precision_config.algorithm)
         if chosen is not None:
-            return _by_algorithm(*chosen)
+            return _by_algorithm(widest, *chosen)
         asked = max(message.precision_config.operand_precision, default=0)
     return _without_algorithm(widest, asked)
 
@@ -87,15 +85,18 @@ def executed_by_cublas(configuration: Mapping[str, Any], type_: str) -> Executed
     given = configuration.get("precision_config") or {}
     algorithm = given.get("algorithm", "ALG_UNSET")
     if algorithm not in _NO_ALGORITHM:
-        return _by_algorithm(_OF_CUBLAS.get(algorithm, type_) if type_ == "float32" else type_)
+        return _by_algorithm(type_, _OF_CUBLAS.get(algorithm, type_))
     asked = {str(each).upper() for each in given.get("operand_precision", ())}
     return _without_algorithm(type_, 2 if asked - {"DEFAULT", "HIGH", "0", "1"} else 0)
 
 
-def _by_algorithm(type_: str, passes: int = 1) -> Executed:
-    return Executed(type_, passes, None if type_ == "float32" else f"{type_}_x{passes}")
+def _by_algorithm(type_: str, taken: str, passes: int = 1) -> Executed:
+    """The execution by an algorithm that takes products of another type. CPUs multiply float32 as such all the same."""
+    if type_ != "float32":
+        return Executed(taken)
+    return Executed(type_, None if taken == type_ else f"{taken}_x{passes}")
 
 
 def _without_algorithm(type_: str, asked: int) -> Executed:
     left = type_ == "float32" and 0 <= asked < len(_LEFT_TO_THE_DEVICE)
-    return Executed(type_, 1, _LEFT_TO_THE_DEVICE[asked] if left else None)
+    return Executed(type_, _LEFT_TO_THE_DEVICE[asked] if left else None)

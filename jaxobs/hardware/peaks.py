@@ -107,14 +107,14 @@ class Peaks:
                 `Cost.float32_flops_by_precision`; the rest in float32 are treated as `highest`.
             passes: False leaves products of several passes in float32, so that the sum remains that of `flops`.
         """
-        if not self.float32_products:
+        if self.device_kind == "cpu" or not (self.float32_products or any(map(_of_algorithm, by_precision))):
             return dict(flops)
         found = {dtype: amount for dtype, amount in flops.items() if dtype not in _SINGLE}
         left = sum(flops.get(dtype, 0.0) for dtype in _SINGLE)
         for precision, asked in (*by_precision.items(), ("highest", math.inf)):
             amount = min(asked, left)
             left -= amount
-            dtype, times = self.float32_products.get(precision) or _of_algorithm(precision)
+            dtype, times = self.float32_products.get(precision) or _of_algorithm(precision) or ("float32", 1)
             if not passes and times > 1:
                 dtype, times = "float32", 1
             if amount:
@@ -137,10 +137,10 @@ class Peaks:
         }
 
 
-def _of_algorithm(precision: str) -> tuple[str, int]:
-    """The type and passes of an algorithm, as `bfloat16_x3`; float32 in one pass for other precisions."""
+def _of_algorithm(precision: str) -> tuple[str, int] | None:
+    """The type and passes of an algorithm, as `bfloat16_x3`; None for other precisions."""
     dtype, _, passes = precision.partition("_x")
-    return (dtype, int(passes)) if passes else ("float32", 1)
+    return (dtype, int(passes)) if passes else None
 
 
 def peak_key(dtype: str) -> str:

@@ -89,8 +89,7 @@ class Cost:
     @property
     def executed_float32_flops_by_precision(self) -> dict[str, float]:
         """The part of ``executed_matrix_flops_by_type`` in float32 whose precision is left to the device."""
-        asked = _summed(self.float32_flops_by_precision, self.widened_flops_by_precision)
-        return {precision: flops for precision, flops in asked.items() if "_x" not in precision}
+        return _summed(self.float32_flops_by_precision, self.widened_flops_by_precision)
 
     @property
     def matrix_flops(self) -> float:

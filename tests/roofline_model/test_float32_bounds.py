@@ -13,6 +13,8 @@ from jaxobs.roofline_model.bounds import bound_time, ceiling, executed_flops, mo
 
 H200 = peaks_for("NVIDIA H200", "gpu")
 TPU = peaks_for("TPU v4", "tpu")
+MI300X = peaks_for("AMD Instinct MI300X", "gpu")
+CPU = peaks_for("cpu", "cpu", {"matrix.float32": 2e11, "matrix.bfloat16": 1e11, "memory": 2e10})
 
 
 def of_float32(flops: float, **by_precision: float) -> Cost:
@@ -76,14 +78,17 @@ def test_a_tpu_multiplies_float32_in_passes_of_bfloat16(by_precision: dict[str, 
         ("bfloat16_x1", H200, {"bfloat16": 60e12}, 989.4e12),
         ("bfloat16_x3", H200, {"bfloat16": 180e12}, 989.4e12),
         ("bfloat16_x3", TPU, {"bfloat16": 180e12}, 275e12),
+        ("bfloat16_x3", MI300X, {"bfloat16": 180e12}, 1307.4e12),
+        ("bfloat16_x3", CPU, {"float32": 60e12}, 2e11),
     ],
 )
-def test_float32_by_an_algorithm_uses_the_peak_of_the_type_that_this_names(
+def test_float32_by_an_algorithm_is_held_against_the_type_that_it_names_but_on_a_cpu(
     algorithm: str, peaks: Peaks, executed: dict[str, float], peak: float
 ) -> None:
-    """`lax.DotAlgorithmPreset.TF32_TF32_F32` at an H200's peak is an MFU of 1, not of 7."""
-    of_algorithm = Cost({"float32": 60e12}, executed, float32_flops_by_precision={algorithm: 60e12})
+    """`TF32_TF32_F32` at an H200's peak is an MFU of 1, not of 7; CPUs take no passes, and multiply float32 as such."""
+    of_algorithm = of_float32(60e12, **{algorithm: 60e12})
     least = sum(executed.values()) / peak
+    assert executed_flops(of_algorithm, peaks) == executed
     assert bound_time(of_algorithm, peaks).matrix_seconds == pytest.approx(least)
     assert model_flops_utilization(of_algorithm, least, peaks).mfu == pytest.approx(1)
     beside = of_algorithm + of_float32(60e12, default=60e12)

@@ -161,9 +161,6 @@ class Arithmetic:
         tally.add_matrix(source, executed.type, flops, instruction.rematerialized, precision)
         if executed.precision is not None and precision is None:
             tally.add_amount("widened_flops_by_precision", executed.precision, flops)
-        if executed.passes > 1:
-            further = flops * (executed.passes - 1)
-            tally.add_amount("executed_matrix_flops_by_type", executed.type, further)
 
     def _add_factorisation(self, instruction: Instruction, tally: Tally) -> None:
         type_ = instruction.operand(0).shape.type
