@@ -219,7 +219,9 @@ def _concatenate(instruction: Instruction, needed: float, need: Need) -> None:
 def _update(instruction: Instruction, needed: float, need: Need) -> None:
     target, others = instruction.operand(0), instruction.operands[1:]
     if instruction not in need.in_place:
-        need.share(target, needed)
+        # A slice is written instead of what it replaces; updates of a scatter may be dropped, or meet one place.
+        kept = needed - (instruction.opcode != "scatter") * _replacement(instruction).shape.elements
+        need.share(target, kept)
     else:
         if target.opcode != "parameter":
             need.share(target, 1.0)  # an earlier update in the same buffer, or a renaming of it

@@ -18,9 +18,11 @@ CHOSEN = jnp.arange(16)
         (lambda x, chosen: jnp.exp(x)[chosen], 16 * COLUMNS),
         (lambda x, _: jnp.exp(x)[:10] + jnp.exp(x)[20:30], 20 * COLUMNS),
         (lambda x, _: jnp.exp(x)[:10] * x[:10], 10 * COLUMNS),
+        (lambda x, _: jnp.exp(x).at[:900].set(0.0), 100 * COLUMNS),
+        (lambda x, _: jnp.exp(x).at[:900].set(x[100:]), 100 * COLUMNS),
         (lambda x, _: jnp.exp(x), ROWS * COLUMNS),
     ],
-    ids=["slice", "last", "strided", "gather", "two slices", "with others", "all"],
+    ids=["slice", "last", "strided", "gather", "two slices", "with others", "replaced", "overwritten", "all"],
 )
 def test_elementwise_work_is_done_for_what_is_taken_of_it(cost_of, function, needed):
     assert cost_of(function, TABLE, CHOSEN).cost.transcendentals == needed
