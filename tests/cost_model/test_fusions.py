@@ -32,13 +32,10 @@ def test_a_loss_subtracts_at_the_labels_alone(cost_of):
     def loss(logits, labels):
         return -jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1).sum()
 
-    def normalised(logits):
-        return jax.nn.log_softmax(logits)
-
-    labels = jnp.zeros(ROWS, int)
-    of_all, at_labels = cost_of(normalised, TABLE).cost, cost_of(loss, TABLE, labels).cost
-    # The loss leaves out the last subtraction but for one element of each row, or two, and adds these up.
-    assert at_labels.vector_flops == pytest.approx(of_all.vector_flops - ROWS * COLUMNS, rel=0.02)
+    cost = cost_of(loss, TABLE, jnp.zeros(ROWS, int)).cost
+    # The largest is subtracted everywhere and exponentials are added up; what follows is for one element of each row.
+    assert 2 * ROWS * (COLUMNS - 1) <= cost.vector_flops <= 2 * ROWS * COLUMNS + 4 * ROWS
+    assert cost.transcendentals == ROWS * COLUMNS + ROWS
 
 
 SUMS = """
