@@ -45,7 +45,7 @@ def run(arguments: list[str]) -> int:
     return 0 if allowed is None else _judged(found, allowed, options.loop)
 
 
-def compare(before: str | None = None, after: str = "last") -> Comparison:
+def compare(before: str | Path | None = None, after: str | Path = "last") -> Comparison:
     """Compare two kept runs; a notebook shows it with its tables, and `print()` its text.
 
     They are named as for the command `jaxobs compare`: `last~2`, the beginning of a folder's name, or a path; without
@@ -54,9 +54,12 @@ def compare(before: str | None = None, after: str = "last") -> Comparison:
     return comparison.compare(*_records(before, after))
 
 
-def _records(before: str | None, after: str) -> tuple[Record, Record]:
+def _records(before: str | Path | None, after: str | Path) -> tuple[Record, Record]:
     newer = read_record(after)
-    return read_record(before) if before else _one_before(newer), newer
+    older = read_record(before) if before else _one_before(newer)
+    if older.path.resolve() == newer.path.resolve():
+        raise InputError(f"A and B are the same run, {newer.name}: name two of `jaxobs runs`")
+    return older, newer
 
 
 def _one_before(after: Record) -> Record:

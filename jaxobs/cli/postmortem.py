@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 from jaxobs.cli import say, using
 from jaxobs.cli.console import Parser, write_output
-from jaxobs.cli.show import records_directory
+from jaxobs.cli.show import of_one_run, read_record, records_directory
 from jaxobs.cli.terminal import look_of
 from jaxobs.report.postmortem import BEFORE, RECORDER, Flight, as_data, read_flight, story, story_page
 from jaxobs.report.text_table import to_text
@@ -23,8 +24,8 @@ def run(arguments: list[str]) -> int:
     parser = Parser("postmortem", SUMMARY)
     parser.add_argument(
         "folders", metavar="PATH", nargs="*", type=Path,
-        help="folders of ranks or recorders in them, or a directory of them, of which the newest run is shown"
-        " (default: JAXOBS_RUN_DIRECTORY, else the user's state directory)",
+        help="folders of ranks or recorders in them, a run as in `jaxobs show`, or a directory, of which the newest run"
+        " is shown (default: JAXOBS_RUN_DIRECTORY, else the user's state directory)",
     )  # fmt: skip
     parser.add_argument(
         "--json",
@@ -37,7 +38,7 @@ def run(arguments: list[str]) -> int:
     folders = {each for directory in directories for each in _folders(directory)}
     flights = _flights(folders)
     if not flights:
-        raise InputError(f"no readable {RECORDER} of a flight recorder in {', '.join(map(str, directories))}")
+        raise InputError(f"no run has left a readable {RECORDER} in {', '.join(map(str, directories))}")
     with using("a recorder"):
         plain = json.dumps(as_data(flights)) if options.json else ""
         shown = plain or to_text(story(flights), **look_of(sys.stdout))
@@ -67,6 +68,8 @@ def _flights(folders: Iterable[Path]) -> list[Flight]:
 def _folders(directory: Path) -> list[Path]:
     if directory.name in (RECORDER, BEFORE):
         directory = directory.parent
+    if not os.path.lexists(directory):  # then it names a run
+        return [one.path.parent for one in of_one_run(read_record(directory))]
     if (directory / RECORDER).is_file():
         return [directory]
     return [path.parent for path in directory.glob(f"*/{RECORDER}")]

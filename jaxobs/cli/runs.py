@@ -16,7 +16,7 @@ from jaxobs.report.runs import also_held
 from jaxobs.report.sentence import plain, sentence
 from jaxobs.report.text_table import TextTable, to_text
 from jaxobs.vocabulary import InputError
-from jaxobs.vocabulary.units import duration, or_absent
+from jaxobs.vocabulary.units import count, duration, or_absent
 
 SUMMARY = "list the runs that are kept, the newest first"
 
@@ -45,7 +45,8 @@ def run(arguments: list[str]) -> int:
             left_out.append(str(error))
     if not table.rows:
         raise InputError(f"no run that can be read is kept in {directory}{why_left_out(left_out)}")
-    table.caption = f"{directory}" + (f"; {len(left_out)} records there cannot be read" if left_out else "")
+    broken = count(len(left_out), "record")
+    table.caption = f"{directory}" + (f"; {broken} there cannot be read" if left_out else "")
     print(to_text([table], **look_of(sys.stdout)))
     return 0
 

@@ -108,24 +108,24 @@ def of_one_run(record: Record) -> list[Record]:
     return sorted(found, key=_rank)
 
 
-def read_record(word: str) -> Record:
+def read_record(word: str | Path) -> Record:
     """The record that is meant: of a file, a folder, a directory of folders, or of a word. Raises InputError.
 
-    `last~2` is the run with two newer ones; another word is the beginning of a folder's name. Of a directory it is the
-    newest run's that can be shown; folders whose records cannot are left out, which is said in one line.
+    `last~2` is the run with two newer ones; another word is a run's name, or the beginning of a folder's. Of a directory
+    it is the newest run's that can be shown; folders whose records cannot are left out, which is said in one line.
     """
+    word = str(word)
     left_out: list[str] = []
     # `Path.exists` raises where a folder above may not be entered.
     if match := LAST.fullmatch(word):
         found = next(islice(records(records_directory(), left_out), int(match[1] or 0), None), None)
         if found is None:
-            why = why_left_out(left_out)
             few = f"{word}: not so many runs have" if match[1] else "no run has"
-            raise InputError(f"{few} left a record in {records_directory()}{why}")
+            raise InputError(f"{few} left a record in {records_directory()}{why_left_out(left_out)}")
         _say_left_out(left_out)
         return found
     if not os.path.isdir(word):  # noqa: PTH112
-        return _read(Path(word) if os.path.lexists(word) else _beginning_with(word) or Path(word))
+        return _read(Path(word) if os.path.lexists(word) else _named(word))
     if os.path.lexists(Path(word, RECORD)):
         return _read(Path(word, RECORD))
     for record in records(Path(word), left_out):
@@ -137,8 +137,7 @@ def read_record(word: str) -> Record:
         else:
             _say_left_out(left_out)
             return record
-    why = why_left_out(left_out)
-    raise InputError(f"{word}: no folder of a run in this directory{why}; see JAXOBS_RUN_DIRECTORY")
+    raise InputError(f"{word}: no folder of a run in this directory{why_left_out(left_out)}")
 
 
 def _say_left_out(left_out: Sequence[str]) -> None:
@@ -185,13 +184,15 @@ def records_directory() -> Path:
     return directory
 
 
-def _beginning_with(word: str) -> Path | None:
-    """The record of the newest run whose folder's name begins so, of whatever rank."""
+def _named(word: str) -> Path:
+    """The record of the newest run of this name, else of one whose folder's name begins so; of whatever rank."""
+    found: list[Path] = []
     with suppress(OSError, InputError):
-        for folder in kept(records_directory()) if word else ():
-            if folder.name.startswith(word):
-                return folder / RECORD
-    return None
+        found = [folder for folder in kept(records_directory()) if word and folder.name.startswith(word)]
+    if not found:
+        raise InputError(f"{word!r} is no file, and no kept run's name begins so: `jaxobs runs` lists them")
+    whole = re.compile(re.escape(word) + r"(-attempt\d+)?(-rank\d+)?-\d{8}T\d{6}Z-\w*", re.ASCII)
+    return min(found, key=lambda folder: not whole.fullmatch(folder.name)) / RECORD
 
 
 def _first_ranks(together: Sequence[Record]) -> Iterator[Record]:

@@ -64,15 +64,16 @@ def test_what_is_within_the_noise_does_not_fail(tmp_path: Path) -> None:
         ([], "jaxobs compare: no run has left a record in "),
         (["a.json"], "jaxobs compare: no run has left a record in "),
         (["a.json", "last~1"], "last~1: not so many runs have left a record"),
-        (["a.json", "nowhere.json"], "cannot read nowhere.json: No such file or directory"),
+        (["a.json", "nowhere.json"], "'nowhere.json' is no file, and no kept run's name begins so"),
         (["a.json", "text.json"], "text.json is no JSON"),
         (["a.json", "empty"], "no folder of a run in this directory"),
         (["a.json", "/dev/zero"], "cannot read /dev/zero"),
         (["a.json", "a.json", "--fail-if-slower", "5"], "give a percentage, such as 5%"),
         (["a.json", "a.json", "--fail-if-slower"], "expected one argument"),
         (["a.json", "a.json", "--loop", "eval"], "give that, too"),
-        (["a.json", "a.json", "--loop", "eval", "--fail-if-slower", "5%"], "no loop `eval` in common"),
+        (["a.json", "short.json", "--loop", "eval", "--fail-if-slower", "5%"], "no loop `eval` in common"),
         (["a.json", "short.json", "--fail-if-slower", "5%"], "whether `train` became slower cannot be told"),
+        (["a.json", "./a.json", "--fail-if-slower", "5%"], "A and B are the same run, a.json: name two"),
         (["a.json", "a.json", "--jsn"], "unknown option --jsn (did you mean --json?)"),
     ],
 )
@@ -224,7 +225,7 @@ def test_runs_are_listed_the_newest_first_with_what_their_folders_hold(
     assert "`train` has done" in lines[1]
     assert lines[1].endswith(" 1 out-of-memory report,")
     assert lines[2].endswith(" 2 traces")
-    assert lines[-1] == f"{records}; 1 records there cannot be read"
+    assert lines[-1] == f"{records}; 1 record there cannot be read"
 
 
 def test_without_names_the_last_run_is_shown_and_compared_with_the_one_before_of_its_script(
@@ -240,10 +241,21 @@ def test_without_names_the_last_run_is_shown_and_compared_with_the_one_before_of
     assert main(["compare"]) == 0
     first = capsys.readouterr().out.splitlines()[0]
     assert first == f"A is {FIRST}, B is {LAST}."
-    assert main(["compare", "last~1", "last~1"]) == 0
+    assert main(["compare", "last"]) == 2
+    assert f"A and B are the same run, {LAST}" in capsys.readouterr().err
     shutil.rmtree(records / FIRST)
     assert main(["compare"]) == 2
     assert "no earlier record of script 'train' is kept" in capsys.readouterr().err
+
+
+def test_a_runs_whole_name_counts_before_names_that_begin_so(
+    records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for run in ("train_large", "train-large"):
+        kept(records, run, run, began=1_030.0)
+    for word, began in (("train", 1_020.0), ("train_", 1_030.0), ("train-large", 1_030.0)):
+        assert main(["show", word, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["began"] == began
 
 
 def test_a_run_without_script_and_name_is_not_compared_with_another_such_run(
@@ -266,7 +278,7 @@ def test_the_run_before_is_found_from_any_path_and_any_rank_of_a_run(records: Pa
         record["snapshot"]["process"]["run_id"] = "one"
         (folder / RECORD).write_text(json.dumps(record))
     for after, before in ((records / LAST, FIRST), (tmp_path / "link" / LAST, FIRST), (folder, LAST)):
-        assert compare(after=str(after)).before.name == before
+        assert compare(after=after).before.name == before
 
 
 def test_runs_of_one_script_are_compared_whatever_they_are_called(

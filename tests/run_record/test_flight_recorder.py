@@ -17,11 +17,14 @@ from jaxobs.model.events import Span
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.protocol import Batch
 from jaxobs.report.postmortem import BEFORE, RECORDER, Flight, Moment, as_data, read_flight, story
+from jaxobs.report.record import encoded
+from jaxobs.report.runs import RECORD
 from jaxobs.report.text_table import to_text
 from jaxobs.testing import FakeAgent
 from jaxobs_plugins.flight_recorder import FlightRecorder
 from tests.cli.launched import command
 from tests.jobs import Job
+from tests.report.made_up import content
 from tests.report.test_sentence import SLOWDOWN
 from tests.run_record.test_run_record import given
 from tests.sample_document import document, loop
@@ -332,12 +335,21 @@ def test_the_stacks_of_a_loop_that_stands_still_are_kept_once_for_each_place(tmp
     assert rank["stacks"][1]["frames"] == ["data.py:7 read"]
 
 
-def test_a_recorder_is_read_by_its_own_name_too(tmp_path: Path) -> None:
+def test_a_recorder_is_read_by_its_own_name_too_and_by_that_of_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     made, folder = recorder(tmp_path)
     made.export(batch())
     made.stop(1)
-    shown = [command("postmortem", str(path), folder=tmp_path).stdout for path in (folder, folder / RECORDER)]
-    assert shown[0] == shown[1] != ""
+    (folder / RECORD).write_bytes(encoded(content()))
+    monkeypatch.setenv("JAXOBS_RUN_DIRECTORY", str(folder.parent))
+    shown = []
+    for word in (str(folder), str(folder / RECORDER), "last", folder.name[:4]):
+        assert main(["postmortem", word]) == 0
+        shown.append(capsys.readouterr().out)
+    assert len(set(shown)) == 1
+    assert main(["postmortem", "none"]) == 2
+    assert "'none' is no file, and no kept run's name begins so" in capsys.readouterr().err
 
 
 def test_the_story_is_a_page_too_which_does_not_take_the_place_of_a_recorder(tmp_path: Path) -> None:
