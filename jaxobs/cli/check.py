@@ -37,7 +37,7 @@ from jaxobs.plugin.settings import unknown_variables, variables
 from jaxobs.report.tables import rate_unit
 from jaxobs.report.text_table import TextTable, to_text
 from jaxobs.vocabulary.text import masked
-from jaxobs.vocabulary.units import ABSENT
+from jaxobs.vocabulary.units import ABSENT, amount
 
 SUMMARY = "show settings, devices, peaks, plugins and addresses, and what needs attention"
 
@@ -64,9 +64,9 @@ def collect() -> dict[str, Any]:
 
     problems = list(unknown_settings(os.environ).values())
     try:
-        loaded = load_settings()
+        loaded, told = load_settings(), ""
     except SettingsError as error:
-        loaded = Settings()
+        loaded, told = Settings(), "default"
         problems.append(f"{error}; the defaults are shown, and instrument() would raise")
     devices = check_devices(read_devices(), loaded)
     found = find_plugins()
@@ -77,13 +77,15 @@ def collect() -> dict[str, Any]:
     problems += devices["problems"] + unused_hardware(present, devices)
     own = [(plugin.name, plugin.plugin.settings) for plugin in found if plugin.has_own_variables]
     problems += problems_of(plugins) + unknown_variables(own, os.environ, SETTINGS)
+    off = f"jaxobs is switched off ({origin('enabled')}): it observes nothing"
+    problems += [] if loaded.enabled else [off]
     if not plugins:
         problems.append("no plugin is installed, not even those of jaxobs: run `pip install jaxobs`")
     versions = {"jaxobs": None, "python": platform.python_version()} | installed_versions("jaxobs")
     shown = {name: masked(name.upper(), value) for name, value in loaded.to_dict().items()}
     return {
         "versions": versions | {name: devices[name] for name in ("jax", "jaxlib")},
-        "settings": {name: {"value": value, "origin": origin(name)} for name, value in shown.items()},
+        "settings": {name: {"value": value, "origin": told or origin(name)} for name, value in shown.items()},
         "variables": variables_shown(os.environ),
         "devices": devices["devices"],
         "platform": devices["platform"],
@@ -121,6 +123,7 @@ def check_devices(report: Mapping[str, Any], settings: Settings) -> dict[str, An
             problems.append(f"the peaks in the settings cannot be used: {error}")
             without = plain | {"peak_flops": {}, "peak_bytes_per_second": None}
             peaks = known_peaks(kind, platform_name, jaxlib, without, devices=number)
+        problems += [peaks.reason] if peaks.reason else []
         devices.append({**device, "peaks": peaks.to_dict()})
     return {**report, "devices": devices, "problems": list(dict.fromkeys(problems))}
 
@@ -187,7 +190,7 @@ def _parts(report: Mapping[str, Any]) -> Iterator[TextTable | str]:
     yield from (table, "")
     for device in report["devices"]:
         yield f"device {device['device']}: {device['kind']} ({device['platform']})"
-        peaks = TextTable(("peak", "value", "unit", "from"), left=("unit", "from"))
+        peaks = TextTable(("peak", "value", "from"), left=("from",))
         for row in peak_rows(device["peaks"]):
             peaks.add(*row)
         yield from [peaks] if peaks.rows else []
@@ -203,29 +206,28 @@ def _parts(report: Mapping[str, Any]) -> Iterator[TextTable | str]:
     yield from (f"- {problem}" for problem in report["problems"])
 
 
-def peak_rows(peaks: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    """The rows of one device's peaks (`Peaks.to_dict()`): name, value, unit and source."""
+def peak_rows(peaks: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """The rows of one device's peaks (`Peaks.to_dict()`): name, value and source."""
     rows = [
         (f"{dtype} {unit}", rate_unit(dtype), peak)
         for unit in ("matrix", "vector")
         for dtype, peak in peaks[unit].items()
     ]
-    units = {"transcendentals": "1/s", "memory": "B/s", "link": "B/s"}
+    units = {"transcendentals": "/s", "memory": "B/s", "link": "B/s"}
     rows += [(name, unit, peaks[name]) for name, unit in units.items() if peaks[name] is not None]
     return [
-        (what, f"{peak['value']:.3g}", unit, f"{peak['provenance']}: {peak['source']}")
+        (what, amount(peak["value"], unit), f"{peak['provenance']}: {peak['source']}")
         for what, unit, peak in rows
     ]
 
 
 def peak_notes(peaks: Mapping[str, Any]) -> list[str]:
-    """Lines on the types in which float32 products run, and on why peaks are absent."""
-    notes = [
+    """Lines on the types in which float32 products run."""
+    return [
         f"  float32 products at `{precision}` precision run in {runs['type']}"
         + (f", {runs['passes']} passes" if runs["passes"] > 1 else "")
         for precision, runs in peaks["float32_products"].items()
     ]
-    return [*notes, f"  {peaks['reason']}"] if peaks["reason"] else notes
 
 
 def find_plugins() -> list[Found]:

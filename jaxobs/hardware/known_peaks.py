@@ -144,7 +144,7 @@ def _reason(device_kind: str, platform: str, values: Mapping[str, Peak], note: s
     if not lacking:
         return None
     if note is None:
-        unmeasured = f"{device_kind!r} is a processor, whose peaks are not in any table: they are measured"
+        unmeasured = f"{device_kind!r} is a processor, whose peaks no table has: they have to be measured"
         note = unmeasured if platform == "cpu" else f"no datasheet is known for the device {device_kind!r}"
     return (
         f"no {' and '.join(lacking)} peaks: {note}; run `jaxobs calibrate` on this machine, "

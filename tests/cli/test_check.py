@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,7 @@ def test_peaks_that_the_user_gave_are_shown_with_their_provenance(tmp_path: Path
     _, checked = report(tmp_path, JAXOBS_PEAK_FLOPS='{"float32": 1e12}', JAXOBS_PEAK_BYTES_PER_SECOND="1e10")
     peaks = checked["devices"][0]["peaks"]
     assert (peaks["matrix"]["float32"]["value"], peaks["matrix"]["float32"]["provenance"]) == (1e12, "user")
-    assert ("float32 matrix", "1e+12", "FLOP/s", "user: settings") in peak_rows(peaks)
+    assert ("float32 matrix", "1 TFLOP/s", "user: settings") in peak_rows(peaks)
 
 
 def test_the_text_tells_the_same(tmp_path: Path) -> None:
@@ -73,6 +74,13 @@ def test_the_text_tells_the_same(tmp_path: Path) -> None:
     assert answered.status == 1
     assert "JAXOBS_INTERVAL='soon'" in answered.stdout.partition("needs attention:")[2]
     assert "device 0: cpu (cpu)" in answered.stdout
+    assert re.search(r"\ninterval +1\.0 +default\n", answered.stdout)  # it is not the variable's
+
+
+def test_what_keeps_figures_from_being_there_needs_attention(tmp_path: Path) -> None:
+    _, checked = report(tmp_path, OTEL_SDK_DISABLED="true")
+    assert "jaxobs is switched off (OTEL_SDK_DISABLED): it observes nothing" in checked["problems"]
+    assert checked["devices"][0]["peaks"]["reason"] in checked["problems"]
 
 
 @pytest.mark.usefixtures("no_settings")
@@ -223,4 +231,4 @@ def test_a_jax_that_cannot_start_is_reported(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_peaks_of_a_known_device_have_sources() -> None:
     rows = peak_rows(peaks_for("NVIDIA H100 80GB HBM3", "gpu").to_dict())
-    assert any(what == "bfloat16 matrix" and source.startswith("datasheet: ") for what, _, _, source in rows)
+    assert any(what == "bfloat16 matrix" and source.startswith("datasheet: ") for what, _, source in rows)
