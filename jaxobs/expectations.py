@@ -22,7 +22,7 @@ from jaxobs.plugin.settings import meant
 from jaxobs.report.sentence import without_quotes
 from jaxobs.report.tables import what_changed
 from jaxobs.report.values import OF_A_LOOP, main_loop
-from jaxobs.vocabulary.units import digits, times
+from jaxobs.vocabulary.units import count, digits, times
 
 RECOMPILATIONS: Final = "recompilations"
 FIGURES: Final = (RECOMPILATIONS, *OF_A_LOOP)
@@ -205,9 +205,9 @@ class Expected:
 
     def _of_recompilations(self, bound: Bound, uncounted: str) -> Iterator[str]:
         steps = self.all_open.steps_ended() - self._began
-        too_few = f"only {steps} steps have ended" if self.after and steps <= self.after else ""
+        too_few = f"no more than {count(steps, 'step')} ended" if self.after and steps <= self.after else ""
         unknown = uncounted or too_few
-        expected = f"expected {bound}" + (f" after the first {self.after} steps" if self.after else "")
+        expected = f"expected {bound}" + (f" after {count(self.after, 'step')}" if self.after else "")
         if unknown and not (bound.sign in UPPER and self._count > bound.number):
             yield f"{expected}, and it is not known: {unknown}"
         elif not bound.holds(self._count):

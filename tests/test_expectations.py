@@ -78,12 +78,12 @@ def test_a_block_tells_recompilations_after_its_first_steps(run) -> None:
     outcome = run(source)
     assert outcome.status == 0, outcome.stderr
     first, line, held, unknown = outcome.stdout.splitlines()
-    assert first == "expected recompilations == 0 after the first 3 steps, and there were 1"
+    assert first == "expected recompilations == 0 after 3 steps, and there were 1"
     assert line.startswith("  `<lambda>` was compiled again at <string>:")
     assert line.endswith(": shape, x: float32[4] → float32[5]")
     assert held == "no error"
     assert unknown == (
-        "expected recompilations == 0 after the first 6 steps, and it is not known: only 6 steps have ended"
+        "expected recompilations == 0 after 6 steps, and it is not known: no more than 6 steps ended"
     )
     (warning,) = outcome.stderr.splitlines()
     assert warning.startswith(
@@ -165,7 +165,7 @@ def test_listeners_that_were_cleared_leave_the_count_unknown(run) -> None:
 def test_calls_before_the_first_marked_step_hide_no_recompilation(run) -> None:
     source = STEPS + "for _ in range(10):\n    step(jnp.ones(2))\nSIZES = [2, 2, 3]\n"
     first, _ = run(source + "said(obs.no_recompiles(after=1, on_failure='error'))\n").stdout.splitlines()
-    assert first == "expected recompilations == 0 after the first 1 steps, and there were 1"
+    assert first == "expected recompilations == 0 after 1 step, and there were 1"
 
 
 def test_a_trainer_that_holds_one_can_be_copied(run) -> None:

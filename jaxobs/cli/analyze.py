@@ -25,7 +25,7 @@ from jaxobs.report.sentence import without_quotes
 from jaxobs.report.tables import Column, Row, figure, name, plain_table, text
 from jaxobs.report.text_table import TextTable, cut, end_of, first_of, to_text, wrapped
 from jaxobs.vocabulary import InputError
-from jaxobs.vocabulary.units import amount, duration, percent
+from jaxobs.vocabulary.units import amount, count, duration, percent
 
 if TYPE_CHECKING:
     from jaxobs.roofline_model.bounds import Roof
@@ -164,11 +164,7 @@ MODULES: Final = (
     *_FIGURES,
     text("bound", "bound"),
 )
-OPERATION_FIGURES: Final = (
-    figure("runs", "executions", str),
-    *_FIGURES,
-    Column("bound", bound_of, text=True),
-)
+OPERATION_FIGURES = (figure("runs", "executions", str), *_FIGURES, Column("bound", bound_of, text=True))
 
 
 _MAX_NAME = 24
@@ -178,9 +174,7 @@ _LINES = 10
 _NAMES = 3
 """Most operations that a note names."""
 
-SLOW_WORK = (
-    "far longer than its FLOPs and bytes take: it does other work, such as comparisons, or works slowly"
-)
+SLOW_WORK = "far longer than its FLOPs and bytes take: it does other work, such as comparisons, or is slow"
 """Why an operation is `unmodelled` whose FLOPs and bytes are known."""
 
 MIN_OVERLAP = 1.01
@@ -196,7 +190,7 @@ def report_text(document: Mapping[str, Any], *, top: int, width: int, bold: bool
     hidden = len(document["operations"]) - top
     if hidden > 0:
         rest = sum(row["share"] or 0.0 for row in document["operations"][top:])
-        parts.append(f"and {hidden} more operations with {percent(rest)} of the busy time (--top, --json)")
+        parts.append(f"and {count(hidden, 'operation')} with {percent(rest)} of the busy time (--top)")
     parts += _lines(document, min(top, _LINES), width)
     named: dict[tuple[str, str], dict[str, None]] = {}
     for row in document["operations"][:top]:
@@ -270,11 +264,7 @@ def _operation(row: Row) -> str:
     return f"{row['name']}\n{particulars}" if particulars else str(row["name"])
 
 
-_OPERATIONS: Final = (
-    Column("operation", _operation, text=True),
-    text("what", "category"),
-    *OPERATION_FIGURES,
-)
+_OPERATIONS = (Column("operation", _operation, text=True), text("what", "category"), *OPERATION_FIGURES)
 
 
 def page(document: Mapping[str, Any], roofs: Sequence[Roof]) -> str:

@@ -127,7 +127,7 @@ def _run(script: str, *, module: bool) -> str:
             sys.path[0] = str(Path(script).resolve().parent)
             runpy.run_path(script, run_name="__main__")
     except SystemExit as ended:
-        return f"ended with status {ended.code or 0}"
+        return f"ended by sys.exit({ended.code or 0!r})"
     except Exception:  # noqa: BLE001  # the script's own
         traceback.print_exc()
         return "failed"

@@ -30,8 +30,8 @@ from jaxobs.vocabulary.units import (
 NOTHING: Final = "Nothing that the records tell of differs."
 
 INTERVALS: Final = (
-    f"The intervals are of {CONFIDENCE:.0%}, from how the runs varied within themselves; below {RUN_TO_RUN:.0%} two "
-    "runs differ anyway. What differs is one value of each run."
+    f"The intervals are of {percent(CONFIDENCE)}, from how the runs varied within themselves; below "
+    f"{percent(RUN_TO_RUN)} two runs differ anyway. What differs is one value of each run."
 )
 
 RARE: Final = ("compile", "checkpoint")

@@ -222,7 +222,7 @@ def table(
     body = [tag("tr", *(_cell(column, row, first=not at) for at, column in enumerate(kept))) for row in shown]
     inner = tag("table", tag("caption", caption, class_="unseen"), tag("thead", head), tag("tbody", *body))
     region = tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
-    return tag("div", region, quiet(f"{left} more are not listed.")) if left else region
+    return tag("div", region, quiet(f"{left} more not listed.")) if left else region
 
 
 def pairs(facts: Iterable[tuple[str, str]], **attributes: str) -> Element:

@@ -82,7 +82,7 @@ class Roofline:
             f"work: {self.cost}",
             *self._other_types(),
             self.reason,
-            None if is_repeated else self.utilization_reason,
+            None if is_repeated else f"MFU, HFU: {self.utilization_reason}",
         )
         return "\n  ".join(filter(None, lines))
 

@@ -54,7 +54,7 @@ from jaxobs.report.view import (
     run_name,
     shares_of,
 )
-from jaxobs.vocabulary.units import amount, byte_size, duration, percent, rough_percent
+from jaxobs.vocabulary.units import amount, byte_size, count, duration, percent, rough_percent
 from jaxobs.vocabulary.words import COMPONENTS
 
 MAX_ROWS: Final = 40
@@ -249,7 +249,7 @@ def compilations(view: View) -> Element | None:
         advised = tag("ol", *(tag("li", *with_code(piece)) for piece in todo), class_="advice")
         parts += [tag("p", *with_code(why)), advised]
     functions = table(tables.FUNCTIONS, rows, caption="Compiled functions", most=MAX_ROWS)
-    took = f"{number} compiles took {duration(all_compile_seconds(view.document))}"
+    took = f"{count(number, 'compile')} took {duration(all_compile_seconds(view.document))}"
     return card(
         title,
         *parts,

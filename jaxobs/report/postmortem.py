@@ -190,7 +190,7 @@ def divergence(ordered: Sequence[Flight]) -> tuple[Flight, str] | None:
     by_steps = sorted(ordered, key=_steps)
     fewest, (steps, more) = by_steps[0], map(_steps, by_steps[:2])
     if steps < more and all(map(_stood_still, ordered)):
-        fewer = f"{count(steps)} steps where the others had done {count(more)} or more"
+        fewer = f"{count(steps, 'step')} where the others had done {count(more)} or more"
         return fewest, f"stopped first, after {fewer}"
     killed = [flight for flight in ordered if flight.ended == "killed"]
     if len(killed) == 1 and killed[0].last["at"] <= min(flight.last["at"] for flight in ordered):

@@ -96,9 +96,9 @@ def sentence(document: Document, name: str) -> str:
 def sentence_without_loop(document: Document) -> str:
     """What is known of a process in which no loop was seen."""
     process = document.get("process") or {}
-    said = ["No loop was seen yet: iterate over obs.steps(…), or start the script with `jaxobs run`."]
+    said = ["No loop was seen: iterate over obs.steps(…), or start the script with `jaxobs run`."]
     if process.get("finds_loops"):
-        said = ["No loop was found yet: one is found when a jitted function has been called several times."]
+        said = ["No loop was found: one is found when a jitted function has been called several times."]
     if running := process.get("running"):
         name, lasts = code(running["function"]), duration(running["seconds"])
         said.append(f"The device has been running {name} for {lasts}.")
@@ -189,7 +189,7 @@ def _meanwhile(document: Document, name: str) -> Iterator[str]:
         return
     if phases:
         phase, spent = list(phases.items())[-1]
-        yield f"The job is in {code(phase)} for {duration(spent)}."
+        yield f"The job has been in {code(phase)} for {duration(spent)}."
     for other, loop in loops.items():
         if loop.get("steps_per_second") is not None and loop.get("left_seconds") is None:
             yield f"Meanwhile {code(other)} {_pace(loop)}"

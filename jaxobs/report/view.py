@@ -107,6 +107,7 @@ def facts(document: Document) -> list[str]:
         ", ".join(f"{number} × {kind}" if number > 1 else str(kind) for kind, number in kinds.items()),
         f"JAX {process['jax']}" if process.get("jax") else None,
         f"observed for {duration(process['seconds'])}" if process.get("seconds") is not None else None,
+        process.get("ended"),
     )
     return [str(fact) for fact in known if fact]
 

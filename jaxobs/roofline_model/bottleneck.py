@@ -94,7 +94,7 @@ def of_executable(
         why = bound.reason if bound is not None and (bound.unknown or bound.missing) else None
         return Verdict(label, 0.0, None, reason=why or "its bound time is not known")
     if label in {"unknown", "unmodelled"}:
-        work = "the work that is modelled" if label == "unmodelled" else "its work, and launching it, can"
+        work = "the work that is modelled" if label == "unmodelled" else "its work and launching it can take"
         return Verdict(label, 0.0, None, reason=f"it took far longer than {work}")
     compute, memory = bound.compute_seconds or 0.0, bound.memory_seconds or 0.0
     beyond = max(0.0, measured_seconds - bound.seconds)

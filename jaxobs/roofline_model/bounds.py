@@ -296,7 +296,7 @@ def model_flops_utilization(
     amount = "the model's matrix work" if model_flops is None else f"the FLOPs given, {model_flops},"
     reason = None if mfu and hfu else f"{amount} over {wall} s is no positive number"
     if reason is None and max(mfu or 0.0, hfu or 0.0) > 1:
-        reason = "above 1: the matrix peak is too low (measured while other work ran?), or the time is"
+        reason = "above 1: the matrix peak is too low (measured while other work ran?), or the time too short"
     return Utilization(mfu, hfu, reason)
 
 

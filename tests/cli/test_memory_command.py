@@ -102,7 +102,7 @@ def test_the_script_ends_where_another_thread_calls_the_function(folder: Path) -
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("train.py:absent", "ended with status 3 and did not compile absent; it compiled"),
+        ("train.py:absent", "ended by sys.exit(3) and did not compile absent; it compiled"),
         ("fails.py:step", "by zero\njaxobs memory: fails.py failed and did not compile step; it compiled nothing"),
         ("none.py:step", "no such script: none.py"),
         ("train.py", "train.py: give a script and a function of it, such as train.py:train_step"),

@@ -189,7 +189,7 @@ def test_a_loss_that_is_no_number_or_beyond_what_is_read_is_absent_with_its_reas
     assert recorded["loss"] is None
     assert (
         recorded["loss_reason"]
-        == "the last value is no finite number up to 1e+300, as 1 of those read, first after 5 steps"
+        == "the last value is not finite, or beyond 1e+300 (so far 1 of those read, first after 5 steps)"
     )
     assert read_json(snapshot.to_json().encode()) == snapshot.to_dict()
     assert "jaxobs_recorded" not in families(snapshot)

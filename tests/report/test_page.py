@@ -66,6 +66,13 @@ def test_the_compiles_of_functions_that_are_left_out_are_said_to_be_more():
     assert "Functions (6)" in read.text
 
 
+def test_one_compile_is_not_several_and_how_a_run_ended_is_a_fact():
+    ended = document()["process"] | {"ended": "killed"}
+    read = shown(document(functions={"f": {"compilations": 1, "seconds": {"backend": 1.0}}}, process=ended))
+    assert "1 compile took 1 s" in read.text
+    assert " · killed" in read.text
+
+
 def test_the_parts_of_a_step_add_up_to_it():
     trend = history().trend()
     edges, shares = shares_of(trend, "train")
@@ -182,8 +189,8 @@ def test_the_page_names_the_rank_that_costs_the_others_most():
 def test_a_table_says_how_many_rows_it_leaves_out():
     functions = {f"f{number}": {"compilations": 1, "seconds": {"backend": 1.0}} for number in range(50)}
     text = shown(document(60, 0, functions=functions)).text
-    assert "20 more are not listed." in text, "executables"
-    assert "10 more are not listed." in text, "functions"
+    assert "20 more not listed." in text, "executables"
+    assert "10 more not listed." in text, "functions"
 
 
 def test_devices_share_a_row_only_where_all_that_is_shown_of_them_is_alike():

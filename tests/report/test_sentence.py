@@ -84,7 +84,7 @@ def test_beside_a_loop_without_steps_of_late_what_is_under_way_is_told() -> None
     quiet = {**LOOP, **ENDED, "left_seconds": None}
     evaluates = {"process": {"phases": {"evaluation": 36.0}}, "loops": {"train": quiet}}
     assert plain(sentence(evaluates, "train")).endswith(
-        "not known: no step. The job is in `evaluation` for 36 s."
+        "not known: no step. The job has been in `evaluation` for 36 s."
     )
     other = {"process": {}, "loops": {"train": quiet, "eval": LOOP}}
     assert plain(sentence(other, "train")).endswith("Meanwhile `eval` runs at 18 steps/s, MFU 24 %.")
@@ -228,7 +228,7 @@ def test_without_a_loop_what_is_under_way_is_said_and_advice_is_for_who_needs_it
         "process": {"finds_loops": True, "running": {"function": "fit", "seconds": 12.0}}
     }
     assert plain(sentence_without_loop(found)) == (
-        "No loop was found yet: one is found when a jitted function has been called several times."
+        "No loop was found: one is found when a jitted function has been called several times."
         " The device has been running `fit` for 12 s."
     )
     marked: dict[str, Any] = {"process": {"finds_loops": False, "compiling": {"f": 61.0, "g": 0.3}}}

@@ -176,6 +176,9 @@ def test_efficiency_above_one_is_shown_and_named() -> None:
     assert (value, limit) == (2.0, "cache_resident")
     assert reason is not None
     assert efficiency(bound_time(Cost({"float32": 1e12}), PEAKS), 0.5)[2] == "compute"
+    used = model_flops_utilization(Cost({"float32": 1e12}), 0.5, PEAKS)
+    assert used.mfu == 2.0
+    assert str(used.reason).endswith("(measured while other work ran?), or the time too short")
 
 
 @pytest.mark.parametrize("wrong", [None, 0.0, *WRONG])

@@ -23,7 +23,7 @@ MIN_LEAP: Final = 0.1
 """Share of the median by which a leap lies above it at least: what hardly varies has leaps that nobody would see."""
 
 NOT_FINITE: Final = (
-    f"the last value is no finite number up to {MAX_NUMBER:g}, as {{}} of those read, first after {{}}"
+    f"the last value is not finite, or beyond {MAX_NUMBER:g} (so far {{}} of those read, first after {{}})"
 )
 
 
