@@ -208,8 +208,8 @@ def owner_of(file: str) -> str:
 
 
 def module(file: str) -> str:
-    """The name of a file's module, for display: `queue` for `/usr/lib/python3.11/queue.py`."""
-    path = PurePath(file)
+    """The name of a file's module, for display: `queue` for `/usr/lib/python3.11/queue.py` or `<frozen queue>`."""
+    path = PurePath(file.removeprefix("<frozen ").removesuffix(">"))
     return path.parent.name if path.stem == "__init__" else path.stem
 
 

@@ -19,7 +19,7 @@ import pytest
 from jaxobs.cli import demonstration
 from jaxobs.plugin import threads
 from jaxobs.plugin.frames import stack_of
-from jaxobs.probe.stack import MAX_FRAMES, OWN, STANDARD_LIBRARY, USER, Describer, Place, owner_of
+from jaxobs.probe.stack import MAX_FRAMES, OWN, STANDARD_LIBRARY, USER, Describer, Place, module, owner_of
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.watch.watched import Watched
 from jaxobs.vocabulary.activities import DEVICE, INPUT, MARKED_INPUT, PROCESSOR, WAITING
@@ -343,6 +343,17 @@ def test_nothing_of_the_users_is_called() -> None:
         del held
 
     assert seen(holds).activity == WAITING
+
+
+def test_a_frozen_module_is_shown_by_its_name_as_any_other() -> None:
+    assert [module(file) for file in ("<frozen importlib._bootstrap>", "<frozen runpy>")] == [
+        "importlib",
+        "runpy",
+    ]
+    assert [module(file) for file in ("/usr/lib/python3.11/queue.py", "/lib/json/__init__.py")] == [
+        "queue",
+        "json",
+    ]
 
 
 def test_whose_code_a_file_is() -> None:
