@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -207,16 +207,17 @@ def _name(row: Row) -> str:
     return " ".join((known, *[mark for mark, holds in marks if holds][:1]))
 
 
-def render_ranks(ranks: Sequence[Observed], *, width: int, bold: bool) -> str:
-    """The table of ranks, and the summary of one that hangs or lags, else of the first that answered."""
+def render_ranks(ranks: Sequence[Observed], asked: Set[str] = frozenset(), *, width: int, bold: bool) -> str:
+    """The table of ranks, and the summary of one that hangs or lags, else of the first of the `asked` addresses."""
     rows = rank_rows(ranks)
     parts = [rank_table(rows, width=width, bold=bold)] if len(ranks) > 1 else []
-    pairs = zip(rows, ranks, strict=True)
-    answered = [(row, rank) for row, rank in pairs if rank.document and not rank.problem]
+    answered = [(row, one) for row, one in zip(rows, ranks, strict=True) if one.document and not one.problem]
     if answered:
-        row, chosen = max(answered, key=lambda pair: (pair[0]["hangs"], pair[0]["lags"]))
+        first = [(row["hangs"], row["lags"], row["address"] in asked) for row, _ in answered]
+        row, chosen = answered[first.index(max(first))]
         why = f", which hangs ({row['hangs_as']})" if row["hangs"] else ", which lags" if row["lags"] else ""
-        parts += ["", printable(f"rank {row['rank']}{why}")] if parts else []
+        of = f" of {row['run_id']}" if len({each["run_id"] for each in rows}) > 1 else ""
+        parts += ["", printable(f"rank {row['rank']}{of}{why}")] if parts else []
         parts.append(render(chosen.document, width=width, bold=bold))
     return "\n".join(parts)
 

@@ -89,10 +89,11 @@ def test_neighbours_that_a_server_names_are_asked_too(
         monkeypatch.setattr("os.getpid", lambda alive=alive: alive)
         found.append(serve(rank(index), index, file_sd_directory=tmp_path))
     wait_for(lambda: len(list(tmp_path.glob("*.json"))) == len(found), "all files", 60)
-    for source in (found[1].address, str(tmp_path)):
+    for source, shown in ((found[1].address, "rank 1"), (str(tmp_path), "rank 0")):
         answered = command("top", "--once", source, folder=tmp_path)
         rows = answered.stdout.splitlines()[2:5]
         assert [row.split()[0] for row in rows] == ["0", "1", "2"], answered
+        assert shown in answered.stdout.splitlines()
 
 
 def test_nothing_listens(serve: Callable, tmp_path: Path) -> None:

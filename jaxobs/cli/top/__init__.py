@@ -7,7 +7,7 @@ import os
 import re
 import ssl
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -36,10 +36,11 @@ def run(arguments: list[str]) -> int:
     from jaxobs.cli.top.watch import Watch
 
     options = _options(arguments)
-    watch = Watch(_finder(options.address), _access(options))
+    find = _finder(options.address)
+    watch = Watch(find, _access(options))
     try:
         if options.once or not sys.stdout.isatty():
-            return _write_once(watch)
+            return _write_once(watch, {str(target) for target in find()})
         try:
             from jaxobs.cli.top.view import TopApp
         except ModuleNotFoundError as error:
@@ -57,14 +58,17 @@ def run(arguments: list[str]) -> int:
         watch.close()
 
 
-def _write_once(watch: Watch) -> int:
-    """Write the ranks once. Raises InputError (exit status 2) if a given address has no snapshot."""
+def _write_once(watch: Watch, asked: Set[str]) -> int:
+    """Write the ranks once; `asked` are the addresses that no other server has named.
+
+    Raises InputError (exit status 2) if a given address has no snapshot.
+    """
     from jaxobs.cli import using
     from jaxobs.report.ranks import render_ranks
 
     watch.refresh(ONCE_SECONDS)
     with using("the snapshot"):
-        shown = render_ranks([rank.observed for rank in watch.ranks], **look_of(sys.stdout))
+        shown = render_ranks([rank.observed for rank in watch.ranks], asked, **look_of(sys.stdout))
     if shown:
         print(shown)
     *others, last = watch.problems() or [""]
