@@ -199,12 +199,8 @@ def report_text(document: Mapping[str, Any], *, top: int, width: int, bold: bool
             named.setdefault(("efficiency above 100 %", row["efficiency_reason"]), {})[name] = None
         elif row["label"] == "unmodelled":
             named.setdefault(("without a known cost", row["reason"] or SLOW_WORK), {})[name] = None
-    notes = [
-        line
-        for (what, reason), names in named.items()
-        for line in wrapped(f"{what}, {first_of(list(names), _NAMES)}: {reason}", width)
-    ]
-    if notes := notes_of(document) + notes:
+    told = (f"{what}, {first_of(list(names), _NAMES)}: {reason}" for (what, reason), names in named.items())
+    if notes := notes_of(document) + [line for note in told for line in wrapped(note, width)]:
         parts += ["", *notes]
     return to_text(parts, width=width, bold=bold)
 

@@ -98,7 +98,7 @@ def sentence_without_loop(document: Document) -> str:
     process = document.get("process") or {}
     said = ["No loop was seen: iterate over obs.steps(…), or start the script with `jaxobs run`."]
     if process.get("finds_loops"):
-        said = ["No loop was found: one is found when a jitted function has been called several times."]
+        said = ["No loop was found: one is found when calls of a jitted function repeat for a second or two."]
     if running := process.get("running"):
         name, lasts = code(running["function"]), duration(running["seconds"])
         said.append(f"The device has been running {name} for {lasts}.")

@@ -168,7 +168,7 @@ def test_no_control_character_of_a_document_reaches_a_terminal(record: Real, tmp
     bad = tmp_path / f"bad{name}.json"
     bad.write_text(json.dumps(dict(record) | {"snapshot": snapshot, "versions": hostile(record["versions"])}))
     again = shutil.copy(bad, tmp_path / f"copy{name}.json")
-    for command in (["show", str(bad)], ["show", "--json", str(bad)], ["compare", str(bad), again]):
+    for command in (["show", str(bad)], ["show", "--json", str(bad)], ["compare", str(bad), str(again)]):
         status, out, err = answered(*command)
         assert (status, is_plain(out + err)) == (0, True), (command, out, err)
     shown = top(read_json(json.dumps(snapshot).encode()))

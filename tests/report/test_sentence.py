@@ -228,7 +228,7 @@ def test_without_a_loop_what_is_under_way_is_said_and_advice_is_for_who_needs_it
         "process": {"finds_loops": True, "running": {"function": "fit", "seconds": 12.0}}
     }
     assert plain(sentence_without_loop(found)) == (
-        "No loop was found: one is found when a jitted function has been called several times."
+        "No loop was found: one is found when calls of a jitted function repeat for a second or two."
         " The device has been running `fit` for 12 s."
     )
     marked: dict[str, Any] = {"process": {"finds_loops": False, "compiling": {"f": 61.0, "g": 0.3}}}
