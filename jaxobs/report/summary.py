@@ -237,7 +237,9 @@ def _where_time_went(loops: Mapping[str, Document]) -> Iterator[str]:
             yield f"  a step of {name} is one call with {count(iterations)} iterations of {each}"
         shares = _shares(loop.get("components") or (loop.get("bottleneck") or {}).get("shares") or {})
         if shares:
-            yield f"  {name} in all: {', '.join(f'{word} {rough_percent(share)}' for word, share in shares)}"
+            then = ", as known at the time" * (dict(shares).get("unknown", 0.0) >= 0.05)  # as on the page
+            told = ", ".join(f"{word} {rough_percent(share)}" for word, share in shares)
+            yield f"  {name} in all{then}: {told}"
         yield from _main_thread(f" of {name}", loop)
         yield from (f"  {word} of {name}: {reason}" for word, _, reason in tables.gone_wrong(loop))
 

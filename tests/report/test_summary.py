@@ -64,6 +64,9 @@ def test_loops() -> None:
     assert line(text, "loop ") == "loop steps step time steps/s tokens/s MFU HFU loss"
     assert line(text, "train ") == "train 1,200 12.3 ms (host) 81.2 333 k – – 2.35"
     assert "  train in all: compute 72 %, host 20 %, input 4.9 %, compile 3.3 %" in text.splitlines()
+    loop = DOCUMENT["loops"]["train"] | {"components": {"host": 3.0, "unknown": 1.0}}
+    text = render(DOCUMENT | {"loops": {"train": loop}})
+    assert "  train in all, as known at the time: host 75 %, unknown 25 %" in text.splitlines()
 
 
 def test_functions_by_seconds_with_causes() -> None:
