@@ -121,18 +121,15 @@ def _analyze(path: str, maximum_bytes: int) -> Any:
         return build_report(path, trace, peaks, rules)
 
 
-_KEPT_FOLDERS: Final = 2
-
-
 def bound_of(row: Row) -> str:
     """The bound of an operation; `cache_resident` where it would be memory, but the data was in cache."""
     return "cache_resident" if row["bound"] == "cache_resident" else str(row["label"])
 
 
 def where(row: Row) -> str:
-    """The source line with the last folders of its path, or else the named scope."""
+    """The source line with the last folder of its path, or else the named scope."""
     path = re.split(r"[\\/]", row["source"])
-    return "/".join(path[-_KEPT_FOLDERS:]) if row["source"] else str(row["scope"])
+    return "/".join(path[-2:]) if row["source"] else str(row["scope"])
 
 
 DEVICE_NAME: Final = Column("device", lambda row: f"{row['host']} {row['name']}".strip(), text=True)
