@@ -147,7 +147,7 @@ def where_steps_go(view: View) -> Element | None:
     title, (parts, since) = "Where a step goes", parts_of_a_step(view)
     whole = sum(parts.values())
     if whole <= 0:
-        return card(title, quiet("No step has been seen to end yet."), name="steps")
+        return card(title, quiet("No step has been seen to end."), name="steps")
     edges, shares = shares_of(view.trend, view.loop)
     of_all = {name: parts.get(name, 0.0) / whole for name in COMPONENTS}
     seen = [name for name, share in of_all.items() if max([share, *shares.get(name, ())]) >= VISIBLE]

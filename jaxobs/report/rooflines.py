@@ -112,7 +112,7 @@ def axes(
 def why_incomplete(document: Document, points: Sequence[Point]) -> Iterator[str]:
     """A sentence for each thing that is missing from the roofline."""
     if not points:
-        yield "No executable has a known intensity and a measured time yet."
+        yield "No executable has a known intensity and a measured time."
     if not any(device.get("roofs") for device in document.get("devices") or ()):
         reasons = dict.fromkeys(device.get("peaks_reason") for device in document.get("devices") or ())
         yield from (f"No roof: {reason}." for reason in reasons if reason)

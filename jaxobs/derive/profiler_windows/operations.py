@@ -41,7 +41,7 @@ has some thousand."""
 SHOWN = 100
 """Operations listed in a snapshot: those with the most time."""
 
-NO_WINDOW = "single operations are seen in profiler windows only, and none has been read yet"
+NO_WINDOW = "single operations are seen in profiler windows only, and none has been read"
 
 Key = tuple[str, str, str]
 """Function, fingerprint of the executable, operation."""

@@ -240,7 +240,7 @@ class Windows:
         elif is_empty(xspace):
             outcome, reason, xspace = "empty", "no operation of a device is in the trace", None
             if window.usual_steps is not None:
-                reason += ", though steps go on: it may be that each takes longer than the window"
+                reason += ": the loop has ended or waits, or its steps take longer than the window"
         elif len(xspace) > self._maximum_bytes:
             outcome = "too_large"
             reason = f"{len(xspace)} bytes are more than JAXOBS_PROFILE_MAXIMUM_BYTES={self._maximum_bytes}"
