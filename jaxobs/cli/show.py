@@ -22,7 +22,7 @@ from jaxobs.plugin.files import open_regular
 from jaxobs.report.page import page
 from jaxobs.report.ranks import Observed, rank_rows, rank_table
 from jaxobs.report.record import MAX_BYTES, Record, decoded, state_of
-from jaxobs.report.runs import FOLDER_NAME, PAGE, RECORD, directory_of, kept
+from jaxobs.report.runs import FOLDER_NAME, NOT_IN_NAMES, PAGE, RECORD, directory_of, kept
 from jaxobs.report.summary import render
 from jaxobs.report.view import View
 from jaxobs.vocabulary import InputError
@@ -186,12 +186,12 @@ def records_directory() -> Path:
 
 def _named(word: str) -> Path:
     """The record of the newest run of this name, else of one whose folder's name begins so; of whatever rank."""
-    found: list[Path] = []
+    found, name = list[Path](), NOT_IN_NAMES.sub("-", word).lstrip("-")
     with suppress(OSError, InputError):
-        found = [folder for folder in kept(records_directory()) if word and folder.name.startswith(word)]
+        found = [folder for folder in kept(records_directory()) if name and folder.name.startswith(name)]
     if not found:
         raise InputError(f"{word!r} is no file, and no kept run's name begins so: `jaxobs runs` lists them")
-    whole = re.compile(re.escape(word) + r"(-attempt\d+)?(-rank\d+)?-\d{8}T\d{6}Z-\w*", re.ASCII)
+    whole = re.compile(re.escape(name) + r"(-attempt\d+)?(-rank\d+)?-\d{8}T\d{6}Z-\w*", re.ASCII)
     return min(found, key=lambda folder: not whole.fullmatch(folder.name)) / RECORD
 
 

@@ -24,6 +24,9 @@ NO_FOLDER: Final = "this process keeps no folder of its run"
 
 FOLDER_NAME: Final = re.compile(r"((.*-)?rank(?P<rank>\d+)-|.+-)?(?P<began>\d{8}T\d{6}Z)-\w*", re.ASCII)
 
+NOT_IN_NAMES: Final = re.compile(r"[^\w.-]+", re.ASCII)
+"""What a run's name may have and the name of its folder has not."""
+
 MAX_NAME: Final = 100
 """Most letters of the run's name in a folder's: with rank, time and instance that is less than the 255 bytes allowed."""
 
@@ -55,7 +58,7 @@ def folder_of(
     if directory is None or not (is_first or settings.get("run_directory")):
         return None
     words = [
-        re.sub(r"[^\w.-]+", "-", resource.get("jaxobs.run", ""), flags=re.ASCII)[:MAX_NAME],
+        NOT_IN_NAMES.sub("-", resource.get("jaxobs.run", ""))[:MAX_NAME],
         *(
             f"{word}{resource[key]}"
             for word, key in (("attempt", "jaxobs.attempt"), ("rank", "jax.process_index"))

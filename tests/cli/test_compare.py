@@ -253,7 +253,9 @@ def test_a_runs_whole_name_counts_before_names_that_begin_so(
 ) -> None:
     for run in ("train_large", "train-large"):
         kept(records, run, run, began=1_030.0)
-    for word, began in (("train", 1_020.0), ("train_", 1_030.0), ("train-large", 1_030.0)):
+    kept(records, "Übung 1 / <b>", "x", began=1_040.0)
+    words = {"train": 1_020.0, "train_": 1_030.0, "train-large": 1_030.0, "Übung 1": 1_040.0}
+    for word, began in words.items():
         assert main(["show", word, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["began"] == began
 
