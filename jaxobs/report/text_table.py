@@ -97,7 +97,7 @@ def _fitting(columns: Sequence[Sequence[str]], width: int) -> list[int]:
     Words of up to a third of the width are broken only where that is not enough.
     """
     widths = [min(width, max(map(len, column))) for column in columns]
-    words = [min(width // 3, max(map(len, _tied(" ".join(column)).split(" ")))) for column in columns]
+    words = [min(width // 3, max(map(len, " ".join(map(_tied, column)).split(" ")))) for column in columns]
     for least in (words, [_MIN_COLUMN] * len(columns)):
         able = [index for index, held in enumerate(widths) if held > least[index]]
         while able and sum(widths) + len(_GAP) * (len(widths) - 1) > width:

@@ -115,6 +115,15 @@ def test_the_line_of_a_program_is_not_broken_where_a_heading_can_be() -> None:
     assert all(len(line) <= 60 for line in table.lines(60))
 
 
+def test_cells_that_end_and_begin_with_a_number_are_words_of_their_own() -> None:
+    table = TextTable(("", "began", "run", "how it went"), left=("began", "run", "how it went"))
+    for number in range(8):
+        run = f"net{number}" if number else "the one with a name"
+        table.add(f"last~{number}", f"2026-11-29 22:2{number}", run, "it was limited by its input")
+    text = "\n".join(table.lines(50))
+    assert all(f"2026-11-29 22:2{number}" in text for number in range(8))
+
+
 def test_a_number_and_its_unit_stay_on_one_line_where_a_name_can_be_broken() -> None:
     table = TextTable(("operation", "runs", "time", "efficiency", "limited by"), left=("limited by",))
     table.add("broadcast_add_fusion.1", "400", "3.26 s", "80.4 %", "communication")
