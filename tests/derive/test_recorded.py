@@ -66,4 +66,4 @@ def test_a_value_that_is_not_finite_is_no_leap_and_its_first_step_stays() -> Non
     value = read(*noise(200), float("nan"), float("inf"))
     assert (value.not_finite, value.leaps) == (2, 0)
     assert value.figure().value is None
-    assert "as 2 of those read, first after 2,000 steps" in str(value.figure().reason)
+    assert "so far 2 of those read, first after 2,000 steps" in str(value.figure().reason)

@@ -372,7 +372,7 @@ def test_memory_that_grew_is_told() -> None:
 
 def test_a_value_that_is_not_finite_is_told_once_with_when_it_began(tmp_path: Path) -> None:
     made, folder = recorder(tmp_path)
-    absent = "the last value is no finite number, as {} of those read"
+    absent = "the last value is not finite, or beyond 1e+300 (so far {} of those read)"
     for steps in range(60):
         odd = {} if steps < 10 else {"loss": None, "loss_reason": absent.format(steps)}
         many = {f"{number}": 1.0 for number in range(3)}
