@@ -270,6 +270,17 @@ def test_at_the_end_of_the_job_all_its_time_is_charged() -> None:
     assert sum(charged.values()) == pytest.approx(30.0)
 
 
+def test_at_the_end_steps_are_charged_that_came_without_a_report_that_all_before_them_has_come() -> None:
+    """An agent that is far behind reads steps for many seconds, and the report that would follow them never comes."""
+    fold = applied(new_fold(), [step(0, 1.0, 2.0), ProbeReported(1, 0, 0, 0, 0.0, at(2.0))])
+    applied(fold, [step(number, 1.0 + number, 2.0 + number) for number in range(1, 20)])
+    assert run_seconds(fold, 21.5)["productive"] == pytest.approx(1.0)
+    fold.end(at(21.5), by_itself=True)
+    charged = run_seconds(fold, 21.5)
+    assert charged["productive"] == pytest.approx(20.0)
+    assert sum(charged.values()) == pytest.approx(21.5)
+
+
 def test_host_time_between_epochs_is_not_taken_for_that_of_an_evaluation_too_short_to_be_timed() -> None:
     made = [
         created(1, "train", proto=b"train"),

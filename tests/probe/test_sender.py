@@ -12,9 +12,10 @@ import pytest
 from jaxobs.flow import wire
 from jaxobs.flow.pipe import Descriptor
 from jaxobs.flow.ring import Ring
+from jaxobs.model.clock import monotonic
 from jaxobs.model.events import Event, FunctionWatched, LoopDeclared, ProbeReported, Recorded
 from jaxobs.probe.transport.agent_process import AgentProcess
-from jaxobs.probe.transport.sender import EVENTS_A_FRAME, Agents, Sender
+from jaxobs.probe.transport.sender import CLOSE_SECONDS, EVENTS_A_FRAME, Agents, Sender
 from tests.waiting import wait_for
 
 
@@ -144,6 +145,29 @@ def test_a_frame_that_no_pipe_took_is_counted(sending: Sending) -> None:
     sending.agents[0].pipe.close()
     sending.hear()
     assert sending.sender._lost_with_agents == 50_000 - left
+
+
+def test_what_no_time_is_left_for_at_the_end_is_told_to_have_been_dropped(
+    sending: Sending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent that others leave little of the processors goes on reading only when the job ends."""
+    drain, agent = sending.ring.drain, sending.agents[0]
+
+    def read_and_drain(most: int | None = None) -> list[Any]:
+        if most is None:
+            agent.frames()
+        return drain(most)
+
+    sending.record(50_000)
+    sending.sender._flush(0.1)  # more than a pipe holds
+    left = len(sending.ring)
+    assert left > 0
+    monkeypatch.setattr(sending.ring, "drain", read_and_drain)
+    sending.sender._close(monotonic() + CLOSE_SECONDS)
+    *_, (_, report), (last, _) = agent.frames()
+    (told,) = wire.events_of(report)
+    assert isinstance(told, ProbeReported)
+    assert (told.dropped, last) == (left, wire.FINISH)
 
 
 def test_a_request_during_a_flush_is_sent_after_what_was_emitted_before_it(

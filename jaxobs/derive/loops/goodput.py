@@ -310,7 +310,7 @@ class RunTime:
         }
 
     def _reported_until(self, now: int) -> int:
-        if self._heard_until is not None and now - self._heard_until <= MAX_GAP:
+        if self._heard_until is not None and not self._is_over and now - self._heard_until <= MAX_GAP:
             return min(now, self._heard_until)
         return now
 

@@ -312,22 +312,16 @@ class Sender:
             self._unsent += map(memoryview, traces)
             if not self._send(encoded, deadline):
                 return
-        self._unfolded.append(1)
-        report, _ = wire.events_frame([self._report()])
-        self._send(report + self.requests.frames(self.agents, asked), deadline)
+        self._send(self._report() + self.requests.frames(self.agents, asked), deadline)
 
-    def _report(self) -> ProbeReported:
-        """The sender's figures. They do not go into the ring: in a full one they would displace an uncounted event."""
+    def _report(self) -> bytes:
+        """A frame of the sender's figures, which in a full ring would displace an uncounted event."""
+        self._unfolded.append(1)
         self._reports += 1
         self._cpu = max(self._cpu, cpu_seconds() - self._cpu_before)
-        return ProbeReported(
-            self._ring.emitted() + self._reports,
-            self._ring.dropped() + self._lost_with_agents,
-            self._refused,
-            self.listeners_restored,
-            self._cpu,
-            now(),
-        )
+        emitted, dropped = self._ring.emitted() + self._reports, self._ring.dropped() + self._lost_with_agents
+        report = ProbeReported(emitted, dropped, self._refused, self.listeners_restored, self._cpu, now())
+        return wire.events_frame([report])[0]
 
     def _send(self, piece: bytes, deadline: float) -> bool:
         """Write everything; False if not done by the deadline. The rest is kept, since a frame must be completed."""
@@ -364,7 +358,9 @@ class Sender:
             self._agent.hasten()
         self._flush(max(0.0, deadline - monotonic() - CLOSE_SECONDS))
         if self._agent is not None:
-            self._send(wire.frame(wire.FINISH, (max(0.1, deadline - monotonic()), self.ending)), deadline)
+            self._lost_with_agents += wire.count(self._ring.drain())  # there is no time left for these
+            finish = wire.frame(wire.FINISH, (max(0.1, deadline - monotonic()), self.ending))
+            self._send(self._report() + finish, deadline)
         while monotonic() < deadline and self._agent is not None and not self._need_not_wait():
             if not (self._unsent or self._agent_is_up or self.last_is_wanted):
                 break
