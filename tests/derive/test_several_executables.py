@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from jaxobs.derive.executables.view import CUT
 from jaxobs.model.events import UNMARKED, ExecutableRan, FunctionWatched
 from tests.derive.made_up import PEAKS, applied, at, backend, created, families, module, new_fold, step, waits
+from tests.derive.timed_runs import watched
 
 
 @pytest.mark.parametrize(("runs", "devices"), [((1, 2), 1), ((1, 1), 2)])
@@ -53,3 +55,18 @@ def test_of_executables_of_one_content_the_newest_that_was_timed_is_shown() -> N
         assert len(found["jaxobs_executable_bottleneck_info"]) == 1
         shown.append(found["jaxobs_executable_achieved_flops_per_second"]["f", "abc"])
     assert shown == pytest.approx([1e9 / 0.08, 1e9 / 0.08, 1e9 / 0.04])
+
+
+@pytest.mark.parametrize(("devices", "times", "reserve"), [(1, (0.03, 0.02), CUT), (2, (0.06, 0.04), None)])
+def test_no_runs_are_said_to_take_longer_together_than_the_steps_they_were_in(
+    devices: int, times: tuple[float, float], reserve: str | None
+) -> None:
+    """Other programs used the processors when they were timed. On one of two devices each they may lie side by side."""
+    fold = watched({1: 0.06, 2: 0.04}, samples=5)
+    fold.executables.local_devices = devices
+    fold.apply(waits())
+    applied(fold, [step(n, 1 + n / 20, 1.05 + n / 20, runs=(1, 2)) for n in range(40)])
+    shown = {each["function"]: each for each in fold.snapshot(at(3.1))["executables"]}
+    assert tuple(shown[name]["seconds_per_run"] for name in ("f1", "f2")) == pytest.approx(times)
+    assert {each["seconds_per_run_reason"] for each in shown.values()} == {reserve}
+    assert shown["f1"]["efficiency"] == pytest.approx(shown["f1"]["bound_seconds"] / times[0])

@@ -103,6 +103,8 @@ class Executable:
     room: float = 0.0
     """Seconds that these had; infinite where that is not known."""
     seconds: float = 0.0
+    share: float = 1.0
+    """For how much of the time of its runs, as they were timed, the loop that ran it last had room of late."""
     clean_runs: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
     """The seconds that runs took which began on an idle device, and by how much each may be off."""
     spacings: deque[tuple[float, bool]] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
@@ -315,12 +317,7 @@ def verdict_of_operations(executable: Executable) -> Verdict | None:
 
 def _measured_cost(executable: Executable, costs: Sequence[OperationCost] | None) -> Cost | None:
     """The cost with the mean repetitions seen in windows; None where they were not, or the module's figures are exact."""
-    if (
-        costs is None
-        or executable.cost is None
-        or not _varies(executable.cost)
-        or not executable.windows.runs_counted
-    ):
+    if costs is None or not executable.may_differ or not executable.windows.runs_counted:
         return None
     means = _means(executable)
     if any(each.executions and each.once.flops and each.name not in means for each in costs):
@@ -336,6 +333,5 @@ def _costs_of_a_run(costs: Sequence[OperationCost], means: Mapping[str, float]) 
 
 def _means(executable: Executable) -> dict[str, float]:
     """The mean number of executions per run, for each operation that was seen."""
-    return {
-        name: count / executable.windows.runs_counted for name, count in executable.windows.executions.items()
-    }
+    seen = executable.windows
+    return {name: count / seen.runs_counted for name, count in seen.executions.items()}

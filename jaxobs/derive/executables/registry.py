@@ -213,18 +213,25 @@ class Executables:
             executable.told_otherwise(int(ahead))
             self.changed.add(executable.number)
 
+    def had(self, runs: Iterable[int], wall: float, seconds: float) -> None:
+        """Note that these, whose runs take so many seconds as they were timed, had `wall` seconds for them in a loop.
+
+        On some of the devices alone they may lie side by side, and had more.
+        """
+        ran = [executable for run in runs if (executable := self._by_number.get(run)) is not None]
+        if seconds > 0 and all(self.part_of_devices(each) == 1.0 for each in ran):
+            for executable in ran:
+                executable.share = min(1.0, wall / seconds)
+                self.changed.add(executable.number)
+
     def functions(self) -> dict[str, str]:
-        """The function of each executable, by its fingerprint."""
-        return {
-            executable.fingerprint: executable.function
-            for executable in self._by_number.values()
-            if executable.fingerprint
-        }
+        """The function of each executable that was analysed, by its fingerprint."""
+        return {fingerprint: each.function for fingerprint, each in self._by_fingerprint.items()}
 
     def working_sets(self) -> dict[str, float]:
-        """Bytes that a run of each executable touches, by its fingerprint."""
-        known = ((executable.fingerprint, executable.working_set) for executable in self._by_number.values())
-        return {fingerprint: size for fingerprint, size in known if fingerprint and size is not None}
+        """Bytes that a run of each of these touches, where that is known, by its fingerprint."""
+        known = ((fingerprint, each.working_set) for fingerprint, each in self._by_fingerprint.items())
+        return {fingerprint: size for fingerprint, size in known if size is not None}
 
     def watched(self, event: FunctionWatched) -> None:
         self._watched[event.number] = event

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from jaxobs.derive.executables.executable import Executable, inexact_reason, verdict_of_operations
+from jaxobs.derive.executables.executable import TOLERANCE, Executable, inexact_reason, verdict_of_operations
 from jaxobs.derive.executables.registry import LET_GO, Executables
 from jaxobs.derive.series import Heaviest
 from jaxobs.hardware.peaks import Peaks
@@ -28,6 +28,8 @@ FEW_RUNS = 20
 sixth of cases, and most of twenty in a twenty-fifth (binomial)."""
 
 OF_KIN = "of an executable of the same function and sizes: no run of this one was timed"
+
+CUT = "cut to what the loop had time for: its runs, as they were timed, would take longer than its steps"
 
 NOT_TIMED = (
     "no run has been timed: none began on an idle device while it was watched, "
@@ -76,18 +78,20 @@ class ExecutableView:
 def executable_view(
     executable: Executable, per_run: float | None, why_no_runs: str | None, peaks: Peaks | None
 ) -> ExecutableView:
-    """What is shown of the executable, a run of which takes `per_run` seconds.
+    """What is shown of the executable, a run of which takes `per_run` seconds, as it was timed.
 
     `why_no_runs`: why not all its runs are counted; None where they are.
     """
     cost, bound = executable.work, executable.bound
+    timed, per_run = per_run, per_run and per_run * executable.share
     near = efficiency(bound, per_run) if bound is not None and per_run is not None else None
     runs, spent, source = _counted(executable, per_run, why_no_runs)
     not_timed = TOO_DIFFERENT if executable.differs else TOO_SHORT if executable.at_most else NOT_TIMED
     unmeasured = None if per_run is not None else why_no_runs or not_timed
-    is_traced = per_run is not None and per_run == executable.windows.seconds_per_run
+    is_traced = timed is not None and timed == executable.windows.seconds_per_run
     tracing = FEW_TRACED if executable.windows.timed_runs < FEW_RUNS else TRACED
-    traced = tracing if is_traced else OF_KIN if executable.seconds_per_run != per_run else None
+    traced = tracing if is_traced else OF_KIN if executable.seconds_per_run != timed else None
+    traced = CUT if executable.share < 1 - TOLERANCE else traced
     unbound = bound_reason(executable, peaks)
     achieved = _rate(cost, per_run)
     no_flops = "it computes no floating-point number" if cost is not None and not cost.flops > 0 else None

@@ -228,6 +228,7 @@ class Loop:
         if self.quiet is not None:
             self.whole = self.rated = Stretch()
         self.did = work_of(self.rated.runs, self._executables)
+        self._executables.had(self.rated.runs, self.rated.wall, self.did.device_seconds)
         # By what is known now: a profiler window shows what the steps before it did, too.
         self.charged = charged(self.whole, known)
 
