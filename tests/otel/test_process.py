@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -32,11 +31,11 @@ print("opentelemetry" in sys.modules, "jax" in sys.modules, flush=True)
 """
 
 
-def run(**variables: str) -> tuple[subprocess.CompletedProcess[str], float]:
+def run(**variables: str) -> subprocess.CompletedProcess[str]:
+    """The program's end, which comes within a minute."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
     path = os.pathsep.join((str(ROOT), str(ROOT / "plugins"), os.environ.get("PYTHONPATH", "")))
-    started = time.monotonic()
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-W", "error", "-c", PROGRAM],
         env={**clean, "PYTHONPATH": path, **variables},
         capture_output=True,
@@ -44,16 +43,15 @@ def run(**variables: str) -> tuple[subprocess.CompletedProcess[str], float]:
         timeout=60,
         check=False,
     )
-    return done, time.monotonic() - started
 
 
 def test_without_an_endpoint_nothing_of_opentelemetry_is_imported() -> None:
-    done, _ = run()
+    done = run()
     assert (done.returncode, done.stdout, done.stderr) == (0, "False False\n", "")
 
 
 def test_a_refusing_endpoint_prints_nothing_but_what_is_raised(refusing: str) -> None:
-    done, _ = run(OTEL_EXPORTER_OTLP_ENDPOINT=refusing)
+    done = run(OTEL_EXPORTER_OTLP_ENDPOINT=refusing)
     assert (done.returncode, done.stderr) == (0, "")
     assert f"OTLP traces to {refusing}/v1/traces: " in done.stdout
     assert "19 spans dropped so far" in done.stdout
@@ -61,7 +59,7 @@ def test_a_refusing_endpoint_prints_nothing_but_what_is_raised(refusing: str) ->
 
 
 def test_a_black_hole_does_not_hold_up_the_exit(black_hole: str) -> None:
-    _, without = run()
-    done, seconds = run(OTEL_EXPORTER_OTLP_ENDPOINT=black_hole)
+    done = run(
+        OTEL_EXPORTER_OTLP_ENDPOINT=black_hole, OTEL_EXPORTER_OTLP_TIMEOUT="600000"
+    )  # ten minutes, in ms
     assert (done.returncode, done.stderr) == (0, "")
-    assert seconds - without < 5.0  # one second to stop, and the import of OpenTelemetry
