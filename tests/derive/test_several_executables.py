@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jaxobs.derive.executables.view import CUT
+from jaxobs.derive.loops.bottleneck import IN_DOUBT
 from jaxobs.model.events import UNMARKED, ExecutableRan, FunctionWatched
 from tests.derive.made_up import PEAKS, applied, at, backend, created, families, module, new_fold, step, waits
 from tests.derive.timed_runs import watched
@@ -70,3 +71,16 @@ def test_no_runs_are_said_to_take_longer_together_than_the_steps_they_were_in(
     assert tuple(shown[name]["seconds_per_run"] for name in ("f1", "f2")) == pytest.approx(times)
     assert {each["seconds_per_run_reason"] for each in shown.values()} == {reserve}
     assert shown["f1"]["efficiency"] == pytest.approx(shown["f1"]["bound_seconds"] / times[0])
+
+
+def test_while_the_device_may_work_for_another_loop_it_is_not_said_to_be_idle() -> None:
+    """An evaluation whose first step waits for what the host has dispatched of the training, of which no end is seen."""
+    fold = watched({1: 0.02, 2: 0.02}, samples=5)
+    applied(fold, [step(n, 1 + n / 1000, 1.001 + n / 1000, runs=(1,)) for n in range(100)])
+    fold.apply(waits(loop="evaluate"))
+    applied(fold, [step(0, 1.1, 3.0, loop="evaluate", runs=(2,))])
+    applied(fold, [step(n, 3 + n / 50, 3.02 + n / 50, loop="evaluate", runs=(2,)) for n in range(1, 9)])
+    loop = fold.snapshot(at(3.3)).to_dict()["loops"]["evaluate"]
+    assert loop["bottleneck"]["label"] == "unknown"
+    assert loop["bottleneck"]["reason"] == IN_DOUBT
+    assert loop["device_idle"] is None

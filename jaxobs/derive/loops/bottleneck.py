@@ -42,6 +42,7 @@ the interpreter lock."""
 IDLE_KNOWN = 0.9
 """Share of turns with an idle device at their end from which on a host that is blocked is what the device waits for."""
 
+IN_DOUBT = "the device may have worked on what was dispatched before, for another loop or this one"
 OUTPACED = "the main thread waited for the device for longer than its work takes, as it was timed last"
 HOST_UNKNOWN = "the device was idle, and what the host did is not known"
 NO_BOUND = (
@@ -101,6 +102,7 @@ def charged(piece: Stretch, known: Known) -> Charged:
     `unknown`; where the thread waited for the device in it, its runs take longer than is known.
     """
     busy = _busy(piece, known)
+    busy.bounded[IN_DOUBT] += piece.doubtful
     components = dict.fromkeys(COMPONENTS, 0.0)
     components["compile"] = min(max(piece.compiling, 0.0), piece.wall)
     remaining = piece.wall - components["compile"]

@@ -107,6 +107,8 @@ class Stretch:
     """What each of its steps ran, where that is the same for all and nothing else took time."""
     alone: bool = False
     """Whether it is one run, in a step that began when the device was idle: nothing worked beneath its compile."""
+    doubtful: float = 0.0
+    """Seconds of `wall` in which the device may have worked for others, or on what was dispatched before."""
     ahead: bool = False
     """Whether the host was ahead of the device throughout, which then worked all the time."""
 
@@ -119,6 +121,7 @@ class Stretch:
         """Add the amounts of another stretch."""
         self.end = max(self.end, other.end)
         self.wall += other.wall
+        self.doubtful += other.doubtful
         self.nested += other.nested
         self.steps += other.steps
         self.compiling += other.compiling
@@ -391,9 +394,8 @@ class Stretches:
 
     def _close(self, steps: list[Steps], end: int) -> None:
         """End a stretch at a completion."""
-        first, last = steps[0], steps[-1]
+        first, last, tail = steps[0], steps[-1], 0
         start = first.begin if self._mark is None else max(self._mark, first.begin)
-        tail = 0
         if not self._open:
             tail, self._tail = self._tail, 0
             end = max(end, last.end + tail)
@@ -401,8 +403,7 @@ class Stretches:
         for each in steps:
             ended.add_turns(each)
         per_step = max(0, end - start) / ended.steps
-        elsewhere = doubt = 0.0
-        before = start
+        elsewhere, doubt, before = 0.0, 0.0, start
         for each in steps:
             away = max(0, each.begin - max(before, start))
             elsewhere += away + each.nested
@@ -483,6 +484,7 @@ class Stretches:
             self._end(Stretch(kind, self._left, seconds(wait), input=seconds(wait)))
 
     def _end(self, ended: Stretch) -> None:
+        ended.doubtful = ended.wall if ended.kind is Kind.DOUBTFUL else 0.0
         self._ended.append(ended)
         self._observe(ended)
 
