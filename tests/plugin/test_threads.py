@@ -6,6 +6,8 @@ import threading
 import time
 from typing import Any
 
+from jaxobs.flow import wire
+from jaxobs.model.events import ProbeReported
 from jaxobs.plugin.threads import Flag, Thread, cpu_seconds
 from tests.probe.conftest import observed
 from tests.waiting import wait_for
@@ -38,10 +40,18 @@ def test_processor_time_is_told_while_a_thread_lives_and_after_its_end() -> None
     assert SPENT <= living <= ended < 2 * SPENT
 
 
+def reported(observed: Any) -> float:
+    """The processor time that the sender tells."""
+    ((_, body),) = wire.Frames().feed(observed.side.sender._report())
+    (report,) = wire.events_of(body)
+    assert isinstance(report, ProbeReported)
+    return report.cpu_seconds
+
+
 def test_what_the_profilers_own_thread_takes_is_reported(observed: Any) -> None:
-    before, done, over = observed.side.sender._report().cpu_seconds, Flag(), Flag()
+    before, done, over = reported(observed), Flag(), Flag()
     over.set()
     plugin = observed.source("profiler").plugin
     plugin._give(lambda: compute(done, over))
     wait_for(plugin.is_idle, "the task to be done", 60)
-    assert observed.side.sender._report().cpu_seconds - before >= SPENT
+    assert reported(observed) - before >= SPENT
