@@ -126,9 +126,9 @@ for number in waited_for:
     seen &= signal.sigtimedwait({number}, 10).si_signo == number
 ours = {thread.native for thread in living()}
 for task in os.listdir("/proc/self/task"):
-    status = dict(line.split(":", 1) for line in open(f"/proc/self/task/{task}/status"))
-    blocked = int(status["SigBlk"], 16)
-    if int(task) in ours:
+    if int(task) in ours:  # others may end meanwhile
+        status = dict(line.split(":", 1) for line in open(f"/proc/self/task/{task}/status"))
+        blocked = int(status["SigBlk"], 16)
         seen &= all(blocked >> number - 1 & 1 for number in (signal.SIGINT, signal.SIGALRM, signal.SIGPROF, *waited_for))
 for thread in threading.enumerate():
     if thread is not threading.current_thread():
