@@ -6,7 +6,6 @@ import copy
 import sys
 import weakref
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 from jaxobs.jax_compat.objects import is_of, name_of
@@ -43,14 +42,6 @@ def cache_size_of(function: Any) -> Callable[[Any], int | None]:
     """
     count = getattr(type(function), "_cache_size", None) if is_of(type(function), "jax", "jaxlib") else None
     return count if callable(count) else lambda _: None
-
-
-def unjitted() -> Any:
-    """What tells by its `value` whether `jax.disable_jit()` is in force on this thread (48 ns).
-
-    Never without the private name.
-    """
-    return getattr(sys.modules.get("jax._src.config"), "disable_jit", SimpleNamespace(value=False))
 
 
 def is_tracer(value: Any) -> bool:

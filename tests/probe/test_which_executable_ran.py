@@ -60,17 +60,6 @@ def test_a_function_that_was_compiled_ahead_of_its_calls_runs_that_executable(ob
     assert runs(observed) == {executables(observed, "halved")[-1]: 4}
 
 
-def test_a_call_without_jit_runs_no_executable(observed: Any) -> None:
-    watched = observed.side.watching.watch(jax.jit(a_function("thirds", 1 / 3)))
-    watched(jnp.ones(3))
-    with jax.disable_jit():
-        for _ in range(3):
-            with step(observed):
-                watched(jnp.ones(3))
-    watched(jnp.ones(3))
-    assert runs(observed) == {executables(observed, "thirds")[-1]: 2}
-
-
 def test_which_of_two_of_one_name_was_compiled_ahead_is_not_guessed(observed: Any) -> None:
     first, second = (observed.side.watching.watch(jax.jit(a_function("halved", by))) for by in (0.5, 0.25))
     for watched in (first, second):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from jaxobs.jax_compat.jit import cache_size_of, unjitted
+from jaxobs.jax_compat.jit import cache_size_of
 from jaxobs.model.clock import now
 from jaxobs.model.events import FunctionWatched
 from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
@@ -147,7 +147,7 @@ class Calls:
         self.leaf = OutputLeaf()
         self.read: Read | None = None
         self.run = number  # what a call runs while there is only one executable
-        self.cache_size, self.unjitted = cache_size_of(function), unjitted()
+        self.cache_size = cache_size_of(function)
         self.size_seen: int | None = -1
         """The `cache_size` when its executables were last learned; -1 before its first call."""
         self._emit = loops.emit

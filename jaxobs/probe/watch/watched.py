@@ -62,21 +62,22 @@ class Watched:
         return made
 
     @internal
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:  # noqa: C901  # hot
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:  # noqa: C901, PLR0912  # hot
         calls = self._jaxobs_calls
         if calls is None:
             return self._jaxobs.function(*args, **kwargs)
         executables = calls.executables
         count = executables.count
         step = calls.current.step
-        if (step is not None and step.hidden) or (calls.unjitted.value and (calls.run > 0 or calls.read)):
-            try:  # inside a trace nothing runs, and without jit none of the executables
+        if step is None:
+            if calls.unmarked.output is not None:
+                calls.completions.turn_ended(calls.unmarked, now())
+        elif step.hidden:  # inside a trace nothing runs
+            try:
                 return calls.function(*args, **kwargs)
             except BaseException as error:
                 drop_internal_frames(error)
                 raise
-        if step is None and calls.unmarked.output is not None:
-            calls.completions.turn_ended(calls.unmarked, now())
         started = now()
         try:
             result = calls.function(*args, **kwargs)
