@@ -92,6 +92,29 @@ def test_what_a_host_that_runs_ahead_dispatched_is_counted_when_the_device_is_do
     assert entries(fold, 2.1)["f1"]["seconds"] == pytest.approx(26 * 0.04)
 
 
+@pytest.mark.parametrize(("timed", "idle"), [(0.029, 0.23), (0.02, None)])
+def test_a_device_that_works_off_its_queue_is_not_idle_though_its_runs_were_shorter_once(
+    timed: float, idle: float | None
+) -> None:
+    """Each second brings a batch of 25 steps of two executables, 30 ms together; the host waits for the next."""
+    fold = watched({1: timed, 2: 0.001})
+    for second in range(1, 11):
+        for place in range(25):
+            first = second if second == 1 or place else second - 0.99
+            begin, end = first + place / 2_500, second + (place + 1) / 2_500
+            wait = 0.2 if place == 0 and second > 1 else 0.0
+            fold.apply(step(25 * second + place, begin, end, runs=(1, 2), wait=wait))
+        for place in (2, 10, 24):
+            fold.apply(
+                StepCompleted("train", 25 * second + place, at(second + 0.03 * (place + 1)), MILLISECOND)
+            )
+    loop = fold.snapshot(at(10.8)).to_dict()["loops"]["train"]
+    assert loop["device_idle"] == (idle and pytest.approx(idle, abs=0.02))
+    if idle is None:
+        assert "worked for longer than its runs take" in loop["device_idle_reason"]
+        assert loop["bottleneck"]["shares"]["input"] == pytest.approx(0.18, abs=0.03)
+
+
 def test_a_run_that_was_never_timed_takes_what_its_kin_does() -> None:
     """A function is made anew, and compiled to the same."""
     fold = applied(watched({1: 0.01}), [created(2, "f1"), waits()])

@@ -43,7 +43,7 @@ IDLE_KNOWN = 0.9
 """Share of turns with an idle device at their end from which on a host that is blocked is what the device waits for."""
 
 IN_DOUBT = "the device may have worked on what was dispatched before, for another loop or this one"
-OUTPACED = "the main thread waited for the device for longer than its work takes, as it was timed last"
+OUTPACED = "the device worked for longer than its runs take, as they were timed last"
 HOST_UNKNOWN = "the device was idle, and what the host did is not known"
 NO_BOUND = (
     "the device worked on what has no bound time, as a peak is missing or its cost is not known yet, or took far longer "
@@ -99,7 +99,7 @@ def charged(piece: Stretch, known: Known) -> Charged:
     Compiles come first, during which the loop dispatches nothing. Busy seconds of the device come next, cut to the wall
     time in which it is not known to have been idle. Idle seconds go to what the host was doing: a checkpoint, waiting
     for input, then what samples of its thread saw, less the seconds that runs without a time may have taken. The rest is
-    `unknown`; where the thread waited for the device in it, its runs take longer than is known.
+    `unknown`; where the device is known to have worked in it, its runs take longer than is known.
     """
     busy = _busy(piece, known)
     busy.bounded[IN_DOUBT] += piece.doubtful
@@ -111,9 +111,11 @@ def charged(piece: Stretch, known: Known) -> Charged:
     share = min(1.0, max(0.0, remaining - idle) / total) if total > 0 else 0.0
     for word, amount in busy.components.items():
         components[word] += amount * share
+    lacking = min(piece.worked, remaining) - total * share - sum(busy.bounded.values())
+    busy.bounded[OUTPACED] = lacking = lacking if lacking > SAMPLED * piece.wall else 0.0
     remaining = max(0.0, remaining - total * share)
     for word, amount in (("checkpoint", piece.checkpoint), ("input", waited)):
-        given = min(max(amount, 0.0), remaining)
+        given = min(max(amount, 0.0), max(0.0, remaining - lacking))
         components[word] += given
         remaining -= given
     of_host = (activities.PROCESSOR, *((activities.WAITING,) if known.idle_at_ends >= IDLE_KNOWN else ()))

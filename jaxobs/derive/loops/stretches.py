@@ -111,6 +111,7 @@ class Stretch:
     """Seconds of `wall` in which the device may have worked for others, or on what was dispatched before."""
     ahead: bool = False
     """Whether the host was ahead of the device throughout, which then worked all the time."""
+    worked: float = 0.0  # seconds that began with all steps dispatched: the device was busy in them
 
     @property
     def compiled(self) -> bool:
@@ -122,6 +123,7 @@ class Stretch:
         self.end = max(self.end, other.end)
         self.wall += other.wall
         self.doubtful += other.doubtful
+        self.worked += other.worked
         self.nested += other.nested
         self.steps += other.steps
         self.compiling += other.compiling
@@ -233,9 +235,7 @@ class Stretches:
     @property
     def pending_since(self) -> int | None:
         """When the time began that is in no stretch yet; None where there is no such time."""
-        if not self._open:
-            return None
-        return self._open[0].begin if self._mark is None else max(self._mark, self._open[0].begin)
+        return max(self._mark or 0, self._open[0].begin) if self._open else None
 
     def steps_ended(self, steps: Steps) -> list[StepCompleted]:
         """The host has ended steps; returns their completions that came earlier."""
@@ -395,7 +395,7 @@ class Stretches:
     def _close(self, steps: list[Steps], end: int) -> None:
         """End a stretch at a completion."""
         first, last, tail = steps[0], steps[-1], 0
-        start = first.begin if self._mark is None else max(self._mark, first.begin)
+        start = max(self._mark or 0, first.begin)
         if not self._open:
             tail, self._tail = self._tail, 0
             end = max(end, last.end + tail)
@@ -414,10 +414,9 @@ class Stretches:
             others, is_doubtful = self._of_others(each, start, end)
             elsewhere += others
             doubt += is_doubtful * (end - start)
-        wall = end - start - elsewhere
-        if wall <= 0 or doubt > MAX_DOUBT * wall:
+        wall = max(0.0, end - start - elsewhere)
+        if wall == 0 or doubt > MAX_DOUBT * wall:
             ended.kind = Kind.DOUBTFUL
-            wall = max(0.0, wall)
         ended.wall = seconds(round(wall))
         ended.within = Counter(dict.fromkeys(ended.runs, round(wall)))
         ended.alone = start == first.begin and not elsewhere and ended.steps == sum(ended.runs.values()) == 1
@@ -427,6 +426,7 @@ class Stretches:
             own = ended.wall - ended.compiling - ended.input - ended.checkpoint
             alike = {each.each_ran for each in steps}
             ended.ahead = self._mark_seen and end > last.end and own > (1 - MAX_DOUBT) * ended.wall
+            ended.worked = ended.wall if self._mark_seen and last.end <= start else 0.0
             if not ended.breaks and len(alike) == 1:
                 ended.spacing = alike.pop() or ()
         self._in_doubt = False
