@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import _imp
 import _socket
-import _thread
 import contextlib
 import errno
 import os
@@ -174,31 +173,3 @@ class WakeUp:
         """Close both sockets; `ring` does nothing from now on."""
         self.reading.close()
         self._writing.close()
-
-
-class Call:
-    """One thread waits for a call, and any thread may make it; calls that nobody has waited for yet count as one.
-
-    A bare lock, in which a signal handler or a finalizer can interrupt nothing: `threading.Event` and `Semaphore` are
-    Python inside, and stay locked where a signal handler raises just then.
-    """
-
-    def __init__(self) -> None:
-        self._none = _thread.allocate_lock()
-        self._none.acquire()
-
-    def make(self) -> None:
-        """Let the waiting thread go on, or keep it from waiting the next time."""
-        try:
-            self._none.release()
-        except RuntimeError as error:  # it is called already
-            if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
-                raise  # by a signal handler of the user's
-
-    def wait(self, seconds: float | None = None) -> bool:
-        """Wait for a call, and take it; False where there was none for these seconds."""
-        return self._none.acquire(timeout=-1 if seconds is None else max(0.0, seconds))
-
-    def forget(self) -> None:
-        """Take the call if there is one."""
-        self._none.acquire(blocking=False)

@@ -40,17 +40,35 @@ _spent: list[float] = []
 """Seconds of processor time of each that has ended."""
 
 
-class Flag:
-    """An event that happens once.
+class Call:
+    """A call that one thread waits for, and any thread may make; those that nobody has waited for yet count as one.
 
-    Its lock is C's, and not taken in Python as that of `threading.Event`: it is not left taken where a signal handler of
-    the user's raises just then.
+    Its lock is C's, and not taken in Python as those of `threading.Event` and `Semaphore`: it is not left taken where a
+    signal handler of the user's, or a finalizer, interrupts.
     """
 
     def __init__(self) -> None:
-        self._set = False
         self._lock = _thread.allocate_lock()
         self._lock.acquire()
+
+    def make(self) -> None:
+        """Let the waiting thread go on, or keep it from waiting the next time."""
+        with Suppressed(RuntimeError):  # it is made already
+            self._lock.release()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for a call, and take it; False where there was none for `timeout` seconds."""
+        return self._lock.acquire(timeout=-1.0 if timeout is None else max(0.0, timeout))
+
+    def forget(self) -> None:
+        """Take the call if there is one."""
+        self._lock.acquire(blocking=False)
+
+
+class Flag(Call):
+    """An event that happens once, for which any number of threads may wait."""
+
+    _set = False
 
     def is_set(self) -> bool:
         return self._set
@@ -58,13 +76,12 @@ class Flag:
     def set(self) -> None:
         """Let all who wait go on; safe twice."""
         self._set = True
-        with Suppressed(RuntimeError):
-            self._lock.release()
+        self.make()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until it is set, for `timeout` seconds at most. Returns whether it is."""
-        if not self._set and self._lock.acquire(timeout=-1.0 if timeout is None else max(0.0, timeout)):
-            self._lock.release()  # for the next who waits
+        if not self._set and super().wait(timeout):
+            self.make()  # for the next who waits
         return self._set
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from functools import partial
 
-from jaxobs.flow.pipe import Call
 from jaxobs.model.clock import monotonic
 from jaxobs.model.events import SourceReported
 from jaxobs.model.profile import ProfileResult
@@ -19,7 +18,7 @@ from jaxobs.plugin.base import Probe
 from jaxobs.plugin.discovery import PROBES, Found, announced
 from jaxobs.plugin.guard import Guard, Suppressed
 from jaxobs.plugin.protocol import Job
-from jaxobs.plugin.threads import MAX_CALL_SECONDS, Flag, Thread
+from jaxobs.plugin.threads import MAX_CALL_SECONDS, Call, Flag, Thread
 
 COMPILES = "compile"
 """The name of the probe that sees compiles."""

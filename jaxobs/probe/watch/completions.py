@@ -15,12 +15,11 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
-from jaxobs.flow.pipe import Call
 from jaxobs.jax_compat.arrays import is_ready
 from jaxobs.model.clock import NANOSECONDS, now, seconds
 from jaxobs.model.events import ExecutableRan, RunUnderWay, StepCompleted, StepUnseen
 from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
-from jaxobs.plugin.threads import Flag
+from jaxobs.plugin.threads import Call, Flag
 from jaxobs.probe.steps.loops import PAIRED, AskedTurns, Step, UnmarkedCalls
 from jaxobs.probe.watch.signatures import SMALL, OutputLeaf, holds_up
 
