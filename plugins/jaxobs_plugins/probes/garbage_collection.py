@@ -7,17 +7,23 @@ each pass, and an exception that a signal handler raises there (Ctrl-C) is print
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 
-from jaxobs.model.clock import now
-from jaxobs.model.events import Measured
 from jaxobs.model.metrics import metric
 from jaxobs.plugin.base import Probe
+from jaxobs.plugin.fields import Fields, Query, Sample
 from jaxobs.plugin.protocol import Job
 
 COLLECTIONS = metric(
     "jaxobs_garbage_collections_total{generation}",
     "Passes of Python's garbage collector, by the oldest generation that they went through",
 )
+
+
+def _passes(_: None) -> Iterator[Sample]:
+    """The number of passes since Python started, by generation."""
+    for generation, stats in enumerate(gc.get_stats()):
+        yield COLLECTIONS, (str(generation),), stats["collections"]
 
 
 class GarbageCollectionProbe(Probe):
@@ -27,28 +33,18 @@ class GarbageCollectionProbe(Probe):
 
     def __init__(self) -> None:
         self._job: Job | None = None
-        self._reported: list[int] = []
 
     def start(self, job: Job) -> None:
         self._job = job
-        self._reported = _passes()
-        for generation in range(len(self._reported)):
-            job.emit(Measured(COLLECTIONS.name, (str(generation),), 0.0, now()))
+        self._fields = Fields([Query(self.metrics, _passes)])
+        for zero in self._fields.collect(None):
+            job.emit(zero)
 
     def sample(self) -> None:
-        job = self._job
-        if job is None:
-            return
-        passes = _passes()
-        for generation, (total, reported) in enumerate(zip(passes, self._reported, strict=True)):
-            if total > reported:
-                job.emit(Measured(COLLECTIONS.name, (str(generation),), float(total - reported), now()))
-        self._reported = passes
+        if (job := self._job) is not None:
+            for grown in self._fields.collect(None):
+                if grown.value:
+                    job.emit(grown)
 
     def stop(self) -> None:
         self._job = None
-
-
-def _passes() -> list[int]:
-    """The number of passes since Python started, by generation."""
-    return [generation["collections"] for generation in gc.get_stats()]
