@@ -251,6 +251,17 @@ def test_where_no_report_can_be_written_that_is_one_line_in_the_log(
     assert line.endswith("the system has no temporary directory: set JAXOBS_RUN_DIRECTORY")
 
 
+def test_an_error_whose_type_tells_no_module_is_not_taken_for_one_of_memory() -> None:
+    kind = eval("type('Strange', (Exception,), {})", {"__builtins__": {"type": type, "Exception": Exception}})
+    assert not hasattr(kind, "__module__")
+    lines: list[str] = []
+    reports = reporter.OutOfMemory(
+        "job", {"out_of_memory_reports": 1}, Ask(lambda _: {}, tuple), lines.append
+    )
+    reports.failed(kind("the user's own"))
+    assert lines == []
+
+
 @pytest.mark.parametrize("observed", [False, True])
 def test_jaxobs_run_reports_as_well(observed: bool, tmp_path: Path) -> None:
     script = tmp_path / "train.py"

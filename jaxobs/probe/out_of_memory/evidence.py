@@ -24,6 +24,7 @@ from jaxobs.jax_compat.memory import (
     requested,
     speaks_of_memory,
 )
+from jaxobs.jax_compat.objects import is_of
 from jaxobs.jax_compat.runtime import backend_exists
 from jaxobs.model.clock import monotonic
 from jaxobs.model.events import ExecutableCreated, memory_need
@@ -103,8 +104,7 @@ def exhaustion(error: BaseException | None) -> Exhaustion | None:
         if error is None:
             return None
         kind = type(error)
-        module = type.__dict__["__module__"].__get__(kind)
-        if type(module) is str and module.partition(".")[0] in MODULES:
+        if is_of(kind, *MODULES):
             # Read from the slots: an error of the user's may define `__str__`, `args` or `__cause__` itself.
             arguments = BaseException.args.__get__(error)  # type: ignore[attr-defined]  # a slot of the class
             message = arguments[0] if arguments and type(arguments[0]) is str else ""
