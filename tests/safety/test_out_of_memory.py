@@ -251,6 +251,21 @@ def test_where_no_report_can_be_written_that_is_one_line_in_the_log(
     assert line.endswith("the system has no temporary directory: set JAXOBS_RUN_DIRECTORY")
 
 
+def test_where_memory_is_short_for_the_report_too_the_disk_is_not_blamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def short(*_: object) -> None:
+        raise MemoryError("of the report itself")
+
+    monkeypatch.setattr(reporter, "make_folder", short)
+    lines: list[str] = []
+    settings = {"out_of_memory_reports": 1, "run_folder": str(tmp_path)}
+    reports = reporter.OutOfMemory("job", settings, Ask(lambda _: {}, tuple), lines.append)
+    reports.failed(MemoryError("no room"))
+    (line,) = lines
+    assert line == "out of memory; no report could be written: MemoryError: of the report itself"
+
+
 def test_an_error_whose_type_tells_no_module_is_not_taken_for_one_of_memory() -> None:
     kind = eval("type('Strange', (Exception,), {})", {"__builtins__": {"type": type, "Exception": Exception}})
     assert not hasattr(kind, "__module__")

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -33,16 +34,16 @@ def write_report(settings: Mapping[str, Any], name: str, files: Mapping[str, byt
     """Write `files` to a new directory in the run's folder by `deadline`, which is of `monotonic()`.
 
     Where there is no such folder, or it cannot be written, it is in the system's temporary directory, with `name` in its
-    own. Only the user may read the directory. Raises OSError where neither can be written, TimeoutError where the
-    deadline came first: files that were complete by then exist.
+    own. Only the user may read the directory. Raises OSError or MemoryError where neither can be written, TimeoutError
+    where the deadline came first: files that were complete by then exist.
     """
-    outcome: list[Path | OSError] = []
+    outcome: Future[Path] = Future()
 
     def write() -> None:
         try:
-            outcome.append(_written(settings, name, files))
-        except OSError as error:
-            outcome.append(error)
+            outcome.set_result(_written(settings, name, files))
+        except Exception as error:  # noqa: BLE001  # of the disk, or memory is short for this too
+            outcome.set_exception(error)
 
     try:
         # A disk that hangs must not hold up the error.
@@ -51,11 +52,9 @@ def write_report(settings: Mapping[str, Any], name: str, files: Mapping[str, byt
         if raised_by_signal_handler(error):
             raise
         write()
-    if not outcome:
+    if not outcome.done():
         raise TimeoutError("the disk did not answer in time")
-    if isinstance(outcome[0], OSError):
-        raise outcome[0]
-    return outcome[0]
+    return outcome.result()
 
 
 def _written(settings: Mapping[str, Any], name: str, files: Mapping[str, bytes]) -> Path:
