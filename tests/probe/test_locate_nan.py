@@ -168,8 +168,9 @@ def test_what_came_in_is_told_with_the_argument(observer: Any, caplog: pytest.Lo
     )
 
 
+@pytest.mark.parametrize("read", [float, jax.device_get, np.float32])
 def test_weights_that_are_updated_elsewhere_are_followed(
-    observer: Any, caplog: pytest.LogCaptureFixture
+    read: Callable[[Any], Any], observer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     obs = observer(locate_nan=True)
     grad = obs.watch(jax.jit(jax.value_and_grad(square_root_at_zero)))
@@ -177,7 +178,7 @@ def test_weights_that_are_updated_elsewhere_are_followed(
     for x in obs.steps([ONES, 0 * ONES, ONES]):
         loss, gradient = grad(weights, x)
         weights = weights - 0.1 * gradient
-        obs.record(loss=float(loss))
+        obs.record(loss=read(loss))
     assert f"at {place(square_root_at_zero)}square_root_at_zero{IN_GRADIENT}" in said(caplog)
 
 

@@ -96,8 +96,9 @@ class CheckedValues(RecordedValues):
                 self._calls.popitem(last=False)
 
     def _is_faulty(self, value: Any) -> bool:
+        kind = type(value)
         with Suppressed(Exception):  # it is no single number, or was donated: `RecordedValues` says so
-            return (type(value) is float or is_askable(value)) and not math.isfinite(value)
+            return (kind is float or is_of(kind, "numpy") or is_askable(value)) and not math.isfinite(value)
         return False
 
     def _locate(self, name: str, value: Any) -> None:
