@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Sequence
 from types import CellType, FrameType, FunctionType
 from typing import Any, NamedTuple
 
@@ -36,6 +35,12 @@ TRANSFORMATION_FRAMES_TO_SEARCH = 50
 """Most caller frames searched for transformations, each of which takes four. `jax.vmap(jax.hessian(f))` has five, up to
 the 29th frame."""
 
+
+COMPILED_AGAIN = "_pjit_call_impl_python"
+"""JAX's function that compiles, for other devices, what was lowered before."""
+
+LOWERINGS = ("_resolve_and_lower", COMPILED_AGAIN)
+"""Functions of JAX whose variables tell what is lowered or compiled, and for which arguments."""
 
 TRANSFORMATIONS = frozenset({
     "_pjit_linearize", "_pjit_jvp", "_pjit_batcher", "_pjit_transpose", "_pjit_transpose_fancy", "_pjit_partial_eval",
@@ -157,40 +162,27 @@ def call_being_traced(frame: FrameType | None) -> JitCall | None:
 
 def lowering(frame: FrameType | None) -> Lowering | None:
     """The lowering or compile that a listener is called for. None if unknown: shardings are then not compared."""
-    found: dict[str, Any] | None = None
-    shardings: Sequence[Any] = ()
-    transformation: list[str] = []
-    for above, caller in enumerate(callers(frame, TRANSFORMATION_FRAMES_TO_SEARCH)):
-        name = caller.f_code.co_name
-        if (
-            above < CALL_FRAMES_TO_SEARCH
-            and name in ("_resolve_and_lower", "_pjit_call_impl_python")
-            and found is None
-        ):
-            found = caller.f_locals
-            shardings = found.get("in_shardings", ())
-            arguments = found.get("args", ())
-            if name == "_pjit_call_impl_python":
-                # The function was lowered before, and is now compiled for other devices.
-                shardings = [
-                    argument.sharding if getattr(argument, "_committed", False) else None
-                    for argument in arguments
-                ]
-            elif len(arguments) == len(shardings):
-                # Shardings given to `jit` are the same for uncommitted arrays, which JAX traces apart since 0.9.
-                shardings = [
-                    None if getattr(argument, "committed", None) is False else sharding
-                    for argument, sharding in zip(arguments, shardings, strict=True)
-                ]
-        elif name in TRANSFORMATIONS:
-            transformation.append(name)
-    jaxpr: Any = None if found is None else found.get("jaxpr")
-    if found is None or jaxpr is None:
+    above = list(callers(frame, TRANSFORMATION_FRAMES_TO_SEARCH))
+    call = next((each for each in above[:CALL_FRAMES_TO_SEARCH] if each.f_code.co_name in LOWERINGS), None)
+    found = {} if call is None else call.f_locals
+    jaxpr: Any = found.get("jaxpr")
+    if call is None or jaxpr is None:
         return None
+    shardings, arguments = found.get("in_shardings", ()), found.get("args", ())
+    if call.f_code.co_name == COMPILED_AGAIN:
+        shardings = [each.sharding if getattr(each, "_committed", False) else None for each in arguments]
+    elif len(arguments) == len(shardings):
+        # Shardings given to `jit` are the same for uncommitted arrays, which JAX traces apart since 0.9.
+        shardings = [
+            None if getattr(argument, "committed", None) is False else sharding
+            for argument, sharding in zip(arguments, shardings, strict=True)
+        ]
+    names = (each.f_code.co_name for each in above)
+    transformation = " of ".join(name for name in names if name in TRANSFORMATIONS)
     source = jaxpr.jaxpr.debug_info
     avals = tuple(jaxpr.in_avals)
     return Lowering(
-        jaxpr, tuple(shardings), " of ".join(transformation), str(source.func_src_info), avals,
+        jaxpr, tuple(shardings), transformation, str(source.func_src_info), avals,
         source.safe_arg_names(len(avals)), len(jaxpr.out_avals),
     )  # fmt: skip
 
