@@ -113,6 +113,21 @@ def step_into(value: Any, how: str, key: Any) -> Any:
     return value[key]
 
 
+def leaf_at(path: Path, tree: Any) -> Any:
+    """The leaf of a tree that the path leads to. Raises as `step_into` does."""
+    for how, key in path:
+        tree = step_into(tree, how, key)
+    return tree
+
+
+def array_at(path: Path, result: Any) -> Any:
+    """The array that the path leads to; None where a result has another structure than the first time."""
+    with Suppressed(AttributeError, LookupError, TypeError):
+        leaf = leaf_at(path, result)
+        return leaf if is_askable(leaf) else None
+    return None
+
+
 def is_transformed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether the arguments of a call outside any trace contain tracers, as under `jax.grad` and `jax.vmap`.
 
@@ -193,17 +208,8 @@ def reader(
     paths: tuple[Path, ...], of_leaf: Callable[[Any], tuple[Any, ...]] = leaf_signature
 ) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]:
     """Return a function that reads the signatures of the leaves at these paths from a call's arguments."""
-
-    def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        found = []
-        for path in paths:
-            value: Any = (args, kwargs)
-            for how, key in path:
-                value = step_into(value, how, key)
-            found.append(of_leaf(value))
-        return tuple(found)
-
-    return read
+    # A list: what a signal handler raises while a generator is closed would be lost.
+    return lambda args, kwargs: tuple([of_leaf(leaf_at(path, (args, kwargs))) for path in paths])
 
 
 def holds_up(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -255,14 +261,12 @@ class OutputLeaf:
         if self._earlier is not None:
             self._leave_out_donated(result)
         while self._ways:
-            with Suppressed(AttributeError, LookupError, TypeError):  # another structure than the first time
-                leaf = _at(self._ways[0], result)
-                if is_askable(leaf):
-                    self.size = leaf.nbytes
-                    if self.size <= SMALL:
-                        return leaf
-                    self._short_lived, self.size = True, 0
-                    return weakref.ref(leaf)
+            if (leaf := array_at(self._ways[0], result)) is not None:
+                self.size = leaf.nbytes
+                if self.size <= SMALL:
+                    return leaf
+                self._short_lived, self.size = True, 0
+                return weakref.ref(leaf)
             self._ways.pop(0)
         self.exhausted = True
         return None
@@ -284,7 +288,8 @@ class OutputLeaf:
         if not self._ways:
             return
         if not self._earlier:
-            self._earlier = list(_references(self._ways, result))
+            leaves = [(way, array_at(way, result)) for way in self._ways]
+            self._earlier = [(way, weakref.ref(leaf)) for way, leaf in leaves if leaf is not None]
             return
         # By identity: keys in a way may be the user's.
         donated = {id(way) for way, leaf in self._earlier if is_deleted(leaf)}
@@ -295,21 +300,6 @@ class OutputLeaf:
             self._losses = 0
         self._short_lived = not left
         self._ways, self._earlier = left or self._ways[:1], None
-
-
-def _at(way: Path, result: Any) -> Any:
-    """The leaf that `way` leads to. Raises as `step_into` does."""
-    for how, key in way:
-        result = step_into(result, how, key)
-    return result
-
-
-def _references(ways: list[Path], result: Any) -> Iterator[tuple[Path, weakref.ref[Any]]]:
-    for way in ways:
-        with Suppressed(AttributeError, LookupError, TypeError):
-            leaf = _at(way, result)
-            if is_askable(leaf):
-                yield way, weakref.ref(leaf)
 
 
 def _ways_to_leaves(result: Any) -> list[Path]:
