@@ -52,16 +52,6 @@ def are_ready(arrays: list[Any]) -> bool:
     return all(map(_IS_READY, filterfalse(_IS_DELETED, arrays)))
 
 
-def raise_its_error(array: Any) -> None:
-    """Raise the error of an array whose making has failed; nothing if it is deleted, still being made, or made.
-
-    `block_until_ready()` of a deleted array crashes the same versions, hence one call into C here too. JAX lets go of
-    the lock within it, so that a `delete()` in that microsecond may still crash: one in a million tries (0.10.2).
-    """
-    for _ in map(_AWAIT, filter(_IS_READY, filterfalse(_IS_DELETED, (array,)))):
-        return
-
-
 def is_deleted(reference: weakref.ref[Any]) -> bool:
     """Whether an askable array was deleted or donated; False if it was freed, because nothing refers to it any more."""
     array = reference()
@@ -161,9 +151,14 @@ def list_arrays(*, tracebacks: bool, without_failed: bool = False) -> Listing:
 
 
 def memory_ran_out(array: Any) -> bool:
-    """Whether an array is known to have failed for lack of memory. Does not wait for one that is being computed."""
+    """Whether an array is known to have failed for lack of memory. Does not wait for one that is being computed.
+
+    `block_until_ready()` of a deleted array crashes the same versions as `is_ready()`, hence one call into C here too.
+    JAX lets go of the lock within it, so that a `delete()` in that microsecond may still crash: one in a million tries
+    (0.10.2).
+    """
     try:
-        raise_its_error(array)
+        next(map(_AWAIT, filter(_IS_READY, filterfalse(_IS_DELETED, (array,)))), None)
     except Exception as error:  # noqa: BLE001  # only its message is of interest
         return speaks_of_memory(str(error.args[0]) if error.args else "")
     return False

@@ -97,7 +97,8 @@ def open_regular(path: Path) -> BinaryIO:
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     try:
-        _require_regular(descriptor, path)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))  # noqa: TRY301  # it is closed below
         return open(descriptor, "rb")  # noqa: PTH123  # a descriptor, which Path cannot open
     except BaseException:
         os.close(descriptor)
@@ -149,8 +150,3 @@ def why_not_kept(settings: Mapping[str, Any]) -> str | None:
         return f"{directory}: {os.strerror(errno.ENOENT)} ({directory.absolute().parent})"
     reason = why_not_writable(directory)
     return reason and f"{directory}: {reason}"
-
-
-def _require_regular(descriptor: int, path: Path) -> None:
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        raise OSError(errno.EINVAL, "not a regular file", str(path))

@@ -15,7 +15,7 @@ from typing import Any
 
 from jaxobs.model.clock import NANOSECONDS, monotonic, now, seconds, wall_now
 from jaxobs.model.events import ProfileWindow
-from jaxobs.model.profile import ProfileResult
+from jaxobs.model.profile import MAX_WINDOW, ProfileResult
 from jaxobs.plugin.discovery import installed_versions
 from jaxobs.plugin.files import write_whole
 from jaxobs.plugin.guard import described
@@ -46,8 +46,6 @@ TRACES = Path("plugins") / "profile"
 """Where XProf finds raw traces: `<directory>/plugins/profile/<run>/<name>.xplane.pb`. It should show ranks that record at
 the same time as the hosts of one run, so the run is named by the minute (UTC) and each file by its rank. Ranks whose
 traces begin in different minutes make two runs."""
-
-MAX_REQUEST_SECONDS = 60.0
 
 LEARNING_SECONDS = {"cpu": 0.01}
 OTHERS_LEARNING_SECONDS = 0.05
@@ -117,7 +115,7 @@ class Windows:
 
     def requested(self, request: Future[ProfileResult], wanted: float, keep: bool | str) -> None:
         """Make a window of `wanted` seconds that was asked for, and answer the request. Raises likewise."""
-        self._report("requested", request, min(max(wanted, 0.001), MAX_REQUEST_SECONDS), keep)
+        self._report("requested", request, min(max(wanted, 0.001), MAX_WINDOW), keep)
 
     def _report(
         self, kind: str, request: Future[ProfileResult] | None, wanted: float | None, keep: bool | str
