@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from itertools import takewhile
 from types import FrameType
 from typing import Any
 
@@ -83,8 +84,12 @@ def mapped_name(call: FrameType) -> str | None:
 def mapped_call(frame: FrameType | None) -> JitCall | None:
     """`compiling.call_being_traced` for pmapped functions. None for any other, and where names are missing."""
     call = call_of_pmap(frame)
-    avals = _avals(frame, call)
-    if call is None or avals is None:
+    if call is None:
+        return None
+    below = takewhile(lambda caller: caller is not call, callers(frame, FRAMES_TO_SEARCH))
+    variables = (caller.f_locals for caller in below if caller.f_code.co_name in WITH_AVALS)
+    avals = next((each["avals"] for each in variables if "avals" in each), None)
+    if avals is None:
         return None
     found, kept = call.f_locals, _kept(call)
     args = found.get("args", ())
@@ -107,7 +112,7 @@ def mapped_call(frame: FrameType | None) -> JitCall | None:
         (),
         tuple(names),
         [*positional.children(), *by_keyword.children()],
-        avals,
+        tuple(avals),
         None,
     )
 
@@ -123,14 +128,6 @@ def _kept(call: FrameType) -> dict[str, Any]:
         axis = found.get("axis_name", getattr(mapped, "_axis_name", None))
         return {**dict(zip(names, prepare.args, strict=False)), "axis_name": axis}
     return closure(found.get("infer_params"))
-
-
-def _avals(frame: FrameType | None, call: FrameType | None) -> tuple[Any, ...] | None:
-    while frame is not None and frame is not call:
-        if frame.f_code.co_name in WITH_AVALS and "avals" in frame.f_locals:
-            return tuple(frame.f_locals["avals"])
-        frame = frame.f_back
-    return None
 
 
 def _parameters(function: Any) -> Any:

@@ -267,15 +267,13 @@ class CompileProbe(Probe):
         if mapped is not None:
             pmapped[inner] = cut_name(mapped)
             return pmapped[inner]
+        own = lowered_by_jax(frame) if phase == "lower" else None
         if phase == "trace":
-            traced = traced_function(frame)
-            module = str(getattr(traced, "__module__", "") or "")
-            (eager.add if module.partition(".")[0] == "jax" else eager.discard)(inner)
+            module = str(getattr(traced_function(frame), "__module__", "") or "")
+            own = module.partition(".")[0] == "jax"
             pmapped.pop(inner, None)
-        elif phase == "lower":
-            own = lowered_by_jax(frame)
-            if own is not None:
-                (eager.add if own else eager.discard)(inner)
+        if own is not None:
+            (eager.add if own else eager.discard)(inner)
         # A pmapped function that is compiled ahead of time, or by `jax.grad` outside pmap, still has JAX's name for it.
         return pmapped.get(inner) or (_eager(inner, frame) if inner in eager else cut_name(inner) or EAGER)
 
