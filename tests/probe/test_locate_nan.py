@@ -7,6 +7,7 @@ import inspect
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
+from threading import get_ident
 from typing import Any
 
 import jax
@@ -180,6 +181,14 @@ def test_weights_that_are_updated_elsewhere_are_followed(
         weights = weights - 0.1 * gradient
         obs.record(loss=read(loss))
     assert f"at {place(square_root_at_zero)}square_root_at_zero{IN_GRADIENT}" in said(caplog)
+
+
+def test_values_are_read_by_explicit_transfers(observer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+    get = jax.device_get
+    monkeypatch.setattr(jax, "device_get", lambda value: threads.append(get_ident()) or get(value))
+    observer(locate_nan=True).record(loss=jnp.float32(jnp.nan))
+    assert get_ident() in threads, "an implicit one is what `jax_transfer_guard` forbids"
 
 
 def test_what_the_script_changes_in_place_is_told_as_it_was_given(

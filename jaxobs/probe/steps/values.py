@@ -86,6 +86,16 @@ def plain_amount(value: Any) -> float | None:
     return math.nan
 
 
+def as_number(value: Any) -> float:
+    """A value as a number. An array of JAX's is waited for. Raises what the value's type raises."""
+    if is_askable(value):
+        import jax
+
+        # Explicitly: an implicit transfer is what `jax_transfer_guard` forbids or logs.
+        value = jax.device_get(value if value.is_fully_addressable else value.addressable_data(0))
+    return float(value)
+
+
 NUMBERS = (float, int, bool)
 
 MAX_REFUSALS = 20
@@ -184,15 +194,9 @@ class RecordedValues:
     def _read(self, name: str, value: Any) -> tuple[float | None, bool]:
         """The number, None where there is none, and whether the value need not be asked again."""
         try:
-            if is_askable(value):
-                if not is_ready(value):
-                    return None, False
-                import jax
-
-                # Explicitly: an implicit transfer is what `jax_transfer_guard` forbids or logs.
-                whole = value.is_fully_addressable
-                value = jax.device_get(value if whole else value.addressable_data(0))
-            return float(value), True
+            if is_askable(value) and not is_ready(value):
+                return None, False
+            return as_number(value), True
         except RuntimeError:  # "Array has been deleted": the user donated it after recording it
             return None, True
         except Exception as error:  # noqa: BLE001  # float() runs code of the user's type

@@ -23,7 +23,7 @@ from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
 from jaxobs.plugin.guard import described as error_described
 from jaxobs.plugin.wrapping import internal
 from jaxobs.probe.steps.loops import Current
-from jaxobs.probe.steps.values import RecordedValues, as_name
+from jaxobs.probe.steps.values import RecordedValues, as_name, as_number
 from jaxobs.probe.watch.calls import reference
 
 CALLS_KEPT = 2
@@ -98,7 +98,8 @@ class CheckedValues(RecordedValues):
     def _is_faulty(self, value: Any) -> bool:
         kind = type(value)
         with Suppressed(Exception):  # it is no single number, or was donated: `RecordedValues` says so
-            return (kind is float or is_of(kind, "numpy") or is_askable(value)) and not math.isfinite(value)
+            is_number = kind is float or is_of(kind, "numpy") or is_askable(value)
+            return is_number and not math.isfinite(as_number(value))
         return False
 
     def _locate(self, name: str, value: Any) -> None:
@@ -119,10 +120,11 @@ class CheckedValues(RecordedValues):
             text += f": {error_described(error)}"
         finally:
             self.locating = None
-        self._log(f"the recorded value `{as_name(name)}` is {float(value)}: {text}")
+        number = as_number(value)
+        self._log(f"the recorded value `{as_name(name)}` is {number}: {text}")
         step = self._current.step
         loop = step.state.name if step is not None else ""
-        self._emit(Recorded(loop, as_name(name), float(value), now(), text))
+        self._emit(Recorded(loop, as_name(name), number, now(), text))
 
 
 def _as_given(leaf: Any) -> Any:
