@@ -11,6 +11,7 @@ from pathlib import Path
 from jaxobs.cli import say, tell
 from jaxobs.cli.console import Parser, ProcessFailedError, result_of, seconds_up_to
 from jaxobs.cli.terminal import look_of
+from jaxobs.config import load_settings
 from jaxobs.hardware.calibration import Calibration, cache_directory, fastest
 from jaxobs.plugin.files import why_not_writable, write_whole
 from jaxobs.report.text_table import TextTable, to_text
@@ -66,7 +67,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 
 def _place() -> Path:
     """The directory for the result. Raises InputError, before anything is measured, if it cannot be written to."""
-    if (place := cache_directory()) is None:
+    if (place := cache_directory(load_settings().cache_directory)) is None:
         raise InputError(f"no home directory is known to keep peaks in: {_CURE}")
     if (reason := why_not_writable(place)) is not None:
         raise InputError(f"nothing can be kept in {place}: {reason}; {_CURE}")

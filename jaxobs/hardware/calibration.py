@@ -171,23 +171,17 @@ def this_host(device_kind: str, jaxlib: str | None = None) -> str:
     return file_name(device_kind, processor_model(), usable_cores(), jaxlib)
 
 
-def cache_directory(chosen: Path | None = None, environment: Mapping[str, str] | None = None) -> Path | None:
-    """The folder: as chosen, else JAXOBS_CACHE_DIRECTORY, else `jaxobs` under XDG_CACHE_HOME or ~/.cache.
+def cache_directory(chosen: Path | None, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """The folder: as the setting `cache_directory` says, else `jaxobs` below XDG_CACHE_HOME or ~/.cache.
 
-    None if it would be the last and no home directory is known.
+    By the XDG Base Directory Specification a path that is not absolute is ignored. None if no home directory is known.
     """
-    environment = os.environ if environment is None else environment
     if chosen is not None:
         return chosen
-    if environment.get("JAXOBS_CACHE_DIRECTORY"):
-        return Path(environment["JAXOBS_CACHE_DIRECTORY"])
-    home = environment.get("XDG_CACHE_HOME", "")
-    # The XDG Base Directory Specification: a path that is not absolute is to be ignored.
-    if Path(home).is_absolute():
-        return Path(home) / "jaxobs"
+    cache = Path(environment.get("XDG_CACHE_HOME", ""))
     with contextlib.suppress(RuntimeError):  # as in containers that run under any user number
-        return Path("~/.cache").expanduser() / "jaxobs"
-    return None
+        cache = cache if cache.is_absolute() else Path("~/.cache").expanduser()
+    return cache / "jaxobs" if cache.is_absolute() else None
 
 
 _ARM_NUMBERS: Final = ("CPU implementer", "CPU variant", "CPU part")

@@ -86,11 +86,13 @@ def test_a_process_that_fails_is_reported_with_what_it_said(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("variable", ["JAXOBS_CACHE_DIRECTORY", "jaxobs_cache_directory"])
 def test_nothing_is_measured_where_the_result_could_not_be_kept(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    variable: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
-    monkeypatch.setenv("JAXOBS_CACHE_DIRECTORY", str(tmp_path / "file"))
+    monkeypatch.delenv("JAXOBS_CACHE_DIRECTORY", raising=False)
+    monkeypatch.setenv(variable, str(tmp_path / "file"))
     monkeypatch.setattr(command, "calibrate_in_process", None)
     assert main(["calibrate"]) == 2
     said = capsys.readouterr()

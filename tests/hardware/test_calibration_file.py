@@ -130,9 +130,8 @@ def test_a_directory_in_the_files_place_counts_as_none(tmp_path: Path) -> None:
     assert load_calibration(tmp_path.name, tmp_path.parent) is None
 
 
-def test_the_folder_is_the_chosen_one_else_the_variables_else_the_users_cache() -> None:
-    assert cache_directory(Path("/chosen"), {"JAXOBS_CACHE_DIRECTORY": "/a"}) == Path("/chosen")
-    assert cache_directory(None, {"JAXOBS_CACHE_DIRECTORY": "/a", "XDG_CACHE_HOME": "/b"}) == Path("/a")
+def test_the_folder_is_the_chosen_one_else_below_the_users_cache() -> None:
+    assert cache_directory(Path("/chosen"), {"XDG_CACHE_HOME": "/b"}) == Path("/chosen")
     assert cache_directory(None, {"XDG_CACHE_HOME": "/b"}) == Path("/b/jaxobs")
     assert cache_directory(None, {"XDG_CACHE_HOME": "not/absolute"}) == Path("~/.cache/jaxobs").expanduser()
 
