@@ -57,13 +57,12 @@ class Payloads:
                 self.module_bytes += len(event.proto or b"")
             if self._at_most + size > self._most:
                 self._at_most = self.waiting_bytes()
-            if self._at_most + size > self._most:
-                if isinstance(event, ProfileWindow):
-                    event = event._replace(xspace=None, outcome="failed", reason=self._why_not(size))
-                elif isinstance(event, ExecutableCreated):
-                    event = _without_module(event, self._why_not(size))
-            else:
+            if self._at_most + size <= self._most:
                 self._at_most += size
+            elif isinstance(event, ProfileWindow):
+                event = event._replace(xspace=None, outcome="failed", reason=self._why_not(size))
+            elif isinstance(event, ExecutableCreated):
+                event = _without_module(event, self._why_not(size))
             self._ring.emit(event)
 
     def _why_not(self, size: int) -> str:
