@@ -67,7 +67,7 @@ def _begun(before: Observer | None, settings: dict[str, Any], *, wait_for_backen
     """The observer that `before` is, or else a new one."""
     from jaxobs.config import load_settings, unknown_settings
     from jaxobs.observer import Observer, why_not_here
-    from jaxobs.probe.log import warn
+    from jaxobs.plugin.log import warn
 
     global _observer, _guards_forks
     loaded = load_settings(**settings)

@@ -21,10 +21,10 @@ from jaxobs.model.clock import NANOSECONDS, ClockAnchor, monotonic, now
 from jaxobs.model.profile import ProfileResult, checked_seconds
 from jaxobs.plugin.files import why_not_writable
 from jaxobs.plugin.guard import described, is_ctrl_c, raised_by_signal_handler
+from jaxobs.plugin.log import warn
 from jaxobs.plugin.span_context import application_instance
 from jaxobs.plugin.threads import join_all
 from jaxobs.probe.import_hook import weakly, when_imported
-from jaxobs.probe.log import warn
 from jaxobs.probe.out_of_memory.evidence import Ask
 from jaxobs.probe.out_of_memory.reporter import OutOfMemory, uncaught_error
 from jaxobs.probe.side import ProbeSide

@@ -21,7 +21,7 @@ from jaxobs.model.clock import perf_counter
 from jaxobs.model.cost import Cost, ModuleCost
 from jaxobs.model.peak_memory import KEPT
 from jaxobs.plugin.custom_calls import load_rules
-from jaxobs.probe.log import warn
+from jaxobs.plugin.log import warn
 from jaxobs.probe.watch.watched import Watched, state_of
 from jaxobs.report.measured_run import Roofline, measured_run
 from jaxobs.report.peak_memory import Memory

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import _thread
 import contextlib
-import logging
 import os
 import signal
 import threading
@@ -21,6 +20,7 @@ from typing import Any
 
 from jaxobs.model.clock import monotonic, thread_time, thread_time_of
 from jaxobs.plugin.guard import Suppressed, described
+from jaxobs.plugin.log import warn
 
 MAX_CALL_SECONDS = 30.0
 """Most seconds for which the end of the interpreter waits for threads that run only code of jaxobs: longer than any
@@ -123,10 +123,7 @@ class Thread:
         try:
             life(*arguments)
         except BaseException as error:  # noqa: BLE001  # a traceback on the job's console is nothing of the job's
-            with Suppressed(Exception):
-                logging.getLogger("jaxobs").warning(
-                    "jaxobs: the thread %s has ended: %s", self.name, described(error)
-                )
+            warn(f"the thread {self.name} has ended: {described(error)}")
         finally:
             del life, arguments
             _by_number.pop(number, None)

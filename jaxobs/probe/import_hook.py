@@ -75,10 +75,13 @@ def _imported(module_name: str, module: ModuleType) -> None:
     for action in actions:
         try:
             action(module)
-        except Exception as error:  # noqa: BLE001  # it would surface in the user's import statement
-            import logging
+        except Exception as error:  # it would surface in the user's import statement
+            from jaxobs.plugin.guard import described, raised_by_signal_handler
+            from jaxobs.plugin.log import warn
 
-            logging.getLogger("jaxobs").warning("jaxobs: cannot observe %s: %r", module_name, error)
+            if raised_by_signal_handler(error):
+                raise
+            warn(f"cannot observe {module_name}: {described(error)}")
 
 
 class _Finder:

@@ -117,7 +117,28 @@ def test_an_action_that_raises_is_logged_and_the_import_goes_on(
     with caplog.at_level(logging.WARNING, logger="jaxobs"):
         assert importlib.import_module(name).value == 3
     assert seen == [3]
-    assert caplog.messages == [f"jaxobs: cannot observe {name}: RuntimeError('no luck')"]
+    assert caplog.messages == [f"jaxobs: cannot observe {name}: RuntimeError: no luck"]
+
+
+def test_a_log_that_raises_does_not_reach_the_import(
+    make_module: MakeModule, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = make_module("value = 3")
+    asked: list[Any] = []
+
+    def broken(asked_of: Any) -> Any:
+        asked.append(asked_of)
+        raise RuntimeError("no luck")
+
+    when_imported(name, broken)
+    logger = logging.getLogger("jaxobs")
+    logger.addFilter(broken)
+    try:
+        assert importlib.import_module(name).value == 3
+    finally:
+        logger.removeFilter(broken)
+    assert len(asked) == 2
+    assert caplog.messages == []
 
 
 def test_a_failed_import_raises_as_ever_and_the_next_one_counts(make_module: MakeModule) -> None:

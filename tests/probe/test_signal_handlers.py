@@ -24,8 +24,9 @@ from jaxobs.model.events import PhaseEnded, PhaseStarted, StepEnded
 from jaxobs.plugin.discovery import PROBES, Found
 from jaxobs.plugin.files import why_not_writable
 from jaxobs.plugin.guard import Suppressed
+from jaxobs.plugin.log import warn
 from jaxobs.probe import side
-from jaxobs.probe.log import warn
+from jaxobs.probe.import_hook import when_imported
 from jaxobs.probe.out_of_memory import reporter
 from jaxobs.probe.steps import marks
 from jaxobs.probe.steps.iteration import Steps
@@ -268,8 +269,21 @@ def _tries_a_directory() -> None:
         _looks_for_a_backend,
         _looks_for_a_nan,
         _tries_a_directory,
+        lambda: when_imported("json", rings),
     ],
-    ids=["amount", "name", "number", "watch", "log", "plugin", "profile", "backend", "nan", "directory"],
+    ids=[
+        "amount",
+        "name",
+        "number",
+        "watch",
+        "log",
+        "plugin",
+        "profile",
+        "backend",
+        "nan",
+        "directory",
+        "import",
+    ],
 )
 def test_where_code_of_others_is_called(run: Callable[[], object]) -> None:
     with pytest.raises(AlarmError):

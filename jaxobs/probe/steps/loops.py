@@ -17,8 +17,8 @@ from jaxobs.flow.ring import Ring
 from jaxobs.model.clock import NANOSECONDS, now
 from jaxobs.model.events import UNMARKED, FunctionCalled, LoopDeclared, StepEnded, TurnsAsked
 from jaxobs.plugin.guard import Suppressed
+from jaxobs.plugin.log import warn
 from jaxobs.plugin.span_context import current_span_context
-from jaxobs.probe.log import warn
 from jaxobs.vocabulary.text import MAX_LOOP_NAMES, OTHER
 
 EVERY = (1, 5, 17, 101, 499)

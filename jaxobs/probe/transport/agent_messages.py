@@ -7,8 +7,8 @@ from typing import Any
 
 from jaxobs.flow import wire
 from jaxobs.model.clock import now
+from jaxobs.plugin.log import inform, warn
 from jaxobs.plugin.threads import Flag, Thread
-from jaxobs.probe.log import inform, warn
 from jaxobs.report.snapshot import Snapshot
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxobs.jax_compat.objects import is_of
 from jaxobs.plugin.guard import Suppressed
-from jaxobs.probe.log import warn
+from jaxobs.plugin.log import warn
 from jaxobs.probe.watch.signatures import leaves_by_path
 from jaxobs.vocabulary.text import cut_name
 
