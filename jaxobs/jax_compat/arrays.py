@@ -18,6 +18,7 @@ from jaxobs.jax_compat.memory import speaks_of_memory
 from jaxobs.jax_compat.objects import ONE_DEVICE, layout_text
 from jaxobs.jax_compat.runtime import own_packages
 from jaxobs.model.source_files import is_installed
+from jaxobs.plugin.guard import raised_by_signal_handler
 
 # Asks an array whether the device has computed it, without waiting and without crashing the process.
 #
@@ -159,7 +160,9 @@ def memory_ran_out(array: Any) -> bool:
     """
     try:
         next(map(_AWAIT, filter(_IS_READY, filterfalse(_IS_DELETED, (array,)))), None)
-    except Exception as error:  # noqa: BLE001  # only its message is of interest
+    except Exception as error:  # only its message is of interest
+        if raised_by_signal_handler(error):
+            raise
         return speaks_of_memory(str(error.args[0]) if error.args else "")
     return False
 

@@ -20,6 +20,7 @@ import pytest
 
 from jaxobs.flow.pipe import WakeUp
 from jaxobs.jax_compat import equations
+from jaxobs.jax_compat.arrays import memory_ran_out
 from jaxobs.model.events import PhaseEnded, PhaseStarted, StepEnded
 from jaxobs.plugin.discovery import PROBES, Found
 from jaxobs.plugin.files import why_not_writable
@@ -212,6 +213,13 @@ class Rings:
         rings()
 
 
+class RingsAsItFails(SimpleNamespace):
+    """An array that is asked for its error."""
+
+    def __init__(self) -> None:
+        super().__init__(is_deleted=lambda: False, is_ready=lambda: True, block_until_ready=rings)
+
+
 class RingsInTheLog(logging.Handler):
     emit = rings
 
@@ -270,6 +278,7 @@ def _tries_a_directory() -> None:
         _looks_for_a_nan,
         _tries_a_directory,
         lambda: when_imported("json", rings),
+        lambda: memory_ran_out(RingsAsItFails()),
     ],
     ids=[
         "amount",
@@ -283,6 +292,7 @@ def _tries_a_directory() -> None:
         "nan",
         "directory",
         "import",
+        "array",
     ],
 )
 def test_where_code_of_others_is_called(run: Callable[[], object]) -> None:
