@@ -323,7 +323,7 @@ class Service:
                 self.fold.analysed(*done)
 
     def _bind(self, event: BackendFound) -> None:
-        for name, value in event.environment:  # before the resource, whose change collectors notice
+        for name, value in event.environment:  # before the resource, at which collectors look
             if value is None:
                 os.environ.pop(name, None)
             else:
@@ -333,11 +333,11 @@ class Service:
         if event.process_count > 1 or not launched:
             self.resource["jax.process_index"] = str(event.process_index)
             self.resource["jax.process_count"] = str(event.process_count)
-        self.resource["jax.platform"] = event.platform
         if self._run_ids is not None:
             self.resource["jaxobs.run_id"] = self._run_ids[event.process_count > 1]
         if event.local_hardware_ids:
             self.resource["jax.local_hardware_ids"] = ",".join(map(str, event.local_hardware_ids))
+        self.resource["jax.platform"] = event.platform  # last: by it collectors know that all is told
         _on_disk(lambda: self._find_peaks(event))
         self._fold_arrivals()  # the peaks too: what follows in this frame is held against them
 

@@ -98,7 +98,7 @@ class Agent(Protocol):
 
     @property
     def resource(self) -> Mapping[str, str]:
-        """Who and where, under OpenTelemetry's dotted names; grows when a backend is found."""
+        """Who and where, under OpenTelemetry's dotted names; grows when a backend is found, `jax.platform` last."""
 
     @property
     def clock(self) -> ClockAnchor: ...

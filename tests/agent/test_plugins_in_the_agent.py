@@ -303,6 +303,36 @@ def test_collectors_have_the_environment_in_which_jax_made_its_backend(
         agent.metrics_when(f'acme_visible{{devices="{set_later or "all"}"}} 1.0')
 
 
+RESOURCE = """
+from jaxobs.model.clock import now
+from jaxobs.model.events import Measured
+from jaxobs.model.metrics import metric
+from jaxobs.plugin.base import Collector
+
+TOLD = metric("acme_told{attributes}", "")
+
+class Told(Collector):
+    metrics = (TOLD,)
+    interval = 0.1
+
+    def start(self, agent):
+        self._agent = agent
+
+    def collect(self):
+        told = ",".join(name for name in self._agent.resource if name.startswith("jax."))
+        return [Measured(TOLD.name, (told,), 1.0, now())]
+"""
+
+
+def test_the_platform_is_told_last_of_a_backend(start_agent: Start, install_plugin: Install) -> None:
+    install_plugin("acme", RESOURCE, {"jaxobs.collectors": "acme = acme:Told"})
+    agent = start_agent()
+    found = BackendFound("gpu", ((0, "gpu", ""),), 0, 1, "0.10.2", "0.10.2", now(), local_hardware_ids=(0,))
+    agent.send([found])
+    text = agent.metrics_when('jax.platform"} 1.0')
+    assert "jax.local_hardware_ids,jax.platform" in text, "collectors choose their devices then"
+
+
 LOAD_COLLECTOR = """
 import os
 from jaxobs.model.clock import now

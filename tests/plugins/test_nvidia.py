@@ -220,12 +220,11 @@ def test_ordinals_follow_what_the_environment_and_jax_say(nvml: Nvml) -> None:
     environment = {"CUDA_VISIBLE_DEVICES": "2,GPU-aaaa"}
     picked = nvml.run(everything, environment=environment, resource=in_use(0, 1))
     assert set(picked.turns[0].of("power_watts")) == {("0", "GPU-cccc"), ("1", "GPU-aaaa")}
-    told = {"script": script(everything), "resource": in_use(1)}
-    life = nvml.run(everything, told, resource={"jax.platform": "gpu"})
+    one = nvml.run(everything, resource=in_use(1))
+    assert set(one.turns[0].of("power_watts")) == {("0", "GPU-bbbb")}
+    untold = nvml.run(everything, resource={"jax.platform": "gpu"})
     unknown = {("", "GPU-aaaa"), ("", "GPU-bbbb"), ("", "GPU-cccc")}
-    assert set(life.turns[0].of("power_watts")) == unknown
-    assert set(life.turns[1].of("power_watts")) == {("0", "GPU-bbbb")}
-    assert {labels for name, labels in life.turns[1].gone if name == "jaxobs_nvidia_power_watts"} == unknown
+    assert set(untold.turns[0].of("power_watts")) == unknown
 
 
 def test_devices_that_the_script_picks_after_the_agent_began_are_the_jobs(nvml: Nvml) -> None:
@@ -239,10 +238,10 @@ def test_devices_that_the_script_picks_after_the_agent_began_are_the_jobs(nvml: 
 
 
 def test_a_job_on_the_cpu_gets_no_metrics_of_devices_it_does_not_use(nvml: Nvml) -> None:
-    life = nvml.run(ALL, {"script": script(ALL), "resource": {"jax.platform": "cpu"}}, ALL)
-    assert life.turns[1].gone == {key for key in EVERYTHING if not key[0].endswith("_total")}
-    assert life.turns[2].values == {}
+    life = nvml.run(ALL, ALL, resource={"jax.platform": "cpu"})
+    assert [turn.values for turn in life.turns] == [{}, {}]
     assert life.reason == "JAX uses no NVIDIA device"
+    assert nvml.run(ALL, resource={}).reason == "JAX has made no backend yet"
 
 
 def test_a_mig_instance_has_its_own_memory_and_its_boards_power(nvml: Nvml) -> None:

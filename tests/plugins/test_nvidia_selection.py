@@ -65,8 +65,6 @@ def test_indices_of_different_models_need_the_order_of_the_bus() -> None:
 @pytest.mark.parametrize(
     ("environment", "resource", "expected"),
     [
-        ({}, {}, {}),
-        ({}, {"jax.platform": "cpu"}, {}),
         ({}, in_use(0, 1, 2, 3), {"0": "aa", "1": "bb", "2": "cc", "3": "dd"}),
         ({}, in_use(3, 1), {"0": "dd", "1": "bb"}),
         ({"CUDA_VISIBLE_DEVICES": "3"}, in_use(0), {"0": "dd"}),

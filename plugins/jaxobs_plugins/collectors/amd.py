@@ -188,8 +188,8 @@ class AmdCollector(Collector):
         self._driver = driver
         self._library: Any = None
         self._agent: Agent | None = None
-        self._selected_by: tuple[str | None, ...] | None = None
-        self._devices: list[tuple[Device, Fields[Device]]] = []
+        self._devices: list[tuple[Device, Fields[Device]]] | None = None
+        """The job's; None until JAX uses any."""
 
     def start(self, agent: Agent) -> None:
         """Open AMD SMI. Logs one line where the driver is loaded and AMD SMI cannot be used."""
@@ -209,20 +209,19 @@ class AmdCollector(Collector):
         agent = self._agent
         if agent is None:
             return []
-        selected_by = tuple(map(agent.resource.get, ("jax.platform", "jax.process_count")))
-        gone = [] if selected_by == self._selected_by else self._choose(agent)
-        self._selected_by = selected_by
-        return gone + [value for device, fields in self._devices for value in fields.collect(device)]
+        why_not = why_not_used(agent.resource, {"gpu", "rocm"}, "AMD device")
+        if not why_not and self._devices is None:
+            self._devices = self._chosen(agent)
+        devices = self._devices or []
+        self.reason = "" if devices else why_not or "AMD SMI lists no device with a UUID"
+        return [value for device, fields in devices for value in fields.collect(device)]
 
-    def _choose(self, agent: Agent) -> list[Measured]:
-        """Choose the job's devices by what is known now. Returns values that withdraw the earlier choice's gauges."""
-        gone = [value for _, fields in self._devices for value in fields.withdraw()]
-        library, self._devices, told = self._library, [], agent.resource
-        self.reason = why_not_used(told, {"gpu", "rocm"}, "AMD device")
-        if self.reason:
-            return gone
+    def _chosen(self, agent: Agent) -> list[tuple[Device, Fields[Device]]]:
+        """The job's devices, by what JAX has told of them, all at once."""
+        library, told = self._library, agent.resource
         alone = told.get("jax.process_count", "1") == "1"
-        for ordinal, handle in _chosen(library, self._environment, alone=alone):
+        chosen = []
+        for ordinal, handle in _handles(library, self._environment, alone=alone):
             try:
                 labels = (ordinal, str(library.amdsmi_get_gpu_device_uuid(handle)))
             except library.AmdSmiException as error:
@@ -230,18 +229,16 @@ class AmdCollector(Collector):
                 continue
             # The device refuses, or this release of the package lacks the call.
             fields = Fields(QUERIES, labels, unsupported=(library.AmdSmiException, AttributeError, KeyError))
-            self._devices.append((Device(library, handle, told.get("process.pid")), fields))
-        self.reason = "" if self._devices else "AMD SMI lists no device with a UUID"
-        return gone
+            chosen.append((Device(library, handle, told.get("process.pid")), fields))
+        return chosen
 
     def stop(self) -> None:
-        library, self._library, self._agent, self._devices = self._library, None, None, []
-        self._selected_by = None
+        library, self._library, self._agent, self._devices = self._library, None, None, None
         if library is not None:
             library.amdsmi_shut_down()
 
 
-def _chosen(library: Any, environment: Mapping[str, str], *, alone: bool) -> list[tuple[str, Any]]:
+def _handles(library: Any, environment: Mapping[str, str], *, alone: bool) -> list[tuple[str, Any]]:
     """Pairs of JAX's local ordinal, empty where it is unknown, and the device's handle."""
     handles = list(library.amdsmi_get_processor_handles())
     try:

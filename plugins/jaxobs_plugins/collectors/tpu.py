@@ -170,7 +170,7 @@ class TpuCollector(Collector):
             return []
         if why_not := why_not_used(agent.resource, {"tpu"}, "TPU"):
             self.reason = why_not
-            return self._fields.withdraw()
+            return []
         if not self._tried:
             self._tried = True
             self._open(agent)

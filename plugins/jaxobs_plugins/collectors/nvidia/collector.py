@@ -81,9 +81,7 @@ def visible(environment: Mapping[str, str], boards: Sequence[Board], *, complete
 
 
 def jax_devices(seen: Visible, resource: Mapping[str, str]) -> list[tuple[str, CudaDevice]]:
-    """Pairs of JAX's local ordinal (empty where unknown) and device; none where JAX runs on another platform."""
-    if resource.get("jax.platform") not in CUDA_PLATFORMS:
-        return []
+    """Pairs of JAX's local ordinal (empty where unknown) and device, where JAX runs on CUDA."""
     devices = seen.devices
     told = resource.get("jax.local_hardware_ids", "0" if len(devices) == 1 else "")
     numbers = [int(number) for number in told.split(",")] if told else []
@@ -146,24 +144,16 @@ class WatchedDevice:
             if self._lost_until == -math.inf:
                 self._log(f"NVIDIA device {self._labels[0] or '?'} ({self._labels[1]}) is lost: {error}")
             self._lost_until = self._clock() + LOST_SECONDS
-            return [*self._withdrawn(), _value(UP, self._labels, 0.0), *events]
+            gone = [value for fields in self._fields for value in fields.withdraw()]
+            return [*gone, _value(UP, self._labels, 0.0), *events]
         self._lost_until = -math.inf
         return measured
-
-    def withdraw(self) -> list[Measured]:
-        """The values that withdraw all gauges, for a device that is no longer the job's or has another ordinal."""
-        gone = [_value(DEVICE_INFO, self._info, math.nan), _value(UP, self._labels, math.nan)]
-        return self._withdrawn() + self._events.withdraw() + gone
-
-    def _withdrawn(self) -> list[Measured]:
-        return [value for fields in self._fields for value in fields.withdraw()]
 
 
 def _value(metric: Metric, labels: tuple[str, ...], value: float) -> Measured:
     return Measured(metric.name, labels, value, now())
 
 
-_JAX_ATTRIBUTES = ("jax.platform", "jax.local_hardware_ids")
 _KERNEL_MODULE = Path("/proc/driver/nvidia/version")
 
 
@@ -184,8 +174,8 @@ class NvidiaCollector(Collector):
         self._agent: Agent | None = None
         self._boards: list[Board] = []
         self._is_complete = True
-        self._selected_by: tuple[str | None, ...] | None = None
-        self._devices: list[WatchedDevice] = []
+        self._devices: list[WatchedDevice] | None = None
+        """The job's; None until JAX uses any."""
         self._xids = XidEvents()
 
     def start(self, agent: Agent) -> None:
@@ -206,17 +196,17 @@ class NvidiaCollector(Collector):
         agent = self._agent
         if agent is None:
             return []
-        measured = []
-        selected_by = tuple(map(agent.resource.get, _JAX_ATTRIBUTES))
-        if selected_by != self._selected_by:
-            self._selected_by = selected_by
-            measured += self._choose(agent)
+        why_not = why_not_used(agent.resource, CUDA_PLATFORMS, "NVIDIA device")
+        if not why_not and self._devices is None:
+            self._devices = self._chosen(agent)
+        devices = self._devices or []
+        self.reason = "" if devices else why_not or "JAX uses no NVIDIA device"
         for uuid, number in self._xids.poll():
             agent.log(f"the NVIDIA driver reports Xid {number} on {uuid}")
-        return measured + [value for device in self._devices for value in device.collect()]
+        return [value for device in devices for value in device.collect()]
 
     def stop(self) -> None:
-        agent, self._agent, self._devices, self._selected_by = self._agent, None, [], None
+        agent, self._agent, self._devices = self._agent, None, None
         if agent is not None:
             try:
                 self._xids.close()
@@ -232,22 +222,17 @@ class NvidiaCollector(Collector):
         finally:
             pynvml.nvmlShutdown()
 
-    def _choose(self, agent: Agent) -> list[Measured]:
-        """Choose the job's devices by what is known now. Returns values that withdraw the earlier choice's gauges."""
-        gone = [value for device in self._devices for value in device.withdraw()]
+    def _chosen(self, agent: Agent) -> list[WatchedDevice]:
+        """The job's devices, by what JAX has told of them, all at once."""
         seen = visible(self._environment, self._boards, complete=self._is_complete)
         chosen = jax_devices(seen, agent.resource)
         boards = {device.board.uuid: device.board for _, device in chosen}
         self._xids.watch(boards.values())
         pid = agent.resource.get("process.pid")
-        self._devices = []
-        for ordinal, device in chosen:
-            with_board = boards.pop(device.board.uuid, None) is not None
-            self._devices.append(
-                WatchedDevice(
-                    ordinal, device, pid, self._xids, agent.log, with_board=with_board, clock=self._clock
-                )
+        return [
+            WatchedDevice(
+                ordinal, device, pid, self._xids, agent.log,
+                with_board=boards.pop(device.board.uuid, None) is not None, clock=self._clock,
             )
-        why_not = why_not_used(agent.resource, CUDA_PLATFORMS, "NVIDIA device")
-        self.reason = "" if chosen else why_not or "JAX uses no NVIDIA device"
-        return gone
+            for ordinal, device in chosen
+        ]  # fmt: skip

@@ -133,9 +133,7 @@ class XidEvents:
         self._failed: Exception | None = None
 
     def watch(self, boards: Iterable[Board]) -> None:
-        """Count the events of these boards from now on, from 0."""
-        self.close()
-        self._seen, self._failed = {}, None
+        """Count the events of these boards from now on, from 0; called once."""
         try:
             self._set = pynvml.nvmlEventSetCreate()
         except pynvml.NVMLError as error:
