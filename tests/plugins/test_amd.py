@@ -184,6 +184,11 @@ def test_without_driver_or_package_it_is_quiet_and_says_why(
     without_driver.start(agent)
     assert list(without_driver.collect()) == []
     assert lines == []
+    on_processors: Any = SimpleNamespace(resource={"jax.platform": "cpu"}, log=lines.append)
+    unused = AmdCollector({}, driver=tmp_path)
+    unused.start(on_processors)
+    assert list(unused.collect()) == []
+    assert (unused.reason, lines) == ("JAX uses no AMD device", [])
     without_package = AmdCollector({}, driver=tmp_path)
     without_package.start(agent)
     assert list(without_package.collect()) == list(without_package.collect()) == []

@@ -192,35 +192,37 @@ class AmdCollector(Collector):
         """The job's; None until JAX uses any."""
 
     def start(self, agent: Agent) -> None:
-        """Open AMD SMI. Logs one line where the driver is loaded and AMD SMI cannot be used."""
-        if not self._driver.exists():
+        if self._driver.exists():
+            self._agent = agent
+        else:
             self.reason = "no AMD driver is loaded"
-            return
+
+    def collect(self) -> Iterable[Measured]:
+        agent = self._agent
+        if agent is None:
+            return []
+        if why_not := why_not_used(agent.resource, {"gpu", "rocm"}, "AMD device"):
+            self.reason = why_not
+            return []
+        if self._devices is None:
+            self._devices = self._opened(agent)
+        return [value for device, fields in self._devices for value in fields.collect(device)]
+
+    def _opened(self, agent: Agent) -> list[tuple[Device, Fields[Device]]]:
+        """Open AMD SMI, for a job on GPUs, and return its devices by what JAX has told of them.
+
+        Logs one line where AMD SMI cannot be used: with a processor's own graphics too its driver is loaded.
+        """
         try:
             library = importlib.import_module("amdsmi")
             library.amdsmi_init()
         except (Exception, SystemExit) as error:  # noqa: BLE001  # an import may raise anything, and end a program
             self.reason = f"AMD SMI cannot be used ({type(error).__name__}: {error}); install ROCm's amdsmi"
             agent.log(f"no metrics of AMD devices: {self.reason}")
-            return
-        self._library, self._agent = library, agent
-
-    def collect(self) -> Iterable[Measured]:
-        agent = self._agent
-        if agent is None:
             return []
-        why_not = why_not_used(agent.resource, {"gpu", "rocm"}, "AMD device")
-        if not why_not and self._devices is None:
-            self._devices = self._chosen(agent)
-        devices = self._devices or []
-        self.reason = "" if devices else why_not or "AMD SMI lists no device with a UUID"
-        return [value for device, fields in devices for value in fields.collect(device)]
-
-    def _chosen(self, agent: Agent) -> list[tuple[Device, Fields[Device]]]:
-        """The job's devices, by what JAX has told of them, all at once."""
-        library, told = self._library, agent.resource
+        self._library, told = library, agent.resource
+        devices: list[tuple[Device, Fields[Device]]] = []
         alone = told.get("jax.process_count", "1") == "1"
-        chosen = []
         for ordinal, handle in _handles(library, self._environment, alone=alone):
             try:
                 labels = (ordinal, str(library.amdsmi_get_gpu_device_uuid(handle)))
@@ -229,8 +231,9 @@ class AmdCollector(Collector):
                 continue
             # The device refuses, or this release of the package lacks the call.
             fields = Fields(QUERIES, labels, unsupported=(library.AmdSmiException, AttributeError, KeyError))
-            chosen.append((Device(library, handle, told.get("process.pid")), fields))
-        return chosen
+            devices.append((Device(library, handle, told.get("process.pid")), fields))
+        self.reason = "" if devices else "AMD SMI lists no device with a UUID"
+        return devices
 
     def stop(self) -> None:
         library, self._library, self._agent, self._devices = self._library, None, None, None
