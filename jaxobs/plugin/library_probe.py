@@ -18,7 +18,6 @@ class LibraryProbe(Probe):
 
     def __init__(self) -> None:
         self.reason = f"{self.modules[0]} has not been imported"
-        self._job: Job | None = None
         self._wrapping: Wrapping | None = None
 
     @abstractmethod
@@ -26,22 +25,21 @@ class LibraryProbe(Probe):
         """Wrap the functions to mark or record. A name that this version of the library lacks is skipped."""
 
     def start(self, job: Job) -> None:
-        self._job = job
         self._wrapping = Wrapping(job)
         for module in self.modules:
             job.when_imported(module, self._imported)
 
     def stop(self) -> None:
-        self._job = None
-        if self._wrapping is not None:
-            self._wrapping.undo()
+        wrapping, self._wrapping = self._wrapping, None
+        if wrapping is not None:
+            wrapping.undo()
 
     @property
     def steps(self) -> int:
         """Steps that the job has ended so far; 0 once the probe is stopped."""
-        return 0 if self._job is None else self._job.progress().steps
+        return 0 if self._wrapping is None else self._wrapping.job.progress().steps
 
     def _imported(self, module: ModuleType) -> None:
-        if self._job is not None and self._wrapping is not None:
+        if self._wrapping is not None:
             self.reason = ""
             self.wrap(module, self._wrapping)

@@ -55,7 +55,7 @@ class Wrapping:
     """The wrappers of one probe, which `undo` removes."""
 
     def __init__(self, job: Job) -> None:
-        self._job = job
+        self.job = job
         self._undo: list[Callable[[], None]] = []
         self._active = True
 
@@ -66,11 +66,11 @@ class Wrapping:
             return
 
         def enter(entered: list[AbstractContextManager[None]]) -> None:
-            mark = self._job.phase(phase_of(), tentative=tentative)
+            mark = self.job.phase(phase_of(), tentative=tentative)
             mark.__enter__()
             entered.append(mark)
 
-        begin = self._job.guard(enter)
+        begin = self.job.guard(enter)
 
         @standing_in(function)
         def marked(*args: Any, **kwargs: Any) -> Any:
@@ -95,9 +95,9 @@ class Wrapping:
             return
 
         def note(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            self._job.record(values_of(*args, **kwargs))
+            self.job.record(values_of(*args, **kwargs))
 
-        record = self._job.guard(note)
+        record = self.job.guard(note)
 
         @standing_in(function)
         def recorded(*args: Any, **kwargs: Any) -> Any:
