@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ParamSpec, Self, TypeVar, cast
 
-from jaxobs.config import Settings, plain_settings
+from jaxobs.config import Settings, load_settings, origin, plain_settings
 from jaxobs.expectations import ExpectationError, Expectations, one_line
 from jaxobs.identity import process_age_seconds, read_identity
 from jaxobs.model.addresses import loaded_prometheus
@@ -249,16 +249,14 @@ class Observer:
         The end of a `with` block and of the job wait no longer than the setting `shutdown_timeout`. Raises
         ExpectationError where `expect` was told to.
         """
-        if self._is_over:  # perhaps the interpreter ends, and modules are empty already
+        # It is over: perhaps the interpreter ends, and modules are empty already.
+        if self._is_over or not self.belongs_here:
             return
         timeout = given_timeout("shutdown", SHUTDOWN_SECONDS if timeout is None else timeout)
         deadline = monotonic() + timeout
-        problem = self._expectations.end(timeout / 2) if self.belongs_here else ""
+        problem = self._expectations.end(timeout / 2)
         if self._started and not self._ended:
             self._out_of_memory.ending((deadline - monotonic()) / 2)
-        if not self.belongs_here:
-            self._ended = True
-            return
         self._end(deadline)
         self._side.await_end()
         atexit.unregister(self._at_exit)
@@ -323,8 +321,6 @@ class Observer:
         if reason := why_not_here():
             return reason
         if not self.settings.enabled:
-            from jaxobs.config import origin
-
             by = origin("enabled").replace("default", "the argument enabled")
             return f"jaxobs is switched off ({by})"
         return "the observer has ended" if self._ended else "nothing has run yet"
@@ -393,6 +389,7 @@ class Observer:
         if not self._ended:
             self._ended = True
             self._expectations.open.clear()
+            self._out_of_memory.stop()
             self._side.forget_in_child()
 
     def _hello(self) -> dict[str, Any]:
@@ -423,6 +420,4 @@ def _ending(error: BaseException | None) -> State:
 
 def _unpickled() -> Observer:
     """What a pickled observer is where it is loaded: one that observes nothing."""
-    from jaxobs.config import load_settings
-
     return Observer(load_settings(enabled=False), before=None)

@@ -7,7 +7,6 @@ method of the user's types is called.
 from __future__ import annotations
 
 import builtins
-import os
 import re
 import sys
 import tempfile
@@ -85,7 +84,6 @@ class OutOfMemory:
         self._settings = settings
         self._ask = ask
         self._log = log
-        self._pid = os.getpid()
         self._seen: tuple[int, str] | None = None
         self._writing = threading.Lock()
 
@@ -99,7 +97,7 @@ class OutOfMemory:
         """
         try:
             found = exhaustion(error) if self._left > 0 else None
-            if found is None or os.getpid() != self._pid or not self._writing.acquire(blocking=False):
+            if found is None or not self._writing.acquire(blocking=False):
                 return
             try:
                 seen = (id(found.error), found.message)
@@ -115,7 +113,7 @@ class OutOfMemory:
             self._log(f"out of memory; no report could be written: {described(problem)}")
 
     def stop(self) -> None:
-        """Write no more reports."""
+        """Write no more reports: the run ends, or this is a forked child."""
         self._left = 0
 
     def ending(self, timeout: float) -> None:
