@@ -275,44 +275,22 @@ class HostCollector(Collector):
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
-        self._process: Job | None = None
-        self._others: list[tuple[Any, Fields[Any]]] = []
-        self._process_fields = Fields(
-            PROCESS_QUERIES,
-            whole=SINCE_ITS_START,
-            unsupported=_UNSUPPORTED,
-            passed_on=(psutil.NoSuchProcess,),
-        )
+        self._subjects: list[tuple[Any, Fields[Any]]] = []
 
     def start(self, agent: Agent) -> None:
-        """Find the process, which psutil identifies by its id and start time, so that a reused id is not mistaken."""
         pid = int(agent.resource["process.pid"])
-        self._process = Job(pid)
+        process = Fields(PROCESS_QUERIES, whole=SINCE_ITS_START, unsupported=_UNSUPPORTED)
         host, fields = Machine(), Fields(HOST_QUERIES, unsupported=_UNSUPPORTED)
         fields.collect(host)  # the baseline of values that are differences
-        self._others = [(host, fields)]
+        self._subjects = [(Job(pid), process), (host, fields)]
         for controller, queries in CGROUP_QUERIES.items():
             # Perhaps there are no control groups, or they are not mounted here.
             with suppress(OSError, LookupError, ValueError):
                 group = find_group(controller, pid, self._proc)
-                self._others.append((group, Fields(queries, unsupported=_UNSUPPORTED)))
+                self._subjects.append((group, Fields(queries, unsupported=_UNSUPPORTED)))
 
     def collect(self) -> Iterable[Measured]:
-        measured = self._of_process()
-        for subject, fields in self._others:
-            measured += fields.collect(subject)
-        return measured
+        return [value for subject, fields in self._subjects for value in fields.collect(subject)]
 
     def stop(self) -> None:
-        self._process, self._others = None, []
-
-    def _of_process(self) -> list[Measured]:
-        if self._process is None:
-            return []
-        try:
-            if self._process.is_running():
-                with self._process.oneshot():  # one reading of each file of /proc
-                    return self._process_fields.collect(self._process)
-        except psutil.NoSuchProcess:  # it ended meanwhile
-            pass
-        return self._process_fields.withdraw()
+        self._subjects = []
