@@ -329,7 +329,6 @@ class ProbeSide:
         self.sources.forget_in_child()
         self._threads = {}
         self.ring.close()
-        self.loops.emit = self.ring.emit
         self.watching.end()
         self.loops.current.hide_step()  # a step under way would otherwise collect runs for as long as the child lives
 

@@ -31,7 +31,7 @@ class Entry:
         self.first = self.state.steps
         self.state.enter(self.first, self.at, self.state.passed)
         self.state.begin(self.step, self.at)
-        loops.emit(LoopEntered(self.state.name, self.at))
+        loops.ring.emit(LoopEntered(self.state.name, self.at))
 
     def leave(
         self, start: int, handed_on: int | None, amounts: tuple[float | None, float | None], annotation: Any

@@ -339,7 +339,6 @@ class Loops:
         """Called at the end of a step that was to leave an output."""
         self.left: Callable[[], None] = lambda: None
         """Called when the host leaves a loop whose end is to be seen."""
-        self.emit = ring.emit
         self.ring = ring
         self.over = False
         """Whether the observer has ended: nothing is told any more."""
@@ -402,7 +401,7 @@ class Loops:
             ran = runs if isinstance(runs, tuple) else (runs,) if runs else ()
             # Time that a signal handler has marked since `end` was read belongs to the next turn.
             nested = min(step.nested, end - start)
-            self.emit(
+            self.ring.emit(
                 StepEnded(
                     state.name, number, start, end, gap, input_wait, step.dispatch, nested, step.checkpoint,
                     examples, tokens, step.failed, step.thread, ran, parent,
@@ -423,4 +422,4 @@ class Loops:
             )
         if flops is not None and flops is not state.flops and flops != state.flops:  # NaN equals nothing
             state.flops = flops
-            self.emit(LoopDeclared(state.name, flops, now()))
+            self.ring.emit(LoopDeclared(state.name, flops, now()))

@@ -56,7 +56,7 @@ class StepMark:
         self._step = step = Step(state)
         self._start = start = now()
         if not state.steps:  # at a time after `start`, with which an iteration alone begins
-            self._loops.emit(LoopEntered(state.name, now()))
+            self._loops.ring.emit(LoopEntered(state.name, now()))
         state.begin(step, start)
         self._gap = 0
         here = state.thread == self._step.thread and state.phase is current.phase
@@ -141,7 +141,7 @@ class PhaseMark:
 
     def _begin(self) -> None:
         inside = self._outer.state.name if self._outer is not None else None
-        self._loops.emit(PhaseStarted(self.name, inside, self._start))
+        self._loops.ring.emit(PhaseStarted(self.name, inside, self._start))
 
     def _inside(self, innermost: PhaseMark | None) -> PhaseMark | None:
         """The phase that has this one around it, of those that are under way; None where there is none."""

@@ -150,7 +150,7 @@ class Calls:
         self.cache_size = cache_size_of(function)
         self.size_seen: int | None = -1
         """The `cache_size` when its executables were last learned; -1 before its first call."""
-        self._emit = loops.emit
+        self._emit = loops.ring.emit
         self._failed = loops.failed
         self._name = name_of(function)
         self._known: list[Signature] = []
