@@ -103,10 +103,8 @@ def _module(compiled: Any) -> tuple[Contents, Figure[int]]:
         serialized = serialized_module(compiled.runtime_executable())
         return module_contents(serialized), Figure(len(serialized))
     except (RuntimeError, NotImplementedError, AttributeError, ValueError) as error:
-        reason = f"it could not be read: {error}"[:200]
-        return Contents(Figure(None, reason), Figure(None, reason), (), Figure(None, reason)), Figure(
-            None, reason
-        )
+        absent: Figure[Any] = Figure(None, f"it could not be read: {error}"[:200])
+        return Contents(absent, absent, (), absent), absent
 
 
 class _Heard:
