@@ -239,8 +239,9 @@ def test_devices_that_the_script_picks_after_the_agent_began_are_the_jobs(nvml: 
 
 def test_a_job_on_the_cpu_gets_no_metrics_of_devices_it_does_not_use(nvml: Nvml) -> None:
     life = nvml.run(ALL, ALL, resource={"jax.platform": "cpu"})
-    assert [turn.values for turn in life.turns] == [{}, {}]
+    assert [(turn.values, turn.calls) for turn in life.turns] == [({}, []), ({}, [])]
     assert life.reason == "JAX uses no NVIDIA device"
+    assert life.last_calls == [], "NVML, which wakes a device that sleeps, is not opened for it"
     assert nvml.run(ALL, resource={}).reason == "JAX has made no backend yet"
 
 

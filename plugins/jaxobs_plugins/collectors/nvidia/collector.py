@@ -158,7 +158,7 @@ _KERNEL_MODULE = Path("/proc/driver/nvidia/version")
 
 
 class NvidiaCollector(Collector):
-    """Reads NVIDIA devices. On a host without an NVIDIA driver it measures nothing, and `reason` says why.
+    """Reads NVIDIA devices. For a job that uses none, or without a driver, it measures nothing: `reason` says why.
 
     `environment` is that of the training process, which the agent inherits, and has anew once JAX has a backend.
     """
@@ -172,42 +172,31 @@ class NvidiaCollector(Collector):
         self._clock = clock
         self._environment = environment
         self._agent: Agent | None = None
-        self._boards: list[Board] = []
-        self._is_complete = True
+        self._is_open = False
         self._devices: list[WatchedDevice] | None = None
         """The job's; None until JAX uses any."""
         self._xids = XidEvents()
 
     def start(self, agent: Agent) -> None:
-        """Open NVML. Logs one line where a device can be expected and NVML does not show it."""
-        self.reason = library.open_library()
-        if self.reason:
-            named = self._environment.get("CUDA_VISIBLE_DEVICES", "-1") not in {"", "-1"}
-            if named or _KERNEL_MODULE.exists():
-                agent.log(f"no metrics of NVIDIA devices: {self.reason}")
-            return
         self._agent = agent
-        self._boards, problems = library.boards()
-        self._is_complete = not problems
-        for problem in problems:
-            agent.log(problem)
 
     def collect(self) -> Iterable[Measured]:
         agent = self._agent
         if agent is None:
             return []
-        why_not = why_not_used(agent.resource, CUDA_PLATFORMS, "NVIDIA device")
-        if not why_not and self._devices is None:
-            self._devices = self._chosen(agent)
-        devices = self._devices or []
-        self.reason = "" if devices else why_not or "JAX uses no NVIDIA device"
+        if why_not := why_not_used(agent.resource, CUDA_PLATFORMS, "NVIDIA device"):
+            self.reason = why_not
+            return []
+        if self._devices is None:
+            self._devices = self._opened(agent)
         for uuid, number in self._xids.poll():
             agent.log(f"the NVIDIA driver reports Xid {number} on {uuid}")
-        return [value for device in devices for value in device.collect()]
+        return [value for device in self._devices for value in device.collect()]
 
     def stop(self) -> None:
-        agent, self._agent, self._devices = self._agent, None, None
-        if agent is not None:
+        self._agent = self._devices = None
+        is_open, self._is_open = self._is_open, False
+        if is_open:
             try:
                 self._xids.close()
             finally:
@@ -222,10 +211,23 @@ class NvidiaCollector(Collector):
         finally:
             pynvml.nvmlShutdown()
 
-    def _chosen(self, agent: Agent) -> list[WatchedDevice]:
-        """The job's devices, by what JAX has told of them, all at once."""
-        seen = visible(self._environment, self._boards, complete=self._is_complete)
-        chosen = jax_devices(seen, agent.resource)
+    def _opened(self, agent: Agent) -> list[WatchedDevice]:
+        """Open NVML, for a job on GPUs, and return its devices by what JAX has told of them.
+
+        Logs one line where a device can be expected and NVML does not show it.
+        """
+        self.reason = "" if self._is_open else library.open_library()
+        if self.reason:
+            named = self._environment.get("CUDA_VISIBLE_DEVICES", "-1") not in {"", "-1"}
+            if named or _KERNEL_MODULE.exists():
+                agent.log(f"no metrics of NVIDIA devices: {self.reason}")
+            return []
+        self._is_open = True
+        shown, problems = library.boards()
+        for problem in problems:
+            agent.log(problem)
+        chosen = jax_devices(visible(self._environment, shown, complete=not problems), agent.resource)
+        self.reason = "" if chosen else "JAX uses no NVIDIA device"
         boards = {device.board.uuid: device.board for _, device in chosen}
         self._xids.watch(boards.values())
         pid = agent.resource.get("process.pid")
