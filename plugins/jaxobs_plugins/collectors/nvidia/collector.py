@@ -165,13 +165,13 @@ class NvidiaCollector(Collector):
 
     metrics = (DEVICE_INFO, UP, *metrics_of((*BOARD_QUERIES, *EVENT_QUERIES, *PART_QUERIES)))
     device_readings = READINGS
+    _agent: Agent
 
     def __init__(
         self, environment: Mapping[str, str] = os.environ, clock: Callable[[], float] = monotonic
     ) -> None:
         self._clock = clock
         self._environment = environment
-        self._agent: Agent | None = None
         self._is_open = False
         self._devices: list[WatchedDevice] | None = None
         """The job's; None until JAX uses any."""
@@ -182,8 +182,6 @@ class NvidiaCollector(Collector):
 
     def collect(self) -> Iterable[Measured]:
         agent = self._agent
-        if agent is None:
-            return []
         if why_not := why_not_used(agent.resource, CUDA_PLATFORMS, "NVIDIA device"):
             self.reason = why_not
             return []
@@ -194,8 +192,7 @@ class NvidiaCollector(Collector):
         return [value for device in self._devices for value in device.collect()]
 
     def stop(self) -> None:
-        self._agent = self._devices = None
-        is_open, self._is_open = self._is_open, False
+        is_open, self._is_open, self._devices = self._is_open, False, None
         if is_open:
             try:
                 self._xids.close()
