@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import ExitStack
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar, cast
 
@@ -65,23 +65,17 @@ class Wrapping:
         if function is None:
             return
 
-        def enter(entered: list[AbstractContextManager[None]]) -> None:
-            mark = self.job.phase(phase_of(), tentative=tentative)
-            mark.__enter__()
-            entered.append(mark)
+        def enter(marks: ExitStack) -> None:
+            marks.enter_context(self.job.phase(phase_of(), tentative=tentative))
 
         begin = self.job.guard(enter)
 
         @standing_in(function)
         def marked(*args: Any, **kwargs: Any) -> Any:
-            entered: list[AbstractContextManager[None]] = []
-            if self._active:
-                begin(entered)
-            try:
+            with ExitStack() as marks:  # what began ends, also where the probe is set aside by then
+                if self._active:
+                    begin(marks)
                 return function(*args, **kwargs)
-            finally:
-                for mark in entered:  # also where the probe is set aside by now: what began must end
-                    mark.__exit__(None, None, None)
 
         self._undo.append(replace(owner, {name: marked}))
 
