@@ -31,12 +31,14 @@ COLLECTIVES: Final = frozenset((
 AT_MOST: Final = "counted as the most that it can be"
 ESTIMATED: Final = "counted by its author's estimate"
 IN_FLOPS: Final = "in FLOPs, but not in the rest"
-"""In reasons for figures that are no lower bound; by all other reasons they are one."""
+MEASURED: Final = "the repetitions of its loops are the mean of those seen in profiler windows"
+NO_BOUNDS: Final = (AT_MOST, ESTIMATED, IN_FLOPS, MEASURED)
+"""Words in reasons for figures that are no lower bound; by all other reasons they are one."""
 
 
 def is_lower_bound(reasons: Iterable[str]) -> bool:
     """Whether figures that are inexact for these reasons are a lower bound."""
-    return not any(told in reason for reason in reasons for told in (AT_MOST, ESTIMATED, IN_FLOPS))
+    return not any(told in reason for reason in reasons for told in NO_BOUNDS)
 
 
 def inexact_for(reasons: Sequence[str]) -> str:

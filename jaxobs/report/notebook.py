@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from jaxobs.model.cost import inexact_for
 from jaxobs.report import flame_graph
 from jaxobs.report.comparison import COMPARED, INTERVALS, NOTHING, TITLE, Comparison
 from jaxobs.report.markup import Element, markup, pairs, quiet, style, table, tag, whole_page, with_code
@@ -54,7 +55,7 @@ def roofline_html(measured: Roofline, roofs: Sequence[Roof]) -> str:
         roofline(roofs, points),
         table(_AMOUNTS, work, caption="Work of one run on one device"),
         quiet(measured.reason, measured.utilization_reason),
-        quiet("At least so much: " + "; ".join(reasons) + ".") if reasons else None,
+        quiet(f"The work is {inexact_for(reasons)}.") if reasons else None,
     )
 
 

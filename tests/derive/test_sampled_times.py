@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.executables.executable import ENOUGH_SAMPLES, SAMPLES_KEPT, Executable, absorb
+from jaxobs.derive.executables.executable import ENOUGH_SAMPLES, SAMPLES_KEPT, CleanRun, Executable, absorb
 from jaxobs.derive.executables.view import FEW_TRACED, TRACED, executable_view
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.loops.bottleneck import decide
@@ -32,7 +32,7 @@ from tests.derive.made_up import (
 
 def executable(*samples: float) -> Executable:
     made = Executable(1, "f", {}, 1)
-    made.clean_runs.extend((each, 0.0) for each in samples)
+    made.clean_runs.extend(CleanRun(each, 0.0) for each in samples)
     return made
 
 
@@ -46,11 +46,11 @@ def test_windows_tell_what_a_run_takes_and_several_clean_runs_cap_it() -> None:
     """Tracing makes six hundred operations of half a microsecond four times as long."""
     made = window(window(executable(), 2e-3), 2e-3)
     assert made.seconds_per_run == pytest.approx(2e-3)
-    made.clean_runs.extend([(1.2e-3, 0.0)] * (ENOUGH_SAMPLES - 1))
+    made.clean_runs.extend([CleanRun(1.2e-3, 0.0)] * (ENOUGH_SAMPLES - 1))
     assert made.seconds_per_run == pytest.approx(2e-3)
-    made.clean_runs.append((1.2e-3, 0.0))
+    made.clean_runs.append(CleanRun(1.2e-3, 0.0))
     assert made.seconds_per_run == pytest.approx(1.2e-3)
-    made.clean_runs.extend([(4e-3, 0.0)] * SAMPLES_KEPT)
+    made.clean_runs.extend([CleanRun(4e-3, 0.0)] * SAMPLES_KEPT)
     assert made.seconds_per_run == pytest.approx(2e-3)
 
 
@@ -198,7 +198,7 @@ def test_samples_that_agree_leave_no_doubt_and_a_few_that_which_they_say() -> No
     assert executable(*[1e-3] * SAMPLES_KEPT).doubt == 0.0
     assert executable().doubt == 0.0
     few = executable(1e-3, 2e-3)
-    few.clean_runs.extend([(1e-3, 1e-4), (1e-3, 1e-3)])
+    few.clean_runs.extend([CleanRun(1e-3, 1e-4), CleanRun(1e-3, 1e-3)])
     assert few.doubt == pytest.approx(0.1)
     half = executable(*[1e-3] * 11, *[3e-3] * 10)
     assert half.doubt == pytest.approx(0.93 * 2.0 / SAMPLES_KEPT**0.5)
@@ -278,7 +278,7 @@ def test_the_few_runs_that_were_long_enough_to_be_timed_do_not_stand_for_those_t
 def test_bounds_above_what_other_runs_took_do_not_vote(bounds: int, told: bool) -> None:
     """A host that waits in each step is the first to see that its output is ready, whose beginning no poll saw."""
     made = executable(*[0.010] * (SAMPLES_KEPT - bounds))
-    made.clean_runs.extend([(0.0052, 0.0050)] * bounds)
+    made.clean_runs.extend([CleanRun(0.0052, 0.0050)] * bounds)
     assert made.seconds_per_run == (pytest.approx(0.010) if told else None)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 import jaxobs
 from jaxobs.hardware.known_peaks import peaks_for
-from jaxobs.model.cost import Cost, ModuleCost
+from jaxobs.model.cost import AT_MOST, Cost, ModuleCost
 from jaxobs.report.comparison import NOTHING, compare
 from jaxobs.report.measured_run import measured_run
 from jaxobs.report.snapshot import Snapshot, absent_snapshot
@@ -49,6 +49,15 @@ def test_a_measured_run_stands_under_its_roof():
     [roof] = [given for _, given in read.elements if "data-dtype" in given]
     assert float(roof["data-flops-per-second"] or 0) == peaks.matrix["bfloat16"].value
     assert "a run4 ms" in read.text
+
+
+def test_work_that_is_no_lower_bound_is_not_said_to_be_one():
+    peaks = peaks_for("NVIDIA H100 80GB HBM3", "gpu")
+    work = Cost({"bfloat16": 2e12}, bytes=3e9, exact=False, inexact_reasons=(f"a loop; {AT_MOST}",))
+    for cost, said in ((WORK, "a lower bound: the work of custom<call>"), (work, "not exact: a loop")):
+        bound, nothing = bound_time(cost, peaks), Utilization(None, None, None)
+        run = measured_run(ModuleCost("", cost, ()), bound, 0.004, None, 9, nothing, peaks)
+        assert f"The work is {said}" in Read(run._repr_html_()).text
 
 
 def test_an_observer_that_was_never_started_says_so(monkeypatch):

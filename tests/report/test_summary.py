@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jaxobs.model.cost import MEASURED
 from jaxobs.report.snapshot import Snapshot
 from jaxobs.report.summary import render
 
@@ -88,6 +89,12 @@ def test_the_dearest_recompilations_say_what_changed() -> None:
 def test_executables_with_a_cost_that_is_a_lower_bound() -> None:
     executables = render(DOCUMENT).partition("executables")[2]
     assert line(executables, "train_step") == "train_step deadbeef 1,100 11 ms ≥ 2.92 G 12.3 – unknown"
+
+
+def test_an_executable_whose_repetitions_are_a_mean_has_no_lower_bound() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    document["executables"][0]["cost"] |= {"exact": False, "inexact_reasons": [MEASURED]}
+    assert "≈ 2.92 G" in line(render(document).partition("executables")[2], "train_step")
 
 
 def test_a_reason_is_given_once_for_all_that_lacks_for_it() -> None:

@@ -7,9 +7,11 @@ import statistics
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from jaxobs.hardware.peaks import Peaks
-from jaxobs.model.cost import NOT_ANALYSED, Cost, OperationCost, inexact_for
+from jaxobs.model.cost import MEASURED, NOT_ANALYSED, Cost, OperationCost, inexact_for
+from jaxobs.model.events import memory_need
 from jaxobs.model.figure import Figure
 from jaxobs.model.peak_memory import PeakMemory
 from jaxobs.roofline_model.bottleneck import HALF_SURE_RUNS, Verdict, confidence, margin
@@ -21,7 +23,7 @@ SAMPLES_KEPT = 21
 change within a minute."""
 
 TOLERANCE = 0.15
-"""A clean run whose duration is not known to within this share tells only how long one takes at most."""
+"""Share to which the duration of a clean run must be known; else it tells only how long one takes at most."""
 
 ENOUGH_SAMPLES = 5
 """Clean runs from which on their median caps the time that windows tell: tracing makes small operations longer."""
@@ -48,9 +50,19 @@ CUT_RUN = 0.5
 """Share of a run's operations that lie in the window where its edge cuts the run, on average: runs are cut as often at
 the window's beginning as at its end, and at any point of the run."""
 
-MEASURED = "the repetitions of its loops are the mean of those seen in profiler windows"
-
 UNREAD: Figure[PeakMemory] = Figure(None, NOT_ANALYSED)
+
+
+class CleanRun(NamedTuple):
+    """The seconds of a run that began on an idle device, and by how many they may be off."""
+
+    seconds: float
+    error: float
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known how long the run took, and not only how long it took at most."""
+        return self.error <= TOLERANCE * self.seconds
 
 
 @dataclass(slots=True)
@@ -95,7 +107,7 @@ class Executable:
     title: str = ""
     """Its function, distinguished from others of that name."""
     fingerprint: str = ""
-    cost_reason: str = "its module is being analysed"
+    cost_reason: str = NOT_ANALYSED
     runs: int = 0
     """All known runs, including those that may yet turn out to belong to a loop."""
     untimed: int = 0
@@ -105,8 +117,7 @@ class Executable:
     seconds: float = 0.0
     share: float = 1.0
     """For how much of the time of its runs, as they were timed, the loop that ran it last had room of late."""
-    clean_runs: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
-    """The seconds that runs took which began on an idle device, and by how much each may be off."""
+    clean_runs: deque[CleanRun] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
     spacings: deque[tuple[float, bool]] = field(default_factory=lambda: deque(maxlen=SAMPLES_KEPT))
     """Seconds per run by the steps of loops that run nothing else: upper bounds of what a run takes. Each with whether
     the host of these steps ran ahead, so that it is what a run takes and not only a bound."""
@@ -130,12 +141,12 @@ class Executable:
     @property
     def samples(self) -> list[float]:
         """Seconds of the clean runs whose duration is known."""
-        return [took for took, error in self.clean_runs if error <= TOLERANCE * took]
+        return [run.seconds for run in self.clean_runs if run.is_known]
 
     @property
     def at_most(self) -> list[float]:
         """Seconds that the other clean runs took at most."""
-        return [took + error for took, error in self.clean_runs if error > TOLERANCE * took]
+        return [run.seconds + run.error for run in self.clean_runs if not run.is_known]
 
     @property
     def clean_seconds(self) -> float | None:
@@ -191,8 +202,7 @@ class Executable:
         ordered = sorted(self.samples)
         count = len(ordered)
         if count < ENOUGH_SAMPLES:
-            errors = (error / took for took, error in self.clean_runs)
-            return max((error for error in errors if error <= TOLERANCE), default=0.0)
+            return max((run.error / run.seconds for run in self.clean_runs if run.is_known), default=0.0)
         apart = ordered[3 * count // 4] - ordered[count // 4]
         return 0.93 * apart / math.sqrt(count) / statistics.median(ordered)
 
@@ -225,11 +235,8 @@ class Executable:
 
     @property
     def working_set(self) -> float | None:
-        """Bytes that it touches on one device, by XLA's memory analysis; aliased outputs count as arguments alone."""
-        if not self.memory:
-            return None
-        size = sum(self.memory.get(kind, 0) for kind in ("argument", "output", "temporary"))
-        return float(size - self.memory.get("alias", 0))
+        """Bytes that it touches on one device, by XLA's memory analysis: all that it needs but its code."""
+        return float(memory_need(self.memory) - self.memory.get("code", 0)) if self.memory else None
 
 
 def _varies(cost: Cost) -> bool:

@@ -6,7 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
-from jaxobs.derive.executables.executable import TOLERANCE, Executable, absorb, bind
+from jaxobs.derive.executables.executable import CleanRun, Executable, absorb, bind
 from jaxobs.derive.refusal import require
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import ModuleCost, OperationCost
@@ -196,9 +196,10 @@ class Executables:
         require(0 <= event.uncertainty <= MAX_RUN_SECONDS, "device time whose uncertainty is no duration")
         if (executable := self._by_number.get(event.run)) is None:
             return
+        run = CleanRun(event.seconds, event.uncertainty)
         executable.told_since = 0
-        executable.clean_runs.append((event.seconds, event.uncertainty))
-        executable.sample_count += event.uncertainty <= TOLERANCE * event.seconds
+        executable.clean_runs.append(run)
+        executable.sample_count += run.is_known
         self.changed.add(event.run)
 
     def spaced(self, runs: tuple[int, ...], spacing: float, *, ahead: bool) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jaxobs.derive.executables.executable import MEASURED, inexact_reason
+from jaxobs.derive.executables.executable import inexact_reason
 from jaxobs.derive.loops.bottleneck import ENOUGH_STEPS, IDLE_KNOWN, OUTPACED
 from jaxobs.derive.loops.found import LONG_TURN
 from jaxobs.derive.loops.host_lines import Row
 from jaxobs.derive.loops.loop import Loop
 from jaxobs.derive.loops.stretches import IN_FLIGHT, MAX_DOUBT, Kind, Stretch
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
+from jaxobs.model.cost import MEASURED
 from jaxobs.model.figure import Figure, figure
 from jaxobs.roofline_model.bottleneck import Verdict
 from jaxobs.vocabulary.units import count, rough_percent
@@ -181,10 +182,8 @@ def _utilization(loop: Loop, note: str | None) -> tuple[Figure[float], Figure[fl
     watched = loop.stretches.watched
     used = loop.work.utilization(loop.rated, loop.did, loop.profile.value, loop.unwatched(), watched=watched)
     cost = loop.did.cost
-    inexact = inexact_reason(cost)
-    if inexact is None and MEASURED in cost.inexact_reasons:
-        inexact = MEASURED
-    reason = used.reason or inexact or note
+    measured = MEASURED if MEASURED in cost.inexact_reasons else None
+    reason = used.reason or inexact_reason(cost) or measured or note
     return Figure(used.mfu, reason), Figure(used.hfu, reason)
 
 
