@@ -53,49 +53,32 @@ def average(readings: Sequence[tuple[int, Taken]]) -> Taken:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What collectors report of one device now; None: not known."""
+    """What collectors report of one device now: the `known` quantities, and what holds its clocks down, if they tell."""
 
-    utilization: float | None = None
-    clock: float | None = None
-    clock_limit: float | None = None
-    memory_clock: float | None = None
-    memory_clock_limit: float | None = None
-    power: float | None = None
-    power_limit: float | None = None
-    slowdown: float | None = None
+    known: Mapping[str, float]
     reasons: tuple[str, ...] | None = None
 
-    @property
-    def clock_ratio(self) -> float | None:
-        """The clock of the computing units over their highest clock."""
-        return _ratio(self.clock, self.clock_limit)
-
-    @property
-    def memory_clock_ratio(self) -> float | None:
-        """The clock of the device memory over its highest clock."""
-        return _ratio(self.memory_clock, self.memory_clock_limit)
-
-    @property
-    def power_ratio(self) -> float | None:
-        """The power drawn over the power limit."""
-        return _ratio(self.power, self.power_limit)
+    def ratio(self, quantity: str) -> float | None:
+        """The quantity over its limit; None where one of the two is not known."""
+        value, limit = self.known.get(quantity), self.known.get(f"{quantity}_limit", 0.0)
+        return None if value is None or limit <= 0 else value / limit
 
     @property
     def is_held_down(self) -> bool:
         """Whether the device is busy and its clocks are throttled."""
-        busy = self.utilization is None or self.utilization >= BUSY
-        return busy and bool(self.reasons or self.slowdown)
+        busy = self.known.get("utilization", 1.0) >= BUSY
+        return busy and bool(self.reasons or self.known.get("slowdown"))
 
     @property
     def taken(self) -> Taken:
         """What throttled clocks take now from the speed that the device has at LOW_CLOCK of its highest clock."""
-        speed = None if self.slowdown is None else 1 - self.slowdown
-        compute = speed if self.clock_ratio is None else self.clock_ratio
-        memory = speed if self.memory_clock_ratio is None else self.memory_clock_ratio
-        return self._short_by(compute), self._short_by(memory)
+        return self._taken_by("clock"), self._taken_by("memory_clock")
 
-    def _short_by(self, ratio: float | None) -> float | None:
-        if ratio is None or (self.reasons is None and self.slowdown is None):
+    def _taken_by(self, clock: str) -> float | None:
+        ratio, slowdown = self.ratio(clock), self.known.get("slowdown")
+        if ratio is None and slowdown is not None:
+            ratio = 1 - slowdown
+        if ratio is None or (self.reasons is None and slowdown is None):
             return None
         return max(0.0, 1 - ratio / LOW_CLOCK) if self.is_held_down else 0.0
 
@@ -193,14 +176,18 @@ class Devices:
         devices = self.backend.devices if self.backend else ()
         read = ((ordinal, read_device(self._readings, self._gauges, str(ordinal))) for ordinal, *_ in devices)
         return [
-            {"device": ordinal, "utilization_ratio": found.utilization, "power_ratio": found.power_ratio}
+            {
+                "device": ordinal,
+                "utilization_ratio": found.known.get("utilization"),
+                "power_ratio": found.ratio("power"),
+            }
             for ordinal, found in read
             if found is not None
         ]
 
     def _clocks(self, ordinal: int, now: int) -> Figure[ClocksView]:
         reading = read_device(self._readings, self._gauges, str(ordinal))
-        taken, recent = (reading or Reading()).taken, self._taken[ordinal]
+        taken, recent = (reading or Reading({})).taken, self._taken[ordinal]
         recent.append((now, taken))
         while recent[0][0] < now - WINDOW:
             recent.popleft()
@@ -209,9 +196,9 @@ class Devices:
         compute, memory = average(recent)
         return Figure(
             ClocksView(
-                figure(reading.utilization, NOT_TOLD),
-                figure(reading.clock_ratio, NOT_TOLD),
-                figure(reading.memory_clock_ratio, NOT_TOLD),
+                figure(reading.known.get("utilization"), NOT_TOLD),
+                figure(reading.ratio("clock"), NOT_TOLD),
+                figure(reading.ratio("memory_clock"), NOT_TOLD),
                 figure(compute, NOT_TOLD if taken[0] is None else NOT_WATCHED),
                 figure(memory, NOT_TOLD if taken[1] is None else NOT_WATCHED),
                 figure(reading.reasons, NOT_TOLD),
@@ -243,13 +230,9 @@ def read_device(readings: Iterable[DeviceReading], gauges: GaugesOf, device: str
                 reasons = (reasons or []) + ([named["reason"]] if value > 0 else [])
     if not values and reasons is None:
         return None
-    return Reading(**values, reasons=None if reasons is None else tuple(sorted(reasons)))
+    return Reading(values, None if reasons is None else tuple(sorted(reasons)))
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
-
-
-def _ratio(value: float | None, limit: float | None) -> float | None:
-    return None if value is None or limit is None or limit <= 0 else value / limit

@@ -54,15 +54,19 @@ SERIES: dict[str, dict[tuple[str, ...], float]] = {
     HELD.name: {("0", "power"): 1.0, ("0", "heat"): 0.0, ("0", "idle"): 1.0},
 }
 
+LOW = {"utilization": 0.9, "clock": 1e9, "clock_limit": 2e9}
+
 
 def test_a_devices_own_series_are_read_and_no_others() -> None:
     read = read_device(READINGS, lambda name: SERIES.get(name, {}), "0")
-    assert read == Reading(0.98, 1.24e9, 2e9, 2.6e9, 2.6e9, 175.0, 700.0, reasons=("power",))
-    assert read.clock_ratio == 0.62
-    assert read.memory_clock_ratio == 1.0
+    clocks = {"clock": 1.24e9, "clock_limit": 2e9, "memory_clock": 2.6e9, "memory_clock_limit": 2.6e9}
+    assert read == Reading(clocks | {"utilization": 0.98, "power": 175.0, "power_limit": 700.0}, ("power",))
+    assert read.ratio("clock") == 0.62
+    assert read.ratio("memory_clock") == 1.0
+    assert read.ratio("power") == 0.25
     other = read_device(READINGS, lambda name: SERIES.get(name, {}), "1")
-    assert other == Reading(0.5, 2e9, 2e9)
-    assert other.memory_clock_ratio is None
+    assert other == Reading({"utilization": 0.5, "clock": 2e9, "clock_limit": 2e9})
+    assert other.ratio("memory_clock") is None
     assert read_device(READINGS, lambda name: SERIES.get(name, {}), "2") is None
     assert read_device((), lambda name: SERIES.get(name, {}), "0") is None
 
@@ -163,14 +167,14 @@ def test_what_low_clocks_take_is_an_average_and_advice_where_it_goes_on() -> Non
 
 
 def test_a_device_that_only_tells_its_slowdown_loses_that_of_both() -> None:
-    assert Reading(slowdown=0.55).taken == pytest.approx((0.5, 0.5))
-    assert Reading(slowdown=0.0).taken == (0.0, 0.0)
-    assert Reading(0.2, slowdown=0.55).taken == (0.0, 0.0)  # not busy
-    assert Reading(0.9, 1e9, 2e9, reasons=()).taken == (0.0, None)  # nothing holds it down
+    assert Reading({"slowdown": 0.55}).taken == pytest.approx((0.5, 0.5))
+    assert Reading({"slowdown": 0.0}).taken == (0.0, 0.0)
+    assert Reading({"utilization": 0.2, "slowdown": 0.55}).taken == (0.0, 0.0)  # not busy
+    assert Reading(LOW, reasons=()).taken == (0.0, None)  # nothing holds it down
 
 
 def test_what_low_clocks_take_is_not_known_where_nobody_tells_why_they_are_low() -> None:
-    assert Reading(0.9, 1e9, 2e9, 2e9, 2e9).taken == (None, None)
+    assert Reading(LOW | {"memory_clock": 2e9, "memory_clock_limit": 2e9}).taken == (None, None)
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.none() | st.floats(0, 1)), min_size=1, max_size=30))
