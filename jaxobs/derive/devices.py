@@ -15,7 +15,7 @@ from jaxobs.derive.loops.stretches import WINDOW
 from jaxobs.derive.memory import DeviceMemory, Memory
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.events import BackendFound
-from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure, plain
+from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure
 from jaxobs.model.metrics import DeviceReading
 from jaxobs.roofline_model.bounds import ceiling, roof
 
@@ -84,23 +84,6 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class PeaksView:
-    """The peaks of a kind of device."""
-
-    peaks: Peaks
-
-    def to_dict(self) -> dict[str, Any]:
-        """The peaks as plain data, each absent one with its reason."""
-        absent: Figure[object] = Figure(None, self.peaks.reason or "not known of this kind of device")
-        known = self.peaks.to_dict()
-        reason = {"reason": known.pop("reason")}
-        document: dict[str, Any] = plain(
-            {name: absent if value is None else value for name, value in known.items()}
-        )
-        return document | reason
-
-
-@dataclass(frozen=True, slots=True)
 class ClocksView:
     """What collectors report of a device now, and what low clocks took from its speed in the last window."""
 
@@ -120,7 +103,7 @@ class DeviceView:
     kind: str
     uuid: str
     platform: str
-    peaks: Figure[PeaksView]
+    peaks: Figure[Peaks]
     roofs: Sequence[Mapping[str, Any]]
     """The roofs that the series show, each as its two lines."""
     memory: Figure[DeviceMemory] = field(metadata=REASON_WHERE_ABSENT)
@@ -205,9 +188,9 @@ class Devices:
             )
         )
 
-    def _peaks_of(self, kind: str) -> Figure[PeaksView]:
+    def _peaks_of(self, kind: str) -> Figure[Peaks]:
         peaks = self.peaks.get(kind)
-        return Figure(PeaksView(peaks), peaks.reason) if peaks else Figure(None, "not looked up yet")
+        return Figure(peaks, peaks.reason if peaks else "not looked up yet")
 
     def _roofs_of(self, kind: str) -> list[Mapping[str, Any]]:
         peaks = self.peaks.get(kind)

@@ -333,13 +333,13 @@ def _peak_buffers(largest: Sequence[Executable]) -> Iterator[Sample]:
 def _device(device: DeviceView) -> Iterator[Sample]:
     ordinal = str(device.device)
     yield "jaxobs_device_info", (ordinal, device.kind, device.uuid), 1.0
-    if (known := device.peaks.value) is not None:
-        for dtype, peak in known.peaks.matrix.items():
+    if (peaks := device.peaks.value) is not None:
+        for dtype, peak in peaks.matrix.items():
             yield "jaxobs_device_peak_flops_per_second", (ordinal, dtype), peak.value
             yield "jaxobs_device_peak_info", (ordinal, dtype, peak.provenance), 1.0
-        if (peak_of_memory := known.peaks.memory) is not None:
-            yield "jaxobs_device_peak_bytes_per_second", (ordinal,), peak_of_memory.value
-            yield "jaxobs_device_peak_info", (ordinal, "memory", peak_of_memory.provenance), 1.0
+        if peaks.memory is not None:
+            yield "jaxobs_device_peak_bytes_per_second", (ordinal,), peaks.memory.value
+            yield "jaxobs_device_peak_info", (ordinal, "memory", peaks.memory.provenance), 1.0
     if (clocks := device.clocks.value) is not None:
         yield "jaxobs_device_utilization_ratio", (ordinal,), clocks.utilization_ratio.value
         yield "jaxobs_device_clock_ratio", (ordinal,), clocks.clock_ratio.value

@@ -126,8 +126,8 @@ class Peaks:
         return self.vector.get(dtype) or self.vector.get(peak_key(dtype))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for a snapshot; an absent value is None, with `reason` beside it."""
-        return {
+        """Plain data, ready for JSON; an absent value is None, with its reason beside it."""
+        document = {
             **asdict(self),
             "memory_by_working_set": [list(point) for point in self.memory_by_working_set],
             "float32_products": {
@@ -135,6 +135,9 @@ class Peaks:
                 for precision, (dtype, passes) in self.float32_products.items()
             },
         }
+        absent = [name for name, value in document.items() if value is None and name != "reason"]
+        reason = self.reason or "not known of this kind of device"
+        return document | {f"{name}_reason": reason for name in absent}
 
 
 def _of_algorithm(precision: str) -> tuple[str, int] | None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from jaxobs.derive.devices import PeaksView
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile, Part
 from jaxobs.derive.snapshot import SnapshotView
 from jaxobs.hardware.peaks import Peak, Peaks
@@ -119,12 +118,11 @@ def _profile(found: Mapping[str, Any]) -> LoopProfile:
     )
 
 
-def _peaks_view(found: Mapping[str, Any]) -> PeaksView:
+def _peaks(found: Mapping[str, Any]) -> Peaks:
     matrix = {dtype: peak for dtype, each in (found.get("matrix") or {}).items() if (peak := _peak(each))}
-    peaks = Peaks(
+    return Peaks(
         "example", matrix, {}, None, _peak(found.get("memory")), (), None, found.get("memory_capacity"), None
     )
-    return PeaksView(peaks)
 
 
 def _peak(found: Mapping[str, Any] | None) -> Peak | None:
@@ -136,5 +134,5 @@ READERS: dict[Any, Callable[[Mapping[str, Any]], Any]] = {
     Verdict: _verdict,
     Cost: _cost,
     LoopProfile: _profile,
-    PeaksView: _peaks_view,
+    Peaks: _peaks,
 }

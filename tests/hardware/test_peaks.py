@@ -244,4 +244,4 @@ def test_peaks_as_plain_data_keep_value_provenance_and_source() -> None:
     assert document["link"]["value"] == 450e9
     absent = Peaks("x", {}, {}, None, None, (), None, None, "why").to_dict()
     assert absent["memory"] is None
-    assert absent["reason"] == "why"
+    assert absent["reason"] == absent["memory_reason"] == absent["link_reason"] == "why"

@@ -116,7 +116,7 @@ def facts_of(view: SnapshotView) -> Facts:
         LoopFacts(name, loop.wall_seconds / now, loop) for name, loop in view.loops.items() if _is_sure(loop)
     ]
     devices = view.devices.value
-    peaks = devices[0].peaks.value.peaks if devices and devices[0].peaks.value else None
+    peaks = devices[0].peaks.value if devices else None
     return Facts(
         view,
         loops,

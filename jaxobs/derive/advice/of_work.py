@@ -147,7 +147,7 @@ def donation(facts: Facts) -> Iterator[Finding]:
     """
     devices = facts.view.devices.value
     memory, peaks = (devices[0].memory.value, devices[0].peaks.value) if devices else (None, None)
-    limit = (memory and memory.limit_bytes.value) or (peaks and peaks.peaks.memory_capacity)
+    limit = (memory and memory.limit_bytes.value) or (peaks and peaks.memory_capacity)
     least = max(1.0, 0.01 * limit) if limit else 64 * 2**20
     for executable in facts.view.executables:
         function, saved = executable.function, executable.donatable_bytes.value
