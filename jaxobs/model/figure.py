@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
@@ -48,7 +49,7 @@ def plain(value: Any) -> Any:
 
 def _view(view: Any) -> dict[str, Any]:
     document: dict[str, Any] = {}
-    for name, reason, always in _names(type(view)):
+    for name, reason, always in _names(view.__class__):
         shown = getattr(view, name)
         if type(shown) is not Figure:
             document[name] = shown if type(shown) in ATOMS else plain(shown)
@@ -60,17 +61,10 @@ def _view(view: Any) -> dict[str, Any]:
     return document
 
 
+@cache  # finding them takes longer than writing the view
 def _names(kind: type) -> tuple[tuple[str, str, bool], ...]:
     """For each field of a view, its name, the name of its reason, and whether the reason is always present."""
-    if kind not in _NAMES:
-        _NAMES[kind] = tuple(
-            (each.name, f"{each.name}_reason", "reason" not in each.metadata) for each in fields(kind)
-        )
-    return _NAMES[kind]
-
-
-_NAMES: dict[type, tuple[tuple[str, str, bool], ...]] = {}
-"""Cache of `_names` by view, because finding them takes longer than writing the view."""
+    return tuple((each.name, f"{each.name}_reason", "reason" not in each.metadata) for each in fields(kind))
 
 
 def _mapping(values: Mapping[Any, Any]) -> dict[Any, Any]:
