@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from jaxobs.model.cost import COLLECTIVES
 from jaxobs.model.trace import Kind
 from jaxobs.proto.messages import HloMessage, ModuleMessage
-from jaxobs.trace.planes import PlaneMetadata, Value
+from jaxobs.trace.planes import PlaneMetadata, Value, decoded
 
 _CONTROL: Final = frozenset(["call", "conditional", "while"])
 _NUMBER: Final = re.compile(
@@ -227,7 +227,7 @@ def _module(serialized: bytes) -> Module:
         users = _users(computation)
         wrapped: dict[int, str] = {}
         for instruction in computation.instructions:
-            opcode = str(instruction.opcode, "utf-8", "replace")
+            opcode = decoded(instruction.opcode)
             if opcode.startswith("async-"):  # such a pair wraps one instruction and takes its opcode
                 of_start = wrapped.get(instruction.operand_ids[0]) if instruction.operand_ids else None
                 wrapped[instruction.id] = of_start or _wrapped(instruction, computations)
@@ -237,9 +237,9 @@ def _module(serialized: bytes) -> Module:
             kind = kind_of_opcode(opcode, host_transfer=instruction.is_host_transfer)
             if opcode == "fusion" and not communicating.isdisjoint(instruction.called_computation_ids):
                 kind = "collective"
-            name = str(instruction.name, "utf-8", "replace")
+            name = decoded(instruction.name)
             found[name] = Instruction(opcode, kind, in_entry, users.get(instruction.id, set()))
-    return Module(str(message.name, "utf-8", "replace"), found, *_kernels(message, fused))
+    return Module(decoded(message.name), found, *_kernels(message, fused))
 
 
 def _kernels(message: Any, fused: Set[int]) -> tuple[dict[str, str | None], dict[str, list[str]]]:
@@ -253,11 +253,11 @@ def _kernels(message: Any, fused: Set[int]) -> tuple[dict[str, str | None], dict
     calls: dict[str, list[tuple[int, int, str]]] = {}
     for computation in message.computations:
         for instruction in computation.instructions if computation.id not in fused else ():
-            name = str(instruction.name, "utf-8", "replace")
+            name = decoded(instruction.name)
             if instruction.opcode not in _WITHOUT_KERNEL:
                 kernel = _NOT_IN_KERNELS.sub("_", name)
                 kernels[kernel] = None if kernel in kernels else name
-            target = str(instruction.custom_call_target, "utf-8", "replace")
+            target = decoded(instruction.custom_call_target)
             for start, computes in _LIBRARY_CALLS.items():
                 if target.startswith(start):
                     place = (computation.id, order.get(instruction.id, -1), name)
@@ -276,7 +276,7 @@ def _are_in_order(places: Sequence[tuple[int, int, str]]) -> bool:
 
 def _communicates(computation: Any) -> bool:
     """Whether a fused computation is a collective and what is done to its data, and does no product beside it."""
-    opcodes = {str(instruction.opcode, "utf-8", "replace") for instruction in computation.instructions}
+    opcodes = {decoded(instruction.opcode) for instruction in computation.instructions}
     return any(kind_of_opcode(opcode) == "collective" for opcode in opcodes) and opcodes.isdisjoint(_PRODUCTS)
 
 
@@ -284,7 +284,7 @@ def _users(computation: Any) -> dict[int, set[str]]:
     """The users of each instruction's id. Users follow their operands, so one walk from the end finds them all."""
     found: dict[int, set[str]] = {}
     for instruction in reversed(computation.instructions):
-        passed_on = {str(instruction.name, "utf-8", "replace")}
+        passed_on = {decoded(instruction.name)}
         if instruction.opcode in _RUN_NOTHING:
             passed_on |= found.get(instruction.id, set())
         for operand in instruction.operand_ids:
@@ -298,7 +298,7 @@ def _wrapped(instruction: Any, computations: dict[int, Any]) -> str:
         body: Any = computations.get(identifier)
         for inner in body.instructions if body is not None else ():
             if inner.id == body.root_id:
-                opcode = str(inner.opcode, "utf-8", "replace")
+                opcode = decoded(inner.opcode)
                 return _wrapped(inner, computations) if opcode == "call" else opcode
     return "async"
 

@@ -41,7 +41,7 @@ class Plane(NamedTuple):
 def split_plane(data: memoryview) -> Plane:
     """The parts of a plane; raises TraceError where the bytes are no plane."""
     parts = parts_of(data, "a plane")
-    name = str(parts[_NAME][-1], "utf-8", "replace") if parts[_NAME] else ""
+    name = decoded(parts[_NAME][-1]) if parts[_NAME] else ""
     return Plane(name, parts[_LINES], parts[_EVENT_METADATA], parts[_STAT_METADATA], parts[_STATS])
 
 
@@ -56,6 +56,11 @@ def parts_of(data: memoryview, what: str) -> defaultdict[int, list[memoryview]]:
         copied = ", or copy the whole file" if "truncated" in str(error) else ""
         raise TraceError(f"{what} is {error}; record it again{copied}") from None
     return found
+
+
+def decoded(text: bytes | memoryview) -> str:
+    """A text of a trace, which may be cut within a letter."""
+    return str(text, "utf-8", "replace")
 
 
 Value = int | float | str | bytes
@@ -83,17 +88,10 @@ class PlaneMetadata:
             raise TraceError(
                 f"the tables of plane {plane.name!r} are corrupted ({error}); record it again"
             ) from None
-        self.stat_names: dict[int, str] = {
-            entry.key: str(entry.value.name, "utf-8", "replace") for entry in named
-        }
-        self.events: dict[int, EventMetadata] = {
-            entry.key: EventMetadata(
-                str(entry.value.name, "utf-8", "replace"),
-                str(entry.value.display_name, "utf-8", "replace"),
-                entry.value.stats,
-            )
-            for entry in events
-        }
+        self.stat_names: dict[int, str] = {entry.key: decoded(entry.value.name) for entry in named}
+        self.events: dict[int, EventMetadata] = {}
+        for key, value in ((entry.key, entry.value) for entry in events):
+            self.events[key] = EventMetadata(decoded(value.name), decoded(value.display_name), value.stats)
         self.stats: Mapping[str, Value] = self.stats_of(own)
 
     def stats_of(self, stats: Iterable[Any]) -> dict[str, Value]:
@@ -110,7 +108,7 @@ class PlaneMetadata:
         if stat.ref_value:
             return self.stat_names.get(stat.ref_value, "")
         if stat.str_value:
-            return str(stat.str_value, "utf-8", "replace")
+            return decoded(stat.str_value)
         if stat.bytes_value:
             value: bytes = stat.bytes_value
             return value
@@ -139,7 +137,7 @@ def lines_of(plane: Plane) -> Iterator[Line]:
             raise TraceError(
                 f"a line of plane {plane.name!r} is corrupted ({error}); record it again"
             ) from None
-        name = str(line.name or line.display_name, "utf-8", "replace")
+        name = decoded(line.name or line.display_name)
         yield Line(name, line.timestamp_ns * _PICOSECONDS_A_NANOSECOND, line.events)
 
 

@@ -28,6 +28,7 @@ from jaxobs.trace.planes import (
     Plane,
     PlaneMetadata,
     TraceError,
+    decoded,
     parts_of,
     split_plane,
 )
@@ -129,11 +130,8 @@ def _read_host(
     planes = [split_plane(part) for part in space.pop(PLANES, ())]
     if not any(plane.name.startswith(("/device:", "/host:")) or plane.lines for plane in planes):
         raise TraceError(f"{len(data)} bytes hold no plane of a profiler: they are no trace (XSpace)")
-    notes = [
-        f"the profiler reported: {str(text, 'utf-8', 'replace')}"
-        for text in (*space[ERRORS], *space[WARNINGS])
-    ]
-    name = next((str(text, "utf-8", "replace") for text in space[HOSTNAMES]), name)
+    notes = [f"the profiler reported: {decoded(text)}" for text in (*space[ERRORS], *space[WARNINGS])]
+    name = next((decoded(text) for text in space[HOSTNAMES]), name)
     try:
         return _read_planes(planes, name, notes, stretches or {}, modules or {})
     except (OverflowError, RecursionError, DecodeError) as error:
