@@ -114,25 +114,17 @@ class _TpuPlane:
     def read_barriers(self, line: Line) -> None:
         """Read the waits for other cores, each of the run in which it lies, on the clock of what follows it there."""
         known, runs = sorted(self._ahead), sorted(self.device.whole_runs)
+        barriers = {key for key, event in self._metadata.events.items() if event.name == _BARRIER}
         for event in line.events:
-            described = self._metadata.events.get(event.metadata_id)
             start, end = self._times(line.base, event)
             before = bisect_right(runs, start, key=lambda run: run.span[0])
-            following = bisect_left(known, end)
-            if (
-                described
-                and described.name == _BARRIER
-                and before
-                and start <= end <= runs[before - 1].span[1]
-            ):
+            if event.metadata_id in barriers and before and start <= end <= runs[before - 1].span[1]:
+                following = bisect_left(known, end)
                 ahead = self._ahead[known[following]] if following < len(known) else 0
                 program = runs[before - 1].program_id
+                module = self._module_names.get(program or 0)
                 index = self.device.operation(
-                    _BARRIER,
-                    program,
-                    instruction=None,
-                    module=self._module_names.get(program or 0),
-                    kind="collective",
+                    _BARRIER, program, instruction=None, module=module, kind="collective"
                 )
                 self.device.intervals.append((start + ahead, end + ahead, index))
 
