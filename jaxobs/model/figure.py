@@ -51,12 +51,9 @@ def _view(view: Any) -> dict[str, Any]:
     document: dict[str, Any] = {}
     for name, reason, always in _names(view.__class__):
         shown = getattr(view, name)
-        if type(shown) is not Figure:
-            document[name] = shown if type(shown) in ATOMS else plain(shown)
-            continue
-        value = shown.value
+        value = shown.value if type(shown) is Figure else shown
         document[name] = value if type(value) in ATOMS else plain(value)
-        if always or value is None:
+        if type(shown) is Figure and (always or value is None):
             document[reason] = shown.reason
     return document
 
@@ -71,11 +68,9 @@ def _mapping(values: Mapping[Any, Any]) -> dict[Any, Any]:
     """A mapping as plain data; a figure's reason is added only where there is one."""
     document = {}
     for name, shown in values.items():
-        if type(shown) is not Figure:
-            document[name] = shown if type(shown) in ATOMS else plain(shown)
-            continue
-        document[name] = plain(shown.value)
-        if shown.reason is not None:
+        value = shown.value if type(shown) is Figure else shown
+        document[name] = value if type(value) in ATOMS else plain(value)
+        if type(shown) is Figure and shown.reason is not None:
             document[f"{name}_reason"] = shown.reason
     return document
 
