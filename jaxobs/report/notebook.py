@@ -89,7 +89,4 @@ def shown(*elements: Element | None) -> str:
     return markup(whole, with_ids=False)  # there may be many in one notebook
 
 
-_AMOUNTS: Final = (
-    text("work", "work"),
-    Column("a run", lambda row: row["amount"]),
-)
+_AMOUNTS: Final = (text("work", "work"), Column("a run", lambda row: row["amount"]))

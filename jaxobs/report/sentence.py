@@ -198,11 +198,11 @@ def _meanwhile(document: Document, name: str) -> Iterator[str]:
 
 def why_unknown(loop: Document) -> str:
     """Why it is not known what the device did in a loop, or in most of it: the most particular reason."""
-    reasons = [
+    reasons = (
         (loop.get("bottleneck") or {}).get("reason"),
         loop.get("mfu_reason"),
         loop.get("profile_reason"),
-    ]
+    )
     return str(next((reason for reason in reasons if reason and reason != UNTOLD), UNTOLD))
 
 

@@ -21,13 +21,7 @@ from jaxobs.model.trace import Kind, StretchTime
 Interval = tuple[int, int, int]
 """Start and end in picoseconds, and the operation's index."""
 
-_RANK: Final[dict[Kind, int]] = {
-    "compute": 0,
-    "command_buffer": 0,
-    "collective": 1,
-    "transfer": 2,
-    "copy": 3,
-}
+_RANK: Final[dict[Kind, int]] = {"compute": 0, "command_buffer": 0, "collective": 1, "transfer": 2, "copy": 3}
 _RANKS: Final = 4
 _CONTAINER: Final = -1
 """In place of a rank, that of a loop, conditional or call: its own time counts as computation."""
