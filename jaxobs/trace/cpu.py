@@ -37,7 +37,9 @@ class HostPlane:
         self._metadata, self._host, self._modules = metadata, host, modules
         self._foreign = ForeignPrograms(modules, notes)
         self._stats = EventStats(metadata, _DISTINCT_STATS)
-        self._tables: dict[int, dict[tuple[int | None, ...], _Entry] | None] = {}
+        self._telling = {key for key, known in metadata.events.items() if not known.name.startswith(_NEVER)}
+        self._entries: dict[tuple[int | None, ...], _Entry] = {}
+        """By the metadata id and the codes of the statistics."""
         self._devices: dict[int, tuple[Timeline, Endings]] = {}
         self._ended: dict[bytes, tuple[int, int, int]] = {}
         self._strange = 0
@@ -61,24 +63,15 @@ class HostPlane:
             next(iter(self._devices.values()))[0].wrong_times += self._strange
         return [device for _, (device, _) in sorted(self._devices.items())]
 
-    def _read_line(self, number: int, line: Line) -> None:  # noqa: C901  # calls would double its time
-        tables, code, ended = self._tables, self._stats.code, self._ended
+    def _read_line(self, number: int, line: Line) -> None:
+        telling, entries, code, ended = self._telling, self._entries, self._stats.code, self._ended
         base, task_start = line.base, 0
         for event in line.events:
             metadata_id = event.metadata_id
-            try:
-                table = tables[metadata_id]
-            except KeyError:
-                table = tables[metadata_id] = self._new_table(metadata_id)
-            if table is None:
+            if metadata_id not in telling:
                 continue
             stats = event.stats[:]
-            entry = table.get(tuple(map(code, stats)))
-            if entry is None:
-                key = self._stats.learn(stats)
-                entry = table.get(key)
-                if entry is None:
-                    entry = table[key] = self._classify(metadata_id, stats)
+            entry = entries.get((metadata_id, *map(code, stats))) or self._find(metadata_id, stats)
             what = entry[0]
             if what == _OTHER:
                 continue
@@ -101,9 +94,11 @@ class HostPlane:
             else:
                 self.copies[payload(stats[entry[1]])] = entry[2]
 
-    def _new_table(self, metadata_id: int) -> dict[tuple[int | None, ...], _Entry] | None:
-        known = self._metadata.events.get(metadata_id)
-        return None if known is None or known.name.startswith(_NEVER) else {}
+    def _find(self, metadata_id: int, stats: list[bytes]) -> _Entry:
+        key = (metadata_id, *self._stats.learn(stats))
+        if key not in self._entries:
+            self._entries[key] = self._classify(metadata_id, stats)
+        return self._entries[key]
 
     def _classify(self, metadata_id: int, stats: list[bytes]) -> _Entry:
         """Classify events with this name and these statistics: their class, and the data needed to read one."""
