@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
+from collections.abc import Mapping
 from itertools import pairwise, takewhile
 
 from jaxobs.derive.compilation import Compiles
@@ -16,6 +17,7 @@ from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, seconds
 from jaxobs.model.events import (
     Attributes,
+    AttributeValue,
     Compilation,
     PhaseEnded,
     ProfileWindow,
@@ -116,10 +118,9 @@ class FinishedSpans:
         is_due = self._is_due(event.phase if is_known else OTHER, "phase", event.end, SLOW_EVERY)
         if not is_due and event.end - event.start < LONG_PHASE:
             return
-        inside: Attributes = () if event.inside is None else (("jax.loop", event.inside),)
         trace = self._identity(128, "phase", event.phase, event.start)
         own = self._identity(64, "user's phase", event.phase, event.start)
-        attributes: Attributes = (("jax.phase", event.phase), *inside)
+        attributes = _known({"jax.phase": event.phase, "jax.loop": event.inside})
         self._finished.append(Span("jax.phase", trace, own, None, event.start, event.end, attributes))
 
     def compiled(self, event: Compilation) -> None:
@@ -140,13 +141,13 @@ class FinishedSpans:
         if event.kind == "requested":
             trace = _hash(128, self._job, "profile", minute)
         own = self._identity(64, "profile", event.kind, event.start)
-        attributes: Attributes = (
-            ("jax.profile.kind", event.kind),
-            ("jax.profile.outcome", event.outcome),
-            ("jax.profile.cost_seconds", event.cost / NANOSECONDS),
-            *((("file.path", event.path),) if event.path else ()),
-            *((("jax.profile.reason", event.reason),) if event.reason else ()),
-        )
+        attributes = _known({
+            "jax.profile.kind": event.kind,
+            "jax.profile.outcome": event.outcome,
+            "jax.profile.cost_seconds": seconds(event.cost),
+            "file.path": event.path or None,
+            "jax.profile.reason": event.reason or None,
+        })  # fmt: skip
         self._finished.append(Span("jax.profile", trace, own, None, event.start, event.end, attributes))
 
     def hang_noticed(self, hang: Hang, now: int) -> None:
@@ -155,15 +156,14 @@ class FinishedSpans:
         trace = _hash(128, self._job, "hang", minute)
         own = self._identity(64, "hang", hang.loop, hang.began)
         stuck = hang.stuck
-        told: dict[str, str | int | None] = {
+        attributes = _known({
             "jax.loop": hang.loop,
             "jax.hang.steps": hang.steps,
             "jax.hang.reason": hang.silence or None,
             "jax.hang.line": stuck and stuck.line,
             "jax.hang.activity": stuck and stuck.activity,
             "jax.function": hang.function,
-        }
-        attributes = tuple((name, value) for name, value in told.items() if value is not None)
+        })  # fmt: skip
         self._finished.append(Span("jax.hang", trace, own, None, hang.began, now, attributes))
 
     def settle(self, now: int, patience: int = PATIENCE) -> None:
@@ -201,8 +201,8 @@ class FinishedSpans:
                 self._compilations.phases[phase].exemplify(self._exemplar(spans[0], end - start))
 
     def _exemplar(self, span: Span, duration: int) -> Exemplar:
-        wall = self._clock.wall_time(span.end) / NANOSECONDS
-        return Exemplar(f"{span.trace_id:032x}", f"{span.span_id:016x}", seconds(duration), wall)
+        at = self._clock.unix_seconds(span.end)
+        return Exemplar(f"{span.trace_id:032x}", f"{span.span_id:016x}", seconds(duration), at)
 
     def _of_compilation(self, event: Compilation, step: Span | None) -> list[Span]:
         """The spans of a compilation: `jax.compile` first, then its phases as its children.
@@ -214,13 +214,12 @@ class FinishedSpans:
             event = event._replace(parent=context_of(step))
         trace = self._trace(event.parent, "compile", event.executable, start)
         own = self._identity(64, "compile", event.executable, start)
-        cause = event.recompilation
-        attributes: Attributes = (
-            ("jax.function", event.function),
-            ("jax.persistent_cache", event.persistent_cache),
-            *((("jax.recompilation.cause", cause),) if cause is not None else ()),
-            *event.attributes,
-        )
+        attributes = _known({
+            "jax.function": event.function,
+            "jax.persistent_cache": event.persistent_cache,
+            "jax.recompilation.cause": event.recompilation,
+            **dict(event.attributes),
+        })  # fmt: skip
         spans = [Span("jax.compile", trace, own, event.parent, start, end, attributes)]
         if event.function != EAGER:  # hundreds of them, a millisecond each
             parent = context_of(spans[0])
@@ -249,19 +248,16 @@ class FinishedSpans:
         trace = (
             event.parent.trace_id if event.parent else _hash(128, self._job, "step", event.loop, event.step)
         )
-        attributes: Attributes = (
-            ("jax.loop", event.loop),
-            ("jax.step", event.step),
-            ("jax.step.why", why),
-            ("jax.step.input_wait_seconds", event.input_wait / NANOSECONDS),
-            ("jax.step.dispatch_seconds", event.dispatch / NANOSECONDS),
-            ("jax.step.failed", event.failed),
-        )
-        end = event.end
-        if completed is not None:
-            since = (completed.time - event.start) / NANOSECONDS
-            attributes += (("jax.step.completed_after_seconds", since),)
-            end = max(end, completed.time)
+        attributes = _known({
+            "jax.loop": event.loop,
+            "jax.step": event.step,
+            "jax.step.why": why,
+            "jax.step.input_wait_seconds": seconds(event.input_wait),
+            "jax.step.dispatch_seconds": seconds(event.dispatch),
+            "jax.step.failed": event.failed,
+            "jax.step.completed_after_seconds": completed and seconds(completed.time - event.start),
+        })  # fmt: skip
+        end = event.end if completed is None else max(event.end, completed.time)
         own = self._identity(64, "step", event.loop, event.step, event.start)
         return Span("jax.step", trace, own, event.parent, event.start, end, attributes)
 
@@ -288,6 +284,11 @@ def began(compilation: Compilation) -> int:
 def ended(compilation: Compilation) -> int:
     """When the compilation's last phase ended or it was reported, whichever is later."""
     return max([compilation.time, *(stop for _, _, stop in compilation.phases)])
+
+
+def _known(attributes: Mapping[str, AttributeValue | None]) -> Attributes:
+    """The attributes that have a value."""
+    return tuple((name, value) for name, value in attributes.items() if value is not None)
 
 
 def context_of(span: Span) -> SpanContext:

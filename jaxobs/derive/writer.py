@@ -29,7 +29,6 @@ from jaxobs.derive.memory import LiveArrays
 from jaxobs.derive.process import RUN_LABELS, SourceState, is_up, source_view
 from jaxobs.derive.series import Histogram, Labels
 from jaxobs.derive.snapshot import Rooms, SnapshotView
-from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.figure import Rows, plain
 from jaxobs.vocabulary.text import OTHER, clean_label
 from jaxobs.vocabulary.words import PHASES
@@ -269,7 +268,7 @@ class Writer:
 
     def _wall_time(self, monotonic: int | None) -> float | None:
         """Unix seconds of an instant in monotonic nanoseconds."""
-        return None if monotonic is None else self._rooms.clock.wall_time(monotonic) / NANOSECONDS
+        return None if monotonic is None else self._rooms.clock.unix_seconds(monotonic)
 
     def document(self, view: SnapshotView, advice: Advice) -> dict[str, Any]:
         """The whole document; rows of large tables that stay the same are written once for all snapshots."""

@@ -313,9 +313,9 @@ def verdict_of_operations(executable: Executable) -> Verdict | None:
         return None
     ranked = sorted(executable.windows.labels.items(), key=lambda item: -item[1])
     shares = {word: amount / total for word, amount in ranked}
-    words = list(shares)
-    first, second = words[0], words[1] if len(words) > 1 else None
-    lead = margin(shares[first], 0.0 if second is None else shares[second])
+    first, *others = shares
+    second = others[0] if others else None
+    lead = margin(shares[first], shares[second] if second else 0.0)
     explained = 1.0 - shares.get("unknown", 0.0) - shares.get("unmodelled", 0.0)
     sure = confidence(lead, executable.windows.runs, HALF_SURE_RUNS, explained)
     reason = "its bound time is not known" if first in {"unknown", "unmodelled"} else None

@@ -96,7 +96,7 @@ class Slowdown:
         ended = self.ended or gone
         return {
             "loop": self.loop,
-            "began_timestamp_seconds": clock.wall_time(self.began) / NANOSECONDS,
+            "began_timestamp_seconds": clock.unix_seconds(self.began),
             "began_seconds": seconds(self.began - began),
             "seconds": seconds((ended or now) - self.began),
             "over": ended is not None,
