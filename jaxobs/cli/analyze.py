@@ -108,12 +108,11 @@ def _analyze(path: str, maximum_bytes: int) -> Any:
     try:
         settings = load_settings().to_dict()
         trace = read_trace(Path(path), maximum_bytes=maximum_bytes)
-        jaxlibs = {host.name: host.versions.get("jaxlib_version") for host in trace.hosts}
-        alike = Counter((device.host, device.platform) for device in trace.devices)
         peaks = {}
-        for device in trace.devices:
-            number = alike[device.host, device.platform]
-            peaks[device.host, device.name] = peaks_of(device, settings, jaxlibs[device.host], number)
+        for host in trace.hosts:
+            jaxlib, alike = host.versions.get("jaxlib_version"), Counter(one.platform for one in host.devices)
+            for device in host.devices:
+                peaks[host.name, device.name] = peaks_of(device, settings, jaxlib, alike[device.platform])
     except ValueError as error:
         raise InputError(str(error)) from None
     rules = load_rules(lambda problem: say("jaxobs analyze", problem))

@@ -47,10 +47,7 @@ class HostPlane:
     def read(self, plane: Plane) -> None:
         """Read every line. Raises TraceError for corrupted bytes."""
         for number, line in enumerate(lines_of(plane)):
-            marks = {ordinal: len(device.intervals) for ordinal, (device, _) in self._devices.items()}
             self._read_line(number, line)
-            for ordinal, (device, endings) in self._devices.items():
-                endings.add_line(number, marks.get(ordinal, 0), len(device.intervals))
 
     def devices(self) -> list[Timeline]:
         """The devices whose operations were found, with each operation's time until it ended on whichever thread."""
@@ -83,7 +80,7 @@ class HostPlane:
                 _, add, index, add_ending, flow_at, run_at, add_run = entry
                 run = stats[run_at] if run_at >= 0 else b""
                 add((start, start + duration, index))
-                add_ending((payload(stats[flow_at]) if flow_at >= 0 else None, run))
+                add_ending((payload(stats[flow_at]) if flow_at >= 0 else None, run, number))
                 add_run(run)
             elif what == _ENDING:
                 ended[payload(stats[entry[1]])] = (start, number, task_start)
@@ -119,7 +116,7 @@ class HostPlane:
             program = self._foreign.program_id(program_of(values), module)
             device, endings = self._device(ordinal)
             index = device.operation(name, program, instruction=operation, module=module)
-            add_ending: Callable[[tuple[bytes | None, bytes]], None] = endings.flows.append
+            add_ending: Callable[[tuple[bytes | None, bytes, int]], None] = endings.flows.append
             run_at = position(stats, "run_id")
             add_run = (device.runs.setdefault(program, set()) if run_at >= 0 else set[object]()).add
             add = device.intervals.append
@@ -151,15 +148,9 @@ class Endings:
     """The data that links a device's operations to their ends, in the order of its intervals."""
 
     def __init__(self) -> None:
-        self.flows: list[tuple[bytes | None, bytes]] = []
-        """Flow id and run of each operation."""
-        self._lines: dict[int, tuple[int, int]] = {}
+        self.flows: list[tuple[bytes | None, bytes, int]] = []
+        """Flow id, run and line of each operation."""
         self._begun: dict[tuple[int | None, bytes], list[tuple[int, int]]] = {}
-
-    def add_line(self, number: int, first: int, last: int) -> None:
-        """Note that the intervals from `first` to before `last` came from this line."""
-        if last > first:
-            self._lines[number] = (first, last)
 
     def applied(
         self,
@@ -175,7 +166,7 @@ class Endings:
         """
         longer = list(intervals)
         self._begun.clear()
-        for at, (flow, run) in enumerate(self.flows):
+        for at, (flow, run, _) in enumerate(self.flows):
             known = ended.get(flow) if flow is not None else None
             if known is None:
                 continue
@@ -196,7 +187,7 @@ class Endings:
         Empty where operations have no run id.
         """
         found: dict[bytes, tuple[Span, set[int]]] = {}
-        for (_, run), (start, end, operation) in zip(self.flows, intervals, strict=True):
+        for (_, run, _), (start, end, operation) in zip(self.flows, intervals, strict=True):
             if run:
                 (first, last), seen = found.get(run) or ((start, end), set[int]())
                 seen.add(operation)
@@ -205,12 +196,9 @@ class Endings:
 
     def _sort(self, intervals: list[Interval]) -> None:
         """Sort starts and operations, by line and run, and by run alone."""
-        for number, (first, last) in self._lines.items():
-            for at in range(first, last):
-                begun = (intervals[at][0], intervals[at][2])
-                run = self.flows[at][1]
-                self._begun.setdefault((number, run), []).append(begun)
-                self._begun.setdefault((None, run), []).append(begun)
+        for (_, run, line), (start, _, operation) in zip(self.flows, intervals, strict=True):
+            for key in ((line, run), (None, run)):
+                self._begun.setdefault(key, []).append((start, operation))
         self._begun = {key: sorted(starts) for key, starts in self._begun.items()}
 
     def _next(
