@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Final
 
 from jaxobs.model.trace import Kind
@@ -66,7 +67,7 @@ class _TpuPlane:
         self.device = device
         self._metadata = metadata
         self._stats = EventStats(metadata, ())
-        self._indices: dict[int, int] = {}
+        self._operation = cache(self._classify)
         self._module_names: dict[int, str] = {}
         self._ahead: dict[int, int] = {}
         """By the start and the end of an event on the host's clock, how far the device's own clock is ahead."""
@@ -153,13 +154,8 @@ class _TpuPlane:
         ahead = self._ahead.get(start, 0)
         return start + ahead, start + duration + self._ahead.get(start + duration, ahead)
 
-    def _operation(self, metadata_id: int) -> int:
-        index = self._indices.get(metadata_id)
-        if index is None:
-            index = self._indices[metadata_id] = self._classify(metadata_id)
-        return index
-
     def _classify(self, metadata_id: int) -> int:
+        """The index of the operation that events of this kind are."""
         known = self._metadata.events.get(metadata_id)
         if known is None:
             return self.device.operation(f"event {metadata_id}", None, instruction=None, module=None)
