@@ -55,7 +55,9 @@ def loop(steps: int = 100, name: str = "loss", **seconds: float) -> dict[str, An
         "hfu": 0.4, "components": components, "recorded": {name: 1.5, "absent": "not ready"},
         "bottleneck": {"label": "compute", "confidence": 0.8, "runner_up": "input",
                        "shares": {part: value / (wall or 1.0) for part, value in components.items()}, "reason": None},
-        "host_lines": [{"line": "train.py:12 load", "waits_in": "", "activity": "input", "share": 0.3}],
+        "host_lines": [
+            {"line": "train.py:12 load", "waits_in": "", "activity": "input", "seconds": 3.0, "share": 0.3}
+        ],
         "device_idle": 0.4,
     }  # fmt: skip
 

@@ -121,11 +121,10 @@ def main_thread_shares(document: Document) -> list[tuple[str, float]]:
     `document` is that of a loop or of the process, with the rows `host_lines`. Shares are of what was sampled of late.
     """
     shares: dict[str, float] = {}
-    for row in _host_lines(document):
-        if row.get("activity") not in DEVICE_ACTIVITIES:
-            below = row.get("waits_in")
-            name = f"{row.get('line')} ({below})" if below else str(row.get("line"))
-            shares[name] = shares.get(name, 0.0) + float(row.get("share") or 0.0)
+    for row in document.get("host_lines") or ():
+        if row["activity"] not in DEVICE_ACTIVITIES:
+            name = f"{row['line']} ({row['waits_in']})" if row["waits_in"] else str(row["line"])
+            shares[name] = shares.get(name, 0.0) + float(row["share"])
     ranked = sorted(shares.items(), key=lambda pair: -pair[1])
     return [(name, share) for name, share in ranked if share >= MIN_SHARE]
 
@@ -138,21 +137,15 @@ def main_thread_lines(document: Document) -> list[str]:
 def compiling_lines(document: Document) -> list[tuple[str, float]]:
     """The lines at which the main thread traced, lowered or compiled, each with its seconds, the longest first."""
     spent: dict[str, float] = {}
-    rows = _host_lines(document)
-    together = sum(float(row.get("seconds") or 0.0) for row in rows)
+    rows = document.get("host_lines") or ()
+    least = MIN_SHARE * sum(float(row["seconds"]) for row in rows)
     for row in rows:
-        if row.get("activity") == COMPILE and float(row.get("seconds") or 0.0) >= MIN_SHARE * together:
-            line = str(row.get("line"))
-            spent[line] = spent.get(line, 0.0) + float(row.get("seconds") or 0.0)
+        if row["activity"] == COMPILE and row["seconds"] >= least:
+            spent[row["line"]] = spent.get(row["line"], 0.0) + float(row["seconds"])
     return sorted(spent.items(), key=lambda pair: -pair[1])
 
 
 def waiting_for_device(document: Document) -> float:
     """Share of the time sampled of late in which the main thread waited for a device."""
-    rows = _host_lines(document)
-    return sum(float(row.get("share") or 0.0) for row in rows if row.get("activity") == DEVICE)
-
-
-def _host_lines(document: Document) -> list[Document]:
-    rows = document.get("host_lines")
-    return [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list | tuple) else []
+    rows = document.get("host_lines") or ()
+    return sum(float(row["share"]) for row in rows if row["activity"] == DEVICE)

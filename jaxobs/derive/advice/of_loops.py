@@ -222,5 +222,5 @@ def _of_a_step(loop: LoopFacts, share: float, words: str) -> str:
 
 def _at(loop: LoopFacts, *, of_input: bool) -> str:
     """The two lines that the main thread is at most of the time meanwhile."""
-    lines = list(main_thread_lines({"host_lines": _rows(loop.view, of_input=of_input)}))
+    lines = main_thread_lines({"host_lines": _rows(loop.view, of_input=of_input)})
     return f": {', '.join(lines[:2])}" if lines else ""
