@@ -8,7 +8,7 @@ from typing import Any
 
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import Cost, ModuleCost, inexact_for
-from jaxobs.roofline_model.bottleneck import of_executable
+from jaxobs.roofline_model.bottleneck import Modelled, of_executable
 from jaxobs.roofline_model.bounds import Bound, Utilization, efficiency, model_flops_utilization, roof, run_on
 from jaxobs.vocabulary.units import amount, duration, percent
 
@@ -122,7 +122,7 @@ def measured_run(
     work, reached = module.cost, efficiency(bound, seconds)
     complete = work.exact and not work.unmodelled and bound.knows_large_parts
     operations = sum(operation.executions for operation in module.operations)
-    verdict = of_executable(bound, seconds, samples, complete=complete, operations=operations)
+    verdict = of_executable(Modelled(bound, complete, operations), seconds, samples)
     # Where there is no bound, that has a reason of its own.
     missing = work.why_inexact() + [f"no peak for {name}" for name in bound.missing] if bound.limit else []
     reasons = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from jaxobs.roofline_model.bounds import Bound
 
@@ -51,19 +52,22 @@ class Verdict:
         }
 
 
-def label_of_busy(
-    bound: Bound | None,
-    measured_seconds: float | None,
-    *,
-    complete: bool = True,
-    operations: float | None = None,
-) -> str:
-    """The label that the device's time in an executable is charged to, by its measured time and its bound time.
+class Modelled(NamedTuple):
+    """What is known of the work of a run: its bound, and whether that includes all of it.
 
-    `complete`: the bound includes all work. Where it does not, time far above it may be spent on the rest of the work.
-    `operations`: how many a run executes, None where they are not counted. Where it takes longer than launching so many
-    can, it waits for something else, such as processors that other programs use.
+    Where it does not, time far above it may be spent on the rest of the work.
     """
+
+    bound: Bound | None
+    complete: bool = True
+    operations: float | None = None
+    """How many it executes; None where they are not counted. Where it takes longer than launching so many can, it waits
+    for something else, such as processors that other programs use."""
+
+
+def label_of_busy(work: Modelled, measured_seconds: float | None) -> str:
+    """The label that the device's time in an executable is charged to, by its measured time and its bound time."""
+    bound, complete, operations = work
     if bound is None or (bound.unknown and bound.limit is None):
         return "unmodelled"
     if bound.seconds is None or bound.limit is None or measured_seconds is None:
@@ -72,30 +76,24 @@ def label_of_busy(
         return bound.limit
     if not complete:
         return "unmodelled"
-    launched = operations is None or measured_seconds - bound.seconds <= LONGEST_LATENCY * max(
-        1.0, operations
-    )
+    beyond = measured_seconds - bound.seconds
+    launched = operations is None or beyond <= LONGEST_LATENCY * max(1.0, operations)
     return "latency" if launched else "unknown"
 
 
-def of_executable(
-    bound: Bound | None,
-    measured_seconds: float | None,
-    samples: int,
-    *,
-    complete: bool = True,
-    operations: float | None = None,
-) -> Verdict:
+def of_executable(work: Modelled, measured_seconds: float | None, samples: int) -> Verdict:
     """The bottleneck of one executable as a whole; see `label_of_busy`."""
-    label = label_of_busy(bound, measured_seconds, complete=complete, operations=operations)
+    label, bound = label_of_busy(work, measured_seconds), work.bound
     if measured_seconds is None:
         return Verdict(label, 0.0, None, reason="its device time is not known")
     if bound is None or bound.seconds is None or bound.limit is None:
         why = bound.reason if bound is not None and (bound.unknown or bound.missing) else None
         return Verdict(label, 0.0, None, reason=why or "its bound time is not known")
     if label in {"unknown", "unmodelled"}:
-        work = "the work that is modelled" if label == "unmodelled" else "its work and launching it can take"
-        return Verdict(label, 0.0, None, reason=f"it took far longer than {work}")
+        enough = (
+            "the work that is modelled" if label == "unmodelled" else "its work and launching it can take"
+        )
+        return Verdict(label, 0.0, None, reason=f"it took far longer than {enough}")
     compute, memory = bound.compute_seconds or 0.0, bound.memory_seconds or 0.0
     beyond = max(0.0, measured_seconds - bound.seconds)
     weights = {"compute": compute, "memory": memory, "latency": beyond / LATENCY_FACTOR}

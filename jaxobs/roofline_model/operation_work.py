@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from jaxobs.model.cost import Cost
 from jaxobs.model.trace import Kind, OperationTime
-from jaxobs.roofline_model.bottleneck import LONGEST_LATENCY, label_of_busy
+from jaxobs.roofline_model.bottleneck import LONGEST_LATENCY, Modelled, label_of_busy
 from jaxobs.roofline_model.bounds import CACHE, PARTS, PEAK, Bound, Efficiency, efficiency, total_bound
 
 LABELS: Final = {"collective": "communication", "transfer": "transfer", "control": "latency"}
@@ -97,7 +97,7 @@ class Work:
             # It took time, and there is no work in it: a core waits for a copy that another operation began.
             label = "memory" if kind == "copy" else "latency"
         else:
-            label = label_of_busy(bound, self.at_best_seconds, complete=not self.cost.unmodelled)
+            label = label_of_busy(Modelled(bound, not self.cost.unmodelled), self.at_best_seconds)
         if label != "latency" or self.at_best_seconds <= LONGEST_LATENCY * self.executions:
             return label
         floating = self.cost.flops > 0 or self.cost.transcendentals > 0

@@ -16,7 +16,7 @@ from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.cost import Cost
 from jaxobs.model.events import ExecutableRan, FunctionWatched, StepCompleted
 from jaxobs.report.sentence import why_unknown
-from jaxobs.roofline_model.bottleneck import label_of_busy, of_executable
+from jaxobs.roofline_model.bottleneck import Modelled, label_of_busy, of_executable
 from jaxobs.roofline_model.bounds import bound_time
 from jaxobs.vocabulary.words import COMPONENTS
 from tests.derive.made_up import PEAKS, applied, at, backend, created, module, new_fold, step
@@ -76,13 +76,13 @@ def test_few_long_steps_have_a_label_that_is_little_sure() -> None:
 
 def test_time_far_above_the_bound_is_latency_only_where_the_bound_holds_all_work() -> None:
     bound = bound_time(Cost(matrix_flops_by_type={"float32": 1e9}), PEAKS)
-    assert label_of_busy(bound, 0.005) == "compute"
-    assert label_of_busy(bound, 0.05) == "latency"
-    assert label_of_busy(bound, 0.05, complete=False) == "unmodelled"
-    assert label_of_busy(bound, 0.05, operations=2000) == "latency"
-    assert label_of_busy(bound, 0.05, operations=8) == "unknown", "no launch takes milliseconds"
-    assert "launching" in (of_executable(bound, 0.05, 20, operations=8).reason or "")
-    verdict = of_executable(bound, 0.05, 20, complete=False)
+    assert label_of_busy(Modelled(bound), 0.005) == "compute"
+    assert label_of_busy(Modelled(bound), 0.05) == "latency"
+    assert label_of_busy(Modelled(bound, complete=False), 0.05) == "unmodelled"
+    assert label_of_busy(Modelled(bound, operations=2000), 0.05) == "latency"
+    assert label_of_busy(Modelled(bound, operations=8), 0.05) == "unknown", "no launch takes milliseconds"
+    assert "launching" in (of_executable(Modelled(bound, operations=8), 0.05, 20).reason or "")
+    verdict = of_executable(Modelled(bound, complete=False), 0.05, 20)
     assert (verdict.label, verdict.confidence) == ("unmodelled", 0.0)
     assert verdict.reason == "it took far longer than the work that is modelled"
 
@@ -90,13 +90,13 @@ def test_time_far_above_the_bound_is_latency_only_where_the_bound_holds_all_work
 def test_without_a_bound_or_a_time_there_is_no_label_to_be_sure_of() -> None:
     bound = bound_time(Cost(matrix_flops_by_type={"float32": 1e9}), PEAKS)
     nothing = bound_time(Cost(), PEAKS)
-    assert of_executable(None, 1.0, 5).label == "unmodelled"
-    assert of_executable(bound, None, 5).label == "unknown"
-    assert of_executable(nothing, 1.0, 5).label == "unknown"
+    assert of_executable(Modelled(None), 1.0, 5).label == "unmodelled"
+    assert of_executable(Modelled(bound), None, 5).label == "unknown"
+    assert of_executable(Modelled(nothing), 1.0, 5).label == "unknown"
     for verdict in (
-        of_executable(None, 1.0, 5),
-        of_executable(bound, None, 5),
-        of_executable(nothing, 1.0, 5),
+        of_executable(Modelled(None), 1.0, 5),
+        of_executable(Modelled(bound), None, 5),
+        of_executable(Modelled(nothing), 1.0, 5),
     ):
         assert verdict.confidence == 0.0
         assert verdict.reason
@@ -107,7 +107,7 @@ def test_an_executables_confidence_is_a_ratio_and_its_runner_up_another_word(
     flops: float, moved: float, measured: float, samples: int
 ) -> None:
     bound = bound_time(Cost(matrix_flops_by_type={"float32": flops}, bytes=moved), PEAKS)
-    verdict = of_executable(bound, measured, samples)
+    verdict = of_executable(Modelled(bound), measured, samples)
     assert verdict.label in {"compute", "memory", "latency"}
     assert verdict.runner_up != verdict.label
     assert 0.0 <= verdict.confidence <= 1.0

@@ -9,7 +9,7 @@ import pytest
 from jaxobs.hardware.peaks import Peak, Peaks
 from jaxobs.model.cost import Cost
 from jaxobs.model.trace import OperationTime
-from jaxobs.roofline_model.bottleneck import label_of_busy, of_executable
+from jaxobs.roofline_model.bottleneck import Modelled, label_of_busy, of_executable
 from jaxobs.roofline_model.bounds import bound_time, efficiency, total_bound
 from jaxobs.roofline_model.operation_work import Work
 
@@ -65,7 +65,7 @@ def test_a_kernel_without_an_estimate_has_no_figures_that_depend_on_its_work() -
 
 def test_an_executable_that_is_such_a_kernel_is_unmodelled() -> None:
     bound = total_bound([bound_time(KERNEL, PEAKS)])
-    verdict = of_executable(bound, 1.0, 10, complete=False)
+    verdict = of_executable(Modelled(bound, complete=False), 1.0, 10)
     assert (verdict.label, verdict.confidence) == ("unmodelled", 0.0)
     assert verdict.reason == "the work of my_kernel is not known"
     assert efficiency(bound, 1.0) == (None, "the work of my_kernel is not known", None)
@@ -81,8 +81,8 @@ def test_what_is_known_beside_a_kernel_bounds_the_whole() -> None:
 def test_a_product_without_a_peak_is_not_limited_by_memory() -> None:
     bound = bound_time(INTEGERS, PEAKS)
     assert bound.limit is None
-    assert label_of_busy(bound, 1.0) == "unknown"
-    assert of_executable(bound, 1.0, 10).reason == "no peak for matrix int8"
+    assert label_of_busy(Modelled(bound), 1.0) == "unknown"
+    assert of_executable(Modelled(bound), 1.0, 10).reason == "no peak for matrix int8"
     assert efficiency(bound, 1.0) == (None, "no peak for matrix int8", None)
     assert work_of(INTEGERS).label("compute") == "unknown"
     assert work_of(INTEGERS).figures(1.0)["flops"] == 1e12

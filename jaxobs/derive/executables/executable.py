@@ -14,7 +14,7 @@ from jaxobs.model.cost import MEASURED, NOT_ANALYSED, Cost, OperationCost, inexa
 from jaxobs.model.events import memory_need
 from jaxobs.model.figure import Figure
 from jaxobs.model.peak_memory import PeakMemory
-from jaxobs.roofline_model.bottleneck import HALF_SURE_RUNS, Verdict, confidence, margin
+from jaxobs.roofline_model.bottleneck import HALF_SURE_RUNS, Modelled, Verdict, confidence, margin
 from jaxobs.roofline_model.bounds import Bound, bound_time, total_bound
 from jaxobs.roofline_model.traced import Operation, ProfiledModule
 
@@ -226,12 +226,12 @@ class Executable:
         return self.may_differ and bool(samples := self.samples) and max(samples) > UNEVEN * min(samples)
 
     @property
-    def is_modelled(self) -> bool:
-        """Whether its bound time covers all work that could dominate its run time."""
-        if self.bound is None or self.work is None or inexact_reason(self.work) is not None:
-            return False
+    def modelled(self) -> Modelled:
+        """What is known of the work of a run; it is complete where the bound has all that could dominate its time."""
+        bound, work = self.bound, self.work
         # How much of its time goes to collectives cannot be seen from outside.
-        return not self.work.collective_bytes and self.bound.knows_large_parts
+        is_exact = work is not None and inexact_reason(work) is None and not work.collective_bytes
+        return Modelled(bound, bound is not None and is_exact and bound.knows_large_parts, self.operations)
 
     @property
     def working_set(self) -> float | None:

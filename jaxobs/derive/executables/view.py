@@ -127,13 +127,9 @@ def _verdict(executable: Executable, per_run: float | None, peaks: Peaks | None)
     """The bottleneck: unknown where there is a cost but no bound, as a peak is missing; unmodelled without a cost."""
     if executable.cost is not None and executable.bound is None:
         return Verdict("unknown", 0.0, None, reason=bound_reason(executable, peaks))
-    return verdict_of_operations(executable) or bottleneck.of_executable(
-        executable.bound,
-        per_run,
-        max(executable.sample_count, len(executable.spacings)),
-        complete=executable.is_modelled,
-        operations=executable.operations,
-    )
+    samples = max(executable.sample_count, len(executable.spacings))
+    by_operations = verdict_of_operations(executable)
+    return by_operations or bottleneck.of_executable(executable.modelled, per_run, samples)
 
 
 def bound_reason(executable: Executable, peaks: Peaks | None) -> str | None:

@@ -213,9 +213,7 @@ def label_of_whole(executable: Executable, per_run: float) -> str:
     """The component that all of an executable's time is charged to where no window has seen its operations."""
     if not executable.is_analysed or (executable.work is not None and executable.bound is None):
         return "unknown"  # not analysed yet, or no peaks to compare with
-    return label_of_busy(
-        executable.bound, per_run, complete=executable.is_modelled, operations=executable.operations
-    )
+    return label_of_busy(executable.modelled, per_run)
 
 
 def unwatched_device_time(
