@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.loops.bottleneck import ENOUGH_STEPS, HOST_UNKNOWN, decide
+from jaxobs.derive.loops.bottleneck import ENOUGH_STEPS, HOST_UNKNOWN, Charged, decide
 from jaxobs.derive.loops.host_lines import HostLines
 from jaxobs.derive.loops.stretches import FEW_STEPS, WINDOW, Stretch, Stretches
 from jaxobs.derive.steps import Steps
@@ -26,14 +26,14 @@ busy_words = st.sampled_from(["compute", "memory", "latency", "unmodelled", "unk
 
 
 def test_one_long_step_is_said_in_whole_seconds() -> None:
-    reason = decide({"compute": 150.0}, 1).reason
+    reason = decide(Charged({"compute": 150.0}), 1).reason
     assert reason is not None
     assert reason.startswith("1 step in 150 s, and a label takes at least")
 
 
 @given(st.dictionaries(st.sampled_from(COMPONENTS), amounts), st.integers(0, 10_000))
 def test_the_label_is_the_largest_share_or_unknown(components: dict[str, float], steps: int) -> None:
-    verdict = decide(components, steps)
+    verdict = decide(Charged(components), steps)
     assert 0.0 <= verdict.confidence <= 1.0
     if verdict.confidence > 0:
         assert components[verdict.label] == max(components.values())
@@ -49,27 +49,27 @@ def test_the_surer_the_more_steps_and_the_larger_the_margin(
     wall: float, other: float, steps: int, more: int
 ) -> None:
     mixed = {"compute": wall * (1 - other), "host": wall * other}
-    assert decide(mixed, steps + more).confidence >= decide(mixed, steps).confidence
-    assert decide({"compute": wall}, steps).confidence >= decide(mixed, steps).confidence
+    assert decide(Charged(mixed), steps + more).confidence >= decide(Charged(mixed), steps).confidence
+    assert decide(Charged({"compute": wall}), steps).confidence >= decide(Charged(mixed), steps).confidence
 
 
 def test_unexplained_time_lowers_the_confidence() -> None:
-    clear = decide({"compute": 8.0, "host": 2.0}, 100)
-    dim = decide({"compute": 8.0, "host": 2.0, "unmodelled": 5.0}, 100)
+    clear = decide(Charged({"compute": 8.0, "host": 2.0}), 100)
+    dim = decide(Charged({"compute": 8.0, "host": 2.0, "unmodelled": 5.0}), 100)
     assert (dim.label, clear.label) == ("compute", "compute")
     assert dim.confidence < clear.confidence
 
 
 def test_too_few_steps_or_no_time_are_unknown_with_a_reason() -> None:
-    few, short = decide({"compute": 9.0}, ENOUGH_STEPS - 1), decide({"compute": 0.1}, 100)
-    for verdict in (few, short, decide({"compute": 60.0}, 1), decide({}, 0)):
+    few, short = decide(Charged({"compute": 9.0}), ENOUGH_STEPS - 1), decide(Charged({"compute": 0.1}), 100)
+    for verdict in (few, short, decide(Charged({"compute": 60.0}), 1), decide(Charged({}), 0)):
         assert (verdict.label, verdict.confidence, verdict.runner_up) == ("unknown", 0.0, None)
         assert verdict.reason
-    assert decide({}, 0).shares == {}
+    assert decide(Charged({}), 0).shares == {}
 
 
 def test_few_long_steps_have_a_label_that_is_little_sure() -> None:
-    verdict = decide({"compute": 19.0, "compile": 1.0}, 3)
+    verdict = decide(Charged({"compute": 19.0, "compile": 1.0}), 3)
     assert verdict.label == "compute"
     assert 0.1 < verdict.confidence < 0.25
 
@@ -155,20 +155,20 @@ def test_of_long_steps_two_are_kept_and_no_more_and_nothing_for_ever() -> None:
 
 @given(st.dictionaries(st.sampled_from(COMPONENTS), st.floats(0, 1e-4)), st.integers(5, 100))
 def test_what_comes_of_rounding_is_no_share(little: dict[str, float], steps: int) -> None:
-    verdict = decide({**little, "compute": 1_000.0}, steps)
+    verdict = decide(Charged({**little, "compute": 1_000.0}), steps)
     assert {share for word, share in verdict.shares.items() if word != "compute"} <= {0.0}
     assert verdict.shares["compute"] == 1.0
 
 
 def test_unknown_says_why() -> None:
-    assert decide({"unknown": 10.0}, 100, why_unknown="nothing was timed").reason == "nothing was timed"
-    assert decide({"unknown": 10.0}, 100).reason
+    assert decide(Charged({"unknown": 10.0}, reason="nothing was timed"), 100).reason == "nothing was timed"
+    assert decide(Charged({"unknown": 10.0}), 100).reason
 
 
 def test_unknown_time_beside_another_label_has_its_own_reason() -> None:
-    part = decide({"input": 6.0, "unknown": 4.0}, 100, why_unknown=HOST_UNKNOWN)
+    part = decide(Charged({"input": 6.0, "unknown": 4.0}, reason=HOST_UNKNOWN), 100)
     assert (part.label, part.reason) == ("input", HOST_UNKNOWN)
     assert (
         why_unknown({"bottleneck": part.to_dict(), "mfu_reason": "no peaks"}) == HOST_UNKNOWN
     )  # on the page
-    assert decide({"input": 6.0, "unknown": 4.0}, 100).reason is None
+    assert decide(Charged({"input": 6.0, "unknown": 4.0}), 100).reason is None

@@ -111,7 +111,7 @@ def test_each_second_is_charged_once(
     assert set(found.components) == set(COMPONENTS)
     assert min(found.components.values()) >= 0.0
     assert math.isclose(sum(found.components.values()), wall, rel_tol=1e-9, abs_tol=1e-9)
-    assert 0.0 <= found.by_operation <= wall * (1 + 1e-9)
+    assert 0.0 <= found.as_whole <= wall * (1 + 1e-9)
     assert sum(found.spent.values()) <= wall * (1 + 1e-9)
     assert found.components["host"] <= (on_processor + others * blocked) * wall * (1 + 1e-9)
     assert found.components["unknown"] <= wall * 1e-9 or found.reason

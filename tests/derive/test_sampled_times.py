@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jaxobs.derive.executables.executable import ENOUGH_SAMPLES, SAMPLES_KEPT, CleanRun, Executable, absorb
 from jaxobs.derive.executables.view import FEW_TRACED, TRACED, executable_view
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.loops.bottleneck import decide
+from jaxobs.derive.loops.bottleneck import Charged, decide
 from jaxobs.model.cost import Cost
 from jaxobs.model.events import CompilePhaseStarted, ExecutableRan, FunctionCalled, FunctionWatched
 from jaxobs.roofline_model.traced import ProfiledModule
@@ -206,20 +206,23 @@ def test_samples_that_agree_leave_no_doubt_and_a_few_that_which_they_say() -> No
 
 def test_what_may_be_the_devices_or_the_hosts_makes_the_label_less_sure() -> None:
     components = {"compute": 6.0, "host": 4.0}
-    sure = decide(components, 1_000).confidence
-    assert decide(components, 1_000, doubtful=0.5).confidence == pytest.approx(sure / 2)
-    assert decide(components, 1_000, doubtful=1.0).confidence == 0.0
-    assert decide(components, 1_000, doubtful=1.0).label == "compute"
+    sure = decide(Charged(components), 1_000).confidence
+    assert decide(Charged(components, doubtful=0.5), 1_000).confidence == pytest.approx(sure / 2)
+    assert decide(Charged(components, doubtful=1.0), 1_000).confidence == 0.0
+    assert decide(Charged(components, doubtful=1.0), 1_000).label == "compute"
 
 
 def test_doubt_of_the_devices_time_is_none_of_what_the_host_was_seen_to_do() -> None:
     """Of two of the device's components neither gains by it; a wait for input is timed by itself."""
     both = {"compute": 6.0, "latency": 4.0}
-    assert decide(both, 1_000, doubtful=1.0).confidence == decide(both, 1_000).confidence
+    assert decide(Charged(both, doubtful=1.0), 1_000).confidence == decide(Charged(both), 1_000).confidence
     waited = {"input": 6.0, "compile": 4.0}
-    assert decide(waited, 1_000, doubtful=1.0).confidence == decide(waited, 1_000).confidence
+    assert (
+        decide(Charged(waited, doubtful=1.0), 1_000).confidence == decide(Charged(waited), 1_000).confidence
+    )
     mixed = {"compute": 6.0, "input": 4.0}
-    assert decide(mixed, 1_000, doubtful=1.0).confidence == pytest.approx(decide(mixed, 1_000).confidence / 2)
+    sure = decide(Charged(mixed), 1_000).confidence
+    assert decide(Charged(mixed, doubtful=1.0), 1_000).confidence == pytest.approx(sure / 2)
 
 
 def loop(samples: list[float]) -> Fold:

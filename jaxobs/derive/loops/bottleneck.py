@@ -75,10 +75,10 @@ class Charged:
 
     components: dict[str, float]
     """They add up to the wall time; before they are held against it, they are the device's work alone."""
-    by_operation: float = 0.0
-    """Device seconds that were charged operation by operation."""
+    as_whole: float = 0.0
+    """Device seconds that were charged by executable, and not operation by operation."""
     doubtful: float = 0.0
-    """By how much the device seconds of watched runs may be off."""
+    """By how much the device seconds of watched runs may be off, so that they may be the device's or the host's."""
     spent: dict[int, float] = field(default_factory=dict)
     """Device seconds by run."""
     untimed: Counter[int] = field(default_factory=Counter)
@@ -142,7 +142,7 @@ def charged(piece: Stretch, known: Known) -> Charged:
     return replace(
         busy,
         components=components,
-        by_operation=share * min(busy.by_operation, total),
+        as_whole=share * min(busy.as_whole, total),
         doubtful=share * min(busy.doubtful, total),
         spent={run: share * amount for run, amount in busy.spent.items()},
         idle=rest if bounded <= MAX_BOUNDED * piece.wall else None,
@@ -175,7 +175,6 @@ def _busy(piece: Stretch, known: Known) -> Charged:
         ahead = profile.host_is_ahead or (known.watched and known.idle_at_ends < IDLE_KNOWN)
         for word, amount in unwatched_device_time(profile, named, piece, ahead=ahead).items():
             busy.components[word] += amount
-            busy.by_operation += amount
     elif known.unwatched is not None or not (piece.runs or known.watched):
         why = "no function of the loop is watched: only profiler windows show the device's work"
         if known.unwatched is not None:
@@ -198,15 +197,15 @@ def _add_runs(
         busy.bounded[why] += hidden
     spent = busy.spent[run] = per_run * calls
     busy.doubtful += executable.doubt * spent
-    part = (
-        known.profile.parts.get(executable.fingerprint) if known.profile and executable.fingerprint else None
-    )
+    parts = known.profile.parts if known.profile and executable.fingerprint else {}
+    part = parts.get(executable.fingerprint)
     if part is not None and part.seconds:
         for word, amount in split(part, per_run).items():
             busy.components[word] += amount * calls
-        busy.by_operation += spent
         return
-    busy.components[label_of_whole(executable, per_run)] += spent
+    label = label_of_whole(executable, per_run)
+    busy.components[label] += spent
+    busy.as_whole += spent if label in DEVICE else 0.0
 
 
 def label_of_whole(executable: Executable, per_run: float) -> str:
@@ -294,19 +293,9 @@ def untraced(profile: LoopProfile, piece: Stretch) -> float:
     return (device - tracing) * min(1.0, now / (traced - tracing)) / device
 
 
-def decide(
-    components: Mapping[str, float],
-    steps: int,
-    by_operation: float | None = None,
-    doubtful: float = 0.0,
-    why_unknown: str | None = None,
-) -> Verdict:
-    """The component with the largest share; surer with a larger margin, more steps, and less unexplained time.
-
-    `by_operation`: device seconds among the components that were charged operation by operation; None: all of them.
-    `doubtful`: seconds by which the device time may be off, so that they may be the device's or the host's.
-    `why_unknown`: why there is unknown time, whether or not it is most.
-    """
+def decide(new: Charged, steps: int) -> Verdict:
+    """The component with the largest share; surer with a larger margin, more steps, and less unexplained time."""
+    components = new.components
     wall = sum(components.values())
     if wall <= 0:
         return Verdict("unknown", 0.0, None, reason="no step has been seen to end yet")
@@ -321,12 +310,10 @@ def decide(
         return Verdict("unknown", 0.0, None, shares, reason)
     ranked = sorted(shares, key=lambda word: shares[word], reverse=True)
     first, second = ranked[0], ranked[1]
-    lead = min(_lead(shares, first, other, doubtful / wall) for other in ranked[1:])
-    device = sum(components.get(word, 0.0) for word in DEVICE)
-    as_a_whole = 0.0 if by_operation is None else max(0.0, device - by_operation) / wall
-    explained = 1.0 - shares["unknown"] - shares["unmodelled"] - DOUBT_OF_A_WHOLE * as_a_whole
+    lead = min(_lead(shares, first, other, new.doubtful / wall) for other in ranked[1:])
+    explained = 1.0 - shares["unknown"] - shares["unmodelled"] - DOUBT_OF_A_WHOLE * new.as_whole / wall
     sure = confidence(lead, steps, HALF_SURE_STEPS, explained)
-    why = why_unknown or (NO_BOUND if first == "unknown" else None)
+    why = new.reason or (NO_BOUND if first == "unknown" else None)
     return Verdict(first, sure, second if shares[second] > 0 else None, shares, why)
 
 

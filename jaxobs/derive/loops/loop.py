@@ -272,8 +272,7 @@ class Loop:
         """The bottleneck of the newest stretches."""
         if self.quiet is not None:
             return Verdict("unknown", 0.0, None, reason=self.quiet)
-        new = self.charged
-        return bottleneck.decide(new.components, self.whole.steps, new.by_operation, new.doubtful, new.reason)
+        return bottleneck.decide(self.charged, self.whole.steps)
 
     def iterations(self) -> int | None:
         """Iterations of the loop in which an executable that ran of late does most of its work."""
