@@ -18,8 +18,6 @@ from jaxobs.vocabulary.units import amount
 _HEIGHT: Final = 380
 _TOP, _BOTTOM = 24, 336
 _MIN_RADIUS, _MAX_RADIUS = 4.0, 15.0
-_MARGIN: Final = 0.35
-"""Decades left free around what is drawn."""
 
 _NAMED: Final = 4
 """How many of the largest executables have their names beside them."""
@@ -29,7 +27,7 @@ def roofline(roofs: Sequence[Roof], points: Sequence[Point]) -> Element | None:
     """An `<svg>` element; None where there is neither a roof nor a point."""
     if not roofs and not points:
         return None
-    across, up = axes(roofs, points, _MARGIN, (0.0, 100.0), (_BOTTOM, _TOP))
+    across, up = axes(roofs, points, (0.0, 100.0), (_BOTTOM, _TOP))
     largest_last = sorted(points, key=lambda point: (point.kind == "executable", -point.share))
     return chart(
         _HEIGHT,

@@ -93,20 +93,20 @@ def _about(
     return "\n".join(filter(None, lines))
 
 
+MARGIN: Final = 0.35
+"""Decades left free around what is drawn."""
+
+
 def axes(
-    roofs: Sequence[Roof],
-    points: Sequence[Point],
-    margin: float,
-    across: tuple[float, float],
-    up: tuple[float, float],
+    roofs: Sequence[Roof], points: Sequence[Point], across: tuple[float, float], up: tuple[float, float]
 ) -> tuple[LogScale, LogScale]:
     """The axes of intensities and of rates around all that is drawn; `across` and `up` are where they start and end."""
     intensities = [*(point.intensity for point in points), *(roof.ridge for roof in roofs)]
-    scale = LogScale.around(intensities, margin, *across)
+    scale = LogScale.around(intensities, MARGIN, *across)
     low = scale.value(scale.start)
     rates = [rate for roof in roofs for rate in (roof.at(low), roof.flops_per_second)]
     rates += [rate for point in points for rate in (point.rate, point.attainable) if rate]
-    return scale, LogScale.around(rates, margin, *up)
+    return scale, LogScale.around(rates, MARGIN, *up)
 
 
 def why_incomplete(document: Document, points: Sequence[Point]) -> Iterator[str]:

@@ -131,8 +131,6 @@ _MORE: Final = "·"
 
 _LABEL: Final = len("communication")
 _MIN_HEIGHT: Final = 6
-_MARGIN: Final = 0.3
-"""Decades left free around what is drawn."""
 
 _DOTS: Final = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 """Bits of the braille letters from U+2800 on, by column and row within the letter (Unicode 16, chapter 21.1)."""
@@ -169,7 +167,7 @@ def _plot(
 ) -> Iterator[Line]:
     """The plot with its axes; the last line has the intensities."""
     columns, rows = max(8, width - _GUTTER), max(_MIN_HEIGHT, height) - 2
-    across, up = axes(roofs, [point for _, point in named], _MARGIN, (0, columns - 1), (rows - 1, 0))
+    across, up = axes(roofs, [point for _, point in named], (0, columns - 1), (rows - 1, 0))
     cells: Cells = [[(" ", "") for _ in range(columns)] for _ in range(rows)]
     levels = {round(up.at(tick)): short(tick) for tick in up.ticks()}
     _draw_roofs(cells, roofs, across, up)
