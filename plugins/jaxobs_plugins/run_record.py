@@ -134,8 +134,6 @@ class RunRecordExporter(Exporter):
     _agent: Agent
 
     def __init__(self) -> None:
-        self._is_users = False  # it is in the user's state directory
-        self._interval = 0.0
         self._windows: dict[str, StepWindows] = {}
         self._last: SnapshotData | None = None
         self._began = 0.0
@@ -152,22 +150,18 @@ class RunRecordExporter(Exporter):
         """Say now what forbids to keep the run, and not at the end. Nothing is made before anything of JAX has run."""
         settings = agent.settings
         self._agent = agent
-        self._is_users = not settings.get("run_directory")
-        self._interval = float(settings.get("run_interval") or 0.0)
         self.takes_batches = settings.get("run_folder") is not None
-        self.awaited = not self._is_users  # a home may lie on a slow network
+        self.awaited = bool(settings.get("run_directory"))  # else it is in a home, maybe on a slow network
         if (self.takes_batches or directory_of(settings) is None) and (reason := why_not_kept(settings)):
             self._fail(reason)
 
     def export(self, batch: Batch) -> None:
         """Add the snapshot to the loops' windows, and write the record when it is due."""
-        self._last = batch.snapshot
-        for name, loop in (batch.snapshot.document.get("loops") or {}).items():
+        self._last, settings, document = batch.snapshot, self._agent.settings, batch.snapshot.document
+        for name, loop in (document.get("loops") or {}).items():
             self._windows.setdefault(name, StepWindows()).add(loop)
-        if (
-            is_kept(self._agent.settings, batch.snapshot.document)
-            and monotonic() - self._written_at >= self._interval
-        ):
+        is_due = monotonic() - self._written_at >= float(settings.get("run_interval") or 0.0)
+        if is_due and is_kept(settings, document):
             self._written_at = monotonic()
             self._write(batch.snapshot, "running")
 
@@ -183,11 +177,11 @@ class RunRecordExporter(Exporter):
 
     def _write(self, snapshot: SnapshotData, state: State) -> None:
         try:
-            data = encoded(self._record(snapshot, state))
-            folder = make_folder(self._agent.settings)
+            data, settings = encoded(self._record(snapshot, state)), self._agent.settings
+            folder = make_folder(settings)
             is_new = not (folder / RECORD).exists()
             write_whole(folder / RECORD, data)
-            if self._is_users and (is_new or state != "running"):
+            if not settings.get("run_directory") and (is_new or state != "running"):
                 _make_room(folder.parent, folder)
         except (OSError, ValueError) as error:
             self._fail(str(error))
