@@ -40,6 +40,9 @@ MARK: Final = "*"
 
 _MEANINGS: Final = {ABSENT: "is not known", MARK: "is known with a reserve"}
 
+_TITLES: Final = {"cost": "cost", "seconds_per_run": "time per run"}
+"""What columns are called in reasons where their titles alone would not be understood, by key."""
+
 ROWS_NAMED: Final = 4
 """Most rows named with a reason: one that holds for more rows mostly holds for all."""
 
@@ -91,7 +94,7 @@ class ReasonsBelow:
             shown, reason = words(column, row), row.get(f"{column.key}_reason") if column.key else None
             mark = (MARK if shown else ABSENT) if reason else ""
             if mark:
-                title = {"cost": "cost", "per run": "time per run"}.get(column.key) or column.title
+                title = _TITLES.get(column.key, column.title)
                 self.note(mark, str(reason), title, str(row.get(name)) if name else "")
             return f"{shown} {mark}".rstrip() if shown else ABSENT
 

@@ -131,6 +131,12 @@ def test_runs_of_profiler_windows_alone_are_marked() -> None:
     assert f"  * runs of `train_step`: {reserve}" in executables.splitlines()
 
 
+def test_a_reserve_names_the_time_of_a_run_in_full() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    document["executables"][0]["seconds_per_run_reason"] = "of runs that were traced"
+    assert "  * time per run of `train_step`: of runs that were traced" in render(document).splitlines()
+
+
 def test_a_close_verdict_names_its_runner_up() -> None:
     document = copy.deepcopy(DOCUMENT)
     document["executables"][0]["bottleneck"] = {"label": "compute", "confidence": 0.1, "runner_up": "latency"}
