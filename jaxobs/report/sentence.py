@@ -198,11 +198,8 @@ def _meanwhile(document: Document, name: str) -> Iterator[str]:
 
 def why_unknown(loop: Document) -> str:
     """Why it is not known what the device did in a loop, or in most of it: the most particular reason."""
-    reasons = (
-        (loop.get("bottleneck") or {}).get("reason"),
-        loop.get("mfu_reason"),
-        loop.get("profile_reason"),
-    )
+    verdict = loop.get("bottleneck") or {}
+    reasons = (verdict.get("reason"), loop.get("mfu_reason"), loop.get("profile_reason"))
     return str(next((reason for reason in reasons if reason and reason != UNTOLD), UNTOLD))
 
 
