@@ -23,7 +23,7 @@ from jaxobs.model.contents import CACHED_FROM, LONG_COMPILE, Contents
 from jaxobs.model.cost import NOT_ANALYSED
 from jaxobs.model.events import CACHE_SECONDS_SAVED, Compilation, CompilePhaseEnded, ExecutableCreated
 from jaxobs.model.figure import REASON_WHERE_ABSENT, Figure, figure, plain
-from jaxobs.model.intervals import Span, joined
+from jaxobs.model.intervals import Span, joined, overlap
 from jaxobs.vocabulary.text import EAGER
 from jaxobs.vocabulary.words import CAUSES, PHASES
 
@@ -254,17 +254,13 @@ class Recompilations:
 
     def _own_time(self, event: Compilation) -> int:
         """Nanoseconds of its phases, less those of executables made within them, which were reported earlier."""
-        phases = joined(
-            (start, end) for phase, start, end in event.phases if phase in LOST_IN and end > start
-        )
+        phases = joined((start, end) for name, start, end in event.phases if name in LOST_IN and end > start)
         if not phases:
             return 0
         earlier, within = self._inner[event.thread], []
         while earlier and earlier[-1][1] > phases[0][0]:
             within.append(earlier.pop())
-        inner = sum(
-            max(0, min(stop, end) - max(begin, start)) for begin, stop in within for start, end in phases
-        )
+        inner = sum(overlap(one, phase) for one in within for phase in phases)
         earlier.extend(joined([*within, *phases]))
         return sum(end - start for start, end in phases) - inner
 

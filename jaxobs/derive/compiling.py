@@ -10,6 +10,7 @@ from typing import Final
 
 from jaxobs.model.clock import NANOSECONDS, seconds
 from jaxobs.model.events import Compilation, CompilePhaseEnded, CompilePhaseStarted, PhaseEnded
+from jaxobs.model.intervals import overlap
 from jaxobs.vocabulary.text import EAGER
 
 MAX_INTERVALS: Final = 10_000
@@ -116,7 +117,7 @@ class CompileTimes:
             begin, stop = intervals[index]
             if stop <= start:
                 break  # a thread's outermost compiles end one after the other
-            found += max(0, min(stop, end) - max(begin, start))
+            found += overlap((begin, stop), (start, end))
             if forget and begin >= start and stop <= end:
                 del intervals[index]
         return found

@@ -86,6 +86,4 @@ def _test(hint: Any) -> Test:
     return lambda value: isinstance(value, kinds)
 
 
-_TESTS = {
-    event_type: [_test(hint) for hint in get_type_hints(event_type).values()] for event_type in EVENT_TYPES
-}
+_TESTS = {kind: [_test(hint) for hint in get_type_hints(kind).values()] for kind in EVENT_TYPES}

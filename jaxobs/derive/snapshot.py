@@ -129,9 +129,8 @@ class Rooms:
         self.memory = Memory()
         self.run_time = RunTime(began, facts.get("counts_begin_seconds"))
         self.spans = FinishedSpans(self.compiles, clock, resource.get("service.instance.id", ""), job)
-        self.loops = Loops(
-            RoomsOfLoops(self.series.refusals, self.compile_times, self.executables, self.profiles)
-        )
+        shared = RoomsOfLoops(self.series.refusals, self.compile_times, self.executables, self.profiles)
+        self.loops = Loops(shared)
         self.under_way = RunsUnderWay()
         self.hangs = Hangs()
         self.slowdowns = Slowdowns()
@@ -302,8 +301,7 @@ def checked_loop(view: LoopView) -> LoopView:
     """The view without utilisation above a peak. Its other figures are of one sum, and cannot disagree."""
     for key, ratio in (("mfu", view.mfu.value), ("hfu", view.hfu.value)):
         if ratio is not None and ratio > PEAK:
-            absent: dict[str, Any] = {
-                key: Figure(None, f"{key.upper()} would be {ratio:.3g} of the peak; {PEAKS_AGAIN}")
-            }
+            why = f"{key.upper()} would be {ratio:.3g} of the peak; {PEAKS_AGAIN}"
+            absent: dict[str, Any] = {key: Figure(None, why)}
             view = replace(view, **absent)
     return view

@@ -84,12 +84,11 @@ class FinishedSpans:
         return finished
 
     def plugin_ended(self, event: SpanEnded) -> None:
-        trace = self._trace(event.parent, event.name, event.start, event.end)
+        name, start, end, attributes, parent = event
+        trace = self._trace(parent, name, start, end)
         self._of_plugins += 1  # a plugin may end two spans of one name in the same nanosecond
-        own = self._identity(64, "span", event.name, event.start, event.end, self._of_plugins)
-        self._finished.append(
-            Span(event.name, trace, own, event.parent, event.start, event.end, event.attributes)
-        )
+        own = self._identity(64, "span", name, start, end, self._of_plugins)
+        self._finished.append(Span(name, trace, own, parent, start, end, attributes))
 
     def steps_ended(self, steps: Steps, loop: Loop) -> None:
         single = len(steps) == 1
@@ -181,9 +180,8 @@ class FinishedSpans:
     def _compiled_within(self, thread: int, start: int, end: int) -> list[Compilation]:
         """Take the compiles that lay in a thread's step [start, end]. The innermost step asks first."""
         late = takewhile(lambda each: ended(each) >= start, reversed(self._unattributed))
-        inside = [
-            each for each in late if each.thread == thread and start <= began(each) and ended(each) <= end
-        ]
+        own = (each for each in late if each.thread == thread)
+        inside = [each for each in own if start <= began(each) and ended(each) <= end]
         if inside:
             self._unattributed = deque(each for each in self._unattributed if each not in inside)
         return inside[::-1]
@@ -245,9 +243,8 @@ class FinishedSpans:
         return None
 
     def _step(self, event: StepEnded, completed: StepCompleted | None, why: str) -> Span:
-        trace = (
-            event.parent.trace_id if event.parent else _hash(128, self._job, "step", event.loop, event.step)
-        )
+        of_all_ranks = _hash(128, self._job, "step", event.loop, event.step)
+        trace = event.parent.trace_id if event.parent else of_all_ranks
         attributes = _known({
             "jax.loop": event.loop,
             "jax.step": event.step,

@@ -215,10 +215,8 @@ def grouped(rows: StepRows) -> Iterator[Steps]:
         yield Steps(rows)
         return
     # A step number that does not follow the one before it begins a new group.
-    keys = [
-        (loop, thread, step - at)
-        for at, (loop, thread, step) in enumerate(zip(loops, threads, steps, strict=True))
-    ]
+    numbered = enumerate(zip(loops, threads, steps, strict=True))
+    keys = [(loop, thread, step - at) for at, (loop, thread, step) in numbered]
     begin = 0
     for _, same in groupby(keys):
         end = begin + sum(1 for _ in same)

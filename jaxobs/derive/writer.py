@@ -106,9 +106,8 @@ class Writer:
         yield from self._host_lines("", self._rooms.loops.outside)
         yield from self._runs()
         # Of executables with the same labels, as where a function is made anew, the newest one whose runs were timed.
-        timed_last = sorted(
-            view.executables_with_series, key=lambda each: each.seconds_per_run.value is not None
-        )
+        shown = view.executables_with_series
+        timed_last = sorted(shown, key=lambda each: each.seconds_per_run.value is not None)
         for executable in {each.labels: each for each in timed_last}.values():
             yield from _executable(executable)
         yield from _peak_buffers(self._rooms.executables.largest)

@@ -19,6 +19,11 @@ def joined(spans: Iterable[Span]) -> list[Span]:
     return found
 
 
+def overlap(one: Span, other: Span) -> int:
+    """The length of what two spans have in common."""
+    return max(0, min(one[1], other[1]) - max(one[0], other[0]))
+
+
 class Intervals:
     """A union of [start, end) in nanoseconds, taken from its beginning."""
 

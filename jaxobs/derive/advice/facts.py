@@ -112,9 +112,8 @@ def facts_of(view: SnapshotView) -> Facts:
     """The facts in a snapshot."""
     # A loop that ended long ago has no shares of the last window, and what is saved in another is no part of its time.
     now = sum(loop.wall_seconds for loop in view.loops.values() if loop.bottleneck.shares)
-    loops = [
-        LoopFacts(name, loop.wall_seconds / now, loop) for name, loop in view.loops.items() if _is_sure(loop)
-    ]
+    sure = {name: loop for name, loop in view.loops.items() if _is_sure(loop)}
+    loops = [LoopFacts(name, loop.wall_seconds / now, loop) for name, loop in sure.items()]
     devices = view.devices.value
     peaks = devices[0].peaks.value if devices else None
     return Facts(

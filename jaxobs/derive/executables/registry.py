@@ -136,9 +136,7 @@ class Executables:
             operations.setdefault((module, fingerprint), []).append(operation)
         for place, ran in profiled.modules.items():
             if (executable := self._by_fingerprint.get(place[1])) is not None:
-                absorb(
-                    executable, ran, operations.get(place, ()), self._operations.get(executable.fingerprint)
-                )
+                absorb(executable, ran, operations.get(place, ()), self._operations.get(place[1]))
                 self.changed.add(executable.number)
                 if ran.cost is not None:  # GPUs and TPUs hand out their buffers in profiler windows alone
                     self._holds(executable, ran.cost)

@@ -134,9 +134,8 @@ class ChangeTest:
         self._before.extend(newest)
         self._suspects, self._sums, self._since = [], [0.0, 0.0], [0, 0]
         level, unsure = statistics.fmean(_clipped(newest)), known.limit / count
-        self._meanwhile = known._replace(
-            mean=level, reach=known.reach + unsure, allowance=known.allowance + unsure
-        )
+        reach, allowance = known.reach + unsure, known.allowance + unsure
+        self._meanwhile = known._replace(mean=level, reach=reach, allowance=allowance)
         return Changed(count, known.mean, level)
 
     def _reference(self, false_alarms: float, lasting: int) -> _Reference:

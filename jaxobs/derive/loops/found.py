@@ -100,9 +100,7 @@ class Candidate:
             calls_of[call.function] += 1
             if one := seconds_of(call.run):
                 timed[call.function].append(one)
-        device_seconds = {
-            function: count * fmean(timed[function] or (0.0,)) for function, count in calls_of.items()
-        }
+        device_seconds = {name: count * fmean(timed[name] or (0.0,)) for name, count in calls_of.items()}
         in_each = set.intersection(*({call.function for call in calls} for calls, _ in self.held))
         untimed = [function for function in in_each if not device_seconds[function]]
         if len(untimed) == 1:

@@ -44,7 +44,7 @@ from jaxobs.vocabulary.words import COMPONENTS
 AMOUNTS: Final = {"examples": 7, "tokens": 8}
 """The user's own counts of a step's work, with their columns in rows of steps."""
 
-STEPS_FOR_A_SPACING = 8
+MIN_SPACED_STEPS = 8
 """Fewest steps of a spacing that tells what a run takes: over this many the polls' uncertainty at both ends, at most a
 tenth of a step, is about a hundredth."""
 
@@ -135,9 +135,7 @@ class Loop:
             steps = self._with_compiles(steps)
         if not single:
             require(not steps.are_interrupted(), "steps that lie apart")
-            require(
-                seconds(max(steps.bodies)) <= MIN_STALL_SECONDS, "a step among many that may be a long one"
-            )
+            require(seconds(max(steps.bodies)) <= MIN_STALL_SECONDS, "a step among many that may be long")
             for column in AMOUNTS.values():
                 steps.total(column)
         self.stalls.add(each_in_seconds(steps.own[-STEPS_KEPT:]))
@@ -179,10 +177,9 @@ class Loop:
         return Figure(self._amounts[word], reason)
 
     def declared(self, event: LoopDeclared) -> None:
-        require(
-            is_amount(event.model_flops) and event.model_flops > 0, "model FLOPs that are no positive number"
-        )
-        self.work.model_flops = event.model_flops
+        flops = event.model_flops
+        require(is_amount(flops) and flops > 0, "model FLOPs that are no positive number")
+        self.work.model_flops = flops
 
     def entered(self) -> None:
         """Its first step has begun, and it is marked."""
@@ -250,9 +247,7 @@ class Loop:
             if self._block.steps and self._block.wall >= BLOCK_SECONDS:
                 self.step_times.observe(self._block.wall / self._block.steps, self._block.steps)
                 self._block = Stretch()
-        if ended.spacing and (
-            ended.turns or ended.steps >= STEPS_FOR_A_SPACING or ended.wall >= LONG_SPACING
-        ):
+        if ended.spacing and (ended.turns or ended.steps >= MIN_SPACED_STEPS or ended.wall >= LONG_SPACING):
             each = statistics.median(ended.turns) if ended.turns else ended.wall / ended.steps
             is_all = ended.ahead and self.unwatched() is None
             self._executables.spaced(ended.spacing, each, ahead=is_all)

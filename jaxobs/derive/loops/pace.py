@@ -124,10 +124,8 @@ class Pace:
             if self._piece.steps and self._piece.wall >= PIECE_SECONDS:
                 self._pieces.append(self._piece)
                 self._piece = Stretch()
-                if (
-                    len(self._pieces) >= MIN_PIECES
-                    and sum(each.wall for each in self._pieces) >= BLOCK_SECONDS
-                ):
+                walls = [piece.wall for piece in self._pieces]
+                if len(walls) >= MIN_PIECES and sum(walls) >= BLOCK_SECONDS:
                     self._close()
 
     def _close(self) -> None:

@@ -261,9 +261,7 @@ def _changed_state(before: _Blocks, after: _Blocks) -> Iterator[str]:
     """Clocks, throttling and memory that differ between before and after, in medians and in most blocks."""
     old, new = [state for _, state in before], [state for _, state in after]
     for device in new[-1].clocks:
-        clocks = [
-            [state.clocks[device] for state in states if device in state.clocks] for states in (old, new)
-        ]
+        clocks = [[each.clocks[device] for each in states if device in each.clocks] for states in (old, new)]
         was, now = (statistics.median(found) if found else None for found in clocks)
         if was is not None and now is not None and abs(now - was) >= CLOCK_CHANGED:
             yield f"the clock of device {device} went from {percent(was)} to {percent(now)} of its highest"

@@ -85,13 +85,11 @@ class LoopProfile:
     def to_dict(self) -> dict[str, Any]:
         """What is shown of it, as plain data."""
         labels, busy = self.labels(), self.device_seconds
-        unmodelled = figure(
-            labels.get("unmodelled", 0.0) / busy if busy > 0 else None, "the device did nothing"
-        )
+        unmodelled = labels.get("unmodelled", 0.0) / busy if busy > 0 else None
         return {
             **{name: getattr(self, name) for name in _SHOWN},
             "seconds_by_bottleneck": labels,
-            **unmodelled.under("unmodelled_ratio"),
+            **figure(unmodelled, "the device did nothing").under("unmodelled_ratio"),
             "host_is_ahead": self.host_is_ahead,
         }
 
@@ -203,9 +201,7 @@ def loop_profile(
         return f"the last window was shorter than a run of `{cut.removeprefix('jit_')}`"
     least = IDLE_DEVICE * max(device.trace.stretches[name].busy_seconds for device in devices)
     devices = [device for device in devices if device.trace.stretches[name].busy_seconds >= least]
-    length, waited = (
-        seconds(sum(stop - start for start, stop in each)) for each in (part.spans, part.inputs)
-    )
+    length, waited = (seconds(sum(stop - start for start, stop in own)) for own in (part.spans, part.inputs))
     found = LoopProfile(end, 1, part.steps, length, part.active_seconds, waited)
     for device in devices:
         _add_device(found, name, device, profiled, functions, 1 / len(devices))
