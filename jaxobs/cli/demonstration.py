@@ -164,9 +164,7 @@ def train_step(parameters: Parameters, tokens: jax.Array, size: Size) -> tuple[P
     Each parameter moves by the learning rate, against the sign of its gradient (Bernstein et al. 2018, signSGD).
     """
     value, gradient = jax.value_and_grad(loss)(parameters, tokens, size)
-    moved = jax.tree.map(
-        lambda parameter, slope: parameter - size.learning_rate * jnp.sign(slope), parameters, gradient
-    )
+    moved = jax.tree.map(lambda old, slope: old - size.learning_rate * jnp.sign(slope), parameters, gradient)
     return moved, value
 
 

@@ -38,9 +38,8 @@ class Metric:
             raise ValueError(f"metric {self.name}: counters, and only they, end in _total")
         if self.unit and not self.name.removesuffix("_total").endswith("_" + self.unit):
             raise ValueError(f"metric {self.name}: its name must end in its unit {self.unit!r}")
-        if (self.kind == "histogram") != bool(self.buckets) or list(self.buckets) != sorted(
-            set(self.buckets)
-        ):
+        ascend = list(self.buckets) == sorted(set(self.buckets))
+        if (self.kind == "histogram") != bool(self.buckets) or not ascend:
             raise ValueError(f"metric {self.name}: histograms, and only they, have ascending buckets")
         for label in self.labels:
             if not _NAME.match(label) or label in {"le", "quantile"}:

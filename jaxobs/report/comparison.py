@@ -425,12 +425,8 @@ def step_seconds(columns: Mapping[str, Any], of: str = "steps") -> list[float]:
     """Seconds of a step, or of one of its `tokens` or `examples`, in each stretch, without what occurs in few steps."""
     rare = (columns.get(f"component/{name}") or () for name in RARE)
     spent = zip_longest(columns.get(of, ()), columns.get("seconds", ()), *rare)
-    own = (
-        (number, wall - sum(filter(None, less)))
-        for number, wall, *less in spent
-        if number and wall is not None
-    )
-    return [seconds / number for number, seconds in own if seconds > 0]
+    own = ((n, wall - sum(filter(None, less))) for n, wall, *less in spent if n and wall is not None)
+    return [seconds / n for n, seconds in own if seconds > 0]
 
 
 def _is_near(growth: float, margin: float) -> bool:

@@ -64,11 +64,8 @@ class Roofline:
         hfu = self.hfu if self.hfu != self.mfu else None
         ratios = (("efficiency", self.efficiency), ("MFU", self.mfu), ("HFU", hfu))
         yield from ((title, percent(ratio)) for title, ratio in ratios if ratio is not None)
-        rates = (
-            ("achieved", self.achieved_flops_per_second),
-            ("attainable", self.attainable_flops_per_second),
-        )
-        yield from ((title, amount(rate, "FLOP/s")) for title, rate in rates if rate is not None)
+        rates = {"achieved": self.achieved_flops_per_second, "attainable": self.attainable_flops_per_second}
+        yield from ((title, amount(rate, "FLOP/s")) for title, rate in rates.items() if rate is not None)
 
     def __str__(self) -> str:
         """A few lines: the time, the rates, the bottleneck, the work, and what is not known."""

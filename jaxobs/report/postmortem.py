@@ -319,9 +319,8 @@ def _events(flight: Flight, since: float) -> Iterator[tuple[float, str]]:
     lately = [each for each in flight.moments if each["at"] >= since]
     stands_since = {hang["loop"]: each["at"] for each in reversed(lately) for hang in each["hang"]}
     yield from ((at, f"`{name}` stands still") for name, at in stands_since.items())
-    yield from (
-        (at, f"`{key}` of `{name}` {said}") for (name, key, _), (at, said) in flight.gone_wrong.items()
-    )
+    for (name, key, _), (at, said) in flight.gone_wrong.items():
+        yield at, f"`{key}` of `{name}` {said}"
     sizes = [each["memory"] for each in lately if each.get("memory")]
     if sizes and sizes[-1] > GREW * sizes[0]:
         grew = f"memory of the process grew from {byte_size(sizes[0])} to {byte_size(sizes[-1])}"

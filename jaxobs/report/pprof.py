@@ -71,9 +71,8 @@ def profile(rows: Sequence[Row], kinds: Sequence[tuple[str, str]] = _OF_DEVICE) 
         above = [location(row) for row in reversed(callers)]
         label = [] if part is None else [{"key": text("part"), "str": text(part)}]
         for operation, values in _values_within(path[-1]):
-            message.sample.add(
-                value=values[-len(kinds) :], label=label, location_id=[location(line, operation), *above]
-            )
+            places = [location(line, operation), *above]
+            message.sample.add(value=values[-len(kinds) :], label=label, location_id=places)
     message.string_table.extend(value.encode() for value in texts)
     return gzip.compress(message.SerializeToString(), mtime=0)
 

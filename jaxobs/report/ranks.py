@@ -110,10 +110,8 @@ def lags(shares: Sequence[Mapping[str, float]]) -> list[float]:
     """
     waits = _beyond_others([share.get("communication") for share in shares])
     own = _beyond_others([share.get("input", 0.0) + share.get("host", 0.0) for share in shares])
-    return [
-        max(-wait - share.get("unknown", 0.0), spent)
-        for share, wait, spent in zip(shares, waits, own, strict=True)
-    ]
+    ranks = zip(shares, waits, own, strict=True)
+    return [max(-wait - share.get("unknown", 0.0), spent) for share, wait, spent in ranks]
 
 
 def _beyond_others(values: Sequence[float | None]) -> list[float]:
@@ -121,9 +119,8 @@ def _beyond_others(values: Sequence[float | None]) -> list[float]:
     known = [value for value in values if value is not None]
     if len(known) < 2:
         return [0.0] * len(values)
-    return [
-        0.0 if value is None else (value * len(known) - sum(known)) / (len(known) - 1) for value in values
-    ]
+    whole, others = sum(known), len(known) - 1
+    return [0.0 if value is None else value - (whole - value) / others for value in values]
 
 
 def _known(shares: Mapping[str, float], loop: Mapping[str, Any]) -> dict[str, float]:
@@ -166,9 +163,8 @@ def dearest(rows: list[dict[str, Any]]) -> str | None:
         return f"Rank {row['rank']} hangs ({row['hangs_as']}): no step for {row['still']}"
     through = f", through {row['through']}" if row["through"] else ""
     if row["lags"]:
-        return (
-            f"Rank {row['rank']} lags: it costs the others {rough_percent(row['lag'])} of their time{through}"
-        )
+        cost = f"{rough_percent(row['lag'])} of their time"
+        return f"Rank {row['rank']} lags: it costs the others {cost}{through}"
     still = [each for each in rows if each["hang"] and not each["problem"]]
     if not still:
         return None

@@ -327,9 +327,8 @@ def _executables(document: Document, reasons: ReasonsBelow) -> TextTable:
     for row in kept:
         names = str(row.get("function")), str(row.get("executable"))[:8]
         row["title"] = " ".join(names[: several[row.get("function")]])
-    return tables.plain_table(
-        columns, kept, title="executables", caption=caption, write=reasons.cells("title")
-    )
+    cells = reasons.cells("title")
+    return tables.plain_table(columns, kept, title="executables", caption=caption, write=cells)
 
 
 def _operations(document: Document, reasons: ReasonsBelow) -> TextTable:

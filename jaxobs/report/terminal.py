@@ -78,14 +78,11 @@ def steps(view: View, width: int) -> Iterator[Line]:
         yield (Span(without_quotes(answer(view)), "quiet"),)
         return
     for name in sorted(view.loops, key=lambda name: name != view.loop):
-        is_chosen = name == view.loop
+        style = "" if name == view.loop else "quiet"
         steps_ended = count(view.loops[name].get("steps") or 0, "step")
         figures = " · ".join([steps_ended, *map(" ".join, known_figures(view, name))])
-        yield (
-            Span(f"{name}  ", "strong" if is_chosen else "quiet"),
-            Span(figures, "" if is_chosen else "quiet"),
-        )
-        if is_chosen:
+        yield (Span(f"{name}  ", style or "strong"), Span(figures, style))
+        if name == view.loop:
             yield from bars(view, width)
             yield ()
     if lines := main_thread_lines(view.loops[view.loop])[:_HOST_LINES]:

@@ -98,9 +98,8 @@ def of_executable(work: Modelled, measured_seconds: float | None, samples: int) 
     beyond = max(0.0, measured_seconds - bound.seconds)
     weights = {"compute": compute, "memory": memory, "latency": beyond / LATENCY_FACTOR}
     runner_up = max((word for word in weights if word != label), key=lambda word: weights[word])
-    return Verdict(
-        label, confidence(margin(weights[label], weights[runner_up]), samples, HALF_SURE_RUNS), runner_up
-    )
+    lead = margin(weights[label], weights[runner_up])
+    return Verdict(label, confidence(lead, samples, HALF_SURE_RUNS), runner_up)
 
 
 def margin(first: float, second: float, doubtful: float = 0.0) -> float:

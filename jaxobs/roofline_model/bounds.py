@@ -113,9 +113,7 @@ def bound_time(cost: Cost, peaks: Peaks, working_set_bytes: float | None = None)
     )
     memory = seconds_of("memory", cost.bytes, peaks.memory_rate(working_set_bytes), missing)
     link = value_of(peaks.link)
-    sent = [
-        seconds_of(f"link {kind}", amount, link, missing) for kind, amount in cost.collective_bytes.items()
-    ]
+    sent = [seconds_of(f"link {kind}", size, link, missing) for kind, size in cost.collective_bytes.items()]
     compute = largest((matrix, vector, transcendental))
     seconds = None if cost.unmodelled else usable(largest((compute, memory)))
     limit: Literal["compute", "memory"] = "compute" if compute == seconds else "memory"
@@ -172,17 +170,15 @@ def efficiency(bound: Bound, measured_seconds: float | None) -> Efficiency:
     measured = usable(measured_seconds)
     value = usable(bound.seconds / measured) if measured else None
     if value is None:
-        return Efficiency(
-            None, f"the measured time, {measured_seconds} s, is no plausible number", bound.limit
-        )
+        why = f"the measured time, {measured_seconds} s, is no plausible number"
+        return Efficiency(None, why, bound.limit)
     if value <= 1:
         return Efficiency(value, None, bound.limit)
     if bound.limit == "memory":
         return Efficiency(value, "faster than device memory allows: data stayed in cache", "cache_resident")
     peak = "link's" if bound.limit == "communication" else "compute"
-    return Efficiency(
-        value, f"faster than the {peak} peak: that peak is too low, or the time too short", bound.limit
-    )
+    why = f"faster than the {peak} peak: that peak is too low, or the time too short"
+    return Efficiency(value, why, bound.limit)
 
 
 def executed_flops(cost: Cost, peaks: Peaks) -> dict[str, float]:

@@ -255,9 +255,8 @@ class _Device:
         runs = self.runs.get(time.program_id)
         if module is None or not module.cost.exact or runs is None:
             return time
-        return replace(
-            time, executions=min(time.executions, round(runs * known.executions)), may_repeat=False
-        )
+        executions = min(time.executions, round(runs * known.executions))
+        return replace(time, executions=executions, may_repeat=False)
 
     def bound(self, cost: Cost, module: ModuleCost | None) -> Bound:
         return bound_time(cost, self.peaks, self.working_sets.get(module.fingerprint) if module else None)

@@ -133,9 +133,8 @@ class _GpuPlane:
         hidden = _GRAPH in values or name == "CudaGraph"
         index = self._operation(name, values, instruction, hidden=hidden)
         operation = self.device.operations[index]
-        asks_host = (
-            operation.instruction is None and operation.kind == "copy" and "memcpy_details" not in values
-        )
+        is_copy = operation.instruction is None and operation.kind == "copy"
+        asks_host = is_copy and "memcpy_details" not in values
         return index, self._stats.position(stats, "correlation_id") if asks_host else -1
 
     def _operation(

@@ -218,9 +218,7 @@ def _module(serialized: bytes) -> Module:
     message = ModuleMessage.FromString(serialized)
     computations = {computation.id: computation for computation in message.computations}
     found: dict[str, Instruction] = {}
-    communicating = {
-        identifier for identifier, computation in computations.items() if _communicates(computation)
-    }
+    communicating = {computation.id for computation in message.computations if _communicates(computation)}
     fused: set[int] = set()
     for computation in message.computations:
         in_entry = computation.id == message.entry_computation_id

@@ -205,12 +205,8 @@ class Timeline:
             yield f"{self.wrong_times} events with impossible times were left out"
         if buffers := sum(one.count for one in self.operations if one.kind == "command_buffer"):
             yield _COMMAND_BUFFERS.format(count=buffers)
-        untold = [
-            one.name
-            for one in self.operations
-            if one.in_graph and one.instruction is None and one.kind == "compute"
-        ]
-        if untold:
+        nameless = (one for one in self.operations if one.in_graph and one.instruction is None)
+        if untold := [one.name for one in nameless if one.kind == "compute"]:
             yield _UNTOLD.format(count=len(untold), name=untold[0])
 
     def _time(self, index: int, charged: float, runs: RunsByProgram) -> OperationTime:

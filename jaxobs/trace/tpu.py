@@ -162,9 +162,8 @@ class _TpuPlane:
         stats = self._metadata.stats_of(known.stats)
         program = program_of(stats)
         # The name is the instruction's whole text, "%fusion.1 = …"; the display name may be that of a kind, "async-copy".
-        written = _INSTRUCTION.match(
-            known.name if known.name.startswith("%") else known.display_name or known.name
-        )
+        name = known.name if known.name.startswith("%") else known.display_name or known.name
+        written = _INSTRUCTION.match(name)
         category = text_of(stats, "hlo_category")
         kind: Kind | None = "collective" if kind_of_opcode(category or "") == "collective" else None
         if (category or "").startswith(("async-", "copy-")) and _HOST_MEMORY in known.name:

@@ -296,9 +296,8 @@ class TopApp(App[None]):
 
     def _place_panels(self) -> None:
         """Show three panels on a large terminal, all on a huge one, else the chosen one."""
-        large, huge = (
-            self.size.width >= least.width and self.size.height >= least.height for least in (_LARGE, _HUGE)
-        )
+        width, height = self.size
+        large, huge = (width >= least.width and height >= least.height for least in (_LARGE, _HUGE))
         below = self._panel if self._panel not in _ABOVE else "executables"
         for name in _PANELS:
             shown = name in {*_ABOVE, below} if large else name == self._panel
