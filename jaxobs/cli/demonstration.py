@@ -142,10 +142,8 @@ def logits(parameters: Parameters, tokens: jax.Array, size: Size) -> jax.Array:
 
 def _attention(stream: jax.Array, weights: Parameters, heads: int) -> jax.Array:
     """Causal self-attention: [examples, length, width] to the same."""
-    query, key, value = (
-        part.reshape(*part.shape[:2], heads, -1)
-        for part in jnp.split(stream @ weights["attention_in"], 3, axis=-1)
-    )
+    parts = jnp.split(stream @ weights["attention_in"], 3, axis=-1)
+    query, key, value = (part.reshape(*part.shape[:2], heads, -1) for part in parts)
     mixed = jax.nn.dot_product_attention(query, key, value, is_causal=True)
     projected: jax.Array = mixed.reshape(stream.shape) @ weights["attention_out"]
     return projected

@@ -185,10 +185,8 @@ class Compiles:
             self._weights[name] = (sum(self._seconds[name].values()), float(self._count[name]))
         views = {name: self._function(name) for name in changed}
         with_series = frozenset(self._with_series.choose(self._weights, changed))
-        self._listed = {
-            name: views.get(name) or self._listed.get(name) or self._function(name)
-            for name in self._largest.choose(self._weights, changed)
-        }
+        known, largest = self._listed | views, self._largest.choose(self._weights, changed)
+        self._listed = {name: known.get(name) or self._function(name) for name in largest}
         left_out = len(self._weights) - len(self._listed)
         listed = sum(self._weights[name][0] for name in self._listed)
         return CompilationView(

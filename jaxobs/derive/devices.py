@@ -160,12 +160,12 @@ class Devices:
         read = ((ordinal, read_device(self._readings, self._gauges, str(ordinal))) for ordinal, *_ in devices)
         return [
             {
-                "device": ordinal,
-                "utilization_ratio": found.known.get("utilization"),
-                "power_ratio": found.ratio("power"),
+                "device": at,
+                "utilization_ratio": one.known.get("utilization"),
+                "power_ratio": one.ratio("power"),
             }
-            for ordinal, found in read
-            if found is not None
+            for at, one in read
+            if one is not None
         ]
 
     def _clocks(self, ordinal: int, now: int) -> Figure[ClocksView]:

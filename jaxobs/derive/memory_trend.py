@@ -97,9 +97,8 @@ def lasting_rises(points: Sequence[tuple[float, float]]) -> int:
 
 def median_slope(points: Sequence[tuple[float, float]]) -> float:
     """Theil and Sen's estimate of the slope, from at least two points at different times."""
-    return statistics.median(
-        (later[1] - earlier[1]) / (later[0] - earlier[0]) for earlier, later in combinations(points, 2)
-    )
+    pairs = combinations(points, 2)
+    return statistics.median((later[1] - earlier[1]) / (later[0] - earlier[0]) for earlier, later in pairs)
 
 
 def kendall(points: Sequence[tuple[float, float]]) -> float:

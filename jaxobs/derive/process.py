@@ -153,10 +153,8 @@ class Observation:
 
     def sources(self) -> dict[str, SourceState]:
         """The state of each plugin by its name."""
-        return {
-            name: SourceState(report, self._lost_by.get(report.source))
-            for name, report in sorted(self._sources.items())
-        }
+        reports = sorted(self._sources.items())
+        return {name: SourceState(report, self._lost_by.get(report.source)) for name, report in reports}
 
     def agent(self) -> dict[str, Any]:
         """What observing costs, and what became of the events, as plain data.

@@ -171,16 +171,9 @@ class Catalogue:
 
 
 Quantity = Literal[
-    "utilization",
-    "clock",
-    "clock_limit",
-    "memory_clock",
-    "memory_clock_limit",
-    "power",
-    "power_limit",
-    "throttled",
+    "utilization", "clock", "clock_limit", "memory_clock", "memory_clock_limit", "power", "power_limit", "throttled",
     "slowdown",
-]
+]  # fmt: skip
 """Ratios are from 0 to 1, clocks in hertz, power in watts. `clock` is that of the units that compute, `clock_limit` the
 device's highest. `throttled` is 1 while the reason in its label `reason` holds the clocks down; `slowdown` is the share
 of the device's speed that is taken away, where only that is reported."""

@@ -86,11 +86,8 @@ def longest_loops(document: Document) -> list[str]:
 
 def devices_with_memory(document: Document) -> list[Document]:
     """The devices whose memory in use is known."""
-    return [
-        device
-        for device in document.get("devices") or ()
-        if (device.get("memory") or {}).get("in_use_bytes") is not None
-    ]
+    devices = document.get("devices") or ()
+    return [each for each in devices if (each.get("memory") or {}).get("in_use_bytes") is not None]
 
 
 def fullest(devices: list[Document]) -> Document:

@@ -97,10 +97,8 @@ class History:
     def trend(self) -> Trend:
         """A copy of the times, relative to the newest, and of every column."""
         newest = self._times[-1] if self._times else 0.0
-        return Trend(
-            tuple(time - newest for time in self._times),
-            {key: tuple(column) for key, column in self._columns.items()},
-        )
+        times = tuple(time - newest for time in self._times)
+        return Trend(times, {key: tuple(column) for key, column in self._columns.items()})
 
     def _forget(self, now: float) -> None:
         """Keep the moments of the last SECONDS, and of more than POINTS every other one, the newest among them."""

@@ -122,11 +122,8 @@ def measured_run(
     verdict = of_executable(Modelled(bound, complete, operations), seconds, samples)
     # Where there is no bound, that has a reason of its own.
     missing = work.why_inexact() + [f"no peak for {name}" for name in bound.missing] if bound.limit else []
-    reasons = (
-        reached.reason,
-        inexact_for(missing) if missing else None,
-        peaks.reason if reached.value is None else verdict.reason,
-    )
+    why = peaks.reason if reached.value is None else verdict.reason
+    reasons = (reached.reason, inexact_for(missing) if missing else None, why)
     flops = work.flops if work.flops > 0 else None
     return Roofline(
         cost=work, seconds=seconds, spread_seconds=spread,

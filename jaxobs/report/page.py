@@ -75,21 +75,11 @@ def page(view: View) -> str:
 def _sections(view: View) -> Iterator[Element | None]:
     """All that is shown of a run, in the order in which it is read."""
     yield from how_it_goes(view)
-    for section in (
-        _hangs,
-        _slowdowns,
-        where_steps_go,
-        _over_time,
-        nearness,
-        where_device_time_goes,
-        compilations,
-        _host_lines,
-        memory,
-        _devices,
-        memory_peaks,
-        _own_cost,
-    ):
-        yield section(view)
+    sections = (
+        _hangs, _slowdowns, where_steps_go, _over_time, nearness, where_device_time_goes, compilations, _host_lines,
+        memory, _devices, memory_peaks, _own_cost,
+    )  # fmt: skip
+    yield from (section(view) for section in sections)
 
 
 def how_it_goes(view: View) -> Iterator[Element | None]:

@@ -55,9 +55,8 @@ BY_BUFFER: Final = (
 
 def in_words(entry: Row) -> str:
     """How much it holds and of what, in a sentence without its name: `holds 42 MiB of a device: …`."""
-    whole, arguments, outputs, temporaries = (
-        byte_size(entry[f"{part}_bytes"]) for part in ("needed", "argument", "output", "temporary")
-    )
+    kinds = ("needed", "argument", "output", "temporary")
+    whole, arguments, outputs, temporaries = (byte_size(entry[f"{kind}_bytes"]) for kind in kinds)
     shared = f" ({byte_size(entry['alias_bytes'])} of them donated arguments)" if entry["alias_bytes"] else ""
     live = entry["live_bytes"]
     in_use = f", of which {byte_size(live)} live at the peak" if live is not None else ""

@@ -209,6 +209,5 @@ class _GpuPlane:
         if call is None:
             return index
         name = self._metadata.events[metadata_id].name
-        return self.device.operation(
-            f"{name} ({call})", None, instruction=None, module=None, kind=kind_of_event(name, None, call)
-        )
+        kind = kind_of_event(name, None, call)
+        return self.device.operation(f"{name} ({call})", None, instruction=None, module=None, kind=kind)

@@ -242,11 +242,8 @@ def _module(serialized: bytes) -> Module:
 
 def _kernels(message: Any, fused: Set[int]) -> tuple[dict[str, str | None], dict[str, list[str]]]:
     """`Module.kernels` and `Module.libraries`; `fused` are the computations that are part of one instruction."""
-    order = {
-        identifier: at
-        for entry in message.schedule.sequences
-        for at, identifier in enumerate(entry.value.instruction_ids)
-    }
+    sequences = (entry.value.instruction_ids for entry in message.schedule.sequences)
+    order = {identifier: at for sequence in sequences for at, identifier in enumerate(sequence)}
     kernels: dict[str, str | None] = {}
     calls: dict[str, list[tuple[int, int, str]]] = {}
     for computation in message.computations:
@@ -260,11 +257,8 @@ def _kernels(message: Any, fused: Set[int]) -> tuple[dict[str, str | None], dict
                 if target.startswith(start):
                     place = (computation.id, order.get(instruction.id, -1), name)
                     calls.setdefault(computes, []).append(place)
-    return kernels, {
-        computes: [name for _, _, name in sorted(places)]
-        for computes, places in calls.items()
-        if _are_in_order(places)
-    }
+    ordered = {computes: sorted(places) for computes, places in calls.items() if _are_in_order(places)}
+    return kernels, {computes: [name for *_, name in places] for computes, places in ordered.items()}
 
 
 def _are_in_order(places: Sequence[tuple[int, int, str]]) -> bool:

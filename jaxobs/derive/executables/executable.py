@@ -301,9 +301,8 @@ def bind(executable: Executable, peaks: Peaks, costs: Sequence[OperationCost] | 
     if costs is None:
         return
     means = _means(executable) if executable.measured is not None else {}
-    executable.bound = total_bound(
-        bound_time(cost, peaks, executable.working_set) for cost in _costs_of_a_run(costs, means)
-    )
+    bounds = (bound_time(cost, peaks, executable.working_set) for cost in _costs_of_a_run(costs, means))
+    executable.bound = total_bound(bounds)
 
 
 def verdict_of_operations(executable: Executable) -> Verdict | None:

@@ -192,10 +192,8 @@ class ExecutableTable:
         largest = self._executables.largest[:1]
         if largest and largest[0].number not in self.listed:
             self.listed[-1] = largest[0].number
-        self.views = {
-            number: self.views.get(number) or self._view(number)
-            for number in dict.fromkeys([*self.listed, *self.shown])
-        }
+        needed = dict.fromkeys([*self.listed, *self.shown])
+        self.views = {number: self.views.get(number) or self._view(number) for number in needed}
 
     def counted(self) -> Iterator[tuple[Executable, tuple[str, str]]]:
         """The executables that changed by the last `update`, and the labels of the series that their counts belong to."""

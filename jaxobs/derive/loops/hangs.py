@@ -286,9 +286,8 @@ class Hangs:
         loop = where.loop
         is_over = bool(stacks) and not (loop and self._is_in_loop(stack_of(stacks, loop.thread), where))
         if (hang := self.now) is not None:
-            self.kept[-1] = replace(
-                hang, stacks=stacks or hang.stacks, ended=now if is_over else None, devices=where.loads()
-            )
+            ended = now if is_over else None
+            self.kept[-1] = replace(hang, stacks=stacks or hang.stacks, ended=ended, devices=where.loads())
             self._cleared = is_over
         elif loop is None or is_over:
             self._cleared = True
@@ -321,10 +320,8 @@ class Hangs:
         ranges = _ranges([*self._lines[0], *self._call_lines])
         if where.under_way is not None or (where.iterated and not ranges):
             return True
-        return any(
-            (found := ranges.get(place)) is not None and (where.iterated or found[0] <= number <= found[1])
-            for place, number in map(place_of, stack.frames)
-        )
+        known = [(ranges[place], number) for place, number in map(place_of, stack.frames) if place in ranges]
+        return any(where.iterated or first <= number <= last for (first, last), number in known)
 
 
 def stack_of(stacks: Sequence[ThreadStack], thread: int) -> ThreadStack | None:

@@ -131,11 +131,8 @@ class LoopProfile:
 
     def main(self) -> frozenset[str]:
         """Fingerprints of the executables that take at least the share MAIN of the device's time."""
-        return frozenset(
-            name
-            for name, part in self.parts.items()
-            if name and sum(part.seconds.values()) >= MAIN * self.busy_seconds > 0
-        )
+        spent = {name: sum(part.seconds.values()) for name, part in self.parts.items() if name}
+        return frozenset(name for name, own in spent.items() if own >= MAIN * self.busy_seconds > 0)
 
     def leave_out(self, edges: float) -> None:
         """Scale the window down by the `edges` seconds at its edges in which nothing could be recorded."""
