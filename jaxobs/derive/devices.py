@@ -156,17 +156,12 @@ class Devices:
 
     def loads(self) -> list[dict[str, Any]]:
         """How busy each device is now, and at what share of its power limit; none of which no collector reads it."""
-        devices = self.backend.devices if self.backend else ()
-        read = ((ordinal, read_device(self._readings, self._gauges, str(ordinal))) for ordinal, *_ in devices)
-        return [
-            {
-                "device": at,
-                "utilization_ratio": one.known.get("utilization"),
-                "power_ratio": one.ratio("power"),
-            }
-            for at, one in read
-            if one is not None
-        ]
+        loads = []
+        for ordinal, *_ in self.backend.devices if self.backend else ():
+            if (found := read_device(self._readings, self._gauges, str(ordinal))) is not None:
+                busy, power = found.known.get("utilization"), found.ratio("power")
+                loads.append({"device": ordinal, "utilization_ratio": busy, "power_ratio": power})
+        return loads
 
     def _clocks(self, ordinal: int, now: int) -> Figure[ClocksView]:
         reading = read_device(self._readings, self._gauges, str(ordinal))

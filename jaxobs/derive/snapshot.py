@@ -18,7 +18,7 @@ from jaxobs.derive.loops.hangs import Hangs
 from jaxobs.derive.loops.loop import Loops, RoomsOfLoops
 from jaxobs.derive.loops.slowdowns import Slowdowns, State
 from jaxobs.derive.loops.view import LoopView, loop_view
-from jaxobs.derive.memory import Memory
+from jaxobs.derive.memory import Memory, ProcessMemory
 from jaxobs.derive.process import (
     Observation,
     ProcessView,
@@ -195,15 +195,14 @@ def _device_shares(rooms: Rooms, views: Mapping[str, LoopView]) -> Mapping[tuple
 
 def _state(devices: Sequence[DeviceView], process: ProcessView) -> State:
     """What may change with the pace of a loop."""
-    held = {f"device {each.device}": each.memory.value for each in devices} | {
-        "the process": process.memory.value
-    }
+    held: dict[str, ProcessMemory | None] = {f"device {each.device}": each.memory.value for each in devices}
+    held["the process"] = process.memory.value
     read = {each.device: clocks for each in devices if (clocks := each.clocks.value) is not None}
+    ratios = {device: each.clock_ratio.value for device, each in read.items()}
+    throttled = ((device, why) for device, each in read.items() for why in each.throttle_reasons.value or ())
     return State(
-        {device: ratio for device, each in read.items() if (ratio := each.clock_ratio.value) is not None},
-        frozenset(
-            (device, why) for device, each in read.items() for why in each.throttle_reasons.value or ()
-        ),
+        {device: ratio for device, ratio in ratios.items() if ratio is not None},
+        frozenset(throttled),
         {name: used for name, known in held.items() if known and (used := known.in_use_bytes.value)},
     )
 

@@ -110,12 +110,11 @@ def hang_sentence(hang: Document) -> str:
     over = hang["over"]
     since = f", {duration(hang['began_seconds'])} after the start" if over else ""
     said = f"{code(hang['loop'])}** {'ended' if over else 'has ended'} no step for {duration(hang['seconds'])}**{since}"
-    in_flight = None if over else hang.get("steps_in_flight")
+    in_flight = 0 if over else hang.get("steps_in_flight") or 0
+    last = f"last {count(in_flight)}" if in_flight > 1 else "last"
     known = [
         f"after {count(hang['steps'], 'step')}" if hang.get("steps") else None,
-        f"of which the last{f' {count(in_flight)}' if in_flight > 1 else ''} may not be done"
-        if in_flight
-        else None,
+        f"of which the {last} may not be done" if in_flight else None,
         f"the longest pause before was {duration(hang['longest_pause_seconds'])}",
     ]
     said += f" ({', '.join(filter(None, known))}): "

@@ -97,6 +97,8 @@ def executable_view(
     no_flops = "it computes no floating-point number" if cost is not None and not cost.flops > 0 else None
     if no_flops and cost is not None and cost.unmodelled:
         no_flops = inexact_reason(executable.work)
+    why_achieved = traced if achieved is not None else unmeasured or no_flops or executable.cost_reason
+    not_compared = executable.cost_reason or "arguments and outputs were not compared"
     why_near = unmeasured or (near.reason if near else None) or unbound
     return ExecutableView(
         executable.function,
@@ -109,16 +111,12 @@ def executable_view(
         executable.sample_count,
         executable.windows.seconds,
         Figure(bound.seconds if bound else None, unbound),
-        Figure(
-            achieved, traced if achieved is not None else unmeasured or no_flops or executable.cost_reason
-        ),
+        Figure(achieved, why_achieved),
         Figure(_rate(cost, bound.seconds if bound else None), no_flops or unbound),
         Figure(near.value if near else None, why_near or inexact_reason(executable.work) or traced),
         _verdict(executable, per_run, peaks),
         Figure(executable.memory, None if executable.memory else "the backend gave no memory analysis"),
-        figure(
-            executable.donatable_bytes, executable.cost_reason or "arguments and outputs were not compared"
-        ),
+        figure(executable.donatable_bytes, not_compared),
         executable.devices,
     )
 

@@ -91,9 +91,7 @@ class Profiles:
     def to_read(self, now: int, *, final: bool = False) -> list[WindowToRead]:
         """Take the windows that may be read now; `final`: nothing more will be known of their steps."""
         found = []
-        while self._waiting and (
-            final or len(self._waiting) > WAITING or self._is_known(self._waiting[0], now)
-        ):
+        while self._waiting and (final or len(self._waiting) > WAITING or self._is_known(now)):
             event = self._waiting.popleft()
             parts = parts_of(event.start, event.end, self._spans)
             peaks = self._executables.peaks or Peaks("unknown", {}, {}, None, None, (), None, None, NO_PEAKS)
@@ -129,8 +127,9 @@ class Profiles:
         why_none = self._why.get(loop, "no profiler window that holds for this loop has been read")
         return figure(valid_profile(self._of_loops[loop], time, compiled), why_none)
 
-    def _is_known(self, window: ProfileWindow, now: int) -> bool:
-        """Whether each loop that ran has ended a step after the window's end, or the wait for that is over."""
+    def _is_known(self, now: int) -> bool:
+        """Whether each loop that ran has ended a step after the oldest window, or the wait for that is over."""
+        window = self._waiting[0]
         if now - window.end > PATIENCE:
             return True
         newest = ((spans.left, spans.log.newest) for spans in self._spans.values())
