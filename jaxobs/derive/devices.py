@@ -138,21 +138,12 @@ class Devices:
         if self.backend is None:
             return Figure(None, NO_BACKEND)
         platform = self.backend.platform
-        return Figure(
-            [
-                DeviceView(
-                    ordinal,
-                    kind,
-                    identity,
-                    platform,
-                    self._peaks_of(kind),
-                    self._roofs_of(kind),
-                    memory.device(ordinal, now),
-                    self._clocks(ordinal, now),
-                )
-                for ordinal, kind, identity in self.backend.devices
-            ]
-        )
+        views = []
+        for ordinal, kind, identity in self.backend.devices:
+            peaks, roofs = self._peaks_of(kind), self._roofs_of(kind)
+            held, clocks = memory.device(ordinal, now), self._clocks(ordinal, now)
+            views.append(DeviceView(ordinal, kind, identity, platform, peaks, roofs, held, clocks))
+        return Figure(views)
 
     def loads(self) -> list[dict[str, Any]]:
         """How busy each device is now, and at what share of its power limit; none of which no collector reads it."""
@@ -172,16 +163,15 @@ class Devices:
         if reading is None:
             return Figure(None, NO_READING)
         compute, memory = average(recent)
-        return Figure(
-            ClocksView(
-                figure(reading.known.get("utilization"), NOT_TOLD),
-                figure(reading.ratio("clock"), NOT_TOLD),
-                figure(reading.ratio("memory_clock"), NOT_TOLD),
-                figure(compute, NOT_TOLD if taken[0] is None else NOT_WATCHED),
-                figure(memory, NOT_TOLD if taken[1] is None else NOT_WATCHED),
-                figure(reading.reasons, NOT_TOLD),
-            )
+        clocks = ClocksView(
+            figure(reading.known.get("utilization"), NOT_TOLD),
+            figure(reading.ratio("clock"), NOT_TOLD),
+            figure(reading.ratio("memory_clock"), NOT_TOLD),
+            figure(compute, NOT_TOLD if taken[0] is None else NOT_WATCHED),
+            figure(memory, NOT_TOLD if taken[1] is None else NOT_WATCHED),
+            figure(reading.reasons, NOT_TOLD),
         )
+        return Figure(clocks)
 
     def _peaks_of(self, kind: str) -> Figure[Peaks]:
         peaks = self.peaks.get(kind)

@@ -293,12 +293,11 @@ class Hangs:
             self._cleared = True
         elif stacks or where.iterated or where.under_way is not None:
             self.count[loop.name] += 1
-            self.kept.append(
-                Hang(
-                    loop.name, loop.steps, self._in_flight(loop), self._last, self._longest, where.function,
-                    loop.thread, stacks=stacks, silence="" if stacks else silence, devices=where.loads(),
-                )
+            found = Hang(
+                loop.name, loop.steps, self._in_flight(loop), self._last, self._longest, where.function, loop.thread,
+                stacks=stacks, silence="" if stacks else silence, devices=where.loads(),
             )  # fmt: skip
+            self.kept.append(found)
 
     @staticmethod
     def _in_flight(loop: Loop) -> int | None:

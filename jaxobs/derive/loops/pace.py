@@ -130,14 +130,9 @@ class Pace:
 
     def _close(self) -> None:
         pieces, first = self._pieces, self._pieces[0]
-        self.blocks.append(
-            Block(
-                first.end - round(first.wall * NANOSECONDS),
-                pieces[-1].end,
-                sum(each.wall for each in pieces),
-                statistics.median(each.wall / each.steps for each in pieces),
-                frozenset(run for each in pieces for run in each.runs if run > 0),
-                {} if self._is_disturbed else summed(pieces).sampled,
-            )
-        )
+        begin, wall = first.end - round(first.wall * NANOSECONDS), sum(each.wall for each in pieces)
+        step_seconds = statistics.median(each.wall / each.steps for each in pieces)
+        runs = frozenset(run for each in pieces for run in each.runs if run > 0)
+        sampled = {} if self._is_disturbed else summed(pieces).sampled
+        self.blocks.append(Block(begin, pieces[-1].end, wall, step_seconds, runs, sampled))
         self._pieces, self._is_disturbed = [], False
