@@ -60,6 +60,13 @@ def test_unexplained_time_lowers_the_confidence() -> None:
     assert dim.confidence < clear.confidence
 
 
+def test_device_time_that_was_charged_as_a_whole_lowers_the_confidence() -> None:
+    mixed = {"compute": 8.0, "host": 2.0}
+    by_operation, whole = decide(Charged(mixed), 100), decide(Charged(mixed, as_whole=8.0), 100)
+    assert whole.label == by_operation.label
+    assert whole.confidence == pytest.approx(by_operation.confidence * (1 - 0.5 * 0.8))
+
+
 def test_too_few_steps_or_no_time_are_unknown_with_a_reason() -> None:
     few, short = decide(Charged({"compute": 9.0}), ENOUGH_STEPS - 1), decide(Charged({"compute": 0.1}), 100)
     for verdict in (few, short, decide(Charged({"compute": 60.0}), 1), decide(Charged({}), 0)):
