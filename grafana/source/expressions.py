@@ -41,9 +41,9 @@ def rate(metric: str, *matchers: str) -> str:
     return f"rate({selected(metric, *matchers)}[$__rate_interval])"
 
 
-def grown(metric: str) -> str:
+def grown(metric: str, *matchers: str) -> str:
     """Growth of a counter in the chosen time range. Prometheus extrapolates, so a count is rounded."""
-    return f"increase({selected(metric)}[$__range])"
+    return f"increase({selected(metric, *matchers)}[$__range])"
 
 
 def of_runs(expression: str, *labels: str) -> str:

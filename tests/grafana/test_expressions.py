@@ -14,13 +14,22 @@ from grafana.source.annotations import ANNOTATIONS
 from grafana.source.pages import PAGES
 from tests.grafana.test_dashboards import CHARTS, catalogue
 
-VALUES = {"__rate_interval": "1m", "__range": "5m", "job": ".+", "instance": ".+", "run": ".*", "loop": ".*"}
+VALUES = {
+    "__rate_interval": "1m",
+    "__range": "5m",
+    "job": ".+",
+    "instance": ".+",
+    "run": ".*",
+    "loop": ".*",
+    "device": ".*",
+}
 FOUR_RANKS = {
     f'jaxobs_run_info{{job="jax", instance="{rank}", run="r", run_id="1", rank="{rank}", host="n{rank}"}}': "1x80"
     for rank in range(4)
 }
 EVALUATION = 'jaxobs_phase_seconds_total{job="jax", instance="0", phase="evaluation"}'
 COMPONENT = 'jaxobs_step_component_seconds_total{job="jax", instance="0", loop="train", component='
+PROVENANCE = 'jaxobs_device_peak_info{job="jax", instance="0", device="0", dtype="bfloat16", provenance="datasheet", pod='
 MISSING = "jaxobs_nccl_missing_info"
 MEMBER = 'communicator="c", member="13", host="n7", pid="4711"'
 
@@ -66,6 +75,17 @@ CASES: Mapping[str, tuple[str, int, Mapping[str, str], Mapping[str, float]]] = {
         "Where the step went", 0,
         {f'{COMPONENT}"compute"}}': "0+15x35 600x45",
          'jaxobs_steps_total{job="jax", instance="0", loop="train"}': "0+15x34 510x46"}, {},
+    ),
+    "an error of minutes ago is counted still": (
+        "Errors", 2,
+        {'jaxobs_nvidia_xid_events_total{job="jax", instance="0", device="0", uuid="a"}': "0x20 1x60"},
+        {'rank="0", instance="0", device="0"': 1.0},
+    ),
+    "a peak's provenance is passed on by the Collector that was, and by the one in a new pod": (
+        "Peaks", 0,
+        {'jaxobs_device_peak_flops_per_second{job="jax", instance="0", device="0", dtype="bfloat16"}': "2x80",
+         f'{PROVENANCE}"before"}}': "1x38 _x42", f'{PROVENANCE}"after"}}': "_x39 1x41"},
+        {'device="0", dtype="bfloat16", provenance="datasheet"': 2.0},
     ),
     "where no executable ran in the chosen time none has a share of it": (
         "Executables", 2,

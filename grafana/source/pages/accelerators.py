@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from grafana.source.chart import Chart, Query
+from grafana.source.chart import Chart, Override, Query
 from grafana.source.expressions import (
     DEVICE,
     ON_DEVICE,
@@ -38,13 +38,20 @@ def _chart(
     *,
     who: str = DEVICE,
     empty: str = _NO_GPU,
+    right: str = "",
 ) -> Chart:
-    """A panel of several expressions, each with what its line is called beside `who`."""
+    """A panel of several expressions, each with what its line is called beside `who`.
+
+    `right`: the name of the query that has an axis of its own.
+    """
     queries = tuple(
         Query(expression, f"{who} {name}".rstrip(), letter)
         for letter, (expression, name) in zip(_NAMES, lines, strict=False)
     )
-    return Chart(title, description, queries, unit, empty=empty, absence="without such a device")
+    overrides = (Override(right, {"custom.axisPlacement": "right"}, of_query=True),) if right else ()
+    return Chart(
+        title, description, queries, unit, empty=empty, absence="without such a device", overrides=overrides
+    )
 
 
 def _power(maker: str) -> str:
@@ -93,10 +100,11 @@ NVIDIA_AND_AMD: Final = (
     _chart("PCIe and NVLink", "Bytes a second by direction.", "Bps", (
         (of_device("jaxobs_nvidia_pcie_bytes_per_second", "direction"), "PCIe {{direction}}"),
         (_growth("jaxobs_nvidia_nvlink_bytes_total", "direction"), "NVLink {{direction}}"))),
-    _chart("Errors", "A second: memory errors and Xid errors; and the number of the last Xid.", "none", (
-        (_growth("jaxobs_nvidia_ecc_errors_total", "kind"), "ECC {{kind}}"),
-        (_growth("jaxobs_amd_ecc_errors_total", "kind"), "ECC {{kind}}"),
-        (_growth("jaxobs_nvidia_xid_events_total"), "Xid"), (of_device("jaxobs_nvidia_last_xid"), "last Xid"))),
+    _chart("Errors", "Memory errors and Xid errors during the run; at the right the number of the last Xid.", "none", (
+        (of_device("jaxobs_nvidia_ecc_errors_total", "kind"), "ECC {{kind}}"),
+        (of_device("jaxobs_amd_ecc_errors_total", "kind"), "ECC {{kind}}"),
+        (of_device("jaxobs_nvidia_xid_events_total"), "Xid"), (of_device("jaxobs_nvidia_last_xid"), "last Xid")),
+        right="D"),
     _chart("Is the board well?", "Whether it answers, which rows of its memory were replaced, and whether one could not "
            "be: then change the board.", "none", (
                (of_device("jaxobs_nvidia_device_up"), "answers"),

@@ -40,7 +40,8 @@ _NOW: Final = (
                  RUN + " rank {{rank}} {{function}}"),),
           "s", empty="Nothing is being compiled.", absence="until it happens", steps=((1800.0, "red"),),
           links=(TRACES_OF_THE_FUNCTION,)),
-    Chart("Time spent compiling", "Share of each rank's time, by phase, mean of the ranks.",
+    Chart("Time spent compiling", "Share of each rank's time, by phase, mean of the ranks. Known at its end: what took "
+          "longer than the interval stands above 100 %.",
           (Query(mean_of_ranks("run, phase", rate("jaxobs_compile_seconds_sum")), RUN + " {{phase}}"),),
           "percentunit", stacked=True),
     Chart("Executables made", "By function since the processes began, over all ranks. A line that goes on rising is a "
@@ -67,8 +68,8 @@ _AGAIN: Final = (
           (Query(_so_far("jaxobs_recompilations_total", "run, function, cause") + " > 0", table=True),),
           "short", "table", empty=_NEVER_AGAIN,
           transformations=(one_column("times"),)),
-    Chart("Time lost to compiling again", "Share of each rank's time, by cause, mean of the ranks; an alert warns above "
-          "a tenth.",
+    Chart("Time lost to compiling again", "Share of each rank's time, by cause, mean of the ranks, known at the end of "
+          "each compile; an alert warns above a tenth.",
           (Query(by("avg", "run, cause", rate("jaxobs_recompilation_seconds_total")), RUN + " {{cause}}"),),
           "percentunit", stacked=True, empty=_NEVER_AGAIN, steps=((0.1, "red"),)),
 )  # fmt: skip

@@ -22,6 +22,7 @@ from grafana.source.expressions import (
     RUN_INFO_NOW,
     RUN_INFO_SEEN,
     by,
+    grown,
     mean_of_ranks,
     of_all_runs,
     quantile,
@@ -81,8 +82,7 @@ _NUMBERS: Final = (
           (Query(by("avg", "run", selected("jaxobs_goodput_ratio")), RUN),),
           "percentunit", "stat", 4, 4, steps=GOODPUT),
     Chart("Failed steps", "Steps that raised, over all ranks, in this time range.",
-          (Query(by("sum", "run, loop", f"increase({selected('jaxobs_steps_failed_total', IN_LOOP)}[$__range])"),
-                 RUN + " {{loop}}"),),
+          (Query(f"round({by('sum', 'run, loop', grown('jaxobs_steps_failed_total', IN_LOOP))})", RUN + " {{loop}}"),),
           "short", "stat", 4, 4, empty=NO_LOOP, steps=((1.0, "red"),)),
 )  # fmt: skip
 
@@ -133,7 +133,8 @@ _TIME: Final = (
     Chart("Where the process's time went", "Time of the whole process, loops or not; the parts add up to 100 %.",
           (Query(by("avg", "run, category", rate("jaxobs_run_seconds_total")), "{{category}}"),),
           "percentunit", stacked=True, overrides=_colours(CATEGORY_COLOURS)),
-    Chart("Phases", "Share of the process's time in each phase, such as an evaluation, mean of the ranks.",
+    Chart("Phases", "Share of the process's time in each phase, such as an evaluation, mean of the ranks. Known at its "
+          "end: one that took longer than the interval stands above 100 %.",
           (Query(mean_of_ranks("run, phase", rate("jaxobs_phase_seconds_total")), "{{phase}}"),),
           "percentunit", empty="No phase has ended: with obs.phase(\"evaluation\")."),
     Chart("How sure the bottleneck is", "Confidence of the label, mean of the ranks; low where the runner-up is close.",

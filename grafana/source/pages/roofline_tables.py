@@ -65,17 +65,23 @@ OPERATIONS: Final = Chart(
     overrides=(Override("sampled time", {"unit": "s"}), Override("achieved", {"unit": "flops"})),
 )  # fmt: skip
 
-_PEAK_INFO: Final = selected("jaxobs_device_peak_info", ON_DEVICE)
+
+def _provenance(*matchers: str) -> str:
+    """One series of two that differ in a target's label, as while the Collector has a new pod: the join takes one."""
+    info = selected("jaxobs_device_peak_info", ON_DEVICE, *matchers)
+    return f"max by (job, instance, device, dtype, provenance) ({info})"
+
+
 _PEAK_FLOPS: Final = by(
     "max", "run, device, dtype, provenance",
     f"{selected('jaxobs_device_peak_flops_per_second', ON_DEVICE)} * on (job, instance, device, dtype) "
-    f"group_left (provenance) {_PEAK_INFO}",
+    f"group_left (provenance) {_provenance()}",
 )  # fmt: skip
-_MEMORY_PEAK_INFO: Final = selected("jaxobs_device_peak_info", ON_DEVICE, 'dtype="memory"')
+_OF_MEMORY: Final = _provenance('dtype="memory"')
 _PEAK_BYTES: Final = by(
     "max", "run, device, dtype, provenance",
     f"{selected('jaxobs_device_peak_bytes_per_second', ON_DEVICE)} * on (job, instance, device) "
-    f"group_left (dtype, provenance) {_MEMORY_PEAK_INFO}",
+    f"group_left (dtype, provenance) {_OF_MEMORY}",
 )  # fmt: skip
 
 PEAKS: Final = Chart(
