@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE
+from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from jaxobs.model.clock import now
 from jaxobs.model.events import Span, SpanContext
@@ -48,6 +50,17 @@ def test_a_span_keeps_its_ids_parent_times_and_attributes(sending: Harness, rece
     assert sent.start_time_unix_nano == clock.wall + 5
     assert sent.end_time_unix_nano - sent.start_time_unix_nano == 2_000_000_000
     assert plain(sent.attributes) == {"a": "x?", "b": 2, "c": 0.5, "d": True, "e": str(2**70)}
+
+
+@pytest.mark.parametrize(("failed", "status"), [(True, "STATUS_CODE_ERROR"), (False, "STATUS_CODE_UNSET")])
+def test_the_status_of_a_step_that_raised_is_an_error(
+    sending: Harness, receiver: Receiver, failed: bool, status: str
+) -> None:
+    sending.start()
+    sending.export((replace(make_span(0), attributes=(("jax.step.failed", failed),)),))
+    sending.stop(2.0)
+    (span,) = receiver.spans()
+    assert Status.StatusCode.Name(span.status.code) == status
 
 
 def test_a_child_of_what_the_application_did_not_sample_is_left_out(

@@ -18,6 +18,7 @@ from jaxobs.model.metrics import Family, Metric
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.guard import FAILURES_IN_A_ROW, Guard
 from jaxobs.plugin.protocol import Batch
+from jaxobs_plugins.otel.delivery import MAX_REASON
 from tests.otel.job import Harness, Receiver, make_spans
 from tests.waiting import wait_for
 
@@ -115,7 +116,8 @@ def test_metrics_that_are_too_many_are_split(
 def test_what_a_receiver_rejects_of_a_request_is_counted(
     traced: Harness, receiver: Receiver, chunked: bool
 ) -> None:
-    answer = ExportTraceServiceResponse(partial_success=ExportTracePartialSuccess(rejected_spans=2))
+    told = ExportTracePartialSuccess(rejected_spans=2, error_message="older than a day")
+    answer = ExportTraceServiceResponse(partial_success=told)
     body, headers = answer.SerializeToString(), dict[str, str | None]()
     if chunked:
         body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
@@ -125,6 +127,22 @@ def test_what_a_receiver_rejects_of_a_request_is_counted(
     traced.export(make_spans(3))
     traced.stop(2.0)
     assert traced.agent.dropped("traces") == 2
+    assert traced.exporter.delivery().undelivered.endswith("2 spans were dropped (older than a day)")
+
+
+def test_a_receivers_long_answer_is_cut_and_shows_no_token(
+    traced: Harness, receiver: Receiver, environment: pytest.MonkeyPatch
+) -> None:
+    environment.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=open-sesame")
+    answer = b"x" * (MAX_REASON - 40) + b" open-sesame is no tenant here" * 99
+    receiver.answer = lambda path, message: (401, {"Content-Type": "text/plain"}, answer)
+    traced.start()
+    traced.export(make_spans(1))
+    traced.stop(2.0)
+    (failure,) = traced.failures
+    assert "HTTP 401 Unauthorized: xxx" in failure
+    assert "sesame" not in failure
+    assert len(failure) < 2 * MAX_REASON
 
 
 def test_an_answer_that_is_no_otlp_does_no_harm(traced: Harness, receiver: Receiver) -> None:

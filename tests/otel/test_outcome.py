@@ -40,3 +40,19 @@ def test_statuses_mean_what_otlp_says(status: int, verdict: str) -> None:
 )
 def test_retry_after_in_seconds(value: str, seconds: float | None) -> None:
     assert outcome_of(503, "", {"Retry-After": value}).retry_after == seconds
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "said"),
+    [
+        ("text/plain; charset=utf-8", b"out of bounds\n", ": out of bounds"),
+        ("application/json", b'{"code":3,"message":"no tenant"}', ': {"code":3,"message":"no tenant"}'),
+        ("application/x-protobuf", b"\x08\x03\x12\x09no tenant", ": no tenant"),
+        ("text/html", b"<html><h1>400</h1></html>", ""),
+        ("application/x-protobuf", b"\x08\x03", ""),
+        ("", b"", ""),
+    ],
+)
+def test_what_the_receiver_says_is_the_reason(kind: str, answer: bytes, said: str) -> None:
+    outcome = outcome_of(400, "Bad Request", {"Content-Type": kind}, answer)
+    assert outcome.reason == f"HTTP 400 Bad Request{said}"

@@ -209,7 +209,7 @@ def test_profiles_that_a_receiver_refuses_or_rejects_are_counted(
     assert "404" in sending.failures[-1]
     answer = ExportProfilesServiceResponse()
     answer.partial_success.rejected_profiles = 1
-    assert ProfileSignal(sending.agent).rejected(answer.SerializeToString()) == 1
+    assert ProfileSignal(sending.agent).rejected(answer.SerializeToString()) == (1, "")
 
 
 def test_a_profile_that_is_sent_again_has_its_id(sending: Harness, receiver: Receiver) -> None:

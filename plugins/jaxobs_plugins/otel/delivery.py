@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import math
 import random
+import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -35,6 +36,8 @@ MAX_RETRY_AFTER = 3_600.0
 """Longest wait in seconds that is granted to a receiver. The specification sets no limit."""
 MAX_ANSWER_BYTES = 65_536
 """Longest answer that is read; one that says how many items were rejected, and why, has some hundred bytes."""
+MAX_REASON = 300
+"""Longest reason that a message gives, in characters: a receiver's answer may be long."""
 MAX_REQUEST_BYTES = 64 * 2**20
 """Largest request before compression, which is also the default of the SDK's own exporters (in 1.45)."""
 MIN_TIMEOUT = 0.001
@@ -47,6 +50,9 @@ QUICK_SECONDS = 0.5
 """Longest answer time of a receiver's last request for which the end of a job waits for that receiver."""
 GIVE_UP_SECONDS = 300.0
 """Seconds after its first attempt at which a payload is dropped: the OpenTelemetry Collector's `max_elapsed_time`."""
+
+_READABLE = re.compile(rb"[\x20-\x7e]{3,}")
+"""What can be read in an answer, whether it is text, JSON or a protobuf `google.rpc.Status`."""
 
 Verdict = Literal["delivered", "retryable", "split", "refused"]
 
@@ -97,26 +103,31 @@ class Connection:
                 # An answer of neither kind ends with the connection, which may stay open.
                 is_framed = response.raw.chunked or "Content-Length" in response.headers
                 answer = response.raw.read(MAX_ANSWER_BYTES, decode_content=True) if is_framed else b""
-                outcome = outcome_of(response.status_code, response.reason, response.headers)
+                outcome = outcome_of(response.status_code, response.reason, response.headers, answer)
         except Exception as error:  # noqa: BLE001  # a malformed proxy makes `requests` raise a TypeError, say
             outcome, answer = Outcome("retryable", _root_cause(error)), b""
-        return replace(outcome, reason=self._without_secrets(outcome.reason)), answer
+        return replace(outcome, reason=self.without_secrets(outcome.reason)), answer
 
     def close(self) -> None:
         self._session.close()
 
-    def _without_secrets(self, reason: str) -> str:
-        """A reason without what the endpoint, a proxy or the headers hold: libraries quote what they refuse."""
+    def without_secrets(self, reason: str) -> str:
+        """A reason without what the endpoint, a proxy or the headers hold: libraries and receivers may quote it."""
         for secret in self._sending.secrets():
             reason = reason.replace(secret, MASK)
-        return masked("", reason)
+        return masked("", reason)[:MAX_REASON]
 
 
-def outcome_of(status: int, phrase: str, headers: Mapping[str, str]) -> Outcome:
-    """The outcome of a request that was answered. A redirect is refused: data goes where the user said."""
+def outcome_of(status: int, phrase: str, headers: Mapping[str, str], answer: bytes = b"") -> Outcome:
+    """The outcome of a request that was answered. A redirect is refused: data goes where the user said.
+
+    What the answer says is part of the reason, unless it is a web page, as of a proxy.
+    """
     if 200 <= status < 300:
         return Outcome("delivered")
     reason = f"HTTP {status} {phrase}".strip()
+    if answer and "html" not in headers.get("Content-Type", ""):
+        reason = f"{reason}: {b' '.join(_READABLE.findall(answer)).decode()}".removesuffix(": ")
     if status in RETRYABLE:
         return Outcome("retryable", reason, _retry_after(headers.get("Retry-After", "")))
     return Outcome("split" if status == PAYLOAD_TOO_LARGE else "refused", reason)
@@ -133,10 +144,9 @@ def _retry_after(text: str) -> float | None:
 
 def _root_cause(error: BaseException) -> str:
     """The innermost error as text; urllib3 and requests wrap it in messages with the addresses of objects."""
-    seen = error
-    while (inner := seen.__cause__ or seen.__context__) is not None:
-        seen = inner
-    return f"{type(seen).__name__}: {seen}"
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    return f"{type(error).__name__}: {error}"
 
 
 class Worker:
@@ -202,8 +212,8 @@ class Worker:
         self._thread.join(max(self._deadline - monotonic(), 0.0))
         undelivered = self._in_flight + self.signal.waiting()
         if undelivered:
-            why = self._last_failure
-            self._fail("the end of the job came first" + (f", after a failure: {why}" if why else ""))
+            after = f", after a failure: {self._last_failure}" if self._last_failure else ""
+            self._fail(f"the end of the job came first{after}")
             self._count_dropped(undelivered, self._last_failure)
 
     def _run(self) -> None:
@@ -237,7 +247,7 @@ class Worker:
             if outcome.verdict == "delivered":
                 pending.pop()
                 attempt, self._last_failure, self._delivered_any = 0, "", True
-                self._count_dropped(outcome.rejected, "the receiver did not take them")
+                self._count_dropped(outcome.rejected, outcome.reason or "the receiver did not take them")
                 continue
             self._fail(outcome.reason)
             if outcome.verdict == "retryable" and monotonic() - first_attempt < GIVE_UP_SECONDS:
@@ -259,7 +269,8 @@ class Worker:
         try:
             outcome, answer = self._connection.post(self.signal.encode(items), self._deadline)
             if outcome.verdict == "delivered":
-                outcome = replace(outcome, rejected=self.signal.rejected(answer))
+                rejected, why = self.signal.rejected(answer)
+                outcome = replace(outcome, rejected=rejected, reason=self._connection.without_secrets(why))
         except DecodeError:  # accepted by something that does not answer in OTLP
             outcome = Outcome("delivered")
         except Exception as error:  # noqa: BLE001  # one item that cannot be sent must not end all sending

@@ -36,7 +36,7 @@ from opentelemetry.sdk.metrics.export import Metric as SdkMetric
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext, TraceFlags
+from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor
 from jaxobs.model.events import AttributeValue, Span
@@ -98,6 +98,7 @@ def readable_span(span: Span, clock: ClockAnchor, of: Resource) -> ReadableSpan:
         attributes={valid_text(name): _clean(value) for name, value in span.attributes},
         start_time=clock.wall_time(span.start),
         end_time=clock.wall_time(span.end),
+        status=Status(StatusCode.ERROR if ("jax.step.failed", True) in span.attributes else StatusCode.UNSET),
         instrumentation_scope=SCOPE,
     )
 
@@ -123,6 +124,8 @@ class Signal(ABC):
 
     name: SignalName
     item_name: str
+    response: Any
+    """The type of a receiver's answer."""
 
     def __init__(self, agent: Agent, interval: float, batch_size: int = sys.maxsize) -> None:
         self.interval = interval
@@ -139,9 +142,10 @@ class Signal(ABC):
     def encode(self, items: tuple[Any, ...]) -> Message:
         """The request that carries these items."""
 
-    @abstractmethod
-    def rejected(self, answer: bytes) -> int:
-        """How many items the receiver did not take, by its answer. Raises DecodeError if that is no OTLP."""
+    def rejected(self, answer: bytes) -> tuple[int, str]:
+        """How many items the receiver did not take, and why, by its answer. Raises DecodeError if that is no OTLP."""
+        told = self.response.FromString(answer).partial_success
+        return getattr(told, f"rejected_{self.item_name.replace(' ', '_')}"), told.error_message
 
     def is_full(self) -> bool:
         """Whether enough items wait to send them before the interval is over."""
@@ -165,7 +169,7 @@ class Signal(ABC):
 class TraceSignal(Signal):
     """The signal of spans. The oldest are dropped if more than `capacity` wait."""
 
-    name, item_name = "traces", "spans"
+    name, item_name, response = "traces", "spans", ExportTraceServiceResponse
 
     def __init__(self, agent: Agent, interval: float, capacity: int, batch_size: int) -> None:
         super().__init__(agent, interval, min(batch_size, capacity))
@@ -183,9 +187,6 @@ class TraceSignal(Signal):
         of = resource(self._agent.resource)
         return encode_spans([readable_span(span, self._agent.clock, of) for span in items])
 
-    def rejected(self, answer: bytes) -> int:
-        return int(ExportTraceServiceResponse.FromString(answer).partial_success.rejected_spans)
-
 
 class Reading(NamedTuple):
     """A metric family of a snapshot taken at `time` (monotonic nanoseconds)."""
@@ -197,7 +198,7 @@ class Reading(NamedTuple):
 class MetricSignal(Signal):
     """The signal of metrics. Only the newest snapshot waits, since skipping one loses nothing of cumulative values."""
 
-    name, item_name = "metrics", "data points"
+    name, item_name, response = "metrics", "data points", ExportMetricsServiceResponse
 
     def __init__(self, agent: Agent, interval: float) -> None:
         super().__init__(agent, interval)
@@ -220,9 +221,6 @@ class MetricSignal(Signal):
         families = [reading.family for reading in items]
         of = resource(self._agent.resource)
         return encode_metrics(metrics_data(families, period, of))
-
-    def rejected(self, answer: bytes) -> int:
-        return int(ExportMetricsServiceResponse.FromString(answer).partial_success.rejected_data_points)
 
     def size(self, items: Collection[Reading]) -> int:
         return sum(len(reading.family.series) for reading in items)

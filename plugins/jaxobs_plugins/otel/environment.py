@@ -61,7 +61,8 @@ class Destination:
 def destination(signal: SignalName, environment: Mapping[str, str]) -> Destination:
     """The destination of one signal according to the variables."""
     variable, url = _option(signal, "ENDPOINT", environment)
-    exporters = _words(environment.get(f"OTEL_{signal.upper()}_EXPORTER") or "otlp")
+    names = (environment.get(f"OTEL_{signal.upper()}_EXPORTER") or "otlp").split(",")
+    exporters = {name.strip().lower() for name in names}
     if not url or not _is_wanted(signal, variable, exporters, environment):
         return Destination(signal, None)
 
@@ -226,10 +227,6 @@ def _option(signal: SignalName, name: str, environment: Mapping[str, str]) -> tu
 def _for_signal(signal: SignalName, variable: str, url: str) -> str:
     """The URL as it is where the signal's own variable has it, else with the signal's path."""
     return f"{url.removesuffix('/')}/v1/{signal}" if variable == COMMON_ENDPOINT else url
-
-
-def _words(text: str) -> set[str]:
-    return {word.strip().lower() for word in text.split(",")}
 
 
 def _without_credentials(url: str) -> str | None:

@@ -98,7 +98,7 @@ class Growth:
 class ProfileSignal(Signal):
     """The signal of profiles. The oldest are dropped if more than CAPACITY wait."""
 
-    name, item_name = "profiles", "profiles"
+    name, item_name, response = "profiles", "profiles", ExportProfilesServiceResponse
 
     def __init__(self, agent: Agent) -> None:
         super().__init__(agent, INTERVAL)
@@ -140,9 +140,6 @@ class ProfileSignal(Signal):
                 if (value := round(seconds * NANOSECONDS)) > 0:
                     profile.samples.add(values=[value], **tables.sample(*where))
         return message
-
-    def rejected(self, answer: bytes) -> int:
-        return int(ExportProfilesServiceResponse.FromString(answer).partial_success.rejected_profiles)
 
 
 def _whole(tree: Sequence[Row]) -> dict[Path, float]:
