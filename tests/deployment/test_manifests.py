@@ -174,6 +174,14 @@ def test_the_batch_script_is_bash() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_each_rank_of_the_batch_script_sees_the_gpu_of_its_number() -> None:
+    """It is what `jax.distributed.initialize()` takes under Slurm; of `--gpus-per-task=1` it would see number 0 alone."""
+    text = (DEPLOY / "slurm" / "train.sbatch").read_text()
+    options = dict(re.findall(r"^#SBATCH --([\w-]+)=(\S+)", text, re.MULTILINE))
+    assert options["gpus-per-node"] == options["ntasks-per-node"]
+    assert "gpus-per-task" not in options
+
+
 def test_metrics_of_the_batch_script_are_fetched_and_spans_alone_are_pushed(tmp_path: Path) -> None:
     srun = tmp_path / "srun"
     srun.write_text("#!/bin/sh\nenv\n")
