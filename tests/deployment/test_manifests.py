@@ -19,6 +19,9 @@ pytestmark = pytest.mark.deployment
 CHART = ROOT / "build" / "chart" / "jaxobs"
 """As `make chart`, which `make deployment` runs first, puts it together."""
 CHECK = ROOT / ".venv-schemas" / "bin" / "check-jsonschema"
+RESTRICTED_POD = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+RESTRICTED_CONTAINER = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+"""What a namespace asks of its pods that enforces Kubernetes' standard `restricted`."""
 EVERYTHING = [
     "--set", "demo.enabled=true", "--set", "networkPolicy.enabled=true",
     "--set", "jobs.namespaces={research,production}",
@@ -77,6 +80,9 @@ def test_the_example_of_a_jobset_is_one_and_has_what_the_chart_selects() -> None
     assert validated(text) == {"valid": 1, "invalid": 0, "errors": 0, "skipped": 0}
     assert validated(text.replace("backoffLimit", "backofLimit"))["invalid"] == 1
     pod = yaml.safe_load(text)["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    assert pod["spec"]["securityContext"].items() >= RESTRICTED_POD.items()
+    assert container["securityContext"] == RESTRICTED_CONTAINER
     values = yaml.safe_load((CHART / "values.yaml").read_text())["jobs"]
     assert pod["metadata"]["labels"] == values["labels"]
     assert {"name": values["portName"], "containerPort": values["port"]} in pod["spec"]["containers"][0][
@@ -148,6 +154,24 @@ def test_the_chart_carries_every_dashboard_and_rule() -> None:
     assert f"port: {DEFAULT_PORT}," in manifests
 
 
+def test_the_alerts_lead_to_whole_addresses() -> None:
+    manifests = rendered("--set", "rules.grafanaUrl=https://grafana.example.org/")
+    assert (
+        "runbook_url: https://github.com/jaxobs/jaxobs/blob/main/docs/runbook.md#jaxrankgone\n" in manifests
+    )
+    assert 'dashboard_url: "https://grafana.example.org/d/jaxobs-fleet?var-run=' in manifests
+    assert not re.search(r'(?:runbook|dashboard)_url: "?/', manifests)
+
+
+def test_jobs_with_a_token_and_tls_are_read_as_the_values_say() -> None:
+    values = {"scheme": "https", "authorization": {"credentials": {"name": "jaxobs", "key": "token"}}}
+    manifests = rendered("--set-json", f"podMonitor.endpoint={json.dumps(values)}")
+    assert validated(manifests)["invalid"] == 0
+    jobs, pushed = [each for each in yaml.safe_load_all(manifests) if each and each["kind"] == "PodMonitor"]
+    assert jobs["spec"]["podMetricsEndpoints"][0].items() >= values.items()
+    assert not any("scheme" in endpoint for endpoint in pushed["spec"]["podMetricsEndpoints"])
+
+
 def test_docker_compose_takes_the_file_by_its_published_schema() -> None:
     done = run(CHECK, "--builtin-schema", "vendor.compose-spec", DEPLOY / "compose.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -157,6 +181,26 @@ def test_every_file_that_compose_mounts_is_there() -> None:
     mounted = re.findall(r"^ +- (\.[^:]+):", (DEPLOY / "compose.yaml").read_text(), re.MULTILINE)
     assert len(mounted) >= 5
     assert [path for path in mounted if not (DEPLOY / path).exists()] == []
+
+
+def test_who_looks_at_the_composed_grafana_may_follow_links_into_traces() -> None:
+    """They open Explore, which Grafana gives to viewers only where they can edit."""
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    settings = services["grafana"]["environment"]
+    assert settings["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
+    assert settings["GF_USERS_VIEWERS_CAN_EDIT"] == "true"
+
+
+def test_the_service_asks_for_the_network_that_it_waits_for() -> None:
+    unit = (DEPLOY / "systemd" / "jaxobs-train@.service").read_text()
+    awaited, wanted = (re.findall(rf"^{key}=(.+)$", unit, re.MULTILINE) for key in ("After", "Wants"))
+    assert awaited == wanted == ["network-online.target"]
+
+
+def test_an_image_that_lies_on_the_node_is_not_asked_for_elsewhere() -> None:
+    (job,) = [each for each in yaml.safe_load_all(rendered(*EVERYTHING)) if each and each["kind"] == "Job"]
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["imagePullPolicy"] == "IfNotPresent"
 
 
 def test_prometheus_takes_its_configuration(promtool: Path) -> None:
