@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 NOT_HERE = {
     "jaxobs_nvidia_.+": "no NVIDIA device on this machine",
     "jaxobs_amd_.+": "no AMD device on this machine",
-    "jaxobs_device_(throttled_info|utilization_ratio)": "no collector reads a CPU's clocks as a device's",
+    "jaxobs_device_(throttled_info|utilization_ratio|clock_ratio)": "no collector reads a CPU's clocks as a device's",
     "jaxobs_(device|process)_memory_exhaustion_seconds": "absent unless memory grows steadily",
     "jaxobs_compiling_seconds": "absent unless something is being compiled",
     "run_rank:jaxobs_gone:max": "absent while every rank is there",
