@@ -178,9 +178,9 @@ def test_spans_of_the_application_and_metrics_of_jaxobs_are_of_one_instance(tmp_
         "from opentelemetry import trace\n"
         "from opentelemetry.sdk.trace import TracerProvider\n"
         "trace.set_tracer_provider(TracerProvider())\n"
-        "import sys, urllib.request, jax\n"
+        "import sys, time, urllib.request, jax\n"
         "jax.jit(lambda x: x + 1)(1.0)\n"
-        "address = sys.modules['jaxobs.instrument'].current().address\n"
+        "while (address := sys.modules['jaxobs.instrument'].current().address) is None: time.sleep(0.1)\n"
         "page = urllib.request.urlopen(address).read().decode()\n"
         "print(trace.get_tracer_provider().resource.attributes['service.instance.id'] in page)\n"
     )
@@ -206,9 +206,10 @@ def test_an_unknown_setting_is_named_once_and_before_the_script(tmp_path: Path) 
 
 
 WAITS_FOR_ITS_ADDRESS = """
-import sys, jax
+import sys, time, jax
 jax.jit(lambda x: x + 1)(1.0)
-print(sys.modules["jaxobs.instrument"].current().address, flush=True)
+while (address := sys.modules["jaxobs.instrument"].current().address) is None: time.sleep(0.1)
+print(address, flush=True)
 """
 
 

@@ -14,7 +14,7 @@ from jaxobs.probe.transport.backlog import MAX_WAITING_BYTES
 def resident():
     return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-assert obs.address
+while obs.address is None: time.sleep(0.1)  # on a busy machine an agent takes long to start
 print("running", flush=True)
 while not os.path.exists(os.environ["STOPPED"]):
     time.sleep(0.01)
