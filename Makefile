@@ -122,12 +122,12 @@ trace-peers: .venv-xprof/installed  ## times read from recorded traces beside XP
 
 benchmark: .venv/installed  ## run one of benchmarks/ or of benchmarks/costs/: make benchmark NAME=step_cost
 	@[ -n "$(NAME)" ] || { echo "jaxobs: say which of benchmarks/ or benchmarks/costs/: NAME=step_cost" >&2; exit 2; }
-	@if [ -e "benchmarks/costs/$(NAME).py" ]; then .venv/bin/python -m benchmarks.costs --print --only $(NAME); \
+	@if [ -e "benchmarks/costs/$(NAME).py" ]; then .venv/bin/python -m benchmarks.costs --only $(NAME); \
 	else .venv/bin/python -m benchmarks.$(NAME) $(ARGS); fi
 
-benchmarks-report: .venv/installed  ## measure jaxobs beside its peers and write docs/results/benchmarks.md (ARGS="--only step_cost")
+benchmarks-report: .venv/installed  ## what jaxobs costs beside its peers: docs/results/benchmarks.md (ARGS="--only step_cost")
 	@$(MAKE) --no-print-directory .venv-benchmark-peers/installed \
-	  || echo "jaxobs: the peers could not be installed here: the page says what is missing" >&2
+	  || echo "jaxobs: the peers could not be installed here: what is missing is said" >&2
 	@python=.venv-benchmark-peers; [ -e $$python/installed ] || python=.venv; \
 	$$python/bin/python -m benchmarks.costs $(ARGS)
 

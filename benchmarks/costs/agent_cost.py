@@ -1,4 +1,8 @@
-"""The agent's CPU and memory when it is fed as by a job: `make benchmark NAME=agent_cost`."""
+"""The agent's CPU and memory when it is fed as by a job: `make benchmark NAME=agent_cost`.
+
+It is a real process, which gets frames of a thousand events: steps, many series, one function with many shapes. CPU is a
+step's, or a snapshot's with its steps; the snapshot is the fastest of its rounds.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +30,6 @@ STEPS = 100_000
 FUNCTIONS = EXECUTABLES = 10_000
 FRAME = 1_000
 ROUNDS = 5
-
-_FED = f"""An agent that is a real process, but fed by us as a job would feed it, in frames of {FRAME} events:
-{STEPS} steps; {2 * FUNCTIONS} series; one function with {EXECUTABLES} shapes. CPU is a step's, or a snapshot's with its
-steps; the snapshot is the fastest of {ROUNDS}."""
 
 
 def send_steps(agent: AgentProcess, first: int, count: int) -> None:
@@ -93,4 +93,4 @@ def measure() -> Section:
     rows.append([f"{2 * FUNCTIONS} series", f"{1e3 * cpu:.0f} ms", *others])
     cpu, *others = fed(list(one_function_for_each_shape()), 20, ROUNDS)
     rows.append([f"{EXECUTABLES} executables", f"{1e3 * cpu:.0f} ms", *others])
-    return Section("The agent", [table("", _FED, ("with", "CPU", "snapshot", "resident"), rows)])
+    return Section("The agent", [table("", ("with", "CPU", "snapshot", "resident"), rows)])

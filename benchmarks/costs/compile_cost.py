@@ -1,9 +1,9 @@
 """What jaxobs adds to a compile: `make benchmark NAME=compile_cost`.
 
 In one process, the seconds that the probe `compile` spends on the compiling thread (its guard measures all of its hooks
-from outside) over those from the beginning of the trace to the end of the backend's compile; then the same of functions
-that are compiled again, for trees of one array to thousands, so that it is said why: each is compiled for nine shapes, so
-that the last ones are compared with as many signatures as are kept.
+from outside) over those from the beginning of the trace to the end of the backend's compile, for gradients of so many
+layers; then the same of functions that are compiled again, for trees of one array to thousands, so that it is said why:
+each is compiled for nine shapes, so that the last ones are compared with as many signatures as are kept.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 from benchmarks.costs.processes import Asked, answer
 from benchmarks.costs.sections import Section, cell, middle, table
 from benchmarks.paired import median, paired_ratio
+from benchmarks.truths import Figure
 
 ALLOWED = 0.03
 LONG_SECONDS = 0.1
@@ -24,12 +25,6 @@ ROUNDS = 9
 LEAVES = (1, 100, 1000)
 SHAPES, COMPARED, TREES = 9, 5, 3
 """Of the nine compiles of each tree the last five, which are compared with most signatures."""
-
-_SHARE = f"""The seconds that jaxobs spends on the compiling thread of a gradient of so many layers, as a share of those
-from the beginning of the trace to the end of the backend's compile; {ROUNDS} of each."""
-
-_CAUSES = f"""The same, of saying why a function was compiled again, for a tree of so many arrays and {SHAPES} shapes; the
-last {COMPARED} of them, of {TREES} such functions."""
 
 Compile = tuple[float, float]
 """Its seconds, and those of jaxobs on its thread."""
@@ -40,12 +35,12 @@ def measure() -> Section:
     with Asked(__name__) as process:
         shares, causes = process.hear()
     tables = [
-        table("On the compiling thread", _SHARE, ("layers", "compile", "jaxobs", "share"), _rows(shares)),
-        table("Why it was compiled again", _CAUSES, ("arrays", "compile", "jaxobs", "share"), _rows(causes)),
+        table("On the compiling thread", ("layers", "compile", "jaxobs", "share"), _rows(shares)),
+        table("Why it was compiled again", ("arrays", "compile", "jaxobs", "share"), _rows(causes)),
     ]
     worst = max(_share_if_long(compiles) for compiles in (*shares.values(), *causes.values()))
-    demand = f"at most {100 * ALLOWED:g} % of a compile of {LONG_SECONDS:g} s or more is jaxobs on the compiling thread"
-    return Section("Compiling", tables, {f"{demand}: {100 * worst:.2f} %": worst <= ALLOWED})
+    demand = Figure(f"share of a compile of {LONG_SECONDS:g} s or more", worst, between=(0.0, ALLOWED))
+    return Section("Compiling", tables, [demand])
 
 
 def _rows(compiles: dict[str, list[Compile]]) -> list[list[str]]:

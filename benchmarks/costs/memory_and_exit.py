@@ -1,31 +1,29 @@
-"""Memory that a tool adds to a job, and how much later the job ends with it: `make benchmark NAME=memory_and_exit`."""
+"""Memory that a tool adds to a job, and how much later the job ends with it: `make benchmark NAME=memory_and_exit`.
+
+The jobs train a small model and take turns, one of them without a tool. *Beside* is what the tool runs in processes of
+its own; pages shared with other processes count too. The end is from the last line of the script until its process is
+gone, and its output's end, the tool's closing call included. An endpoint that *refuses* does not listen; a *silent* one
+accepts and never answers.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from benchmarks.beside import free_port
 from benchmarks.costs.peers import TOOLS, missing
 from benchmarks.costs.processes import Asked, family, own_and_beside
-from benchmarks.costs.sections import Section, middle, more, table
+from benchmarks.costs.sections import Section, Values, middle, more, table
 from benchmarks.paired import take_turns
 
 ROUNDS = 10
 TRAIN_SECONDS, PACE = 5.0, 20.0
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
-
-_MEMORY = f"""A job that has trained a small model for {TRAIN_SECONDS:.0f} s at {PACE:.0f} steps a second, less the
-same job without a tool; {ROUNDS} rounds. *Beside* is what the tool runs in processes of its own. Pages shared with other
-processes count too."""
-
-_EXIT = f"""From the last line of the script until its process is gone, and its output's end, the tool's closing call
-included; {ROUNDS} rounds, in turns. An endpoint (`{ENDPOINT}`) that *refuses* does not listen; a *silent* one accepts and
-never answers."""
 
 
 @contextlib.contextmanager
@@ -81,23 +79,42 @@ def run(job: Job, settings: Mapping[str, str]) -> tuple[float, float, float]:
         return own, beside, time.monotonic() - last_line
 
 
+Found = dict[Job, tuple[Values, ...]]
+"""Of each job what `run` gives, in each round."""
+
+
+def measured(jobs: Sequence[Job], rounds: int) -> Found:
+    """What is found of the jobs, in turns."""
+    with endpoints() as settings:
+        found = take_turns({job: partial(run, job, settings[job.endpoint]) for job in jobs}, rounds)
+    return {job: tuple(zip(*figures, strict=True)) for job, figures in found.items()}
+
+
+def later(ended: Values, plain: Values) -> float:
+    """The most seconds by which a job ended later than the plain one of its round."""
+    return max(one - other for one, other in zip(ended, plain, strict=True))
+
+
+def exits(found: Found) -> str:
+    """The table of their ends; the first job is the plain one."""
+    (plain, (*_, plain_ended)), *others = found.items()
+    rows = [[plain.title, middle(plain_ended), "—", "—"]]
+    for job, (*_, ended) in others:
+        rows.append(
+            [job.title, middle(ended), more(ended, plain_ended), f"{later(ended, plain_ended):.2f} s"]
+        )
+    return table("Exit", ("tool", "until the process is gone", "more than without a tool", "at most"), rows)
+
+
 def measure() -> Section:
     """The rounds, and a table of each kind."""
-    with endpoints() as settings:
-        found = take_turns({job: partial(run, job, settings[job.endpoint]) for job in jobs()}, ROUNDS)
-    columns = {job: tuple(zip(*figures, strict=True)) for job, figures in found.items()}
-    (plain, (plain_bytes, _, plain_exit)), *others = columns.items()
+    found = measured(jobs(), ROUNDS)
+    (_, (plain, *_)), *others = found.items()
     memory = [
-        [job.title, more(own, plain_bytes, "B"), middle(beside, "B") if any(beside) else "—"]
+        [job.title, more(own, plain, "B"), middle(beside, "B") if any(beside) else "—"]
         for job, (own, beside, _) in others
     ]
-    exits = [[plain.title, middle(plain_exit), "—", "—"]]
-    for job, (_, _, ended) in others:
-        longest = max(one - other for one, other in zip(ended, plain_exit, strict=True))
-        exits.append([job.title, middle(ended), more(ended, plain_exit), f"{longest:.2f} s"])
-    of_exit = ("tool", "until the process is gone", "more than without a tool", "at most")
-    tables = [
-        table("Memory", _MEMORY, ("tool", "resident, more in the job", "resident, beside"), memory),
-        table("Exit", _EXIT, of_exit, exits),
-    ]
-    return Section("Memory and exit", tables, {}, missing(TOOLS))
+    columns = ("tool", "resident, more in the job", "resident, beside")
+    return Section(
+        "Memory and exit", [table("Memory", columns, memory), exits(found)], missing=missing(TOOLS)
+    )

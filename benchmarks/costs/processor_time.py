@@ -1,4 +1,8 @@
-"""Processor time of jaxobs in the job and in its agent, by steps a second: `make benchmark NAME=processor_time`."""
+"""Processor time of jaxobs in the job and in its agent, by steps a second: `make benchmark NAME=processor_time`.
+
+Jobs train a small model at a fixed number of steps a second, and sleep in between: at each rate one with jaxobs and two
+without, all at the same time. The figures are means of readings, in percent of one core.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +18,6 @@ from benchmarks.paired import mean
 RATES = (1, 10, 100, 1000)
 SETTLE_SECONDS = 15.0
 WINDOWS, WINDOW_SECONDS = 12, 5.0
-
-_TEXT = f"""Jobs train a small model at a fixed number of steps a second, and sleep in between: at each rate one with
-jaxobs and two without, all at the same time. The figures are means of {WINDOWS} readings, {WINDOW_SECONDS:.0f} s apart,
-in percent of one core, from {SETTLE_SECONDS:.0f} s after the start on."""
 
 
 def measure() -> Section:
@@ -53,4 +53,4 @@ def measure() -> Section:
         rows.append([f"{rate}", *(cell(mean(one), "%") for one in figures)])
     columns = ("steps a second", "the job without", "more with jaxobs", "the agent")
     controls = [mean(more(rate, "plain again")) for rate in RATES]
-    return Section("Processor time", [table("", _TEXT, columns, rows, controls, "%")])
+    return Section("Processor time", [table("", columns, rows, controls, "%")])

@@ -1,4 +1,8 @@
-"""A page of metrics beside prometheus_client's own: `make benchmark NAME=scrape`."""
+"""A page of metrics beside prometheus_client's own: `make benchmark NAME=scrape`.
+
+A whole GET of the same series from both: counters and gauges with two labels. *Again* is the same snapshot once more,
+which jaxobs keeps as rendered. jaxobs renders in the agent; prometheus_client in the job, under its interpreter lock.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +29,6 @@ SERIES = (1_000, 10_000)
 ROUNDS = 21
 RESOURCE = {"service.name": "benchmark", "host.name": "localhost", "process.pid": "1"}
 HOSTS = AllowedHosts((), from_network=False)
-
-_TEXT = f"""A whole GET of the same series from jaxobs and from prometheus_client, {ROUNDS} rounds: counters and gauges
-with two labels. *Again* is the same snapshot once more, which jaxobs keeps as rendered. jaxobs renders in the agent;
-prometheus_client in the job, under its interpreter lock."""
 
 
 def labels_of(series: int) -> list[tuple[str, str]]:
@@ -76,7 +76,7 @@ def measure() -> Section:
     columns = (
         "format", "series", "jaxobs", "prometheus_client", "jaxobs / it", "jaxobs, again", "again / it",
     )  # fmt: skip
-    return Section("A scrape", [table("", _TEXT, columns, rows, controls)])
+    return Section("A scrape", [table("", columns, rows, controls)])
 
 
 @contextlib.contextmanager

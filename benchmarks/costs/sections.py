@@ -1,19 +1,16 @@
-"""What costs, as Markdown: figures with their intervals, tables, and sections, which are put into the page of costs."""
+"""What costs, as Markdown: figures with their intervals, tables, and sections."""
 
 from __future__ import annotations
 
-import re
-import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import NamedTuple
 
 from benchmarks.paired import Interval, median, paired_difference, paired_ratio
-from benchmarks.truths import markdown_table
+from benchmarks.truths import Figure, markdown_table
 
 Values = Sequence[float]
 
-_WIDTH = 122
 _SCALES = {
     "s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")),
     "B": ((2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B")),
@@ -55,42 +52,30 @@ def _three_digits(value: float) -> str:
 
 
 def table(
-    title: str, text: str, columns: Sequence[str], rows: Sequence[Sequence[str]],
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]],
     controls: Sequence[Interval] = (), unit: str = "",
 ) -> str:  # fmt: skip
-    """Title, what is compared and how it was measured, and rows; then from where to where controls lie, by their middles.
+    """Title and rows; then from where to where controls lie, by their middles.
 
     A control compares a thing with itself.
     """
     head = f"### {title}\n\n" if title else ""
-    wrapped = textwrap.fill(" ".join(text.split()), _WIDTH, break_on_hyphens=False)
     ordered = sorted(controls, key=lambda control: control.middle)
     ends = " to ".join(dict.fromkeys(cell(control, unit) for control in (*ordered[:1], *ordered[-1:])))
     said = f"\nControl: {ends}.\n" if ends else ""
-    return f"{head}{wrapped}\n\n{markdown_table(columns, rows)}{said}"
+    return f"{head}{markdown_table(columns, rows)}{said}"
 
 
-@dataclass(frozen=True)
-class Section:
-    """What was measured. `demands`: what a figure must show, and whether it did; `missing`: what was not measured."""
+class Section(NamedTuple):
+    """What was measured. `demands`: what must be so; `missing`: what was not measured."""
 
     title: str
     tables: Sequence[str]
-    demands: Mapping[str, bool] = field(default_factory=dict)
+    demands: Sequence[Figure] = ()
     missing: Sequence[str] = ()
 
     def text(self, facts: Mapping[str, str]) -> str:
         """The section, with the facts of the machine that it was measured on."""
-        parts = [f"## {self.title}\n", "".join(f"- {name}: {value}\n" for name, value in facts.items())]
-        for word, held in (("Held", True), ("**Not held**", False)):
-            if texts := [text for text, shown in self.demands.items() if shown is held]:
-                parts.append(f"{word}: {'; '.join(texts)}.\n")
-        return "\n".join((*parts, *self.tables, *(f"Not measured: {each}.\n" for each in self.missing)))
-
-
-def put_into(page: str, section: str) -> str:
-    """The page with a section in the place of the one that has its title, or at the end."""
-    title = section.partition("\n")[0]
-    head, *others = (part.rstrip() + "\n" for part in re.split(r"(?m)^(?=## )", page))
-    sections = {part.partition("\n")[0]: part for part in others} | {title: section}
-    return "\n".join((head, *sections.values()))
+        listed = "".join(f"- {name}: {value}\n" for name, value in facts.items())
+        missing = (f"Not measured: {each}.\n" for each in self.missing)
+        return "\n".join((f"## {self.title}\n", listed, *self.tables, *missing))

@@ -1,4 +1,8 @@
-"""Import time, start, and the first page of metrics, in fresh processes: `make benchmark NAME=start_time`."""
+"""Import time, start, and the first page of metrics, in fresh processes: `make benchmark NAME=start_time`.
+
+They have imported jax. *Start* is what follows the import until the tool can be used, such as `jaxobs.instrument()` or
+`start_http_server()`; the first page is from the call of `jaxobs.instrument()` until `/metrics` has been read.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,6 @@ from benchmarks.costs.sections import Section, middle, ratio, table
 from benchmarks.paired import paired_ratio, take_turns
 
 ROUNDS = 7
-
-_TEXT = f"""In fresh processes that have imported jax, {ROUNDS} rounds. *Start* is what follows the import until the tool
-can be used, such as `jaxobs.instrument()` or `start_http_server()`."""
-
-_PAGE = """From the call of `jaxobs.instrument()` until the first page of `/metrics` has been read."""
 
 
 def measure() -> Section:
@@ -40,7 +39,7 @@ def measure() -> Section:
     ]  # fmt: skip
     control = paired_ratio(of("jaxobs again", "page"), of("jaxobs", "page"))
     tables = [
-        table("Import and start", _TEXT, ("tool", "import", "start", "jaxobs / it, both together"), rows),
-        table("The first page", _PAGE, ("first page",), [[middle(of("jaxobs", "page"))]], [control]),
+        table("Import and start", ("tool", "import", "start", "jaxobs / it, both together"), rows),
+        table("The first page", ("first page",), [[middle(of("jaxobs", "page"))]], [control]),
     ]
-    return Section("Start", tables, {}, missing(TOOLS))
+    return Section("Start", tables, missing=missing(TOOLS))

@@ -3,6 +3,10 @@
 Each peer has a process of its own, with jaxobs in it, so that the threads of one peer disturb no other. There they take
 turns of about a millisecond, each after a pause in which threads and processes beside can catch up. What the same loop
 and call cost by themselves, in a turn of the same round, is taken off.
+
+*Marked* is a turn of `obs.steps(range(…), examples=256)`; *watched* adds the call of a watched function. The peers keep
+one duration, or a span. A value of the user's own is `obs.record(loss=value)`, which is read about once a second; the
+peers write each to a file.
 """
 
 from __future__ import annotations
@@ -10,12 +14,13 @@ from __future__ import annotations
 import gc
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from benchmarks.costs.peers import JAXOBS, MARKS, PLAIN, missing
 from benchmarks.costs.processes import Asked, answer
 from benchmarks.costs.sections import Section, middle, ratio, table
 from benchmarks.paired import paired_ratio, take_turns
+from benchmarks.truths import Figure
 
 ROUNDS = 121
 TURN_SECONDS = 0.001
@@ -30,14 +35,6 @@ STEP_COLUMNS = ("beside", "what it does", "it", "marked", "marked / it", "marked
 VALUE_COLUMNS = ("beside", "what it does", "it", "jaxobs", "jaxobs / it")
 CLOCK = "two clock readings and "
 """What is no part of keeping a value."""
-
-_STEPS = f"""What keeping the time of one step costs the training thread, without work on other threads and in other
-processes. *Marked* is a turn of `obs.steps(range(…), examples=256)`; *watched* adds the call of a watched function. The
-peers keep one duration, or a span. Each row is a process with jaxobs and one peer, {ROUNDS} rounds, less the plain loop
-with the same call."""
-
-_VALUES = """`obs.record(loss=value)`, which is read about once a second, beside the peers' own calls, which write each
-value to a file."""
 
 
 def nothing() -> None:
@@ -126,10 +123,10 @@ def measure() -> Section:
     marked = [paired_ratio(times["marked again"], times["marked"]) for times in found.values()]
     again = [paired_ratio(times["record again"], times["record"]) for times in recorded.values()]
     tables = [
-        table("One step", _STEPS, STEP_COLUMNS, steps, marked),
-        table("One value of the user's own", _VALUES, VALUE_COLUMNS, values, again),
+        table("One step", STEP_COLUMNS, steps, marked),
+        table("One value of the user's own", VALUE_COLUMNS, values, again),
     ]
-    return Section("Step marking", tables, demands(found), missing(MARKS))
+    return Section("Step marking", tables, list(demands(found)), missing(MARKS))
 
 
 def beside(times: Times, peer: str, *ours: str) -> list[str]:
@@ -138,15 +135,13 @@ def beside(times: Times, peer: str, *ours: str) -> list[str]:
     return [middle(its), *(cell for one in ours for cell in (middle(times[one]), ratio(times[one], its)))]
 
 
-def demands(found: Mapping[str, Times]) -> dict[str, bool]:
+def demands(found: Mapping[str, Times]) -> Iterator[Figure]:
     """What the table must show; it goes by the medians."""
-    ratios = {name: paired_ratio(times["marked"], times["peer"]) for name, times in found.items()}
-    made = {
-        f"marking is cheaper than {MARKS[name].title}: {one}": one.middle < 1 for name, one in ratios.items()
-    }
+    for name, times in found.items():
+        marked = paired_ratio(times["marked"], times["peer"])
+        yield Figure(f"marked / {MARKS[name].title}", marked.middle, between=(0.0, 1.0), note=str(marked))
     both = paired_ratio(found["bare_span"]["watched"], found["bare_span"]["peer"])
-    text = f"marking and watching a step costs at most a tenth of a bare OpenTelemetry span: {both}"
-    return {text: both.middle <= ALLOWED, **made}
+    yield Figure("marked and watched / a bare span", both.middle, between=(0.0, ALLOWED), note=str(both))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The pure parts of the benchmarks of costs: intervals, results on disk, and the page."""
+"""The pure parts of the benchmarks of costs: intervals, and sections as Markdown."""
 
 from __future__ import annotations
 
@@ -7,14 +7,8 @@ from functools import partial
 
 import pytest
 
-from benchmarks.costs.sections import Section, cell, put_into, table
+from benchmarks.costs.sections import Section, cell, table
 from benchmarks.paired import Interval, mean, median, paired_difference, paired_ratio, take_turns
-
-
-def section() -> Section:
-    steps = table("Steps", "What was\ncompared.", ["beside", "ratio"], [["a span", "0.0852"]])
-    demands = {"it is cheap": True, "it is free": False}
-    return Section("Marking", [steps], demands, ["wandb: it is not installed"])
 
 
 def test_a_ratio_is_of_pairs_so_what_slows_both_leaves_it_alone() -> None:
@@ -71,19 +65,15 @@ def test_a_figure_is_shown_with_its_interval_in_one_unit(interval: Interval, uni
     assert cell(interval, unit) == text
 
 
-def test_a_section_says_what_was_not_shown_and_what_is_missing() -> None:
-    assert section().text({"machine": "a laptop"}).splitlines() == [
+def test_a_section_says_what_was_measured_on_and_what_is_missing() -> None:
+    steps = table("Steps", ["beside", "ratio"], [["a span", "0.0852"]])
+    section = Section("Marking", [steps], missing=["wandb: it is not installed"])
+    assert section.text({"machine": "a laptop"}).splitlines() == [
         "## Marking",
         "",
         "- machine: a laptop",
         "",
-        "Held: it is cheap.",
-        "",
-        "**Not held**: it is free.",
-        "",
         "### Steps",
-        "",
-        "What was compared.",
         "",
         "| beside | ratio |",
         "| --- | --- |",
@@ -95,12 +85,6 @@ def test_a_section_says_what_was_not_shown_and_what_is_missing() -> None:
 
 def test_controls_are_one_line_below_their_table() -> None:
     more, less = (Interval(middle, 0.9, 1.1) for middle in (1.02, 0.98))
-    *rows, _, line = table("", "", ("", "ratio"), [["a", "2.00"]], [more, less]).splitlines()
+    *rows, _, line = table("", ("", "ratio"), [["a", "2.00"]], [more, less]).splitlines()
     assert rows[-1] == "| a | 2.00 |"
     assert line == "Control: 0.9800 (0.9000–1.1000) to 1.0200 (0.9000–1.1000)."
-
-
-def test_a_section_takes_the_place_of_the_one_of_its_title() -> None:
-    page = "# Costs\n\nIn turns.\n\n## Marking\n\nold\n\n## Start\n\nkept\n"
-    assert put_into(page, "## Marking\n\nnew\n") == page.replace("old", "new")
-    assert put_into(page, "## Exit\n\nmore\n") == f"{page}\n## Exit\n\nmore\n"
