@@ -1,20 +1,18 @@
 """What a Prometheus takes that scrapes a whole fleet, and how long the fleet's dashboard and rules take in it.
 
-    python -m benchmarks.fleet [--ranks 256] [--minutes 6] [--victoria-metrics FOLDER] [--print]
+    python -m benchmarks.fleet [--ranks 256] [--minutes 6] [--victoria-metrics FOLDER]
 
 A real training is recorded: its page of metrics. One server then answers for so many ranks of it, eight a host, with the
 page of each: its counters go on at the pace of the recorded ones, its labels name its rank. A real Prometheus scrapes
 them every 15 seconds, with the rules and alerts of deploy/prometheus; at the end it is asked every query of the fleet's
 dashboard. With a folder that has `victoria-metrics` and `vmalert` in it (`go install
-github.com/VictoriaMetrics/VictoriaMetrics/app/{victoria-metrics,vmalert}@v1.130.0`) these do the same beside it, and
-every answer is held against Prometheus's. Writes docs/results/fleet.md, unless it is to --print. Exit status 1 where
-one has another number of series.
+github.com/VictoriaMetrics/VictoriaMetrics/app/{victoria-metrics,vmalert}@v1.130.0`) these do the same beside it. Exit
+status 1 where a query has another number of series there.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import statistics
@@ -24,7 +22,7 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -33,13 +31,12 @@ from typing import Any, Final, NamedTuple
 import psutil
 
 from benchmarks.beside import free_port, free_ports
-from benchmarks.truths import options_of
+from benchmarks.truths import Figure, Table, options_of
 from tests.grafana.scraped import Job
 from tests.prometheus_server import PrometheusServer, PromQlServer
 from tests.waiting import wait_for
 
 ROOT: Final = Path(__file__).parents[1]
-PAGE: Final = ROOT / "docs" / "results" / "fleet.md"
 DASHBOARD: Final = ROOT / "grafana" / "dashboards" / "jaxobs-fleet.json"
 RULES: Final = tuple(ROOT / "deploy" / "prometheus" / name for name in ("rules.yml", "alerts.yml"))
 
@@ -49,47 +46,28 @@ SCRAPE_SECONDS: Final = 15
 EVERY: Final = f"{SCRAPE_SECONDS}s"
 OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
-COUNTED: Final = re.compile(r"^(\w+(?:_total|_count|_sum|_bucket))(\{.*\})? (\S+)")
-"""A sample of a counter or a histogram, whose value grows; exemplars behind it are left out."""
+COUNTED: Final = re.compile(r"(?m)^(\w+(?:_total|_count|_sum|_bucket)(?:\{.*\})?) (\S+)")
+"""A sample of a counter or a histogram, whose value grows."""
 
-NOW: Final = re.compile(r"^(jaxobs_\w*last_step_timestamp_seconds)(\{.*\})? ")
+NOW: Final = re.compile(r"(?m)^(jaxobs_\w*last_step_timestamp_seconds(?:\{.*\})?) \S+")
 """A moment that moves on while the training does."""
 
-
-class Sample(NamedTuple):
-    """A line of the page: what stands before its value, and the value where it grows."""
-
-    words: str
-    grows: float | None
-    is_now: bool = False
+EXEMPLAR: Final = re.compile(r"(?m) # \{.*$")
 
 
 class Recorded:
-    """A page of metrics, as any of the ranks would show it later."""
+    """A page of metrics, without its exemplars, as any of the ranks would show it later."""
 
     def __init__(self, text: str, seconds: float) -> None:
-        self._seconds = seconds
-        self._samples = [self._sample(line) for line in text.splitlines()]
-        self._began = time.monotonic()
-        self.series = sum(not each.words.startswith("#") for each in self._samples)
-
-    @staticmethod
-    def _sample(line: str) -> Sample:
-        if counted := COUNTED.match(line):
-            return Sample(f"{counted[1]}{counted[2] or ''}", float(counted[3]))
-        if now := NOW.match(line):
-            return Sample(f"{now[1]}{now[2] or ''}", None, is_now=True)
-        return Sample(line.partition(" # {")[0], None)
+        self._text, self._seconds, self._began = EXEMPLAR.sub("", text), seconds, time.monotonic()
+        self.series = sum(not line.startswith("#") for line in text.splitlines())
 
     def page(self, rank: int) -> bytes:
         """Of this rank, now."""
         grown = 1 + (time.monotonic() - self._began) / self._seconds
-        at = f"{time.time():.3f}"
-        lines = (
-            f"{words} {at}" if is_now else words if grows is None else f"{words} {_number(grows * grown)}"
-            for words, grows, is_now in self._samples
-        )
-        return "\n".join(lines).replace('rank="0"', f'rank="{rank}"').encode() + b"\n"
+        text = COUNTED.sub(lambda found: f"{found[1]} {_number(grown * float(found[2]))}", self._text)
+        text = NOW.sub(rf"\g<1> {time.time():.3f}", text)
+        return text.replace('rank="0"', f'rank="{rank}"').encode()
 
 
 def _number(value: float) -> str:
@@ -233,28 +211,27 @@ def ask(server: PromQlServer, run_id: str, now: float, seconds: float) -> list[A
     return asked
 
 
-def measure(prometheus: PrometheusServer, recorded: Recorded, ranks: int) -> dict[str, str]:
+def measure(prometheus: PrometheusServer, recorded: Recorded, ranks: int) -> Iterator[Figure]:
     """What a Prometheus takes that has scraped for some minutes."""
     process = psutil.Process(prometheus.pid)
     began, used = time.monotonic(), sum(process.cpu_times()[:2])
     time.sleep(4 * SCRAPE_SECONDS)
     cores = (sum(process.cpu_times()[:2]) - used) / (time.monotonic() - began)
     own = dict(_own_metrics(prometheus))
-    samples = recorded.series * ranks / SCRAPE_SECONDS
-    page = recorded.page(0)
     rules = "prometheus_rule_group_last_duration_seconds"
-    return {
-        "ranks": f"{ranks}",
-        "series of a rank": f"{recorded.series}",
-        "bytes of its page": f"{len(page):,}",
-        "a scrape of it, median": f"{prometheus.value('quantile(0.5, scrape_duration_seconds)'):.3f} s",
-        "series in Prometheus, with those of the rules": f"{own['prometheus_tsdb_head_series']:,.0f}",
-        "samples a second": f"{samples:,.0f}",
-        "bytes of a sample on disk": f"{_bytes_of_a_sample(prometheus):.2f}",
-        "memory of Prometheus": f"{process.memory_info().rss / 2**20:,.0f} MiB",
-        "processor time of Prometheus": f"{cores:.2f} cores",
-        "all rules and alerts, once": f"{sum(value for name, value in own.items() if name.startswith(rules)):.3f} s",
-    }
+    yield Figure("ranks", ranks)
+    yield Figure("series of a rank", recorded.series)
+    yield Figure("bytes of its page", f"{len(recorded.page(0)):,}")
+    yield Figure(
+        "a scrape of it, median", prometheus.value("quantile(0.5, scrape_duration_seconds)"), unit="s"
+    )
+    yield Figure("series, with those of the rules", f"{own['prometheus_tsdb_head_series']:,.0f}")
+    yield Figure("samples a second", f"{recorded.series * ranks / SCRAPE_SECONDS:,.0f}")
+    yield Figure("bytes of a sample on disk", _bytes_of_a_sample(prometheus))
+    yield Figure("memory", process.memory_info().rss / 2**20, unit="MiB")
+    yield Figure("processor time", cores, unit="cores")
+    once = sum(value for name, value in own.items() if name.startswith(rules))
+    yield Figure("all rules and alerts, once", once, unit="s")
 
 
 def _own_metrics(prometheus: PrometheusServer) -> Iterator[tuple[str, float]]:
@@ -276,42 +253,18 @@ def _bytes_of_a_sample(prometheus: PrometheusServer) -> float:
     return float(chunks / samples)
 
 
-SLOW: Final = 0.05
-"""Queries that take more seconds are named on the page."""
-HEAD: Final = """# A fleet in one Prometheus
-
-`python -m benchmarks.fleet` writes this page: the page of a real training, served for {ranks} ranks, and scraped every
-{seconds} s by a real Prometheus with our rules and alerts, on {processors} processors that both share.
-[What follows for a larger one](../scale.md).
-
-| what | measured |
-|---|---|
-"""
-
-THEN: Final = """
-Of {count} queries of the fleet's dashboard with all ranks chosen, over five minutes, the median takes {middle:.3f} s.
-These take more than {slow} s:
-
-| panel | seconds | series |
-|---|---|---|
-"""
-ALIKE: Final = (
-    """VictoriaMetrics, which scraped the same ranks, with the same rules in its `vmalert`, gave as many."""
-)
-
-
 def main() -> int:
     """Record, serve, scrape, ask."""
     parser = options_of(__doc__, only=False)
     parser.add_argument("--ranks", type=int, default=256)
     parser.add_argument("--minutes", type=float, default=6.0)
     parser.add_argument("--victoria-metrics", type=Path, metavar="FOLDER", help="of its binaries")
-    parser.add_argument("--print", action="store_true")
     options = parser.parse_args()
     binary = shutil.which("prometheus")
     if binary is None:
         print("there is no prometheus on PATH", file=sys.stderr)
         return 2
+    table = Table()
     with tempfile.TemporaryDirectory(prefix="fleet-") as name, ExitStack() as servers:
         folder = Path(name)
         recorded = recorded_training(folder)
@@ -323,7 +276,7 @@ def main() -> int:
         wait_for(lambda: len(prometheus.query("up == 1")) == options.ranks, "all ranks in Prometheus")
         began = time.time()
         time.sleep(60 * options.minutes)
-        figures = measure(prometheus, recorded, options.ranks)
+        table.add("Prometheus", measure(prometheus, recorded, options.ranks))
         other = None
         if options.victoria_metrics is not None:  # not before: both would share the processors
             other = VictoriaMetrics(options.victoria_metrics, folder / "victoria", configuration)
@@ -332,33 +285,19 @@ def main() -> int:
         (info,) = prometheus.query("max by (run_id) (jaxobs_run_info)")
         given = info["metric"]["run_id"], time.time(), time.time() - began
         asked = ask(prometheus, *given)
-        differ = [] if other is None else different(asked, ask(other, *given))
-    text = page(options.ranks, figures, asked, None if other is None else differ)
-    print(text)
-    if not options.print:
-        PAGE.write_text(text, encoding="utf-8")
-    return int(bool(differ))
-
-
-def different(asked: Sequence[Asked], other: Sequence[Asked]) -> list[str]:
-    """The queries to which another engine gave another number of series."""
-    pairs = zip(asked, other, strict=True)
-    return [f"{one.title} ({one.series}, {two.series})" for one, two in pairs if one.series != two.series]
-
-
-def page(ranks: int, figures: Mapping[str, str], asked: Sequence[Asked], differ: list[str] | None) -> str:
-    """The results, as the page shows them. `differ`: what another engine answered otherwise; None: there was none."""
-    rows = "".join(f"| {what} | {value} |\n" for what, value in figures.items())
-    times = "".join(
-        f"| {each.title} | {each.seconds:.3f} | {each.series} |\n" for each in asked if each.seconds > SLOW
-    )
-    middle = statistics.median(each.seconds for each in asked)
-    beside = (
-        "" if differ is None else f"VictoriaMetrics gave others: {', '.join(differ)}." if differ else ALIKE
-    )
-    head = HEAD.format(ranks=ranks, seconds=SCRAPE_SECONDS, processors=os.cpu_count())
-    then = THEN.format(count=len(asked), middle=middle, slow=SLOW)
-    return f"{head}{rows}{then}{times}" + (f"\n{beside}\n" if beside else "")
+        table.add(
+            "dashboard",
+            (Figure(one.title, one.seconds, unit="s", note=f"{one.series} series") for one in asked),
+        )
+        middle = statistics.median(one.seconds for one in asked)
+        table.add("dashboard", [Figure("median", middle, unit="s", note=f"of {len(asked)} queries")])
+        if other is not None:
+            both = zip(asked, ask(other, *given), strict=True)
+            table.add(
+                "VictoriaMetrics",
+                (Figure(f"series of {one.title}", its.series, one.series) for one, its in both),
+            )
+    return table.status()
 
 
 if __name__ == "__main__":
