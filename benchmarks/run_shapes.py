@@ -1,14 +1,12 @@
 """Eight shapes of a run, each twice: what is printed at its end, what is left, and what is said of it afterwards.
 
-    .venv/bin/python -m benchmarks.run_shapes [SHAPE …]
+    python -m benchmarks.run_shapes [--only NAME,…]
 
-Writes docs/results/run_shapes.md, or prints the rows of the shapes named, to be read by a person: nothing is judged.
+Prints the table of docs/results/run_shapes.md, to be read by a person: nothing is judged.
 """
 
 from __future__ import annotations
 
-import os
-import platform
 import re
 import signal
 import subprocess
@@ -16,24 +14,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.beside import without_settings
+from benchmarks.truths import chosen, markdown_table, options_of
 
 ROOT = Path(__file__).parents[1]
 ID = re.compile(r"\d{8}T\d{6}Z-\w+")
-PAGE = ROOT / "docs" / "results" / "run_shapes.md"
-HEAD = """# What a run prints and leaves, by its shape
-
-`python -m benchmarks.run_shapes` runs a small training (a step of about a millisecond, for six seconds) in each of eight
-shapes, twice, and writes this page of the second: JAX {jax}, Python {python}, CPU, two shared cores with a load
-average of {load:.0f} from others. Figures of so short a run on such a machine differ from one to the next.
-
-| shape | prints at its end | leaves in its folder | `jaxobs runs` | `jaxobs show` begins | `jaxobs compare` |
-|---|---|---|---|---|---|
-"""
+COLUMNS = (
+    "shape", "prints at its end", "leaves in its folder", "`jaxobs runs`", "`jaxobs show` begins", "`jaxobs compare`",
+)  # fmt: skip
 BEGIN = """
 import time, jax, jax.numpy as jnp
 @jax.jit
@@ -121,7 +112,7 @@ def run(shape: Shape, folder: Path) -> str:
     return "; ".join(found[0] for found in own if found) or "nothing"
 
 
-def row(shape: Shape) -> str:
+def row(shape: Shape) -> list[str]:
     """The cells of a shape in the table."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -134,17 +125,15 @@ def row(shape: Shape) -> str:
     listed = re.search(r"(?m)^last\b.*? ([\d.]+ m?s +\w+)", runs)
     cells += [listed[1] if listed else runs, show.partition("\n")[0]]
     cells.append([line for line in compare.split("\n") if line][1].partition(":")[0])
-    shown = (ID.sub("START-ID", cell.replace(place, "…").replace("|", "\\|")) for cell in cells)
-    return " | ".join(" ".join(cell.split()) for cell in shown)
+    return [ID.sub("START-ID", cell.replace(place, "…")) for cell in cells]
+
+
+def main() -> None:
+    """Run the shapes, print the table."""
+    only = options_of(__doc__).parse_args().only
+    rows = ((name, *row(SHAPES[name])) for name in chosen(only, ((name, name) for name in SHAPES)))
+    print(markdown_table(COLUMNS, rows))
 
 
 if __name__ == "__main__":
-    rows, load = [], os.getloadavg()[0]
-    for name in sys.argv[1:] or SHAPES:
-        rows.append(f"| {name} | {row(SHAPES[name])} |\n")
-        print(rows[-1], end="", flush=True)
-    if not sys.argv[1:]:
-        head = HEAD.format(
-            jax=version("jax"), python=".".join(platform.python_version_tuple()[:2]), load=load
-        )
-        PAGE.write_text(head + "".join(rows), encoding="utf-8")
+    main()
