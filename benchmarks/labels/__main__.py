@@ -1,6 +1,6 @@
 """Whether a loop's label is right: loops on the CPU, each built so that its cause is at least three times its runner-up.
 
-    python -m benchmarks.labels [--runs 5] [--seconds-of-a-run 7] [--only compute,input]
+    python -m benchmarks.labels [--runs 5] [--only compute,input]
     python -m benchmarks.labels --only asynchronous
     python -m benchmarks.labels --only long,large,unmarked [--loaded]
 
@@ -34,6 +34,7 @@ ASYNCHRONOUS = {
 }  # fmt: skip
 """After how many steps the host waits. The checkpoint of `copying` takes no time but that of the device, for which it
 waits; that of `checkpoint` does."""
+SECONDS = 7.0
 UNUSUAL = {"long": 20.0, "large": 0.0}
 """Seconds that they run longer: a label takes five steps, and the first window as long as they do."""
 UNMARKED = ("compute", "memory", "latency", "input", "host", "compile", "large")
@@ -66,40 +67,38 @@ def case(
 ) -> Case:  # fmt: skip
     """A loop that runs for so long."""
     environment = EIGHT_DEVICES if loop == "communication" else {}
-    arguments = (loop, str(seconds), *options)
+    arguments = ("unobserved" if how == "observed" else "marked", loop, str(seconds), *options)
     return Case(name, LOOPS, figures, how, arguments, environment=environment, must_be_shown=must_be_shown)
 
 
-def cases_of(seconds: float, *, loaded: bool) -> Iterator[tuple[str, Case]]:
+def cases_of(*, loaded: bool) -> Iterator[tuple[str, Case]]:
     """The cases whose label is known, by their groups."""
     known = not loaded
     for loop in WAITING:
-        yield loop, case(loop, loop, seconds, must_be_shown=known)
+        yield loop, case(loop, loop, SECONDS, must_be_shown=known)
     if not loaded:
-        yield "compute", case("three steps", "compute", 60.0, "--steps", "3", figures=(unknown,))
+        yield "compute", case("three steps", "compute", 60.0, "1", "three", figures=(unknown,))
     for loop, every in ASYNCHRONOUS.items():
-        for watched in ((), ("--watched",)):
+        for watched in ((), ("watched",)):
             title = f"{loop}, {'watched, ' if watched else ''}host ahead"
-            options = ("--every", str(every), *watched)
-            yield "asynchronous", case(title, loop, seconds + LONGER, *options, must_be_shown=known)
+            options = (str(every), *watched)
+            yield "asynchronous", case(title, loop, SECONDS + LONGER, *options, must_be_shown=known)
     for loop, longer in UNUSUAL.items():
-        yield loop, case(loop, loop, seconds + longer)
-        yield loop, case(f"{loop}, watched", loop, seconds + longer, "--watched")
+        yield loop, case(loop, loop, SECONDS + longer)
+        yield loop, case(f"{loop}, watched", loop, SECONDS + longer, "1", "watched")
     for loop in UNMARKED:
         for every in (1,) if loop in {"compile", "large"} else (1, 10):
             title = f"{loop}, unmarked" + (", asynchronous" if every > 1 else "")
-            options = ("--every", str(every), "--unobserved")
-            yield "unmarked", case(title, loop, seconds + UNMARKED_SECONDS, *options, how="observed")
+            yield "unmarked", case(title, loop, SECONDS + UNMARKED_SECONDS, str(every), how="observed")
 
 
 def main() -> int:
     """Run what was asked for; the exit status."""
     parser = options_of(__doc__)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--seconds-of-a-run", type=float, default=7.0)
     parser.add_argument("--loaded", action="store_true", help="with two busy processes beside each run")
     given = parser.parse_args()
-    cases = chosen(given.only, cases_of(given.seconds_of_a_run, loaded=given.loaded))
+    cases = chosen(given.only, cases_of(loaded=given.loaded))
     with busy(2 if given.loaded else 0):
         return judge(cases, runs=given.runs)
 

@@ -1,18 +1,18 @@
 """The loops of the labels, each run as a program of its own. It tells which label is right, by construction.
 
-python loops.py input 7 [--steps 3] [--every 10] [--watched]
-python loops.py compute 7 --unobserved    # calls nothing of jaxobs
+python loops.py marked input 7            # or `marked input 7 10 watched`, `marked input 60 1 three`
+python loops.py unobserved compute 7 10   # calls nothing of jaxobs
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
-from benchmarks.untrue.programs.truth import Clock, tell, work_in_python
+from benchmarks.untrue.programs.truth import Clock, main, observer, until, work_in_python
 
 PAUSE = 0.005
 """Seconds of an injected wait."""
@@ -226,23 +226,18 @@ TURNS = {
 }
 
 
-def asked(obs: Any) -> Any:
-    """What jaxobs says of the loop."""
-    for _ in range(5):
-        loops = obs.snapshot(timeout=5.0).to_dict()["loops"]
-        if loops:
-            return loops["train"]
-    raise SystemExit("the agent does not answer")
+def has_window(obs: Any) -> bool:
+    """Whether a profiler window of the loop has been read."""
+    loops = obs.snapshot(timeout=5.0).to_dict()["loops"] or {}
+    return bool(loops.get("train", {}).get("profile"))
 
 
-def numbers(name: str, seconds: float, steps: int | None = None) -> Iterator[int]:
-    """The number of each step, for so long or so many; those of `input` are waited for."""
-    number, started = 0, time.perf_counter()
-    while time.perf_counter() - started < seconds and number != steps:
-        number += 1
+def numbers(name: str, seconds: float) -> Iterator[int]:
+    """The number of each step, from 1 on; those of `input` are waited for."""
+    for number in until(seconds):
         if name == "input":
             time.sleep(4 * PAUSE)
-        yield number
+        yield number + 1
 
 
 def train(name: str, turn: Turn, numbers: Iterable[int], every: int, obs: Any = None) -> None:
@@ -262,22 +257,21 @@ def train(name: str, turn: Turn, numbers: Iterable[int], every: int, obs: Any = 
                 time.sleep(4 * PAUSE * every if name == "checkpoint" else 0)
 
 
-def marked(name: str, seconds: float, steps: int | None, every: int, *, watched: bool) -> None:
-    """A loop that is marked."""
-    import jaxobs
+def marked(name: str, seconds: str, every: str = "1", *options: str) -> dict[str, Any]:
+    """A loop that is marked; its function is `watched`, or not; it ends after `three` steps, or when the time is up."""
+    obs, few = observer(), "three" in options
+    turn = TURNS.get(name, waiting)(obs.watch if "watched" in options else lambda function: function)
+    turn(0).block_until_ready()  # its compile is not the loop's
+    started = time.perf_counter()
+    turns = islice(numbers(name, float(seconds)), 3 if few else None)
+    train(name, turn, obs.steps(turns), int(every), obs)
+    patience = 0.0 if name == "compile" or few else started + 2 * float(seconds)
+    while time.perf_counter() < patience and not has_window(obs):
+        time.sleep(0.2)  # the last window is being read
+    return {"label": LABELS.get(name, name)}
 
-    with jaxobs.instrument() as obs:
-        turn = TURNS.get(name, waiting)(obs.watch if watched else lambda function: function)
-        turn(0).block_until_ready()  # its compile is not the loop's
-        started = time.perf_counter()
-        train(name, turn, obs.steps(numbers(name, seconds, steps)), every, obs)
-        time.sleep(1.5)  # the last steps are told about once a second
-        patience = 0.0 if name == "compile" or steps is not None else started + 2 * seconds
-        while time.perf_counter() < patience and not asked(obs)["profile"]:
-            time.sleep(0.2)  # the last window is being read
 
-
-def unobserved(name: str, seconds: float, every: int) -> dict[str, Any]:
+def unobserved(name: str, seconds: str, every: str = "1") -> dict[str, Any]:
     """The same loops for `jaxobs run`: nothing of jaxobs is called. What the host does is on a processor, not asleep.
 
     A first turn, which compiles, is part of a loop that was found: where it takes most of it, `compile` is right as well.
@@ -286,30 +280,10 @@ def unobserved(name: str, seconds: float, every: int) -> dict[str, Any]:
     began = time.perf_counter()
     turn(0).block_until_ready()
     first, clock = time.perf_counter() - began, Clock()
-    train(name, turn, clock.over(numbers(name, seconds)), every)
-    compiled = first / (time.perf_counter() - began)
-    return {"step_seconds": clock.step_seconds, "also": ["compile"] if compiled > COMPILED else []}
-
-
-def main() -> None:
-    """Run one loop."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("loop")
-    parser.add_argument("seconds", type=float)
-    parser.add_argument("--steps", type=int, help="end after so many")
-    parser.add_argument("--every", type=int, default=1, help="wait for the device each so many steps")
-    parser.add_argument("--watched", action="store_true", help="watch the loop's function")
-    parser.add_argument("--unobserved", action="store_true", help="call nothing of jaxobs")
-    given = parser.parse_args()
-    truth: dict[str, Any] = {"label": LABELS.get(given.loop, given.loop)}
-    if given.unobserved:
-        truth |= unobserved(given.loop, given.seconds, given.every)
-    else:
-        marked(given.loop, given.seconds, given.steps, given.every, watched=given.watched)
-    tell(truth)
+    train(name, turn, clock.over(numbers(name, float(seconds))), int(every))
+    also = ["compile"] if first / (time.perf_counter() - began) > COMPILED else []
+    return {"label": LABELS.get(name, name), "also": also, "step_seconds": clock.step_seconds}
 
 
 if __name__ == "__main__":
-    main()
+    main(marked, unobserved)

@@ -29,7 +29,7 @@ from jaxobs.vocabulary.activities import PROCESSOR
 
 BUDGET = 0.0009
 """Share of a core that sampling may take. A sample costs 0.05 to 0.3 ms, half of it for waking up
-(`make benchmark NAME=host_lines`)."""
+(`make untrue ARGS="--only parts"`)."""
 
 MIN_PAUSE, MAX_PAUSE = 0.03, 1.0
 """Limits of the average seconds between samples: thirty a second where they are cheap, one on a very slow machine."""

@@ -16,7 +16,7 @@ from benchmarks.untrue.__main__ import highest_rate
 
 COMMANDS = (
     "accuracy.__main__", "comparisons", "compiles_explained", "costs.__main__", "gpu_check.__main__",
-    "host_lines", "labels.__main__", "untrue.__main__",
+    "labels.__main__", "untrue.__main__",
 )  # fmt: skip
 
 

@@ -55,7 +55,7 @@ def run_loop(told: Findings, name: str, variables: dict[str, str]) -> None:
     # Several share the device: none may take most of its memory.
     variables = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **variables}
     try:
-        done = told.run(name, LOOPS, name, str(seconds), timeout=MAX_SECONDS, variables=variables)
+        done = told.run(name, LOOPS, "marked", name, str(seconds), timeout=MAX_SECONDS, variables=variables)
     except subprocess.TimeoutExpired:
         told.unmeasured(f"loop {name}", f"it did not end within {MAX_SECONDS:.0f} s")
         return

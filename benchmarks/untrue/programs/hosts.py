@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from benchmarks.paired import seconds_of
 from benchmarks.untrue.programs.truth import Clock, main, observer, until, work_in_python
 
 PAUSE = 0.02
@@ -72,5 +75,34 @@ def fetch() -> float:
     return 0.0
 
 
+def asleep(seconds: float) -> None:
+    """A call that blocks."""
+    time.sleep(seconds)
+
+
+def native(seconds: float) -> None:
+    """Products of some milliseconds' tenths, each without the interpreter lock."""
+    matrix = np.ones((300, 300))
+    for _ in until(seconds):
+        np.matmul(matrix, matrix)
+
+
+def parts(seconds: str) -> dict[str, Any]:
+    """Known times in three lines, over and over: the seconds of each, and of a core what the sampling thread took."""
+    from jaxobs.model.clock import thread_time_of
+    from jaxobs.plugin.threads import living
+
+    observer()
+    jax.jit(lambda x: x + 1)(1.0)  # a job without a backend is not observed
+    time.sleep(2.0)
+    (sampler,) = [thread.native for thread in living() if thread.name == "jaxobs-host-lines"]
+    lengths = {work_in_python: 0.015, asleep: 0.02, native: 0.01}
+    used, spent = thread_time_of(sampler), dict.fromkeys((part.__name__ for part in lengths), 0.0)
+    for _ in until(float(seconds)):
+        for part, length in lengths.items():
+            spent[part.__name__] += seconds_of(partial(part, length))
+    return {"parts": spent, "sampler": (thread_time_of(sampler) - used) / float(seconds)}
+
+
 if __name__ == "__main__":
-    main(sleeping, helper, threads)
+    main(sleeping, helper, threads, parts)
