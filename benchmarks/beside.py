@@ -11,15 +11,24 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+ROOT = Path(__file__).parents[1]
 
-def without_settings(*others: str) -> dict[str, str]:
-    """This process's environment without the variables of jaxobs, of OpenTelemetry, and of those prefixes.
+
+def without_settings() -> dict[str, str]:
+    """This process's environment without the variables of jaxobs, of OpenTelemetry, W&B and MLflow.
 
     Jobs leave the records of their runs elsewhere than in the user's own state directory, which keeps a hundred.
     """
-    prefixes = ("JAXOBS_", "OTEL_", *others)
+    prefixes = ("JAXOBS_", "OTEL_", "WANDB_", "MLFLOW_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
     return {"XDG_STATE_HOME": str(Path(tempfile.gettempdir()) / "jaxobs-benchmarks"), **kept}
+
+
+def job_environment(*folders: Path, **own: str) -> dict[str, str]:
+    """What a job on the CPU is given: modules of the folders and of this checkout, any free port, and `own` variables."""
+    path = os.pathsep.join(map(str, (*folders, ROOT, ROOT / "plugins")))
+    usual = {"PYTHONPATH": path, "JAX_PLATFORMS": "cpu", "OTEL_EXPORTER_PROMETHEUS_PORT": "0"}
+    return without_settings() | usual | own
 
 
 def free_port() -> int:

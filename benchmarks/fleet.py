@@ -30,13 +30,12 @@ from typing import Any, Final, NamedTuple
 
 import psutil
 
-from benchmarks.beside import free_port, free_ports
+from benchmarks.beside import ROOT, free_port, free_ports
 from benchmarks.truths import Figure, Table, options_of
 from tests.grafana.scraped import Job
 from tests.prometheus_server import PrometheusServer, PromQlServer
 from tests.waiting import wait_for
 
-ROOT: Final = Path(__file__).parents[1]
 DASHBOARD: Final = ROOT / "grafana" / "dashboards" / "jaxobs-fleet.json"
 RULES: Final = tuple(ROOT / "deploy" / "prometheus" / name for name in ("rules.yml", "alerts.yml"))
 

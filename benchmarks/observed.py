@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -15,10 +14,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from benchmarks.beside import install, without_settings
+from benchmarks.beside import install, job_environment
 from benchmarks.jaxobs_documents import FOLDER, NO_BOUND
 
-ROOT = Path(__file__).parents[1]
 EXPORTER = Path(__file__).with_name("jaxobs_documents.py")
 SUMMARIES = "runs/*/killed.txt"
 
@@ -141,17 +139,12 @@ def run(
 
 
 def _environment(folder: Path, how: How) -> dict[str, str]:
-    kept = without_settings()
-    path = [str(folder / "plugin"), str(ROOT), str(ROOT / "plugins"), *filter(None, [kept.get("PYTHONPATH")])]
     own = {
-        "PYTHONPATH": os.pathsep.join(path),
-        "PYTHONHASHSEED": "0",
-        "JAX_PLATFORMS": "cpu",
-        "OTEL_EXPORTER_PROMETHEUS_PORT": "0",
         "JAXOBS_RUN_DIRECTORY": str(folder / "runs"),
         FOLDER: str(folder / "documents"),
+        "PYTHONHASHSEED": "0",
     }
-    return kept | own | ({"JAXOBS_TEST_MARK": "1"} if how == "marked" else {})
+    return job_environment(folder / "plugin", **own, **({"JAXOBS_TEST_MARK": "1"} if how == "marked" else {}))
 
 
 def _read(folder: Path) -> list[list[Document]]:

@@ -17,10 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.beside import without_settings
+from benchmarks.beside import job_environment
 from benchmarks.truths import chosen, markdown_table, options_of
 
-ROOT = Path(__file__).parents[1]
 ID = re.compile(r"\d{8}T\d{6}Z-\w+")
 COLUMNS = (
     "shape", "prints at its end", "leaves in its folder", "`jaxobs runs`", "`jaxobs show` begins", "`jaxobs compare`",
@@ -69,16 +68,9 @@ SHAPES = {
 
 def start(folder: Path, *command: str, **own: str) -> subprocess.Popen[str]:
     """Start a command of this Python in the folder, with the state directory that is there."""
-    own |= {
-        "XDG_STATE_HOME": str(folder / "state"),
-        "TMPDIR": str(folder),
-        "OTEL_EXPORTER_PROMETHEUS_PORT": "0",
-    }
-    own |= {"PYTHONPATH": f"{ROOT}:{ROOT / 'plugins'}", "JAX_PLATFORMS": "cpu"}
+    environment = job_environment(XDG_STATE_HOME=str(folder / "state"), TMPDIR=str(folder), **own)
     words, pipe = [sys.executable, *command], subprocess.PIPE
-    return subprocess.Popen(
-        words, cwd=folder, env=without_settings() | own, text=True, stdout=pipe, stderr=pipe
-    )
+    return subprocess.Popen(words, cwd=folder, env=environment, text=True, stdout=pipe, stderr=pipe)
 
 
 def wait(reached: Callable[[], bool]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import sys
 import threading
@@ -16,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from benchmarks.beside import without_settings
+from benchmarks.beside import job_environment
 from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[1]
@@ -30,10 +29,8 @@ if OBSERVED:
 
 
 def environment(**extra: str) -> dict[str, str]:
-    path = os.pathsep.join([str(ROOT), str(ROOT / "plugins")])
-    own = {"PYTHONPATH": path, "JAX_PLATFORMS": "cpu", "OTEL_EXPORTER_PROMETHEUS_PORT": "0"}
-    own["JAXOBS_SHUTDOWN_TIMEOUT"] = "20"  # on a busy machine an agent needs more than the default to start
-    return {**without_settings(), **own, **extra}
+    # On a busy machine an agent needs more than the default to start.
+    return job_environment(**{"JAXOBS_SHUTDOWN_TIMEOUT": "20", **extra})
 
 
 @dataclass(frozen=True)

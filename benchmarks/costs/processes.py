@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import psutil
 
-from benchmarks.beside import without_settings
+from benchmarks.beside import job_environment
 
 
 class Asked:
@@ -23,14 +23,11 @@ class Asked:
         self._folder = tempfile.TemporaryDirectory(
             ignore_cleanup_errors=True  # an agent may be writing what is left of a job that was killed
         )
-        everything = without_settings("WANDB_", "MLFLOW_")
-        everything |= {"JAX_PLATFORMS": "cpu", "OTEL_EXPORTER_PROMETHEUS_PORT": "0", "WANDB_SILENT": "true"}
-        everything |= {"TMPDIR": self._folder.name, **environment}
         self._errors = Path(self._folder.name) / "stderr"
         self._command = [sys.executable, "-m", module, *arguments]
         self.process = subprocess.Popen(
             self._command,
-            env=everything,
+            env=job_environment(TMPDIR=self._folder.name, WANDB_SILENT="true", **environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors.open("wb"),

@@ -17,7 +17,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks.gpu_check.machine import ROOT, find_machine
+from benchmarks.beside import ROOT
+from benchmarks.gpu_check.machine import find_machine
 from benchmarks.gpu_check.runner import CHECKS, run_all
 from benchmarks.truths import Table, chosen, markdown_table, options_of
 

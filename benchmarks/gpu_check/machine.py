@@ -7,7 +7,6 @@ import datetime
 import re
 import shutil
 import subprocess
-from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.costs.machine import described
@@ -78,7 +77,3 @@ def amount(text: str | None) -> float | None:
         return float(text or "")
     except ValueError:
         return None
-
-
-ROOT = Path(__file__).parents[2]
-"""The checkout: `benchmarks` is no part of the wheel."""

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.beside import without_settings
+from benchmarks.beside import ROOT, without_settings
 from benchmarks.gpu_check.findings import Findings, said_in
-from benchmarks.gpu_check.machine import ROOT, Machine
+from benchmarks.gpu_check.machine import Machine
 from benchmarks.truths import Figure
 
 

@@ -9,7 +9,6 @@ where memory, descriptors or threads grew, where an event or a span is in no cou
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import subprocess
 import sys
@@ -19,12 +18,11 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.beside import install
+from benchmarks.beside import install, job_environment
 from benchmarks.costs.processes import agents_of
 from benchmarks.soak.disturbances import Disturbances, Endpoint
 from benchmarks.soak.verdict import Held, figures_of_counts, figures_of_growth, held_by
 from benchmarks.truths import Figure, Table, options_of
-from tests.jobs import environment
 from tests.waiting import wait_for
 
 PLUGIN = Path(__file__).with_name("jaxobs_soak.py")
@@ -46,11 +44,11 @@ holds the first few thousand."""
 
 def start_job(folder: Path, seed: str, how: str, endpoint: str) -> subprocess.Popen[bytes]:
     """A job that is trained in the background."""
-    settings = environment(
-        JAXOBS_RING_CAPACITY=RING_CAPACITY, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint, OTEL_METRIC_EXPORT_INTERVAL="5000",
-        OTEL_BSP_SCHEDULE_DELAY="2000", SOAK_FOLDER=str(folder), SOAK_SEED=seed,
+    settings = job_environment(
+        folder / "plugin", JAXOBS_SHUTDOWN_TIMEOUT="20", JAXOBS_RING_CAPACITY=RING_CAPACITY,
+        OTEL_EXPORTER_OTLP_ENDPOINT=endpoint, OTEL_METRIC_EXPORT_INTERVAL="5000", OTEL_BSP_SCHEDULE_DELAY="2000",
+        SOAK_FOLDER=str(folder), SOAK_SEED=seed,
     )  # fmt: skip
-    settings["PYTHONPATH"] = f"{folder / 'plugin'}{os.pathsep}{settings['PYTHONPATH']}"
     command = [sys.executable, "-m", "benchmarks.soak.job", str(folder), seed, how]
     return subprocess.Popen(command, env=settings)
 

@@ -7,8 +7,8 @@ import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from benchmarks.beside import ROOT
 from benchmarks.gpu_check.findings import Findings
-from benchmarks.gpu_check.machine import ROOT
 from benchmarks.truths import know_peaks, label
 
 LOOPS = ROOT / "benchmarks" / "labels" / "loops.py"
