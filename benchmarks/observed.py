@@ -116,26 +116,17 @@ def run(
         install(folder / "plugin", "jaxobs_documents", EXPORTER.read_text(), entry_point)
         launcher = ["-m", "jaxobs", "run", "--"] if how == "observed" else []
         began = time.perf_counter()
-        with subprocess.Popen(
+        ended = subprocess.run(
             [str(python), *launcher, str(script), *arguments],
-            cwd=folder,
-            env=_environment(folder, how) | dict(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
-            try:
-                stdout, stderr = process.communicate(timeout=timeout)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise
+            cwd=folder, env=_environment(folder, how) | dict(environment),
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, check=False,
+        )  # fmt: skip
         seconds = time.perf_counter() - began
-        until = time.monotonic() + (5.0 if process.returncode < 0 else 0.0)
+        until = time.monotonic() + (5.0 if ended.returncode < 0 else 0.0)
         while time.monotonic() < until and not [*folder.glob(SUMMARIES)]:
             time.sleep(0.1)  # the agent of a job that was killed writes after it
         summaries = [path.read_text() for path in folder.glob(SUMMARIES)]
-        return Run(process.returncode, stdout, stderr, seconds, _read(documents), summaries)
+        return Run(ended.returncode, ended.stdout, ended.stderr, seconds, _read(documents), summaries)
 
 
 def _environment(folder: Path, how: How) -> dict[str, str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from benchmarks.untrue.programs.truth import main, observer, until
+from benchmarks.untrue.programs.truth import main, observer, timed_in_turn, until
 
 LAYERS, BATCH, LENGTH, WIDTH, HEADS = 3, 4, 256, 192, 4
 
@@ -60,15 +60,10 @@ def lines(kind: str) -> dict[str, Any]:
     layers = {name: jnp.full((LAYERS, *shape), 0.01) for name, shape in shapes.items()}
     x = jax.random.normal(jax.random.key(0), (BATCH, LENGTH, WIDTH))
     steps = {name: _step(kind, name) for name in ("", *(line.__name__ for line in LINES))}
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    for step in steps.values():
-        jax.block_until_ready(step(layers, x))
-    for _ in until(15.0):
-        for name, step in steps.items():
-            began = time.perf_counter()
-            jax.block_until_ready(step(layers, x))
-            times[name].append(time.perf_counter() - began)
-    seconds = {name: min(each) for name, each in times.items()}
+    calls = {name: partial(step, layers, x) for name, step in steps.items()}
+    for call in calls.values():
+        jax.block_until_ready(call())
+    seconds = {name: min(times) for name, times in timed_in_turn(calls, 15.0).items()}
     cost = {name: seconds[""] - each for name, each in seconds.items() if name}
     obs = observer()
     step = obs.watch(_step(kind, ""))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import statistics
 import time
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from benchmarks.untrue.programs.truth import Clock, main, observer, until
+from benchmarks.untrue.programs.truth import Clock, main, observer, timed_in_turn, until
 
 
 def large_output() -> dict[str, Any]:
@@ -158,16 +159,12 @@ def _in_turn(made: dict[str, tuple[Any, Any]]) -> dict[str, float]:
 
     In turn, because what a small one finds in the caches depends on the large one before it.
     """
-    nothing = jax.jit(lambda x, before: (x + 1.0, before + 1.0))
     small = jnp.zeros(())
-    calls = {"nothing": (nothing, small), **made}
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in until(4.0):
-        for name, (function, x) in calls.items():
-            begun = time.perf_counter()
-            jax.block_until_ready(function(x, small))
-            times[name].append(time.perf_counter() - begun)
-    found = {name: statistics.median(each) for name, each in times.items()}
+    nothing = (jax.jit(lambda x, before: (x + 1.0, before + 1.0)), small)
+    calls = {
+        name: partial(function, x, small) for name, (function, x) in {"nothing": nothing, **made}.items()
+    }
+    found = {name: statistics.median(times) for name, times in timed_in_turn(calls, 4.0).items()}
     return {name: found[name] - found["nothing"] for name in made}
 
 

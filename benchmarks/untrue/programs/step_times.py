@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
@@ -20,16 +19,6 @@ def quantiles(times: list[float]) -> dict[str, Any]:
     return {"p50": p50, "p95": p95, "p99": p99, "step_seconds": sum(times) / len(times)}
 
 
-def spaced(turns: Iterable[int], times: list[float]) -> Iterator[int]:
-    """The turns of a loop, whose seconds are kept in `times`."""
-    last = time.perf_counter()
-    for turn in turns:
-        yield turn
-        now = time.perf_counter()
-        times.append(now - last)
-        last = now
-
-
 def slow_steps(how: str = "") -> dict[str, Any]:
     """Each twelfth step takes far longer than the others.
 
@@ -39,13 +28,13 @@ def slow_steps(how: str = "") -> dict[str, Any]:
     train_step = obs.watch(jax.jit(lambda p, x: p + 0.1 * (x.T @ x)))
     p, x = jnp.zeros((64, 64)), np.ones((64, 64), np.float32)
     p = train_step(p, x).block_until_ready()
-    times: list[float] = []
-    for number in spaced(obs.steps(range(500)), times):
+    clock = Clock()
+    for number in clock.over(obs.steps(range(500))):
         p = train_step(p, x)
         if how != "ahead" or number % 4 == 0:
             p.block_until_ready()
         time.sleep(0.3 if number % 12 == 7 else 0.008)
-    return quantiles(times)
+    return quantiles(clock.times)
 
 
 def short_steps(microseconds: str) -> dict[str, Any]:
@@ -54,12 +43,12 @@ def short_steps(microseconds: str) -> dict[str, Any]:
     obs = observer()
     train_step = obs.watch(jax.jit(lambda x: x * 1.01))
     x = train_step(jnp.zeros(8)).block_until_ready()
-    times: list[float] = []
-    for number in spaced(obs.steps(until(8.0)), times):
+    clock = Clock()
+    for number in clock.over(obs.steps(until(8.0))):
         began = time.perf_counter()
         x = train_step(x).block_until_ready()
         work_in_python(began + pause * (1 + (number % 4 == 3)) - time.perf_counter())
-    return quantiles(times)
+    return quantiles(clock.times)
 
 
 def long_steps() -> dict[str, Any]:
@@ -94,12 +83,12 @@ def compiling() -> dict[str, Any]:
     weights = jax.random.normal(jax.random.key(0), (256, 256)) / 16
     train_step = obs.watch(jax.jit(tower))
     train_step(jnp.ones((64, 256))).block_until_ready()
-    times: list[float] = []
-    for number in spaced(obs.steps(until(12.0)), times):
+    clock = Clock()
+    for number in clock.over(obs.steps(until(12.0))):
         rows = 64 + (number % 40 == 39) * (number // 40 + 1)
         train_step(np.ones((rows, 256), np.float32)).block_until_ready()
-    usual = [seconds for number, seconds in enumerate(times) if number % 40 != 39]
-    return {"without": sum(usual) / len(usual), "step_seconds": sum(times) / len(times)}
+    usual = [seconds for number, seconds in enumerate(clock.times) if number % 40 != 39]
+    return {"without": sum(usual) / len(usual), "step_seconds": sum(clock.times) / len(clock.times)}
 
 
 if __name__ == "__main__":

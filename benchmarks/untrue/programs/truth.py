@@ -42,16 +42,18 @@ class Clock:
     """The program's own clock of its steps."""
 
     def over(self, turns: Iterable[Turn]) -> Iterator[Turn]:
-        """The same turns, counted."""
-        self._began, self._steps = time.perf_counter(), 0
+        """The same turns, timed."""
+        self.times: list[float] = []
+        self._began = ended = time.perf_counter()
         for turn in turns:
             yield turn
-            self._steps += 1
+            began, ended = ended, time.perf_counter()
+            self.times.append(ended - began)
 
     @property
     def step_seconds(self) -> float:
         """What a step took, on average until now."""
-        return (time.perf_counter() - self._began) / self._steps
+        return (time.perf_counter() - self._began) / len(self.times)
 
 
 def until(seconds: float) -> Iterator[int]:
@@ -60,6 +62,19 @@ def until(seconds: float) -> Iterator[int]:
     while time.perf_counter() < end:
         yield number
         number += 1
+
+
+def timed_in_turn(calls: Mapping[str, Callable[[], object]], seconds: float) -> dict[str, list[float]]:
+    """What each call takes, one after the other and over and over, with the wait for what it makes."""
+    import jax
+
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in until(seconds):
+        for name, call in calls.items():
+            began = time.perf_counter()
+            jax.block_until_ready(call())
+            times[name].append(time.perf_counter() - began)
+    return times
 
 
 def work_in_python(seconds: float) -> None:
