@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from benchmarks.costs.processes import Asked, answer
@@ -31,33 +32,22 @@ Compile = tuple[float, float]
 
 
 def measure() -> Section:
-    """Two tables; of a compile of at least a tenth of a second 3 % may be jaxobs."""
+    """A row of each; of a compile of at least a tenth of a second 3 % may be jaxobs."""
     with Asked(__name__) as process:
-        shares, causes = process.hear()
-    tables = [
-        table("On the compiling thread", ("layers", "compile", "jaxobs", "share"), _rows(shares)),
-        table("Why it was compiled again", ("arrays", "compile", "jaxobs", "share"), _rows(causes)),
-    ]
-    worst = max(_share_if_long(compiles) for compiles in (*shares.values(), *causes.values()))
+        found: dict[str, list[Compile]] = process.hear()
+    rows, worst = [], 0.0
+    for name, compiles in found.items():
+        took, spent = zip(*compiles, strict=True)
+        share = paired_ratio(spent, took)
+        rows.append([name, middle(took), middle(spent), cell(share.times(100), "%")])
+        if median(took).middle >= LONG_SECONDS:
+            worst = max(worst, share.middle)
     demand = Figure(f"share of a compile of {LONG_SECONDS:g} s or more", worst, between=(0.0, ALLOWED))
-    return Section("Compiling", tables, [demand])
+    return Section("Compiling", [table("", ("of", "compile", "jaxobs", "share"), rows)], [demand])
 
 
-def _rows(compiles: dict[str, list[Compile]]) -> list[list[str]]:
-    found = []
-    for name, pairs in compiles.items():
-        took, spent = zip(*pairs, strict=True)
-        found.append([name, middle(took), middle(spent), cell(paired_ratio(spent, took).times(100), "%")])
-    return found
-
-
-def _share_if_long(compiles: list[Compile]) -> float:
-    took, spent = zip(*compiles, strict=True)
-    return paired_ratio(spent, took).middle if median(took).middle >= LONG_SECONDS else 0.0
-
-
-def compiled() -> tuple[dict[int, list[Compile]], dict[int, list[Compile]]]:
-    """Compiles of layers and of trees, by how many there are. Runs in a process of its own."""
+def compiled() -> dict[str, list[Compile]]:
+    """Compiles of layers and of trees. Runs in a process of its own."""
     import jax  # noqa: F401  # where it is, probes are at once
 
     import jaxobs
@@ -72,8 +62,11 @@ def compiled() -> tuple[dict[int, list[Compile]], dict[int, list[Compile]]]:
 
     for layers in LAYERS:
         timed(_layers(layers, ROUNDS))  # the first is slower
-    shares = {layers: [timed(_layers(layers, number)) for number in range(ROUNDS)] for layers in LAYERS}
-    return shares, {leaves: [one for _ in range(TREES) for one in _trees(timed, leaves)] for leaves in LEAVES}
+    found = {
+        f"{layers} layers": [timed(_layers(layers, number)) for number in range(ROUNDS)] for layers in LAYERS
+    }
+    trees = {f"{leaves} arrays, again": [_trees(timed, leaves) for _ in range(TREES)] for leaves in LEAVES}
+    return found | {name: list(chain(*compiles)) for name, compiles in trees.items()}
 
 
 def _layers(layers: int, number: int) -> Callable[[], Any]:

@@ -38,12 +38,11 @@ class Begun(NamedTuple):
 
 @dataclass(frozen=True)
 class Peer:
-    """`module` is what the script imports; `does` says what a step is for it."""
+    """`module` is what the script imports."""
 
     title: str
     distribution: str
     module: str
-    does: str
     begin: Callable[[], Begun]
     max_calls: int = 500
     """In one turn of the clock."""
@@ -86,6 +85,7 @@ def _jaxobs() -> Begun:
 
 
 def _bare_span() -> Begun:
+    """No attributes, no processor: it goes nowhere."""
     from opentelemetry.sdk.trace import TracerProvider
 
     span = TracerProvider().get_tracer("benchmark").start_as_current_span
@@ -124,6 +124,7 @@ def _served_histogram() -> Begun:
 
 
 def _kept_histogram() -> Begun:
+    """The child of its labels is taken before the loop."""
     from prometheus_client import Histogram
 
     observe = Histogram("step_seconds", "Time of a step.", ["loop"]).labels("train").observe
@@ -208,41 +209,31 @@ def _writing(write: Callable[[str, float, int], object], end: Callable[[], objec
     return Begun(steps, record, end)
 
 
-PLAIN = Peer("nothing", "jax", "jax", "", _plain)
-JAXOBS = Peer("jaxobs", "jaxobs", "jaxobs", "the turn of `obs.steps(…)` with one watched call", _jaxobs)
+PLAIN = Peer("nothing", "jax", "jax", _plain)
+JAXOBS = Peer("jaxobs", "jaxobs", "jaxobs", _jaxobs)
 SPACED = 8
 """So few calls in a turn for those that hand over to a thread: its queue (tensorboardX's takes ten) does not fill, as
 in a loop whose steps take their time; full, it would make each call wait for the file."""
 MARKS = {
-    "bare_span": Peer(
-        "OpenTelemetry, bare span", "opentelemetry-sdk", "opentelemetry.sdk.trace",
-        "`start_as_current_span`: no attributes, no processor, so it goes nowhere", _bare_span,
-    ),
+    "bare_span": Peer("OpenTelemetry, bare span", "opentelemetry-sdk", "opentelemetry.sdk.trace", _bare_span),
     "kept_histogram": Peer(
-        "prometheus_client, child kept", "prometheus-client", "prometheus_client",
-        "two clock readings and `child.observe(…)`, the child of its labels taken before the loop", _kept_histogram,
+        "prometheus_client, `child.observe(…)`", "prometheus-client", "prometheus_client", _kept_histogram
     ),
     "same_facts": Peer(
-        "prometheus_client, what jaxobs notes", "prometheus-client", "prometheus_client",
-        "children kept: step, wait for input and dispatch observed, examples counted", _same_facts,
+        "prometheus_client, what jaxobs notes", "prometheus-client", "prometheus_client", _same_facts
     ),
-    "tensorboard": Peer(
-        "tensorboardX", "tensorboardX", "tensorboardX", "two clock readings and `add_scalar`", _tensorboard,
-        SPACED,
-    ),
-    "mlflow": Peer("MLflow", "mlflow", "mlflow", "two clock readings and `log_metric`, into SQLite", _mlflow, SPACED),
-    "wandb": Peer("wandb, offline", "wandb", "wandb", "two clock readings and `run.log`", _wandb, SPACED),
-}  # fmt: skip
+    "tensorboard": Peer("tensorboardX", "tensorboardX", "tensorboardX", _tensorboard, SPACED),
+    "mlflow": Peer("MLflow, into SQLite", "mlflow", "mlflow", _mlflow, SPACED),
+    "wandb": Peer("wandb, offline", "wandb", "wandb", _wandb, SPACED),
+}
 """As they keep the time of a step."""
 
 TOOLS = {
     "opentelemetry": Peer(
-        "OpenTelemetry, spans over OTLP", "opentelemetry-exporter-otlp-proto-http", "opentelemetry.sdk.trace", "",
+        "OpenTelemetry, spans over OTLP", "opentelemetry-exporter-otlp-proto-http", "opentelemetry.sdk.trace",
         _exported_span,
     ),
-    "prometheus": Peer(
-        "prometheus_client, served", "prometheus-client", "prometheus_client", "", _served_histogram,
-    ),
+    "prometheus": Peer("prometheus_client, served", "prometheus-client", "prometheus_client", _served_histogram),
     **{name: MARKS[name] for name in ("tensorboard", "mlflow", "wandb")},
 }  # fmt: skip
 """As a whole job uses them."""

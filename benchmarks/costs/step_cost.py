@@ -31,10 +31,8 @@ ALLOWED = 0.1
 """Of a bare span."""
 
 Times = Mapping[str, list[float]]
-STEP_COLUMNS = ("beside", "what it does", "it", "marked", "marked / it", "marked and watched", "both / it")
-VALUE_COLUMNS = ("beside", "what it does", "it", "jaxobs", "jaxobs / it")
-CLOCK = "two clock readings and "
-"""What is no part of keeping a value."""
+STEP_COLUMNS = ("beside", "it", "marked", "marked / it", "marked and watched", "both / it")
+VALUE_COLUMNS = ("beside", "it", "jaxobs", "jaxobs / it")
 
 
 def nothing() -> None:
@@ -108,17 +106,11 @@ def measure() -> Section:
             with Asked(__name__, name) as process:
                 found[name] = process.hear()
     steps = [
-        [MARKS[name].title, MARKS[name].does, *beside(times, "peer", "marked", "watched")]
-        for name, times in found.items()
+        [MARKS[name].title, *beside(times, "peer", "marked", "watched")] for name, times in found.items()
     ]
     recorded = {name: times for name, times in found.items() if "record" in times}
     values = [
-        [
-            MARKS[name].title,
-            MARKS[name].does.removeprefix(CLOCK),
-            *beside(times, "peer's record", "record"),
-        ]
-        for name, times in recorded.items()
+        [MARKS[name].title, *beside(times, "peer's record", "record")] for name, times in recorded.items()
     ]
     marked = [paired_ratio(times["marked again"], times["marked"]) for times in found.values()]
     again = [paired_ratio(times["record again"], times["record"]) for times in recorded.values()]
