@@ -21,18 +21,15 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from benchmarks.costs.processes import agents_of
-from benchmarks.lagging_ranks import watched_training
+from benchmarks.lagging_ranks import IN_TIME, LOOK_SECONDS, rows_of, watched_training
 from benchmarks.truths import Figure, Table, chosen, options_of
 from jaxobs.cli.top.watch import Watch
-from jaxobs.report.ranks import rank_rows
 from tests.top.ranks import Job
 
 USUAL_SECONDS: Final = 15.0
 """Of training before a case begins."""
 
-IN_TIME: Final = 30.0
 GIVEN_UP: Final = 60.0
-LOOK_SECONDS: Final = 2.0
 NEAR: Final = 2.0
 """Seconds by which the last step that is told may be off."""
 
@@ -106,8 +103,7 @@ def hang(way: str, job: Job, rank: int, watch: Watch) -> Iterator[Figure]:
     began, found, accused, where = time.monotonic(), None, set[int](), None
     while found is None and time.monotonic() - began < GIVEN_UP:
         time.sleep(LOOK_SECONDS)
-        watch.refresh(LOOK_SECONDS)
-        for row in rank_rows([each.observed for each in watch.ranks]):
+        for row in rows_of(watch):
             if row["hangs"] and row["rank"] == rank:
                 found, where = time.monotonic() - began, f"{row['still']} ({row['hangs_as']})"
             elif row["hangs"]:

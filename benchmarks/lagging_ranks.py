@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from benchmarks.truths import Figure, Table, options_of
 from jaxobs.cli.top.servers import Access, target_of
@@ -55,9 +55,7 @@ class Ranks:
 
     def step_seconds(self) -> float:
         """The median over the ranks."""
-        self._watch.refresh(LOOK_SECONDS)
-        rows = rank_rows([rank.observed for rank in self._watch.ranks])
-        return float(statistics.median(row["step_seconds"] for row in rows))
+        return float(statistics.median(row["step_seconds"] for row in rows_of(self._watch)))
 
     def slow(self, way: str, size: float, rank: int, usual: float) -> Figure:
         """Slow a rank for a while, leave it in peace for another, and say after how long it was named."""
@@ -95,9 +93,15 @@ class Ranks:
                 time.sleep(QUOTA_PERIOD * stopped / (1 + stopped))
                 process.send_signal(signal.SIGCONT)
             time.sleep(QUOTA_PERIOD / (1 + stopped))
-        self._watch.refresh(LOOK_SECONDS / 4)
-        rows = rank_rows([rank.observed for rank in self._watch.ranks])
-        return [(row["rank"], row["through"]) for row in rows if row["lags"]]
+        return [
+            (row["rank"], row["through"]) for row in rows_of(self._watch, LOOK_SECONDS / 4) if row["lags"]
+        ]
+
+
+def rows_of(watch: Watch, seconds: float = LOOK_SECONDS) -> list[dict[str, Any]]:
+    """What `jaxobs top` shows of each rank now, after so many seconds for its answer."""
+    watch.refresh(seconds)
+    return rank_rows([rank.observed for rank in watch.ranks])
 
 
 @contextmanager
