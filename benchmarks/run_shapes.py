@@ -13,12 +13,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.beside import job_environment
 from benchmarks.truths import chosen, markdown_table, options_of
+from tests.waiting import wait_for
 
 ID = re.compile(r"\d{8}T\d{6}Z-\w+")
 COLUMNS = (
@@ -73,13 +73,6 @@ def start(folder: Path, *command: str, **own: str) -> subprocess.Popen[str]:
     return subprocess.Popen(words, cwd=folder, env=environment, text=True, stdout=pipe, stderr=pipe)
 
 
-def wait(reached: Callable[[], bool]) -> None:
-    """Until it is so, for a minute at most."""
-    until = time.monotonic() + 60.0
-    while not reached() and time.monotonic() < until:
-        time.sleep(0.2)
-
-
 def files(folder: Path, name: str) -> int:
     """How many runs have a file of this name there."""
     return len(list(folder.rglob(name)))
@@ -94,12 +87,12 @@ def run(shape: Shape, folder: Path) -> str:
     jobs = [start(folder, *command, **own) for own in (several if shape.processes > 1 else [{}])]
     if shape.ended_by is not None and jobs[0].stdout is not None:
         jobs[0].stdout.readline()
-        wait(lambda: files(folder, "record.json") > before)
+        wait_for(lambda: files(folder, "record.json") > before, "the record of the run")
         time.sleep(4.0)
         jobs[0].send_signal(shape.ended_by)
     errors = [job.communicate(timeout=240)[1] for job in jobs]
     last = "page.html" if shape.ended_by != signal.SIGKILL else "killed.txt"
-    wait(lambda: files(folder, last) > before)  # an agent ends after its job
+    wait_for(lambda: files(folder, last) > before, f"{last}, as an agent ends after its job")
     own = [re.search(r"(?ms)^jaxobs: .*?(?=\n *the run:|\n\n|\Z)", text) for text in errors]
     return "; ".join(found[0] for found in own if found) or "nothing"
 

@@ -3,12 +3,11 @@
 The stream is made up: a loop with one executable, whose steps the device is seen to complete. Beside each stands the aim,
 which no commit has reached yet: nothing fails above it.
 
-    python -m benchmarks.walk [--list]      # --list: name the functions, file by file
+    python -m benchmarks.walk
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -83,18 +82,13 @@ def walks() -> Iterator[tuple[str, set[CodeType]]]:
 
 
 def main() -> None:
-    """Print the numbers, and with `--list` the names."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--list", action="store_true", help="name the functions too, file by file")
-    listed = parser.parse_args().list
+    """Print the numbers, and the names file by file."""
     for name, ran in walks():
         functions = sorted((code.co_filename.removeprefix(SOURCES), code.co_qualname) for code in ran)
-        files = {
-            file: [function for _, function in each] for file, each in groupby(functions, lambda one: one[0])
-        }
+        files = [(file, list(each)) for file, each in groupby(functions, lambda one: one[0])]
         print(f"{name}: {len(ran)} functions in {len(files)} files (aim: {AIMS[name]})")
-        for file, names in files.items() if listed else ():
-            print(f"  jaxobs{file}: {', '.join(names)}")
+        for file, each in files:
+            print(f"  jaxobs{file}: {', '.join(function for _, function in each)}")
 
 
 if __name__ == "__main__":
