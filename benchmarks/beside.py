@@ -1,4 +1,4 @@
-"""What stands beside the process that measures: the environment that it gives to others, ports, busy cores, plugins."""
+"""What stands beside the process that measures: what it gives to others and reads of them, ports, cores, plugins."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ import socket
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from prometheus_client.samples import Sample
 
 ROOT = Path(__file__).parents[1]
 
@@ -43,6 +48,22 @@ def free_ports(count: int) -> list[int]:
     for listener in listeners:
         listener.close()
     return ports
+
+
+def page_at(address: str, accept: str = "text/plain; version=0.0.4") -> str:
+    """A page of metrics. Raises OSError where it cannot be had."""
+    with urllib.request.urlopen(
+        urllib.request.Request(address, headers={"Accept": accept}), timeout=30
+    ) as page:
+        text: str = page.read().decode()
+    return text
+
+
+def series_of(page: str) -> list[Sample]:
+    """Every sample of a page in Prometheus's text format, by prometheus-client's own parser."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    return [sample for family in text_string_to_metric_families(page) for sample in family.samples]
 
 
 @contextlib.contextmanager

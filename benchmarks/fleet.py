@@ -30,7 +30,7 @@ from typing import Any, Final, NamedTuple
 
 import psutil
 
-from benchmarks.beside import ROOT, free_port, free_ports
+from benchmarks.beside import ROOT, free_port, free_ports, page_at, series_of
 from benchmarks.truths import Figure, Table, options_of
 from tests.grafana.scraped import Job
 from tests.prometheus_server import PrometheusServer, PromQlServer
@@ -104,11 +104,7 @@ def recorded_training(folder: Path) -> Recorded:
     began = time.monotonic()
     try:
         job.trained()
-        request = urllib.request.Request(
-            f"http://localhost:{port}/metrics", headers={"Accept": OPENMETRICS.partition(";")[0]}
-        )
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            text = answer.read().decode()
+        text = page_at(f"http://localhost:{port}/metrics", OPENMETRICS.partition(";")[0])
     finally:
         job.end()
     return Recorded(text, time.monotonic() - began)
@@ -216,29 +212,21 @@ def measure(prometheus: PrometheusServer, recorded: Recorded, ranks: int) -> Ite
     began, used = time.monotonic(), sum(process.cpu_times()[:2])
     time.sleep(4 * SCRAPE_SECONDS)
     cores = (sum(process.cpu_times()[:2]) - used) / (time.monotonic() - began)
-    own = dict(_own_metrics(prometheus))
-    rules = "prometheus_rule_group_last_duration_seconds"
+    own = series_of(page_at(f"{prometheus.address}/metrics"))
+    values = {one.name: one.value for one in own}
     yield Figure("ranks", ranks)
     yield Figure("series of a rank", recorded.series)
     yield Figure("bytes of its page", f"{len(recorded.page(0)):,}")
     yield Figure(
         "a scrape of it, median", prometheus.value("quantile(0.5, scrape_duration_seconds)"), unit="s"
     )
-    yield Figure("series, with those of the rules", f"{own['prometheus_tsdb_head_series']:,.0f}")
+    yield Figure("series, with those of the rules", f"{values['prometheus_tsdb_head_series']:,.0f}")
     yield Figure("samples a second", f"{recorded.series * ranks / SCRAPE_SECONDS:,.0f}")
     yield Figure("bytes of a sample on disk", _bytes_of_a_sample(prometheus))
     yield Figure("memory", process.memory_info().rss / 2**20, unit="MiB")
     yield Figure("processor time", cores, unit="cores")
-    once = sum(value for name, value in own.items() if name.startswith(rules))
+    once = sum(one.value for one in own if one.name == "prometheus_rule_group_last_duration_seconds")
     yield Figure("all rules and alerts, once", once, unit="s")
-
-
-def _own_metrics(prometheus: PrometheusServer) -> Iterator[tuple[str, float]]:
-    with urllib.request.urlopen(f"{prometheus.address}/metrics", timeout=30) as answer:
-        for line in answer.read().decode().splitlines():
-            if not line.startswith("#"):
-                name, _, value = line.rpartition(" ")
-                yield name, float(value)
 
 
 def _bytes_of_a_sample(prometheus: PrometheusServer) -> float:

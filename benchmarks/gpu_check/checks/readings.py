@@ -8,12 +8,10 @@ from __future__ import annotations
 import statistics
 import threading
 import time
-import urllib.request
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from prometheus_client.parser import text_string_to_metric_families
-
+from benchmarks.beside import page_at, series_of
 from benchmarks.gpu_check.findings import Findings
 from benchmarks.gpu_check.machine import amount, nvidia_smi
 
@@ -27,9 +25,6 @@ the first, while power and clocks settle, do not count."""
 SETTLING = 6.0
 HELD = 8 * 2**30
 """Bytes of the array that is held on a GPU."""
-
-
-PATIENCE_SECONDS = 10.0
 
 
 MEBIBYTE = 2**20
@@ -75,19 +70,6 @@ READINGS = (
     Reading("ecc_errors_total", {"kind": "corrected"}, "ecc.errors.corrected.volatile.total", 0.0, ""),
 )
 """Fields by `nvidia-smi --help-query-gpu`. Errors are counted from the run's start here, so that 0 is the truth."""
-
-
-def page_at(address: str) -> str:
-    """The page in Prometheus's text format. Raises OSError where it cannot be had."""
-    request = urllib.request.Request(address, headers={"Accept": "text/plain; version=0.0.4"})
-    with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
-        text: str = answer.read().decode()
-    return text
-
-
-def series_of(page: str) -> list[Sample]:
-    """Every sample of a page, by prometheus-client's own parser."""
-    return [sample for family in text_string_to_metric_families(page) for sample in family.samples]
 
 
 def value_of(page: list[Sample], name: str, **labels: str) -> float | None:

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.beside import page_at
 from benchmarks.gpu_check.checks import traces
-from benchmarks.gpu_check.checks.readings import page_at
 from benchmarks.gpu_check.findings import Findings
 from benchmarks.gpu_check.transformer import (
     LARGE,
